@@ -232,3 +232,22 @@ def test_dictionary_columns_are_equal_over_row_groups(tmp_path, n_rows):
     assert artifacts.read(path, kind, columns=["id"], dictionary_columns=("text",)).to_pylist() == [
         {"id": row["id"]} for row in rows
     ]
+
+
+@pytest.mark.parametrize("size", [0, 1_000, 100_000, pytest.param(101_000_000, marks=pytest.mark.slow)])
+def test_metadata_of_any_size_are_read(tmp_path, size):
+    path = artifacts.write(tmp_path / "pets.parquet", KIND, ROWS, {"fingerprint": "x", "notes": "y" * size})
+    assert len(artifacts.metadata(path)["notes"]) == size  # pyarrow rejects 100 MB by default
+    assert artifacts.read(path, KIND).to_pylist() == ROWS
+
+
+@pytest.mark.parametrize("size", [50_000, 200_000])
+def test_metadata_beyond_the_limit_are_not_called_damaged(tmp_path, monkeypatch, size):
+    monkeypatch.setattr(artifacts, "METADATA_LIMIT", 100_000)
+    path = artifacts.write(tmp_path / "pets.parquet", KIND, ROWS, {"fingerprint": "x", "notes": "y" * size})
+    if size < 100_000:
+        assert artifacts.read(path, KIND).to_pylist() == ROWS
+        return
+    for read in (artifacts.metadata, lambda path: artifacts.read(path, KIND)):
+        with pytest.raises(ArtifactError, match=r"pets\.parquet: its content is intact, but pyarrow .* size limit"):
+            read(path)

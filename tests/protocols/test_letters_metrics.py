@@ -26,6 +26,21 @@ def test_probabilities_are_softmax_over_offered_letters():
     assert row["prompt"] == "؟\n\nA. a\nB. b\nC. c\nD. d\nResposta:"
 
 
+@pytest.mark.parametrize("n_options", [25, 26, 27, 60])
+def test_item_with_more_options_than_letters_is_skipped_with_its_reason(n_options):
+    many = item(question="?", choices=[f"o{number}" for number in range(n_options)], gold=[n_options - 1])
+    row = row_of(many, {f"choice:{n_options - 1}": -1.0})
+    if n_options > 26:
+        assert row["flags"] == f"error: expected at most 26 options, got {n_options}"
+        assert row["prediction"] is row["correct"] is None
+    else:
+        assert (row["flags"], row["prediction"], row["correct"]) == (
+            None,
+            "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[n_options - 1],
+            True,
+        )
+
+
 def test_missing_gold_yields_prediction_without_accuracy():
     row = row_of(QUESTION | {"gold": []}, {"choice:2": -1.0})
     assert (row["prediction"], row["correct"]) == ("C", None)

@@ -157,12 +157,3 @@ def test_precision_is_named_only_where_models_differ_or_are_quantized():
     models[1]["dtype"] = "float32"
     assert model_labels(models) == {"a": "a (bfloat16)", "b": "b (float32)"}
     assert model_labels([models[0] | {"quantization": "8bit"}]) == {"a": "a (8bit)"}
-
-
-@pytest.mark.slow
-def test_more_metrics_than_a_sheet_has_columns_are_omitted_and_named(write_workbook):
-    rows = [{"metric": f"m{i}", "headline": i == 7} for i in range(16_384)]
-    book = write_workbook(*rows, write=write_similarity)
-    assert [cell.value for cell in book["gl"][3]] == ["model", "M7 (↑)"]
-    notes = [cell.value for cell in book["provenance"]["A"]]
-    assert "gl: 16,384 columns do not fit a sheet; only headline metrics, see results.csv" in notes

@@ -29,7 +29,13 @@ class Run:
         self.config = loaded_config
 
     def __call__(self, command: str, model: str = "one") -> int:
+        if command == "infer":
+            return max(cli.main(["infer", *self.infer(model, shard)]) for shard in self._shards(model))
         return cli.main([command, *getattr(self, command)(model)])
+
+    def _shards(self, base: str) -> list[str]:
+        count = self.config.models[base]["shards"]
+        return [f"{k}of{count}" for k in range(1, count + 1)]
 
     def run_all(self) -> None:
         assert self("items") == self("requests") == 0
@@ -41,11 +47,11 @@ class Run:
         for command in ("compare", "summary", "report", "verify"):
             assert self(command) == 0
 
-    def _request_paths(self, excluded_protocol=None) -> list[str]:
+    def _request_paths(self, protocols=None) -> list[str]:
         return [
             f"results/requests/{e.id}.parquet"
             for e in self.config.evaluations.values()
-            if e.protocol != excluded_protocol
+            if protocols is None or e.protocol in protocols
         ]
 
     def items(self, _: str) -> list[str]:
@@ -56,25 +62,31 @@ class Run:
         return ["--spec", _spec(specs.requests_spec(self.config)), *files]
 
     def model(self, name: str) -> list[str]:
-        return ["--spec", _spec(specs.model_spec(self.config, name)), "--out", f"resources/models/{name}.json"]
+        base = self.config.models[name].get("base")
+        files = ["--base", f"resources/models/{base}.json"] if base else []
+        files += ["--out", f"resources/models/{name}.json"]
+        return ["--spec", _spec(specs.model_spec(self.config, name)), *files]
 
     def encoder(self, _: str) -> list[str]:
         [name] = self.config.encoders
         return ["--spec", _spec(specs.encoder_spec(self.config, name)), "--out", f"resources/encoders/{name}.json"]
 
-    def infer(self, name: str) -> list[str]:
-        inputs = ["--models", f"resources/models/{name}.json", "--requests", *self._request_paths()]
-        outputs = ["--out", f"results/inference_status/{name}/1of1.json", "--store", "results/store"]
-        return ["--spec", _spec(specs.inference_spec(self.config, [name])), *inputs, *outputs]
+    def infer(self, base: str, shard: str = "1of1") -> list[str]:
+        names = self.config.bases[base]
+        inputs = ["--models", *(f"resources/models/{name}.json" for name in names), "--shard", shard]
+        outputs = ["--out", f"results/inference_status/{base}/{shard}.json", "--store", "results/store"]
+        spec = _spec(specs.inference_spec(self.config, names))
+        return ["--spec", spec, *inputs, "--requests", *self._request_paths(), *outputs]
 
     def collect(self, name: str) -> list[str]:
-        inputs = ["--model", f"resources/models/{name}.json", "--requests", *self._request_paths()]
-        inputs += ["--status", f"results/inference_status/{name}/1of1.json"]
+        base = self.config.models[name].get("base", name)
+        inputs = ["--model", f"resources/models/{name}.json", "--requests", *self._request_paths(), "--status"]
+        inputs += [f"results/inference_status/{base}/{shard}.json" for shard in self._shards(base)]
         outputs = ["--out", f"results/{name}", "--store", "results/store"]
         return ["--spec", _spec(specs.inference_spec(self.config, [name])), *inputs, *outputs]
 
     def similarity(self, name: str) -> list[str]:
-        generations = [path.replace("requests", f"{name}/generations") for path in self._request_paths("options")]
+        generations = [path.replace("requests", f"{name}/generations") for path in self._request_paths(config.COMPARED)]
         encoders = [f"resources/encoders/{encoder}.json" for encoder in self.config.encoders]
         files = ["--encoders", *encoders, "--model", f"resources/models/{name}.json", "--generations", *generations]
         files += [*_DIRECTORIES, "--out", f"results/{name}/similarity"]
@@ -83,6 +95,11 @@ class Run:
     def metrics(self, name: str) -> list[str]:
         files = ["--model", f"resources/models/{name}.json", *_DIRECTORIES, "--out", f"results/{name}"]
         return ["--spec", _spec(specs.metrics_spec(self.config, name)), *files]
+
+    def export(self, name: str) -> list[str]:
+        tasks = [path.replace("requests", f"{name}/tasks") for path in self._request_paths(config.EXPORTED)]
+        files = ["--items-dir", "resources/items", "--tasks", *tasks, "--out", f"results/exports/{name}"]
+        return ["--spec", _spec(specs.export_spec(self.config)), *files]
 
     def compare(self, _: str) -> list[str]:
         files = ["--results", "results", "--items-dir", "resources/items", "--out", "results/summary"]

@@ -206,6 +206,18 @@ def status_files(wildcards):
     return [in_output(f"inference_status/{base}/{k}of{count}.json") for k in range(1, count + 1)]
 
 
+# The directory of Snakemake's records, as an input of every job that reads the config or data, on which all others depend.
+# Only the records state which config a file is from. The directory is newer than the files whose records were deleted
+# (people delete .snakemake to remove a lock), so that these jobs run; with a record, its age is ignored
+modify_path = workflow.modifier.path_modifier.modify  # of this module; when the function is called, it is another one
+
+
+def records(*paths):
+    directory = local(os.path.relpath(workflow.persistence.path))
+    is_recorded = all(workflow.persistence.metadata(IOFile(modify_path(path))) for path in paths)
+    return ancient(directory) if is_recorded else directory
+
+
 # A table of summary/, annotated for `snakemake --report`
 def table(name, form):
     path = in_output(f"summary/{name}{'.csv' if form == 'CSV' else '.xlsx'}")

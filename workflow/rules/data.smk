@@ -9,6 +9,8 @@ continue. Rule `verify` fails at the end, and the next run tries the dataset aga
 # read the items of all tasks in all languages, in the common schema; files that are up to date are kept, so that adding
 # a language reads only that language
 rule items:
+    input:
+        records=lambda wildcards: records(*items_files(settings.OWN)),
     output:
         update(items_files(settings.OWN)),
     log:

@@ -15,6 +15,7 @@ GPU. Jobs of several models on one server share its limit of concurrent requests
 rule model:
     input:
         unpack(base_record),
+        records=lambda wildcards: records(f"resources/models/{wildcards.model}.json"),
     output:
         "resources/models/{model}.json",
     log:
@@ -41,6 +42,8 @@ rule model:
 
 # probe a server and record what its model can answer
 rule server:
+    input:
+        records=lambda wildcards: records(f"resources/models/{wildcards.model}.json"),
     output:
         "resources/models/{model}.json",
     log:

@@ -9,6 +9,8 @@ of a conda environment, they use nothing.
 
 # write the documents and prompts of all evaluations with a task of lm-eval; files that are up to date are kept
 rule lm_eval_requests:
+    input:
+        records=lambda wildcards: records(*items_files(settings.TOOL_PROTOCOLS)),
     output:
         data=update(items_files(settings.TOOL_PROTOCOLS)),
         requests=update(expand_evaluations(in_output("requests/{evaluation}.parquet"), settings.TOOL_PROTOCOLS)),

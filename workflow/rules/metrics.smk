@@ -7,6 +7,8 @@ These rules load no evaluated model.
 
 # fetch the files of one encoder and record its properties
 rule encoder:
+    input:
+        records=lambda wildcards: records(f"resources/encoders/{wildcards.encoder}.json"),
     output:
         "resources/encoders/{encoder}.json",
     log:

@@ -23,7 +23,10 @@ from vernacular.core.fingerprint import fingerprint
 from vernacular.core.replacing import replacing
 
 _UNREADABLE = (pa.ArrowException, OSError, ValueError)  # ValueError: DamagedError, names that are not UTF-8
-_ROWS_PER_TABLE = 5_000  # rows
+ROWS_PER_GROUP = 5_000  # rows of a Parquet row group, whatever the stage: only so many are converted at a time
+# bytes of the metadata; the limits of pyarrow, 100 MB and a million elements, are for files of unknown origin, and the
+# digests of these are verified first
+METADATA_LIMIT = 2**31 - 1
 _KEY = b"vernacular"
 
 
@@ -66,12 +69,9 @@ def write(path, kind: Kind, rows, metadata: dict) -> Path:
 
 
 def _tables(rows, kind: Kind) -> Iterator[pa.Table]:
-    """Yield a list of rows in tables of limited size: as one, repeated few-shot examples would exhaust the memory."""
-    if isinstance(rows, pa.Table):
-        yield _as_table(rows, kind)
-        return
-    for start in range(0, max(len(rows), 1), _ROWS_PER_TABLE):
-        yield _as_table(rows[start : start + _ROWS_PER_TABLE], kind)
+    """Yield the rows in tables of limited size: as one, repeated few-shot examples would exhaust the memory."""
+    for start in range(0, max(len(rows), 1), ROWS_PER_GROUP):
+        yield _as_table(rows[start : start + ROWS_PER_GROUP], kind)
 
 
 def read(
@@ -95,7 +95,7 @@ def read(
     """
     with _open_artifact(path) as file:
         footer = digests.checked_footer(file)
-        parsed = pq.ParquetFile(_footer_only(footer))
+        parsed = _parse(_footer_only(footer), path)
         stored = _parse_metadata(parsed.metadata, path, allow_moved)
         if stored.get("kind") != kind.name:
             raise ArtifactError(f"{path}: expected {kind.name!r}, got {stored.get('kind')!r}; delete it to rebuild.")
@@ -103,26 +103,19 @@ def read(
             raise ArtifactError(f"{path}: a {kind.name} file from another version; delete it to rebuild.")
         digests.check_body(file, footer)
         file.seek(0)
-        try:
-            # pq.read_table would import pandas: a third of a second for each process
-            parquet = pq.ParquetFile(file, page_checksum_verification=True)
+        parquet = _parse(file, path)
+        with _intact(path):
             if not dictionary_columns or not parquet.num_row_groups:
                 return parquet.read(columns)
             # not by `read_dictionary`, which pyarrow does not implement for nested columns of several row groups
             groups = (parquet.read_row_group(group, columns) for group in range(parquet.num_row_groups))
             return pa.concat_tables([_with_dictionaries(group, dictionary_columns) for group in groups])
-        except pa.ArrowMemoryError:
-            raise
-        except pa.ArrowException as error:
-            raise ArtifactError(
-                f"{path}: its content is intact, but pyarrow {pa.__version__} cannot read it ({first_line(error)})."
-            ) from error
 
 
 def metadata(path, *, allow_moved: bool = False) -> dict:
     """Return the `vernacular` metadata of an artifact of any kind, without reading its rows; see `read` for errors."""
     with _open_artifact(path) as file:
-        return _parse_metadata(pq.read_metadata(_footer_only(digests.checked_footer(file))), path, allow_moved)
+        return _parse_metadata(_parse(_footer_only(digests.checked_footer(file)), path).metadata, path, allow_moved)
 
 
 def check_input_fingerprint(path, actual: str | None, expected: str, noun: str) -> None:
@@ -204,6 +197,27 @@ def _open_artifact(path):
         raise
     except _UNREADABLE as error:
         raise ArtifactError(f"{path}: damaged or not Parquet ({first_line(error)}); delete it to rebuild.") from None
+
+
+def _parse(verified, path) -> pq.ParquetFile:
+    """Open a Parquet file, or a footer, whose bytes are those that were written."""
+    limits = {"thrift_string_size_limit": METADATA_LIMIT, "thrift_container_size_limit": METADATA_LIMIT}
+    with _intact(path, (pa.ArrowException, OSError)):  # OSError: metadata beyond the limit
+        # pq.read_table would import pandas: a third of a second for each process
+        return pq.ParquetFile(verified, page_checksum_verification=True, **limits)
+
+
+@contextlib.contextmanager
+def _intact(path, errors=pa.ArrowException):
+    """Raise what pyarrow cannot read, of a file whose digests are correct, as ArtifactError with the path."""
+    try:
+        yield
+    except pa.ArrowMemoryError:
+        raise
+    except errors as error:
+        raise ArtifactError(
+            f"{path}: its content is intact, but pyarrow {pa.__version__} cannot read it ({first_line(error)})."
+        ) from error
 
 
 def _footer_only(footer: bytes) -> pa.BufferReader:

@@ -55,8 +55,8 @@ def _edges(column) -> pairwise:
     return pairwise(column.offsets.to_numpy().tolist())
 
 
-CELL_LIMIT = 32_767  # characters of one Excel cell
-SHEET_LIMIT = 31  # characters of an Excel sheet name
+CELL_LIMIT = 32_767  # UTF-16 code units of one Excel cell
+SHEET_LIMIT = 31  # UTF-16 code units of an Excel sheet name
 
 # Control characters, lone surrogates and characters that XML forbids; also direction overrides and isolates, because
 # they reorder the surrounding text (one name can be displayed as another), and right-to-left text does not need them.
@@ -73,7 +73,18 @@ def plain_text(value) -> str:
     text = str(value)
     if not text.isprintable():  # most texts are, and need no escapes
         text = _UNREADABLE.sub(_escape, re.sub(r"[\t\n\r]+", " ", text))
-    return text if len(text) <= CELL_LIMIT else text[: CELL_LIMIT - 1] + "…"
+    return text if _first_units(text, CELL_LIMIT) == text else _first_units(text, CELL_LIMIT - 1) + "…"
+
+
+def _first_units(text: str, limit: int) -> str:
+    """Return the beginning of `text` of at most `limit` UTF-16 code units, as Excel counts: some characters have two.
+
+    >>> _first_units("abc", 2), _first_units("a𞤀b", 2), _first_units("a𞤀b", 3)
+    ('ab', 'a', 'a𞤀')
+    """
+    if 2 * len(text) <= limit:
+        return text
+    return text.encode("utf-16-le", "replace")[: 2 * limit].decode("utf-16-le", "ignore")
 
 
 def formula_safe(value) -> str:
@@ -94,12 +105,13 @@ def sheet_names(texts) -> list[str]:
     """
     names, used = [], {"history"}  # a name that Excel reserves
     for text in texts:
-        base = re.sub(r"[\[\]:*?/\\]", "_", plain_text(text)).strip("' ")[:SHEET_LIMIT].rstrip("' ") or "_"
+        base = re.sub(r"[\[\]:*?/\\]", "_", plain_text(text)).strip("' ")
+        base = _first_units(base, SHEET_LIMIT).rstrip("' ") or "_"
         name, count = base, 1
         while name.casefold() in used:
             count += 1
             suffix = f" ({count})"
-            name = base[: SHEET_LIMIT - len(suffix)] + suffix
+            name = _first_units(base, SHEET_LIMIT - len(suffix)) + suffix
         used.add(name.casefold())
         names.append(name)
     return names

@@ -4,17 +4,29 @@ A sheet shows one metric per evaluation, and a workbook that ranks models one me
 shows the others. A hidden column holds the same values, comments and formats as a visible one.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from openpyxl.utils import get_column_letter
 from openpyxl.worksheet.worksheet import Worksheet
 
+from vernacular.core.tables import sheet_names
 from vernacular.summary.grid import Grid
 
-MAX_COLUMNS = 16_384  # of an Excel sheet
 SCREEN_COLUMNS = 16  # that fit a screen next to the names of the models
+
+
+@dataclass(frozen=True)
+class SheetSize:
+    """The largest sheet that is written; the rest is on further sheets."""
+
+    rows: int
+    columns: int
+
+
+EXCEL = SheetSize(rows=1_048_576, columns=16_384)
 
 
 @dataclass(frozen=True)
@@ -51,6 +63,21 @@ class Columns:
     @property
     def count(self) -> int:
         return 1 + len(self.numbers) + len(self.means)
+
+
+def continued(sheet: Worksheet) -> Worksheet:
+    """Add a sheet after `sheet` for what does not fit it: "gl (2)" after "gl"."""
+    book, title = sheet.parent, re.sub(r" \(\d+\)$", "", sheet.title)
+    return book.create_sheet(sheet_names([*book.sheetnames, title])[-1], book.index(sheet) + 1)
+
+
+def fitting(layout: Grid, arrange: Callable[[Grid], Columns], size: SheetSize) -> list[tuple[Grid, Columns]]:
+    """Return the grid with its columns, arranged by `arrange`, in as many parts as it takes to fit sheets of `size`."""
+    columns, n_columns = arrange(layout), len(layout.columns)
+    if columns.count <= size.columns or n_columns == 1:
+        return [(layout, columns)]
+    halves = (slice(0, n_columns // 2), slice(n_columns // 2, n_columns))
+    return [part for half in halves for part in fitting(layout.with_columns(half), arrange, size)]
 
 
 def with_headlines(layout: Grid) -> Columns:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from openpyxl.worksheet.worksheet import Worksheet
 
 from vernacular.summary.cells import TOP_WRAPPED, put_text
+from vernacular.summary.columns import EXCEL, SheetSize, continued
 from vernacular.summary.rows import METRIC, SETTING, Column, write_rows
 from vernacular.types import DEFAULT_PROMPT
 
@@ -76,27 +77,30 @@ _TRUST = [
 ]
 
 
-def curve_sheets(statistics: list[dict], trust: list[dict], text: str) -> dict[str, Callable[[Worksheet], None]]:
+def curve_sheets(statistics: list[dict], trust: list[dict], text: str) -> dict[str, Callable[..., None]]:
     """Return sheets of the leaderboard by name, from CURVE_STATISTICS and TASK_TRUST rows and the sentence on tasks."""
     return {
-        "curves": lambda sheet: _fill(sheet, _CURVES, statistics, "No curves."),
-        "task trust": lambda sheet: write_trust(sheet, trust, text),
+        "curves": lambda sheet, size=EXCEL: _fill(sheet, _CURVES, statistics, "No curves.", size),
+        "task trust": lambda sheet, size=EXCEL: write_trust(sheet, trust, text, size),
     }
 
 
-def write_trust(sheet: Worksheet, rows: list[dict], text: str) -> None:
+def write_trust(sheet: Worksheet, rows: list[dict], text: str, size: SheetSize = EXCEL) -> None:
     """Write TASK_TRUST rows, and below them the sentence on which tasks to look at."""
-    _fill(sheet, _TRUST, rows, "No curve statistics.")
+    sheet, n_rows = _fill(sheet, _TRUST, rows, "No curve statistics.", size)
     if rows and text:
-        put_text(sheet, len(rows) + 3, 1, text).alignment = TOP_WRAPPED
-        sheet.merge_cells(start_row=len(rows) + 3, end_row=len(rows) + 3, start_column=1, end_column=10)
-        sheet.row_dimensions[len(rows) + 3].height = 60
+        sheet, number = (sheet, n_rows + 3) if n_rows + 3 <= size.rows else (continued(sheet), 1)
+        put_text(sheet, number, 1, text).alignment = TOP_WRAPPED
+        sheet.merge_cells(start_row=number, end_row=number, start_column=1, end_column=10)
+        sheet.row_dimensions[number].height = 60
 
 
-def _fill(sheet: Worksheet, columns: list, rows: list[dict], message: str) -> None:
-    if rows:
-        has_prompts = any(row["prompt"] != DEFAULT_PROMPT for row in rows)
-        shown = [column for column in columns if has_prompts or column.title != "prompt"]
-        write_rows(sheet, shown, rows, frozen=2)
-    else:
+def _fill(sheet: Worksheet, columns: list, rows: list[dict], message: str, size: SheetSize) -> tuple[Worksheet, int]:
+    """Write the rows, or a message without any; return the last sheet and its number of rows."""
+    if not rows:
         put_text(sheet, 1, 1, message)
+        return sheet, 0
+    has_prompts = any(row["prompt"] != DEFAULT_PROMPT for row in rows)
+    shown = [column for column in columns if has_prompts or column.title != "prompt"]
+    last, last_rows = write_rows(sheet, shown, rows, 2, size)[-1]
+    return last, len(last_rows)

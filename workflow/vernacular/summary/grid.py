@@ -39,6 +39,10 @@ class Grid:
         values = series.to_numpy(dtype=float, na_value=np.nan)
         return np.where(self.cells < 0, np.nan, np.append(values, np.nan)[self.cells])
 
+    def with_columns(self, part: slice) -> "Grid":
+        """Return the grid with some of its columns."""
+        return Grid(self.models, self.columns.iloc[part].reset_index(drop=True), self.cells[:, part])
+
     def with_models(self, order: list[int]) -> "Grid":
         """Return the grid with the models in another order: positions of its rows."""
         return Grid(self.models.iloc[order].reset_index(drop=True), self.columns, self.cells[order])

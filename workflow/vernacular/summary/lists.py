@@ -12,6 +12,7 @@ from vernacular.summary.cells import (
     format_value,
     put_text,
 )
+from vernacular.summary.columns import EXCEL, SheetSize
 from vernacular.summary.rows import METRIC, SETTING, Column, write_rows
 from vernacular.types import ALL_PROMPTS, DEFAULT_PROMPT
 
@@ -125,7 +126,7 @@ _OVERALL = [
 ]
 
 
-def write_comparisons(sheet: Worksheet, comparisons: list[dict]) -> None:
+def write_comparisons(sheet: Worksheet, comparisons: list[dict], size: SheetSize = EXCEL) -> None:
     """Write the headline metrics over all items (COMPARISONS rows), in their order, significant differences in bold."""
     rows = [row for row in comparisons if row["headline"] and (row["category"] or "") == ""]
     if not rows:
@@ -133,14 +134,15 @@ def write_comparisons(sheet: Worksheet, comparisons: list[dict]) -> None:
         return
     has_prompts = any(row["prompt"] != DEFAULT_PROMPT for row in rows)
     columns = [column for column in _COMPARISONS if has_prompts or column.title != "prompt"]
-    write_rows(sheet, columns, rows, frozen=3)
-    for row_number, row in enumerate(rows, 2):
-        if row["significant"]:
-            for title in ("difference", "interpretation"):
-                sheet.cell(row_number, 1 + [column.title for column in columns].index(title)).font = BOLD
+    titles = [column.title for column in columns]
+    for part, part_rows in write_rows(sheet, columns, rows, 3, size):
+        for row_number, row in enumerate(part_rows, 2):
+            if row["significant"]:
+                for title in ("difference", "interpretation"):
+                    part.cell(row_number, 1 + titles.index(title)).font = BOLD
 
 
-def write_overall(sheet: Worksheet, overall: list[dict]) -> None:
+def write_overall(sheet: Worksheet, overall: list[dict], size: SheetSize = EXCEL) -> None:
     """Write aggregates (OVERALL rows): all languages first, then each language, by rank; means on a blue scale."""
     if not overall:
         put_text(sheet, 1, 1, "No aggregates over tasks.")
@@ -152,9 +154,9 @@ def write_overall(sheet: Worksheet, overall: list[dict]) -> None:
         return row["scope"] != "all", row["scope"], rank, -(row["mean"] or 0.0), row["model"].casefold()
 
     rows = sorted(overall, key=sort_key)
-    write_rows(sheet, _OVERALL, rows, frozen=4)
     mean_column = get_column_letter(1 + [column.key for column in _OVERALL].index("mean"))
     scale = ColorScaleRule(
         start_type="num", start_value=0, start_color="FFFFFF", end_type="num", end_value=1, end_color="9ECAE1"
     )
-    sheet.conditional_formatting.add(f"{mean_column}2:{mean_column}{len(rows) + 1}", scale)
+    for part, part_rows in write_rows(sheet, _OVERALL, rows, 4, size):
+        part.conditional_formatting.add(f"{mean_column}2:{mean_column}{len(part_rows) + 1}", scale)

@@ -14,7 +14,9 @@ from vernacular.metrics.metric import display_name
 from vernacular.statistics.crossed import Components
 from vernacular.statistics.planning import planning_table
 from vernacular.summary import cells
+from vernacular.summary.columns import EXCEL, SheetSize, continued
 from vernacular.summary.grid import sort_rows
+from vernacular.summary.rows import parts_of
 from vernacular.types import ALL_PROMPTS
 
 _PLANNED = (0.5, 1, 2, 4)  # number of items of a planned design, as multiples of the evaluated one
@@ -133,9 +135,17 @@ _ABOUT = {
 }
 
 
-def write_prompts(sheet: Worksheet, prompt_rows: list[dict]) -> None:
+def write_prompts(sheet: Worksheet, prompt_rows: list[dict], size: SheetSize = EXCEL) -> None:
     """Write the means over prompts of headline metrics, and below them the standard errors of other designs."""
     rows = [row for row in prompt_rows if row["headline"]]
+    parts = list(parts_of(sheet, rows, size))
+    for part, part_rows in parts:
+        _write_means(part, part_rows)
+    last, last_rows = parts[-1]
+    _write_designs(last, rows, len(last_rows) + 4, size)
+
+
+def _write_means(sheet: Worksheet, rows: list[dict]) -> None:
     for column, (title, key, width) in enumerate(_COLUMNS, 1):
         cell = cells.style_header(cells.put_text(sheet, 1, column, title))
         if key in _ABOUT:
@@ -154,17 +164,32 @@ def write_prompts(sheet: Worksheet, prompt_rows: list[dict]) -> None:
                 if key in _IN_UNITS or share:
                     cell.number_format = cells.number_format("share" if share else row["unit"])
     sheet.freeze_panes = "B2"
-    _write_designs(sheet, rows, len(rows) + 4)
     cells.print_landscape(sheet)
 
 
-def _write_designs(sheet: Worksheet, rows: list[dict], start: int) -> None:
+def _write_designs(sheet: Worksheet, rows: list[dict], start: int, size: SheetSize) -> None:
     """Write the standard error that other numbers of items and prompts would give, per model and metric."""
     titles = ["model", "task", "language", "metric", "items", "prompts", "SE of the mean", "smallest difference"]
-    cells.put_text(sheet, start, 1, "Other designs, by the components above").font = cells.TITLE
-    for column, title in enumerate(titles, 1):
-        cells.style_header(cells.put_text(sheet, start + 1, column, title))
-    line = start + 2
+    lines = _designs(rows)
+    if start + 1 + len(lines) > size.rows:
+        sheet, start = continued(sheet), 1
+    for part, part_lines in parts_of(sheet, lines, size, n_headers=2):
+        cells.put_text(part, start, 1, "Other designs, by the components above").font = cells.TITLE
+        for column, title in enumerate(titles, 1):
+            cells.style_header(cells.put_text(part, start + 1, column, title))
+        for line, (texts, counts, numbers, unit) in enumerate(part_lines, start + 2):
+            for column, text in enumerate(texts, 1):
+                cells.put_text(part, line, column, text)
+            for column, number in enumerate(counts, 5):
+                cells.put_number(part, line, column, number)
+            for column, number in enumerate(numbers, 7):
+                if math.isfinite(number):
+                    cells.put_number(part, line, column, number).number_format = cells.number_format(unit)
+
+
+def _designs(rows: list[dict]) -> list[tuple[list, tuple, tuple, str]]:
+    """Return texts, counts, standard errors and their unit of each line."""
+    lines = []
     differences = {(row["baseline"], row["evaluation"], row["metric"]): row for row in rows if row["baseline"]}
     for row in rows:
         if row["baseline"] or row["variance_items"] is None:
@@ -174,14 +199,9 @@ def _write_designs(sheet: Worksheet, rows: list[dict], start: int) -> None:
         for design in planning_table(component_values(row), component_values(difference), counts):
             n_items = round(design.clusters * row["n"] / row["n_clusters"])
             texts = [row["model"], row["task"], row["language"], display_name(row["metric"])]
-            for column, text in enumerate(texts, 1):
-                cells.put_text(sheet, line, column, text)
-            for column, number in enumerate((n_items, design.prompts), 5):
-                cells.put_number(sheet, line, column, number)
-            for column, number in enumerate((design.se, design.smallest_difference), 7):
-                if math.isfinite(number):
-                    cells.put_number(sheet, line, column, number).number_format = cells.number_format(row["unit"])
-            line += 1
+            numbers = (design.se, design.smallest_difference)
+            lines.append((texts, (n_items, design.prompts), numbers, row["unit"]))
+    return lines
 
 
 def component_values(row: dict | None) -> Components | None:

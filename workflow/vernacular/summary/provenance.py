@@ -7,9 +7,11 @@ from openpyxl.styles import Alignment, Font
 from openpyxl.worksheet.worksheet import Worksheet
 
 from vernacular.summary.cells import TITLE, print_landscape, put_text
+from vernacular.summary.columns import EXCEL, SheetSize
 from vernacular.summary.grid import sort_key
 from vernacular.summary.headers import LEGEND
 from vernacular.summary.headings import Headings
+from vernacular.summary.rows import parts_of
 from vernacular.types import DEFAULT_PROMPT
 
 _DERIVED_SECTIONS = {  # section: columns of the long table whose distinct rows it lists
@@ -19,7 +21,9 @@ _DERIVED_SECTIONS = {  # section: columns of the long table whose distinct rows 
 }
 
 
-def write_provenance(sheet: Worksheet, long: pd.DataFrame, provenance: dict, headings: Headings) -> None:
+def write_provenance(
+    sheet: Worksheet, long: pd.DataFrame, provenance: dict, headings: Headings, size: SheetSize = EXCEL
+) -> None:
     """Write the legend, the tasks with their notes, sections derived from `long` (models, datasets, metrics, seeds) and
     `provenance` to `sheet`.
 
@@ -38,20 +42,22 @@ def write_provenance(sheet: Worksheet, long: pd.DataFrame, provenance: dict, hea
     if not spread.empty:
         unvaried = [] if (spread["prompt"] != DEFAULT_PROMPT).any() else ["prompt"]
         sections["spread between few-shot seeds"] = spread.drop(columns=unvaried).to_dict("records")
-    row = 1
+    lines: list = []
     for title, content in [*sections.items(), *provenance.items()]:
-        put_text(sheet, row, 1, title).font = TITLE
-        for line in _section_lines(content):
-            row += 1
+        lines += [title, *_section_lines(content), []]
+    for part, part_lines in parts_of(sheet, lines[:-1], size, n_headers=0):
+        for row, line in enumerate(part_lines, 1):
+            if isinstance(line, str):
+                put_text(part, row, 1, line).font = TITLE
+                continue
             for column, (text, bold) in enumerate(line, 1):
-                cell = _put_value(sheet, row, column, text)
+                cell = _put_value(part, row, column, text)
                 cell.alignment = Alignment(vertical="top", wrap_text=column > 1)
                 if bold:
                     cell.font = Font(name="Calibri", bold=True)
-        row += 2
-    for letter, width in zip("ABCDE", (34, 24, 44, 20, 60), strict=True):
-        sheet.column_dimensions[letter].width = width
-    print_landscape(sheet)
+        for letter, width in zip("ABCDE", (34, 24, 44, 20, 60), strict=True):
+            part.column_dimensions[letter].width = width
+        print_landscape(part)
 
 
 def _section_lines(content):

@@ -1,7 +1,7 @@
 """Worksheets with one row per record: titles, widths, comments and formats of the columns."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from openpyxl.utils import get_column_letter
@@ -20,6 +20,7 @@ from vernacular.summary.cells import (
     put_text,
     style_header,
 )
+from vernacular.summary.columns import EXCEL, SheetSize, continued
 
 
 class Column(NamedTuple):
@@ -41,8 +42,28 @@ SETTING = [  # columns of an evaluation, except for its prompt
 METRIC = Column("metric", lambda row: metric_title(row["metric"], row["unit"], row["higher_is_better"]), 22)
 
 
-def write_rows(sheet: Worksheet, columns: list[Column], rows: list[dict], frozen: int) -> None:
-    """Write a header and a row per record; columns without any value are hidden, those before `frozen` stay."""
+def parts_of(sheet: Worksheet, rows: list, size: SheetSize, n_headers: int = 1) -> Iterator[tuple[Worksheet, list]]:
+    """Yield the sheet with the rows that fit it below the headers, then further sheets with the others."""
+    step = size.rows - n_headers
+    for start in range(0, max(len(rows), 1), step):
+        sheet = continued(sheet) if start else sheet
+        yield sheet, rows[start : start + step]
+
+
+def write_rows(
+    sheet: Worksheet, columns: list[Column], rows: list[dict], frozen: int, size: SheetSize = EXCEL
+) -> list[tuple[Worksheet, list[dict]]]:
+    """Write a header and a row per record; return the sheets with their rows, several if the rows do not fit one.
+
+    Columns without any value are hidden, those before `frozen` stay.
+    """
+    parts = list(parts_of(sheet, rows, size))
+    for part, part_rows in parts:
+        _write_part(part, columns, part_rows, frozen)
+    return parts
+
+
+def _write_part(sheet: Worksheet, columns: list[Column], rows: list[dict], frozen: int) -> None:
     set_style = Styles()
     for index, column in enumerate(columns, 1):
         header = style_header(put_text(sheet, 1, index, column.title))

@@ -7,6 +7,7 @@ from openpyxl import Workbook
 
 from vernacular.core.artifacts import replacing
 from vernacular.summary.cells import put_text
+from vernacular.summary.columns import EXCEL, SheetSize
 from vernacular.summary.rows import Column, write_rows
 
 _INTERVAL = "95 % interval: bootstrap of the common items"
@@ -45,14 +46,14 @@ _COLUMNS = [
 ]
 
 
-def write_tokenizers(path, rows: list[dict]) -> Path:
-    """Write the rows of TOKENIZERS, in their order, to a workbook with one sheet."""
+def write_tokenizers(path, rows: list[dict], size: SheetSize = EXCEL) -> Path:
+    """Write the rows of TOKENIZERS, in their order, to a workbook."""
     book = Workbook()
     book.properties.title = "Tokenizers"
     book.properties.creator = "Vernacular"
     book.active.title = "tokenizers"
     if rows:
-        write_rows(book.active, _COLUMNS, rows, frozen=5)
+        write_rows(book.active, _COLUMNS, rows, 5, size)
     else:
         put_text(book.active, 1, 1, "No scored texts.")
     content = io.BytesIO()

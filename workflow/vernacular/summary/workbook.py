@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pandas as pd
 from openpyxl import Workbook
+from openpyxl.worksheet.worksheet import Worksheet
 
 from vernacular.core.artifacts import replacing
 from vernacular.core.tables import sheet_names
 from vernacular.summary.cells import put_text
-from vernacular.summary.columns import MAX_COLUMNS, with_headlines, with_means
+from vernacular.summary.columns import EXCEL, Columns, SheetSize, continued, fitting, with_headlines, with_means
 from vernacular.summary.grid import Grid, build_grid
 from vernacular.summary.headings import Headings, make_headings
 from vernacular.summary.lists import write_comparisons, write_overall
@@ -32,6 +33,7 @@ def write_similarity(
     *,
     rankings: list[dict] | None = None,
     headings: Headings | None = None,
+    size: SheetSize = EXCEL,
 ) -> Path:
     """Write `similarity_summary.xlsx`: metrics of generated outputs.
 
@@ -40,10 +42,11 @@ def write_similarity(
         rankings: RANKINGS rows, which determine the values that share the best where they cover the cell; intervals
             elsewhere.
         headings: Names of models, tasks and evaluations; by default those of `long`.
+        size: The largest sheet; what does not fit it is on further sheets, "gl (2)".
     """
     headings = headings or make_headings(long, {})
     rows = long[long["metric_group"] == "similarity"]
-    return _write(path, "Similarity", rows, provenance, rankings, headings)
+    return _write(path, "Similarity", rows, provenance, rankings, headings, size)
 
 
 def write_surprisal(
@@ -53,10 +56,12 @@ def write_surprisal(
     *,
     rankings: list[dict] | None = None,
     headings: Headings | None = None,
+    size: SheetSize = EXCEL,
 ) -> Path:
     """Write `surprisal_summary.xlsx`: metrics of log-probabilities; arguments as in `write_similarity`."""
     headings = headings or make_headings(long, {})
-    return _write(path, "Surprisal", long[long["metric_group"] == "surprisal"], provenance, rankings, headings)
+    rows = long[long["metric_group"] == "surprisal"]
+    return _write(path, "Surprisal", rows, provenance, rankings, headings, size)
 
 
 def write_leaderboard(
@@ -70,22 +75,23 @@ def write_leaderboard(
     prompts: list[dict] | None = None,
     headings: Headings | None = None,
     extra_sheets: dict | None = None,
+    size: SheetSize = EXCEL,
 ) -> Path:
     """Write `leaderboard.xlsx`: the headline metrics of every task; other arguments as in `write_similarity`.
 
     `comparisons` (COMPARISONS rows), `overall` (OVERALL rows) and `prompts` (PROMPTS rows) get a sheet each; None, or
     no prompts: no sheet. Without `overall`, there are no means.
-    `extra_sheets`: name of a further sheet -> function that fills it.
+    `extra_sheets`: name of a further sheet -> function that fills it, and those that follow if it is full.
     """
     headings = headings or make_headings(long, {})
     extra = dict(extra_sheets or {})
     if overall is not None:
-        extra["overall"] = lambda sheet: write_overall(sheet, overall)
+        extra["overall"] = lambda sheet, size: write_overall(sheet, overall, size)
     if comparisons is not None:
-        extra["comparisons"] = lambda sheet: write_comparisons(sheet, comparisons)
+        extra["comparisons"] = lambda sheet, size: write_comparisons(sheet, comparisons, size)
     if prompts:
-        extra["prompts"] = lambda sheet: write_prompts(sheet, prompts)
-    return _write(path, "Leaderboard", headline(long), provenance, rankings, headings, extra, overall)
+        extra["prompts"] = lambda sheet, size: write_prompts(sheet, prompts, size)
+    return _write(path, "Leaderboard", headline(long), provenance, rankings, headings, size, extra, overall)
 
 
 def headline(long: pd.DataFrame) -> pd.DataFrame:
@@ -101,13 +107,13 @@ def _write(
     provenance: dict,
     rankings: list[dict] | None,
     headings: Headings,
+    size: SheetSize,
     extras: dict | None = None,
     overall: list[dict] | None = None,
 ) -> Path:
     """Write a workbook; `extras`: name of a sheet between the overview and the languages -> function that fills it."""
     extras = extras or {}
     all_items = long[long["category"].fillna("") == ""].reset_index(drop=True)
-    omitted: list[str] = []
     order: dict[tuple[str, str], int] = {}  # the metrics of an evaluation, in the order of its protocol
     for row in rankings or []:
         order.setdefault((row["evaluation"], row["metric"]), len(order))
@@ -125,24 +131,29 @@ def _write(
     else:
         layout = build_grid(headline_rows, headings, by_language=True, metric_order=order)
         layout = _best_first(layout, overall or [])
-        columns, levels = with_means(layout, overall), ["language", "title", "setting"]
-        write_grid(book.active, headline_rows, layout, columns, levels=levels, comments=False, **common)
+        parts = fitting(layout, lambda part: with_means(part, overall), size)
+        levels = ["language", "title", "setting"]
+        _write_grids(book.active, headline_rows, parts, levels=levels, comments=False, **common)
     for fill, name in zip(extras.values(), inner_names, strict=False):
-        fill(book.create_sheet(name))
+        fill(book.create_sheet(name), size)
     for language, name in zip(languages, inner_names[len(extras) :], strict=True):
         rows = all_items[all_items["language"].fillna("") == language].reset_index(drop=True)
-        if (n_columns := len(rows[["evaluation", "metric"]].drop_duplicates())) >= MAX_COLUMNS:
-            rows = headline(rows).reset_index(drop=True)
-            omitted.append(f"{name}: {n_columns:,} columns do not fit a sheet; only headline metrics, see results.csv")
-        layout, sheet = build_grid(rows, headings, metric_order=order), book.create_sheet(name)
-        write_grid(sheet, rows, layout, with_headlines(layout), levels=["title", "setting"], comments=True, **common)
-    provenance = {**provenance, "omitted": omitted} if omitted else provenance
-    write_provenance(book.create_sheet(provenance_name), all_items, provenance, headings)
+        parts = fitting(build_grid(rows, headings, metric_order=order), with_headlines, size)
+        sheet, levels = book.create_sheet(name), ["title", "setting"]
+        _write_grids(sheet, rows, parts, levels=levels, comments=True, **common)
+    write_provenance(book.create_sheet(provenance_name), all_items, provenance, headings, size)
     content = io.BytesIO()
     book.save(content)  # on a full disk, an open ZIP file prints a traceback when it is garbage-collected
     with replacing(path) as temporary:
         temporary.write_bytes(content.getvalue())
     return Path(path)
+
+
+def _write_grids(sheet: Worksheet, rows: pd.DataFrame, parts: list[tuple[Grid, Columns]], **arguments) -> None:
+    """Write the parts of a grid to `sheet` and the sheets that continue it."""
+    for number, (layout, columns) in enumerate(parts):
+        sheet = continued(sheet) if number else sheet
+        write_grid(sheet, rows, layout, columns, **arguments)
 
 
 def _best_first(layout: Grid, overall: list[dict]) -> Grid:
