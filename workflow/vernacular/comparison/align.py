@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from vernacular.metrics.metric import Metric
-from vernacular.metrics.schema import as_table
+from vernacular.metrics.schema import as_table, value_arrays
 
 
 @dataclass(frozen=True)
@@ -70,24 +70,9 @@ def align(tables: dict[str, pa.Table]) -> tuple[Items, dict[str, Side]]:
                 chance[i] = len(gold) / len(options)
         present = np.zeros(len(ids), dtype=bool)
         present[indices] = True
-        sides[model] = Side(present, text_id, _values(table, indices, len(ids)))
+        values = {}
+        for name, array in value_arrays(table).items():
+            values[name] = np.full(len(ids), np.nan)
+            values[name][indices] = array
+        sides[model] = Side(present, text_id, values)
     return Items(ids, clusters, categories, chance), sides
-
-
-def _values(table: pa.Table, indices: np.ndarray, n: int) -> dict[str, np.ndarray]:
-    """Convert the column of maps to one (n,) array per key, without a Python object per number."""
-    maps = table.column("metrics").combine_chunks()
-    if not len(maps):
-        return {}
-    offsets = np.asarray(maps.offsets)
-    start, stop = offsets[0], offsets[-1]
-    item_indices = np.repeat(indices, np.diff(offsets))
-    keys = maps.keys[start:stop].dictionary_encode()
-    values = maps.items[start:stop].to_numpy(zero_copy_only=False).astype(float)
-    codes = keys.indices.to_numpy(zero_copy_only=False)
-    arrays = {}
-    for code, name in enumerate(keys.dictionary.to_pylist()):
-        mask = codes == code
-        arrays[name] = np.full(n, np.nan)
-        arrays[name][item_indices[mask]] = values[mask]
-    return arrays

@@ -4,12 +4,14 @@ import csv
 import io
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pa_types
 
 from vernacular.core.artifacts import replacing
@@ -22,6 +24,28 @@ def rows_of(table: pa.Table) -> list[dict]:
     """Return the rows of `table` as dicts, with lists as lists, maps as dicts, and null as None."""
     columns = [values_of(table[name]) for name in table.column_names]
     return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def by_items(items: pa.Table, tables: Iterable[pa.Table], size: int) -> Iterator[list[list[dict]]]:
+    """Yield the rows of `size` items, and those of the other tables with the same `item_id`, until all items are read.
+
+    Rows of an evaluation are converted in parts, because Python's objects need about twenty times the memory of the
+    table. Rows of other tables without an item are omitted; others keep their order. Maps are returned as dicts.
+    """
+    ids = items["item_id"].combine_chunks()
+    selections = []
+    for table in tables:
+        positions = pc.index_in(table["item_id"], value_set=ids)
+        part_numbers = positions.fill_null(len(ids) + size).to_numpy() // size
+        order = np.argsort(part_numbers, kind="stable")
+        selections.append((table, order, part_numbers[order]))
+    for number, start in enumerate(range(0, len(ids), size)):
+        parts = [items.slice(start, size)]
+        for table, order, part_numbers in selections:
+            rows = order[slice(*np.searchsorted(part_numbers, [number, number + 1]))]
+            in_sequence = not len(rows) or rows[-1] - rows[0] == len(rows) - 1
+            parts.append(table.slice(rows[0] if len(rows) else 0, len(rows)) if in_sequence else table.take(rows))
+        yield [part.to_pylist(maps_as_pydicts="strict") for part in parts]
 
 
 def values_of(column: pa.Array | pa.ChunkedArray) -> list:
