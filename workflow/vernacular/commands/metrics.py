@@ -12,7 +12,7 @@ from vernacular.core import artifacts
 from vernacular.core.errors import UserError, first_line, format_count, is_contained
 from vernacular.core.progress import Progress
 from vernacular.core.records import read_record
-from vernacular.core.tables import by_items
+from vernacular.core.tables import by_items, rows_of
 from vernacular.data.schema import ITEMS
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.aggregate import aggregate
@@ -155,9 +155,8 @@ def _results(inputs: _Inputs) -> tuple[pa.Table, pa.Table, list[Metric]]:
     tables = [requests, artifacts.read(inputs.outputs, inputs.kind), similarities, tool_results]
     results, tokens = [TASK_RESULTS.schema.empty_table()], [TOKENS.schema.empty_table()]
     metrics: list[Metric] = []
-    for items, requests, outputs, similarity_rows, rows in by_items(
-        artifacts.read(inputs.items, ITEMS), tables, _ITEMS_AT_A_TIME
-    ):
+    for part in by_items(artifacts.read(inputs.items, ITEMS), tables, _ITEMS_AT_A_TIME):
+        items, requests, outputs, similarity_rows, rows = map(rows_of, part)
         if not inputs.tool_results:  # otherwise, the tool's own code has computed them
             rows, metrics = evaluate(protocol, items, requests, outputs, similarity_rows, masked=masked)
         counts = token_counts(

@@ -17,7 +17,6 @@ from vernacular.core.publication import publishable
 from vernacular.core.tables import is_finite
 from vernacular.metrics.schema import value_arrays
 
-
 _ROWS_AT_A_TIME = 1_000
 
 
