@@ -59,7 +59,7 @@ class _Columns:
 
     def scored(self, metric: Metric, group: np.ndarray) -> np.ndarray:
         """Return the rows of a group that have all values that the metric needs."""
-        has_values = [~np.isnan(self.value(name)[group]) for name in _required_values(metric)]
+        has_values = [~np.isnan(self.value(name)[group]) for name in metric.inputs]
         return group[np.logical_and.reduce(has_values)]
 
     def by_category(self) -> dict[str, np.ndarray]:
@@ -72,7 +72,7 @@ class _Columns:
 
 def _value(metric: Metric, columns: _Columns, group: np.ndarray, *, seed: int) -> dict:
     scored = columns.scored(metric, group)
-    arrays = [columns.value(name)[scored] for name in _required_values(metric)]
+    arrays = [columns.value(name)[scored] for name in metric.inputs]
     value = float("nan")
     with np.errstate(invalid="ignore"):  # the mean of infinite surprisals is not finite; the cell is left empty
         if len(scored):
@@ -108,10 +108,6 @@ def _interval(metric: Metric, arrays: list[np.ndarray], clusters: list, seed: in
         seed=seed,
         vectorized=metric.vectorized,
     )
-
-
-def _required_values(metric: Metric) -> tuple[str, ...]:
-    return metric.needs if metric.corpus else (metric.name,)
 
 
 def _ties(metric: Metric, columns: _Columns, scored: np.ndarray) -> int | None:

@@ -32,6 +32,11 @@ class Metric:
     of_dataset: bool = False  # a test of the dataset's texts: no interval, no categories, no comparison of models
     about: str = ""  # one-line description, with the source of the formula
 
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The names of the per-item values that it is computed from."""
+        return self.needs if self.corpus else (self.name,)
+
 
 _TITLES = {
     "good_mean": "Mean surprisal, acceptable",
