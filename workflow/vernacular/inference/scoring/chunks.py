@@ -8,8 +8,8 @@ import pyarrow.compute as pc
 
 from vernacular.protocols.schema import CHARACTERS_PER_TOKEN
 
-# Measured: scoring a chunk of this size takes about 400 MB.
-CHUNK_CHARACTERS = 100_000_000  # characters
+# Measured: a chunk of short texts takes about 100 MB, and two are in memory, one computed and the next one prepared.
+CHUNK_CHARACTERS = 50_000_000  # characters
 _OWN = 2_500  # memory of a request in addition to its text, in characters
 
 
