@@ -20,6 +20,7 @@ import json
 import multiprocessing
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -196,11 +197,11 @@ def seconds_to_open(page: Path) -> float:
     options = webdriver.ChromeOptions()
     for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
         options.add_argument(argument)
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService("/usr/bin/chromedriver"))
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(shutil.which("chromedriver")))
     try:
         started = time.perf_counter()
-        driver.get(page.absolute().as_uri())
-        WebDriverWait(driver, 120, 0.02).until(lambda d: d.find_elements(By.CSS_SELECTOR, "table tbody tr"))
+        driver.get(f"{page.absolute().as_uri()}#/leaderboard")
+        WebDriverWait(driver, 120, 0.02).until(lambda d: d.find_elements(By.CSS_SELECTOR, ".board tbody tr"))
         return time.perf_counter() - started
     finally:
         driver.quit()
@@ -237,7 +238,9 @@ def write_inputs(sets: list[str], fraction: float, models: list[str], lm_eval: P
 def save_model(directory: Path, seed: int) -> None:
     """Write a random model with a vocabulary of bytes and frequent pairs of them."""
     import torch
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, logging
+
+    logging.disable_progress_bar()
 
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=train_tokenizer(["<s>"]), bos_token="<s>", eos_token="<s>")
     sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}

@@ -114,10 +114,12 @@ class Scoring:
         """Return (table, metadata), see `score`."""
         started = time.perf_counter()
         self.tables.append(self._build_rows(self.computed.pop()))
+        n_requests = pc.count_distinct(self.requests["request_id"]).as_py()
+        del self.requests  # its memory is needed for the table
         table = merge_chunks(self.tables, self.chunk_rows)
         counters = {
             **self.counters.metadata(),
-            "requests": pc.count_distinct(self.requests["request_id"]).as_py(),
+            "requests": n_requests,
             "chunks": len(self.chunk_rows),
             "loads": int(self.is_first),
             "seconds_loading": self.loaded.seconds if self.is_first else 0.0,
