@@ -221,7 +221,7 @@ def write_inputs(sets: list[str], fraction: float, models: list[str], lm_eval: P
         Path("environment", index.name).symlink_to(index)
         content["lm_eval"] = {"python": "./environment/bin/lm_eval_python", "tasks": ["./lm_eval_tasks"]}
     if address:
-        content["models"] = {models[0]: {"source": address, "concurrency": 4}}
+        content["models"] = {models[0]: {"source": address, "concurrency": 4, "tokenizer": "./models/tokenizer"}}
     else:
         settings = {"dtype": "float32", "device": "cpu"}
         content["models"] = {name: {"source": f"./models/{name}", **settings} for name in models}
@@ -343,7 +343,9 @@ def serve(sender) -> None:
     sys.path.insert(0, str(ROOT / "tests"))
     from support import served
 
-    server = served.Server(served.trained_model(), "vllm")
+    loaded = served.trained_model()
+    loaded.tokenizer.save_pretrained("models/tokenizer")
+    server = served.Server(loaded, "vllm")
     sender.send(server.source)
     server.released.wait()
 
