@@ -8,6 +8,8 @@ import sys
 
 import pytest
 from support.sample_items import item
+from vernacular.cli import main
+from vernacular.commands import metrics
 from vernacular.core import artifacts
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.records import write_record
@@ -98,3 +100,23 @@ def test_token_counts_of_a_finished_run_need_no_tokenizer(results):
     assert [row["split_words"] for row in tokens] == [0, 1, 1], "O | corazón, but El|a"
     assert tokens[0]["bits"] == pytest.approx(11.541560, abs=5e-7)
     assert artifacts.metadata(results / "tokens.parquet")["model"] == "mine"
+
+
+@pytest.mark.parametrize("n_items", [1, 2])
+def test_metrics_are_the_same_in_parts_of_an_evaluation(tmp_path, monkeypatch, n_items):
+    contents = []
+    for size in (2_000, n_items):
+        settings = write_run(tmp_path / str(size), "causal")
+        spec = {"model": "mine", "evaluations": {EVALUATION: {"items": "cola.gl", "task": "cola"} | settings}}
+        directory = tmp_path / str(size)
+        arguments = {"--model": "mine.json", "--items-dir": "items", "--requests-dir": "requests", "--out": "mine"}
+        paths = [part for name, path in arguments.items() for part in (name, str(directory / path))]
+        monkeypatch.setattr(metrics, "_ITEMS_AT_A_TIME", size)
+        assert main(["metrics", "--spec", json.dumps(spec), *paths]) == 0
+        files = {"metrics": METRICS, "tokens": TOKENS, f"tasks/{EVALUATION}": TASK_RESULTS}
+        paths = {directory / "mine" / f"{name}.parquet": kind for name, kind in files.items()}
+        contents.append(
+            [(artifacts.read(path, kind).to_pylist(), artifacts.metadata(path)) for path, kind in paths.items()]
+        )
+    assert repr(contents[0]) == repr(contents[1])
+    assert [len(rows) for rows, _ in contents[0]][1:] == [3, 3]

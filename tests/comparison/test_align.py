@@ -32,6 +32,17 @@ def test_align_takes_the_union_of_items_and_the_first_known_labels():
     assert (sides["one"].text_id == sides["two"].text_id).tolist() == [True, True, True, False, False]
 
 
+def test_align_reads_one_table_at_a_time_and_returns_the_named_values():
+    tables = {"one": [row("b", True), row("a", None)], "two": [row("a", 1), row("c", 0)]}
+    items, sides = align(tables)
+    same_items, named = align(((model, rows) for model, rows in tables.items()), {"accuracy"})
+    assert items.ids == same_items.ids
+    for model, side in sides.items():
+        assert set(named[model].values) == {"accuracy"} & set(side.values)
+        np.testing.assert_array_equal(named[model].value("accuracy"), side.value("accuracy"))
+        np.testing.assert_array_equal(named[model].text_id, side.text_id)
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [({}, True), ({"prompt": "?"}, False), ({"choices": ("no", "yes")}, False), ({"gold": (0, 1)}, False)],

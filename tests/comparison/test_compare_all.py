@@ -2,6 +2,7 @@ import tracemalloc
 from itertools import combinations
 
 import numpy as np
+import pytest
 from support.result_rows import EVALUATION, row, rows
 from vernacular.comparison import compare, pairwise
 from vernacular.comparison.compare import compare_all
@@ -96,3 +97,17 @@ def test_peak_memory():
     tracemalloc.stop()
     assert peak < 200e6
     assert compare.RESAMPLES == 10_000
+
+
+@pytest.mark.parametrize("cells", [1, 90, 10_000])
+def test_pairs_and_metrics_computed_in_parts_have_the_same_values(monkeypatch, cells):
+    results = {name: {"e1": as_table(random_rows(i))} for i, name in enumerate("abcd")}
+    pairs = list(combinations("abcd", 2))
+    whole = compare_all(pairs, results, {"e1": SPEC}, resamples=50)
+    monkeypatch.setattr(pairwise, "_CELLS", cells)
+    parts = compare_all(pairs, results, {"e1": SPEC}, resamples=50)
+    assert parts.overall == whole.overall
+    for record, expected in zip(parts.comparisons, whole.comparisons, strict=True):
+        numbers = {name for name, value in expected.items() if isinstance(value, float)}
+        assert {name: record[name] for name in numbers} == pytest.approx({name: expected[name] for name in numbers})
+        assert {**record, **{name: expected[name] for name in numbers}} == expected

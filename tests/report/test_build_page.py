@@ -3,9 +3,9 @@ import re
 
 import pytest
 import vl_convert
-from support.report_run import EVALUATIONS, MODELS, write_run
+from support.report_run import EVALUATIONS, MODELS, N, write_run
 from vernacular.core.errors import ArtifactError, UserError
-from vernacular.report import page
+from vernacular.report import evaluation, page
 from vernacular.report.page import ASSETS, build
 
 
@@ -33,6 +33,22 @@ def test_prompts_are_stored_once_for_all_models(report_dir):
         p.name for p in (report_dir / "data" / "e0").glob("*.js") if "Pregunta número 100" in p.read_text("utf-8")
     ]
     assert matches == ["i0.js"]
+
+
+@pytest.mark.parametrize(("items_per_file", "files"), [(9, 1), (9, 3), (9, 1000), (1, 7), (1000, 1)])
+def test_report_is_the_same_in_parts_of_an_evaluation(tmp_path, monkeypatch, items_per_file, files):
+    run = write_run(tmp_path / "run")
+    monkeypatch.setattr(evaluation, "ITEMS_PER_FILE", items_per_file)
+    build(out=tmp_path / "whole", **run)
+    monkeypatch.setattr(evaluation, "FILES_AT_A_TIME", files)
+    build(out=tmp_path / "parts", **run)
+    contents = [
+        {path.relative_to(tmp_path / name): path.read_bytes() for path in sorted((tmp_path / name).rglob("*.js"))}
+        for name in ("whole", "parts")
+    ]
+    assert contents[0] == contents[1]
+    blocks = {path.stem for path in (tmp_path / "parts" / "data" / "e0").glob("i*.js")}
+    assert blocks == {f"i{block}" for block in range(-(-N // items_per_file))}
 
 
 def test_report_files_contain_no_urls(report_dir):

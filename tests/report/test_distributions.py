@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from vernacular.metrics.choice import probabilities
 from vernacular.metrics.corpus import expected_calibration_error
-from vernacular.report.distributions import bin_edges, calibration, surprisal_profiles
-from vernacular.report.item_details import UNSCORED, EvaluationItems
+from vernacular.report.distributions import SurprisalProfile, bin_edges, calibration, surprisal_profiles
+from vernacular.report.item_details import UNSCORED
 
 
 @pytest.mark.parametrize(("low", "high"), [(-3.1, 0.2), (-0.01, 5.0), (-1.0, 1.0), (-7.3, 1e-6)])
@@ -47,34 +47,31 @@ def test_calibration_excludes_items_without_scores_or_gold():
     assert (confidence, accuracy, n) == (0.5, 1.0, 1)
 
 
-def items_with(texts):
-    """Return items with the role "choice:0", correct, and "choice:1"; their spans start after a space."""
-    items = EvaluationItems()
+def profile(texts, tokens):
+    """Return the profile of items with the role "choice:0", correct, and "choice:1", added one by one."""
+    result = SurprisalProfile()
     for item, text in texts.items():
-        items.positions[item] = len(items.items)
-        items.items.append([item, "", "", [text, "x"], [0], None, None, None, []])
-        items.spans[item, "choice:0"] = (text, 0)
-        items.spans[item, "choice:1"] = ("x", 0)
-    return items
+        spans = {(item, "choice:0"): (text, 0), (item, "choice:1"): ("x", 0)}
+        result.add({item: tokens[item]}, spans, {item: [0]})
+    return result
 
 
 def test_surprisal_by_position_is_the_mean_of_words_of_correct_texts():
-    items = items_with({"a": "one two three", "b": "four five six"})
+    texts = {"a": "one two three", "b": "four five six"}
     tokens = {
         # "one", " tw", "o", " three": the second word consists of two tokens
         "a": [["choice:0", 0, [3, 3, 1, 6], [100, 200, 50, 300]], ["choice:1", 0, [1], [9900]]],
         "b": [["choice:0", 0, [4, 5, 4], [UNSCORED, 400, 500]]],
     }
-    profiles = surprisal_profiles({7: tokens}, items)
+    profiles = surprisal_profiles({7: profile(texts, tokens)})
     assert profiles["position"] == [[7, [[1, 1.0, 1], [2, (2.5 + 4.0) / 2, 2], [3, 4.0, 2]]]]
 
 
 def test_surprisal_by_length_is_per_character_in_common_ranges():
     texts = {str(n): "x" * n for n in (2, 4, 8, 16, 32)}
-    items = items_with(texts)
     tokens = {n: [["choice:0", 0, [len(text)], [100 * len(text)]]] for n, text in texts.items()}
     double = {n: [["choice:0", 0, [len(text)], [200 * len(text)]]] for n, text in texts.items()}
-    one, two = surprisal_profiles({0: tokens, 1: double}, items)["length"]
+    one, two = surprisal_profiles({0: profile(texts, tokens), 1: profile(texts, double)})["length"]
     assert [ranges[:2] for ranges in one[1]] == [ranges[:2] for ranges in two[1]]
     assert {ranges[2] for ranges in one[1]} == {1.0}
     assert {ranges[2] for ranges in two[1]} == {2.0}
@@ -82,6 +79,5 @@ def test_surprisal_by_length_is_per_character_in_common_ranges():
 
 
 def test_texts_of_one_word_and_length_have_no_profile():
-    items = items_with({"a": "xy", "b": "zw"})
     tokens = {name: [["choice:0", 0, [2], [100]]] for name in ("a", "b")}
-    assert surprisal_profiles({0: tokens}, items) == {"position": [], "length": []}
+    assert surprisal_profiles({0: profile({"a": "xy", "b": "zw"}, tokens)}) == {"position": [], "length": []}

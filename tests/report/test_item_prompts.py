@@ -44,14 +44,14 @@ def test_few_shot_prefix_is_stored_once():
 
 def test_unconditional_scores_are_not_displayed():
     items = make_items([request("choice:0", "", "Q", " yes"), request("uncond:0", "", "A:", " yes")], "Q")
-    assert items.roles == {"choice:0"}
+    assert {role for _, role in items.spans} == {"choice:0"}
 
 
 def test_masked_word_is_displayed_in_its_sentence_if_scored():
     requests = [request("token:0", "", "ido u ", "skolu"), request("sentence:0", "", "", "ido u skolu")]
     roles = PROTOCOLS["target_word"].displayed_roles
-    assert make_items(requests, "ido u [MASK]", displayed_roles=roles).roles == {"sentence:0"}
-    assert make_items(requests[:1], "ido u [MASK]", displayed_roles=roles).roles == {"token:0"}
+    assert {role for _, role in make_items(requests, "ido u [MASK]", displayed_roles=roles).spans} == {"sentence:0"}
+    assert {role for _, role in make_items(requests[:1], "ido u [MASK]", displayed_roles=roles).spans} == {"token:0"}
 
 
 def test_skipped_item_has_only_its_prompt():

@@ -3,6 +3,7 @@
 import math
 
 import openpyxl
+import pyarrow as pa
 import pytest
 from vernacular.metrics.schema import TOKENS
 from vernacular.summary.tokenizer_sheet import write_tokenizers
@@ -25,7 +26,7 @@ def model_of(languages, **settings):
     for key, items in languages.items():
         language, protocol = key if isinstance(key, tuple) else (key, "options")
         evaluation = f"belebele.{language}.{protocol}.0shot"
-        rows[evaluation] = items
+        rows[evaluation] = pa.Table.from_pylist(items, schema=TOKENS.schema)
         described[evaluation] = SETTING | {"language": language, "protocol": protocol} | settings
     return ModelTokens("m", "abc", rows, described)
 

@@ -2,18 +2,21 @@
 
 import logging
 from collections import Counter
-from pathlib import Path
+
+import pyarrow as pa
 
 from vernacular import __version__
 from vernacular.checkpoints.inputs import tokenizer_identity
-from vernacular.commands.common import check_inputs, items_in, missing_reason
+from vernacular.commands.common import check_inputs, missing_reason
 from vernacular.core import artifacts
 from vernacular.core.errors import UserError, first_line, format_count, is_contained
 from vernacular.core.progress import Progress
 from vernacular.core.records import read_record
+from vernacular.core.tables import by_items, rows_of
+from vernacular.data.schema import ITEMS
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.aggregate import aggregate
-from vernacular.metrics.metric import CHANCE, majority_baseline
+from vernacular.metrics.metric import CHANCE, Metric, majority_baseline
 from vernacular.metrics.schema import METRICS, SIMILARITIES, TASK_RESULTS, TOKENS
 from vernacular.metrics.tokens import token_counts
 from vernacular.protocols.declaration import Protocol
@@ -24,16 +27,20 @@ from vernacular.types import SETTING, ModelRecord
 
 log = logging.getLogger("vernacular")
 
+_ITEMS_AT_A_TIME = 2_000  # whose rows are Python objects at a time
+# few-shot examples, which all requests of an evaluation repeat, are not read
+_REQUEST_COLUMNS = [name for name in REQUESTS.schema.names if name not in ("messages", "few_shot_examples")]
+
 
 def metrics(args) -> str:
     """Compute per-item results and metrics of one model; an evaluation without outputs gets a file that states why."""
     record = read_record(args.model)
-    long_rows, tokens, notes = [], [], {}
+    long_rows, tokens, notes = [], [TOKENS.schema.empty_table()], {}
     with Progress(f"metrics {args.spec['model']}", len(args.spec["evaluations"]), "evaluation") as progress:
         for evaluation, spec in args.spec["evaluations"].items():
             evaluation_rows, token_rows, notes[evaluation] = _try(args, _Inputs(args, evaluation, spec), record)
             long_rows += evaluation_rows
-            tokens += token_rows
+            tokens.append(token_rows)
             progress.advance()
     _write(args, record, long_rows, tokens, notes)
     values, evaluations = format_count(len(long_rows), "value"), format_count(len(notes), "evaluation")
@@ -47,18 +54,18 @@ def give_up(args, reason: str) -> str:
         evaluation: _Inputs(args, evaluation, spec).write_unavailable({"unavailable": reason})
         for evaluation, spec in args.spec["evaluations"].items()
     }
-    _write(args, record, [], [], notes)
+    _write(args, record, [], [TOKENS.schema.empty_table()], notes)
     return f"metrics: {args.spec['model']}: unavailable ({reason})"
 
 
-def _try(args, inputs: "_Inputs", record: dict) -> tuple[list[dict], list[dict], dict]:
+def _try(args, inputs: "_Inputs", record: dict) -> tuple[list[dict], pa.Table, dict]:
     """Return the values, token counts and notes of one evaluation; a failure of this evaluation is a note."""
     try:
         missing = missing_reason(inputs.output_metadata)
         if not missing and inputs.tool_results:
             missing = missing_reason(artifacts.metadata(inputs.tool_results))
         if missing:
-            return [], [], inputs.write_unavailable(missing)
+            return [], TOKENS.schema.empty_table(), inputs.write_unavailable(missing)
         return _compute(args, inputs, record)
     except UserError:
         raise
@@ -67,7 +74,7 @@ def _try(args, inputs: "_Inputs", record: dict) -> tuple[list[dict], list[dict],
             raise
         log.exception("%s failed", inputs.evaluation)
         reason = f"metrics not computed ({type(error).__name__}: {first_line(error)})"
-        return [], [], inputs.write_unavailable({"unavailable": reason})
+        return [], TOKENS.schema.empty_table(), inputs.write_unavailable({"unavailable": reason})
 
 
 class _Inputs:
@@ -96,26 +103,22 @@ class _Inputs:
         return note
 
 
-def _compute(args, inputs: _Inputs, record: ModelRecord) -> tuple[list[dict], list[dict], dict]:
-    """Write the per-item results of one evaluation, and return (rows per METRICS, rows per TOKENS, metadata)."""
+def _compute(args, inputs: _Inputs, record: ModelRecord) -> tuple[list[dict], pa.Table, dict]:
+    """Write the per-item results of one evaluation, and return (rows per METRICS, table per TOKENS, metadata)."""
     spec, evaluation = inputs.spec, inputs.evaluation
     request_metadata = artifacts.metadata(inputs.requests)
     check_inputs(inputs.items, inputs.requests, inputs.outputs, inputs.output_metadata, record)
-    similarity_rows, similarity_metadata = [], {}
+    similarity_metadata: dict = {}
     if inputs.similarities:
-        similarity_rows = artifacts.read(inputs.similarities, SIMILARITIES).to_pylist()
         similarity_metadata = artifacts.metadata(inputs.similarities)
         actual, expected = similarity_metadata.get("generations"), inputs.output_metadata["fingerprint"]
         artifacts.check_input_fingerprint(inputs.similarities, actual, expected, "generations")
-    items, requests = items_in(inputs.items), artifacts.read(inputs.requests, REQUESTS).to_pylist()
-    outputs = artifacts.read(inputs.outputs, inputs.kind).to_pylist()
+    rows, tokens, known = _results(inputs)
     definitions: dict = {}
     if inputs.tool_results:
-        rows, values = _read_tool_results(inputs.tool_results)
-        definitions = {"metrics": artifacts.metadata(inputs.tool_results)["definitions"]}
+        tool_metadata = artifacts.metadata(inputs.tool_results)
+        values, definitions = tool_metadata["values"], {"metrics": tool_metadata["definitions"]}
     else:
-        masked = inputs.output_metadata.get("model", {}).get("kind") == "masked"
-        rows, known = evaluate(spec["protocol"], items, requests, outputs, similarity_rows, masked=masked)
         values = aggregate(rows, known, seed=0, categories=True)
     note = {
         **definitions,
@@ -137,15 +140,38 @@ def _compute(args, inputs: _Inputs, record: ModelRecord) -> tuple[list[dict], li
         # the baseline applies to accuracies over all items, from which it is computed
         accuracy = row["chance_level"] is not None and row["metric"].partition("_")[0] not in CHANCE
         long_rows.append({**row, "majority_baseline": majority if accuracy and not row["category"] else None})
-    tokens = token_counts(
-        items,
-        requests,
-        outputs,
-        rows,
-        roles=_counted_roles(PROTOCOLS[spec["protocol"]]),
-        unknown_token=inputs.output_metadata.get("tokenizer", {}).get("unk_token"),
-    )
-    return long_rows, [{"evaluation": evaluation, **row} for row in tokens], note
+    return long_rows, tokens, note
+
+
+def _results(inputs: _Inputs) -> tuple[pa.Table, pa.Table, list[Metric]]:
+    """Return (TASK_RESULTS, TOKENS, the metrics of the results), computed in parts of `_ITEMS_AT_A_TIME` items."""
+    protocol, masked = inputs.spec["protocol"], inputs.output_metadata.get("model", {}).get("kind") == "masked"
+    similarities, tool_results = SIMILARITIES.schema.empty_table(), TASK_RESULTS.schema.empty_table()
+    if inputs.similarities:
+        similarities = artifacts.read(inputs.similarities, SIMILARITIES)
+    if inputs.tool_results:
+        tool_results = artifacts.read(inputs.tool_results, TASK_RESULTS)
+    requests = artifacts.read(inputs.requests, REQUESTS, columns=_REQUEST_COLUMNS, dictionary_columns=("prefix",))
+    tables = [requests, artifacts.read(inputs.outputs, inputs.kind), similarities, tool_results]
+    results, tokens = [TASK_RESULTS.schema.empty_table()], [TOKENS.schema.empty_table()]
+    metrics: list[Metric] = []
+    for part in by_items(artifacts.read(inputs.items, ITEMS), tables, _ITEMS_AT_A_TIME):
+        items, requests, outputs, similarity_rows, rows = map(rows_of, part)
+        if not inputs.tool_results:  # otherwise, the tool's own code has computed them
+            rows, metrics = evaluate(protocol, items, requests, outputs, similarity_rows, masked=masked)
+        counts = token_counts(
+            items,
+            requests,
+            outputs,
+            rows,
+            roles=_counted_roles(PROTOCOLS[protocol]),
+            unknown_token=inputs.output_metadata.get("tokenizer", {}).get("unk_token"),
+        )
+        results.append(pa.Table.from_pylist(rows, schema=TASK_RESULTS.schema))
+        tokens.append(
+            pa.Table.from_pylist([{"evaluation": inputs.evaluation, **row} for row in counts], schema=TOKENS.schema)
+        )
+    return tool_results if inputs.tool_results else pa.concat_tables(results), pa.concat_tables(tokens), metrics
 
 
 def _counted_roles(protocol: Protocol) -> tuple[str, ...]:
@@ -153,12 +179,7 @@ def _counted_roles(protocol: Protocol) -> tuple[str, ...]:
     return () if protocol.generates or protocol.label_spans or protocol.tool else protocol.displayed_roles
 
 
-def _read_tool_results(path: Path) -> tuple[list[dict], list[dict]]:
-    """Return (rows per TASK_RESULTS, values) that the tool's own code has computed."""
-    return artifacts.read(path, TASK_RESULTS).to_pylist(maps_as_pydicts="strict"), artifacts.metadata(path)["values"]
-
-
-def _write(args, record: ModelRecord, long_rows: list[dict], tokens: list[dict], notes: dict) -> None:
+def _write(args, record: ModelRecord, long_rows: list[dict], tokens: list[pa.Table], notes: dict) -> None:
     metadata = {"model": args.spec["model"], "record": record, "version": __version__, "evaluations": notes}
     fingerprints = [note["fingerprint"] for note in notes.values()]
     metadata |= {"fingerprint": artifacts.input_fingerprint(args.spec, fingerprints)}
@@ -166,10 +187,10 @@ def _write(args, record: ModelRecord, long_rows: list[dict], tokens: list[dict],
     settings = {name: {key: spec[key] for key in SETTING} for name, spec in args.spec["evaluations"].items()}
     token_metadata = {"model": args.spec["model"], "tokenizer": tokenizer_identity(record), "evaluations": settings}
     token_metadata |= {"fingerprint": artifacts.input_fingerprint("tokens", metadata["fingerprint"])}
-    artifacts.write(args.out / "tokens.parquet", TOKENS, tokens, token_metadata)
+    artifacts.write(args.out / "tokens.parquet", TOKENS, pa.concat_tables(tokens), token_metadata)
 
 
-def _evaluation_metadata(request_metadata: dict, output_metadata: dict, rows: list[dict]) -> dict:
+def _evaluation_metadata(request_metadata: dict, output_metadata: dict, rows: pa.Table) -> dict:
     """Return the metadata of an evaluation: dataset, prompts, inference, number of items, and counts of flags."""
     return {
         "dataset": request_metadata["items"],
@@ -177,7 +198,14 @@ def _evaluation_metadata(request_metadata: dict, output_metadata: dict, rows: li
         "skipped": request_metadata["skipped"],
         "inference": output_metadata,
         "items": len(rows),
-        "flags": dict(Counter(_flag_type(part) for row in rows for part in (row["flags"] or "").split("; ") if part)),
+        "flags": dict(
+            Counter(
+                _flag_type(part)
+                for flags in rows["flags"].drop_null().to_pylist()
+                for part in flags.split("; ")
+                if part
+            )
+        ),
     }
 
 

@@ -35,7 +35,7 @@ def check_nothing_private(folder: Path, roots: list[Path], sources: list[str], k
     texts = _paths(roots, sources) | _addresses(sources) | _secrets(key_names)
     forms = {form: name for text, name in texts.items() for form in _forms(text)}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        for part in _contents(path):
+        for part in _contents(path, max(map(len, forms), default=0)):
             for form, name in forms.items():
                 if form in part:
                     raise UserError(f"{path.relative_to(folder)}: contains {name}. Nothing is published; {_ADVICE}.")
@@ -84,8 +84,14 @@ def _forms(text: str) -> set[bytes]:
     return forms | {html.escape(text, quote=False).encode("ascii", "xmlcharrefreplace")}  # as openpyxl does
 
 
-def _contents(path: Path) -> Iterator[bytes]:
-    """Yield the content of a file; of a workbook or a table, what is compressed in it."""
+_CHUNK = 1 << 24  # bytes; the results per item of a model may have gigabytes
+
+
+def _contents(path: Path, longest: int) -> Iterator[bytes]:
+    """Yield the content of a file; of a workbook or a table, what is compressed in it.
+
+    A large file is divided into parts that overlap by `longest` bytes, so that no text is divided.
+    """
     if path.suffix == ".xlsx":
         with zipfile.ZipFile(path) as archive:
             yield from (archive.read(name) for name in archive.namelist())
@@ -97,4 +103,8 @@ def _contents(path: Path) -> Iterator[bytes]:
                 values = column.unique() if pa.types.is_string(column.type) else column
                 yield json.dumps(values.to_pylist(), ensure_ascii=False).encode("utf-8", "surrogatepass")
     else:
-        yield path.read_bytes()
+        with open(path, "rb") as file:
+            end = b""
+            while chunk := file.read(_CHUNK):
+                yield end + chunk
+                end = (end + chunk)[-longest:] if longest else b""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
 
 from vernacular.commands.common import missing_reason
 from vernacular.commands.private_texts import check_nothing_private
@@ -98,9 +99,9 @@ def _write_exchange_files(
     )
 
 
-def _task_results(directory: Path, evaluations: list[str]) -> Iterator[tuple[str, list[dict]]]:
+def _task_results(directory: Path, evaluations: list[str]) -> Iterator[tuple[str, pa.Table]]:
     """Yield the evaluations of a model with their results per item."""
     for evaluation in evaluations:
         path = directory / f"{evaluation}.parquet"
         if not missing_reason(artifacts.metadata(path)):
-            yield evaluation, artifacts.read(path, TASK_RESULTS).to_pylist(maps_as_pydicts="strict")
+            yield evaluation, artifacts.read(path, TASK_RESULTS)

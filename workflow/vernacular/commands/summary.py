@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from vernacular.commands.common import checkpoints_in
@@ -12,7 +13,7 @@ from vernacular.config.directories import config_record
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
 from vernacular.core.publication import publishable
-from vernacular.core.tables import rows_of, write_csv
+from vernacular.core.tables import write_csv
 from vernacular.core.written import rewriting
 from vernacular.interop.every_eval_ever import write_every_eval_ever
 from vernacular.interop.lm_eval_results import write_lm_eval_results
@@ -88,7 +89,7 @@ def summary(args) -> str:
 def _write_tokenizers(args) -> None:
     """Write tokens per byte, character and word, split words and premiums of each model and language."""
     paths = [path.with_name("tokens.parquet") for path in args.metrics]  # written by the same job
-    rows = tokenizer_rows([_tokens_in(path) for path in paths], args.spec["parallel"])
+    rows = tokenizer_rows(map(_tokens_in, paths), args.spec["parallel"])
     table = pa.Table.from_pylist(rows, schema=TOKENIZERS.schema)
     fingerprint = artifacts.input_fingerprint(args.spec, *paths)
     artifacts.write(args.out / "tokenizers.parquet", TOKENIZERS, table, {"fingerprint": fingerprint})
@@ -98,9 +99,11 @@ def _write_tokenizers(args) -> None:
 
 def _tokens_in(path: Path) -> ModelTokens:
     metadata = artifacts.metadata(path)
-    rows: dict[str, list[dict]] = {}
-    for row in rows_of(artifacts.read(path, TOKENS)):
-        rows.setdefault(row["evaluation"], []).append(row)
+    table = artifacts.read(path, TOKENS)
+    names = table["evaluation"].combine_chunks().dictionary_encode()  # rows of an evaluation are consecutive
+    ends = np.searchsorted(names.indices.to_numpy(), np.arange(len(names.dictionary) + 1))
+    slices = zip(names.dictionary.to_pylist(), ends[:-1], ends[1:], strict=True)
+    rows = {name: table.slice(start, end - start) for name, start, end in slices}
     return ModelTokens(metadata["model"], metadata["tokenizer"], rows, metadata["evaluations"])
 
 

@@ -3,13 +3,16 @@
 The `metrics` maps of a model's TASK_RESULTS become one float array per name, NaN for items without the value.
 """
 
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from vernacular.metrics.metric import Metric
-from vernacular.metrics.schema import as_table
+from vernacular.metrics.schema import as_table, value_arrays
+
+_TEXTS = ("prompt", "choices", "gold")
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,7 @@ class Side:
 
     def inputs(self, metric: Metric) -> list[np.ndarray]:
         """Return the (N,) arrays that the metric is computed from."""
-        return [self.value(name) for name in (metric.needs if metric.corpus else (metric.name,))]
+        return [self.value(name) for name in metric.inputs]
 
     def value_mask(self, metric: Metric) -> np.ndarray:
         """Return an (N,) mask of the items that enter the metric."""
@@ -43,51 +46,64 @@ class Items:
     chance: np.ndarray  # (N,) share of correct options among those offered; NaN without options or gold
 
 
-def align(tables: dict[str, pa.Table]) -> tuple[Items, dict[str, Side]]:
+def align(
+    tables: Mapping[str, pa.Table] | Iterable[tuple[str, pa.Table]], names: Collection[str] | None = None
+) -> tuple[Items, dict[str, Side]]:
     """Align all sides of one evaluation over the union of their items.
 
     Cluster and category of an item come from the first side that has them.
+
+    Args:
+        tables: TASK_RESULTS by model; of pairs, one table is in memory at a time.
+        names: The values that are returned; None for all.
     """
-    tables = {model: as_table(table) for model, table in tables.items()}
-    item_ids = {model: table.column("item_id").to_pylist() for model, table in tables.items()}
-    ids = sorted(set().union(*item_ids.values()))
-    positions = {item_id: i for i, item_id in enumerate(ids)}
-    clusters, categories = np.full(len(ids), None, dtype=object), np.full(len(ids), None, dtype=object)
-    chance = np.full(len(ids), np.nan)
+    numbers: dict[str, int] = {}  # of items, by appearance
+    clusters, categories, chances = [], [], []  # by number
     text_ids: dict[tuple, int] = {}
-    sides = {}
-    for model, table in tables.items():
-        indices = np.array([positions[item_id] for item_id in item_ids[model]], dtype=int)
-        for labels, name in ((clusters, "cluster_id"), (categories, "category")):
-            values = np.array(table.column(name).to_pylist(), dtype=object)
-            missing = np.array([labels[i] is None for i in indices], dtype=bool)
-            labels[indices[missing]] = values[missing]
-        texts = [table.column(name).to_pylist() for name in ("prompt", "choices", "gold")]
-        text_id = np.full(len(ids), -1)
-        for i, (prompt, options, gold) in zip(indices, zip(*texts, strict=True), strict=True):
-            text_id[i] = text_ids.setdefault((prompt, tuple(options), tuple(gold)), len(text_ids))
+    read = {}
+    for model, rows in tables.items() if isinstance(tables, Mapping) else tables:
+        table = as_table(rows)
+        columns = (table.column(name).to_pylist() for name in ("item_id", "cluster_id", "category", *_TEXTS))
+        indices, text_id = np.empty(table.num_rows, dtype=int), np.empty(table.num_rows, dtype=int)
+        for row, (item_id, cluster, category, prompt, options, gold) in enumerate(zip(*columns, strict=True)):
+            number = indices[row] = numbers.setdefault(item_id, len(numbers))
+            if number == len(clusters):
+                clusters.append(cluster)
+                categories.append(category)
+                chances.append(np.nan)
+            if clusters[number] is None:
+                clusters[number] = cluster
+            if categories[number] is None:
+                categories[number] = category
             if options and gold:
-                chance[i] = len(gold) / len(options)
-        present = np.zeros(len(ids), dtype=bool)
-        present[indices] = True
-        sides[model] = Side(present, text_id, _values(table, indices, len(ids)))
-    return Items(ids, clusters, categories, chance), sides
+                chances[number] = len(gold) / len(options)
+            text_id[row] = text_ids.setdefault((prompt, tuple(options), tuple(gold)), len(text_ids))
+        values = value_arrays(table)
+        read[model] = indices, text_id, {name: values[name] for name in values if names is None or name in names}
+    ids = sorted(numbers)
+    order = np.array([numbers[item_id] for item_id in ids], dtype=int)
+    positions = np.empty(len(ids), dtype=int)
+    positions[order] = np.arange(len(ids))
+    items = Items(
+        ids,
+        np.array([*clusters, None], dtype=object)[:-1][order],
+        np.array([*categories, None], dtype=object)[:-1][order],
+        np.array(chances, dtype=float)[order],
+    )
+    sides = {}
+    for model in list(read):
+        indices, text_id, values = read.pop(model)
+        indices = positions[indices]
+        sides[model] = Side(
+            scatter(len(ids), indices, np.ones(len(indices), dtype=bool), False),
+            scatter(len(ids), indices, text_id, -1),
+            {name: scatter(len(ids), indices, array, np.nan) for name, array in values.items()},
+        )
+    return items, sides
 
 
-def _values(table: pa.Table, indices: np.ndarray, n: int) -> dict[str, np.ndarray]:
-    """Convert the column of maps to one (n,) array per key, without a Python object per number."""
-    maps = table.column("metrics").combine_chunks()
-    if not len(maps):
-        return {}
-    offsets = np.asarray(maps.offsets)
-    start, stop = offsets[0], offsets[-1]
-    item_indices = np.repeat(indices, np.diff(offsets))
-    keys = maps.keys[start:stop].dictionary_encode()
-    values = maps.items[start:stop].to_numpy(zero_copy_only=False).astype(float)
-    codes = keys.indices.to_numpy(zero_copy_only=False)
-    arrays = {}
-    for code, name in enumerate(keys.dictionary.to_pylist()):
-        mask = codes == code
-        arrays[name] = np.full(n, np.nan)
-        arrays[name][item_indices[mask]] = values[mask]
-    return arrays
+def scatter(n: int, indices: np.ndarray, values: np.ndarray, missing) -> np.ndarray:
+    """Return an (n,) array with `values` at `indices`, and `missing` elsewhere."""
+    array = np.full(n, missing)
+    array[indices] = values
+    return array

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from vernacular.comparison.align import scatter
 from vernacular.comparison.schema import CHANGES
 from vernacular.metrics.choice import correct_options, margin
 from vernacular.metrics.schema import as_table
@@ -62,10 +63,10 @@ def align_outcomes(tables: dict[str, pa.Table]) -> dict[str, ItemOutcomes]:
                 margins[i] = np.nan if value is None else value
         outcomes[model] = ItemOutcomes(
             table,
-            _scatter(len(positions), indices, np.arange(len(ids)), -1),
-            _scatter(len(positions), indices, np.array([np.nan if c is None else float(c) for c in correct]), np.nan),
-            _scatter(len(positions), indices, item_text_ids, -1),
-            _scatter(len(positions), indices, margins, np.nan),
+            scatter(len(positions), indices, np.arange(len(ids)), -1),
+            scatter(len(positions), indices, np.array([np.nan if c is None else float(c) for c in correct]), np.nan),
+            scatter(len(positions), indices, item_text_ids, -1),
+            scatter(len(positions), indices, margins, np.nan),
         )
     return outcomes
 
@@ -105,10 +106,3 @@ def find_changes(baseline: ItemOutcomes, candidate: ItemOutcomes, evaluation: st
 def sort_changes(table: pa.Table) -> pa.Table:
     """Sort CHANGES rows: regressed before improved, largest change first within each, rows without scores last."""
     return table.take(pc.sort_indices(table, sort_keys=_SORT_KEYS))
-
-
-def _scatter(n: int, indices: np.ndarray, values: np.ndarray, missing) -> np.ndarray:
-    """Return an (n,) array with `values` at `indices`, and `missing` elsewhere."""
-    array = np.full(n, missing)
-    array[indices] = values
-    return array

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from vernacular.comparison.align import align
 from vernacular.comparison.over_prompts import group_rows
-from vernacular.comparison.overall import overall
+from vernacular.comparison.overall import overall, with_normalized_values
 from vernacular.comparison.pairwise import RESAMPLES, Pair, compare_sides
 from vernacular.comparison.prompt_groups import prompt_groups
 from vernacular.comparison.prompt_means import comparison_rows as mean_rows
@@ -57,13 +57,16 @@ def compare_all(
         unranked: models that are tested against the best of each column only: earlier checkpoints of a series
     """
     external_names, unranked = set(external_names), set(unranked)
+    grouped = {name for group in prompt_groups(evaluations) for name in group.evaluations}
 
     def compare_evaluation(evaluation: str):
         spec = evaluations[evaluation]
         own_metrics = PROTOCOL_METRICS.get(spec["protocol"])
         metrics = own_metrics.METRICS if own_metrics else (tool_metrics or {}).get(evaluation, [])
         metadata = {"evaluation": evaluation} | {name: spec[name] for name in SETTING}
-        items, sides = align({model: tables[evaluation] for model, tables in results.items() if evaluation in tables})
+        names = {name for metric in metrics for name in metric.inputs}
+        tables = ((model, tables[evaluation]) for model, tables in results.items() if evaluation in tables)
+        items, sides = align(tables, names)
         available_pairs = [pair for pair in pairs if pair[0] in sides and pair[1] in sides]
         comparison_rows = compare_sides(
             items, sides, available_pairs, metrics, metadata, seed=seed, resamples=resamples
@@ -73,6 +76,8 @@ def compare_all(
             items, ranked_sides, metrics, metadata, comparisons=comparison_rows, unranked=unranked, seed=seed,
             resamples=resamples,
         )  # fmt: skip
+        if evaluation not in grouped:  # of a whole run, all values of all models do not fit in memory
+            ranked_sides = {model: with_normalized_values(side, metrics) for model, side in ranked_sides.items()}
         return comparison_rows, ranking_rows, (metadata, metrics, items, ranked_sides)
 
     with ThreadPoolExecutor(max_workers=threads) as pool:

@@ -10,6 +10,7 @@ a dataset use the same draws, since they share items. The intervals cover the sa
 for *these* tasks and do not generalize to others.
 """
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -49,11 +50,21 @@ def overall(evaluations: list[Evaluation], *, seed: int = 0, resamples: int = RE
     return rows
 
 
+def _is_candidate(metric: Metric) -> bool:
+    return bool(metric.headline and metric.higher_is_better)
+
+
+def with_normalized_values(side: Side, metrics: list[Metric]) -> Side:
+    """Return a side with only those values that `overall` reads."""
+    names = {name for metric in metrics if _is_candidate(metric) for name in metric.inputs}
+    return replace(side, values={name: array for name, array in side.values.items() if name in names})
+
+
 def _representative_metric(evaluation: Evaluation, models: list[str]) -> Metric | None:
     """Return the representative metric; None if no suitable metric has items that all models share."""
     _, metrics, items, sides = evaluation
     for metric in metrics:
-        if not metric.headline or not metric.higher_is_better or any(model not in sides for model in models):
+        if not _is_candidate(metric) or any(model not in sides for model in models):
             continue
         shared = _shared_items(evaluation, metric, models)
         chance = chance_level(metric.name, items.chance[shared])

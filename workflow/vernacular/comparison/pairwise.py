@@ -32,6 +32,8 @@ SECONDARY_RESAMPLES = 250  # other metrics: to about 4 %
 MIN_RESAMPLES = 1_000
 MAX_DRAWS = 50_000_000  # items drawn in total: beyond 5,000 items, intervals are stable with fewer resamples
 
+_CELLS = 8_000_000  # differences of items computed together (64 MB)
+
 MCNEMAR = "exact McNemar, mid-p"
 SIGN_FLIP_CLUSTERED = "exact sign-flip by cluster, mid-p"
 PERMUTATION = "sign-flip permutation"
@@ -157,6 +159,13 @@ def _note(baseline: Side, candidate: Side, masks: list[np.ndarray]) -> str | Non
 
 
 def _add_means(rows, means: list[tuple[Pair, Metric]], sides, indices, codes, seed: int, resamples: int) -> None:
+    """Add means and their differences to `rows`, for as many pairs and metrics at a time as fit in memory."""
+    step = max(1, _CELLS // max(1, len(indices)))
+    for start in range(0, len(means), step):
+        _add_some_means(rows, means[start : start + step], sides, indices, codes, seed, resamples)
+
+
+def _add_some_means(rows, means: list[tuple[Pair, Metric]], sides, indices, codes, seed: int, resamples: int) -> None:
     columns = [
         (rows[pair, metric.name], metric, *(sides[model].value(metric.name)[indices] for model in pair))
         for pair, metric in means

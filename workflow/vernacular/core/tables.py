@@ -4,12 +4,14 @@ import csv
 import io
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pa_types
 
 from vernacular.core.artifacts import replacing
@@ -24,6 +26,28 @@ def rows_of(table: pa.Table) -> list[dict]:
     return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
+def by_items(items: pa.Table, tables: Iterable[pa.Table], size: int) -> Iterator[list[pa.Table]]:
+    """Yield `size` rows of `items`, and those of the other tables with the same `item_id`, until all items are read.
+
+    An evaluation is processed in such parts, because Python's objects need about twenty times the memory of a table.
+    Rows of other tables without an item are omitted; others keep their order.
+    """
+    ids = items["item_id"].combine_chunks()
+    selections = []
+    for table in tables:
+        positions = pc.index_in(table["item_id"], value_set=ids)
+        part_numbers = positions.fill_null(len(ids) + size).to_numpy() // size
+        order = np.argsort(part_numbers, kind="stable")
+        selections.append((table, order, part_numbers[order]))
+    for number, start in enumerate(range(0, len(ids), size)):
+        parts = [items.slice(start, size)]
+        for table, order, part_numbers in selections:
+            rows = order[slice(*np.searchsorted(part_numbers, [number, number + 1]))]
+            in_sequence = not len(rows) or rows[-1] - rows[0] == len(rows) - 1
+            parts.append(table.slice(rows[0] if len(rows) else 0, len(rows)) if in_sequence else table.take(rows))
+        yield parts
+
+
 def values_of(column: pa.Array | pa.ChunkedArray) -> list:
     """Return the values of a column as Python objects.
 
@@ -34,11 +58,13 @@ def values_of(column: pa.Array | pa.ChunkedArray) -> list:
         return [value for chunk in column.chunks for value in values_of(chunk)]
     kind = column.type
     if pa_types.is_map(kind):
-        keys, items = values_of(column.keys), values_of(column.items)
-        values = [dict(zip(keys[a:b], items[a:b], strict=True)) for a, b in _edges(column)]
+        edges, start, size = _edges(column)
+        keys, items = (values_of(array.slice(start, size)) for array in (column.keys, column.items))
+        values = [dict(zip(keys[a:b], items[a:b], strict=True)) for a, b in edges]
     elif pa_types.is_list(kind):
-        elements = values_of(column.values)
-        values = [elements[a:b] for a, b in _edges(column)]
+        edges, start, size = _edges(column)
+        elements = values_of(column.values.slice(start, size))
+        values = [elements[a:b] for a, b in edges]
     elif pa_types.is_integer(kind) or pa_types.is_floating(kind):  # NumPy integers have no missing value
         values = column.fill_null(0).to_numpy(zero_copy_only=False).tolist()
     elif pa_types.is_string(kind) or pa_types.is_boolean(kind):
@@ -51,8 +77,10 @@ def values_of(column: pa.Array | pa.ChunkedArray) -> list:
     return values
 
 
-def _edges(column) -> pairwise:
-    return pairwise(column.offsets.to_numpy().tolist())
+def _edges(column) -> tuple[pairwise, int, int]:
+    """Return (start and end of each list, from 0; position of the first element; number of elements) of a column."""
+    offsets = column.offsets.to_numpy()
+    return pairwise((offsets - offsets[0]).tolist()), int(offsets[0]), int(offsets[-1] - offsets[0])
 
 
 CELL_LIMIT = 32_767  # UTF-16 code units of one Excel cell

@@ -10,15 +10,18 @@ The files follow version 0.3.0 of the schema and are compatible with 0.2.2, the 
 """
 
 import hashlib
+import itertools
 import json
 import re
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pandas as pd
+import pyarrow as pa
 
 from vernacular import __version__
 from vernacular.core.artifacts import replacing
@@ -66,13 +69,13 @@ def write_every_eval_ever(
     models: list[dict],
     datasets: list[dict] | None = None,
     timestamp: float | None = None,
-    task_results: Callable[[str], Iterable[tuple[str, list[dict]]]] | None = None,
+    task_results: Callable[[str], Iterable[tuple[str, pa.Table]]] | None = None,
     source: dict[str, str] | None = None,
 ) -> list[Path]:
     """Write the record of each model below `directory`; return the paths. Other arguments as in `every_eval_ever`.
 
     Args:
-        task_results: Returns the evaluations of a model with their rows per TASK_RESULTS, to write results per item.
+        task_results: Returns the evaluations of a model with their TASK_RESULTS, to write results per item.
         source: Entries of `source_metadata`, which the results do not contain.
     """
     Path(directory).mkdir(parents=True, exist_ok=True)  # created, and empty, if no model is available
@@ -83,26 +86,32 @@ def write_every_eval_ever(
         name = uuid.UUID(hex=fingerprint(content)[:32], version=4)
         path = Path("data", "vernacular", record["model_info"]["id"], f"{name}.json")
         if task_results:
-            lines, omitted = samples(record, task_results(record["model_info"]["name"]))
-            _write_samples(Path(directory), path.with_name(f"{name}_samples.jsonl"), lines, omitted, record)
+            results = task_results(record["model_info"]["name"])
+            _write_samples(Path(directory), path.with_name(f"{name}_samples.jsonl"), results, record)
         paths.append(write_json(Path(directory) / path, record))
     return paths
 
 
-def _write_samples(root: Path, path: Path, lines: list[dict], omitted: dict[str, int], record: dict) -> None:
+def _write_samples(root: Path, path: Path, results: Iterable[tuple[str, pa.Table]], record: dict) -> None:
     """Write the results per item, and their file in `record`; the format does not permit a file without lines."""
-    if not lines:
+    omitted: Counter = Counter()
+    lines = samples(record, results, omitted)
+    if (first := next(lines, None)) is None:
         return
-    text = "".join(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n" for line in lines)
-    content = text.encode("utf-8", "backslashreplace")
-    with replacing(root / path) as temporary:
-        temporary.write_bytes(content)
+    digest, n_rows = hashlib.sha256(), 0
+    with replacing(root / path) as temporary, open(temporary, "wb") as file:
+        for line in itertools.chain([first], lines):
+            text = json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n"
+            content = text.encode("utf-8", "backslashreplace")
+            file.write(content)
+            digest.update(content)
+            n_rows += 1
     record["detailed_evaluation_results"] = {
         "format": "jsonl",
         "file_path": path.as_posix(),
         "hash_algorithm": "sha256",
-        "checksum": hashlib.sha256(content).hexdigest(),
-        "total_rows": len(lines),
+        "checksum": digest.hexdigest(),
+        "total_rows": n_rows,
         "additional_details": {f"left out, {reason}": str(count) for reason, count in omitted.items()},
     }
 

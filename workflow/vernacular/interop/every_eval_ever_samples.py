@@ -8,44 +8,52 @@ result states. Items for which this is unknown are omitted and counted.
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
 
 from vernacular.core.publication import publishable
 from vernacular.core.tables import is_finite
+from vernacular.metrics.schema import value_arrays
+
+_ROWS_AT_A_TIME = 1_000
 
 
-def samples(record: dict, results: Iterable[tuple[str, list[dict]]]) -> tuple[list[dict], Counter]:
-    """Return the lines of one model, and the number of omitted items by reason.
+def samples(record: dict, results: Iterable[tuple[str, pa.Table]], omitted: Counter) -> Iterator[dict]:
+    """Yield the lines of one model, and count the omitted items in `omitted`, by reason.
 
     Args:
         record: The model's record, of `every_eval_ever`.
-        results: Evaluations with their rows per TASK_RESULTS, whose `metrics` are dicts.
+        results: Evaluations with their TASK_RESULTS.
     """
-    lines, omitted = [], Counter()
     aggregates: dict[str, list[dict]] = {}
     for result in record["evaluation_results"]:
         aggregates.setdefault(result["evaluation_name"], []).append(result)
-    for evaluation, rows in results:
-        per_item = {name for row in rows for name in row["metrics"]}
+    for evaluation, table in results:
+        per_item = set(value_arrays(table))
         linked = [
             result for result in aggregates.get(evaluation, []) if result["metric_config"]["metric_name"] in per_item
         ]
         if not linked:
-            omitted["no headline metric with a value per item"] += len(rows)
-        for row in rows:
-            for result in linked:
-                name = result["metric_config"]["metric_name"]
-                score = row["metrics"].get(name)
-                is_correct = row["correct"]
-                if result["metric_config"].get("metric_unit") == "proportion":
-                    is_correct = score == 1
-                if not is_finite(score):
-                    omitted["no value"] += 1
-                elif is_correct is None:
-                    omitted["no correct answer"] += 1
-                else:
-                    lines.append(_line(record, result, row, score, is_correct))
-    return lines, omitted
+            omitted["no headline metric with a value per item"] += len(table)
+        for start in range(0, len(table) if linked else 0, _ROWS_AT_A_TIME):
+            for row in table.slice(start, _ROWS_AT_A_TIME).to_pylist(maps_as_pydicts="strict"):
+                yield from _lines_of_item(record, linked, row, omitted)
+
+
+def _lines_of_item(record: dict, linked: list[dict], row: dict, omitted: Counter) -> Iterator[dict]:
+    for result in linked:
+        name = result["metric_config"]["metric_name"]
+        score = row["metrics"].get(name)
+        is_correct = row["correct"]
+        if result["metric_config"].get("metric_unit") == "proportion":
+            is_correct = score == 1
+        if not is_finite(score):
+            omitted["no value"] += 1
+        elif is_correct is None:
+            omitted["no correct answer"] += 1
+        else:
+            yield _line(record, result, row, score, is_correct)
 
 
 def _line(record: dict, result: dict, row: dict, score: float, is_correct: bool) -> dict:

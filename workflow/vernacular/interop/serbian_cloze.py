@@ -101,7 +101,8 @@ def serbian_json(baseline, candidate, order: dict[str, int] | None = None) -> st
 
 
 def _rows(results) -> list[dict]:
-    return as_table(results).drop_columns(["metrics"]).to_pylist()
+    table = as_table(results)
+    return table.select([name for name in table.column_names if name != "metrics"]).to_pylist()
 
 
 def _gold_text(row: dict) -> str | None:

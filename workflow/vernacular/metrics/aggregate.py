@@ -7,8 +7,10 @@ cluster is a passage, sentence or pair that items share.
 import math
 
 import numpy as np
+import pyarrow as pa
 
 from vernacular.metrics.metric import Metric, chance_level, chance_shares
+from vernacular.metrics.schema import as_table, value_arrays
 from vernacular.statistics.intervals import cluster_bootstrap, clustered_wilson
 from vernacular.types import Result
 
@@ -18,46 +20,73 @@ FEWEST_RESAMPLES = 1_000
 DRAWS = 50_000_000  # items drawn in total; above 5,000 items, intervals are stable with fewer resamples
 
 
-def aggregate(rows: list[Result], metrics: list[Metric], *, seed: int, categories: bool) -> list[dict]:
+def aggregate(rows: list[Result] | pa.Table, metrics: list[Metric], *, seed: int, categories: bool) -> list[dict]:
     """Return partial rows of METRICS for one evaluation; `category` is "" for all items.
 
     A metric without values is omitted, unless all metrics are: then the headline metrics have empty values, so that a
     failed evaluation is visible. `chance_level` is the mean share of correct options among those offered, for
     accuracies. `n_ties` counts the ties of the metric's own choice.
     """
-    rows = [{**row, "metrics": dict(row["metrics"])} for row in rows]
-    present = [metric for metric in metrics if any(_has_values(row, metric) for row in rows)]
+    columns = _Columns(as_table(rows))
+    present = [metric for metric in metrics if len(columns.scored(metric, columns.all))]
     displayed = present or [metric for metric in metrics if metric.headline]
-    groups = {"": rows}
-    if categories:
-        for category in sorted({row["category"] for row in rows if row["category"]}):
-            groups[category] = [row for row in rows if row["category"] == category]
-    has_tie_keys = any(name.startswith("tie:") for row in rows for name in row["metrics"])
+    groups = {"": columns.all} | (columns.by_category() if categories else {})
     return [
-        _value(metric, group, seed=seed, has_tie_keys=has_tie_keys) | {"category": category}
+        _value(metric, columns, group, seed=seed) | {"category": category}
         for category, group in groups.items()
         for metric in displayed
         if not (category and metric.of_dataset)
     ]
 
 
-def _value(metric: Metric, rows: list[dict], *, seed: int, has_tie_keys: bool) -> dict:
-    scored_rows = [row for row in rows if _has_values(row, metric)]
-    arrays = [np.array([row["metrics"][name] for row in scored_rows]) for name in _required_values(metric)]
+class _Columns:
+    """The rows of TASK_RESULTS as arrays (n,), and selections of them as ascending indices."""
+
+    def __init__(self, table: pa.Table):
+        self.values = value_arrays(table)
+        self.all = np.arange(table.num_rows)
+        self.clusters, self.categories = (
+            np.array([*table[name].to_pylist(), None], dtype=object)[:-1] for name in ("cluster_id", "category")
+        )
+        self.flagged = table["flags"].is_valid().to_numpy()
+        self.tied = table["tie"].fill_null(False).to_numpy()
+        self.chances = chance_shares(table)
+        self.has_tie_keys = any(name.startswith("tie:") for name in self.values)
+        self._missing = np.full(table.num_rows, np.nan)
+
+    def value(self, name: str) -> np.ndarray:
+        return self.values.get(name, self._missing)
+
+    def scored(self, metric: Metric, group: np.ndarray) -> np.ndarray:
+        """Return the rows of a group that have all values that the metric needs."""
+        has_values = [~np.isnan(self.value(name)[group]) for name in metric.inputs]
+        return group[np.logical_and.reduce(has_values)]
+
+    def by_category(self) -> dict[str, np.ndarray]:
+        rows: dict[str, list[int]] = {}
+        for index, category in enumerate(self.categories):
+            if category:
+                rows.setdefault(category, []).append(index)
+        return {category: np.array(rows[category]) for category in sorted(rows)}
+
+
+def _value(metric: Metric, columns: _Columns, group: np.ndarray, *, seed: int) -> dict:
+    scored = columns.scored(metric, group)
+    arrays = [columns.value(name)[scored] for name in metric.inputs]
     value = float("nan")
     with np.errstate(invalid="ignore"):  # the mean of infinite surprisals is not finite; the cell is left empty
-        if scored_rows:
+        if len(scored):
             value = float(metric.corpus(*arrays)) if metric.corpus else float(arrays[0].mean())
-        low, high = _interval(metric, arrays, [row["cluster_id"] for row in scored_rows], seed)
+        low, high = _interval(metric, arrays, columns.clusters[scored].tolist(), seed)
     return {
         "metric": metric.name,
         "value": _finite(value),
         "ci_low": _finite(low),
         "ci_high": _finite(high),
-        "n": len(scored_rows),
-        "n_flagged": sum(row["flags"] is not None for row in rows),
-        "n_ties": _ties(metric, scored_rows, has_tie_keys),
-        "chance_level": chance_level(metric.name, chance_shares(scored_rows)),
+        "n": len(scored),
+        "n_flagged": int(columns.flagged[group].sum()),
+        "n_ties": _ties(metric, columns, scored),
+        "chance_level": chance_level(metric.name, columns.chances[scored]),
         "unit": metric.unit,
         "metric_group": metric.metric_group,
         "higher_is_better": metric.higher_is_better,
@@ -81,21 +110,13 @@ def _interval(metric: Metric, arrays: list[np.ndarray], clusters: list, seed: in
     )
 
 
-def _required_values(metric: Metric) -> tuple[str, ...]:
-    return metric.needs if metric.corpus else (metric.name,)
-
-
-def _has_values(row: dict, metric: Metric) -> bool:
-    return all(not math.isnan(row["metrics"].get(name, math.nan)) for name in _required_values(metric))
-
-
-def _ties(metric: Metric, rows: list[dict], has_tie_keys: bool) -> int | None:
+def _ties(metric: Metric, columns: _Columns, scored: np.ndarray) -> int | None:
     """Count the ties of the metric's own choice if rows record it ("tie:" + metric), else of the row's choice."""
     if not metric.proportion:
         return None
-    if has_tie_keys:
-        return sum(f"tie:{metric.name}" in row["metrics"] for row in rows)
-    return sum(bool(row["tie"]) for row in rows)
+    if columns.has_tie_keys:
+        return int((~np.isnan(columns.value(f"tie:{metric.name}")[scored])).sum())
+    return int(columns.tied[scored].sum())
 
 
 def _finite(value: float) -> float | None:

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from vernacular.metrics.schema import as_table
+from vernacular.metrics.schema import as_table, value_arrays
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,11 @@ class Metric:
     vectorized: bool = False
     of_dataset: bool = False  # a test of the dataset's texts: no interval, no categories, no comparison of models
     about: str = ""  # one-line description, with the source of the formula
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The names of the per-item values that it is computed from."""
+        return self.needs if self.corpus else (self.name,)
 
 
 _TITLES = {
@@ -93,11 +100,13 @@ def is_accuracy(metric: str) -> bool:
     return is_own or metric in LM_EVAL_ACCURACIES
 
 
-def chance_shares(rows) -> np.ndarray:
+def chance_shares(table: pa.Table) -> np.ndarray:
     """Return the share of correct options among those offered, (n,), per TASK_RESULTS row; NaN without options."""
-    return np.array(
-        [len(row["gold"]) / len(row["choices"]) if row["choices"] and row["gold"] else np.nan for row in rows]
+    n_gold, n_options = (
+        pc.fill_null(pc.list_value_length(table[name]), 0).to_numpy().astype(float) for name in ("gold", "choices")
     )
+    shares = np.full(len(n_gold), np.nan)
+    return np.divide(n_gold, n_options, out=shares, where=(n_gold > 0) & (n_options > 0))
 
 
 # lowest and highest value by a metric's name, or the first part of it, and otherwise by unit
@@ -145,14 +154,14 @@ def majority_baseline(target: str | None, rows) -> float | None:
     """
     table = as_table(rows)
     if target == "label":
-        labels = [dict(values).get("label") for values in table.column("metrics").to_pylist()]
-        counts = Counter(label for label in labels if label is not None)
-        return max(counts.values()) / counts.total() if counts else None
+        labels = value_arrays(table).get("label", np.zeros(0))
+        _, counts = np.unique(labels[~np.isnan(labels)], return_counts=True)
+        return int(counts.max()) / int(counts.sum()) if len(counts) else None
     if target != "position":
         return None
-    gold_and_options = zip(table.column("gold").to_pylist(), table.column("choices").to_pylist(), strict=True)
-    known_items = [(gold, len(options)) for gold, options in gold_and_options if gold and options]
+    n_options = pc.fill_null(pc.list_value_length(table["choices"]), 0).to_pylist()
+    known_items = [(gold, n) for gold, n in zip(table["gold"].to_pylist(), n_options, strict=True) if gold and n]
     if not known_items or len({n for _, n in known_items}) > 1:
         return None
-    counts = Counter(position for gold, _ in known_items for position in set(gold))
-    return max(counts.values()) / len(known_items)
+    positions = Counter(position for gold, _ in known_items for position in set(gold))
+    return max(positions.values()) / len(known_items)

@@ -1,5 +1,6 @@
 """Schemas of the metrics stage: similarities and per-item results by evaluation, metric values by model."""
 
+import numpy as np
 import pyarrow as pa
 
 from vernacular.core.artifacts import Kind
@@ -120,6 +121,28 @@ TOKENS = Kind(
 def as_table(rows) -> pa.Table:
     """Return TASK_RESULTS rows as a table, from a table or a list of dicts."""
     return rows if isinstance(rows, pa.Table) else pa.Table.from_pylist(rows, schema=TASK_RESULTS.schema)
+
+
+def value_arrays(table: pa.Table) -> dict[str, np.ndarray]:
+    """Return the per-item values of TASK_RESULTS by name, (n,), NaN for items without the value.
+
+    A column of maps becomes one array per key, without a Python object per number.
+    """
+    maps = table.column("metrics").combine_chunks()
+    if not len(maps):
+        return {}
+    offsets = np.asarray(maps.offsets)
+    start, stop = offsets[0], offsets[-1]
+    row_indices = np.repeat(np.arange(len(maps)), np.diff(offsets))
+    keys = maps.keys[start:stop].dictionary_encode()
+    values = maps.items[start:stop].to_numpy(zero_copy_only=False).astype(float)
+    codes = keys.indices.to_numpy(zero_copy_only=False)
+    arrays = {}
+    for code, name in enumerate(keys.dictionary.to_pylist()):
+        mask = codes == code
+        arrays[name] = np.full(len(maps), np.nan)
+        arrays[name][row_indices[mask]] = values[mask]
+    return arrays
 
 
 POSITION = [  # of a checkpoint of a series, in training; null for other models

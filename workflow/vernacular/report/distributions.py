@@ -5,7 +5,8 @@ and by length. Bins and edges are the same for all models, so that their plots c
 """
 
 import math
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from vernacular.core.tables import is_finite
 from vernacular.metrics.calibration import calibrated_error, overconfidence
 from vernacular.metrics.corpus import expected_calibration_error
 from vernacular.report.data_files import round_all, round_significant
-from vernacular.report.item_details import UNSCORED, EvaluationItems, ItemOutcomes
+from vernacular.report.item_details import UNSCORED, ItemOutcomes
 from vernacular.types import Role
 
 N_BINS = 24  # of a histogram; one or two more if zero is inside
@@ -59,7 +60,7 @@ def bin_edges(low: float, high: float, bins: int = N_BINS) -> np.ndarray:
     return step * np.arange(np.floor(low / step), np.ceil(high / step) + 1)
 
 
-def calibration(rows: list[dict]) -> list | None:
+def calibration(rows: Iterable[dict]) -> list | None:
     """Return [expected calibration error, [[mean confidence, accuracy, items], …], the error expected of a perfectly
     calibrated model, mean confidence - accuracy] of the choice between options.
 
@@ -96,43 +97,60 @@ def _highest_probability(scores: list[float]) -> float:
     return 1 / sum(math.exp(score - best) for score in scores)
 
 
-def surprisal_profiles(tokens_by_model: dict[int, dict], items: EvaluationItems) -> dict:
+class SurprisalProfile:
+    """Surprisals of one model by position and length of the text; only correct options count."""
+
+    def __init__(self):
+        self.totals, self.counts = np.zeros(MAX_POSITION), np.zeros(MAX_POSITION, int)
+        self.lengths, self.nats = array("q"), array("d")  # characters and surprisal of each text that is fully scored
+
+    def add(self, tokens: dict, spans: dict, gold: dict[str, list[int]]) -> None:
+        """Add the texts of some items.
+
+        Args:
+            tokens: As returned by `pack_surprisals`.
+            spans: Text and start of each span, by item and role.
+            gold: Correct options by item.
+        """
+        for text, lengths, hundredths in _correct_spans(tokens, spans, gold):
+            nats = np.array(hundredths) / 100
+            if UNSCORED not in hundredths:
+                self.lengths.append(len(text))
+                self.nats.append(nats.sum())
+            words, scored = _word_surprisals(text, np.array(lengths), nats, np.array(hundredths) != UNSCORED)
+            words, scored = words[:MAX_POSITION], scored[:MAX_POSITION]
+            self.totals[: len(words)] += np.where(scored, words, 0.0)
+            self.counts[: len(words)] += scored
+
+
+def surprisal_profiles(profiles: dict[int, SurprisalProfile]) -> dict:
     """Return {"position": [[model, [[word, mean, n], …]], …], "length": [[model, [[low, high, mean, n], …]], …]}.
 
     Position: mean surprisal of the words at each position of the scored text (nats; words are separated by whitespace).
     Length: mean surprisal per character of the texts in each range of lengths (characters). Only correct options count.
     Empty lists where the texts do not differ in that respect.
     """
-    positions, spans = {}, {}
-    for model, tokens in tokens_by_model.items():
-        totals, counts, spans[model] = np.zeros(MAX_POSITION), np.zeros(MAX_POSITION, int), []
-        for text, lengths, hundredths in _correct_spans(tokens, items):
-            nats = np.array(hundredths) / 100
-            if UNSCORED not in hundredths:
-                spans[model].append((len(text), nats.sum()))
-            words, scored = _word_surprisals(text, np.array(lengths), nats, np.array(hundredths) != UNSCORED)
-            words, scored = words[:MAX_POSITION], scored[:MAX_POSITION]
-            totals[: len(words)] += np.where(scored, words, 0.0)
-            counts[: len(words)] += scored
-        positions[model] = [
-            [i + 1, round_significant(totals[i] / counts[i], 4), int(counts[i])]
-            for i in np.flatnonzero(counts).tolist()
+    positions = {
+        model: [
+            [i + 1, round_significant(profile.totals[i] / profile.counts[i], 4), int(profile.counts[i])]
+            for i in np.flatnonzero(profile.counts).tolist()
         ]
+        for model, profile in profiles.items()
+    }
     several_words = max((len(rows) for rows in positions.values()), default=0) > 2
     return {
         "position": [[model, rows] for model, rows in positions.items() if rows] if several_words else [],
-        "length": _by_length(spans),
+        "length": _by_length(profiles),
     }
 
 
-def _correct_spans(tokens: dict, items: EvaluationItems) -> Iterator[tuple[str, list[int], list[int]]]:
+def _correct_spans(tokens: dict, spans: dict, gold: dict) -> Iterator[tuple[str, list[int], list[int]]]:
     """Yield [text from the first token on, token lengths, hundredths of nats] of correct options and other texts."""
     for item, entries in tokens.items():
-        gold = items.items[items.positions[item]][4]
         for role, skip, lengths, hundredths in entries:
             index = Role.parse(role).index
-            if index is None or not gold or index in gold:
-                text = skip if isinstance(skip, str) else items.spans[item, role][0][skip:]
+            if index is None or not gold[item] or index in gold[item]:
+                text = skip if isinstance(skip, str) else spans[item, role][0][skip:]
                 yield text[: sum(lengths)], lengths, hundredths
 
 
@@ -151,19 +169,19 @@ def _word_surprisals(text: str, lengths: np.ndarray, nats: np.ndarray, scored: n
     return np.bincount(word, nats), np.bincount(word, ~scored) == 0
 
 
-def _by_length(spans: dict[int, list[tuple[int, float]]]) -> list[list]:
+def _by_length(profiles: dict[int, SurprisalProfile]) -> list[list]:
     """Return the mean surprisal per character in ranges of length with about the same number of texts."""
-    lengths = np.array([length for rows in spans.values() for length, _ in rows])
+    lengths = np.concatenate([np.zeros(0, int), *(profile.lengths for profile in profiles.values())])
     if not len(lengths):
         return []
     edges = np.unique(np.quantile(lengths, np.linspace(0, 1, N_LENGTH_BINS + 1)).round())
     if len(edges) < 4:
         return []
-    profiles = []
-    for model, rows in spans.items():
-        if not rows:
+    rows = []
+    for model, profile in profiles.items():
+        if not len(profile.lengths):
             continue
-        length, nats = (np.array(column, dtype=float) for column in zip(*rows, strict=True))
+        length, nats = np.array(profile.lengths, dtype=float), np.array(profile.nats)
         bin_index = np.clip(np.searchsorted(edges, length, side="right") - 1, 0, len(edges) - 2)
         ranges = []
         for i in np.unique(bin_index):
@@ -172,5 +190,5 @@ def _by_length(spans: dict[int, list[tuple[int, float]]]) -> list[list]:
             ranges.append(
                 [int(edges[i]), int(edges[i + 1]), round_significant(float(per_character), 4), int(chosen.sum())]
             )
-        profiles.append([model, ranges])
-    return profiles
+        rows.append([model, ranges])
+    return rows

@@ -7,66 +7,126 @@
 `e{k}/m{j}b{b}`  model j, block b: scores, values, flags, outputs and token surprisals of each item
 """
 
+import functools
+import itertools
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from vernacular.core import artifacts
 from vernacular.core.publication import publishable
-from vernacular.core.tables import rows_of
+from vernacular.core.tables import by_items, rows_of
 from vernacular.inference.schema import GENERATIONS, SCORES
-from vernacular.metrics.schema import TASK_RESULTS
+from vernacular.metrics.schema import TASK_RESULTS, value_arrays
 from vernacular.protocols.registry import PROTOCOLS
 from vernacular.protocols.schema import REQUESTS
 from vernacular.report.data_files import round_all, round_significant, write_data_file
-from vernacular.report.distributions import calibration, histograms, surprisal_profiles
+from vernacular.report.distributions import SurprisalProfile, calibration, histograms, surprisal_profiles
 from vernacular.report.item_details import COLUMNS, EvaluationItems, ItemOutcomes, classify_outcomes, pack_surprisals
 
 ITEMS_PER_FILE = 250  # items per data file
+FILES_AT_A_TIME = 10  # whose items are in memory
 _MAX_LISTED_CHARS = 160  # characters of a generated output in the item list; the item view shows all of it
+_ITEM_COLUMNS = ["item_id", "category", "prompt", "choices", "gold"]
+_OUTCOME_COLUMNS = ["choices", "gold", "option_scores", "correct", "tie", "metrics", "flags"]
+_GENERATION_COLUMNS = ["item_id", "raw_output", "output", "finish_reason", "n_tokens", "rendered"]
+_SCORE_COLUMNS = ["item_id", "role", "offsets", "logprobs", "rendered"]
+# what the rows of a model are shown with: correct options and wrapped text of its items, texts of its spans
+_SHOWN = pa.schema([("item_id", pa.string()), ("gold", pa.list_(pa.int32())), ("wrapped", pa.string())])
+_SPANS = pa.schema([("item_id", pa.string()), ("role", pa.string()), ("text", pa.string()), ("start", pa.int64())])
 
 
 def write_evaluation(out: Path, number: int, evaluation: str, models: dict[int, str], results: Path) -> tuple:
     """Write the data files of `evaluation` except `task`; models: number -> name.
 
-    Returns (content of the task file, position of each item, metadata of each model's run). Holds the prompts of the
-    evaluation and one model's rows at a time in memory.
+    Returns (content of the task file, position of each item, metadata of each model's run). Rows are Python objects for
+    `FILES_AT_A_TIME` files only; in memory are the requests of the evaluation, and then one model's results, as tables.
     """
     requests = results / "requests" / f"{evaluation}.parquet"
     protocol = PROTOCOLS[artifacts.metadata(requests)["protocol"]]
-    items = EvaluationItems(protocol.displayed_roles)
-    metadata, task = {}, {"outcomes": [], "calibration": [], "models": []}
-    items.add_requests(rows_of(artifacts.read(requests, REQUESTS).select(COLUMNS)))
-    outcomes_by_model, tokens_by_model = {}, {}
+    task: dict = {"outcomes": [], "calibration": [], "models": []}
+    paths = {model: results / name / "tasks" / f"{evaluation}.parquet" for model, name in models.items()}
+    metadata = {model: artifacts.metadata(path) for model, path in paths.items()}
+    items = _all_items(paths.values())
+    positions = {item: position for position, item in enumerate(items["item_id"].to_pylist())}
+    shown = _write_items(out, f"e{number}", items, requests, protocol.displayed_roles)
+    outcomes_by_model, profiles = {}, {}
     for model, name in models.items():
-        path = results / name / "tasks" / f"{evaluation}.parquet"
-        metadata[model] = artifacts.metadata(path)
-        rows = rows_of(artifacts.read(path, TASK_RESULTS))
-        if not rows:
+        rows = artifacts.read(paths[model], TASK_RESULTS)
+        if not rows.num_rows:
             continue
-        items.add_items(rows)
-        outcomes = classify_outcomes(rows)
+        order = np.array([positions[item] for item in rows["item_id"].to_pylist()])
+        if (np.diff(order) < 0).any():
+            rows = rows.take(np.argsort(order))
+        outcomes = classify_outcomes(_iter_rows(rows.select(_OUTCOME_COLUMNS)))
         outcomes_by_model[model] = outcomes
         task["models"].append(model)
         task["outcomes"].append([model, *_outcome_counts(outcomes)])
-        item_rows = [_list_item(items, row, outcomes, i) for i, row in enumerate(rows)]
+        item_rows = [
+            _list_item(positions, row, outcomes, i)
+            for i, row in enumerate(_iter_rows(rows.select(["item_id", "choices", "predicted_indices", "prediction"])))
+        ]
         content = {"measure": outcomes.measure, "higher": outcomes.higher_is_better, "rows": item_rows}
         write_data_file(out, f"e{number}/m{model}", content)
-        outputs = _read_outputs(results / name, evaluation, items)
-        _write_details(out, f"e{number}/m{model}", rows, items, outputs)
-        if not protocol.generates and (calibrated := calibration(rows)):
-            task["calibration"].append([model, *calibrated])
+        profile = SurprisalProfile()
+        outputs = _read_outputs(results / name, evaluation)
+        _write_details(out, f"e{number}/m{model}", rows, [outputs, *shown], positions, profile)
+        if not protocol.generates:
+            calibrated = calibration(_iter_rows(rows.select(["option_scores", "correct"])))
+            task["calibration"] += [[model, *calibrated]] if calibrated else []
         if not protocol.letters:  # the scored text of a letter is the letter
-            tokens_by_model[model] = outputs[1]
-    for block, start in enumerate(range(0, len(items.items), ITEMS_PER_FILE)):
-        write_data_file(out, f"e{number}/i{block}", items.items[start : start + ITEMS_PER_FILE])
-    write_data_file(out, f"e{number}/shots", items.prefixes)
+            profiles[model] = profile
     task |= {"letters": protocol.letters, "generates": protocol.generates}
-    task |= {"items": len(items.items), "block": ITEMS_PER_FILE, "distributions": histograms(outcomes_by_model)}
-    task["surprisal"] = surprisal_profiles(tokens_by_model, items)
+    task |= {"items": len(items), "block": ITEMS_PER_FILE, "distributions": histograms(outcomes_by_model)}
+    task["surprisal"] = surprisal_profiles(profiles)
     task["dataset"] = next((run["dataset"] for run in metadata.values() if "dataset" in run), None)
-    return task, items.positions, metadata
+    return task, positions, metadata
 
 
-def _list_item(items: EvaluationItems, row: dict, outcomes: ItemOutcomes, i: int) -> list:
+def _iter_rows(table: pa.Table) -> Iterator[dict]:
+    for start in range(0, table.num_rows, FILES_AT_A_TIME * ITEMS_PER_FILE):
+        yield from rows_of(table.slice(start, FILES_AT_A_TIME * ITEMS_PER_FILE))
+
+
+def _all_items(paths: Iterable[Path]) -> pa.Table:
+    """Return the items of all models, each from the first model that has it."""
+    tables = [TASK_RESULTS.schema.empty_table().select(_ITEM_COLUMNS)]
+    for path in paths:
+        table = artifacts.read(path, TASK_RESULTS, columns=_ITEM_COLUMNS)
+        known = [pc.is_in(table["item_id"], value_set=other["item_id"].combine_chunks()) for other in tables]
+        new = table.filter(pc.invert(functools.reduce(pc.or_, known)))
+        tables += [new] if new.num_rows else []
+    return pa.concat_tables(tables)
+
+
+def _write_items(
+    out: Path, name: str, items: pa.Table, requests: Path, displayed_roles: tuple[str, ...]
+) -> tuple[pa.Table, pa.Table]:
+    """Write the items in blocks, and their few-shot prefixes; return tables of _SHOWN and _SPANS."""
+    # few-shot examples are stored once
+    requests = artifacts.read(requests, REQUESTS, columns=COLUMNS, dictionary_columns=("prefix", "messages"))
+    shown, spans = [_SHOWN.empty_table()], [_SPANS.empty_table()]
+    prefix_numbers: dict[str, int] = {}
+    for number, part in enumerate(by_items(items, [requests], FILES_AT_A_TIME * ITEMS_PER_FILE)):
+        rows, request_rows = map(rows_of, part)
+        content = EvaluationItems(displayed_roles, prefix_numbers=prefix_numbers)
+        content.add_requests(request_rows)
+        content.add_items(rows)
+        for index, start in enumerate(range(0, len(rows), ITEMS_PER_FILE)):
+            block = number * FILES_AT_A_TIME + index
+            write_data_file(out, f"{name}/i{block}", content.items[start : start + ITEMS_PER_FILE])
+        wrapped = [content.wrapped_text(row["item_id"]) for row in rows]
+        shown.append(pa.table([part[0]["item_id"], part[0]["gold"], pa.array(wrapped, pa.string())], schema=_SHOWN))
+        columns = [[*key, *value] for key, value in content.spans.items()]
+        spans.append(pa.table(list(zip(*columns, strict=True)), schema=_SPANS) if columns else spans[0])
+    write_data_file(out, f"{name}/shots", list(prefix_numbers))
+    return pa.concat_tables(shown), pa.concat_tables(spans)
+
+
+def _list_item(positions: dict[str, int], row: dict, outcomes: ItemOutcomes, i: int) -> list:
     """Return [item, outcome, severity, value, flagged, prediction]: choices by index, generated text truncated."""
     prediction = (
         row["predicted_indices"]
@@ -74,7 +134,7 @@ def _list_item(items: EvaluationItems, row: dict, outcomes: ItemOutcomes, i: int
         else (row["prediction"] or "")[:_MAX_LISTED_CHARS]
     )
     return [
-        items.positions[row["item_id"]],
+        positions[row["item_id"]],
         outcomes.outcomes[i],
         round_significant(outcomes.severity[i], 4),
         round_significant(outcomes.measure_values[i], 4),
@@ -83,27 +143,19 @@ def _list_item(items: EvaluationItems, row: dict, outcomes: ItemOutcomes, i: int
     ]
 
 
-def _write_details(out: Path, name: str, rows: list[dict], items: EvaluationItems, read_outputs: tuple) -> None:
-    """Write the details of one model's items in blocks; `read_outputs` is what `_read_outputs` returned."""
-    outputs, tokens, template_texts = read_outputs
-    metric_names = list(dict.fromkeys(key for row in rows for key in row["metrics"]))
-    blocks: dict[int, list] = {}
-    for row in rows:
-        position, item_id = items.positions[row["item_id"]], row["item_id"]
-        blocks.setdefault(position // ITEMS_PER_FILE, []).append(
-            [
-                position,
-                round_all(row["option_scores"]),
-                round_all([row["metrics"].get(key) for key in metric_names]),
-                publishable(row["flags"]),  # may quote a server
-                row["prediction"] if row["choices"] else None,
-                outputs.get(item_id),
-                tokens.get(item_id, []),
-                template_texts.get(item_id),
-            ]
-        )
-    for block, content in blocks.items():
-        wrappers: list = []
+def _write_details(
+    out: Path, name: str, rows: pa.Table, tables: list[pa.Table], positions: dict, profile: SurprisalProfile
+) -> None:
+    """Write the details of one model's items in blocks, and add their surprisals to `profile`.
+
+    Args:
+        rows: TASK_RESULTS, by position.
+        tables: Outputs, as `_read_outputs` returns them; of _SHOWN; of _SPANS.
+    """
+    metric_names = list(value_arrays(rows))
+    entries = _detail_entries(rows, tables, positions, metric_names, profile)
+    for block, group in itertools.groupby(entries, key=lambda entry: entry[0] // ITEMS_PER_FILE):
+        content, wrappers = list(group), []
         for entry in content:  # the chat template's text around the item is the same for most items: stored once
             if entry[-1] is not None:
                 if entry[-1] not in wrappers:
@@ -112,12 +164,41 @@ def _write_details(out: Path, name: str, rows: list[dict], items: EvaluationItem
         write_data_file(out, f"{name}b{block}", {"values": metric_names, "wrappers": wrappers, "rows": content})
 
 
-def _read_outputs(model_dir: Path, evaluation: str, items: EvaluationItems) -> tuple[dict, dict, dict]:
-    """Return generated outputs, token surprisals, and the chat template's text around the prompt; each by item."""
+def _detail_entries(rows, tables, positions, metric_names: list[str], profile: SurprisalProfile) -> Iterator[list]:
+    columns = ["item_id", "choices", "option_scores", "prediction", "metrics", "flags"]
+    roles = set(tables[-1]["role"].unique().to_pylist())
+    for part in by_items(rows.select(columns), tables, FILES_AT_A_TIME * ITEMS_PER_FILE):
+        item_rows, outputs, shown, span_rows = rows_of(part[0]), part[1], rows_of(part[2]), rows_of(part[3])
+        spans = {(row["item_id"], row["role"]): (row["text"], row["start"]) for row in span_rows}
+        wrapped = {row["item_id"]: row["wrapped"] for row in shown}
+        generated, tokens, template_texts = _outputs_by_item(outputs, roles, spans, wrapped)
+        profile.add(tokens, spans, {row["item_id"]: row["gold"] for row in shown})
+        for row in item_rows:
+            item_id = row["item_id"]
+            yield [
+                positions[item_id],
+                round_all(row["option_scores"]),
+                round_all([row["metrics"].get(key) for key in metric_names]),
+                publishable(row["flags"]),  # may quote a server
+                row["prediction"] if row["choices"] else None,
+                generated.get(item_id),
+                tokens.get(item_id, []),
+                template_texts.get(item_id),
+            ]
+
+
+def _read_outputs(model_dir: Path, evaluation: str) -> pa.Table:
+    """Return the columns of the generations that are shown, or else of the scores."""
     path = model_dir / "generations" / f"{evaluation}.parquet"
     if path.exists():
-        columns = ["item_id", "raw_output", "output", "finish_reason", "n_tokens", "rendered"]
-        rows = rows_of(artifacts.read(path, GENERATIONS).select(columns))
+        return artifacts.read(path, GENERATIONS, columns=_GENERATION_COLUMNS)
+    return artifacts.read(model_dir / "scores" / f"{evaluation}.parquet", SCORES, columns=_SCORE_COLUMNS)
+
+
+def _outputs_by_item(table: pa.Table, roles: set[str], spans: dict, wrapped: dict) -> tuple[dict, dict, dict]:
+    """Return generated outputs, token surprisals, and the chat template's text around the prompt; each by item."""
+    if "raw_output" in table.column_names:
+        rows = rows_of(table)
         outputs = {
             row["item_id"]: [
                 row["output"],
@@ -127,18 +208,15 @@ def _read_outputs(model_dir: Path, evaluation: str, items: EvaluationItems) -> t
             ]
             for row in rows
         }
-        wrappers = {
-            row["item_id"]: _split_template(row["rendered"], items.wrapped_text(row["item_id"])) for row in rows
-        }
+        wrappers = {row["item_id"]: _split_template(row["rendered"], wrapped.get(row["item_id"])) for row in rows}
         return outputs, {}, wrappers
-    scores = artifacts.read(model_dir / "scores" / f"{evaluation}.parquet", SCORES)
-    tokens = pack_surprisals(scores, items.roles, lambda item, role: items.spans.get((item, role)))
+    tokens = pack_surprisals(table, roles, lambda item, role: spans.get((item, role)))
     wrappers = {}
-    if scores["rendered"].null_count < scores.num_rows:
-        for row in rows_of(scores.select(["item_id", "role", "rendered", "offsets"])):
-            if row["rendered"] is not None and row["offsets"] and row["role"] in items.roles:
+    if table["rendered"].null_count < table.num_rows:
+        for row in rows_of(table.select(["item_id", "role", "rendered", "offsets"])):
+            if row["rendered"] is not None and row["offsets"] and row["role"] in roles:
                 before = row["rendered"][: row["offsets"][0][0]]
-                wrappers.setdefault(row["item_id"], _split_template(before, items.wrapped_text(row["item_id"])))
+                wrappers.setdefault(row["item_id"], _split_template(before, wrapped.get(row["item_id"])))
     return {}, tokens, wrappers
 
 

@@ -16,13 +16,14 @@ from vernacular.types import Role, skipped_reason
 INCORRECT, CORRECT, TIE, NOT_SCORED, ACCEPTABLE, UNACCEPTABLE = range(6)
 
 MARGIN = "margin"  # best correct option's score minus best incorrect option's
+# measures of items without one, and whether higher is better; sentences differ in length: prefer the value per token
+_MEASURES = {"chrf": True, "surprisal_token": False, "surprisal": False, "surprisal_byte": False}
 
 
 @dataclass(frozen=True)
 class ItemOutcomes:
     """One model's outcomes in one evaluation; all lists have length n, in the order of its rows."""
 
-    item_ids: list[str]
     outcomes: list[int]
     measure: str | None  # name of the per-item value used for sorting and histograms
     higher_is_better: bool
@@ -31,19 +32,22 @@ class ItemOutcomes:
     flagged: list[bool]
 
 
-def classify_outcomes(rows: list[dict]) -> ItemOutcomes:
+def classify_outcomes(rows: Iterable[dict]) -> ItemOutcomes:
     """Compute outcomes and measure from the rows of a task-results file (maps as dicts)."""
-    outcomes = [_outcome(row) for row in rows]
-    measure, higher_is_better, measure_values = _measure(rows)
-    return ItemOutcomes(
-        [row["item_id"] for row in rows],
-        outcomes,
-        measure,
-        higher_is_better,
-        measure_values,
-        _severity(outcomes, measure_values, higher_is_better),
-        [row["flags"] is not None for row in rows],
-    )
+    outcomes, flagged = [], []
+    values: dict[str, list] = {name: [] for name in (MARGIN, *_MEASURES)}
+    for row in rows:
+        outcomes.append(_outcome(row))
+        flagged.append(row["flags"] is not None)
+        values[MARGIN].append(margin(row))
+        for name in _MEASURES:
+            value = row["metrics"].get(name)
+            values[name].append(value if is_finite(value) else None)
+    measure = next((name for name, numbers in values.items() if any(value is not None for value in numbers)), None)
+    higher_is_better = _MEASURES.get(measure, True)
+    measure_values = [None] * len(outcomes) if measure is None else values[measure]
+    severity = _severity(outcomes, measure_values, higher_is_better)
+    return ItemOutcomes(outcomes, measure, higher_is_better, measure_values, severity, flagged)
 
 
 def margin(row: dict) -> float | None:
@@ -63,19 +67,6 @@ def _outcome(row: dict) -> int:
     if label is not None:
         return ACCEPTABLE if label else UNACCEPTABLE
     return NOT_SCORED
-
-
-def _measure(rows: list[dict]) -> tuple[str | None, bool, list[float | None]]:
-    margins = [margin(row) for row in rows]
-    if any(value is not None for value in margins):
-        return MARGIN, True, margins
-    # sentences differ in length: prefer the value per token
-    measures = (("chrf", True), ("surprisal_token", False), ("surprisal", False), ("surprisal_byte", False))
-    for name, higher_is_better in measures:
-        values = [row["metrics"].get(name) for row in rows]
-        if any(map(is_finite, values)):
-            return name, higher_is_better, [value if is_finite(value) else None for value in values]
-    return None, True, [None] * len(rows)
 
 
 def _severity(outcomes: list[int], measure_values: Iterable, higher_is_better: bool) -> list[float | None]:
@@ -106,7 +97,7 @@ class EvaluationItems:
     displayed_roles: tuple[str, ...] = ()  # kinds of roles whose tokens are shown; the last is preferred
     items: list[list] = field(default_factory=list)
     positions: dict[str, int] = field(default_factory=dict)
-    prefixes: list[str] = field(default_factory=list)
+    prefix_numbers: dict[str, int] = field(default_factory=dict)  # may be shared by several parts of an evaluation
     spans: dict[tuple[str, str], tuple[str, int]] = field(default_factory=dict)  # (item, role): text and start
     _requests: dict[str, list[dict]] = field(default_factory=dict)
 
@@ -139,8 +130,8 @@ class EvaluationItems:
         return next(text for text in (message, sent, prompt) if text is not None)
 
     @property
-    def roles(self) -> set[str]:
-        return {role for _, role in self.spans}
+    def prefixes(self) -> list[str]:
+        return list(self.prefix_numbers)
 
     def _prompt_fields(self, item: str, prompt: str) -> list:
         requests = self._requests.get(item)
@@ -161,11 +152,7 @@ class EvaluationItems:
         ]
 
     def _prefix_index(self, text: str) -> int | None:
-        if not text:
-            return None
-        if text not in self.prefixes:
-            self.prefixes.append(text)
-        return self.prefixes.index(text)
+        return self.prefix_numbers.setdefault(text, len(self.prefix_numbers)) if text else None
 
 
 def _displayed_requests(requests: list[dict], kinds: tuple[str, ...]) -> list[dict]:

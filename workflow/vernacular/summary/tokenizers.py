@@ -5,13 +5,15 @@ defined for tasks whose items are translations of each other and have the same I
 Sums over the common items are divided; the interval is that of a bootstrap of the items.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from vernacular.core.artifacts import Kind
+from vernacular.core.tables import rows_of
 from vernacular.metrics.bits import ratio
 from vernacular.statistics.intervals import cluster_bootstrap
 from vernacular.types import DEFAULT_PROMPT, SETTING, UNSPACED
@@ -64,16 +66,19 @@ TOKENIZERS = Kind(
 
 @dataclass(frozen=True)
 class ModelTokens:
-    """The counts of one model: rows per TOKENS by evaluation, and the setting of each evaluation."""
+    """The counts of one model: TOKENS by evaluation, and the setting of each evaluation."""
 
     model: str
     tokenizer: str | None
-    rows: dict[str, list[dict]]
+    rows: dict[str, pa.Table]
     settings: dict[str, dict]
 
 
-def tokenizer_rows(models: list[ModelTokens], parallel_tasks: Collection[str]) -> list[dict]:
-    """Return rows per TOKENIZERS: for each model, the languages, each in total and by task."""
+def tokenizer_rows(models: Iterable[ModelTokens], parallel_tasks: Collection[str]) -> list[dict]:
+    """Return rows per TOKENIZERS: for each model, the languages, each in total and by task.
+
+    Of `models`, one is in memory at a time.
+    """
     return [row for model in models for row in _model_rows(model, parallel_tasks)]
 
 
@@ -83,15 +88,15 @@ def _model_rows(model: ModelTokens, parallel_tasks: Collection[str]) -> list[dic
     for language in sorted({language for language, _ in chosen}):
         tasks = {task: evaluation for (code, task), evaluation in chosen.items() if code == language}
         labels = {"model": model.model, "tokenizer": model.tokenizer, "language": language}
-        all_items = [row for evaluation in tasks.values() for row in model.rows[evaluation]]
+        all_items = pa.concat_tables([model.rows[evaluation] for evaluation in tasks.values()])
         rows.append(labels | {"task": "", "evaluation": ""} | _counts(all_items, language))
         for task, evaluation in sorted(tasks.items()):
             items = model.rows[evaluation]
             row = labels | {"task": task, "evaluation": evaluation} | _counts(items, language)
-            row["prompt_tokens"] = _mean([item["prompt_tokens"] for item in items])
+            row["prompt_tokens"] = _mean(items["prompt_tokens"])
             if task in parallel_tasks and language != REFERENCE:
                 reference = _same_setting(model, evaluation)
-                row |= _premiums(items, model.rows[reference] if reference else [])
+                row |= _premiums(rows_of(items), rows_of(model.rows[reference]) if reference else [])
             rows.append(row)
     empty = dict.fromkeys(TOKENIZERS.schema.names)
     return [empty | row for row in rows]
@@ -105,11 +110,10 @@ def _choose_evaluations(model: ModelTokens) -> dict[tuple[str, str], str]:
     """
     chosen: dict[tuple[str, str], tuple] = {}
     for evaluation, rows in model.rows.items():
-        if not rows:
+        if not rows.num_rows:
             continue
         setting = model.settings[evaluation]
-        n_tokens = sum(row["tokens"] or 0 for row in rows)
-        prompts = sum(row["prompt_tokens"] or 0 for row in rows)
+        n_tokens, prompts = (pc.sum(rows[name], min_count=0).as_py() for name in ("tokens", "prompt_tokens"))
         rank = (n_tokens > 0, setting["prompt"] == DEFAULT_PROMPT, -setting["shots"], n_tokens, prompts)
         key = (setting["language"], setting["task"])
         if key not in chosen or rank > chosen[key][0]:
@@ -125,10 +129,10 @@ def _same_setting(model: ModelTokens, evaluation: str) -> str | None:
     return next((other for other in matches if other in model.rows), None)
 
 
-def _counts(rows: list[dict], language: str) -> dict:
+def _counts(rows: pa.Table, language: str) -> dict:
     """Return the sums of the items that have counts, and their ratios."""
-    counted = [row for row in rows if row["texts"]]
-    sums = {name: _total([row[name] for row in counted]) for name in _SUMS}
+    counted = rows.filter(pc.greater(rows["texts"], 0))
+    sums = {name: _total(counted[name]) for name in _SUMS}
     ratios = {name: _divide(sums[above], sums[below]) for name, (above, below) in _RATIOS.items()}
     values = {"items": len(rows)} | {name: sums[name] for name in _SUMS if name in TOKENIZERS.schema.names} | ratios
     return values | dict.fromkeys(_OF_WORDS if language in UNSPACED else ())
@@ -168,13 +172,13 @@ def _paired(pairs: list[tuple[dict, dict]], column: str) -> tuple[np.ndarray, np
     return numerator, denominator, [left["cluster_id"] for left, _ in complete]
 
 
-def _total(values: list[int | None]) -> int | None:
-    return sum(values) if values and None not in values else None
+def _total(values: pa.ChunkedArray) -> int | None:
+    return None if values.null_count else pc.sum(values).as_py()
 
 
-def _mean(values: list[int | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+def _mean(values: pa.ChunkedArray) -> float | None:
+    n_known = len(values) - values.null_count
+    return pc.sum(values).as_py() / n_known if n_known else None
 
 
 def _divide(numerator, denominator) -> float | None:

@@ -96,13 +96,14 @@ class Scoring:
     def compute(self, journal: Journal) -> None:
         """Run the model on all chunks."""
         started = time.perf_counter()
-        self.counters, computed = Counters(budget=token_budget(self.loaded)), None
+        self.counters = Counters(budget=token_budget(self.loaded))
+        computed: list[_Chunk] = []  # the last one, until its rows are built
         for index in range(len(self.chunk_rows)):
             chunk, self.next_chunk = self.next_chunk, None
-            with Task(lambda computed=computed, index=index: self._finish_and_prepare(computed, index + 1)) as task:
+            with Task(lambda index=index: self._finish_and_prepare(computed, index + 1)) as task:
                 self._compute(chunk, journal)
                 self.next_chunk = task.result()
-            computed = chunk
+            computed.append(chunk)
         self.computed = computed
         self.loaded.evaluations += 1
         self.model_metadata, self.journal_notes = self.loaded.metadata(), journal.notes
@@ -112,11 +113,13 @@ class Scoring:
     def finish(self) -> tuple[pa.Table, dict]:
         """Return (table, metadata), see `score`."""
         started = time.perf_counter()
-        self.tables.append(self._build_rows(self.computed))
+        self.tables.append(self._build_rows(self.computed.pop()))
+        n_requests = pc.count_distinct(self.requests["request_id"]).as_py()
+        del self.requests  # its memory is needed for the table
         table = merge_chunks(self.tables, self.chunk_rows)
         counters = {
             **self.counters.metadata(),
-            "requests": pc.count_distinct(self.requests["request_id"]).as_py(),
+            "requests": n_requests,
             "chunks": len(self.chunk_rows),
             "loads": int(self.is_first),
             "seconds_loading": self.loaded.seconds if self.is_first else 0.0,
@@ -130,9 +133,9 @@ class Scoring:
             "flags": dict(self.flags),
         }
 
-    def _finish_and_prepare(self, computed: _Chunk | None, index: int) -> _Chunk | None:
-        if computed is not None:
-            self.tables.append(self._build_rows(computed))
+    def _finish_and_prepare(self, computed: list[_Chunk], index: int) -> _Chunk | None:
+        if computed:
+            self.tables.append(self._build_rows(computed.pop()))
         return self._prepare(index) if index < len(self.chunk_rows) else None
 
     def _prepare(self, index: int) -> _Chunk:
