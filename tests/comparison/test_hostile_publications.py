@@ -15,6 +15,7 @@ from support.hostile_publications import NAMES, damage
 from support.workspace import ROOT
 from vernacular import cli
 from vernacular.commands.compare import compare
+from vernacular.comparison.external import published_files, published_tables
 from vernacular.comparison.external.load import Reference, load_external_results
 from vernacular.comparison.external.publications import load_publication
 from vernacular.comparison.external.published_files import published_lines, published_models, published_signatures
@@ -381,3 +382,26 @@ def test_published_files_follow_the_schema(run):
         lines = [line for _, line in published_lines(model.samples, run[1])]
         assert len(lines) == 48
         assert {validate.first_violation(line, validate.schema(SCHEMA)["$defs"]["line"]) for line in lines} == {None}
+
+
+@pytest.mark.parametrize(
+    ("module", "limit", "message"),
+    [
+        (published_files, "_MAX_RECORD", ".json: has"),
+        (published_files, "_MAX_SAMPLES", "_samples.jsonl: has"),
+        (published_files, "_MAX_LINE", "_samples.jsonl, line 1: has more than 99 bytes"),
+        (published_tables, "_MAX_BYTES", "results.parquet: has"),
+        (published_tables, "_MAX_ROWS", "rows; expected at most 99"),
+    ],
+)
+def test_publication_above_a_limit_of_size_is_refused(run, lab, monkeypatch, module, limit, message):
+    def read():
+        models = published_models(lab)
+        for model in models.values():
+            list(published_lines(model.samples, lab))
+        published_tables.read_tables(lab)
+
+    read()
+    monkeypatch.setattr(module, limit, 99 if limit != "_MAX_ROWS" else 1)
+    with pytest.raises(DataError, match=message.replace("99", "1") if limit == "_MAX_ROWS" else message):
+        read()

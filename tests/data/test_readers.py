@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.messages import assert_states
 from vernacular.core.errors import DataError
+from vernacular.data import readers
 from vernacular.data.readers import located_rows, read_rows
 
 
@@ -178,3 +179,23 @@ def test_unquoted_tsv_round_trip(tmp_path_factory, texts):
     path = tmp_path_factory.mktemp("tsv") / "a.tsv"
     path.write_text("n\ts\n" + "".join(f"{i}\t{text}\n" for i, text in enumerate(texts)), "utf-8", newline="")
     assert [row["s"] for row in read_rows(path)] == texts
+
+
+@pytest.mark.parametrize(("excess", "message"), [(0, None), (1, "has 21 bytes; expected at most 20")])
+def test_file_above_the_limit_of_size_is_refused(tmp_path, monkeypatch, excess, message):
+    monkeypatch.setattr(readers, "_MAX_BYTES", 20)
+    path = tmp_path / "rows.csv"
+    path.write_bytes(b"word\n" + b"a" * (15 + excess))
+    if message is None:
+        assert readers.read_rows(path) == [{"word": "a" * 15}]
+    else:
+        with pytest.raises(DataError, match=message):
+            readers.read_rows(path)
+
+
+def test_file_above_the_limit_of_size_when_unpacked_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(readers, "_MAX_BYTES", 900)
+    path = tmp_path / "rows.csv.gz"
+    path.write_bytes(gzip.compress(b"word\n" + b"a" * 896))
+    with pytest.raises(DataError, match="more than 900 bytes when unpacked"):
+        readers.read_rows(path)

@@ -1,5 +1,6 @@
 """Command `summary`: metrics, token counts and comparisons of all models -> tables, spreadsheets and notes."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,6 @@ from vernacular.commands.common import checkpoints_in
 from vernacular.comparison.curves.schema import CURVE_STATISTICS, TASK_TRUST
 from vernacular.comparison.prompt_means import without_single_prompts
 from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
-from vernacular.config.directories import config_record
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
 from vernacular.core.publication import publishable
@@ -56,7 +56,8 @@ def summary(args) -> str:
     models = [_describe(note) for note in models_metadata]
     input_fingerprint = artifacts.input_fingerprint(args.spec, *args.metrics, *tables.values())
     metadata = {"models": models, "notes": notes, "fingerprint": input_fingerprint}
-    metadata["config"] = config_record(args.out.parent, args.config)
+    # paths from the directory of the tables; the next run compares them with its own (`output_conflicts`)
+    metadata["config"] = [os.path.relpath(os.path.realpath(file), os.path.realpath(args.out)) for file in args.config]
     metadata |= {"api_key_env": args.spec.get("api_key_env", [])}  # of this file only: no copy of it is published
     artifacts.write(args.out / "results.parquet", RESULTS, to_arrow(results), metadata)
     published = results.assign(adapter=results["adapter"].map(publishable, na_action="ignore"))

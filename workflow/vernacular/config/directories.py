@@ -87,11 +87,5 @@ def output_conflicts(results: Path, exports: list[str], config_files: list[str])
         )
 
 
-def config_record(results: Path, config_files: list[str]) -> list[str]:
-    """Return the paths of config files from the directory of the summary, which `output_conflicts` compares."""
-    summary = os.path.realpath(results / "summary")
-    return [os.path.relpath(os.path.realpath(file), summary) for file in config_files]
-
-
 def _names(files: list[str]) -> str:
     return " + ".join(map(display_path, files))
