@@ -6,12 +6,15 @@ allowed difference between two computations of one log-probability.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeVar
 
 import torch
 import transformers
 
+from vernacular.core.errors import ModelError
 from vernacular.core.failures import is_out_of_memory
+from vernacular.inference.model.lengths import Lengths, read_lengths
 from vernacular.types import ModelRecord
 
 T = TypeVar("T")
@@ -58,6 +61,17 @@ class LoadedModel:
     def body(self) -> torch.nn.Module:
         """The model below its output head, as its own forward calls it."""
         return self.model.get_decoder() if self.kind == "causal" else self.model.base_model
+
+    @cached_property
+    def lengths(self) -> Lengths:
+        """The lengths of texts at which the computation changes."""
+        return read_lengths(self.model.config)
+
+    @torch.inference_mode()
+    def forget_lengths(self) -> None:
+        """Make the model forget the lengths that it has read, if its positions grow with them: it reads one token."""
+        if self.lengths.growth is not None:
+            self.model(input_ids=torch.zeros(1, 1, dtype=torch.long, device=self.device))
 
     @property
     def is_asynchronous(self) -> bool:
@@ -228,3 +242,38 @@ def agreement(
     tolerance = _NOISE[dtype] * (_SINGLE_TOKEN if few_values and not full_precision else 1)
     agrees = deviation <= tolerance and bool(differences.isfinite().all())
     return Agreement(agrees, len(differences), largest, mean, deviation)
+
+
+# What the forward pass of an architecture raises for inputs that it does not support.
+MODEL_ERRORS = (
+    ValueError, TypeError, RuntimeError, LookupError, AttributeError, AssertionError, ImportError,
+)  # fmt: skip
+
+_PROBE = 8  # tokens
+
+
+@torch.inference_mode()
+def check_is_causal(loaded: LoadedModel, tokens) -> None:
+    """Raise ModelError if predictions depend on later tokens, as those of an encoder do; checked once per load.
+
+    `tokens`: IDs of a text. A model that raises an error is left to the self-checks.
+    """
+    if "causal" in loaded.checks or len(tokens) < 2:
+        return
+    ids = torch.tensor([[int(token) for token in tokens[:_PROBE]]], device=loaded.device)
+    changed = ids.clone()
+    changed[0, -1] = ids[0, 0] if ids[0, 0] != ids[0, -1] else (ids[0, -1] + 1) % loaded.n_embeddings
+    try:
+        reference, values = (
+            loaded.model(input_ids=row).logits[0, : ids.shape[1] - 1].float().log_softmax(-1) for row in (ids, changed)
+        )
+    except MODEL_ERRORS:
+        return
+    top = reference.topk(min(20, reference.shape[-1])).indices
+    result = agreement(values.gather(-1, top).flatten(), reference.gather(-1, top).flatten(), loaded.dtype)
+    if result.compared and not result.agrees:
+        raise ModelError(
+            f"model {loaded.record['name']}: with its config, a {type(loaded.model).__name__} reads later tokens when "
+            "it predicts one, so it is not a causal language model. If it is a masked one, set kind: masked."
+        )
+    loaded.checks["causal"] = True

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 
@@ -172,17 +172,31 @@ def _shrink(counters: Counters, batch, failed: np.ndarray, lengths: np.ndarray, 
     return too_long
 
 
-def build_path(request: PreparedRequest) -> Path:
+def build_path(loaded: LoadedModel, request: PreparedRequest) -> Path:
     """Return the tokens that a request reads and its token queries.
 
-    The last token is read only if the distribution after it is requested.
+    The last token is read only if the distribution after it is requested. If the positions of the whole text, which
+    may continue after the span, are not those of the tokens to read, all of it is read.
     """
     start = max(request.first, 1)  # no token precedes index 0
     reads_last = "word_end_logprobs" in request.extras
     targets = request.ids[start : request.stop]
     if reads_last:
         targets = np.append(targets, np.int32(-1))
-    return Path(request.ids[: request.stop if reads_last else request.stop - 1], start, targets)
+    tokens = request.ids[: request.stop if reads_last else request.stop - 1]
+    if loaded.lengths.varies:
+        text = np.concatenate([request.ids, request.rest])[: loaded.max_length]
+        if len(tokens) < loaded.lengths.first(len(text)):
+            tokens = text
+    return Path(tokens, start, targets)
+
+
+def split_by_positions(loaded: LoadedModel, paths: list[Path], numbers: np.ndarray) -> list[np.ndarray]:
+    """Split the numbers of paths into groups whose texts have the same positions, and may share a forward pass."""
+    if not loaded.lengths.varies:
+        return [numbers]
+    first = np.array([loaded.lengths.first(len(paths[number].tokens)) for number in numbers], np.int64)
+    return [numbers[first == value] for value in np.unique(first)] or [numbers]
 
 
 def score_causal(
@@ -196,13 +210,17 @@ def score_causal(
     full_model: bool,
     extras: frozenset[str],
     journal: Journal,
+    batching: str = "padded",
     trie: Trie | None = None,
 ) -> Counters:
     """Compute every token query of the requests `pending`, put the outputs in `outputs`, and return the counters.
 
-    `paths`: of all requests of `outputs`; `trie`: of those that are pending, if it is built already.
+    `paths`: of all requests of `outputs`; `trie`: of those that are pending, if it is built already. The texts of these
+    have the same positions (see `split_by_positions`).
     """
     loaded.strategy = strategy
+    loaded.forget_lengths()
+    first = loaded.lengths.first(len(paths[pending[0]].tokens)) if len(pending) else 0
     counters = Counters(budget=budget)
     body = Body(loaded, tree=strategy == "tree", full_model=full_model)
     head = Head(loaded, extras=extras, full_model=full_model)
@@ -211,7 +229,9 @@ def score_causal(
         nonlocal trie
         current = build_trie([paths[number] for number in pending]) if trie is None else trie
         trie = None  # the next plan has fewer requests
-        limits = plan_limits(loaded, budget)
+        limits = plan_limits(loaded, budget, first)
+        if batching != "padded":
+            limits = replace(limits, forward=0, budget=1 if batching == "single" else budget)
         batches = current.plans.pop((strategy, limits), None) or plan(current, strategy, limits)
         return Plan(batches, outputs.slots(pending), current.queries)
 
@@ -238,11 +258,10 @@ def plan_ahead(loaded: LoadedModel, trie: Trie) -> Trie:
     return trie
 
 
-def plan_limits(loaded: LoadedModel, budget: int) -> PlanLimits:
+def plan_limits(loaded: LoadedModel, budget: int, shortest_prefix: int = 0) -> PlanLimits:
     """Return the plan limits of a device.
 
     A CPU is fastest with short rows (less attention between unrelated texts), a GPU with long ones.
     """
-    if loaded.device.type == "cpu":
-        return PlanLimits(budget=budget, row=min(budget, 256), forward=64)
-    return PlanLimits(budget=budget, row=min(budget, 2048), forward=512)
+    row, forward = (256, 64) if loaded.device.type == "cpu" else (2048, 512)
+    return PlanLimits(budget=budget, row=min(budget, row), forward=forward, shortest_prefix=shortest_prefix)

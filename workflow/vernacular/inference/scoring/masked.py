@@ -4,25 +4,32 @@
 masks the later tokens of its word, which would reveal it (Kauf & Ivanova 2023, "A Better Way to Do Masked Language
 Model Scoring", ACL). Special tokens are not masked. Requests that mask the same position of the same text (the
 candidates of a cloze item) share the copy.
+
+Texts of a batch are padded to one length if a self-check finds that this changes nothing; otherwise (ConvBERT's
+convolutions, FNet's Fourier transforms) only texts of equal length share a batch, or each is computed alone.
 """
 
+import inspect
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
+from math import isfinite
 
 import numpy as np
 import torch
 
-from vernacular.core.errors import ModelError
+from vernacular.core.errors import ModelError, first_line
+from vernacular.core.failures import is_out_of_memory
 from vernacular.core.fingerprint import fingerprint
 from vernacular.inference.journal import Journal
-from vernacular.inference.model.loaded import LoadedModel, agreement
+from vernacular.inference.model.loaded import MODEL_ERRORS, LoadedModel, agreement
 from vernacular.inference.model.tokenization import SPECIAL
 from vernacular.inference.scoring.execute import Counters, Plan, execute
 from vernacular.inference.scoring.head import Head
 from vernacular.inference.scoring.outputs import Outputs
 from vernacular.inference.scoring.plan import Queries
 from vernacular.inference.scoring.prepare import PreparedRequest
-from vernacular.inference.scoring.strategy import ALL_NAN, NAN_ADVICE
+from vernacular.inference.scoring.strategy import ALL_NAN, BATCHINGS, NAN_ADVICE
 from vernacular.inference.scoring.token_scores import PendingScores
 
 VARIANTS = ("original", "within_word_l2r")
@@ -79,8 +86,8 @@ def score_masked(
 ) -> tuple[Counters, dict]:
     """Score every span of `requests`, put the outputs in `outputs`, and return (counters, metadata).
 
-    Raises ModelError if the tokenizer's mask token is missing or unknown to the model, or if a batch does not reproduce
-    the scores of single texts.
+    Raises ModelError if the tokenizer's mask token is missing or unknown to the model, or if two computations of one
+    text differ.
     """
     if loaded.tokenizer.mask_token_id is None:
         raise ModelError(f"model {loaded.record['name']}: its tokenizer has no mask token.")
@@ -91,12 +98,12 @@ def score_masked(
     copies = [masked_copies(loaded, request) for request in requests]
     unique_copies, _ = merge_copies(copies)
     counters = Counters(budget=budget, tokens_trie=sum(len(copy.ids) for copy in unique_copies))
-    head = Head(loaded, extras=extras)
-    difference = _self_check(loaded, head, unique_copies)
+    way, checks, fallback = _select_way(loaded, unique_copies)
+    head = Head(loaded, extras=extras, full_model=way.full_model)
 
     def make_plan(pending: np.ndarray, budget: int) -> Plan:
         unique_copies, queries = merge_copies([copies[number] for number in pending])
-        return Plan(make_batches(unique_copies, budget), outputs.slots(pending), queries)
+        return Plan(make_batches(loaded, unique_copies, budget, way.batching), outputs.slots(pending), queries)
 
     def score_batch(batch: MaskedBatch) -> PendingScores:
         counters.forwards += 1
@@ -115,13 +122,15 @@ def score_masked(
         counters=counters,
     )
     variants = sorted({variant(request) for request in requests})
-    check = {"plain": {"agrees": True, "difference": difference}}
-    without_moments = any("logprob_moments" in request.extras for request in requests)
+    if any("logprob_moments" in request.extras for request in requests):
+        fallback = [*fallback, "min_k_plus_plus: not defined for masked models"]
     return counters, {
         "strategy_requested": None,
         "strategy": "plain",
-        "fallback": ["min_k_plus_plus: not defined for masked models"] if without_moments else [],
-        "self_check": check,
+        "head": "full" if way.full_model else "rows",
+        "batching": way.batching,
+        "fallback": fallback,
+        "self_check": checks,
         "pll": variants,
     }
 
@@ -159,56 +168,131 @@ def merge_copies(copies: list[list[tuple[tuple[int, ...], int, int]]]) -> tuple[
     return ordered, np.array(queries, np.int64)
 
 
-def make_batches(copies: list[MaskedCopy], budget: int) -> list[MaskedBatch]:
-    """Split copies, sorted longest first, into batches of similar length and at most `budget` tokens."""
+def make_batches(loaded: LoadedModel, copies: list[MaskedCopy], budget: int, batching: str) -> list[MaskedBatch]:
+    """Split copies, sorted longest first, into batches of similar length and at most `budget` tokens.
+
+    `batching`: a key of BATCHINGS. Texts with different positions never share a batch.
+    """
+
+    def shared(copy: MaskedCopy) -> int:
+        length = len(copy.ids)
+        return length if batching == "equal" else loaded.lengths.first(length)
+
     batches = []
     while copies:
-        count = max(1, budget // len(copies[0].ids))
-        batches.append(MaskedBatch(copies[:count]))
-        copies = copies[count:]
+        count = max(1, budget // len(copies[0].ids)) if batching != "single" else 1
+        batch = list(next(groupby(copies[:count], shared))[1])
+        batches.append(MaskedBatch(batch))
+        copies = copies[len(batch) :]
     return batches
 
 
 @torch.inference_mode()
 def score_masked_batch(loaded: LoadedModel, head: Head, batch: MaskedBatch) -> PendingScores:
     """Start one forward pass; return the outputs of the batch's token queries, in their order."""
+    loaded.forget_lengths()
     longest = max(len(copy.ids) for copy in batch.copies)
     ids = torch.full((len(batch.copies), longest), loaded.tokenizer.pad_token_id or 0)
     mask = torch.zeros(len(batch.copies), longest, dtype=torch.long)
     for row, copy in enumerate(batch.copies):
         ids[row, : len(copy.ids)] = torch.tensor(copy.ids)
         mask[row, : len(copy.ids)] = 1
-    output = loaded.body(input_ids=ids.to(loaded.device), attention_mask=mask.to(loaded.device))
+    model = loaded.model if head.full_model else loaded.body
+    output = model(**_inputs(loaded, model, ids, mask))
     rows = batch.queries.rows * longest + batch.queries.columns
-    return head.score(output[0].flatten(0, 1), output, rows, batch.queries.targets)
+    hidden = output.logits if head.full_model else output[0]
+    return head.score(hidden.flatten(0, 1), output, rows, batch.queries.targets)
+
+
+def _inputs(loaded: LoadedModel, model, ids: torch.Tensor, mask: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Return the arguments of a forward pass; some architectures (FNet) know no attention mask."""
+    inputs = {"input_ids": ids.to(loaded.device)}
+    if "attention_mask" in inspect.signature(model.forward).parameters:
+        inputs["attention_mask"] = mask.to(loaded.device)
+    return inputs
+
+
+@dataclass(frozen=True)
+class _Way:
+    """A way to compute masked texts."""
+
+    batching: str  # key of BATCHINGS
+    full_model: bool  # the output head is not separable from the model
+
+    @property
+    def name(self) -> str:
+        """Return the name for metadata and notes."""
+        label = "plain, full head" if self.full_model else "plain"
+        return label if self.batching == "padded" else f"{label}, {BATCHINGS[self.batching]}"
+
+
+_WAYS = [_Way(batching, full_model) for full_model in (False, True) for batching in BATCHINGS]
+
+
+def _select_way(loaded: LoadedModel, copies: list[MaskedCopy]) -> tuple[_Way, dict, list[str]]:
+    """Return (the fastest way that reproduces single texts, metadata of its checks, fallbacks with reasons).
+
+    Raises ModelError if two computations of one text differ.
+    """
+    sample = list({id(copy): copy for copy in (*copies[:1], *copies[len(copies) // 2 :][:1], *copies[-1:])}.values())
+    if not sample:
+        return _WAYS[0], {}, []
+    name, checks, fallback = loaded.record["name"], {}, []
+    try:
+        references = [_reference_logprobs(loaded, copy) for copy in sample]
+    except MODEL_ERRORS as error:
+        raise ModelError(
+            f"model {name}: a {type(loaded.model).__name__} cannot be scored: "
+            f"{type(error).__name__}: {first_line(error)}"
+        ) from error
+    for way in _WAYS:
+        difference, reason = _difference(loaded, way, sample, references)
+        checks[way.name] = {"agrees": reason is None, "difference": difference}
+        if reason is None:
+            return way, checks, fallback
+        if reason == ALL_NAN:
+            raise ModelError(f"model {name}: {ALL_NAN}. {NAN_ADVICE}")
+        fallback.append(f"{way.name}: {reason}")
+    raise ModelError(
+        f"model {name}: a {type(loaded.model).__name__} cannot be scored: two computations of one text differ "
+        f"({reason})."
+    )
+
+
+def _difference(
+    loaded: LoadedModel, way: _Way, sample: list[MaskedCopy], references: list[list[float]]
+) -> tuple[float | None, str | None]:
+    """Return (largest difference in nats from the log-probabilities of single texts, reason of a disagreement)."""
+    head = Head(loaded, full_model=way.full_model)
+    # with a twin, so that a batch of equal lengths has two rows
+    twins = sample if way.batching != "equal" else [copy for copy in sample for _ in range(2)]
+    expected = references if way.batching != "equal" else [values for values in references for _ in range(2)]
+    pairs = []
+    try:
+        start = 0
+        for batch in make_batches(loaded, twins, 10**9, way.batching):
+            logprobs = iter(score_masked_batch(loaded, head, batch).result().logprobs.tolist())
+            pairs += [
+                (next(logprobs), value) for values in expected[start : start + len(batch.copies)] for value in values
+            ]
+            start += len(batch.copies)
+    except MODEL_ERRORS as error:
+        if is_out_of_memory(error):
+            raise
+        return None, f"{type(error).__name__}: {first_line(error)}"
+    # three tokens are too few for a mean
+    values, reference = torch.tensor(pairs, dtype=torch.float64).unbind(1)
+    result = agreement(values, reference, loaded.dtype, few_values=True)
+    if not result.compared:
+        return None, ALL_NAN
+    reason = None if result.agrees else f"differs from single texts by {result.largest:.2g} nats"
+    return (result.largest if isfinite(result.largest) else None), reason
 
 
 @torch.inference_mode()
-def _self_check(loaded: LoadedModel, head: Head, copies: list[MaskedCopy]) -> float | None:
-    """Return the largest difference in nats between a small padded batch and transformers' forward of each text.
-
-    Returns None if there is no text. Raises ModelError if the two disagree.
-    """
-    sample = [*copies[:1], *copies[len(copies) // 2 :][:1], *copies[-1:]]
-    if not sample:
-        return None
-    batch = MaskedBatch(sample)
-    scores = score_masked_batch(loaded, head, batch).result()
-    single_logprobs = []
-    for row, position, target in zip(batch.queries.rows, batch.queries.columns, batch.queries.targets, strict=True):
-        ids = torch.tensor([sample[row].ids], device=loaded.device)
-        logits = loaded.model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits[0, position].float()
-        single_logprobs.append(float(logits[target] - logits.logsumexp(-1)))
-    # three tokens are too few for a mean
-    values, reference = (
-        torch.tensor(logprobs, dtype=torch.float64) for logprobs in (scores.logprobs.tolist(), single_logprobs)
-    )
-    result = agreement(values, reference, loaded.dtype, few_values=True)
-    if not result.compared:
-        raise ModelError(f"model {loaded.record['name']}: {ALL_NAN}. {NAN_ADVICE}")
-    if not result.agrees:
-        raise ModelError(
-            f"model {loaded.record['name']}: scores in a batch and of a single text differ by "
-            f"{result.largest:.2g} nats. Try dtype: float32."
-        )
-    return result.largest
+def _reference_logprobs(loaded: LoadedModel, copy: MaskedCopy) -> list[float]:
+    """Return the log-probabilities of a copy's targets, by target, from transformers' forward of the text alone."""
+    loaded.forget_lengths()
+    ids = torch.tensor([copy.ids])
+    logits = loaded.model(**_inputs(loaded, loaded.model, ids, torch.ones_like(ids))).logits[0, copy.position].float()
+    return [float(logits[target] - logits.logsumexp(-1)) for target in sorted(copy.queries)]

@@ -28,6 +28,7 @@ class PlanLimits:
     budget: int  # tokens of a batch, padding included
     row: int  # tokens of a tree row: attention between unrelated branches is wasted, and grows quadratically
     forward: int  # fixed cost of a forward pass, in tokens: a cached prefix must save more
+    shortest_prefix: int = 0  # tokens: shorter texts have other positions, so that their keys are not those of a prefix
 
 
 @dataclass(eq=False, slots=True)
@@ -198,7 +199,7 @@ class _Planner:
             return False
         length = sum(len(n.tokens) for n in chain) + len(node.tokens)
         is_worthwhile = self.strategy == "tree" or length * (node.leaves - 1) >= 2 * self.limits.forward
-        return length >= MIN_PREFIX_TOKENS and is_worthwhile
+        return length >= MIN_PREFIX_TOKENS and node.end >= self.limits.shortest_prefix and is_worthwhile
 
     def _append_packed(self, rows: list[PackedRow], chain: list[Node], node: Node) -> None:
         """Add a subtree to the last row, or to a new one if that is full; trie order lets subtrees share chains."""

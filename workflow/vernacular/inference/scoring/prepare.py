@@ -29,6 +29,7 @@ class PreparedRequest:
     )  # up to the span's end for a causal model, all for a masked one
     offsets: np.ndarray = field(default_factory=lambda: _NO_OFFSETS)  # [size, 2], of the span's tokens
     words: np.ndarray = field(default_factory=lambda: _NONE)  # index of the word of each of `ids` (masked models)
+    rest: np.ndarray = field(default_factory=lambda: _NONE)  # tokens after `ids`, if a model's positions depend on them
     span: np.ndarray = field(default_factory=lambda: _NONE)  # ids[first:stop], set last
     first: int = 0
     stop: int = 0  # stop == first: nothing to score
@@ -165,6 +166,8 @@ def _locate_span(
     request.lead = encoded.lead
     if loaded.kind == "causal":
         request.ids = encoded.ids[: request.stop]
+        if loaded.lengths.varies:
+            request.rest = encoded.ids[request.stop :].copy()
     else:
         request.ids, request.words = encoded.ids, encoded.words
         request.tail = encoded.tail

@@ -102,5 +102,6 @@ def masked_windows(request: PreparedRequest, size: int, overlap: int = 0) -> lis
 
 def _part(request: PreparedRequest, number: int, *, ids: np.ndarray, first: int, stop: int) -> PreparedRequest:
     part = replace(request, request_id=f"{request.request_id}#{number}", ids=ids, first=first, stop=stop, flags=[])
+    part.rest = ids[:0]
     part.span = ids[first:stop].copy()
     return part

@@ -20,7 +20,7 @@ from vernacular.inference.model.loaded import LoadedModel, token_budget
 from vernacular.inference.model.tokenization import bos_policy
 from vernacular.inference.schema import SCORES, iter_rows
 from vernacular.inference.scoring.chunks import distinct_rows, merge_chunks, split_into_chunks
-from vernacular.inference.scoring.execute import Counters, build_path, plan_ahead, score_causal
+from vernacular.inference.scoring.execute import Counters, build_path, plan_ahead, score_causal, split_by_positions
 from vernacular.inference.scoring.head import CAUSAL_EXTRAS, EXTRAS
 from vernacular.inference.scoring.masked import score_masked
 from vernacular.inference.scoring.outputs import Outputs, score_columns
@@ -67,7 +67,7 @@ class _Chunk:
     outputs: Outputs
     extras: frozenset[str]
     paths: list[Path]  # of the scored requests (causal models)
-    trie: Trie | None
+    groups: list[tuple[np.ndarray, Trie]]  # numbers of paths that may share a forward pass, and their trie
 
     def requests_of(self, parts: np.ndarray) -> np.ndarray:
         """Return the indices of the requests to which these parts belong."""
@@ -147,17 +147,20 @@ class Scoring:
         parts, numbers[valid], n_windows = split_into_windows(self.loaded, [prepared[index] for index in valid])
         self.n_windows += n_windows
         extras = frozenset(name for request in parts for name in request.extras if name in EXTRAS)
-        paths, trie, sizes = [], None, [len(request.span) for request in parts]
+        paths, groups, sizes = [], [], [len(request.span) for request in parts]
         if self.loaded.kind == "causal":
-            paths = [build_path(request) for request in parts]
-            trie, sizes = plan_ahead(self.loaded, build_trie(paths)), [len(path.targets) for path in paths]
+            paths = [build_path(self.loaded, request) for request in parts]
+            for group in split_by_positions(self.loaded, paths, np.arange(len(paths))):
+                trie = build_trie([paths[number] for number in group])
+                groups.append((group, trie if groups else plan_ahead(self.loaded, trie)))
+            sizes = [len(path.targets) for path in paths]
             for request in prepared:
-                request.ids = request.span  # the paths have the others
+                request.ids, request.rest = request.span, request.span[:0]  # the paths have the others
         else:
             extras -= CAUSAL_EXTRAS
         outputs = Outputs([part.request_id for part in parts], sizes, extras)
         rows = requests.select(["request_id", "item_id", "role"])
-        return _Chunk(rows, prepared, row_requests, numbers, parts, outputs, extras, paths, trie)
+        return _Chunk(rows, prepared, row_requests, numbers, parts, outputs, extras, paths, groups)
 
     def _compute(self, chunk: _Chunk, journal: Journal) -> None:
         """Run the model on a chunk."""
@@ -171,28 +174,41 @@ class Scoring:
             self.counters.add(counters)
             self.engines.append(engine)
             return
-        trie, chunk.trie = chunk.trie, None
+        while chunk.groups:
+            self._compute_group(chunk, *chunk.groups.pop(0), journal)
+        chunk.paths = []
+
+    def _compute_group(self, chunk: _Chunk, numbers: np.ndarray, trie: Trie, journal: Journal) -> None:
+        """Run a causal model on requests that may share a forward pass."""
+        paths = chunk.paths if len(numbers) == len(chunk.paths) else [chunk.paths[number] for number in numbers]
         self.counters.tokens_trie += trie.size
-        selected, engine = select_strategy(self.loaded, self.strategy, chunk.paths, trie.size)
+        selected, engine = select_strategy(self.loaded, self.strategy, paths, trie.size)
         self.engines.append(engine)
-        kwargs = {"extras": chunk.extras, "journal": journal, "full_model": engine["head"] == "full"}
+        kwargs = {"extras": chunk.extras, "journal": journal}
+        kwargs |= {"full_model": engine["head"] == "full", "batching": engine["batching"]}
 
         def run(numbers: np.ndarray, strategy: str, trie: Trie | None) -> None:
             budget = self.counters.budget
             self.counters.add(
                 score_causal(
-                    self.loaded, chunk.paths, outputs, numbers, strategy=strategy, budget=budget, trie=trie, **kwargs
+                    self.loaded,
+                    chunk.paths,
+                    chunk.outputs,
+                    numbers,
+                    strategy=strategy,
+                    budget=budget,
+                    trie=trie,
+                    **kwargs,
                 )
             )
 
-        run(all_numbers, selected, trie)
+        run(numbers, selected, trie)
         # in a row of several texts, NaN in one spreads to the others: compute the affected requests again, one per row
-        if selected != "plain" and len(nan_numbers := outputs.requests_with_nan()):
+        if selected != "plain" and len(nan_numbers := np.intersect1d(chunk.outputs.requests_with_nan(), numbers)):
             run(nan_numbers, "plain", None)
             engine["fallback"].append(
                 f"plain: the model returned NaN; number of requests computed again: {len(nan_numbers)}"
             )
-        chunk.paths = []
 
     def _build_rows(self, chunk: _Chunk) -> pa.Table:
         """Return the rows of a computed chunk, and count its flags."""

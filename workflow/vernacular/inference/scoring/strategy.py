@@ -9,7 +9,14 @@ import numpy as np
 import torch
 
 from vernacular.core.errors import ModelError, first_line
-from vernacular.inference.model.loaded import LoadedModel, agreement, halve, within_memory
+from vernacular.inference.model.loaded import (
+    MODEL_ERRORS,
+    LoadedModel,
+    agreement,
+    check_is_causal,
+    halve,
+    within_memory,
+)
 from vernacular.inference.scoring.forward import Body
 from vernacular.inference.scoring.head import Head, score_batch
 from vernacular.inference.scoring.plan import MIN_PREFIX_TOKENS, STRATEGIES, PlanLimits, plan
@@ -19,39 +26,45 @@ from vernacular.inference.scoring.trie import Path, build_trie, sort_key
 def select_strategy(loaded: LoadedModel, requested: str, paths: list[Path], tokens: int) -> tuple[str, dict]:
     """Return (the strategy to use, metadata of the selection); `tokens`: size of the paths' trie.
 
-    Raises ModelError if `requested` is unknown, or no strategy reproduces the scores of single texts.
+    The texts of `paths` may share a forward pass, see `split_by_positions`. Raises ModelError if `requested` is
+    unknown, or the model is not causal, or two computations of one text differ.
     """
     if requested not in ("auto", *STRATEGIES):
         raise ModelError(
             f'expected auto, {", ".join(STRATEGIES[:-1])} or {STRATEGIES[-1]} as strategy, got "{requested}".'
         )
-    metadata = {"strategy_requested": requested, "fallback": [], "self_check": {}, "head": "rows"}
+    metadata = {"strategy_requested": requested, "fallback": [], "self_check": {}, "head": "rows", "batching": "padded"}
     if not paths:
         return "plain", {**metadata, "strategy": "plain"}
+    check_is_causal(loaded, paths[0].tokens)
     first_index = 0 if requested == "auto" else STRATEGIES.index(requested)
-    for strategy in STRATEGIES[first_index:]:
+    attempts = [(strategy, "rows", "padded") for strategy in STRATEGIES[first_index:]]
+    # even plain batches differ: the head may not work separately, so try the model as one unit, and without padding
+    attempts += [("plain", "full", batching) for batching in BATCHINGS]
+    for strategy, head, batching in attempts:
         reason = unsupported_reason(loaded, strategy)
         if reason is None:
-            result = check(loaded, strategy, paths, tokens)
-            metadata["self_check"][strategy] = result.metadata()
+            name, result = check(loaded, strategy, paths, tokens, head=head, batching=batching)
+            metadata["self_check"][name] = result.metadata()
             if result.agrees:
-                return strategy, {**metadata, "strategy": strategy}
+                return strategy, {**metadata, "strategy": strategy, "head": head, "batching": batching}
             reason = result.reason
-        metadata["fallback"].append(f"{strategy}: {reason}")
-    # even plain batches differ: the head may not work separately, so try the model as one unit
-    result = check(loaded, "plain", paths, tokens, full_model=True)
-    metadata["self_check"]["plain, full head"] = result.metadata()
-    if not result.agrees and ALL_NAN in (result.reason or ""):
-        paths_with_numbers = paths_without_nan(loaded, paths)
-        if 0 < len(paths_with_numbers) < len(paths):  # single broken tokens, not a broken model
-            return select_strategy(loaded, requested, paths_with_numbers, build_trie(paths_with_numbers).size)
-        raise ModelError(f"model {loaded.record['name']}: {result.reason}. {NAN_ADVICE}")
-    if not result.agrees:
-        raise ModelError(
-            f"model {loaded.record['name']}: scores in a batch differ from those of single texts ({result.reason}), "
-            "so they would depend on the batch. Try dtype: float32."
-        )
-    return "plain", {**metadata, "strategy": "plain", "head": "full"}
+            if head == "full" and ALL_NAN in reason:
+                paths_with_numbers = paths_without_nan(loaded, paths)
+                if 0 < len(paths_with_numbers) < len(paths):  # single broken tokens, not a broken model
+                    return select_strategy(loaded, requested, paths_with_numbers, build_trie(paths_with_numbers).size)
+                raise ModelError(f"model {loaded.record['name']}: {reason}. {NAN_ADVICE}")
+        metadata["fallback"].append(f"{_label(strategy, head, batching)}: {reason}")
+    raise ModelError(
+        f"model {loaded.record['name']}: a {type(loaded.model).__name__} cannot be scored, not even one text at a time "
+        f"({reason})."
+    )
+
+
+def _label(strategy: str, head: str, batching: str) -> str:
+    """Return the name of a way to score in notes and metadata."""
+    whole = ", full head" if head == "full" else ""
+    return f"{strategy}{whole}{'' if batching == 'padded' else f', {BATCHINGS[batching]}'}"
 
 
 def merge_metadata(engines: list[dict]) -> dict:
@@ -66,6 +79,7 @@ def merge_metadata(engines: list[dict]) -> dict:
     merged["fallback"] = list(dict.fromkeys(reason for metadata in engines for reason in metadata["fallback"]))
     if "head" in slowest:
         merged["head"] = "full" if any(metadata["head"] == "full" for metadata in engines) else "rows"
+    merged["batching"] = max((metadata["batching"] for metadata in engines), key=list(BATCHINGS).index)
     if "pll" in slowest:
         merged["pll"] = sorted({variant for metadata in engines for variant in metadata["pll"]})
     return merged
@@ -75,7 +89,11 @@ def merge_metadata(engines: list[dict]) -> dict:
 _COUNTS_ROWS = {"gpt_neo"}
 _ATTENTION = {"full_attention", "sliding_attention"}
 
+# How the texts of a batch are combined, from the fastest to the one that every model supports.
+BATCHINGS = {"padded": "padded", "equal": "batches of equal length", "single": "one text at a time"}
+
 _SHORTEST_CHECK = 64  # tokens of a text
+_BEYOND = 32  # tokens of a text after a threshold that is checked
 ALL_NAN = "the model returns NaN for all tested tokens"
 NAN_ADVICE = "Its weights are damaged, or too large for float16. Try dtype: bfloat16 or float32."
 _SHARE = 0.05  # fraction of the evaluation's tokens that the check may recompute
@@ -118,34 +136,59 @@ def unsupported_reason(loaded: LoadedModel, strategy: str) -> str | None:
     return None
 
 
-def check(loaded: LoadedModel, strategy: str, paths: list[Path], tokens: int, *, full_model: bool = False) -> Check:
+def check(
+    loaded: LoadedModel, strategy: str, paths: list[Path], tokens: int, *, head: str = "rows", batching: str = "padded"
+) -> tuple[str, Check]:
     """Compare a strategy with scoring one text at a time, on a few of the evaluation's texts; cached per load.
 
-    The texts are truncated, so that the check costs a few percent of the evaluation's `tokens`. Raises ModelError if
-    memory does not suffice even for that.
+    The texts are truncated, so that the check costs a few percent of the evaluation's `tokens`. If some are longer than
+    a window of the model's attention, two texts that reach beyond it are compared as well. Raises ModelError if memory
+    does not suffice even for that. Returns (name of the check, its outcome).
     """
     longest = max(len(path.tokens) for path in paths)
-    max_tokens = min(longest, max(_SHORTEST_CHECK, int(_SHARE * tokens / 2)))
-    name = f"{strategy}, full head" if full_model else strategy
-    cached = loaded.checks.get(name)
-    is_cached = cached is not None and ALL_NAN not in (cached.reason or "")
-    if not is_cached or (cached.agrees and max_tokens > 2 * cached.tokens):
-        loaded.checks[name] = _compare(loaded, strategy, paths, max_tokens, full_model)
-    return loaded.checks[name]
+    first = loaded.lengths.first(longest)  # shorter texts have other positions
+    name = _label(strategy, head, batching) + (f", from {first} tokens" if first else "")
+    max_tokens = max(_SHORTEST_CHECK, int(_SHARE * tokens / 2))
+    sizes = [min(longest, first + _BEYOND if first > max_tokens else max_tokens)]
+    sizes += [window + _BEYOND for window in loaded.lengths.windows if window < longest and window + _BEYOND > sizes[0]]
+    for index, size in enumerate(sizes):
+        key = f"{name}, window {size - _BEYOND}" if index else name
+        cached = loaded.checks.get(key)
+        is_cached = cached is not None and ALL_NAN not in (cached.reason or "")
+        if not is_cached or (cached.agrees and size > 2 * cached.tokens):
+            sample = _sample(paths, size, beyond=bool(index))
+            if batching == "equal":
+                length = min(len(path.tokens) for path in sample)
+                sample = [Path(path.tokens[:length], 1, path.tokens[1:length]) for path in sample]
+            # of a text beyond a threshold, only the last tokens are compared: all logits would not fit in memory
+            if index or first > _SHORTEST_CHECK:
+                sample = [_last_queries(path) for path in sample]
+            loaded.checks[key] = _compare(loaded, strategy, sample, size, head == "full", batching)
+        if index == 0 or not loaded.checks[key].agrees:
+            result = loaded.checks[key]
+        if not result.agrees:
+            break
+    return name, result
 
 
-def _compare(loaded: LoadedModel, strategy: str, paths: list[Path], max_tokens: int, full_model: bool) -> Check:
-    sample = _sample(paths, max_tokens)
+def _last_queries(path: Path) -> Path:
+    start = max(1, len(path.tokens) - _SHORTEST_CHECK)
+    return Path(path.tokens, start, path.tokens[start:])
+
+
+def _compare(
+    loaded: LoadedModel, strategy: str, sample: list[Path], max_tokens: int, full_model: bool, batching: str
+) -> Check:
     last_rows = range(len(sample))[-2:]  # these follow other texts in their row
 
     def compute_pairs() -> list[tuple[float, float]]:
-        logprobs = _strategy_logprobs(loaded, strategy, sample, full_model)
+        logprobs = _strategy_logprobs(loaded, strategy, sample, full_model, batching)
         references = {row: _reference_logprobs(loaded, sample[row]) for row in last_rows}
         return [(a, b) for row in last_rows for a, b in zip(logprobs[row], references[row], strict=True)]
 
     try:
         pairs = within_memory(loaded, compute_pairs)
-    except (ValueError, TypeError, RuntimeError, KeyError, IndexError, AttributeError) as error:
+    except MODEL_ERRORS as error:
         return Check(strategy, False, None, max_tokens, f"{type(error).__name__}: {first_line(error)}")
     if pairs is not None:
         return _evaluate_check(loaded, strategy, pairs, max_tokens)
@@ -153,13 +196,23 @@ def _compare(loaded: LoadedModel, strategy: str, paths: list[Path], max_tokens: 
         raise ModelError(
             f"model {loaded.record['name']}: out of memory for a text of {max_tokens} tokens on {loaded.device}."
         )
-    return _compare(loaded, strategy, paths, shorter, full_model)
+    return _compare(loaded, strategy, [_truncate(path, shorter) for path in sample], shorter, full_model, batching)
+
+
+def _truncate(path: Path, max_tokens: int) -> Path:
+    tokens = path.tokens[:max_tokens]
+    start = max(1, min(path.start, len(tokens) - _SHORTEST_CHECK))
+    return Path(tokens, start, tokens[start:])
 
 
 def paths_without_nan(loaded: LoadedModel, paths: list[Path], n_samples: int = 16) -> list[Path]:
     """Return those of about `n_samples` paths, evenly sampled, for which the model alone returns a number."""
     sample = paths[:: max(1, len(paths) // n_samples)]
-    return [path for path in sample if not all(map(isnan, _reference_logprobs(loaded, path)))]
+
+    def all_logprobs(path: Path) -> list[float]:
+        return _reference_logprobs(loaded, Path(path.tokens, 1, path.tokens[1:]))
+
+    return [path for path in sample if not all(map(isnan, all_logprobs(path)))]
 
 
 def _evaluate_check(loaded: LoadedModel, strategy: str, pairs: list[tuple[float, float]], max_tokens: int) -> Check:
@@ -176,12 +229,20 @@ def _evaluate_check(loaded: LoadedModel, strategy: str, pairs: list[tuple[float,
     return Check(strategy, result.agrees, result.largest if isfinite(result.largest) else None, max_tokens, reason)
 
 
-def _sample(paths: list[Path], max_tokens: int) -> list[Path]:
-    """Return two neighbors in the trie and its last text, truncated to `max_tokens`, with all token queries."""
+def _sample(paths: list[Path], max_tokens: int, *, beyond: bool = False) -> list[Path]:
+    """Return two neighbors in the trie and its last text, truncated to `max_tokens`, with all token queries.
+
+    `beyond`: the longest text and its neighbor instead.
+    """
     by_key = {sort_key(path.tokens): path.tokens for path in paths}
     ordered = sorted(by_key)
     middle = max(0, len(ordered) // 2 - 1)
-    selected = [by_key[key] for key in dict.fromkeys([*ordered[middle : middle + 2], ordered[-1]])]
+    keys = [*ordered[middle : middle + 2], ordered[-1]]
+    if beyond:
+        longest = max(ordered, key=lambda key: (len(key), key))
+        index = ordered.index(longest)
+        keys = [*(ordered[index - 1 : index] or ordered[1:2]), longest]
+    selected = [by_key[key] for key in dict.fromkeys(keys)]
     n_shared = sum(1 for _ in takewhile(lambda tokens: len(set(tokens)) == 1, zip(*selected, strict=False)))
     # the same start for all texts, with half of the remainder still shared, so that cached prefixes are checked, too
     start = max(0, min(min(map(len, selected)) - max_tokens, n_shared - max_tokens // 2))
@@ -189,14 +250,22 @@ def _sample(paths: list[Path], max_tokens: int) -> list[Path]:
     return [Path(text, 1, text[1:]) for text in texts]
 
 
-def _strategy_logprobs(loaded: LoadedModel, strategy: str, sample: list[Path], full_model: bool) -> list[list[float]]:
-    """Return, per text of the sample, the log-probabilities of its tokens except the first."""
+def _strategy_logprobs(
+    loaded: LoadedModel, strategy: str, sample: list[Path], full_model: bool, batching: str = "padded"
+) -> list[list[float]]:
+    """Return, per text of the sample, the log-probabilities of its targets."""
+    loaded.forget_lengths()
     trie = build_trie(sample)
     n_shared = len(trie.roots[0].tokens) if len(trie.roots) == 1 else 0
     n_shared = n_shared if n_shared >= MIN_PREFIX_TOKENS else 0
     # a row too short for all branches by one token: the shared tokens become a cached prefix, and two texts share a row
     longest = max(len(path.tokens) for path in sample)
-    limits = PlanLimits(budget=2 * longest, row=trie.size - n_shared - 1, forward=1)
+    limits = PlanLimits(
+        budget=1 if batching == "single" else 2 * longest,
+        row=trie.size - n_shared - 1,
+        forward=0 if batching == "equal" else 1 if strategy != "plain" else longest,
+        shortest_prefix=loaded.lengths.first(longest),
+    )
     body, head = Body(loaded, tree=strategy == "tree", full_model=full_model), Head(loaded, full_model=full_model)
     logprobs = np.zeros(len(trie.positions), np.float32)  # of each distinct token query
     for batch in plan(trie, strategy, limits):
@@ -208,6 +277,11 @@ def _strategy_logprobs(loaded: LoadedModel, strategy: str, sample: list[Path], f
 @torch.inference_mode()
 def _reference_logprobs(loaded: LoadedModel, path: Path) -> list[float]:
     """Return the reference log-probabilities of one text, from a forward pass of the complete transformers model."""
+    loaded.forget_lengths()
     ids = torch.from_numpy(path.tokens.astype(np.int64))[None].to(loaded.device)
-    logits = loaded.model(input_ids=ids).logits[0, :-1].float()
-    return (logits.gather(-1, ids[0, 1:, None])[:, 0] - logits.logsumexp(-1)).tolist()
+    n_logits = len(path.targets) + 1
+    takes_number = "logits_to_keep" in inspect.signature(loaded.model.forward).parameters
+    kwargs = {"logits_to_keep": n_logits} if takes_number and n_logits < ids.shape[1] else {}
+    logits = loaded.model(input_ids=ids, **kwargs).logits[0, -n_logits:-1].float()
+    targets = ids[0, path.start :, None]
+    return (logits.gather(-1, targets)[:, 0] - logits.logsumexp(-1)).tolist()
