@@ -121,7 +121,7 @@ def test_batching_failing_self_check_is_not_used(monkeypatch):
     monkeypatch.setattr(self_check, "_agrees", lambda *_: False)
     loaded = tiny.load_model("llama")
     outputs, metadata = run_generate(loaded, build_requests())
-    assert metadata["engine"]["strategies"][0]["used"] == "single"
+    assert metadata["engine"]["strategies"][0]["used"] == "uncached"
     assert outputs["i0"]["raw_output"] == transformers_generate(loaded, build_requests()[0])
 
 
@@ -146,10 +146,10 @@ def test_out_of_memory_for_longest_prompt_affects_only_it(monkeypatch):
     max_tokens = max(len(loaded.tokenizer(r["prefix"] + r["text"])["input_ids"]) for r in build_requests())
     original = decode.DecodingBatch.logits
 
-    def limited(self):
+    def limited(self, *args):
         if self.ids.shape[1] >= max_tokens:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return original(self)
+        return original(self, *args)
 
     monkeypatch.setattr(decode.DecodingBatch, "logits", limited)
     outputs, metadata = run_generate(loaded, build_requests())
@@ -238,11 +238,11 @@ class LimitedDecode:
     def __init__(self, max_rows):
         self.max_rows, self.sizes, self.original = max_rows, [], decode.decode
 
-    def __call__(self, loaded, prompts, prefix, counters):
+    def __call__(self, loaded, prompts, *args):
         self.sizes.append(len(prompts))
         if len(prompts) > self.max_rows:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return self.original(loaded, prompts, prefix, counters)
+        return self.original(loaded, prompts, *args)
 
 
 def test_out_of_memory_halves_batch_without_losing_rows(monkeypatch):

@@ -42,18 +42,19 @@ def run_generate(loaded, *requests):
     return table.to_pylist()
 
 
-def write_text(loaded, text):
-    """Make the model generate `text` and its EOS token for any prompt."""
+def write_text(loaded, text, *, prompt="O gato"):
+    """Make the model generate `text` and its EOS token after the tokens of `prompt`."""
     ids = [*loaded.tokenizer(text, add_special_tokens=False)["input_ids"], loaded.eos_id]
-    prompts = {}
+    start = len(loaded.tokenizer(prompt)["input_ids"])
 
-    def forward(input_ids=None, attention_mask=None, past_key_values=None, **_):
+    def forward(input_ids=None, attention_mask=None, past_key_values=None, logits_to_keep=0, use_cache=True, **_):
         from types import SimpleNamespace
 
-        start = prompts.setdefault("length", attention_mask.shape[1])
-        logits = torch.zeros(len(input_ids), 1, len(loaded.tokenizer))
-        logits[..., ids[min(attention_mask.shape[1] - start, len(ids) - 1)]] = 9.0
-        return SimpleNamespace(logits=logits)
+        length = input_ids.shape[1] if attention_mask is None else attention_mask.shape[1]
+        logits = torch.zeros(len(input_ids), input_ids.shape[1], len(loaded.tokenizer))
+        for column, position in enumerate(range(length - input_ids.shape[1], length)):
+            logits[:, column, ids[min(max(0, position + 1 - start), len(ids) - 1)]] = 9.0
+        return SimpleNamespace(logits=logits[:, -logits_to_keep:], past_key_values=past_key_values)
 
     loaded.model.forward = forward
     return loaded
@@ -83,8 +84,9 @@ def test_output_ends_before_first_stop(text, stops, raw_output, output, finish_r
 
 
 def test_repeated_label_in_output_is_preserved():
-    loaded = write_text(tiny.load_model("gpt2"), " Answer: Answer: B")
-    (result,) = run_generate(loaded, build_request("Question: x\nAnswer:", stop=["\n"], max_new_tokens=40))
+    prompt = "Question: x\nAnswer:"
+    loaded = write_text(tiny.load_model("gpt2"), " Answer: Answer: B", prompt=prompt)
+    (result,) = run_generate(loaded, build_request(prompt, stop=["\n"], max_new_tokens=40))
     assert result["raw_output"] == " Answer: Answer: B"
     assert result["output"] == "Answer: Answer: B"
 

@@ -3,6 +3,7 @@
 import copy
 import inspect
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from transformers import DynamicCache
@@ -58,21 +59,35 @@ class GrowingLayer(DynamicLayer):
         return space
 
 
-def new_cache(loaded: LoadedModel, room: int) -> DynamicCache:
-    """Return an empty cache with the model's layer types, where full-attention layers are `GrowingLayer`s."""
+STATES = ("past_key_values", "cache_params", "state")  # names in a model's outputs, and of the argument that takes it
+
+
+def new_cache(loaded: LoadedModel, room: int) -> DynamicCache | None:
+    """Return an empty cache in which full-attention layers are `GrowingLayer`s; None: the model creates its own.
+
+    A model with states of another kind knows best what it needs.
+    """
+    if "past_key_values" not in inspect.signature(loaded.model.forward).parameters:
+        return None
     cache = DynamicCache(config=loaded.model.config)
+    if any(type(layer) not in (DynamicLayer, DynamicSlidingWindowLayer) for layer in cache.layers):
+        return None
     cache.layers = [GrowingLayer(room) if type(layer) is DynamicLayer else layer for layer in cache.layers]
     return cache
 
 
-def cache_argument(loaded: LoadedModel) -> str:
-    """Return the name of the cache parameter of the model's forward."""
-    return "cache_params" if "cache_params" in inspect.signature(loaded.model.forward).parameters else "past_key_values"
+def returned_state(outputs) -> tuple[str, Any]:
+    """Return (name, state) of a model's outputs. Raises ValueError if they have none."""
+    for name in STATES:
+        if (state := getattr(outputs, name, None)) is not None:
+            return name, state
+    raise ValueError("the model returns no state from which it could continue")
 
 
-def can_select_rows(cache: DynamicCache) -> bool:
+def can_select_rows(cache) -> bool:
     """Return whether finished rows can be removed from this cache."""
-    return all(hasattr(layer, "batch_select_indices") for layer in cache.layers)
+    layers = getattr(cache, "layers", None)
+    return bool(layers) and all(hasattr(layer, "batch_select_indices") for layer in layers)
 
 
 def can_share_prefix(loaded: LoadedModel, max_tokens: int) -> bool:
@@ -81,12 +96,10 @@ def can_share_prefix(loaded: LoadedModel, max_tokens: int) -> bool:
     Sliding windows count the padding as text, so no row may reach the window size; recurrent states (Mamba and similar
     architectures) include the padding.
     """
-    layers = DynamicCache(config=loaded.model.config).layers
-    if cache_argument(loaded) != "past_key_values":
+    if (cache := new_cache(loaded, 0)) is None:
         return False
-    for layer in layers:
-        window = layer.sliding_window if type(layer) is DynamicSlidingWindowLayer else None
-        if type(layer) is not DynamicLayer and (window is None or max_tokens >= window):
+    for layer in cache.layers:
+        if type(layer) is DynamicSlidingWindowLayer and max_tokens >= layer.sliding_window:
             return False
     return True
 

@@ -1,4 +1,9 @@
-"""Batched decoding: one token per row and step, greedy or sampled, until each row has ended."""
+"""Batched decoding: one token per row and step, greedy or sampled, until each row has ended.
+
+The state from which a step continues is the one that the model returned, which is not always the one that it was given.
+Where the model's positions change with the length of a text (longrope), rows that reach that length wait for the others
+and continue in a batch of their own, whose state is computed from all their tokens.
+"""
 
 import inspect
 from dataclasses import dataclass, field
@@ -7,11 +12,24 @@ import torch
 from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from vernacular.core.fingerprint import fingerprint
-from vernacular.inference.generation.cache import Prefix, cache_argument, can_select_rows, new_cache
+from vernacular.inference.generation.cache import Prefix, can_select_rows, new_cache, returned_state
 from vernacular.inference.generation.prepare import PreparedPrompt, decode_continuation, find_stop, truncate_output
 from vernacular.inference.model.loaded import LoadedModel
 
 DROP_SHARE = 0.25  # finished rows are removed once they are this fraction of the batch: removal copies the others
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to decode prompts."""
+
+    name: str  # "prefix" (shared), "batch", "single" (one prompt at a time) or "uncached" (that, without a state)
+    drops_rows: bool = True  # whether finished rows are removed from the state
+    takes_state: bool = True
+
+
+BATCH = Way("batch")
+UNCACHED = Way("uncached", takes_state=False)
 
 
 @dataclass
@@ -21,10 +39,11 @@ class DecodingCounters:
     forwards: int = 0
     tokens_computed: int = 0  # padding included
     tokens_generated: int = 0
+    states_recomputed: int = 0  # of texts that reached a length at which the model's positions change
 
 
 class DecodingBatch:
-    """A batch during decoding: its cache, attention mask and positions, and the logits of each row's last position."""
+    """A batch during decoding: its state, attention mask and positions, and the logits of each row's last position."""
 
     def __init__(
         self,
@@ -33,14 +52,14 @@ class DecodingBatch:
         prefix: Prefix | None,
         room: int,
         counters: DecodingCounters,
+        way: Way = BATCH,
     ):
         """Initialize with `suffixes`: the tokens of each row after the prefix, at least one per row."""
-        self.loaded, self.counters = loaded, counters
-        parameters = inspect.signature(loaded.model.forward).parameters
-        self.takes_position_ids = "position_ids" in parameters
-        self.last_position_only = {"logits_to_keep": 1} if "logits_to_keep" in parameters else {}
-        self.cache = prefix.for_rows(len(suffixes), room) if prefix else new_cache(loaded, room)
-        self.cache_name = cache_argument(loaded)
+        self.loaded, self.counters, self.way = loaded, counters, way
+        self.parameters = inspect.signature(loaded.model.forward).parameters
+        self.state_name, self.state = "past_key_values", None
+        if way.takes_state:
+            self.state = prefix.for_rows(len(suffixes), room) if prefix else new_cache(loaded, room)
         start = len(prefix.ids) if prefix else 0
         longest = max(map(len, suffixes))
         # [rows, prefix + longest]: the prefix, padding, the row's own tokens
@@ -50,38 +69,61 @@ class DecodingBatch:
         for i, suffix in enumerate(suffixes):
             self.ids[i, longest - len(suffix) :] = torch.tensor(suffix, device=loaded.device)
             self.mask[i, start + longest - len(suffix) :] = 1
+        # rows that have ended must not exceed it, because others would then have other positions
+        self.last_length = loaded.lengths.last(start + longest)
         self.is_first_iteration = True
+        loaded.forget_lengths()
 
     @torch.inference_mode()
-    def logits(self) -> torch.Tensor:
-        """Run the current tokens through the model; return float32 logits [rows, vocabulary] of the next token."""
-        model, length = self.loaded.model, self.ids.shape[1]
-        kwargs = dict(self.last_position_only)
-        if self.takes_position_ids:
-            kwargs["position_ids"] = (self.mask.cumsum(-1) - 1).clamp_min(0)[:, -length:]
-        inputs = model.prepare_inputs_for_generation(
+    def logits(self, positions: int = 1) -> torch.Tensor:
+        """Run the current tokens through the model; return float32 logits [rows, vocabulary] of the next token.
+
+        `positions` > 1: those of the last positions of each row, [rows, positions, vocabulary].
+        """
+        kwargs = {"logits_to_keep": positions} if "logits_to_keep" in self.parameters else {}
+        outputs = self.loaded.model(**self._inputs(kwargs), return_dict=True)
+        if self.way.takes_state:
+            self.state_name, self.state = returned_state(outputs)
+        self.is_first_iteration = False
+        self.counters.forwards += 1
+        self.counters.tokens_computed += self.ids.numel()
+        logits = outputs.logits[:, -positions:].float()
+        return logits[:, -1] if positions == 1 else logits
+
+    def _inputs(self, kwargs: dict) -> dict:
+        """Return the arguments of a forward pass."""
+        if not self.way.takes_state:  # a single row: no padding
+            options = {"attention_mask": self.mask, "use_cache": False}
+            return {"input_ids": self.ids, **{k: v for k, v in options.items() if k in self.parameters}, **kwargs}
+        if "position_ids" in self.parameters:
+            positions = (self.mask.cumsum(-1) - 1).clamp_min(0)[:, -self.ids.shape[1] :]
+            last = self.last_length
+            kwargs["position_ids"] = positions if last is None else positions.clamp_max(last - 1)
+        if self.state is not None:
+            kwargs[self.state_name] = self.state
+        return self.loaded.model.prepare_inputs_for_generation(
             self.ids,
             attention_mask=self.mask,
             use_cache=True,
             is_first_iteration=self.is_first_iteration,
-            **{self.cache_name: self.cache},
             **kwargs,
         )
-        outputs = model(**inputs, return_dict=True)
-        self.is_first_iteration = False
-        self.counters.forwards += 1
-        self.counters.tokens_computed += self.ids.numel()
-        return outputs.logits[:, -1].float()
 
     def append(self, tokens: list[int]) -> None:
         """Set the next input token of each row."""
-        self.ids = torch.tensor(tokens, device=self.loaded.device)[:, None]
+        ids = torch.tensor(tokens, device=self.loaded.device)[:, None]
+        self.ids = ids if self.way.takes_state else torch.cat([self.ids, ids], dim=1)
         self.mask = torch.cat([self.mask, self.mask.new_ones(len(tokens), 1)], dim=1)
+
+    @property
+    def can_drop_rows(self) -> bool:
+        """Whether finished rows can be removed."""
+        return self.way.drops_rows and can_select_rows(self.state)
 
     def select_rows(self, rows: list[int]) -> None:
         """Remove all rows except `rows`."""
         indices = torch.tensor(rows, device=self.loaded.device)
-        self.cache.batch_select_indices(indices)
+        self.state.batch_select_indices(indices)
         self.mask = self.mask[indices]
 
 
@@ -93,11 +135,20 @@ class _Sequence:
     finish_reason: str | None = None
     error: str | None = None
 
+    @property
+    def tokens(self) -> list[int]:
+        """All tokens: of the prompt, and those generated."""
+        return self.prompt.ids + self.ids
+
 
 def decode(
-    loaded: LoadedModel, prompts: list[PreparedPrompt], prefix: Prefix | None, counters: DecodingCounters
+    loaded: LoadedModel,
+    prompts: list[PreparedPrompt],
+    prefix: Prefix | None,
+    counters: DecodingCounters,
+    way: Way = BATCH,
 ) -> list[dict]:
-    """Generate a continuation of each prompt; all prompts begin with `prefix`, if given.
+    """Generate a continuation of each prompt; all prompts begin with `prefix`, if given, and have the same positions.
 
     Returns one dict per prompt: raw_output, output, finish_reason ("stop", "eos", "length"; None with an error),
     n_tokens, error.
@@ -108,34 +159,48 @@ def decode(
             row.finish_reason = "length"
     active_rows = [row for row in rows if row.finish_reason is None]
     if active_rows:
-        _decode(loaded, active_rows, prefix, counters)
+        _decode(loaded, active_rows, prefix, counters, way)
     return [_outcome(row) for row in rows]
 
 
-def _decode(loaded: LoadedModel, rows: list[_Sequence], prefix: Prefix | None, counters: DecodingCounters) -> None:
-    start = len(prefix.ids) if prefix else 0
+def _decode(
+    loaded: LoadedModel, rows: list[_Sequence], prefix: Prefix | None, counters: DecodingCounters, way: Way
+) -> None:
     room = max(row.prompt.max_new_tokens for row in rows)
-    batch = DecodingBatch(loaded, [row.prompt.ids[start:] for row in rows], prefix, room, counters)
     end_ids = end_token_ids(loaded)
-    batch_rows = list(range(len(rows)))  # index in `rows` of each row of the batch
-    sampler = None
-    while True:
-        logits = batch.logits()
-        sampler = sampler or Sampler([row.prompt for row in rows], logits.shape[-1], logits.device)
-        is_invalid = ~logits.amax(-1).isfinite()  # a NaN, or an overflow to infinity
-        outcomes = torch.stack([sampler.sample(logits, batch_rows), is_invalid]).T.tolist()  # one transfer per step
-        for i, (token, is_nan) in zip(batch_rows, outcomes, strict=True):
-            if _is_active(rows[i]):
-                _append_token(loaded, rows[i], token, bool(is_nan), end_ids)
-                counters.tokens_generated += 1
-        active_indices = [k for k, i in enumerate(batch_rows) if _is_active(rows[i])]
-        if not active_indices:
-            return
-        tokens = [rows[i].ids[-1] if rows[i].ids else 0 for i in batch_rows]
-        if len(active_indices) <= (1 - DROP_SHARE) * len(batch_rows) and can_select_rows(batch.cache):
-            batch.select_rows(active_indices)
-            batch_rows, tokens = [batch_rows[k] for k in active_indices], [tokens[k] for k in active_indices]
-        batch.append(tokens)
+    sampler, pending = None, list(range(len(rows)))
+    while pending:
+        start = len(prefix.ids) if prefix else 0
+        batch = DecodingBatch(loaded, [rows[i].tokens[start:] for i in pending], prefix, room, counters, way)
+        batch_rows, pending = pending, []  # index in `rows` of each row of the batch; rows that continue in the next
+        active = set(batch_rows)
+        while active:
+            logits = batch.logits()
+            sampler = sampler or Sampler([row.prompt for row in rows], logits.shape[-1], logits.device)
+            sampled = batch_rows
+            if pending:  # no random numbers for rows that wait
+                logits = logits[[k for k, i in enumerate(batch_rows) if i in active]]
+                sampled = [i for i in batch_rows if i in active]
+            is_invalid = ~logits.amax(-1).isfinite()  # a NaN, or an overflow to infinity
+            outcomes = torch.stack([sampler.sample(logits, sampled), is_invalid]).T.tolist()  # one transfer per step
+            for i, (token, is_nan) in zip(sampled, outcomes, strict=True):
+                if i in active:
+                    _append_token(loaded, rows[i], token, bool(is_nan), end_ids)
+                    counters.tokens_generated += 1
+            active = {i for i in active if _is_active(rows[i])}
+            if way.takes_state and batch.last_length is not None:
+                waiting = {i for i in active if len(rows[i].tokens) > batch.last_length}
+                pending, active = pending + sorted(waiting), active - waiting
+            if not active:
+                break
+            tokens = [rows[i].ids[-1] if rows[i].ids else 0 for i in batch_rows]
+            if len(active) <= (1 - DROP_SHARE) * len(batch_rows) and batch.can_drop_rows:
+                kept = [k for k, i in enumerate(batch_rows) if i in active]
+                batch.select_rows(kept)
+                batch_rows, tokens = [batch_rows[k] for k in kept], [tokens[k] for k in kept]
+            batch.append(tokens)
+        prefix = None
+        counters.states_recomputed += len(pending)
 
 
 def _is_active(row: _Sequence) -> bool:

@@ -3,7 +3,7 @@
 The few-shot prefix that all prompts share is computed once, and its keys and values are reused in every batch. The rest
 of each prompt is sorted by length and left-padded; a row leaves the batch when it ends. Two self-checks against single
 prompts decide whether a shared prefix, and batching at all, reproduce this model's numbers; otherwise they are not
-used.
+used, nor, if even a single text continues incorrectly from the model's state, that state (`self_check.py`).
 """
 
 import time
@@ -15,7 +15,7 @@ import torch
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.progress import Progress
 from vernacular.inference.generation.cache import Prefix, common_prefix
-from vernacular.inference.generation.decode import DecodingCounters, decode
+from vernacular.inference.generation.decode import BATCH, DecodingCounters, Way, decode
 from vernacular.inference.generation.prepare import PreparedPrompt, check_can_generate, output_row, prepare_prompts
 from vernacular.inference.generation.self_check import select_batching
 from vernacular.inference.model.loaded import LoadedModel, halve, token_budget, within_memory
@@ -60,8 +60,12 @@ class Generation:
         self.run = run = _Run(self.loaded, journal, Progress("generate", len(self.prompts), "text"))
         valid_prompts = [prompt for prompt in self.prompts.values() if prompt.error is None]
         with run.progress:
-            for beginning in sorted({_beginning(prompt) for prompt in valid_prompts}):
-                run.run_group([prompt for prompt in valid_prompts if _beginning(prompt) == beginning])
+            groups: dict[tuple, list[PreparedPrompt]] = {}
+            for prompt in valid_prompts:
+                positions = self.loaded.lengths.first(len(prompt.ids))
+                groups.setdefault((*_beginning(prompt), positions), []).append(prompt)
+            for _, group in sorted(groups.items()):
+                run.run_group(group)
         self.model_metadata = self.loaded.metadata()
         self.seconds += time.perf_counter() - started
 
@@ -74,7 +78,8 @@ class Generation:
         valid_prompts = [prompt for prompt in prompts.values() if prompt.error is None]
         return table, {
             "model": self.model_metadata,
-            "engine": {"name": "transformers", "strategies": run.strategies, "limits": run.limits},
+            "engine": {"name": "transformers", "strategies": run.strategies, "limits": run.limits}
+            | {"fallback": run.fallback()},
             "tokenizer": {
                 "bos": loaded.option("bos", "auto"),
                 "adds_bos": loaded.adds_bos,
@@ -109,19 +114,29 @@ class _Run:
     def run_group(self, prompts: list[PreparedPrompt]) -> None:
         """Generate for prompts with a common beginning, which is computed once if it is long enough."""
         prefix_ids = common_prefix([p.ids for p in prompts]) if len(prompts) > 1 else []
-        shared_ids = prefix_ids if len(prefix_ids) >= SHORTEST_PREFIX else []
+        # the keys of a shorter prefix could have other positions than those of the prompts
+        shortest_prefix = max(SHORTEST_PREFIX, self.loaded.lengths.first(len(prompts[0].ids)))
+        shared_ids = prefix_ids if len(prefix_ids) >= shortest_prefix else []
         plan = make_batches(prompts, len(shared_ids), self.limits)
-        prefix, note = None, {"prompts": len(prompts), "used": "journal"}
+        prefix, way, note = None, BATCH, {"prompts": len(prompts), "used": "journal"}
         if any(self.journal.get(_batch_name(batch)) is None for batch in plan):
-            prefix, note = select_batching(self.loaded, prompts, shared_ids, self.counters)
+            prefix, way, note = select_batching(self.loaded, prompts, shared_ids, self.counters)
         self.strategies.append(note)
         self.prefix_tokens += len(prefix.ids) if prefix else 0
-        if note["used"] == "single":
+        if note["used"] in ("single", "uncached"):
             plan = [[prompt] for batch in plan for prompt in batch]
         for batch in plan:
-            self._run_batch(batch, prefix)
+            self._run_batch(batch, prefix, way)
 
-    def _run_batch(self, batch: list[PreparedPrompt], prefix: Prefix | None) -> None:
+    def fallback(self) -> list[str]:
+        """Return why a slower way was used, for the notes."""
+        reasons = [reason for note in self.strategies for reason in note.get("fallback", [])]
+        if self.counters.states_recomputed:
+            switches = ", ".join(map(str, sorted({*self.loaded.lengths.switches, self.loaded.lengths.growth} - {None})))
+            reasons.append(f"generation: computed anew for texts that exceed {switches} tokens, where positions change")
+        return list(dict.fromkeys(reasons))
+
+    def _run_batch(self, batch: list[PreparedPrompt], prefix: Prefix | None, way: Way) -> None:
         """Take one batch from the journal or compute it, in halves if memory does not or did not suffice."""
         name = _batch_name(batch)
         middle = len(batch) // 2
@@ -129,27 +144,27 @@ class _Run:
         if outcomes is None and len(batch) > 1:
             is_split = any(self.journal.get(_batch_name(part)) is not None for part in (batch[:middle], batch[middle:]))
             if is_split or len(batch) > (self.max_rows or len(batch)):
-                self._run_batch(batch[:middle], prefix)
-                self._run_batch(batch[middle:], prefix)
+                self._run_batch(batch[:middle], prefix, way)
+                self._run_batch(batch[middle:], prefix, way)
                 return
         if outcomes is not None:
             self.n_resumed += 1
         else:
             with self.journal.defer_signals():
-                outcomes = self._decode_batch(batch, prefix)
+                outcomes = self._decode_batch(batch, prefix, way)
                 if outcomes is not None:
                     self.n_batches += 1
                     self.journal.add(name, outcomes)
             if outcomes is None:
                 self.max_rows = halve(len(batch), 1)
-                self._run_batch(batch, prefix)
+                self._run_batch(batch, prefix, way)
                 return
         self.outcomes.update({prompt.request_id: outcome for prompt, outcome in zip(batch, outcomes, strict=True)})
         self.progress.advance(len(batch))
 
-    def _decode_batch(self, batch: list[PreparedPrompt], prefix: Prefix | None) -> list[dict] | None:
+    def _decode_batch(self, batch: list[PreparedPrompt], prefix: Prefix | None, way: Way) -> list[dict] | None:
         """Return the outcomes of a batch; None if it does not fit in memory and can be split."""
-        outcomes = within_memory(self.loaded, decode, self.loaded, batch, prefix, self.counters)
+        outcomes = within_memory(self.loaded, decode, self.loaded, batch, prefix, self.counters, way)
         if outcomes is not None:
             return outcomes
         self.oom_retries += 1

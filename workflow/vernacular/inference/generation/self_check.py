@@ -1,61 +1,102 @@
-"""Self-check of prefix sharing and batching for generation: both must reproduce the results of single prompts.
+"""Self-check of prefix sharing, batching and states for generation: all must reproduce a computation without them.
 
-Some architectures silently treat padding as text, ignore positions, or carry a state through the padding. Before
-anything is generated, the shortest and the longest prompt, which need the most padding, are therefore computed together
-and separately.
+Some architectures silently treat padding as text, ignore positions, carry a state through the padding, or continue
+from a state that is not that of the text. Before anything is generated, the shortest and the longest prompt, which need
+the most padding, are therefore continued together by two given tokens, during which the shorter one ends, and compared
+with one forward pass over each text alone without a state. Where the prompts or their continuations reach the edge of
+an attention window, or a length at which positions change, texts that cross it are compared as well, once per load.
 """
 
 import math
+from dataclasses import dataclass
+from itertools import cycle, islice
 
 import torch
 
-from vernacular.core.errors import first_line
+from vernacular.core.errors import ModelError, first_line
 from vernacular.inference.generation.cache import Prefix, can_share_prefix
-from vernacular.inference.generation.decode import DecodingBatch, DecodingCounters
+from vernacular.inference.generation.decode import BATCH, UNCACHED, DecodingBatch, DecodingCounters, Way
 from vernacular.inference.generation.prepare import PreparedPrompt
-from vernacular.inference.model.loaded import Agreement, LoadedModel, agreement, within_memory
+from vernacular.inference.model.loaded import (
+    MODEL_ERRORS,
+    Agreement,
+    LoadedModel,
+    agreement,
+    check_is_causal,
+    within_memory,
+)
 
 OUT_OF_MEMORY = "out of memory"
 N_COMPARED_TOKENS = 50  # number of most probable next tokens that are compared
 
+_STEPS = 2  # tokens by which a text is continued
+_CROSSING = 4  # the same, for a text that begins a token before the edge of a window
+
+
+@dataclass(frozen=True)
+class _Case:
+    """Texts that are continued together, and singly."""
+
+    texts: list[list[int]]  # the shorter ones first
+    steps: list[list[int]]  # tokens by which each is continued, equally many
+    label: str = ""
+
+    @property
+    def reference_ids(self) -> list[list[int]]:
+        """The tokens of each text with its continuation."""
+        return [text + steps for text, steps in zip(self.texts, self.steps, strict=True)]
+
 
 def select_batching(
     loaded: LoadedModel, prompts: list[PreparedPrompt], shared_ids: list[int], counters: DecodingCounters
-) -> tuple[Prefix | None, dict]:
-    """Return (the prefix to use or None, a note for the metadata); note["used"] is "prefix", "batch" or "single".
+) -> tuple[Prefix | None, Way, dict]:
+    """Return (the prefix to use or None, the way to decode, a note for the metadata); note["used"] is the way's name.
 
-    `shared_ids` are the tokens that begin all prompts; [] if they are too few to share.
+    `shared_ids` are the tokens that begin all prompts; [] if they are too few to share. The prompts have the same
+    positions. Raises ModelError if the model cannot generate text, or if it is not causal.
     """
-    note: dict = {"prompts": len(prompts), "prefix_tokens": 0}
-    if len(prompts) == 1:
-        return None, note | {"used": "single"}
-    pair = [min(prompts, key=_prompt_length), max(prompts, key=_prompt_length)]
-    single_logprobs = within_memory(
-        loaded, lambda: [_next_token_logprobs(loaded, [prompt], None, counters)[0] for prompt in pair]
-    )
-    if single_logprobs is None:
-        return None, note | {"used": "single", "error": OUT_OF_MEMORY}  # shorter prompts may still fit
+    note: dict = {"prompts": len(prompts), "prefix_tokens": 0, "fallback": []}
+    shortest, longest = min(prompts, key=_prompt_length), max(prompts, key=_prompt_length)
+    check_is_causal(loaded, longest.ids)
     max_tokens = max(len(p.ids) + p.max_new_tokens for p in prompts)
-    if shared_ids and can_share_prefix(loaded, max_tokens):
-        prefix = None
-
-        def compute_with_prefix() -> list[torch.Tensor]:
-            nonlocal prefix
-            prefix = compute_prefix(loaded, shared_ids, counters)
-            return _next_token_logprobs(loaded, pair, prefix, counters)
-
-        if _agrees(loaded, single_logprobs, compute_with_prefix, "prefix", note):
-            return prefix, note | {"used": "prefix", "prefix_tokens": len(shared_ids)}
-        prefix = None  # free its memory
-    agrees = _agrees(loaded, single_logprobs, lambda: _next_token_logprobs(loaded, pair, None, counters), "batch", note)
-    return None, note | {"used": "batch" if agrees else "single"}
+    ways = [Way("single")]
+    if len(prompts) > 1:
+        ways = [BATCH, Way("batch", drops_rows=False), *ways]
+        if shared_ids and can_share_prefix(loaded, max_tokens):
+            ways = [Way("prefix"), *ways]
+    checked = loaded.checks.setdefault(("single", loaded.lengths.first(len(longest.ids))), set())
+    if len(prompts) == 1 and {0, *_thresholds(loaded, prompts)} <= checked:
+        return None, ways[0], note | {"used": "single"}
+    try:
+        cases = _cases(loaded, prompts, [shortest, longest] if len(prompts) > 1 else [longest])
+        references = within_memory(loaded, lambda: [_reference(loaded, case, counters) for case in cases])
+        if references is None:  # shorter prompts may still fit
+            return None, Way("single"), note | {"used": "single", "error": OUT_OF_MEMORY}
+    except MODEL_ERRORS as error:
+        raise ModelError(
+            f"model {loaded.record['name']}: a {type(loaded.model).__name__} cannot generate text: "
+            f"{type(error).__name__}: {first_line(error)}"
+        ) from error
+    for way in ways:
+        ids = shared_ids if way.name == "prefix" else []
+        prefix = _agreeing_prefix(loaded, way, cases, references, ids, note, counters)
+        if prefix is not None:
+            if way.name == "single":
+                checked |= {0, *_thresholds(loaded, prompts)}
+            return (prefix if ids else None), way, note | {"used": way.name, "prefix_tokens": len(ids)}
+    if not _is_reproducible(loaded, cases[0], references[0], counters):
+        raise ModelError(
+            f"model {loaded.record['name']}: a {type(loaded.model).__name__} cannot generate text: two computations of "
+            "one text differ."
+        )
+    return None, UNCACHED, note | {"used": UNCACHED.name}
 
 
 def compute_prefix(loaded: LoadedModel, ids: list[int], counters: DecodingCounters) -> Prefix:
-    """Compute the cache of the shared tokens in one forward pass."""
+    """Compute the state of the shared tokens in one forward pass."""
     batch = DecodingBatch(loaded, [ids], None, 0, counters)
     batch.logits()
-    return Prefix(ids, batch.cache)
+    return Prefix(ids, batch.state)
 
 
 def compare(loaded: LoadedModel, batched: list[torch.Tensor], single: list[torch.Tensor]) -> Agreement:
@@ -67,34 +108,134 @@ def compare(loaded: LoadedModel, batched: list[torch.Tensor], single: list[torch
     return agreement(values, reference, loaded.dtype)
 
 
-def _agrees(loaded: LoadedModel, single: list[torch.Tensor], compute, name: str, note: dict) -> bool:
-    """Return whether the rows returned by `compute` agree with those of single prompts.
+def _thresholds(loaded: LoadedModel, prompts: list[PreparedPrompt]) -> set[int]:
+    """Return the lengths at which the computation changes that the prompts or their continuations reach."""
+    lengths = loaded.lengths
+    longest = max(len(p.ids) + p.max_new_tokens for p in prompts)
+    last = lengths.last(len(prompts[0].ids))
+    return {window for window in lengths.windows if window < longest} | ({last} if last and last < longest else set())
 
-    Writes NAME_difference or NAME_error to `note`.
+
+def _cases(loaded: LoadedModel, prompts: list[PreparedPrompt], pair: list[PreparedPrompt]) -> list[_Case]:
+    """Return the prompts to compare, and texts on the other sides of the thresholds that are reached."""
+    longest = pair[-1].ids
+    last = loaded.lengths.last(len(longest))
+    limits = [limit for limit in (loaded.max_length, last) if limit is not None]
+    n_steps = max(0, min(_STEPS, *(limit - len(longest) for limit in limits)) if limits else _STEPS)
+    cases = [_case([prompt.ids for prompt in pair], n_steps)]
+    for threshold in sorted(_thresholds(loaded, prompts)):
+        texts = [prompt.ids for prompt in pair]
+        if threshold == last:  # the texts that wait in `decode` continue together, with other positions
+            n_steps = min(_STEPS, (loaded.lengths.last(threshold + 1) or threshold + 1 + _STEPS) - threshold - 1)
+            cases.append(_case([_repeat(text, threshold + 1) for text in texts], n_steps, f" above {threshold} tokens"))
+        else:
+            texts = [text[: threshold // 2] for text in texts[:-1]] + [_repeat(longest, threshold - 1)]
+            cases.append(_case(texts, _CROSSING, f" beyond a window of {threshold} tokens"))
+    return cases
+
+
+def _case(texts: list[list[int]], n_steps: int, label: str = "") -> _Case:
+    return _Case(texts, [_repeat(text[len(text) // 2 :], n_steps) for text in texts], label)
+
+
+def _repeat(ids: list[int], n_tokens: int) -> list[int]:
+    return list(islice(cycle(ids), n_tokens))
+
+
+@torch.inference_mode()
+def _reference(loaded: LoadedModel, case: _Case, counters: DecodingCounters) -> list[list[torch.Tensor]]:
+    """Return, per text and step, the log-probabilities of the next token from one pass over the text alone."""
+    n_positions = len(case.steps[0]) + 1
+    rows = []
+    for ids in case.reference_ids:
+        logits = DecodingBatch(loaded, [ids], None, 0, counters, UNCACHED).logits(n_positions)
+        rows.append(list(logits.reshape(n_positions, -1).log_softmax(-1)))
+    return rows
+
+
+def _continuations(
+    loaded: LoadedModel, case: _Case, prefix: Prefix | None, way: Way, counters: DecodingCounters
+) -> list[list[torch.Tensor]]:
+    """Return the same as `_reference`, computed in a way; a text that ends early has fewer steps."""
+    if way.name == "single":
+        singles = [_Case([text], [steps]) for text, steps in zip(case.texts, case.steps, strict=True)]
+        if len(singles) > 1:
+            return [_continuations(loaded, single, None, way, counters)[0] for single in singles]
+    start, n_steps = len(prefix.ids) if prefix else 0, len(case.steps[0])
+    batch = DecodingBatch(loaded, [text[start:] for text in case.texts], prefix, n_steps, counters, way)
+    rows = list(range(len(case.texts)))
+    computed = [[] for _ in rows]
+    for step in range(n_steps + 1):
+        for row, logprobs in zip(rows, batch.logits().log_softmax(-1), strict=True):
+            computed[row].append(logprobs)
+        if step == n_steps:
+            break
+        if step == 1 and len(rows) > 1 and batch.can_drop_rows:
+            batch.select_rows([len(rows) - 1])
+            rows = rows[-1:]
+        batch.append([case.steps[row][step] for row in rows])
+    return computed
+
+
+def _agreeing_prefix(loaded, way: Way, cases, references, ids: list[int], note: dict, counters) -> Prefix | None:
+    """Return the prefix `ids` (which may be empty) if the texts computed with it agree with single ones, else None."""
+    prefix = Prefix([], None)
+
+    def compute_with_prefix(case: _Case) -> list[list[torch.Tensor]]:
+        nonlocal prefix
+        if ids and not prefix.ids:
+            prefix = compute_prefix(loaded, ids, counters)
+        return _continuations(loaded, case, prefix if ids else None, way, counters)
+
+    for case, reference in zip(cases, references, strict=True):
+        if not _agrees(loaded, way, case, reference, compute_with_prefix, note):
+            return None
+    return prefix
+
+
+def _agrees(loaded: LoadedModel, way: Way, case: _Case, reference: list[list[torch.Tensor]], compute, note) -> bool:
+    """Return whether the texts computed by `compute` agree with single ones, computed without a state.
+
+    Writes NAME_difference or NAME_error to `note`, and the reason of a disagreement to its fallbacks.
     """
+
+    def compare_all() -> Agreement:
+        pairs = [
+            pair
+            for values, single in zip(compute(case), reference, strict=True)
+            for pair in zip(values, single, strict=False)  # a text that ended has fewer steps
+        ]
+        return compare(loaded, *map(list, zip(*pairs, strict=True)))
+
+    name = way.name
     try:
-        result = within_memory(loaded, lambda: compare(loaded, compute(), single))
-    except (ValueError, TypeError, RuntimeError, IndexError, AttributeError) as error:
-        note[f"{name}_error"] = f"{type(error).__name__}: {first_line(error)}"
-        return False
+        result = within_memory(loaded, compare_all)
+        reason = OUT_OF_MEMORY if result is None else None
+    except MODEL_ERRORS as error:
+        result, reason = None, f"{type(error).__name__}: {first_line(error)}"
     if result is None:
-        note[f"{name}_error"] = OUT_OF_MEMORY
-        return False
-    note[f"{name}_difference"] = {"largest": _nan_to_inf(result.largest), "mean": _nan_to_inf(result.mean)}
-    return result.agrees
+        note[f"{name}_error"] = reason
+    else:
+        note[f"{name}_difference"] = {"largest": _nan_to_inf(result.largest), "mean": _nan_to_inf(result.mean)}
+        if result.agrees:
+            return True
+        reason = f"differs from single texts without a state by {result.deviation:.2g} nats"
+    rows = "" if way.drops_rows else ", all rows remain"
+    note["fallback"].append(f"generation, {name}{rows}{case.label}: {reason}")
+    return False
+
+
+def _is_reproducible(
+    loaded: LoadedModel, case: _Case, reference: list[list[torch.Tensor]], counters: DecodingCounters
+) -> bool:
+    """Return whether a second computation without a state gives the same; NaN is left to the texts' flags."""
+    again = _reference(loaded, case, counters)
+    result = compare(loaded, [row[-1] for row in again], [row[-1] for row in reference])
+    return result.agrees or not result.compared
 
 
 def _nan_to_inf(difference: float) -> float:
     return math.inf if math.isnan(difference) else difference
-
-
-def _next_token_logprobs(
-    loaded: LoadedModel, prompts: list[PreparedPrompt], prefix: Prefix | None, counters: DecodingCounters
-) -> list[torch.Tensor]:
-    """Return the log-probabilities of each prompt's next token, [vocabulary] each."""
-    start = len(prefix.ids) if prefix else 0
-    batch = DecodingBatch(loaded, [prompt.ids[start:] for prompt in prompts], prefix, 1, counters)
-    return list(batch.logits().log_softmax(-1))
 
 
 def _prompt_length(prompt: PreparedPrompt) -> tuple[int, str]:
