@@ -83,7 +83,8 @@ def select_batching(
         if prefix is not None:
             if way.name == "single":
                 checked |= {0, *_thresholds(loaded, prompts)}
-            return (prefix if ids else None), way, note | {"used": way.name, "prefix_tokens": len(ids)}
+            rows = {} if way.drops_rows else {"rows": "remain"}  # until the last one ends
+            return (prefix if ids else None), way, note | rows | {"used": way.name, "prefix_tokens": len(ids)}
     if not _is_reproducible(loaded, cases[0], references[0], counters):
         raise ModelError(
             f"model {loaded.record['name']}: a {type(loaded.model).__name__} cannot generate text: two computations of "

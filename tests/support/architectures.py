@@ -1,0 +1,233 @@
+"""Tiny random models of every causal and masked architecture of the installed transformers, and how they are computed.
+
+`python tests/support/architectures.py` compares each with one text at a time without a cache and writes the table of
+docs/models.md.
+"""
+
+import sys
+import warnings
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import torch
+import transformers as tf
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_FOR_MASKED_LM_MAPPING_NAMES
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from oracles import surprisal
+from support import tiny
+from vernacular.core.errors import ModelError
+from vernacular.inference.generation.generate import generate
+from vernacular.inference.generation.prepare import decode_continuation
+from vernacular.inference.journal import MemoryJournal
+from vernacular.inference.model.load import wrap
+from vernacular.inference.scoring.score import score
+from vernacular.protocols.schema import REQUESTS
+
+NEW_TOKENS = 12
+LARGEST = 3_000_000  # parameters of a model that counts as tiny
+
+# Sizes by the names of config attributes; those that a config lacks are ignored.
+_LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers", "decoder_layers", "num_blocks")
+_HEADS = (
+    "num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads", "decoder_attention_heads",
+    "num_encoder_attention_heads", "num_decoder_attention_heads",
+)  # fmt: skip
+_WIDTHS = ("hidden_size", "n_embd", "d_model", "dim", "embed_dim", "emb_dim", "embedding_size", "dim_model")
+_INNER = (
+    "intermediate_size", "ffn_dim", "n_inner", "d_inner", "encoder_ffn_dim", "decoder_ffn_dim", "dim_ff", "dff",
+    "hidden_dim", "d_ff", "moe_intermediate_size", "shared_expert_intermediate_size", "moe_shared_expert_intermediate_size",
+    "intermediate_size_mlp", "ffn_hidden_size", "expert_ffn_hidden_size", "moe_latent_size", "shared_intermediate_size",
+)  # fmt: skip
+_SIZES = {
+    **dict.fromkeys(_LAYERS, 4), **dict.fromkeys(_HEADS, 4), **dict.fromkeys(_WIDTHS, 32), **dict.fromkeys(_INNER, 48),
+    "num_key_value_heads": 2, "num_kv_heads": 2, "head_dim": 8, "initializer_range": 0.3, "init_std": 0.3,
+    "max_position_embeddings": 512, "n_positions": 512, "sliding_window": tiny.WINDOW, "attention_chunk_size": 16,
+    "window_size": tiny.WINDOW, "num_experts": 4, "num_local_experts": 4, "n_routed_experts": 4, "n_shared_experts": 1,
+    "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1, "q_lora_rank": 16, "kv_lora_rank": 16, "o_lora_rank": 16,
+    "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8, "first_k_dense_replace": 1,
+    "state_size": 8, "mamba_d_state": 8, "mamba_d_conv": 4, "mamba_n_heads": 4, "mamba_d_head": 16, "mamba_num_heads": 4,
+    "mamba_head_dim": 16, "mamba_n_groups": 1, "mamba_d_ssm": 64, "n_groups": 1, "time_step_rank": 4, "mamba_dt_rank": 4,
+    "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 8,
+    "lru_width": 32, "word_embed_proj_dim": 32, "global_head_dim": 8, "hidden_size_per_layer_input": 8,
+    "vocab_size_per_layer_input": 400, "ssm_state_size": 8, "attention_window": tiny.WINDOW, "index_n_heads": 2,
+    "index_head_dim": 8, "index_topk": 512, "n_mamba_heads": 2, "axial_pos_shape": [16, 32], "axial_pos_embds_dim": [16, 16],
+    "num_channels": 3, "image_size": 16, "patch_size": 8, "depth": 2, "out_hidden_size": 32, "rotary_dim": 8,
+    "laurel_rank": 8, "altup_num_inputs": 2, "query_pre_attn_scalar": 8, "final_dim": 32, "attention_hidden_size": 32,
+    "d_head": 8, "d_kv": 8, "qk_dim": 8, "chunk_size": 16, "segment_means_seq_len": 64, "num_landmarks": 64, "d_embed": 32,
+}  # fmt: skip
+
+# What an architecture requires in addition.
+_LINEAR = ["linear_attention", "full_attention"] * 2
+_OWN: dict[str, dict] = {
+    "bamba": {"attn_layer_indices": [1]},
+    "bailing_hybrid": {"layer_types": _LINEAR},
+    "granitemoehybrid": {"layer_types": ["mamba", "attention"] * 2},
+    "dots1": {"n_shared_experts": 1},
+    "gpt_neo": {"attention_types": [[["global", "local"], 2]]},
+    "gemma4_assistant": {"hidden_size_per_layer_input": 0},
+    "hunyuan_v1_dense": {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}},
+    "hunyuan_v1_moe": {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}},
+    "gemma3n_text": {"num_kv_shared_layers": 0, "num_hidden_layers": 5, "layer_types": ["sliding_attention"] * 4 + ["full_attention"]},
+}
+
+PREFIX = "Question: Which animal sleeps on the roof? Answer: the cat\n"
+TEXTS = [
+    PREFIX + "Question: O gato dorme? Answer: si",
+    PREFIX + "Question: What is the capital of Galicia? Answer: Santiago",
+    PREFIX + "A choiva cae",
+    "O gato",
+    "The keys to the cabinet are on the table, and nobody has seen them.",
+]
+
+
+class Unbuildable(Exception):
+    """An architecture that cannot be built tiny."""
+
+
+class Result(NamedTuple):
+    """How a model is computed."""
+
+    scored: str
+    generated: str
+    problems: list[str]  # differences from one text at a time
+
+
+def types(kind: str) -> list[str]:
+    """Return the model types that transformers loads as a kind of model, sorted."""
+    return sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES if kind == "causal" else MODEL_FOR_MASKED_LM_MAPPING_NAMES)
+
+
+def _is_set(config, name: str) -> bool:
+    """Return whether a config has a value that can be changed."""
+    if isinstance(getattr(type(config), name, None), property):
+        return False
+    try:
+        return getattr(config, name, None) is not None
+    except Exception:  # per layer, in some configs
+        return False
+
+
+def _config(cls, vocabulary: int, own: dict):
+    default = cls()
+    sizes = {**_SIZES, "vocab_size": vocabulary}
+    kwargs = {name: value for name, value in sizes.items() if _is_set(default, name)}
+    if "qk_rope_head_dim" in kwargs:  # latent attention: other head sizes follow from it
+        kwargs["head_dim"] = kwargs["qk_rope_head_dim"]
+    for name, sub in getattr(cls, "sub_configs", {}).items():
+        value = getattr(default, name, None)
+        if value is not None and sub is not tf.AutoConfig:
+            kwargs[name] = _config(sub, vocabulary, {}).to_dict()
+        elif value is not None:
+            kwargs[name] = _config(type(value), vocabulary, {}).to_dict()
+    for name in ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id"):
+        if isinstance(getattr(default, name, None), int):
+            kwargs[name] = 0 if name == "pad_token_id" else 1
+    return cls(**(kwargs | own))
+
+
+def build(model_type: str, kind: str, *, seed: int = 0, **own):
+    """Return a LoadedModel. Raises Unbuildable."""
+    tok = tiny.tokenizer("bytes-bos" if kind == "causal" else "metaspace")
+    factory = tf.AutoModelForCausalLM if kind == "causal" else tf.AutoModelForMaskedLM
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            config = _config(CONFIG_MAPPING[model_type], len(tok), _OWN.get(model_type, {}) | own)
+            with torch.device("meta"):
+                size = sum(p.numel() for p in factory.from_config(config).parameters())
+            if size > LARGEST:
+                raise Unbuildable(f"{size} parameters")
+            torch.manual_seed(seed)
+            model = factory.from_config(config, dtype=torch.float32).eval().requires_grad_(False)
+    except Unbuildable:
+        raise
+    except Exception as error:
+        raise Unbuildable(f"{type(error).__name__}: {str(error)[:150]}") from error
+    for part in (model.config, model.config.get_text_config(decoder=True)):
+        part.eos_token_id = None
+    model.generation_config.eos_token_id = None
+    record = tiny.record("llama" if kind == "causal" else "bert", name=f"tiny-{model_type}")
+    return wrap(model, tok, record)
+
+
+def sweep(model_type: str, kind: str, **own) -> Result:
+    """Compute scores and greedy texts in batches, and compare them with one text at a time without a cache."""
+    loaded = build(model_type, kind, **own)
+    scored, problems = _score(loaded, kind)
+    generated = "–"
+    if kind == "causal":
+        generated, more = _generate(loaded)
+        problems += more
+    return Result(scored, generated, problems)
+
+
+def _score(loaded, kind: str) -> tuple[str, list[str]]:
+    texts = [(text, 0, len(text)) for text in TEXTS]
+    try:
+        table, metadata = score(loaded, tiny.score_requests(texts))
+    except ModelError as error:
+        return f"refused: {_reason(error)}", []
+    engine, problems = metadata["engine"], []
+    for (text, start, end), row in zip(texts, table.to_pylist(), strict=True):
+        expected = getattr(surprisal, kind)(loaded.model, loaded.tokenizer, text, start, end).logprobs
+        actual = row["logprobs"] or []
+        largest = max((abs(a - b) for a, b in zip(actual, expected, strict=False) if a is not None), default=0)
+        if row["flags"] or len(actual) != len(expected) or not largest < 2e-3:
+            problems.append(f"score of {text[:20]!r}: {largest}, flags {row['flags']}")
+    way = engine["strategy"] if kind == "causal" else "batch"
+    batching = {"padded": "", "equal": ", equal lengths", "single": ", one text at a time"}[engine["batching"]]
+    return way + batching, problems
+
+
+def _generate(loaded) -> tuple[str, list[str]]:
+    rows = []
+    for number, text in enumerate(TEXTS):
+        row = dict.fromkeys(REQUESTS.schema.names) | {"prefix": "", "text": text, "stop": [], "kind": "generate"}
+        rows.append(row | {"request_id": f"r{number}", "item_id": f"i{number}", "role": "response"})
+        rows[-1]["max_new_tokens"] = NEW_TOKENS if number % 2 == 0 else 2  # rows that end early
+    try:
+        table, metadata = generate(loaded, pa.Table.from_pylist(rows, schema=REQUESTS.schema), journal=MemoryJournal())
+    except ModelError as error:
+        return f"refused: {_reason(error)}", []
+    problems = []
+    for row, output in zip(rows, table.to_pylist(), strict=True):
+        expected = greedy(loaded, row["text"], row["max_new_tokens"])
+        if output["raw_output"] != expected or output["flags"]:
+            problems.append(f"text: {output['raw_output']!r}, expected {expected!r}, flags {output['flags']}")
+    [strategy] = metadata["engine"]["strategies"]
+    return strategy["used"] + (", rows remain" if strategy.get("rows") else ""), problems
+
+
+@torch.inference_mode()
+def greedy(loaded, text: str, n_tokens: int) -> str:
+    """Return a greedy continuation, each token of which is computed from all tokens before it."""
+    ids = prompt = loaded.tokenizer(text)["input_ids"]
+    for _ in range(n_tokens):
+        loaded.forget_lengths()
+        ids = [*ids, int(loaded.model(input_ids=torch.tensor([ids])).logits[0, -1].argmax())]
+    return decode_continuation(loaded.tokenizer, prompt, ids[len(prompt) :])
+
+
+def _reason(error: ModelError) -> str:
+    return "not causal" if "not a causal language model" in str(error) else str(error).partition(": ")[2]
+
+
+if __name__ == "__main__":
+    import time
+
+    for kind in ("causal", "masked"):
+        for model_type in types(kind):
+            if len(sys.argv) > 1 and model_type not in sys.argv[1:]:
+                continue
+            started = time.time()
+            try:
+                result = sweep(model_type, kind)
+            except Unbuildable as error:
+                result = f"UNBUILDABLE {error}"
+            except Exception as error:
+                result = f"CRASH {type(error).__name__}: {error}"
+            print(kind, model_type, f"{time.time() - started:.1f}", result, flush=True)
