@@ -19,7 +19,6 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from oracles import surprisal
-from support import tiny
 from vernacular.core.errors import ModelError
 from vernacular.inference.generation.generate import generate
 from vernacular.inference.generation.prepare import decode_continuation
@@ -27,6 +26,8 @@ from vernacular.inference.journal import MemoryJournal
 from vernacular.inference.model.load import wrap
 from vernacular.inference.scoring.score import score
 from vernacular.protocols.schema import REQUESTS
+
+from support import tiny
 
 NEW_TOKENS = 12
 LARGEST = 3_000_000  # parameters of a model that counts as tiny
@@ -61,19 +62,25 @@ _SIZES = {
     "d_head": 8, "d_kv": 8, "qk_dim": 8, "chunk_size": 16, "segment_means_seq_len": 64, "num_landmarks": 64, "d_embed": 32,
 }  # fmt: skip
 
+# Required, although some configs have None as default.
+_REQUIRED = ("head_dim", "num_key_value_heads", "n_routed_experts", "n_shared_experts", "num_experts_per_tok")
+
 # What an architecture requires in addition.
 _LINEAR = ["linear_attention", "full_attention"] * 2
 _OWN: dict[str, dict] = {
     "bamba": {"attn_layer_indices": [1]},
     "bailing_hybrid": {"layer_types": _LINEAR},
     "granitemoehybrid": {"layer_types": ["mamba", "attention"] * 2},
-    "dots1": {"n_shared_experts": 1},
     "gpt_neo": {"attention_types": [[["global", "local"], 2]]},
     "gemma4_assistant": {"hidden_size_per_layer_input": 0},
-    "hunyuan_v1_dense": {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}},
-    "hunyuan_v1_moe": {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}},
-    "gemma3n_text": {"num_kv_shared_layers": 0, "num_hidden_layers": 5, "layer_types": ["sliding_attention"] * 4 + ["full_attention"]},
-}
+    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 2},
+    "mamba2": {"num_heads": 8, "head_dim": 8, "n_groups": 1, "chunk_size": 16},
+    "reformer": {"is_decoder": True, "attn_layers": ["local", "lsh"]},
+    "gemma3n_text": {
+        "num_kv_shared_layers": 0, "num_hidden_layers": 5, "layer_types": ["sliding_attention"] * 4 + ["full_attention"],
+    },
+}  # fmt: skip
 
 PREFIX = "Question: Which animal sleeps on the roof? Answer: the cat\n"
 TEXTS = [
@@ -108,7 +115,7 @@ def _is_set(config, name: str) -> bool:
         return False
     try:
         return getattr(config, name, None) is not None
-    except Exception:  # per layer, in some configs
+    except RuntimeError:  # per layer, in some configs
         return False
 
 
@@ -116,8 +123,9 @@ def _config(cls, vocabulary: int, own: dict):
     default = cls()
     sizes = {**_SIZES, "vocab_size": vocabulary}
     kwargs = {name: value for name, value in sizes.items() if _is_set(default, name)}
+    kwargs |= {name: sizes[name] for name in _REQUIRED if getattr(cls, "__annotations__", {}).get(name)}
     if "qk_rope_head_dim" in kwargs:  # latent attention: other head sizes follow from it
-        kwargs["head_dim"] = kwargs["qk_rope_head_dim"]
+        kwargs |= {"head_dim": 8, "num_key_value_heads": 4}
     for name, sub in getattr(cls, "sub_configs", {}).items():
         value = getattr(default, name, None)
         if value is not None and sub is not tf.AutoConfig:
@@ -208,7 +216,10 @@ def greedy(loaded, text: str, n_tokens: int) -> str:
     ids = prompt = loaded.tokenizer(text)["input_ids"]
     for _ in range(n_tokens):
         loaded.forget_lengths()
-        ids = [*ids, int(loaded.model(input_ids=torch.tensor([ids])).logits[0, -1].argmax())]
+        token = int(loaded.model(input_ids=torch.tensor([ids])).logits[0, -1].argmax())
+        if token == loaded.eos_id:
+            break
+        ids = [*ids, token]
     return decode_continuation(loaded.tokenizer, prompt, ids[len(prompt) :])
 
 

@@ -13,6 +13,12 @@ def check_shapes(name: str, source: str, weights: Path, config: dict, base: dict
     """Raise ModelError if a weight in the file `weights` does not fit the base weight that it changes or replaces."""
     shapes = shapes_in(name, weights, _UNPACKED_DTYPES)
     adapter_shapes = {key.removeprefix("base_model.model."): shape for key, shape in shapes.items()}
+    if empty := [key for key, shape in shapes.items() if 0 in shape]:
+        raise ModelError(
+            f"model {name}: the adapter {source} contains {len(empty)} empty tensors ({empty[0]}: shape "
+            f"{_format_shape(shapes[empty[0]])}). DeepSpeed ZeRO-3 saves such files unless it gathers the weights: set "
+            "stage3_gather_16bit_weights_on_model_save, or convert the checkpoint with zero_to_fp32.py."
+        )
     base_shapes = {}
     for file in sorted(Path(base["directory"]).glob("*.safetensors")):
         base_shapes |= shapes_in(name, file, _UNPACKED_DTYPES)

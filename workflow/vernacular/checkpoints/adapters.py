@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vernacular.checkpoints import inputs
 from vernacular.checkpoints.adapter_shapes import check_shapes, vocabulary_mismatch
-from vernacular.checkpoints.files import check_size, read_json
+from vernacular.checkpoints.files import check_size, read_json, subdirectories_with
 from vernacular.checkpoints.packages import PREFIX, find_in_package
 from vernacular.checkpoints.tuners import unsupported_reason
 from vernacular.core.errors import ModelError
@@ -125,7 +125,8 @@ def _locate(name: str, source: str, allow_pickle: bool) -> tuple[Path, str | Non
 def _config(name: str, directory: Path, source: str) -> dict:
     if not (directory / CONFIG).exists():
         is_model = (directory / "config.json").exists()
-        hint = " It contains a complete model; set it as source instead of adapter." if is_model else ""
+        complete = " It contains a complete model; set it as source instead of adapter."
+        hint = complete if is_model else subdirectories_with(directory, CONFIG)
         raise ModelError(f"model {name}: {source} is not a PEFT adapter: {CONFIG} not found.{hint}")
     config = read_json(name, directory / CONFIG)
     if not isinstance(config, dict) or not config.get("peft_type"):

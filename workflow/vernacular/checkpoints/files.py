@@ -7,6 +7,7 @@ here, within seconds and on the machine that downloads, instead of in a job that
 import json
 import math
 import struct
+from collections.abc import Iterable
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
@@ -129,6 +130,7 @@ def shapes_in(name: str, file: Path, dtypes: set[str] | None = None) -> dict[str
                     f"model {name}: expected at most {MAX_TENSORS} tensors in {file}, got {len(keys)}. "
                     "Save the model in several files."
                 )
+            check_names(name, file, keys)
             slices = {key: handle.get_slice(key) for key in keys}
             selected = {key: part for key, part in slices.items() if not dtypes or part.get_dtype() in dtypes}
             return {key: part.get_shape() for key, part in selected.items()}
@@ -139,10 +141,44 @@ def shapes_in(name: str, file: Path, dtypes: set[str] | None = None) -> dict[str
         ) from None
 
 
+# Names that wrappers put before those of a model's own weights, and how to save without them.
+_WRAPPERS = {
+    "_orig_mod.": "torch.compile; save model._orig_mod",
+    "_fsdp_wrapped_module.": "FSDP; gather its full state dict (FULL_STATE_DICT) when saving",
+    "_checkpoint_wrapped_module.": "activation checkpointing; save the model inside",
+}
+
+
+def check_names(name: str, file: Path, keys: Iterable[str]) -> None:
+    """Raise ModelError if weights have the names that they have inside a wrapper, under which no model has them."""
+    for key in keys:
+        for wrapper, remedy in _WRAPPERS.items():
+            if wrapper in key:
+                raise ModelError(
+                    f'model {name}: {file} contains names with "{wrapper}" ({key}), those inside the wrapper of '
+                    f"{remedy}."
+                )
+
+
+def subdirectories_with(directory: Path, file: str) -> str:
+    """Return a sentence that names the subdirectories which contain a file, or "".
+
+    A trainer saves its checkpoints there (checkpoint-500/).
+    """
+    names = sorted((path.parent for path in directory.glob(f"*/{file}")), key=lambda path: path.stat().st_mtime)
+    if not names:
+        return ""
+    found = ", ".join(path.name for path in names[-3:])
+    return f" Found in its subdirectory {found}; name that in the config, such as {names[-1]}."
+
+
 def config_of(name: str, directory: Path) -> dict:
     """Return the content of config.json. Raises ModelError if it is missing or not a model config."""
     if not (directory / "config.json").exists():
-        raise ModelError(f"model {name}: {directory} is not a transformers checkpoint: config.json not found.")
+        raise ModelError(
+            f"model {name}: {directory} is not a transformers checkpoint: config.json not found."
+            f"{subdirectories_with(directory, 'config.json')}"
+        )
     config = read_json(name, directory / "config.json")
     architectures = config.get("architectures") if isinstance(config, dict) else None
     if not isinstance(config, dict) or not (

@@ -18,8 +18,8 @@ def collect_notes(metadata: dict) -> list[dict]:
 
     kind: "unavailable" (a dataset, model or encoder), "not applicable", "dropped" and "repaired" (rows of the
     dataset), "rows" (warnings about the dataset), "skipped" (items that were skipped), "flagged" (outputs),
-    "fallback" (the engine used a fallback strategy), "trusted code" and "unused weights" (of the model itself, reported
-    once).
+    "fallback" (the engine used a fallback strategy), "trusted code", "adapter" (without effect) and "unused weights"
+    (of the model itself, reported once).
     """
     notes = []
 
@@ -51,6 +51,9 @@ def collect_notes(metadata: dict) -> list[dict]:
     ]
     if any(model.get("remote_code") for model in models):
         add_note(None, "trusted code", "custom code of the model was run (trust_remote_code)")
+    if any(model.get("adapter", {}).get("without_effect") for model in models):
+        text = "no output differs from the base's: untrained, or saved without its weights (every lora_B is zero)"
+        add_note(None, "adapter", text)
     if unused_weights := next((model["unused_weights"] for model in models if "unused_weights" in model), None):
         text = f"weights in the checkpoint that the architecture does not use; the first is {unused_weights['first']}"
         add_note(None, "unused weights", text, unused_weights["count"])

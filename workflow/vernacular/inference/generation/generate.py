@@ -18,6 +18,7 @@ from vernacular.inference.generation.cache import Prefix, common_prefix
 from vernacular.inference.generation.decode import BATCH, DecodingCounters, Way, decode
 from vernacular.inference.generation.prepare import PreparedPrompt, check_can_generate, output_row, prepare_prompts
 from vernacular.inference.generation.self_check import select_batching
+from vernacular.inference.model.lengths import config_values
 from vernacular.inference.model.loaded import LoadedModel, halve, token_budget, within_memory
 from vernacular.inference.schema import GENERATIONS, iter_rows, rows_to_table
 
@@ -237,7 +238,11 @@ def make_batches(
 def _cache_bytes(loaded: LoadedModel) -> int:
     """Return the size of one token's keys and values in all layers, in bytes."""
     config = loaded.model.config.get_text_config(decoder=True)
-    n_attention_heads = getattr(config, "num_attention_heads", None)
-    n_heads = getattr(config, "num_key_value_heads", None) or n_attention_heads
-    width = getattr(config, "head_dim", None) or config.hidden_size // (n_attention_heads or 1)
+
+    def largest(name: str) -> int | None:
+        return max((value for value in config_values(config, name) if isinstance(value, int)), default=None)
+
+    n_attention_heads = largest("num_attention_heads")
+    n_heads = largest("num_key_value_heads") or n_attention_heads
+    width = largest("head_dim") or (largest("hidden_size") or 1) // (n_attention_heads or 1)
     return 2 * config.num_hidden_layers * (n_heads or 1) * width * loaded.dtype.itemsize

@@ -43,8 +43,11 @@ def use_adapter(loaded: LoadedModel, record: ModelRecord) -> Iterator[LoadedMode
     """
     saved_modules = _save_modules(loaded.model)
     try:
-        peft = _apply(loaded, record)  # keep a reference: its modules may hold tensors that the layers share
-        yield _with_adapter(loaded, record)
+        peft, has_effect = _apply(loaded, record)  # keep a reference: its modules may hold tensors that layers share
+        adapted = _with_adapter(loaded, record)
+        if not has_effect:
+            adapted.notes["adapter"]["without_effect"] = True
+        yield adapted
         del peft
     finally:
         _restore_modules(saved_modules)
@@ -74,18 +77,30 @@ def _restore_modules(saved_modules) -> None:
             vars(module)[name] = value
 
 
-def _apply(loaded: LoadedModel, record: ModelRecord) -> "PeftModel":
+_PROBE = 8  # tokens
+_NO_EFFECT = 1e-6  # difference of logits, relative to the largest: rounding
+
+
+def _apply(loaded: LoadedModel, record: ModelRecord) -> "tuple[PeftModel, bool]":
+    """Apply the adapter; return (PEFT's model, whether any output for a few tokens differs from that of the base)."""
     name, adapter = record["name"], record["adapter"]
     label = f"model {name}: the adapter {adapter['source']}"
     inputs.verify(record)
+    probe = torch.linspace(0, loaded.n_embeddings - 1, _PROBE, device=loaded.device).long()[None]
     try:
+        with torch.inference_mode():
+            base_logits = loaded.model(input_ids=probe).logits
         with wrap_library_errors():
             peft, unexpected, missing = apply_adapter(
                 loaded.model, adapter["directory"], allow_pickle=adapter["allow_pickle"]
             )
             # some adapters load but cannot run: OLoRA on a layer that stores its weight transposed
             with torch.inference_mode():
-                loaded.model(input_ids=torch.zeros(1, 1, dtype=torch.long, device=loaded.device))
+                difference = (loaded.model(input_ids=probe).logits - base_logits).abs().amax()
+            # single tokens that are trained need not be among those tested
+            has_effect = any("trainable_tokens_delta" in name for name, _ in peft.named_parameters()) or not float(
+                difference
+            ) <= _NO_EFFECT * float(base_logits.abs().amax())  # nor if it is NaN
     except LOADING_ERRORS as error:
         if is_out_of_memory(error):
             raise ModelError(
@@ -102,7 +117,7 @@ def _apply(loaded: LoadedModel, record: ModelRecord) -> "PeftModel":
                 f"{label} does not fit {record['base']}: "
                 f"{len(keys)} of its weights ({first_of(sorted(keys))}) {problem}."
             )
-    return peft
+    return peft, has_effect
 
 
 def _with_adapter(loaded: LoadedModel, record: ModelRecord) -> LoadedModel:

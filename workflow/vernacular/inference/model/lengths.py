@@ -60,9 +60,19 @@ def read_lengths(config) -> Lengths:
             switches.add(parameters.get("original_max_position_embeddings") or original or limit)
         elif kind in _GROWING and not parameters.get("alpha"):  # with alpha (Hunyuan), the frequencies are fixed
             growth = limit
-    values = [getattr(config, name, None) for name in _WINDOWS]
+    values = [value for name in _WINDOWS for value in config_values(config, name)]
     windows = {value for value in values if isinstance(value, int) and not isinstance(value, bool) and value > 1}
     return Lengths(tuple(sorted(switches - {None})), growth, tuple(sorted(windows)))
+
+
+def config_values(config, name: str) -> list:
+    """Return the value of a config's attribute, or those of its layers if they differ (Gemma 4); [] if it has none."""
+    try:
+        values = [getattr(config, name, None)]
+    except RuntimeError:  # of transformers: the attribute is per layer
+        layers = (config.per_layer_config[index] for index in range(config.num_hidden_layers))
+        values = [getattr(layer, name, None) for layer in layers]
+    return [value for value in values if value is not None]
 
 
 def _rope_parameters(config) -> list[dict]:

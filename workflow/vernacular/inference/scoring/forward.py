@@ -21,7 +21,7 @@ class Body:
     def __init__(self, loaded: LoadedModel, *, tree: bool, full_model: bool = False):
         self.loaded, self.tree = loaded, tree
         self.model = loaded.model if full_model else loaded.body  # full_model: the "hidden states" are logits
-        self.windows = layer_windows(loaded.model.config)
+        self.windows = layer_windows(loaded.model.config) if tree else {}
         self.has_use_cache = "use_cache" in loaded.model.config.to_dict()
         self.cached: dict[CachedPrefix, list] = {}  # (keys, values) or None per layer, [1, heads, length, size]
         self.forwards = self.tokens = 0
