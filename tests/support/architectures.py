@@ -59,7 +59,7 @@ _SIZES = {
     "index_head_dim": 8, "index_topk": 512, "n_mamba_heads": 2, "axial_pos_shape": [16, 32], "axial_pos_embds_dim": [16, 16],
     "num_channels": 3, "image_size": 16, "patch_size": 8, "depth": 2, "out_hidden_size": 32, "rotary_dim": 8,
     "laurel_rank": 8, "altup_num_inputs": 2, "query_pre_attn_scalar": 8, "final_dim": 32, "attention_hidden_size": 32,
-    "d_head": 8, "d_kv": 8, "qk_dim": 8, "chunk_size": 16, "segment_means_seq_len": 64, "num_landmarks": 64, "d_embed": 32,
+    "d_head": 8, "d_kv": 8, "qk_dim": 8, "chunk_size": 16, "segment_means_seq_len": 64, "num_landmarks": 64, "d_embed": 32, "pad_index": 1,
 }  # fmt: skip
 
 # Required, although some configs have None as default.
@@ -76,7 +76,7 @@ _OWN: dict[str, dict] = {
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 2},
     "mamba2": {"num_heads": 8, "head_dim": 8, "n_groups": 1, "chunk_size": 16},
-    "reformer": {"is_decoder": True, "attn_layers": ["local", "lsh"]},
+    "reformer": {"attn_layers": ["local", "lsh"]},
     "gemma3n_text": {
         "num_kv_shared_layers": 0, "num_hidden_layers": 5, "layer_types": ["sliding_attention"] * 4 + ["full_attention"],
     },
@@ -134,7 +134,7 @@ def _config(cls, vocabulary: int, own: dict):
             kwargs[name] = _config(type(value), vocabulary, {}).to_dict()
     for name in ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id"):
         if isinstance(getattr(default, name, None), int):
-            kwargs[name] = 0 if name == "pad_token_id" else 1
+            kwargs[name] = 1 if name == "pad_token_id" else 0
     return cls(**(kwargs | own))
 
 
@@ -144,7 +144,10 @@ def build(model_type: str, kind: str, *, seed: int = 0, **own):
     factory = tf.AutoModelForCausalLM if kind == "causal" else tf.AutoModelForMaskedLM
     try:
         with warnings.catch_warnings(action="ignore"):
-            config = _config(CONFIG_MAPPING[model_type], len(tok), _OWN.get(model_type, {}) | own)
+            own = _OWN.get(model_type, {}) | own
+            if model_type == "reformer":
+                own = {"is_decoder": kind == "causal"} | own
+            config = _config(CONFIG_MAPPING[model_type], len(tok), own)
             with torch.device("meta"):
                 size = sum(p.numel() for p in factory.from_config(config).parameters())
             if size > LARGEST:
@@ -157,7 +160,8 @@ def build(model_type: str, kind: str, *, seed: int = 0, **own):
         raise Unbuildable(f"{type(error).__name__}: {str(error)[:150]}") from error
     for part in (model.config, model.config.get_text_config(decoder=True)):
         part.eos_token_id = None
-    model.generation_config.eos_token_id = None
+    if kind == "causal":
+        model.generation_config.eos_token_id = None
     record = tiny.record("llama" if kind == "causal" else "bert", name=f"tiny-{model_type}")
     return wrap(model, tok, record)
 
@@ -227,18 +231,43 @@ def _reason(error: ModelError) -> str:
     return "not causal" if "not a causal language model" in str(error) else str(error).partition(": ")[2]
 
 
-if __name__ == "__main__":
-    import time
+def sweep_all(kind: str, model_types: list[str] | None = None) -> dict[str, Result | str]:
+    """Return the result of each architecture, or why it cannot be built."""
+    results: dict[str, Result | str] = {}
+    for model_type in model_types or types(kind):
+        try:
+            results[model_type] = sweep(model_type, kind)
+        except Unbuildable as error:
+            results[model_type] = f"not built: {error}"
+        if __name__ == "__main__":
+            print(kind, model_type, results[model_type], flush=True)
+    return results
 
-    for kind in ("causal", "masked"):
-        for model_type in types(kind):
-            if len(sys.argv) > 1 and model_type not in sys.argv[1:]:
-                continue
-            started = time.time()
-            try:
-                result = sweep(model_type, kind)
-            except Unbuildable as error:
-                result = f"UNBUILDABLE {error}"
-            except Exception as error:
-                result = f"CRASH {type(error).__name__}: {error}"
-            print(kind, model_type, f"{time.time() - started:.1f}", result, flush=True)
+
+def table(causal: dict[str, Result | str], masked: dict[str, Result | str]) -> str:
+    """Return the table of docs/models.md."""
+    lines = ["| kind | scored | generated | architectures |", "|---|---|---|---|"]
+    for kind, results in (("causal", causal), ("masked", masked)):
+        groups: dict[tuple[str, str], list[str]] = {}
+        for model_type, result in results.items():
+            if isinstance(result, Result):
+                groups.setdefault((result.scored, result.generated), []).append(model_type)
+        for (scored, generated), names in sorted(groups.items(), key=lambda group: (-len(group[1]), group[0])):
+            lines.append(f"| {kind} | {scored} | {generated} | {', '.join(names)} |")
+    return "\n".join(lines)
+
+
+BEGIN, END = "<!-- architectures: begin -->", "<!-- architectures: end -->"
+DOCS = Path(__file__).parents[2] / "docs" / "models.md"
+
+
+def table_in_docs() -> str:
+    """Return the table that docs/models.md contains."""
+    return DOCS.read_text().partition(BEGIN)[2].partition(END)[0].strip()
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    causal, masked = (sweep_all(kind) for kind in ("causal", "masked"))
+    before, rest = DOCS.read_text().split(BEGIN)
+    DOCS.write_text(f"{before}{BEGIN}\n{table(causal, masked)}\n{END}{rest.split(END)[1]}")
