@@ -132,6 +132,58 @@ def test_directory_without_adapter_config_raises(workspace, tmp_path):
     assert f"not found: {tmp_path / 'nowhere'}" in resolve_error(base, tmp_path / "nowhere")
 
 
+def test_adapter_in_subdirectories_is_named(workspace, tmp_path):
+    directory, base = workspace
+    for step in (10, 200):
+        shutil.copytree(directory / "one", tmp_path / "run" / f"checkpoint-{step}")
+    error = resolve_error(base, tmp_path / "run")
+    assert "adapter_config.json not found. Found in its subdirectory checkpoint-10, checkpoint-200" in error
+    assert str(tmp_path / "run" / "checkpoint-200") in error
+    shutil.copytree(directory / "base", tmp_path / "model" / "checkpoint-7")
+    with pytest.raises(ModelError, match="config.json not found. Found in its subdirectory checkpoint-7"):
+        resolve("mine", str(tmp_path / "model"), tmp_path / "converted")
+
+
+def changed_weights(directory, target, change):
+    """Copy a directory with other weights: `change` maps each name and tensor to new ones."""
+    shutil.copytree(directory, target)
+    [file] = target.glob("*.safetensors")
+    save_file(dict(change(*item) for item in load_file(file).items()), file, metadata={"format": "pt"})
+    return target
+
+
+def test_empty_tensors_are_explained(workspace, tmp_path):
+    directory, base = workspace
+    empty = changed_weights(directory / "one", tmp_path / "zero3", lambda key, tensor: (key, tensor.new_empty(0)))
+    error = resolve_error(base, empty)
+    assert "contains 12 empty tensors (base_model." in error
+    assert "ZeRO-3" in error
+
+
+@pytest.mark.parametrize(("wrapper", "remedy"), [("_orig_mod.", "torch.compile"), ("_fsdp_wrapped_module.", "FSDP")])
+def test_names_inside_a_wrapper_are_explained(workspace, tmp_path, wrapper, remedy):
+    directory, base = workspace
+    for name in ("one", "base"):
+        changed_weights(directory / name, tmp_path / name, lambda key, tensor: (wrapper + key, tensor))
+    assert f'names with "{wrapper}"' in (error := resolve_error(base, tmp_path / "one"))
+    assert remedy in error
+    with pytest.raises(ModelError, match=remedy):
+        resolve("mine", str(tmp_path / "base"), tmp_path / "converted")
+
+
+def test_adapter_without_effect_is_noted(workspace, tmp_path):
+    directory, base = workspace
+    untrained = changed_weights(
+        directory / "one", tmp_path / "zero", lambda key, tensor: (key, tensor * ("lora_B" not in key))
+    )
+    loaded = load(base)
+    base_logprobs = logprobs(loaded)
+    for source, without_effect in ((untrained, True), (directory / "one", None)):
+        with use_adapter(loaded, resolve_adapter("mine", str(source), base)) as adapted:
+            assert adapted.metadata()["adapter"].get("without_effect") is without_effect
+            assert (logprobs(adapted) == base_logprobs) == bool(without_effect)
+
+
 def test_adapter_of_other_size_raises_before_loading(workspace, tmp_path):
     directory, base = workspace
     shutil.copytree(directory / "one", tmp_path / "wide")
