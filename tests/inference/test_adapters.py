@@ -140,7 +140,7 @@ def test_adapter_in_subdirectories_is_named(workspace, tmp_path):
     assert "adapter_config.json not found. Found in its subdirectory checkpoint-10, checkpoint-200" in error
     assert str(tmp_path / "run" / "checkpoint-200") in error
     shutil.copytree(directory / "base", tmp_path / "model" / "checkpoint-7")
-    with pytest.raises(ModelError, match="config.json not found. Found in its subdirectory checkpoint-7"):
+    with pytest.raises(ModelError, match=r"config\.json not found\. Found in its subdirectory checkpoint-7"):
         resolve("mine", str(tmp_path / "model"), tmp_path / "converted")
 
 

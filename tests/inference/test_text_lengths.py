@@ -122,6 +122,7 @@ def test_state_is_the_one_that_the_model_returns():
         ("llama", DYNAMIC, Lengths(growth=64)),
         ("mistral", {}, Lengths(windows=(tiny.WINDOW,))),
         ("llama4_text", {}, Lengths(windows=(16,))),
+        ("big_bird", {"attention_type": "block_sparse", "block_size": 4}, Lengths(growth=44)),
         ("gemma3_text", {}, Lengths(windows=(tiny.WINDOW,))),
     ],
 )
@@ -147,6 +148,19 @@ def test_masked_model_that_reads_padding_is_scored_without(arch):
         assert row["logprobs"] == pytest.approx(expected.logprobs, abs=1e-4)
     assert metadata["engine"]["batching"] in ("equal", "single")
     assert "differs from single texts" in metadata["engine"]["fallback"][0]
+
+
+def test_sparse_attention_of_long_texts_remains_after_short_ones():
+    """BigBird computes texts of up to 28 tokens with full attention, and after the first one all others, too."""
+    sparse = {"attention_type": "block_sparse", "block_size": 4, "num_random_blocks": 1}
+    loaded = architectures.build("big_bird", "masked", **sparse)
+    spans = [(text, 0, 9) for text in (" ".join(tiny.LINES[:2]), "O gato dorme.", tiny.LINES[2], "A casa é grande")]
+    for _ in range(2):
+        table, _ = score(loaded, tiny.score_requests(spans))
+        for (text, start, end), row in zip(spans, table.to_pylist(), strict=True):
+            loaded.forget_lengths()
+            expected = surprisal.masked(loaded.model, loaded.tokenizer, text, start, end)
+            assert row["logprobs"] == pytest.approx(expected.logprobs, abs=1e-4)
 
 
 def test_rows_of_a_state_that_cannot_be_selected_remain():

@@ -4,13 +4,20 @@ RoPE of type longrope (Phi-3, MiniCPM) has other frequencies for all positions o
 a threshold; dynamic NTK has other frequencies for each length above one, and keeps them until a short text is read.
 Texts that share a forward pass or cached keys must therefore be in the same *regime*. Attention windows and chunks
 change nothing for other texts, but implementations of caches and masks differ on their two sides: self-checks compare
-both.
+both. BigBird's sparse attention begins at a threshold, too, and ends for good after the first shorter text.
 """
 
 from dataclasses import dataclass
 
 _SWITCHING, _GROWING = ("longrope", "su"), ("dynamic",)  # "su": an earlier name of longrope
-_WINDOWS = ("sliding_window", "attention_chunk_size", "window_size", "local_attention", "sliding_window_size")
+_WINDOWS = (
+    "sliding_window",
+    "attention_chunk_size",
+    "window_size",
+    "local_attention",
+    "sliding_window_size",
+    "attention_window_size",
+)
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,8 @@ def read_lengths(config) -> Lengths:
             switches.add(parameters.get("original_max_position_embeddings") or original or limit)
         elif kind in _GROWING and not parameters.get("alpha"):  # with alpha (Hunyuan), the frequencies are fixed
             growth = limit
+    if getattr(config, "attention_type", None) == "block_sparse":  # BigBird: full attention in shorter texts
+        growth = (5 + 2 * config.num_random_blocks) * config.block_size  # the random blocks depend on the length
     values = [value for name in _WINDOWS for value in config_values(config, name)]
     windows = {value for value in values if isinstance(value, int) and not isinstance(value, bool) and value > 1}
     return Lengths(tuple(sorted(switches - {None})), growth, tuple(sorted(windows)))

@@ -69,9 +69,11 @@ class LoadedModel:
 
     @torch.inference_mode()
     def forget_lengths(self) -> None:
-        """Make the model forget the lengths that it has read, if its positions grow with them: it reads one token."""
-        if self.lengths.growth is not None:
+        """Make the model forget the lengths that it has read: they would change how it computes the next text."""
+        if self.lengths.growth is not None:  # positions that grow with the length, until one token is read
             self.model(input_ids=torch.zeros(1, 1, dtype=torch.long, device=self.device))
+        if hasattr(self.body, "set_attention_type"):  # BigBird, which leaves sparse attention after a short text
+            self.body.set_attention_type(self.model.config.attention_type)
 
     @property
     def is_asynchronous(self) -> bool:
