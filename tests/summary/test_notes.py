@@ -89,9 +89,11 @@ def test_dataset_sources_lists_each_dataset_once():
 
 def test_trusted_code_and_unused_weights_are_noted_once_per_model():
     model = {"remote_code": True, "unused_weights": {"count": 2, "first": "mtp.weight"}}
+    model["adapter"] = {"type": "LORA", "without_effect": True}
     metadata = {"model": "mine", "evaluations": {name: {"inference": {"model": model}} for name in ("x", "y")}}
     assert [(row["evaluation"], row["kind"], row["count"]) for row in collect_notes(metadata)] == [
         (None, "trusted code", None),
+        (None, "adapter", None),
         (None, "unused weights", 2),
     ]
 

@@ -65,7 +65,7 @@ class LoadedModel:
     @cached_property
     def lengths(self) -> Lengths:
         """The lengths of texts at which the computation changes."""
-        return read_lengths(self.model.config)
+        return Lengths() if self.model is None else read_lengths(self.model.config)
 
     @torch.inference_mode()
     def forget_lengths(self) -> None:
