@@ -6,7 +6,6 @@ allowed difference between two computations of one log-probability.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, TypeVar
 
 import torch
@@ -42,7 +41,7 @@ class LoadedModel:
     seconds: float = 0.0  # loading time
     notes: dict = field(default_factory=dict)  # additional metadata of the artifacts
     evaluations: int = 0  # completed since the model was loaded
-    checks: dict = field(default_factory=dict)  # outcome of each strategy's self-check, which runs once per load
+    checks: dict = field(default_factory=dict)  # what was found out about the model, once per load, as by self-checks
     strategy: str | None = None  # of the last evaluation that was scored
     template_error: str | None = None  # of a chat template that does not finish
     on_batch: Callable[[], None] = lambda: None  # called after each batch that the device was given
@@ -62,10 +61,12 @@ class LoadedModel:
         """The model below its output head, as its own forward calls it."""
         return self.model.get_decoder() if self.kind == "causal" else self.model.base_model
 
-    @cached_property
+    @property
     def lengths(self) -> Lengths:
         """The lengths of texts at which the computation changes."""
-        return Lengths() if self.model is None else read_lengths(self.model.config)
+        if "lengths" not in self.checks:
+            self.checks["lengths"] = Lengths() if self.model is None else read_lengths(self.model.config)
+        return self.checks["lengths"]
 
     @torch.inference_mode()
     def forget_lengths(self) -> None:
