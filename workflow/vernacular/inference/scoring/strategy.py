@@ -36,6 +36,8 @@ def select_strategy(loaded: LoadedModel, requested: str, paths: list[Path], toke
     metadata = {"strategy_requested": requested, "fallback": [], "self_check": {}, "head": "rows", "batching": "padded"}
     if not paths:
         return "plain", {**metadata, "strategy": "plain"}
+    if reason := _REFUSED.get(loaded.model.config.model_type):
+        raise ModelError(f"model {loaded.record['name']}: a {type(loaded.model).__name__} cannot be scored: {reason}.")
     check_is_causal(loaded, paths[0].tokens)
     first_index = 0 if requested == "auto" else STRATEGIES.index(requested)
     attempts = [(strategy, "rows", "padded") for strategy in STRATEGIES[first_index:]]
@@ -88,6 +90,8 @@ def merge_metadata(engines: list[dict]) -> dict:
 # Local attention layers that count rows instead of positions: tree rows give incorrect numbers without an error.
 _COUNTS_ROWS = {"gpt_neo"}
 _ATTENTION = {"full_attention", "sliding_attention"}
+
+_REFUSED = {"prophetnet": "its log-probabilities with a cache are others than without one"}
 
 # How the texts of a batch are combined, from the fastest to the one that every model supports.
 BATCHINGS = {"padded": "padded", "equal": "batches of equal length", "single": "one text at a time"}
