@@ -207,7 +207,7 @@ def score_masked_batch(loaded: LoadedModel, head: Head, batch: MaskedBatch) -> P
 def _inputs(loaded: LoadedModel, model, ids: torch.Tensor, mask: torch.Tensor) -> dict[str, torch.Tensor]:
     """Return the arguments of a forward pass; some architectures (FNet) know no attention mask."""
     inputs = {"input_ids": ids.to(loaded.device)}
-    if "attention_mask" in inspect.signature(model.forward).parameters:
+    if "attention_mask" in inspect.signature(type(model).forward).parameters:
         inputs["attention_mask"] = mask.to(loaded.device)
     return inputs
 
