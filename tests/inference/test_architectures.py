@@ -25,7 +25,7 @@ CAUSAL = {
     "falcon_h1": ("plain", "batch, rows remain"),  # states and keys in one layer
     "jamba": ("plain", "batch"),  # states and keys in different layers
     "recurrent_gemma": ("plain", "uncached"),  # states inside the model
-    "lfm2": ("plain", "batch"),  # states of convolutions
+    "lfm2_moe": ("plain", "batch"),  # states of convolutions
     "qwen3_next": ("plain", "batch"),  # linear attention
     "minimax": ("plain", "batch"),  # a cache class of its own
     "rwkv": ("plain", "single"),  # a list of states

@@ -169,6 +169,13 @@ def build(model_type: str, kind: str, *, seed: int = 0, **own):
 def sweep(model_type: str, kind: str, **own) -> Result:
     """Compute scores and greedy texts in batches, and compare them with one text at a time without a cache."""
     loaded = build(model_type, kind, **own)
+    for text in TEXTS:
+        try:
+            loaded.model(input_ids=torch.tensor([loaded.tokenizer(text)["input_ids"]]))
+        except RuntimeError as error:  # sizes that do not go together
+            raise Unbuildable(f"{type(error).__name__}: {error}") from error
+        except ValueError:  # a setting that is missing: to be refused
+            break
     scored, problems = _score(loaded, kind)
     generated = "–"
     if kind == "causal":
