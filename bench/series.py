@@ -21,7 +21,7 @@ import pyarrow as pa
 import yaml
 from vernacular.config import dependencies as specs
 from vernacular.config import load as config
-from vernacular.config.curves import curves_spec
+from vernacular.config.dependencies import curves_spec
 from vernacular.core import artifacts
 from vernacular.core.records import read_record, write_record
 from vernacular.inference.schema import SCORES

@@ -1,7 +1,7 @@
 """Positions in training that names of checkpoints state, by the conventions of the tools that write them."""
 
 import pytest
-from vernacular.checkpoints.names import natural_key, parse_name
+from vernacular.config.series import natural_key, parse_name
 
 B = 10**9
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from support import tiny
 from support.stage_run import CONFIG, OPTIONS, Run
-from vernacular.comparison.external import lm_eval_samples
+from vernacular.comparison.external import load
 from vernacular.config import load as config
 from vernacular.config.unavailable import clear_unavailable
 from vernacular.core import artifacts
@@ -78,7 +78,7 @@ def run(tmp_path, monkeypatch) -> Run:
 def test_all_other_values_are_written(run, capsys, monkeypatch):
     arguments = run.compare("")
     Path("files/vanished.csv").unlink()  # between planning and the job
-    read = lm_eval_samples.read_samples
+    read = load.read_samples
 
     def read_samples(path):
         if path.name == "bug.jsonl":

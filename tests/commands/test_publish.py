@@ -13,12 +13,12 @@ from support import report_prompts, report_run
 from support.published import contents
 from support.workspace import ROOT
 from vernacular import cli
-from vernacular.commands import private_texts
+from vernacular.commands import publish as publish_module
 from vernacular.comparison.schema import PROMPTS
 from vernacular.core import artifacts
 from vernacular.core.errors import UserError
 from vernacular.core.tables import write_csv
-from vernacular.interop import every_eval_ever_samples
+from vernacular.interop import every_eval_ever
 from vernacular.metrics.schema import METRICS, RESULTS, TASK_RESULTS
 from vernacular.report.page import build
 
@@ -64,7 +64,7 @@ def records(folder: Path) -> dict[str, tuple[dict, list[dict]]]:
 @pytest.mark.parametrize("n_rows", [1, 3, 259, 260])
 def test_lines_do_not_depend_on_the_rows_read_at_a_time(results, tmp_path, monkeypatch, n_rows):
     assert publish(results, tmp_path / "whole") == 0
-    monkeypatch.setattr(every_eval_ever_samples, "_ROWS_AT_A_TIME", n_rows)
+    monkeypatch.setattr(every_eval_ever, "_ROWS_AT_A_TIME", n_rows)
     assert publish(results, tmp_path / "parts") == 0
     whole, parts = records(tmp_path / "whole"), records(tmp_path / "parts")
     assert [len(lines) for _, lines in whole.values()] == [len(lines) for _, lines in parts.values()]
@@ -75,15 +75,15 @@ def test_lines_do_not_depend_on_the_rows_read_at_a_time(results, tmp_path, monke
 
 @pytest.mark.parametrize("chunk", [1, 5, 7, 1000])
 def test_private_text_across_two_parts_of_a_file_is_found(tmp_path, monkeypatch, chunk):
-    monkeypatch.setattr(private_texts, "_CHUNK", chunk)
+    monkeypatch.setattr(publish_module, "_CHUNK", chunk)
     folder = tmp_path / "folder"
     folder.mkdir()
     for position in range(9):
         (folder / "lines.jsonl").write_text("x" * position + "/srv/checkpoints/secret" + "y" * 9)
         with pytest.raises(UserError, match=r"lines\.jsonl: contains the path /srv/checkpoints/secret"):
-            private_texts.check_nothing_private(folder, [], ["/srv/checkpoints/secret"])
+            publish.check_nothing_private(folder, [], ["/srv/checkpoints/secret"], [])
     (folder / "lines.jsonl").write_text("/srv/checkpoints/" + "x" * 9 + "secret")
-    private_texts.check_nothing_private(folder, [], ["/srv/checkpoints/secret"])
+    publish.check_nothing_private(folder, [], ["/srv/checkpoints/secret"], [])
 
 
 def test_publication_has_report_tables_and_results_per_item(results, tmp_path, capsys):

@@ -2,7 +2,7 @@ import json
 import math
 
 from support.result_rows import row
-from vernacular.comparison.changes import align_outcomes, find_changes, sort_changes
+from vernacular.commands.compare import align_outcomes, find_changes, sort_changes
 from vernacular.comparison.schema import CHANGES
 from vernacular.core import artifacts
 from vernacular.interop import serbian_cloze as result_lines

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from support.result_rows import EVALUATION, row
 from support.soak import examples
 from vernacular.commands import compare as compare_command
-from vernacular.comparison.changes import align_outcomes, find_changes, sort_changes
+from vernacular.commands.compare import align_outcomes, find_changes, sort_changes
 from vernacular.core import artifacts
+from vernacular.core.errors import UserError
 from vernacular.metrics.choice import margin
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
 
@@ -120,7 +121,7 @@ def test_results_files_are_read_twice_for_any_number_of_pairs(tmp_path, monkeypa
     assert {count for path, count in reads.items() if path.parent.name == "tasks"} == {
         2
     }  # for the statistics and for the changed items
-    assert len(files) == 20
+    assert len([path for path in files if not path.name.startswith(".vernacular")]) == 20
 
 
 @pytest.mark.slow
@@ -134,7 +135,7 @@ def test_parallel_processes_write_identical_files(tmp_path, monkeypatch):
 def test_write_error_leaves_no_process_and_no_temporary_file(tmp_path, monkeypatch):
     monkeypatch.setattr(compare_command, "_MIN_ITEMS_FOR_POOL", 1)
     (tmp_path / "changes" / "a--b" / "changes.csv").mkdir(parents=True)  # a directory at the path of an output file
-    with pytest.raises(OSError, match=r"changes\.csv"):
+    with pytest.raises(UserError, match=r"changes\.csv: expected a file that a run wrote"):
         run(tmp_path, ["a", "b", "c"], threads=2)
     assert multiprocessing.active_children() == []
     assert [path.name for path in (tmp_path / "changes").rglob("*.tmp")] == []

@@ -19,7 +19,7 @@ from support.external_results import (
 )
 from support.messages import assert_states
 from vernacular.comparison.external.load import load_external_results
-from vernacular.core import artifacts, digests
+from vernacular.core import artifacts
 from vernacular.metrics.schema import TASK_RESULTS
 
 REFERENCE_ROWS = reference().rows
@@ -240,9 +240,9 @@ def write_edited(path, edit):
     artifacts.write(path, TASK_RESULTS, REFERENCE_ROWS, {"evaluation": "e"})
     table, metadata = edit(pq.read_table(path)), pq.read_metadata(path).metadata[b"vernacular"]
     with pq.ParquetWriter(path, table.schema) as writer:
-        writer.add_key_value_metadata({b"vernacular": metadata, **digests.PLACEHOLDER})
+        writer.add_key_value_metadata({b"vernacular": metadata, **artifacts.PLACEHOLDER})
         writer.write_table(table)
-    digests.seal(path)
+    artifacts.seal(path)
 
 
 def with_null(table, name):

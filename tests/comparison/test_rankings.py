@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from support.result_rows import EVALUATION, row, rows
 from vernacular.comparison.align import align
+from vernacular.comparison.compare import rankings
 from vernacular.comparison.overall import overall
 from vernacular.comparison.pairwise import compare_sides
-from vernacular.comparison.rankings import rankings
 from vernacular.comparison.schema import OVERALL, RANKINGS
 from vernacular.core import artifacts
 from vernacular.protocols.acceptability import metrics as acceptability
@@ -48,7 +48,7 @@ def test_earlier_checkpoints_are_tested_against_the_best_only(monkeypatch):
         n_pairs.append(len(pairs))
         return compare_sides(items, sides, pairs, *args, **kwargs)
 
-    monkeypatch.setattr("vernacular.comparison.rankings.compare_sides", counted)
+    monkeypatch.setattr("vernacular.comparison.compare.compare_sides", counted)
     records, complete = rank(TABLES | series, unranked=earlier), rank(TABLES | series)
     n_ranked = len(TABLES) + 1
     assert n_pairs == [n_ranked * (n_ranked - 1) // 2 + len(earlier), 43 * 42 // 2]

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from support.messages import assert_one_problem_per_line, assert_states
 from support.schema_cases import UNUSUAL_VALUES, mappings, replace_at, schema_keys
 from support.soak import examples, seed
+from vernacular.config import dependencies
 from vernacular.config import dependencies as specs
-from vernacular.config import input_files
 from vernacular.config import load as config
 from vernacular.config.references import check_references
 from vernacular.core.errors import ConfigError
@@ -81,7 +81,7 @@ def load_all(path: Path) -> None:
     spec_values += [specs.encoder_spec(cfg, name) for name in cfg.encoders]
     spec_values += [specs.items_spec(cfg), specs.requests_spec(cfg)]
     for evaluation in cfg.evaluations.values():
-        spec_values.append(input_files.data_files(cfg, evaluation))
+        spec_values.append(dependencies.data_files(cfg, evaluation))
         assert len(evaluation.id.encode()) < 240
     for name in [*cfg.models, *cfg.encoders, *cfg.external_results]:
         assert re.fullmatch(r"[A-Za-z0-9_][\w.+-]*", name)

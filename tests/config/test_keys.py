@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 import yaml
 from support import tiny
+from vernacular.config import dependencies
 from vernacular.config import dependencies as specs
-from vernacular.config import input_files
 from vernacular.config import load as config
 from vernacular.core.fingerprint import file_fingerprint
 from vernacular.core.paths import WORKFLOW
@@ -61,7 +61,7 @@ def load_config(tmp_path, monkeypatch):
         edit(config_values, task)
         Path("mine.yaml").write_text(yaml.safe_dump(task))
         Path("config.yaml").write_text(yaml.safe_dump(config_values))
-        input_files.content_hash.cache_clear()
+        dependencies.content_hash.cache_clear()
         return config.load(["config.yaml"])
 
     return read

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from vernacular.config import dependencies as specs
 from vernacular.config import load as config
-from vernacular.config.curves import curves_spec
+from vernacular.config.dependencies import curves_spec
 from vernacular.config.series import RECORDS, listing_path
 from vernacular.core.errors import ConfigError
 from vernacular.core.records import write_record

@@ -4,8 +4,8 @@ import pytest
 import yaml
 from support import served, tiny
 from vernacular.cli import main
+from vernacular.config import dependencies
 from vernacular.config import dependencies as specs
-from vernacular.config import input_files
 from vernacular.config import load as config
 from vernacular.core.errors import ConfigError
 
@@ -90,7 +90,7 @@ def test_specs_of_a_server(tmp_path, monkeypatch):
     assert "tokenizer.json" in spec["tokenizer_files"]
     before = dict(spec["tokenizer_files"])
     (tmp_path / "tok" / "tokenizer_config.json").write_text("{}")
-    input_files.content_hash.cache_clear()
+    dependencies.content_hash.cache_clear()
     assert specs.server_spec(loaded, "big")["tokenizer_files"] != before
     local, remote = (specs.inference_spec(loaded, [name]) for name in ("tiny", "big"))
     assert local["engines"].keys() == remote["engines"].keys()

@@ -7,7 +7,7 @@ import sys
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from vernacular.core import artifacts, digests
+from vernacular.core import artifacts
 from vernacular.core.artifacts import Kind
 from vernacular.core.errors import ArtifactError
 
@@ -182,7 +182,7 @@ def test_file_larger_than_read_and_hash_chunks(tmp_path, monkeypatch):
     path = artifacts.write(tmp_path / "pets.parquet", KIND, ROWS, {"note": "ñ" * 100_000})
     content = path.read_bytes()
     assert len(artifacts.metadata(path)["note"]) == 100_000
-    monkeypatch.setattr(digests, "_CHUNK", 7)
+    monkeypatch.setattr(artifacts, "_CHUNK", 7)
     assert artifacts.read(path, KIND).to_pylist() == ROWS
     assert artifacts.write(path, KIND, ROWS, {"note": "ñ" * 100_000}).read_bytes() == content
 

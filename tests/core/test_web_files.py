@@ -50,7 +50,7 @@ def test_file_with_matching_checksum_is_loaded(server, tmp_path):
     assert metadata["source"]["file_sha256"] == SHA256
     assert metadata["source"]["license"] == "MIT"
     [warning] = metadata["warnings"]
-    assert_states(warning, "words (gl)", "1 row", "empty target", "row 2 of 2")
+    assert_states(warning, "words (gl)", "1 row", "empty target", "calame.json, row 1 (counted from 0)")
 
 
 def test_cached_file_is_used_without_server(server):

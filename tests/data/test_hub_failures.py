@@ -14,8 +14,7 @@ from support.messages import assert_states
 from support.soak import examples, seed
 from vernacular.core.errors import DataError
 from vernacular.data.columns import check_columns
-from vernacular.data.items import make_items
-from vernacular.data.load import WORKFLOW
+from vernacular.data.load import WORKFLOW, make_items
 from vernacular.data.readers import read_rows
 from vernacular.data.tasks import load_task
 

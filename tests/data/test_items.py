@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.soak import examples
-from vernacular.data.items import make_items, mark_repeats, sample
+from vernacular.data.load import make_items, mark_repeats, sample
 
 COLUMNS = {"id": "id|", "question": "q", "choices": ["a", "b"], "gold": "g", "gold_format": "index", "cluster": "c|"}
 

@@ -2,7 +2,7 @@
 
 import pytest
 from support.messages import assert_states
-from vernacular.data.items import make_items
+from vernacular.data.load import make_items
 
 
 def make_item(row: dict, item_type: str, columns: dict) -> dict:

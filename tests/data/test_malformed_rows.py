@@ -12,8 +12,7 @@ import pytest
 from support.messages import assert_states
 from vernacular.core import artifacts
 from vernacular.core.errors import ConfigError, DataError
-from vernacular.data.items import make_items
-from vernacular.data.load import load_items
+from vernacular.data.load import load_items, make_items
 from vernacular.data.readers import read_rows
 from vernacular.data.schema import ITEMS
 from vernacular.data.tasks import load_task

@@ -12,10 +12,10 @@ from support import lora_training, tiny, tuners
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
 from vernacular.checkpoints.adapters import resolve_adapter
 from vernacular.checkpoints.resolve import resolve
+from vernacular.commands.collect import write_outputs
 from vernacular.core import artifacts
 from vernacular.core.errors import ModelError
 from vernacular.core.fingerprint import fingerprint
-from vernacular.inference.job.collect import write_outputs
 from vernacular.inference.job.run import run_group
 from vernacular.inference.model.adapter import use_adapter
 from vernacular.inference.model.base import Base

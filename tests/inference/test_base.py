@@ -14,11 +14,11 @@ from support import tiny, tuners
 from transformers import AutoModelForCausalLM
 from vernacular.checkpoints.adapters import resolve_adapter
 from vernacular.checkpoints.resolve import resolve
+from vernacular.commands.collect import write_outputs
 from vernacular.core import artifacts
 from vernacular.core.errors import ModelError
 from vernacular.core.processes import Stopped
 from vernacular.inference.generation.generate import generate
-from vernacular.inference.job.collect import write_outputs
 from vernacular.inference.job.run import run_group
 from vernacular.inference.journal import MemoryJournal
 from vernacular.inference.model import base as base_module

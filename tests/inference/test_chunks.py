@@ -13,10 +13,9 @@ from support.soak import examples
 from vernacular.inference.job import work
 from vernacular.inference.job.store import Journal
 from vernacular.inference.journal import MemoryJournal
-from vernacular.inference.scoring import chunks as chunks_module
-from vernacular.inference.scoring.chunks import merge_chunks, split_into_chunks
+from vernacular.inference.scoring import score as chunks_module
 from vernacular.inference.scoring.prepare import PreparedRequest
-from vernacular.inference.scoring.score import score
+from vernacular.inference.scoring.score import merge_chunks, score, split_into_chunks
 from vernacular.protocols.schema import REQUESTS
 
 SHOTS = "Question: Which animal sleeps on the roof?\nAnswer: the cat\nQuestion: And who barks?\nAnswer: the dog\n"

@@ -11,13 +11,12 @@ import torch
 from support import tiny
 from vernacular.checkpoints.resolve import resolve
 from vernacular.core import artifacts
-from vernacular.core.background import Task
-from vernacular.core.processes import StopFlag, TimeLimitExceeded, time_limit
+from vernacular.core.processes import StopFlag, Task, TimeLimitExceeded, time_limit
 from vernacular.inference.job.run import COMPUTED, run_group
 from vernacular.inference.job.store import Store, StoreError
 from vernacular.inference.model.loaded import LoadedModel
 from vernacular.inference.schema import SCORES
-from vernacular.inference.scoring import chunks, execute, head, strategy
+from vernacular.inference.scoring import execute, head, strategy
 from vernacular.inference.scoring import score as score_module
 from vernacular.inference.scoring.score import score
 from vernacular.inference.scoring.token_scores import PendingScores
@@ -261,7 +260,7 @@ def test_out_of_memory_keeps_the_batch_that_is_still_computed(order, monkeypatch
 def test_next_chunk_is_prepared_while_device_computes(monkeypatch):
     requests = tiny.score_requests([(f"{i} {line}", 0, 9) for i, line in enumerate(tiny.LINES[:8])])
     expected, _ = score(tiny.load_model(), requests)
-    monkeypatch.setattr(chunks, "CHUNK_CHARACTERS", 3 * 2_600)
+    monkeypatch.setattr(score, "CHUNK_CHARACTERS", 3 * 2_600)
     prepared, n_batches = [threading.Event() for _ in range(9)], []
     prepare, within_memory = score_module.Scoring._prepare, execute.within_memory
     first_batches = []
@@ -276,7 +275,7 @@ def test_next_chunk_is_prepared_while_device_computes(monkeypatch):
         assert prepared[min(len(n_batches), len(first_batches) - 1)].wait(TIMEOUT), "the next chunk is not prepared"
         return within_memory(*args)
 
-    first_batches.extend(chunks.split_into_chunks(requests))  # each chunk is one batch
+    first_batches.extend(score_module.split_into_chunks(requests))  # each chunk is one batch
     monkeypatch.setattr(score_module.Scoring, "_prepare", prepare_chunk)
     monkeypatch.setattr(execute, "within_memory", run_batch)
     table, metadata = score(tiny.load_model(), requests)

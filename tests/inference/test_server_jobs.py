@@ -8,8 +8,8 @@ import json
 
 import pytest
 from support import served, tiny
+from vernacular.commands.collect import write_outputs
 from vernacular.core import artifacts
-from vernacular.inference.job.collect import write_outputs
 from vernacular.inference.job.run import run_group
 from vernacular.inference.schema import SCORES
 from vernacular.inference.server import client as client_module

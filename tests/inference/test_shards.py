@@ -4,8 +4,8 @@ import pyarrow as pa
 import pytest
 from support import tiny
 from vernacular.checkpoints.resolve import resolve
+from vernacular.commands.collect import write_outputs
 from vernacular.core import artifacts, progress
-from vernacular.inference.job.collect import write_outputs
 from vernacular.inference.job.run import run_group
 from vernacular.inference.job.work import split_into_shards
 from vernacular.inference.schema import SCORES

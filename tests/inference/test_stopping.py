@@ -20,7 +20,7 @@ from vernacular.core.records import write_record
 from vernacular.inference.job.run import CACHED, COMPUTED, run_group
 from vernacular.inference.job.store import Journal, Store
 from vernacular.inference.schema import SCORES
-from vernacular.inference.scoring import chunks as chunks_module
+from vernacular.inference.scoring import score as chunks_module
 from vernacular.protocols.schema import REQUESTS
 
 pytestmark = pytest.mark.usefixtures("default_signals")

@@ -12,7 +12,7 @@ from support.request_builder import build_requests, item
 from support.scoring import score
 from vernacular.core.errors import DataError
 from vernacular.inference.scoring.score import score as score_requests
-from vernacular.metrics.order import ORDER_METRICS, order_p, order_t
+from vernacular.metrics.contamination import ORDER_METRICS, order_p, order_t
 from vernacular.protocols.evaluate import evaluate, metric_rows, signature_conditions
 from vernacular.protocols.schema import REQUESTS
 

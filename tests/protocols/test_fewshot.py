@@ -3,7 +3,7 @@ import random
 import pytest
 from support.request_builder import build_requests, item
 from vernacular.core.errors import ConfigError
-from vernacular.data.items import sample
+from vernacular.data.load import sample
 
 
 def questions(n, *, few_shot=False, name="q"):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy import stats
+from vernacular.comparison.over_prompts import best_prompt, ranks_by_prompt
 from vernacular.statistics.crossed import Components, cluster_table, clustered_variance, components, mean_squares
 from vernacular.statistics.over_prompts import LIKE_THESE, THESE, mean_over_prompts, probability_better
 from vernacular.statistics.planning import (
@@ -12,7 +13,6 @@ from vernacular.statistics.planning import (
     smallest_difference,
     standard_error,
 )
-from vernacular.statistics.prompt_choice import best_prompt, ranks_by_prompt
 
 HAND = np.array([[1.0, 1.0], [0.0, 1.0], [0.0, 0.0]])
 

@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
-from vernacular.statistics import curves, trust
+from vernacular.comparison.curves import trust
+from vernacular.statistics import curves
 from vernacular.statistics.paired import mean_differences
 
 STEPS = np.array([0, 1, 10, 100, 1000, 10_000], dtype=float)

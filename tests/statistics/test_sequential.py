@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from vernacular.data.items import sample
-from vernacular.statistics.sequential import ALPHA, hash_order, sequential, wealth
+from vernacular.data.load import sample
+from vernacular.results import ALPHA, hash_order, sequential, wealth
 
 PER_CLUSTER = 5
 

@@ -4,8 +4,7 @@ import openpyxl
 import pandas as pd
 from openpyxl import Workbook
 from vernacular.comparison.curves.schema import CURVE_STATISTICS, TASK_TRUST
-from vernacular.summary.checkpoints import add_positions, equal_weight_notes
-from vernacular.summary.curves import curve_sheets
+from vernacular.summary.curves import add_positions, curve_sheets, equal_weight_notes
 from vernacular.summary.grid import build_grid, collect
 
 POSITION = {"series": "mine", "curve": "mine", "tokens": None, "words": None}

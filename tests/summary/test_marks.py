@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from vernacular.summary.marks import index_rankings, mark_by_interval, mark_by_test, near_chance
+from vernacular.summary.cells import index_rankings, mark_by_interval, mark_by_test, near_chance
 
 NAN = float("nan")
 

@@ -4,8 +4,7 @@ import pytest
 from vernacular.core.errors import DataError
 from vernacular.summary.grid import collect
 from vernacular.summary.headings import make_headings
-from vernacular.summary.markup import latex_text, markdown_text, to_latex, to_markdown
-from vernacular.summary.paper import choose, make_table
+from vernacular.summary.paper import choose, latex_text, make_table, markdown_text, to_latex, to_markdown
 
 TITLES = {"openbookqa": {"title": "OpenBookQA"}, "calame": {"title": "CALAME"}}
 LOSS = {

@@ -5,7 +5,7 @@ from support.messages import assert_states
 from support.report_prompts import EVALUATION, MEAN, MODELS, N, write_run
 from vernacular import results
 from vernacular.core.errors import DataError
-from vernacular.statistics.sequential import wealth
+from vernacular.results import wealth
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,7 @@ from vernacular.core.tables import CELL_LIMIT, SHEET_LIMIT, plain_text, sheet_na
 from vernacular.summary.columns import EXCEL, SheetSize
 from vernacular.summary.curves import curve_sheets
 from vernacular.summary.grid import collect
-from vernacular.summary.tokenizer_sheet import write_tokenizers
-from vernacular.summary.tokenizers import TOKENIZERS
+from vernacular.summary.tokenizers import TOKENIZERS, write_tokenizers
 from vernacular.summary.workbook import write_leaderboard, write_similarity
 
 N_ROWS = 7  # of each list

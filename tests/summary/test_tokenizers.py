@@ -6,8 +6,7 @@ import openpyxl
 import pyarrow as pa
 import pytest
 from vernacular.metrics.schema import TOKENS
-from vernacular.summary.tokenizer_sheet import write_tokenizers
-from vernacular.summary.tokenizers import TOKENIZERS, ModelTokens, tokenizer_rows
+from vernacular.summary.tokenizers import TOKENIZERS, ModelTokens, tokenizer_rows, write_tokenizers
 
 SETTING = {"task": "belebele", "protocol": "options", "shots": 0, "seed": 0, "style": "default", "prompt": "default"}
 EMPTY = dict.fromkeys(TOKENS.schema.names)

@@ -5,7 +5,7 @@ import json
 from vernacular import cli
 from vernacular.config import dependencies as specs
 from vernacular.config import load as config
-from vernacular.config.curves import curves_spec
+from vernacular.config.dependencies import curves_spec
 
 CONFIG = {
     "models": {"one": {"source": "./one", "dtype": "float32"}, "two": {"source": "./two", "dtype": "float32"}},

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from vernacular.commands.common import checkpoints_in
 from vernacular.comparison.curves.schema import CURVE_STATISTICS, TASK_TRUST
-from vernacular.comparison.prompt_means import without_single_prompts
+from vernacular.comparison.prompt_groups import without_single_prompts
 from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
@@ -18,15 +18,13 @@ from vernacular.core.written import rewriting
 from vernacular.interop.every_eval_ever import write_every_eval_ever
 from vernacular.interop.lm_eval_results import write_lm_eval_results
 from vernacular.metrics.schema import METRICS, RESULTS, TOKENS
-from vernacular.summary.checkpoints import add_positions, equal_weight_notes
-from vernacular.summary.curves import curve_sheets
+from vernacular.summary.curves import add_positions, curve_sheets, equal_weight_notes
 from vernacular.summary.grid import collect, to_arrow, wide
 from vernacular.summary.headings import make_headings, model_labels
 from vernacular.summary.notes import collect_notes, group_notes, mixed_version_notes, notes_to_frame
 from vernacular.summary.prompts import as_questions, prompt_notes, standard_errors, with_means
 from vernacular.summary.provenance import dataset_sources
-from vernacular.summary.tokenizer_sheet import write_tokenizers
-from vernacular.summary.tokenizers import TOKENIZERS, ModelTokens, tokenizer_rows
+from vernacular.summary.tokenizers import TOKENIZERS, ModelTokens, tokenizer_rows, write_tokenizers
 from vernacular.summary.workbook import write_leaderboard, write_similarity, write_surprisal
 from vernacular.types import ModelRecord
 

@@ -14,8 +14,7 @@ from vernacular.core.paths import display_path
 from vernacular.core.tables import to_frame
 from vernacular.metrics.schema import RESULTS
 from vernacular.summary.headings import make_headings
-from vernacular.summary.markup import to_latex, to_markdown
-from vernacular.summary.paper import choose, make_table
+from vernacular.summary.paper import choose, make_table, to_latex, to_markdown
 from vernacular.summary.prompts import as_questions
 
 

@@ -1,29 +1,98 @@
 """Dependencies of each rule's result, in addition to its input files: the part of the config that it uses.
 
 A rule passes its spec to its command as JSON, so that a change of one model's settings reruns only this model.
+
+Dependencies of the results that concern the curves of series: the position of each checkpoint.
+
+State of the files that results depend on: data files by content, and those of a recorded model by its record.
 """
 
+import functools
 import os
 from pathlib import Path
 
 from vernacular.checkpoints import inputs
+from vernacular.checkpoints.deleted import is_deleted
 from vernacular.checkpoints.tokenizers import tokenizer_files
 from vernacular.comparison.external.published_files import is_publication, published_models
 from vernacular.comparison.external.results import result_files
-from vernacular.config.curves import checkpoints_spec
-from vernacular.config.input_files import content_hash, data_files, files_key
 from vernacular.config.lm_eval import evaluation_spec
-from vernacular.config.load import COMPARED, EXPORTED, Config, Evaluation, encoder_name
+from vernacular.config.load import COMPARED, EXPORTED, Config, encoder_name
 from vernacular.config.series import without_earlier
-from vernacular.core.errors import DataError
+from vernacular.core.contents import stamp
+from vernacular.core.errors import ArtifactError, DataError
 from vernacular.core.fingerprint import file_fingerprint, fingerprint
 from vernacular.core.paths import WORKFLOW
+from vernacular.core.records import read_record
+from vernacular.data.treebank.patterns import local_files as treebank_files
 from vernacular.inference.job.work import additional_libraries, engine_version
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.similarity import simil_eval
 from vernacular.protocols.prompt_variants import description, variant_labels
 from vernacular.protocols.prompts import prompt_lines
-from vernacular.types import DEFAULT_PROMPT, SETTING, SIMIL_EVAL_STYLES
+from vernacular.types import DEFAULT_PROMPT, SETTING, SIMIL_EVAL_STYLES, Evaluation
+
+
+def data_files(config: Config, evaluation: Evaluation) -> list[str]:
+    """Return the paths of a dataset's local files, including missing ones; none for the Hub or the web.
+
+    They are not inputs of the rule: Snakemake would stop at a missing file, and compare times instead of contents.
+    """
+    language = config.tasks[evaluation.task]["languages"][evaluation.language]
+    samples = WORKFLOW / "samples" / evaluation.task / evaluation.language
+    task_dir = Path(config.tasks[evaluation.task]["directory"])
+    if evaluation.data != "samples" or not samples.is_dir():
+        sources = [source for source in language["source"] if "treebank" in source]
+        treebanks = [file for source in sources for file in treebank_files(source, task_dir)]
+        if treebanks:
+            return [os.path.relpath(file) for file in treebanks]
+    entries = [source.get(key) for source in language["source"] for key in ("file", "few_shot") if "file" in source]
+    files = [file for entry in entries for file in (entry if isinstance(entry, list) else [entry]) if file]
+    if local_files := [file for file in files if "://" not in file]:
+        return [os.path.relpath(task_dir / Path(file).expanduser()) for file in local_files]
+    if evaluation.data == "samples":
+        return sorted(os.path.relpath(file) for file in samples.iterdir())
+    return []
+
+
+@functools.cache  # a file with a new time is hashed; a job's key must not change while it runs
+def files_key(path: Path, is_checkpoint: bool = False) -> str:
+    """Return a text that changes with the files of the model or encoder recorded at `path`.
+
+    It is the text stored in the record as long as the files are unchanged, by size, times and inode, or else by
+    content. Without a record, nothing is hashed here; the job that writes it does so. A checkpoint of a series that was
+    deleted is as recorded.
+    """
+    try:
+        record = read_record(path)
+    except ArtifactError:
+        return "damaged" if path.exists() else "not recorded yet"
+    recorded_key = record.get("files_key") or "not recorded yet"
+    if is_checkpoint and is_deleted(record):
+        return recorded_key
+    changed_paths = inputs.stale(record)
+    return (
+        f"{recorded_key[:16]} changed: {fingerprint([{path: _stamp(path) for path in changed_paths}, recorded_key])}"
+        if changed_paths
+        else recorded_key
+    )
+
+
+def _stamp(path: str) -> dict[str, int] | None:
+    try:
+        return stamp(os.stat(path))
+    except OSError:
+        return None
+
+
+@functools.cache  # many evaluations share a file, which does not change during planning
+def content_hash(path: str) -> str | None:
+    """Return the SHA-256 of a data file; None if it is missing, which its job reports."""
+    try:
+        return file_fingerprint(path)
+    except OSError:
+        return None
+
 
 _LOADING_KEYS = ("source", "kind", "allow_pickle", "trust_remote_code")  # settings that determine the files of a model
 _NON_INFERENCE_KEYS = ("source", "kind", "base", "adapter", "allow_base_mismatch", "shards", "gpus")
@@ -234,3 +303,18 @@ def task_labels(config: Config) -> dict[str, dict]:
     evaluated_tasks = dict.fromkeys(evaluation.task for evaluation in config.evaluations.values())
     files = {name: config.tasks.get(name, {}) for name in evaluated_tasks}
     return {name: {key: file[key] for key in ("title", "note") if key in file} for name, file in files.items()}
+
+
+def curves_spec(config: Config) -> dict:
+    """Return the evaluations, and the checkpoints of each curve in the order of training."""
+    evaluations = {e.id: {key: getattr(e, key) for key in SETTING} for e in config.evaluations.values()}
+    return {"evaluations": evaluations, **checkpoints_spec(config)}
+
+
+def checkpoints_spec(config: Config) -> dict:
+    """Return the position of each checkpoint; {} without series, whose keys do not change then.
+
+    A list, because the keys of a spec are sorted, and `step10` precedes `step2` then.
+    """
+    checkpoints = [{"model": name, **checkpoint.as_dict()} for name, checkpoint in config.checkpoints.items()]
+    return {"checkpoints": checkpoints} if checkpoints else {}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vernacular.core import validate, yaml
 from vernacular.core.paths import WORKFLOW, display_path
-from vernacular.core.problems import Problems
+from vernacular.core.validate import Problems
 from vernacular.protocols.registry import OWN, PROTOCOLS
 
 _SCHEMA = WORKFLOW / "schemas" / "config.schema.yaml"

@@ -4,9 +4,8 @@ import functools
 from collections import Counter
 from dataclasses import dataclass
 
-from vernacular.config.evaluations import smaller_limit
+from vernacular.config.evaluations import PAIRED, smaller_limit
 from vernacular.config.files import Files
-from vernacular.config.prompts import PAIRED
 from vernacular.core.errors import ConfigError, suggest
 from vernacular.lm_eval.catalog import Catalog, file_name, load_catalog, shots_by_task, shots_of
 from vernacular.lm_eval.expansion import Unit

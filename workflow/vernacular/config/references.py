@@ -21,7 +21,7 @@ from vernacular.config import dependencies
 from vernacular.config.load import Config
 from vernacular.core import hub_snapshot
 from vernacular.core.errors import ConfigError, DataError, ModelError, UserError, format_count
-from vernacular.core.problems import Problems
+from vernacular.core.validate import Problems
 from vernacular.data.load import load_items
 from vernacular.data.treebank.patterns import is_local as is_local_treebank
 from vernacular.protocols.build import build_evaluation

@@ -4,9 +4,18 @@ The metadata of every artifact has a JSON object under the key `vernacular`: its
 components of its path), the `fingerprint` of its inputs, and the provenance that its stage adds. SHA-256 digests cover
 all bytes and are verified before the bytes are parsed, so that a damaged file, or one moved to the path of another
 artifact, is rejected with an error that names it.
+
+SHA-256 digests of a Parquet file, stored in its own footer: damage to any byte is detected before it is parsed.
+
+Parquet's page checksums cover neither the page headers nor the footer: of the 89,808 single-bit flips of one 11 KB
+scores file, ten were read as different rows. A footer written by this workflow contains a text of 128 hex digits: the
+SHA-256 of the footer (with zeros for these 64 digits), then that of everything before it. They are written as zeros and
+replaced when the file is complete. Verifying the footer alone takes microseconds; the rest is verified at the speed of
+SHA-256, which most processors implement in hardware (930 MB/s measured, against 570 MB/s for BLAKE2b).
 """
 
 import contextlib
+import hashlib
 import json
 import os
 import stat
@@ -17,10 +26,98 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vernacular.core import digests
 from vernacular.core.errors import ArtifactError, RowsError, first_line
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.replacing import replacing
+
+_DIGITS = 64
+_ZEROS = b"0" * _DIGITS
+_DIGEST_KEY = b"vernacular-digests"
+_MARKER = _DIGEST_KEY + b"\x18\x80\x01"  # followed by Thrift's header of a string of 128 bytes
+_MAGIC = b"PAR1"
+_TAIL = 8  # bytes: the length of the footer, and the magic number
+_GUESS = 1 << 16  # bytes: more than most footers
+_CHUNK = 1 << 20
+
+PLACEHOLDER = {_DIGEST_KEY: 2 * _ZEROS}  # key-value metadata required by `seal`
+
+
+class DamagedError(ValueError):
+    """Mismatch between a file and its digests; the message is the reason, without the path."""
+
+
+class UnsealedError(DamagedError):
+    """Parquet file without digests, written by another program or another version."""
+
+
+def seal(path: Path) -> None:
+    """Write the digests into a complete Parquet file that has the key-value metadata `PLACEHOLDER`."""
+    with pa.OSFile(str(path)) as file:
+        footer, start = _footer(file)
+        digest = _digest_of_body(file, start)
+    offset = _digest_offset(footer)
+    footer = footer[: offset + _DIGITS] + digest + footer[offset + 2 * _DIGITS :]
+    with open(path, "r+b") as file:
+        file.seek(start + offset)
+        file.write(_digest_of_footer(footer, offset) + digest)
+
+
+def checked_footer(file: pa.NativeFile) -> bytes:
+    """Return the verified footer of a sealed Parquet file, including the length and the magic number after it.
+
+    Raises:
+        DamagedError: The footer differs from its digest, or the file is not a Parquet file.
+        UnsealedError: The file has no digests.
+    """
+    footer, _ = _footer(file)
+    offset = _digest_offset(footer)
+    if footer[offset : offset + _DIGITS] != _digest_of_footer(footer, offset):
+        raise DamagedError("its footer differs from its SHA-256")
+    return footer
+
+
+def check_body(file: pa.NativeFile, footer: bytes) -> None:
+    """Raise DamagedError if the bytes before the verified `footer` differ from the digest in it."""
+    offset = _digest_offset(footer) + _DIGITS
+    if _digest_of_body(file, file.size() - len(footer)) != footer[offset : offset + _DIGITS]:
+        raise DamagedError("its rows differ from their SHA-256")
+
+
+def _footer(file: pa.NativeFile) -> tuple[bytes, int]:
+    """Return (the footer with the length and the magic number after it, its offset)."""
+    size = file.size()
+    tail = file.read_at(min(size, _GUESS), size - min(size, _GUESS))
+    if len(tail) < _TAIL or not tail.endswith(_MAGIC):
+        raise DamagedError("it does not end as a Parquet file")
+    length = int.from_bytes(tail[-_TAIL:-4], "little") + _TAIL
+    if length > size - len(_MAGIC):
+        raise DamagedError("its footer would be longer than the file")
+    return file.read_at(length, size - length) if length > len(tail) else tail[-length:], size - length
+
+
+def _digest_offset(footer: bytes) -> int:
+    """Return the offset of the digests: after the last mark, since statistics, which hold texts of rows, precede it."""
+    offset = footer.rfind(_MARKER)
+    if offset < 0 or offset + len(_MARKER) + 2 * _DIGITS > len(footer):
+        raise UnsealedError("it has no digests in its footer")
+    return offset + len(_MARKER)
+
+
+def _digest_of_footer(footer: bytes, offset: int) -> bytes:
+    return hashlib.sha256(footer[:offset] + _ZEROS + footer[offset + _DIGITS :]).hexdigest().encode()
+
+
+def _digest_of_body(file: pa.NativeFile, length: int) -> bytes:
+    digest = hashlib.sha256()
+    file.seek(0)
+    while length:
+        chunk = file.read(min(length, _CHUNK))
+        if not chunk:
+            raise DamagedError("it became shorter while it was read")
+        digest.update(chunk)
+        length -= len(chunk)
+    return digest.hexdigest().encode()
+
 
 _UNREADABLE = (pa.ArrowException, OSError, ValueError)  # ValueError: DamagedError, names that are not UTF-8
 ROWS_PER_GROUP = 5_000  # rows of a Parquet row group, whatever the stage: only so many are converted at a time
@@ -53,7 +150,7 @@ def write(path, kind: Kind, rows, metadata: dict) -> Path:
     keys = []
     with replacing(path) as temporary:
         with pq.ParquetWriter(temporary, kind.schema, compression="zstd", write_page_checksum=True) as writer:
-            writer.add_key_value_metadata({_KEY: encoded, **digests.PLACEHOLDER})
+            writer.add_key_value_metadata({_KEY: encoded, **PLACEHOLDER})
             for table in _tables(rows, kind):
                 for name in (*kind.key, *kind.required):
                     if table.column(name).null_count:
@@ -64,7 +161,7 @@ def write(path, kind: Kind, rows, metadata: dict) -> Path:
             all_keys = pa.concat_tables(keys)
             if all_keys.group_by(list(kind.key)).aggregate([]).num_rows != all_keys.num_rows:
                 raise RowsError(f"{path}: {' + '.join(kind.key)} is not unique in this {kind.name} file.")
-        digests.seal(temporary)
+        seal(temporary)
     return Path(path)
 
 
@@ -94,14 +191,14 @@ def read(
         ArtifactError: The file is missing, damaged, or of another kind, schema or place.
     """
     with _open_artifact(path) as file:
-        footer = digests.checked_footer(file)
+        footer = checked_footer(file)
         parsed = _parse(_footer_only(footer), path)
         stored = _parse_metadata(parsed.metadata, path, allow_moved)
         if stored.get("kind") != kind.name:
             raise ArtifactError(f"{path}: expected {kind.name!r}, got {stored.get('kind')!r}; delete it to rebuild.")
         if not parsed.schema_arrow.remove_metadata().equals(kind.schema):
             raise ArtifactError(f"{path}: a {kind.name} file from another version; delete it to rebuild.")
-        digests.check_body(file, footer)
+        check_body(file, footer)
         file.seek(0)
         parquet = _parse(file, path)
         with _intact(path):
@@ -115,7 +212,7 @@ def read(
 def metadata(path, *, allow_moved: bool = False) -> dict:
     """Return the `vernacular` metadata of an artifact of any kind, without reading its rows; see `read` for errors."""
     with _open_artifact(path) as file:
-        return _parse_metadata(_parse(_footer_only(digests.checked_footer(file)), path).metadata, path, allow_moved)
+        return _parse_metadata(_parse(_footer_only(checked_footer(file)), path).metadata, path, allow_moved)
 
 
 def check_input_fingerprint(path, actual: str | None, expected: str, noun: str) -> None:
@@ -187,7 +284,7 @@ def _open_artifact(path):
             yield file
     except FileNotFoundError:
         raise ArtifactError(f"{path}: file not found.") from None
-    except digests.UnsealedError as error:
+    except UnsealedError as error:
         raise ArtifactError(
             f"{path}: from another version, or not a file of this workflow ({error}); delete it to rebuild."
         ) from None

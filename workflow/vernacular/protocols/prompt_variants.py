@@ -10,7 +10,7 @@ from pathlib import Path
 from vernacular.core import validate
 from vernacular.core.errors import ConfigError, suggest
 from vernacular.core.paths import WORKFLOW
-from vernacular.core.problems import Problems
+from vernacular.core.validate import Problems
 from vernacular.core.yaml import read
 from vernacular.protocols.prompt_template import LAYOUT_FIELDS, problem, usual_layout
 from vernacular.protocols.prompts import PROMPTS_DIR, VARIANTS, prompt_lines

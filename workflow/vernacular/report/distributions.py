@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from vernacular.core.tables import is_finite
-from vernacular.metrics.calibration import calibrated_error, overconfidence
-from vernacular.metrics.corpus import expected_calibration_error
+from vernacular.metrics.corpus import calibrated_error, expected_calibration_error, overconfidence
 from vernacular.report.data_files import round_all, round_significant
 from vernacular.report.item_details import UNSCORED, ItemOutcomes
 from vernacular.types import Role

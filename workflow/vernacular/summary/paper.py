@@ -1,5 +1,9 @@
-"""Table for a paper: a row per model, a column per evaluation, intervals or significance marks, and a caption."""
+"""Table for a paper: a row per model, a column per evaluation, intervals or significance marks, and a caption.
 
+Tables as LaTeX (booktabs) and Markdown, with all texts escaped.
+"""
+
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -7,10 +11,11 @@ import numpy as np
 import pandas as pd
 
 from vernacular.core.errors import DataError, suggest
+from vernacular.core.tables import plain_text
 from vernacular.metrics.metric import display_name
 from vernacular.statistics.over_prompts import LIKE_THESE
 from vernacular.statistics.paired import ALPHA
-from vernacular.summary import marks
+from vernacular.summary.cells import BEST, NONE, SHARED, index_rankings, mark_by_interval, mark_by_test
 from vernacular.summary.grid import Grid, build_grid
 from vernacular.summary.headings import Headings
 
@@ -25,7 +30,7 @@ class Cell:
 
     text: str
     interval: tuple[str, str] | None = None
-    mark: int = marks.NONE
+    mark: int = NONE
 
 
 @dataclass(frozen=True)
@@ -99,7 +104,7 @@ def make_table(
     rows = {model: index for index, model in enumerate(layout.models["model"])}
     row_order = [rows[model] for model in models if model in rows]
     layout = Grid(layout.models.iloc[row_order], layout.columns.iloc[positions], layout.cells[row_order][:, positions])
-    columns = [_column(long, layout, i, marks.index_rankings(rankings), intervals) for i in range(len(positions))]
+    columns = [_column(long, layout, i, index_rankings(rankings), intervals) for i in range(len(positions))]
     table_headings = [layout.columns[key].tolist() for key in ("language", "title", "setting")]
     table_headings[2] = [setting.replace(" · ", ", ") for setting in table_headings[2]]
     if layout.columns["metric"].nunique() > 1:
@@ -118,10 +123,10 @@ def _column(long: pd.DataFrame, layout: Grid, position: int, rankings: Mapping, 
     value, low, high = (layout.take(long[name])[:, position] for name in ("value", "ci_low", "ci_high"))
     direction = None if pd.isna(first["higher_is_better"]) else bool(first["higher_is_better"])
     without_intervals = np.full(len(value), np.nan)
-    column_marks = marks.mark_by_interval(value, without_intervals, without_intervals, direction)
+    column_marks = mark_by_interval(value, without_intervals, without_intervals, direction)
     keys = [None if row is None else (row["model"], row["evaluation"], row["metric"]) for row in rows]
-    tested_marks, paired = marks.mark_by_test(keys, value, column_marks, rankings)
-    has_best = bool((column_marks == marks.BEST).any())  # not if all values are equal
+    tested_marks, paired = mark_by_test(keys, value, column_marks, rankings)
+    has_best = bool((column_marks == BEST).any())  # not if all values are equal
     is_tested = bool(paired[np.isfinite(value)].all()) if has_best else None
     if is_tested and not intervals:
         column_marks = tested_marks
@@ -229,3 +234,107 @@ def _sampled(means: list[dict]) -> str:
     if not any(row["question"] == LIKE_THESE for row in means):
         return "items"
     return "items, those of means over at least three prompts also over prompts"
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
+    **{char: "\\" + char for char in "&%$#_{}"},
+    # after the end of a row, [ and * would be read as an argument of \\
+    **{char: f"{{{char}}}" for char in "[]*"},
+    "†": r"$^{\dagger}$", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "∞": r"$\infty$", "·": r"$\cdot$", "…": r"\dots{}",
+    "–": "--",
+    "--": "-{}-",  # two hyphens of a name, not a dash
+}  # fmt: skip
+
+
+_LATEX_PATTERN = re.compile("|".join(map(re.escape, sorted(_LATEX, key=len, reverse=True))))
+
+
+_MARKDOWN_PATTERN = re.compile(r"[\\`*_{}\[\]<>|~#&!$]")
+
+
+def latex_text(text: str) -> str:
+    r"""Escape text for LaTeX.
+
+    >>> print(latex_text("a_b & 50 % [x] a--b"))
+    a\_b \& 50 \% {[}x{]} a-{}-b
+    """
+    return _LATEX_PATTERN.sub(lambda match: _LATEX[match.group()], plain_text(text))
+
+
+def markdown_text(text: str) -> str:
+    r"""Escape text for a cell or a paragraph of Markdown.
+
+    >>> print(markdown_text("a_b|c *d*"))
+    a\_b\|c \*d\*
+    """
+    return _MARKDOWN_PATTERN.sub(lambda match: "\\" + match.group(), plain_text(text))
+
+
+def to_latex(table: PaperTable, label: str = "tab:results") -> str:
+    """Return a LaTeX table, which requires the package booktabs."""
+    n_columns = len(table.headings[0])
+    lines = [
+        r"% requires \usepackage{booktabs}",
+        r"\begin{table}",
+        r"  \centering",
+        rf"  \caption{{{latex_text(table.caption)}}}",
+        rf"  \label{{{label}}}",
+        rf"  \begin{{tabular}}{{l{'r' * n_columns}}}",
+        r"    \toprule",
+    ]
+    for level, texts in enumerate(table.headings):
+        groups = _groups(table.headings[: level + 1])
+        cells = [rf"\multicolumn{{{end - start}}}{{c}}{{{latex_text(texts[start])}}}" for start, end in groups]
+        first = "Model" if level == len(table.headings) - 1 else ""
+        lines.append(f"    {first} & {' & '.join(cells)} \\\\".replace("     &", "    &"))
+        rules = [rf"\cmidrule(lr){{{start + 2}-{end + 1}}}" for start, end in groups if end - start > 1]
+        if rules and level < len(table.headings) - 1:
+            lines.append(f"    {' '.join(rules)}")
+    lines.append(r"    \midrule")
+    for model, row in zip(table.models, table.cells, strict=True):
+        lines.append(f"    {' & '.join([latex_text(model), *map(_latex_cell, row)])} \\\\")
+    lines += [r"    \bottomrule", r"  \end{tabular}", r"\end{table}"]
+    return "\n".join(lines) + "\n"
+
+
+def _latex_cell(cell: Cell | None) -> str:
+    if cell is None:
+        return "--"
+    text = _latex_number(cell.text)
+    text = rf"\textbf{{{text}}}" if cell.mark == BEST else text
+    text += r"$^{\dagger}$" if cell.mark == SHARED else ""
+    if cell.interval:
+        low, high = map(_latex_number, cell.interval)
+        text += rf" {{\scriptsize [{low}, {high}]}}"
+    return text
+
+
+def _latex_number(text: str) -> str:
+    return latex_text(text) if not text.startswith("-") else f"$-${latex_text(text[1:])}"
+
+
+def _groups(headings: list[list[str]]) -> list[tuple[int, int]]:
+    """Return (start, end) of adjacent columns that agree in all given rows of headings."""
+    keys = list(zip(*headings, strict=True))
+    starts = [index for index in range(len(keys)) if index == 0 or keys[index] != keys[index - 1]]
+    return list(zip(starts, [*starts[1:], len(keys)], strict=True))
+
+
+def to_markdown(table: PaperTable) -> str:
+    """Return a Markdown table (GitHub, pandoc), with the caption as a paragraph below it."""
+    headings = [" · ".join(markdown_text(text) for text in column) for column in zip(*table.headings, strict=True)]
+    rows = [
+        [markdown_text(model), *map(_markdown_cell, row)] for model, row in zip(table.models, table.cells, strict=True)
+    ]
+    lines = [["Model", *headings], [":--", *(["--:"] * len(headings))], *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + f"\n\nTable: {markdown_text(table.caption)}\n"
+
+
+def _markdown_cell(cell: Cell | None) -> str:
+    if cell is None:
+        return "–"
+    text = f"**{cell.text}**" if cell.mark == BEST else cell.text
+    text += "†" if cell.mark == SHARED else ""
+    return text + (f" \\[{cell.interval[0]}, {cell.interval[1]}\\]" if cell.interval else "")

@@ -10,14 +10,14 @@ from openpyxl.utils import get_column_letter
 from openpyxl.worksheet.worksheet import Worksheet
 
 from vernacular.core.tables import is_finite, plain_text
-from vernacular.summary import cells, marks
+from vernacular.summary import cells
 from vernacular.summary.columns import Columns, MeanColumn, set_outline
 from vernacular.summary.grid import Grid
 from vernacular.summary.headers import BASELINES, group_starts, write_headers
 from vernacular.summary.headings import Headings
 
-_FONTS = {marks.BEST: cells.BOLD_GREEN, marks.SHARED: cells.GREEN}
-_GRAY_FONTS = {marks.BEST: cells.BOLD_GRAY}
+_FONTS = {cells.BEST: cells.BOLD_GREEN, cells.SHARED: cells.GREEN}
+_GRAY_FONTS = {cells.BEST: cells.BOLD_GRAY}
 _FLOATS = ("value", "ci_low", "ci_high", *BASELINES, "n", "n_flagged", "n_ties")
 
 
@@ -29,7 +29,7 @@ def write_grid(
     *,
     levels: list[str],
     comments: bool,
-    rankings: Mapping[marks.Key, dict],
+    rankings: Mapping[cells.Key, dict],
     headings: Headings,
 ) -> None:
     """Write the models and columns of `layout`, whose cells are positions in `long`, to `sheet`.
@@ -49,12 +49,12 @@ def write_grid(
         first_value = positions[positions >= 0][0]
         unit, higher_is_better = units[first_value], cells.direction(directions[first_value])
         column = {name: array[:, position] for name, array in arrays.items()}
-        interval_marks = marks.mark_by_interval(column["value"], column["ci_low"], column["ci_high"], higher_is_better)
+        interval_marks = cells.mark_by_interval(column["value"], column["ci_low"], column["ci_high"], higher_is_better)
         row_keys = [keys[cell] for cell in positions]
-        column_marks, paired = marks.mark_by_test(row_keys, column["value"], interval_marks, rankings)
+        column_marks, paired = cells.mark_by_test(row_keys, column["value"], interval_marks, rankings)
         rules.append(_marking_rule(column_marks, paired, column["value"]))
-        is_near_chance = marks.near_chance(column["ci_low"], column["ci_high"], column["chance_level"])
-        is_near_chance |= marks.near_chance(column["ci_low"], column["ci_high"], column["majority_baseline"])
+        is_near_chance = cells.near_chance(column["ci_low"], column["ci_high"], column["chance_level"])
+        is_near_chance |= cells.near_chance(column["ci_low"], column["ci_high"], column["majority_baseline"])
         has_marks = bool(column_marks.any())
         border = cells.GROUP_START if is_group_start[position] else None
         for row in range(len(layout.models)):
@@ -144,7 +144,7 @@ def _write_means(sheet: Worksheet, number: int, mean: MeanColumn, first_row: int
                 cell = cells.put_number(sheet, first_row + index, number, row["rank"])
                 set_style(cell, number_format="0", alignment=cells.CENTERED)
             continue
-        mark = marks.BEST if value == best else marks.SHARED if row["rank"] == 1 else marks.NONE
+        mark = cells.BEST if value == best else cells.SHARED if row["rank"] == 1 else cells.NONE
         mark = mark if has_marks else None
         cell = cells.put_number(sheet, first_row + index, number, value)
         set_style(

@@ -15,12 +15,11 @@ from openpyxl.worksheet.worksheet import Worksheet
 
 from vernacular.core.artifacts import replacing
 from vernacular.core.tables import sheet_names
-from vernacular.summary.cells import put_text
+from vernacular.summary.cells import index_rankings, put_text
 from vernacular.summary.columns import EXCEL, Columns, SheetSize, continued, fitting, with_headlines, with_means
 from vernacular.summary.grid import Grid, build_grid
 from vernacular.summary.headings import Headings, make_headings
 from vernacular.summary.lists import write_comparisons, write_overall
-from vernacular.summary.marks import index_rankings
 from vernacular.summary.prompts import write_prompts
 from vernacular.summary.provenance import write_provenance
 from vernacular.summary.sheet import write_grid

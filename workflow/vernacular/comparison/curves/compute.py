@@ -1,22 +1,83 @@
 """All curve tables of a run: points, statistics, trust in tasks, and pairs of curves.
 
 Evaluations are independent; each is aligned once over all checkpoints, and all its statistics use the same resamples.
+
+Two curves compared at equal steps or tokens: differences on the same items, and the area between the curves.
 """
 
 from collections.abc import Callable, Mapping
+from itertools import combinations
 
 import numpy as np
 import pyarrow as pa
 
 from vernacular.comparison.align import align
-from vernacular.comparison.curves.curve import curves_of
-from vernacular.comparison.curves.pairs import correct_areas, pair_rows
-from vernacular.comparison.curves.points import point_rows
-from vernacular.comparison.curves.samples import RESAMPLES, samples_of
+from vernacular.comparison.curves.curve import Curve, common_axis, curves_of
+from vernacular.comparison.curves.points import finite, point_rows
+from vernacular.comparison.curves.samples import RESAMPLES, Samples, samples_of
 from vernacular.comparison.curves.shape import statistics_row
 from vernacular.comparison.curves.trust import trust_row
 from vernacular.metrics.metric import Metric
 from vernacular.protocols.evaluate import PROTOCOL_METRICS
+from vernacular.statistics.curves import area_between
+from vernacular.statistics.paired import ALPHA, corpus_difference, holm
+
+
+def pair_rows(
+    curves: list[Curve], points: dict[str, list[dict]], samples: Samples, labels: dict
+) -> tuple[list[dict], list[dict]]:
+    """Return (CURVE_PAIRS rows, CURVE_PAIR_POINTS rows) of all pairs of curves that share two checkpoints with values.
+
+    The area of a resample is computed on the same drawn items at all checkpoints of both curves. Holm over the pair is
+    left to `correct_areas`.
+    """
+    areas, differences = [], []
+    by_model = {point["model"]: point for rows in points.values() for point in rows}
+    for baseline, candidate in combinations(curves, 2):
+        axis, x, models = common_axis([baseline, candidate])
+        usable = [
+            (position, *pair)
+            for position, *pair in zip(x, *models, strict=True)
+            if all(by_model[model]["value"] is not None and model in samples.models for model in pair)
+        ]
+        if len(usable) < 2:
+            continue
+        x, first, second = (list(column) for column in zip(*usable, strict=True))
+        identity = {"baseline": baseline.name, "candidate": candidate.name, **labels, "axis": axis}
+        result = samples.differences(list(zip(first, second, strict=True)))
+        differences += _point_rows(identity, x, first, second, by_model, result)
+        draws = area_between(x, samples.columns(first), samples.columns(second)) if len(samples.draws) else np.empty(0)
+        area = float(area_between(x, np.zeros(len(x)), result.value))
+        low, high, p, _ = corpus_difference(area, draws, samples.n_clusters)
+        numbers = {"area": area, "area_low": low, "area_high": high, "p_value": p}
+        row = identity | {name: finite(number) for name, number in numbers.items()}
+        areas.append(row | {"n_common": len(x), "from_x": x[0], "to_x": x[-1]})
+    return areas, differences
+
+
+def correct_areas(rows: list[dict]) -> None:
+    """Add `p_holm`, `n_tests` and `better` to CURVE_PAIRS rows: one family per pair, of its rows over all items."""
+    families: dict[tuple, list[dict]] = {}
+    for row in rows:
+        row |= {"p_holm": None, "n_tests": None, "better": None}
+        if not row["category"] and row["p_value"] is not None:
+            families.setdefault((row["baseline"], row["candidate"]), []).append(row)
+    for family in families.values():
+        for row, adjusted in zip(family, holm([row["p_value"] for row in family]), strict=True):
+            row |= {"p_holm": float(adjusted), "n_tests": len(family)}
+            if adjusted < ALPHA and row["area"] and row["higher_is_better"] is not None:
+                row["better"] = row["candidate" if (row["area"] > 0) == row["higher_is_better"] else "baseline"]
+
+
+def _point_rows(identity: dict, x, first, second, by_model, result) -> list[dict]:
+    columns = (result.value, result.low, result.high, result.p, holm(result.p))
+    rows = []
+    for position, baseline, candidate, *numbers in zip(x, first, second, *columns, strict=True):
+        names = ("difference", "difference_low", "difference_high", "p_value", "p_holm")
+        values = {"baseline_value": by_model[baseline]["value"], "candidate_value": by_model[candidate]["value"]}
+        row = identity | {"x": position} | values
+        rows.append(row | {name: finite(number) for name, number in zip(names, numbers, strict=True)})
+    return rows
 
 
 def curve_tables(

@@ -7,10 +7,9 @@ texts, are stored in the model's record; each later start runs the probe again a
 
 from vernacular.core.errors import ModelError
 from vernacular.inference.model.tokenization import AlignmentError
-from vernacular.inference.server import checks, prompt_checks
+from vernacular.inference.server import checks
 from vernacular.inference.server.client import Client, RefusedError
 from vernacular.inference.server.completions import TopIds
-from vernacular.inference.server.fields import CHAT, negotiate
 from vernacular.inference.server.forms import (
     BATCH,
     BYTES,
@@ -28,9 +27,9 @@ from vernacular.inference.server.forms import (
     TOKENIZER,
     AnswerError,
 )
-from vernacular.inference.server.identity import identify
-from vernacular.inference.server.known import check_known_answers
+from vernacular.inference.server.identity import CHAT, identify, negotiate
 from vernacular.inference.server.llama_cpp import LlamaCpp
+from vernacular.inference.server.reference import check_known_answers
 from vernacular.inference.server.served import ServedModel, label_forms, span_forms, wrap_server
 from vernacular.inference.server.text_labels import TextLabels
 from vernacular.inference.server.tokenizer import ServerTokenizer
@@ -103,9 +102,9 @@ class _Probe:
     def _check_ids(self) -> None:
         """Check the tokenizer and the use of token IDs; without them, only text remains."""
         loaded, completions = self.loaded, self.loaded.completions
-        steps = [(IDS, lambda: prompt_checks.check_ids(loaded, completions))]
+        steps = [(IDS, lambda: checks.check_ids(loaded, completions))]
         if self.server["tokenizer"] == "local":
-            steps.insert(0, (TOKENIZER, lambda: prompt_checks.check_tokenizer(loaded, self.client, completions)))
+            steps.insert(0, (TOKENIZER, lambda: checks.check_tokenizer(loaded, self.client, completions)))
         for number, step in steps:
             try:
                 self._note(number, None, True, step())
@@ -131,7 +130,7 @@ class _Probe:
                 (PENALTIES, lambda form=form: checks.check_penalties(loaded, form)),
                 (BATCH, lambda form=form: checks.check_batch(loaded, form, self.client)),
                 (PENALTIES, lambda form=form: self._check_samples(form)),
-                (LENGTH, lambda form=form: prompt_checks.check_length(loaded, loaded.completions, form, longest)),
+                (LENGTH, lambda form=form: checks.check_length(loaded, loaded.completions, form, longest)),
                 (16, lambda form=form: check_known_answers(loaded, form, self.known)),
             ]
             for passed, (number, step) in enumerate(steps):
@@ -195,15 +194,15 @@ class _Probe:
             return [{"role": "user", "content": text}] if form == "chat" else text
 
         try:
-            self._note(STOP, form, True, prompt_checks.check_generation(complete, prompt, stops=form != "chat"))
+            self._note(STOP, form, True, checks.check_generation(complete, prompt, stops=form != "chat"))
             if form in ("text", "chat"):
                 if self.counter is not None:
-                    self.server["offset"] = prompt_checks.learn_offset(self.counter, complete, message)
+                    self.server["offset"] = checks.learn_offset(self.counter, complete, message)
                 if self.longest:
-                    self._note(LENGTH, form, True, prompt_checks.check_text_length(complete, message, self.longest))
+                    self._note(LENGTH, form, True, checks.check_text_length(complete, message, self.longest))
             elif spans is None and self.longest:
                 longest = len(checks.ids_of(self.loaded, self.longest))
-                seen = prompt_checks.check_length(self.loaded, self.loaded.completions, None, longest)
+                seen = checks.check_length(self.loaded, self.loaded.completions, None, longest)
                 self._note(LENGTH, form, True, seen)
         except (AnswerError, RefusedError) as error:
             self._fail(STOP, form, error, "generation")

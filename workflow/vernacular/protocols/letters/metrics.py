@@ -4,9 +4,14 @@ from string import ascii_uppercase
 
 import numpy as np
 
-from vernacular.metrics.calibration import adaptive_calibration_error, calibrated_error, overconfidence
 from vernacular.metrics.choice import best_indices, choose_option, correct_options, margin, probabilities
-from vernacular.metrics.corpus import expected_calibration_error, most_common_share
+from vernacular.metrics.corpus import (
+    adaptive_calibration_error,
+    calibrated_error,
+    expected_calibration_error,
+    most_common_share,
+    overconfidence,
+)
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.spans import items_with_spans, logliks, result
 from vernacular.types import Item, Request, Result, Role, Score, skipped_reason

@@ -17,9 +17,16 @@ from dataclasses import replace
 import numpy as np
 
 from vernacular.metrics.bits import bits_metrics, ratio, sizes
-from vernacular.metrics.contamination import SIGNALS, signals
+from vernacular.metrics.contamination import (
+    DIFFERENCE,
+    ORDER_METRICS,
+    ROLE,
+    SIGNALS,
+    order_difference,
+    order_flag,
+    signals,
+)
 from vernacular.metrics.metric import Metric
-from vernacular.metrics.order import DIFFERENCE, ORDER_METRICS, ROLE, order_difference, order_flag
 from vernacular.metrics.spans import items_with_spans, result
 from vernacular.types import Item, Request, Result, Score
 

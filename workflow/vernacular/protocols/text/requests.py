@@ -1,7 +1,8 @@
 """text: a request for the log-probability of an entire text, read in windows if it is longer than the context.
 
-For the canonical-order test (`metrics/order.py`), the texts of a shard are joined by empty lines, in published order
-and in shuffled ones: in addition, (order_permutations + 1) times the tokens of the dataset. Equal orders: one request.
+For the canonical-order test (`metrics/contamination.py`), the texts of a shard are joined by empty lines, in published
+order and in shuffled ones: in addition, (order_permutations + 1) times the tokens of the dataset. Equal orders: one
+request.
 """
 
 from itertools import pairwise
