@@ -13,8 +13,14 @@ const vernacular = (() => {
     return new Promise((resolve, reject) => {
       const element = document.createElement("script");
       element.src = address;
-      element.onload = () => { element.remove(); resolve(); };
-      element.onerror = () => { element.remove(); reject(new Error(`${address}: file not found in the report directory. Run the report command again.`)); };
+      element.onload = () => {
+        element.remove();
+        resolve();
+      };
+      element.onerror = () => {
+        element.remove();
+        reject(new Error(`${address}: file not found in the report directory. Run the report command again.`));
+      };
       document.head.append(element);
     });
   }
@@ -40,7 +46,9 @@ const vernacular = (() => {
       else if (name === "vars") for (const [key, v] of Object.entries(value)) element.style.setProperty(key, v);
       else element.setAttribute(name, value === true ? "" : value);
     }
-    element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+    element.append(
+      ...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false),
+    );
     return element;
   }
 

@@ -39,7 +39,19 @@ vernacular.curveRows = (() => {
         const numbers = shown === "value" ? point : point?.[4 + REFERENCES.indexOf(shown)];
         if (!point || point[0] === null || point[0] === undefined) part += 1; // a checkpoint without a value: a gap
         if (!numbers || numbers[0] === null) return [];
-        const row = { curve: curve.name, part: `${curve.name} ${part}`, x: place(x), value: scale * numbers[0], low: times(numbers[1], scale), high: times(numbers[2], scale), place: `${curve.checkpoints[k]} (${number(x)} ${AXES[axis]})`, label: text(numbers[0]), range: numbers[1] === null ? "none" : `${text(numbers[1])} to ${text(numbers[2])}`, checkpoint: curve.checkpoints[k], [axis]: x };
+        const row = {
+          curve: curve.name,
+          part: `${curve.name} ${part}`,
+          x: place(x),
+          value: scale * numbers[0],
+          low: times(numbers[1], scale),
+          high: times(numbers[2], scale),
+          place: `${curve.checkpoints[k]} (${number(x)} ${AXES[axis]})`,
+          label: text(numbers[0]),
+          range: numbers[1] === null ? "none" : `${text(numbers[1])} to ${text(numbers[2])}`,
+          checkpoint: curve.checkpoints[k],
+          [axis]: x,
+        };
         if (log && x === 0) part += 1;
         return [row];
       });
@@ -53,7 +65,18 @@ vernacular.curveRows = (() => {
     const place = places(overview, axis, log);
     const curve = `${overview.curves[candidate].name} − ${overview.curves[baseline].name}`;
     const text = signed(info);
-    return values.map(([x, value, low, high]) => ({ curve, part: log && x === 0 ? "0" : "1", x: place(x), value: scale * value, low: times(low, scale), high: times(high, scale), place: `${number(x)} ${AXES[axis]}`, label: text(value), range: low === null ? "none" : `${text(low)} to ${text(high)}`, [axis]: x }));
+    return values.map(([x, value, low, high]) => ({
+      curve,
+      part: log && x === 0 ? "0" : "1",
+      x: place(x),
+      value: scale * value,
+      low: times(low, scale),
+      high: times(high, scale),
+      place: `${number(x)} ${AXES[axis]}`,
+      label: text(value),
+      range: low === null ? "none" : `${text(low)} to ${text(high)}`,
+      [axis]: x,
+    }));
   }
 
   const times = (value, scale) => (value === null || value === undefined ? null : scale * value);

@@ -3,7 +3,8 @@
 vernacular.parts = (() => {
   const { el, data, format, items, surprisal } = vernacular;
 
-  const sent = (text, setting, more) => el("div", { class: "sent", dir: "auto", lang: setting.language, tabindex: "0", ...more }, text);
+  const sent = (text, setting, more) =>
+    el("div", { class: "sent", dir: "auto", lang: setting.language, tabindex: "0", ...more }, text);
   const section = (title, ...content) => el("section", null, el("h2", null, title), content);
   const note = (text) => el("p", { class: "note" }, text);
   const count = (text) => format.counted(Array.from(text).length, "character");
@@ -15,17 +16,56 @@ vernacular.parts = (() => {
     const next = note(follows(item, task));
     if (wrap && wrap[1] === null) return section("Prompt as sent, with chat template", sent(wrap[0], setting), next);
     if (wrap) {
-      return section("Prompt as sent, with chat template",
-        el("details", null, el("summary", null, `Before the item: template${setting.shots ? " and few-shot examples" : ""}, ${count(wrap[0])}`), sent(wrap[0], setting)),
+      return section(
+        "Prompt as sent, with chat template",
+        el(
+          "details",
+          null,
+          el(
+            "summary",
+            null,
+            `Before the item: template${setting.shots ? " and few-shot examples" : ""}, ${count(wrap[0])}`,
+          ),
+          sent(wrap[0], setting),
+        ),
         sent((item[7] ?? text).trim(), setting),
-        wrap[1] ? el("details", null, el("summary", null, `After the item: ${count(wrap[1])}`), sent(wrap[1], setting)) : null, next);
+        wrap[1]
+          ? el("details", null, el("summary", null, `After the item: ${count(wrap[1])}`), sent(wrap[1], setting))
+          : null,
+        next,
+      );
     }
     const block = item[6] === null ? null : shots[item[6]];
-    const prefix = block ? el("details", null, el("summary", null, `Few-shot prefix, ${count(block)}`), sent(block, setting)) : null;
+    const prefix = block
+      ? el("details", null, el("summary", null, `Few-shot prefix, ${count(block)}`), sent(block, setting))
+      : null;
     const several = item[8].length > 1;
-    if (!text.trim()) return section("No prompt", prefix, note(`Nothing precedes the ${several ? "texts" : "text"} below: the model scores ${several ? "each of them" : "it"} from its first token on${block ? ", after the few-shot prefix" : ""}, and the probabilities are compared without a context.`));
-    if (item[5] === "" && item[8].some(([, span]) => span.trim() === text.trim())) return section("Text as sent", prefix, sent(text, setting), note(`There is no prompt: this text is all that the model receives${block ? " after the few-shot prefix" : ""}, and its own probability is scored, from its first token on.`));
-    if (item[5] === "" && item[8].length) return section("Item", prefix, sent(text, setting), note(`The model does not receive this text: it receives the complete ${several ? "texts" : "text"} below, ${several ? "each " : ""}without a prompt.`));
+    if (!text.trim())
+      return section(
+        "No prompt",
+        prefix,
+        note(
+          `Nothing precedes the ${several ? "texts" : "text"} below: the model scores ${several ? "each of them" : "it"} from its first token on${block ? ", after the few-shot prefix" : ""}, and the probabilities are compared without a context.`,
+        ),
+      );
+    if (item[5] === "" && item[8].some(([, span]) => span.trim() === text.trim()))
+      return section(
+        "Text as sent",
+        prefix,
+        sent(text, setting),
+        note(
+          `There is no prompt: this text is all that the model receives${block ? " after the few-shot prefix" : ""}, and its own probability is scored, from its first token on.`,
+        ),
+      );
+    if (item[5] === "" && item[8].length)
+      return section(
+        "Item",
+        prefix,
+        sent(text, setting),
+        note(
+          `The model does not receive this text: it receives the complete ${several ? "texts" : "text"} below, ${several ? "each " : ""}without a prompt.`,
+        ),
+      );
     return section("Prompt as sent", prefix, sent(text, setting), next);
   }
 
@@ -46,18 +86,59 @@ vernacular.parts = (() => {
     const shares = task.generates ? scores : softmax(scores);
     const lines = item[3].map((text, i) => {
       const share = shares[i] ?? null;
-      const bar = el("span", { class: "bar", "aria-hidden": "true", vars: { "--w": `${Math.round(1000 * Math.max(0, Math.min(1, share ?? 0))) / 10}%` } });
-      return el("tr", { class: right.has(i) ? "gold" : null },
+      const bar = el("span", {
+        class: "bar",
+        "aria-hidden": "true",
+        vars: { "--w": `${Math.round(1000 * Math.max(0, Math.min(1, share ?? 0))) / 10}%` },
+      });
+      return el(
+        "tr",
+        { class: right.has(i) ? "gold" : null },
         el("td", { class: "number" }, task.letters ? items.letter(i) : String(i + 1)),
         el("th", { scope: "row", lang: setting.language }, data(text)),
-        el("td", null, right.has(i) ? el("span", { class: "badge correct" }, "✓ correct") : "", chosen.has(i) ? el("span", { class: "badge chosen" }, chosen.size > 1 ? "= tied" : "● selected") : ""),
+        el(
+          "td",
+          null,
+          right.has(i) ? el("span", { class: "badge correct" }, "✓ correct") : "",
+          chosen.has(i) ? el("span", { class: "badge chosen" }, chosen.size > 1 ? "= tied" : "● selected") : "",
+        ),
         task.generates ? null : el("td", { class: "number" }, format.value(scores[i] ?? null, "")),
-        el("td", { class: "number score" }, task.generates ? format.value(share, "") : format.percent(share), bar));
+        el("td", { class: "number score" }, task.generates ? format.value(share, "") : format.percent(share), bar),
+      );
     });
-    const columns = [["#"], [task.letters ? "Letter and option" : "Option"], [""], ...(task.generates ? [["similarity, 0 to 1", "number"]] : [["ln p, nats", "number"], ["share, 0 to 100 %", "number"]])];
-    return section(task.generates ? "Options with similarity to the output" : "Options with log-likelihood",
-      el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Options" }, el("table", { class: "options" }, el("thead", null, el("tr", null, columns.map(([text, kind]) => el("th", { scope: "col", class: kind }, text)))), el("tbody", null, lines))),
-      task.generates ? null : note("Share: the option's probability divided by that of all options."));
+    const columns = [
+      ["#"],
+      [task.letters ? "Letter and option" : "Option"],
+      [""],
+      ...(task.generates
+        ? [["similarity, 0 to 1", "number"]]
+        : [
+            ["ln p, nats", "number"],
+            ["share, 0 to 100 %", "number"],
+          ]),
+    ];
+    return section(
+      task.generates ? "Options with similarity to the output" : "Options with log-likelihood",
+      el(
+        "div",
+        { class: "scroll", tabindex: "0", role: "region", "aria-label": "Options" },
+        el(
+          "table",
+          { class: "options" },
+          el(
+            "thead",
+            null,
+            el(
+              "tr",
+              null,
+              columns.map(([text, kind]) => el("th", { scope: "col", class: kind }, text)),
+            ),
+          ),
+          el("tbody", null, lines),
+        ),
+      ),
+      task.generates ? null : note("Share: the option's probability divided by that of all options."),
+    );
   }
 
   // Probabilities among the options, from log-likelihoods; null where an option has none.
@@ -72,10 +153,21 @@ vernacular.parts = (() => {
     const written = detail[5];
     if (!written) return null;
     const [answer, raw, reason, tokens] = written;
-    return section("Generated output",
+    return section(
+      "Generated output",
       sent(answer || "(empty)", setting, { class: answer ? "sent wrote" : "sent wrote empty" }),
-      note([format.counted(tokens, "token"), reason ? `ended by ${{ eos: "the end-of-text token", stop: "a stop string", length: "the length limit" }[reason] ?? reason}` : null].filter(Boolean).join(", ")),
-      raw === null ? null : el("details", null, el("summary", null, "Complete output"), sent(raw, setting)));
+      note(
+        [
+          format.counted(tokens, "token"),
+          reason
+            ? `ended by ${{ eos: "the end-of-text token", stop: "a stop string", length: "the length limit" }[reason] ?? reason}`
+            : null,
+        ]
+          .filter(Boolean)
+          .join(", "),
+      ),
+      raw === null ? null : el("details", null, el("summary", null, "Complete output"), sent(raw, setting)),
+    );
   }
 
   function tokens(item, detail, setting, task) {
@@ -89,10 +181,26 @@ vernacular.parts = (() => {
       // options of letters are numbered as in the prompt, their requests as in the dataset
       const letter = task.letters && /^\s*[A-Z]\s*$/u.test(span) ? span.trim().charCodeAt(0) - 65 : null;
       const i = letter ?? (choice ? Number(choice[1]) : null);
-      const title = letter !== null ? data(items.option(item, i, true)) : choice ? `Option ${i + 1}` : role.charAt(0).toUpperCase() + role.slice(1);
-      return el("div", { class: "span" }, el("h3", null, title, i !== null && right.has(i) ? el("span", { class: "badge correct" }, "✓ correct") : null), surprisal.draw(span, entry, setting.language));
+      const title =
+        letter !== null
+          ? data(items.option(item, i, true))
+          : choice
+            ? `Option ${i + 1}`
+            : role.charAt(0).toUpperCase() + role.slice(1);
+      return el(
+        "div",
+        { class: "span" },
+        el("h3", null, title, i !== null && right.has(i) ? el("span", { class: "badge correct" }, "✓ correct") : null),
+        surprisal.draw(span, entry, setting.language),
+      );
     });
-    return section("Surprisal of the scored text, nats", note("One bar per token below its word; the number is the surprisal of the word. Click a word, or move to it with the arrow keys, for its tokens."), el("div", { class: drawn.length > 1 ? "spans" : null }, drawn));
+    return section(
+      "Surprisal of the scored text, nats",
+      note(
+        "One bar per token below its word; the number is the surprisal of the word. Click a word, or move to it with the arrow keys, for its tokens.",
+      ),
+      el("div", { class: drawn.length > 1 ? "spans" : null }, drawn),
+    );
   }
 
   return { prompt, options, generation, tokens };

@@ -26,7 +26,14 @@
 
   // "B" as "B · text of that option"; a tie is "A | B".
   function withTexts(prediction, item) {
-    return prediction?.split(" | ").map((name) => (/^[A-Z]$/u.test(name) && item[3][name.charCodeAt(0) - 65] !== undefined ? option(item, name.charCodeAt(0) - 65, true) : name)).join(" = ");
+    return prediction
+      ?.split(" | ")
+      .map((name) =>
+        /^[A-Z]$/u.test(name) && item[3][name.charCodeAt(0) - 65] !== undefined
+          ? option(item, name.charCodeAt(0) - 65, true)
+          : name,
+      )
+      .join(" = ");
   }
 
   // What an item is called in lists: its prompt, or if it has none, its correct text (minimal pairs), or its ID.
@@ -37,12 +44,19 @@
   function badge(outcome) {
     const name = format.OUTCOMES[outcome];
     const sign = { incorrect: "✗", correct: "✓", tie: "=" }[name] ?? "·";
-    return el("span", { class: `badge ${name.replaceAll(" ", "-")}` }, el("span", { "aria-hidden": "true" }, `${sign} `), name);
+    return el(
+      "span",
+      { class: `badge ${name.replaceAll(" ", "-")}` },
+      el("span", { "aria-hidden": "true" }, `${sign} `),
+      name,
+    );
   }
 
   // Worst first: by badness, missing values last; also the order of the links "worse" and "better".
   function worstFirst(rows) {
-    return [...rows].sort((a, b) => (a.badness === null) - (b.badness === null) || b.badness - a.badness || a.position - b.position);
+    return [...rows].sort(
+      (a, b) => (a.badness === null) - (b.badness === null) || b.badness - a.badness || a.position - b.position,
+    );
   }
 
   vernacular.items = { row, option, letter, answer, gold, withTexts, label, badge, worstFirst };
@@ -51,50 +65,176 @@
     const number = index.evaluationNumber.get(route.parts[0]);
     const setting = index.evaluations[number];
     const model = index.modelNumber.get(route.parts[1]);
-    if (!setting || model === undefined) return vernacular.notFound(`Items of “${route.parts.join("”, model “")}” not found.`);
+    if (!setting || model === undefined)
+      return vernacular.notFound(`Items of “${route.parts.join("”, model “")}” not found.`);
     const task = await load(`e${number}/task`);
-    if (!task.models.includes(model)) return vernacular.notFound(`${index.models[model]} has no outputs for ${setting.id}; the provenance view states the reason.`);
+    if (!task.models.includes(model))
+      return vernacular.notFound(
+        `${index.models[model]} has no outputs for ${setting.id}; the provenance view states the reason.`,
+      );
     const results = await load(`e${number}/m${model}`);
     const rows = worstFirst(results.rows.map(row));
     const built = list(index, task, setting, model, results);
     const progress = el("p", { class: "progress", role: "status" });
-    const element = el("section", null,
-      el("p", { class: "crumbs" }, el("a", { href: "#/leaderboard" }, "Leaderboard"), " › ", el("a", { href: names.address(["task", setting.id, index.models[model]]) }, data(setting.id))),
-      el("h1", null, "Items", el("small", null, " ", data(names.title(index, setting)), ` ${names.language(setting.language)} · ${names.manner(setting)}`)),
-      el("p", { class: "note" }, "Worst first. / searches; in an item, ← and → (or j and k) open the previous and the next one."),
+    const element = el(
+      "section",
+      null,
+      el(
+        "p",
+        { class: "crumbs" },
+        el("a", { href: "#/leaderboard" }, "Leaderboard"),
+        " › ",
+        el("a", { href: names.address(["task", setting.id, index.models[model]]) }, data(setting.id)),
+      ),
+      el(
+        "h1",
+        null,
+        "Items",
+        el(
+          "small",
+          null,
+          " ",
+          data(names.title(index, setting)),
+          ` ${names.language(setting.language)} · ${names.manner(setting)}`,
+        ),
+      ),
+      el(
+        "p",
+        { class: "note" },
+        "Worst first. / searches; in an item, ← and → (or j and k) open the previous and the next one.",
+      ),
       filters(index, task, setting, model, built, route),
-      progress, built.element);
-    return { title: `Items of ${setting.id}`, section: "leaderboard", element, after: () => fill(number, task, rows, built.grid, progress) };
+      progress,
+      built.element,
+    );
+    return {
+      title: `Items of ${setting.id}`,
+      section: "leaderboard",
+      element,
+      after: () => fill(number, task, rows, built.grid, progress),
+    };
   });
 
   function list(index, task, setting, model, results) {
     const measure = (results.measure ?? "").replaceAll("_", " ");
     const address = (r) => names.address(["item", setting.id, index.models[model], r.item[0]]);
     const columns = [
-      { title: "Outcome", class: "outcome", key: (r) => format.OUTCOMES[r.outcome], cell: (r) => el("span", null, badge(r.outcome), r.flagged ? el("span", { class: "flag", title: "flagged" }, " ⚑") : null) },
-      { title: "Item", heading: true, class: "prompt", key: (r) => label(r.item), csv: (r) => [["item", r.item[0]], ["prompt", r.item[2]]], cell: (r) => el("a", { href: address(r), dir: "auto", lang: setting.language }, format.beginning(label(r.item), 220)) },
-      { title: "Correct", class: "answer", key: (r) => gold(r.item, task.letters), cell: (r) => data(format.beginning(gold(r.item, task.letters), 120), { lang: setting.language }) },
-      { title: "Output", class: "answer", key: (r) => answer(r.chosen, r.item, task.letters), cell: (r) => data(format.beginning(answer(r.chosen, r.item, task.letters), 120), { lang: setting.language }) },
-      { title: measure || "measure", class: "number", first: results.higher ? "asc" : "desc", key: (r) => r.measured, cell: (r) => format.value(r.measured, "") },
+      {
+        title: "Outcome",
+        class: "outcome",
+        key: (r) => format.OUTCOMES[r.outcome],
+        cell: (r) =>
+          el("span", null, badge(r.outcome), r.flagged ? el("span", { class: "flag", title: "flagged" }, " ⚑") : null),
+      },
+      {
+        title: "Item",
+        heading: true,
+        class: "prompt",
+        key: (r) => label(r.item),
+        csv: (r) => [
+          ["item", r.item[0]],
+          ["prompt", r.item[2]],
+        ],
+        cell: (r) =>
+          el("a", { href: address(r), dir: "auto", lang: setting.language }, format.beginning(label(r.item), 220)),
+      },
+      {
+        title: "Correct",
+        class: "answer",
+        key: (r) => gold(r.item, task.letters),
+        cell: (r) => data(format.beginning(gold(r.item, task.letters), 120), { lang: setting.language }),
+      },
+      {
+        title: "Output",
+        class: "answer",
+        key: (r) => answer(r.chosen, r.item, task.letters),
+        cell: (r) => data(format.beginning(answer(r.chosen, r.item, task.letters), 120), { lang: setting.language }),
+      },
+      {
+        title: measure || "measure",
+        class: "number",
+        first: results.higher ? "asc" : "desc",
+        key: (r) => r.measured,
+        cell: (r) => format.value(r.measured, ""),
+      },
       { title: "Category", class: "category", key: (r) => r.item[1], cell: (r) => data(r.item[1]) },
-    ].filter((column) => (column.class !== "category" || task.categories.names.length) && (column.class !== "number" || results.measure) && (column.class !== "answer" || results.rows.some((r) => r[5].length)));
-    return table.make(columns, [], { class: "items", page: 50, growing: true, label: "Items", file: `${setting.id} ${index.models[model]} items`, caption: el("span", { class: "visually-hidden" }, "Items, worst first"), empty: "Loading items…" });
+    ].filter(
+      (column) =>
+        (column.class !== "category" || task.categories.names.length) &&
+        (column.class !== "number" || results.measure) &&
+        (column.class !== "answer" || results.rows.some((r) => r[5].length)),
+    );
+    return table.make(columns, [], {
+      class: "items",
+      page: 50,
+      growing: true,
+      label: "Items",
+      file: `${setting.id} ${index.models[model]} items`,
+      caption: el("span", { class: "visually-hidden" }, "Items, worst first"),
+      empty: "Loading items…",
+    });
   }
 
   function filters(index, task, setting, model, built, route) {
-    const text = (r) => `${r.item[0]} ${r.item[1]} ${r.item[2]} ${r.item[3].join(" ")} ${answer(r.chosen, r.item, task.letters)}`;
-    const find = table.finder(built.grid, text, { id: "find", value: route.query.get("find") ?? "", placeholder: "words of prompt, options or output" });
+    const text = (r) =>
+      `${r.item[0]} ${r.item[1]} ${r.item[2]} ${r.item[3].join(" ")} ${answer(r.chosen, r.item, task.letters)}`;
+    const find = table.finder(built.grid, text, {
+      id: "find",
+      value: route.query.get("find") ?? "",
+      placeholder: "words of prompt, options or output",
+    });
     const state = { show: route.query.get("show") ?? "", find: find.value };
     const keep = () => history.replaceState(null, "", names.address(["items", setting.id, index.models[model]], state));
     const sift = () => {
-      built.grid.search.fixed("show", state.show ? (_, r) => (state.show === "flagged" ? Boolean(r.flagged) : format.OUTCOMES[r.outcome] === state.show) : null);
+      built.grid.search.fixed(
+        "show",
+        state.show
+          ? (_, r) => (state.show === "flagged" ? Boolean(r.flagged) : format.OUTCOMES[r.outcome] === state.show)
+          : null,
+      );
       built.grid.draw();
     };
-    find.addEventListener("input", () => { state.find = find.value; keep(); });
-    const element = el("form", { class: "controls", onsubmit: (event) => event.preventDefault() },
-      el("label", { for: "model" }, "Model", el("select", { id: "model", onchange: (event) => { location.hash = names.address(["items", setting.id, index.models[Number(event.target.value)]], state); } }, task.models.map((m) => el("option", { value: m, selected: m === model }, index.models[m])))),
-      el("label", { for: "show" }, "Show", el("select", { id: "show", onchange: (event) => { state.show = event.target.value; keep(); sift(); } }, Object.entries(SHOWN).map(([value, name]) => el("option", { value, selected: value === state.show }, name)))),
-      el("label", { for: "find" }, "Find", find));
+    find.addEventListener("input", () => {
+      state.find = find.value;
+      keep();
+    });
+    const element = el(
+      "form",
+      { class: "controls", onsubmit: (event) => event.preventDefault() },
+      el(
+        "label",
+        { for: "model" },
+        "Model",
+        el(
+          "select",
+          {
+            id: "model",
+            onchange: (event) => {
+              location.hash = names.address(["items", setting.id, index.models[Number(event.target.value)]], state);
+            },
+          },
+          task.models.map((m) => el("option", { value: m, selected: m === model }, index.models[m])),
+        ),
+      ),
+      el(
+        "label",
+        { for: "show" },
+        "Show",
+        el(
+          "select",
+          {
+            id: "show",
+            onchange: (event) => {
+              state.show = event.target.value;
+              keep();
+              sift();
+            },
+          },
+          Object.entries(SHOWN).map(([value, name]) => el("option", { value, selected: value === state.show }, name)),
+        ),
+      ),
+      el("label", { for: "find" }, "Find", find),
+    );
     if (state.show) sift();
     if (state.find) find.dispatchEvent(new Event("input"));
     return element;
@@ -118,7 +258,9 @@
       done += 1;
       if (!grid.table().node().isConnected) return; // another view has been opened
       const all = done === blocks.size;
-      progress.textContent = all ? `${format.counted(rows.length, "item")}, worst first` : `${format.count(loaded.length)} of ${format.counted(rows.length, "item")} loaded …`;
+      progress.textContent = all
+        ? `${format.counted(rows.length, "item")}, worst first`
+        : `${format.count(loaded.length)} of ${format.counted(rows.length, "item")} loaded …`;
       if (done < next && !all) continue;
       next = 2 * done;
       loaded = worstFirst(loaded);

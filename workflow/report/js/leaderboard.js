@@ -9,14 +9,24 @@
     const models = [...index.models.keys()].slice(0, index.n_models);
     const pairs = chosen.scale === "baseline" ? await differences(index, chosen.baseline) : new Map();
     const display = displays(index, columns, chosen, pairs);
-    const built = chosen.down === "evaluations" ? board.tall(index, models, columns, chosen, display) : board.wide(index, models, columns, chosen, display);
-    const element = el("section", { class: "leaderboard" },
+    const built =
+      chosen.down === "evaluations"
+        ? board.tall(index, models, columns, chosen, display)
+        : board.wide(index, models, columns, chosen, display);
+    const element = el(
+      "section",
+      { class: "leaderboard" },
       el("h1", null, "Leaderboard"),
-      el("p", { class: "lead" }, `${format.counted(models.length, "model")}, ${format.counted(index.evaluations.filter((e) => !e.runs).length, "evaluation")} in ${format.counted(languages(index).length, "language")}. Each value links to its task, its items and their prompts.`),
+      el(
+        "p",
+        { class: "lead" },
+        `${format.counted(models.length, "model")}, ${format.counted(index.evaluations.filter((e) => !e.runs).length, "evaluation")} in ${format.counted(languages(index).length, "language")}. Each value links to its task, its items and their prompts.`,
+      ),
       controls(index, chosen, built),
       columns.length ? built.element : el("p", null, "No evaluation has a value for these settings."),
       board.legend(index, chosen, columns, models.length),
-      unavailable(index));
+      unavailable(index),
+    );
     return { title: "Leaderboard", element };
   });
 
@@ -38,15 +48,23 @@
   function go(index, chosen, change) {
     const next = { ...chosen, ...change };
     location.hash = names.address(["leaderboard"], {
-      language: next.language, scale: next.scale === "absolute" ? "" : next.scale,
+      language: next.language,
+      scale: next.scale === "absolute" ? "" : next.scale,
       baseline: next.scale === "baseline" ? index.models[next.baseline] : "",
-      metrics: next.metrics === "all" ? "all" : "", down: next.down, find: next.find,
+      metrics: next.metrics === "all" ? "all" : "",
+      down: next.down,
+      find: next.find,
     });
   }
 
   // [{evaluation, metric, cells: Map model -> cell}], columns of a task adjacent
   function chosenColumns(index, chosen) {
-    const marks = new Map(index.rankings.map(([model, evaluation, metric, mark, rank]) => [`${model} ${evaluation} ${metric}`, { mark, rank }]));
+    const marks = new Map(
+      index.rankings.map(([model, evaluation, metric, mark, rank]) => [
+        `${model} ${evaluation} ${metric}`,
+        { mark, rank },
+      ]),
+    );
     const grouped = new Map();
     for (const [evaluation, model, metric, value, low, high, n, flagged, ties, chance] of index.cells) {
       const setting = index.evaluations[evaluation];
@@ -60,7 +78,14 @@
     }
     const order = (column) => {
       const setting = index.evaluations[column.evaluation];
-      return [setting.task, setting.language, setting.protocol, setting.shots ?? 0, setting.seed ?? 0, index.metrics[column.metric].order];
+      return [
+        setting.task,
+        setting.language,
+        setting.protocol,
+        setting.shots ?? 0,
+        setting.seed ?? 0,
+        index.metrics[column.metric].order,
+      ];
     };
     return [...grouped.values()].sort((a, b) => {
       const [left, right] = [order(a), order(b)];
@@ -79,7 +104,12 @@
         if (row.category !== "" || row.difference === null) continue;
         const ends = [row.ci_low, row.ci_high].map((end) => (end === null ? null : sign * end));
         const [low, high] = sign > 0 ? ends : ends.reverse();
-        differences.set(`${sign > 0 ? right : left} ${row.evaluation} ${row.metric}`, { difference: sign * row.difference, low, high, significant: row.significant });
+        differences.set(`${sign > 0 ? right : left} ${row.evaluation} ${row.metric}`, {
+          difference: sign * row.difference,
+          low,
+          high,
+          significant: row.significant,
+        });
       }
     }
     return differences;
@@ -90,8 +120,13 @@
     for (const column of columns) {
       const spread = spreadOf([...column.cells.values()]);
       const base = column.cells.get(chosen.baseline);
-      const reference = base && { value: base.value, paired: (cell) => (cell.model === base.model ? null : pairs.get(`${cell.model} ${cell.evaluation} ${cell.metric}`)) };
-      for (const cell of column.cells.values()) displayed.set(cell, cells.scaled(cell, index.metrics[column.metric], chosen.scale, spread, reference));
+      const reference = base && {
+        value: base.value,
+        paired: (cell) =>
+          cell.model === base.model ? null : pairs.get(`${cell.model} ${cell.evaluation} ${cell.metric}`),
+      };
+      for (const cell of column.cells.values())
+        displayed.set(cell, cells.scaled(cell, index.metrics[column.metric], chosen.scale, spread, reference));
     }
     return (cell) => displayed.get(cell);
   }
@@ -99,7 +134,10 @@
   // lowest and highest value of a column, at least a median interval width apart, so that close models have similar colors
   function spreadOf(column) {
     const values = column.map((cell) => cell.value).filter((value) => value !== null);
-    const widths = column.filter((cell) => cell.low !== null).map((cell) => cell.high - cell.low).sort((a, b) => a - b);
+    const widths = column
+      .filter((cell) => cell.low !== null)
+      .map((cell) => cell.high - cell.low)
+      .sort((a, b) => a - b);
     const [low, high] = [Math.min(...values), Math.max(...values)];
     const more = Math.max(0, (widths[widths.length >> 1] ?? 0) - (high - low)) / 2;
     return [low - more, high + more];
@@ -107,23 +145,74 @@
 
   function controls(index, chosen, built) {
     const option = (value, text, current) => el("option", { value, selected: value === current }, text);
-    const select = (label, id, options, change) => el("label", { for: id }, label, el("select", { id, onchange: (event) => change(event.target.value) }, options));
-    const find = table.finder(built.grid, built.text, { id: "find", value: chosen.find, placeholder: `filter ${built.noun}` });
-    find.addEventListener("input", () => { chosen.find = find.value; });
+    const select = (label, id, options, change) =>
+      el("label", { for: id }, label, el("select", { id, onchange: (event) => change(event.target.value) }, options));
+    const find = table.finder(built.grid, built.text, {
+      id: "find",
+      value: chosen.find,
+      placeholder: `filter ${built.noun}`,
+    });
+    find.addEventListener("input", () => {
+      chosen.find = find.value;
+    });
     if (chosen.find) find.dispatchEvent(new Event("input"));
     const models = index.models.slice(0, index.n_models);
-    return el("form", { class: "controls", onsubmit: (event) => event.preventDefault() },
-      select("Language", "language", [option("", "all", chosen.language), languages(index).map((code) => option(code, `${names.language(code)} (${code})`, chosen.language))], (language) => go(index, chosen, { language })),
-      select("Show", "scale", [option("absolute", "absolute values", chosen.scale), option("chance", "above chance", chosen.scale), index.n_models > 1 ? option("baseline", "against a baseline", chosen.scale) : null], (scale) => go(index, chosen, { scale })),
-      chosen.scale === "baseline" ? select("Baseline", "baseline", models.map((name, i) => option(String(i), name, String(chosen.baseline))), (number) => go(index, chosen, { baseline: Number(number) })) : null,
-      select("Metrics", "metrics", [option("one", "one per evaluation", chosen.metrics), option("all", "all headline metrics", chosen.metrics)], (metrics) => go(index, chosen, { metrics })),
-      select("Rows", "down", [option("models", "models", chosen.down), option("evaluations", "evaluations", chosen.down)], (down) => go(index, chosen, { down })),
-      el("label", { for: "find" }, "Find", find));
+    return el(
+      "form",
+      { class: "controls", onsubmit: (event) => event.preventDefault() },
+      select(
+        "Language",
+        "language",
+        [
+          option("", "all", chosen.language),
+          languages(index).map((code) => option(code, `${names.language(code)} (${code})`, chosen.language)),
+        ],
+        (language) => go(index, chosen, { language }),
+      ),
+      select(
+        "Show",
+        "scale",
+        [
+          option("absolute", "absolute values", chosen.scale),
+          option("chance", "above chance", chosen.scale),
+          index.n_models > 1 ? option("baseline", "against a baseline", chosen.scale) : null,
+        ],
+        (scale) => go(index, chosen, { scale }),
+      ),
+      chosen.scale === "baseline"
+        ? select(
+            "Baseline",
+            "baseline",
+            models.map((name, i) => option(String(i), name, String(chosen.baseline))),
+            (number) => go(index, chosen, { baseline: Number(number) }),
+          )
+        : null,
+      select(
+        "Metrics",
+        "metrics",
+        [option("one", "one per evaluation", chosen.metrics), option("all", "all headline metrics", chosen.metrics)],
+        (metrics) => go(index, chosen, { metrics }),
+      ),
+      select(
+        "Rows",
+        "down",
+        [option("models", "models", chosen.down), option("evaluations", "evaluations", chosen.down)],
+        (down) => go(index, chosen, { down }),
+      ),
+      el("label", { for: "find" }, "Find", find),
+    );
   }
 
   function unavailable(index) {
     if (!index.missing.length) return null;
-    const rows = index.missing.map(([model, evaluation, kind, text]) => el("li", null, data(index.models[model]), " · ", data(index.names[evaluation]), ` — ${kind}: `, data(text)));
-    return el("details", null, el("summary", null, `${format.counted(rows.length, "evaluation")} without values`), el("ul", null, rows));
+    const rows = index.missing.map(([model, evaluation, kind, text]) =>
+      el("li", null, data(index.models[model]), " · ", data(index.names[evaluation]), ` — ${kind}: `, data(text)),
+    );
+    return el(
+      "details",
+      null,
+      el("summary", null, `${format.counted(rows.length, "evaluation")} without values`),
+      el("ul", null, rows),
+    );
   }
 })();

@@ -27,8 +27,14 @@ vernacular.names = (() => {
       evaluation.shots ? `${evaluation.shots}-shot` : null,
       evaluation.seed ? `seed ${evaluation.seed}` : null,
       evaluation.style && evaluation.style !== "default" ? evaluation.style : null,
-      evaluation.prompt && evaluation.prompt !== "default" ? (evaluation.prompt === "all" ? "mean over prompts" : `prompt ${evaluation.prompt}`) : null,
-    ].filter(Boolean).join(" · ");
+      evaluation.prompt && evaluation.prompt !== "default"
+        ? evaluation.prompt === "all"
+          ? "mean over prompts"
+          : `prompt ${evaluation.prompt}`
+        : null,
+    ]
+      .filter(Boolean)
+      .join(" · ");
   }
 
   // Title of the evaluation's task, or its name; and the remark for readers, if there is one.
@@ -42,7 +48,11 @@ vernacular.names = (() => {
 
   // The address of an evaluation's view; that of a mean over prompts shows its prompts.
   function place(evaluation, model) {
-    return address(evaluation.runs ? ["prompts", evaluation.id] : ["task", evaluation.id, model].filter((part) => part !== undefined));
+    return address(
+      evaluation.runs
+        ? ["prompts", evaluation.id]
+        : ["task", evaluation.id, model].filter((part) => part !== undefined),
+    );
   }
 
   function arrow(info) {
@@ -52,7 +62,9 @@ vernacular.names = (() => {
   // "#/items/a/b?find=c": parts and the values of `query` may be any text.
   function address(parts, query) {
     const path = parts.map((part) => encodeURIComponent(part)).join("/");
-    const pairs = Object.entries(query ?? {}).filter(([, value]) => value !== null && value !== undefined && value !== "");
+    const pairs = Object.entries(query ?? {}).filter(
+      ([, value]) => value !== null && value !== undefined && value !== "",
+    );
     const search = pairs.map(([key, value]) => `${key}=${encodeURIComponent(value)}`).join("&");
     return `#/${path}${search ? `?${search}` : ""}`;
   }

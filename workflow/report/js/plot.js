@@ -30,16 +30,23 @@ vernacular.plot = (() => {
   // shape in all plots. pairs: [[value, name of a color in the style sheet], …]
   function palette(pairs, rows, field) {
     const present = new Set(rows.map((row) => row[field]));
-    const shown = pairs.map(([value, name], i) => [value, color(name), SHAPES[i % SHAPES.length]]).filter(([value]) => present.has(value));
+    const shown = pairs
+      .map(([value, name], i) => [value, color(name), SHAPES[i % SHAPES.length]])
+      .filter(([value]) => present.has(value));
     const domain = shown.map(([value]) => harmless(value));
-    return { colors: { domain, range: shown.map(([, shade]) => shade) }, shapes: { domain, range: shown.map(([, , shape]) => shape) } };
+    return {
+      colors: { domain, range: shown.map(([, shade]) => shade) },
+      shapes: { domain, range: shown.map(([, , shape]) => shape) },
+    };
   }
 
   const series = (names) => names.map((name, i) => [name, `series-${(i % 6) + 1}`]);
 
   // Vega uses values as object keys: a model may be called "__proto__" or "constructor". Prepend an invisible character.
   function safe(row) {
-    return Object.fromEntries(Object.entries(row).map(([name, value]) => [name, typeof value === "string" ? harmless(value) : value]));
+    return Object.fromEntries(
+      Object.entries(row).map(([name, value]) => [name, typeof value === "string" ? harmless(value) : value]),
+    );
   }
   const harmless = (text) => (text in Object.prototype ? `\u2060${text}` : text);
 
@@ -47,8 +54,10 @@ vernacular.plot = (() => {
   function fit(part, width) {
     for (const [name, inner] of Object.entries(part)) {
       if (name === "data" || inner === null || typeof inner !== "object") continue;
-      if (inner.labelLimit) inner.labelLimit = Math.min(inner.labelLimit, Math.round((name === "legend" ? 0.8 : 0.42) * width));
-      if (name === "legend" && (width < 500 || inner.columns)) inner.columns = width < 500 ? 1 : Math.min(inner.columns, Math.max(1, Math.floor(width / 230)));
+      if (inner.labelLimit)
+        inner.labelLimit = Math.min(inner.labelLimit, Math.round((name === "legend" ? 0.8 : 0.42) * width));
+      if (name === "legend" && (width < 500 || inner.columns))
+        inner.columns = width < 500 ? 1 : Math.min(inner.columns, Math.max(1, Math.floor(width / 230)));
       fit(inner, width);
     }
   }
@@ -77,12 +86,23 @@ vernacular.plot = (() => {
       });
       container.querySelector("svg")?.setAttribute("aria-hidden", "true");
       container.vega = view;
-      if (about.onclick) view.addEventListener("click", (_, item) => { if (item?.datum?.row !== undefined) about.onclick(data.rows[item.datum.row]); });
+      if (about.onclick)
+        view.addEventListener("click", (_, item) => {
+          if (item?.datum?.row !== undefined) about.onclick(data.rows[item.datum.row]);
+        });
     };
     container.makers = {
-      PNG: async () => new Promise((resolve) => { container.vega.toCanvas(2).then((canvas) => canvas.toBlob(resolve, "image/png")); }),
+      PNG: async () =>
+        new Promise((resolve) => {
+          container.vega.toCanvas(2).then((canvas) => canvas.toBlob(resolve, "image/png"));
+        }),
       SVG: () => container.vega.toSVG(),
-      CSV: () => download.csv(download.ofObjects(data.rows.map((row) => Object.fromEntries(Object.entries(row).filter(([key]) => key !== "order"))))),
+      CSV: () =>
+        download.csv(
+          download.ofObjects(
+            data.rows.map((row) => Object.fromEntries(Object.entries(row).filter(([key]) => key !== "order"))),
+          ),
+        ),
     };
     return container;
   }
@@ -97,7 +117,11 @@ vernacular.plot = (() => {
 
   // A figure with a caption: {element, draw}. `draw` fills it when the figure is in the document.
   function figure(title, note, name, data, about) {
-    const element = el("figure", null, el("figcaption", null, el("h2", null, title), note ? el("p", null, note) : null));
+    const element = el(
+      "figure",
+      null,
+      el("figcaption", null, el("h2", null, title), note ? el("p", null, note) : null),
+    );
     const fill = async () => {
       const drawn = await draw(name, data, about);
       drawn.downloadName = about.file;

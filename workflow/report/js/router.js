@@ -11,10 +11,15 @@
     const [path, search] = hash.replace(/^#\/?/, "").split("?");
     try {
       const parts = path.split("/").filter(Boolean).map(decodeURIComponent);
-      const query = new Map((search ?? "").split("&").filter(Boolean).map((pair) => {
-        const at = pair.indexOf("=");
-        return at < 0 ? [pair, ""] : [pair.slice(0, at), decodeURIComponent(pair.slice(at + 1))];
-      }));
+      const query = new Map(
+        (search ?? "")
+          .split("&")
+          .filter(Boolean)
+          .map((pair) => {
+            const at = pair.indexOf("=");
+            return at < 0 ? [pair, ""] : [pair.slice(0, at), decodeURIComponent(pair.slice(at + 1))];
+          }),
+      );
       return { view: parts[0] ?? "overview", parts: parts.slice(1), query };
     } catch (error) {
       if (error instanceof URIError) return { view: "", parts: [], query: new Map() };
@@ -57,11 +62,17 @@
 
   function notFound(text) {
     const back = el("a", { href: "#/leaderboard" }, "Back to the leaderboard");
-    return { title: "Not found", element: el("section", null, el("h1", null, "Not found"), el("p", null, text), el("p", null, back)) };
+    return {
+      title: "Not found",
+      element: el("section", null, el("h1", null, "Not found"), el("p", null, text), el("p", null, back)),
+    };
   }
 
   vernacular.notFound = notFound;
-  document.getElementById("skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
+  document.getElementById("skip").addEventListener("click", (event) => {
+    event.preventDefault();
+    main.focus();
+  });
   addEventListener("hashchange", show);
   theme.onchange(show);
   show();

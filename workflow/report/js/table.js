@@ -22,8 +22,17 @@ vernacular.table = (() => {
   // above all others, file: name of the CSV file}
   function make(columns, rows, options = {}) {
     const head = columns.map((column) => el("th", { scope: "col", class: column.class }, column.title));
-    const table = el("table", { class: options.class }, el("caption", null, options.caption), el("thead", null, el("tr", null, head)));
-    const holder = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": options.label ?? "table" }, table);
+    const table = el(
+      "table",
+      { class: options.class },
+      el("caption", null, options.caption),
+      el("thead", null, el("tr", null, head)),
+    );
+    const holder = el(
+      "div",
+      { class: "scroll", tabindex: "0", role: "region", "aria-label": options.label ?? "table" },
+      table,
+    );
     const wrapper = el("div", { class: "tablebox" }, holder);
     const paged = Boolean(options.page) && rows.length > options.page;
     const grid = new DataTable(table, {
@@ -38,7 +47,7 @@ vernacular.table = (() => {
         cellType: column.heading ? "th" : "td",
         render: (row, use) => {
           if (use === "display") return node(column.cell(row));
-          return column.key ? column.key(row) ?? null : null;
+          return column.key ? (column.key(row) ?? null) : null;
         },
         createdCell: (cell, _, row) => {
           if (column.heading) cell.setAttribute("scope", "row");
@@ -51,23 +60,41 @@ vernacular.table = (() => {
       pageLength: options.page || 100,
       autoWidth: false,
       deferRender: true,
-      layout: { topStart: null, topEnd: null, bottomStart: null, bottomEnd: null, bottom: paged || options.growing ? ["info", "paging"] : null },
-      language: { emptyTable: options.empty ?? "No rows.", zeroRecords: "No matching rows.", entries: { _: "rows", 1: "row" } },
+      layout: {
+        topStart: null,
+        topEnd: null,
+        bottomStart: null,
+        bottomEnd: null,
+        bottom: paged || options.growing ? ["info", "paging"] : null,
+      },
+      language: {
+        emptyTable: options.empty ?? "No rows.",
+        zeroRecords: "No matching rows.",
+        entries: { _: "rows", 1: "row" },
+      },
     });
     if (wrapper.firstChild !== holder || !holder.contains(table)) throw new Error("the table is not in its container");
     if (options.top) table.tHead.append(el("tr", { class: "top" }, options.top)); // after DataTables has read the headings
-    wrapper.append(download.buttons(options.file ?? options.label, { CSV: () => download.csv(exported(columns, grid.rows({ search: "applied", order: "applied" }).data().toArray())) }));
+    wrapper.append(
+      download.buttons(options.file ?? options.label, {
+        CSV: () => download.csv(exported(columns, grid.rows({ search: "applied", order: "applied" }).data().toArray())),
+      }),
+    );
     return { element: wrapper, grid };
   }
 
   // The rows as arrays for CSV, below the names of the columns.
   function exported(columns, rows) {
-    const cells = (row) => columns.flatMap((column) => (column.csv ? column.csv(row) : [[nameOf(column), column.key ? column.key(row) : null]]));
+    const cells = (row) =>
+      columns.flatMap((column) =>
+        column.csv ? column.csv(row) : [[nameOf(column), column.key ? column.key(row) : null]],
+      );
     const names = rows.length ? cells(rows[0]).map(([name]) => name) : columns.map(nameOf);
     return [names, ...rows.map((row) => cells(row).map(([, value]) => value))];
   }
 
-  const nameOf = (column) => column.name ?? (column.title instanceof Node ? column.title.textContent : String(column.title ?? "")).trim();
+  const nameOf = (column) =>
+    column.name ?? (column.title instanceof Node ? column.title.textContent : String(column.title ?? "")).trim();
 
   // A text field that filters `grid` by `textOf(row)`, ignoring case and diacritics; every word must occur.
   function finder(grid, textOf, properties) {

@@ -36,7 +36,10 @@ vernacular.theme = (() => {
   }
 
   if (stored === "light" || stored === "dark") document.documentElement.dataset.theme = stored;
-  dark.addEventListener("change", () => { label(); changed.forEach((notify) => notify()); });
+  dark.addEventListener("change", () => {
+    label();
+    changed.forEach((notify) => notify());
+  });
   document.addEventListener("DOMContentLoaded", () => {
     label();
     document.getElementById("theme").addEventListener("click", () => choose(current() === "dark" ? "light" : "dark"));

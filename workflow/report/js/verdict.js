@@ -14,10 +14,37 @@ vernacular.verdict = (() => {
 
   function difference(baseline, candidate, { tests, candidate: better, baseline: worse, identical }) {
     if (!tests) return [name(candidate), " and ", name(baseline), " have no metric in common."];
-    if (identical === tests) return [name(candidate), " and ", name(baseline), ` have the same value in ${tests === 1 ? "the only headline metric" : `all ${tests} headline metrics`}.`];
+    if (identical === tests)
+      return [
+        name(candidate),
+        " and ",
+        name(baseline),
+        ` have the same value in ${tests === 1 ? "the only headline metric" : `all ${tests} headline metrics`}.`,
+      ];
     const rest = tests - better - worse;
-    if (!better && !worse) return [name(candidate), " does not differ significantly from ", name(baseline), ` in any of ${format.counted(tests, "headline metric")}.`];
-    const outcome = better >= worse ? [name(candidate), " is significantly better than ", name(baseline), ` in ${better} of ${format.counted(tests, "headline metric")}`, worse ? ` and worse in ${worse}` : " and worse in none"] : [name(candidate), " is significantly worse than ", name(baseline), ` in ${worse} of ${format.counted(tests, "headline metric")}`, better ? ` and better in ${better}` : " and better in none"];
+    if (!better && !worse)
+      return [
+        name(candidate),
+        " does not differ significantly from ",
+        name(baseline),
+        ` in any of ${format.counted(tests, "headline metric")}.`,
+      ];
+    const outcome =
+      better >= worse
+        ? [
+            name(candidate),
+            " is significantly better than ",
+            name(baseline),
+            ` in ${better} of ${format.counted(tests, "headline metric")}`,
+            worse ? ` and worse in ${worse}` : " and worse in none",
+          ]
+        : [
+            name(candidate),
+            " is significantly worse than ",
+            name(baseline),
+            ` in ${worse} of ${format.counted(tests, "headline metric")}`,
+            better ? ` and better in ${better}` : " and better in none",
+          ];
     return [outcome, rest ? `; ${metrics(rest)} ${rest === 1 ? "does" : "do"} not differ significantly.` : "."];
   }
 
