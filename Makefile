@@ -87,7 +87,8 @@ lm-eval: .lm-eval/vernacular_index.json
 	$(PYTHON) -m pip --python .lm-eval/bin/python install --no-compile --progress-bar off --quiet -r envs/lm_eval.txt
 	touch $@
 
-# tools of the Snakemake ecosystem, and the environment: `make test-all` tests with them and otherwise skips these tests
+# tools of the Snakemake ecosystem, and the environment: `make test-all` tests with them and otherwise skips these tests;
+# and, by npm, the tools with which `make lint` checks the report's scripts
 tools: .tools/.complete .tools/js/.complete
 
 .tools/.complete: envs/tools.txt .venv/.complete
