@@ -1,9 +1,10 @@
 "use strict";
 // The table of the leaderboard in both orientations, and its legend. Overall is next to the names, or above all rows.
-vernacular.board = (() => {
-  const { el, data, names, format, table, cells } = vernacular;
+const board = (() => {
+  const { el, data } = vernacular;
   const FEW = 4; // models, side by side, whose intervals are drawn
 
+  /** @param {Index} index */
   function heading(index, column, titled) {
     const setting = index.evaluations[column.evaluation];
     const info = index.metrics[column.metric];
@@ -36,7 +37,8 @@ vernacular.board = (() => {
 
   const key = (display) => (cell) => (cell === undefined ? null : display(cell).value);
 
-  function content(index, cell, display, axis) {
+  /** @param {Index} index */
+  function content(index, cell, display, axis = null) {
     if (!cell) return el("span", { class: "none", title: "not evaluated, or not possible; see below" }, format.NONE);
     const evaluation = index.evaluations[cell.evaluation];
     return cells.draw(
@@ -60,8 +62,10 @@ vernacular.board = (() => {
     [`${name} n`, cell?.n ?? null],
   ];
 
+  /** @param {Index} index */
   function wide(index, models, columns, chosen, display) {
     const over = standing(index, chosen);
+    /** @type {Column[]} */
     const list = [
       {
         title: "Model",
@@ -108,7 +112,7 @@ vernacular.board = (() => {
       class: "board",
       label: "Leaderboard",
       file: "leaderboard",
-      caption: el("span", { class: "visually-hidden" }, "Models down, evaluations across"),
+      caption: "Models down, evaluations across",
       order: over.size
         ? [
             [1, "asc"],
@@ -119,8 +123,10 @@ vernacular.board = (() => {
     return { ...built, text: (model) => index.models[model], noun: "models" };
   }
 
+  /** @param {Index} index */
   function tall(index, models, columns, chosen, display) {
     const over = standing(index, chosen);
+    /** @type {Column[]} */
     const list = [
       {
         title: "Evaluation",
@@ -165,19 +171,23 @@ vernacular.board = (() => {
       class: "board tall",
       label: "Leaderboard",
       file: "leaderboard",
-      caption: el("span", { class: "visually-hidden" }, "Evaluations down, models across"),
+      caption: "Evaluations down, models across",
       order: [],
       top,
     });
     return {
       ...built,
       text: (column) =>
-        `${index.evaluations[column.evaluation].id} ${names.title(index, index.evaluations[column.evaluation])} ${index.metrics[column.metric].name} ${names.language(index.evaluations[column.evaluation].language)}`,
+        `${index.evaluations[column.evaluation].id} ` +
+        `${names.title(index, index.evaluations[column.evaluation])} ` +
+        `${index.metrics[column.metric].name} ` +
+        `${names.language(index.evaluations[column.evaluation].language)}`,
       noun: "evaluations",
     };
   }
 
   // Shares from 0 to 100 %; other units from the lowest to the highest end of an interval of the row.
+  /** @param {Index} index */
   function axis(index, column) {
     if (index.metrics[column.metric].unit === "share") return [0, 1];
     const known = [...column.cells.values()].filter((cell) => cell.low !== null);
@@ -185,15 +195,13 @@ vernacular.board = (() => {
   }
 
   const ABOUT_OVERALL =
-    "Mean over evaluations of (value − chance) / (1 − chance), with a 95 % bootstrap interval; models that are not significantly different share a rank.";
+    "Mean over evaluations of (value − chance) / (1 − chance), with a 95 % bootstrap interval; models " +
+    "that are not significantly different share a rank.";
 
+  /** @param {Index} index */
   function standing(index, chosen) {
     const scope = chosen.language || "all";
-    return new Map(
-      index.overall
-        .filter((row) => row[1] === scope)
-        .map(([model, , mean, low, high, rank, win, n, left]) => [model, { mean, low, high, rank, win, n, left }]),
-    );
+    return new Map(index.overall.filter((row) => row.scope === scope).map((row) => [row.model, row]));
   }
 
   function overallCell(row) {
@@ -202,7 +210,9 @@ vernacular.board = (() => {
       "span",
       {
         class: "static",
-        title: `over ${format.counted(row.n, "evaluation")}, ${row.left ?? 0} excluded; leads in ${format.value(row.win, "share")} % of the comparisons with other models`,
+        title:
+          `over ${format.counted(row.n, "evaluation")}, ${row.excluded ?? 0} excluded; leads in ` +
+          `${format.value(row.win_rate, "share")} % of the comparisons with other models`,
       },
       el("span", { class: "value" }, format.value(row.mean, "share")),
       el("span", { class: "interval" }, format.interval(row.low, row.high, "share")),
@@ -211,13 +221,15 @@ vernacular.board = (() => {
   }
 
   // Only what this table shows: its orientation, scale, units and marks.
+  /** @param {Index} index */
   function legend(index, chosen, columns, models) {
     const line = chosen.down === "evaluations" ? "row" : "column"; // contains the models' values of one metric
     const units = new Set(columns.map((column) => index.metrics[column.metric].unit));
     const shares = units.has("share") ? "shares from 0 to 100 %" : null;
     const others =
       units.size > (shares ? 1 : 0)
-        ? `${shares ? "other units " : ""}from the worst to the best value of the ${line}, or over the width of its intervals`
+        ? `${shares ? "other units " : ""}from the worst to the best value of the ${line}, or over the ` +
+          "width of its intervals"
         : null;
     const lines = [
       el(
@@ -246,7 +258,12 @@ vernacular.board = (() => {
               el("i", { class: "chance", vars: { "--at": "15%" } }),
               el("i", { class: "point", vars: { "--at": "60%" } }),
             ),
-            ` value and interval${shares ? " on an axis from 0 to 100 %" : ""}${others ? `${shares ? "; other units" : ""} on an axis over the intervals of the row` : ""}; the vertical line is chance`,
+            [
+              " value and interval",
+              shares ? " on an axis from 0 to 100 %" : "",
+              others ? `${shares ? "; other units" : ""} on an axis over the intervals of the row` : "",
+              "; the vertical line is chance",
+            ].join(""),
           )
         : null,
       chosen.scale === "baseline"
@@ -256,27 +273,31 @@ vernacular.board = (() => {
         ? el(
             "li",
             null,
-            `★ best of its ${line}, ☆ not significantly different from the best (paired tests on the same items, Holm correction over the ${line}). A value below chance has no mark.`,
+            `★ best of its ${line}, ☆ not significantly different from the best (paired tests on the ` +
+              `same items, Holm correction over the ${line}). A value below chance has no mark.`,
           )
         : null,
       chosen.scale === "baseline"
         ? el(
             "li",
             null,
-            "Underlined: significant difference. A difference has no interval if config.yaml does not list the pair under comparisons.",
+            "Underlined: significant difference. A difference has no interval if config.yaml does not " +
+              "list the pair under comparisons.",
           )
         : null,
       chosen.scale === "chance"
         ? el(
             "li",
             null,
-            "Above chance: (value − chance) / (1 − chance); 0 is guessing, 100 is all correct. Metrics without a chance level show –.",
+            "Above chance: (value − chance) / (1 − chance); 0 is guessing, 100 is all correct. Metrics " +
+              "without a chance level show –.",
           )
         : null,
       el(
         "li",
         null,
-        "Overall: the mean above chance over the evaluations that have a chance level and a value for every model; below it, the number of evaluations.",
+        "Overall: the mean above chance over the evaluations that have a chance level and a value for " +
+          "every model; below it, the number of evaluations.",
       ),
       el("li", null, "Values are rounded; results/summary/results.csv contains all digits."),
     ];

@@ -1,7 +1,7 @@
 "use strict";
 // One cell of the leaderboard: value on the selected scale, color intensity, and mark.
-vernacular.cells = (() => {
-  const { el, format } = vernacular;
+const cells = (() => {
+  const { el } = vernacular;
   const BEST = 2;
 
   // (value - chance) / (1 - chance): 0 is chance, 1 is all correct
@@ -60,9 +60,8 @@ vernacular.cells = (() => {
 
   // text for screen readers and tooltips
   function description(cell, info, display) {
-    const parts = [
-      `${info.title}: ${display.signed ? format.signed(display.value, display.unit) : format.value(display.value, display.unit)}${display.unit === "share" ? " %" : ` ${format.unit(display.unit)}`}`,
-    ];
+    const value = (display.signed ? format.signed : format.value)(display.value, display.unit);
+    const parts = [`${info.title}: ${value}${display.unit === "share" ? " %" : ` ${format.unit(display.unit)}`}`];
     if (display.low !== null) parts.push(`95 % interval ${format.interval(display.low, display.high, display.unit)}`);
     parts.push(format.counted(cell.n, "item"));
     if (cell.flagged) parts.push(`${format.count(cell.flagged)} flagged`);

@@ -1,7 +1,7 @@
 "use strict";
 // Two models on the same items: differences with paired intervals, and the improved and regressed items.
 (() => {
-  const { el, data, load, names, format, table, plot, items, verdict: found, views } = vernacular;
+  const { el, data, notFound, views } = vernacular;
   const VERDICTS = [
     ["candidate better", "verdict-better-candidate"],
     ["baseline better", "verdict-better-baseline"],
@@ -26,55 +26,40 @@
         ),
       };
     const [left, right] = [index.modelNumber.get(route.parts[0]), index.modelNumber.get(route.parts[1])];
-    const requested = index.pairs.findIndex(([baseline, candidate]) => baseline === left && candidate === right);
+    const requested = index.pairs.findIndex((pair) => pair.baseline === left && pair.candidate === right);
     if (route.parts.length >= 2 && requested < 0)
-      return vernacular.notFound(
+      return notFound(
         `The pair ${route.parts[0]}, ${route.parts[1]} is not compared. Specify it under comparisons: in config.yaml.`,
       );
     const number = Math.max(requested, 0);
-    const pair = await load(`p${number}`);
-    const [baseline, candidate] = index.pairs[number].map((side) => index.models[side]);
+    const pair = await pieces.differences(number);
+    const [baseline, candidate] = names.sides(index, index.pairs[number]);
     const context = { number, pair, baseline, candidate };
     return route.parts[2] === undefined ? overview(index, context) : changed(index, context, route);
   });
 
   function top(index, { number, baseline, candidate }, more) {
-    const side = (i) => `${index.models[index.pairs[i][0]]} → ${index.models[index.pairs[i][1]]}`;
-    const choose = (event) => {
-      const [b, c] = index.pairs[Number(event.target.value)];
-      location.hash = names.address(["comparison", index.models[b], index.models[c]]);
+    const choose = (i) => {
+      location.hash = names.address(["comparison", ...names.sides(index, index.pairs[i])]);
     };
+    const pairs = index.pairs.map((pair, i) => [i, names.sides(index, pair).join(" → ")]);
     return [
       el("h1", null, data(candidate), el("small", null, " against ", data(baseline))),
-      el(
-        "form",
-        { class: "controls", onsubmit: (event) => event.preventDefault() },
-        el(
-          "label",
-          { for: "pair" },
-          "Baseline → candidate",
-          el(
-            "select",
-            { id: "pair", onchange: choose },
-            index.pairs.map((_, i) => el("option", { value: i, selected: i === number }, side(i))),
-          ),
-        ),
-        more,
-      ),
+      widgets.controls(widgets.select("pair", "Baseline → candidate", pairs, number, choose), more),
     ];
   }
 
-  const verdict = (row) =>
+  const verdictOn = (row) =>
     row.better === "candidate" ? "candidate better" : row.better === "baseline" ? "baseline better" : "not significant";
 
+  /** @param {Index} index */
   function overview(index, context) {
     const { number, pair, baseline, candidate } = context;
     const rows = pair.rows.filter((row) => row.category === "");
     const headline = rows.filter((row) => row.headline && row.difference !== null && !row.single);
-    const counts = new Map(
-      pair.changes.map(([evaluation, improved, regressed]) => [evaluation, { improved, regressed }]),
-    );
-    const differs = (row) => row.difference !== 0 || Boolean(row.ci_low) || Boolean(row.ci_high); // equal values of items that differ have an interval
+    const counts = new Map(pair.changes.map((counts) => [counts.evaluation, counts]));
+    // equal values of items that differ have an interval
+    const differs = (row) => row.difference !== 0 || Boolean(row.ci_low) || Boolean(row.ci_high);
     const figures = el("div", { class: "wideplots" });
     const heading = headline.some(differs)
       ? [
@@ -82,7 +67,9 @@
           el(
             "p",
             { class: "note" },
-            "Shares in percentage points, with 95 % paired intervals. A model is marked as better if the difference is significant (Holm correction over all headline metrics of the pair). Evaluations without any difference are omitted.",
+            "Shares in percentage points, with 95 % paired intervals. A model is marked as better if the " +
+              "difference is significant (Holm correction over all headline metrics of the pair). " +
+              "Evaluations without any difference are omitted.",
           ),
         ]
       : null;
@@ -90,7 +77,7 @@
       "section",
       null,
       top(index, context),
-      el("p", { class: "headline" }, found.sentences(index, index.pairs[number])),
+      el("p", { class: "headline" }, verdict.sentences(index, index.pairs[number])),
       heading,
       figures,
       differences(index, context, rows, counts, differs),
@@ -98,7 +85,7 @@
     );
     const after = async () => {
       for (const [unit, rows] of [...grouped(headline.filter(differs), index)].sort(
-        ([a], [b]) => (b === "share") - (a === "share"),
+        ([a], [b]) => Number(b === "share") - Number(a === "share"),
       )) {
         const times = unit === "share" ? 100 : 1;
         const points = rows.map((row) => ({
@@ -108,7 +95,7 @@
           high: row.ci_high === null ? null : row.ci_high * times,
           label: format.signed(row.difference, unit),
           p: format.probability(row.p_holm ?? row.p_value),
-          verdict: verdict(row),
+          verdict: verdictOn(row),
         }));
         const name = unit === "share" ? "percentage points" : (unit ?? "");
         const drawn = plot.figure(
@@ -118,7 +105,9 @@
           { rows: points, pairs: VERDICTS, by: "verdict" },
           {
             file: `${candidate} against ${baseline} ${name}`,
-            description: `Differences of ${format.counted(points.length, "value")} between ${candidate} and ${baseline}; the table below contains the same values.`,
+            description:
+              `Differences of ${format.counted(points.length, "value")} between ${candidate} and ` +
+              `${baseline}; the table below contains the same values.`,
             height: 22 * points.length,
           },
         );
@@ -130,6 +119,7 @@
   }
 
   // Plot label: the language comes first, because the axis truncates the end of long names, where evaluations differ.
+  /** @param {Index} index */
   function label(index, row) {
     const setting = index.evaluations[row.evaluation];
     const measured = index.metrics[row.metric].title;
@@ -138,6 +128,7 @@
       : `${index.names[row.evaluation]}: ${measured}`;
   }
 
+  /** @param {Index} index */
   function grouped(rows, index) {
     const byUnit = new Map();
     for (const row of rows) {
@@ -147,7 +138,8 @@
     return byUnit;
   }
 
-  function differences(index, { baseline, candidate }, rows, counts, differs) {
+  /** @param {Index} index */
+  function columnsOf(index, { baseline, candidate }, counts) {
     const unit = (row) => index.metrics[row.metric].unit;
     const link = (row, kind, number) =>
       el(
@@ -156,7 +148,7 @@
         format.count(number),
       );
     const changed = (row) => counts.get(row.evaluation);
-    const columns = [
+    return [
       {
         title: "Evaluation",
         heading: true,
@@ -200,30 +192,18 @@
           ["unit", unit(r)],
         ],
         cell: (r) =>
-          el(
-            "span",
-            { class: "static" },
-            el("span", { class: "value" }, format.signed(r.difference, unit(r))),
-            el("span", { class: "interval" }, format.interval(r.ci_low, r.ci_high, unit(r))),
-          ),
+          widgets.valued(format.signed(r.difference, unit(r)), format.interval(r.ci_low, r.ci_high, unit(r))),
       },
       {
         title: "p",
         class: "number",
         key: (r) => r.p_holm ?? r.p_value,
-        cell: (r) =>
-          el(
-            "span",
-            {
-              title: `${r.test ?? ""}${r.n_tests ? `; Holm correction over ${format.counted(r.n_tests, "test")}` : "; uncorrected"}`,
-            },
-            format.probability(r.p_holm ?? r.p_value),
-          ),
+        cell: (r) => el("span", { title: aboutTest(r) }, format.probability(r.p_holm ?? r.p_value)),
       },
       {
         title: "Verdict",
-        key: (r) => verdict(r),
-        cell: (r) => el("span", { class: `badge ${verdict(r).replaceAll(" ", "-")}` }, verdict(r)),
+        key: (r) => verdictOn(r),
+        cell: (r) => el("span", { class: `badge ${verdictOn(r).replaceAll(" ", "-")}` }, verdictOn(r)),
       },
       {
         title: "Improved",
@@ -240,6 +220,19 @@
         cell: (r) => (changed(r) ? link(r, "regressed", changed(r).regressed) : format.NONE),
       },
     ];
+  }
+
+  /** @param {Comparison} row */
+  function aboutTest(row) {
+    const correction = row.n_tests ? `Holm correction over ${format.counted(row.n_tests, "test")}` : "uncorrected";
+    return `${row.test ?? ""}; ${correction}`;
+  }
+
+  // The rows that differ, and folded below them those without any difference and those of single prompts.
+  /** @param {Index} index @param {Comparison[]} rows */
+  function differences(index, context, rows, counts, differs) {
+    const { baseline, candidate } = context;
+    const columns = columnsOf(index, context, counts);
     const headline = rows.filter((row) => row.headline);
     const listed = headline.length ? headline : rows;
     const [shown, singles] = [listed.filter((row) => !row.single), listed.filter((row) => row.single)];
@@ -249,7 +242,7 @@
         page: 100,
         label,
         file: `${candidate} against ${baseline} ${label}`,
-        caption: el("span", { class: "visually-hidden" }, `${label} by evaluation`),
+        caption: `${label} by evaluation`,
       }).element;
     const [different, same] = [shown.filter(differs), shown.filter((row) => !differs(row))];
     const fold = (rows, summary, label) => {
@@ -273,12 +266,14 @@
       el(
         "p",
         { class: "note" },
-        "Improved: only the candidate is correct. Regressed: only the baseline is correct. The numbers link to the items.",
+        "Improved: only the candidate is correct. Regressed: only the baseline is correct. The numbers " +
+          "link to the items.",
       ),
     );
   }
 
   // Title of the task, language and manner of an evaluation; the name of one that only external results have.
+  /** @param {Index} index */
   function called(index, row) {
     const setting = index.evaluations[row.evaluation];
     if (!setting) return data(index.names[row.evaluation]);
@@ -297,7 +292,7 @@
     details.addEventListener(
       "toggle",
       async () => {
-        const rows = (await load(`p${number}/categories`)).filter((row) => row.difference !== null);
+        const rows = (await pieces.categories(number)).filter((row) => row.difference !== null);
         details.append(categories(index, rows));
       },
       { once: true },
@@ -305,6 +300,7 @@
     return details;
   }
 
+  /** @param {Index} index */
   function categories(index, rows) {
     const unit = (row) => index.metrics[row.metric].unit;
     const columns = [
@@ -324,12 +320,7 @@
         first: "desc",
         key: (r) => r.difference,
         cell: (r) =>
-          el(
-            "span",
-            { class: "static" },
-            el("span", { class: "value" }, format.signed(r.difference, unit(r))),
-            el("span", { class: "interval" }, format.interval(r.ci_low, r.ci_high, unit(r))),
-          ),
+          widgets.valued(format.signed(r.difference, unit(r)), format.interval(r.ci_low, r.ci_high, unit(r))),
       },
       { title: "p, uncorrected", class: "number", key: (r) => r.p_value, cell: (r) => format.probability(r.p_value) },
     ];
@@ -337,74 +328,100 @@
       class: "numbers",
       page: 50,
       label: "By category",
-      caption: el("span", { class: "visually-hidden" }, "Differences by category"),
+      caption: "Differences by category",
     }).element;
   }
 
-  // The improved and regressed items of one evaluation.
-  async function changed(index, context, route) {
-    const { number, pair, baseline, candidate } = context;
-    const evaluation = index.evaluationNumber.get(route.parts[2]);
-    if (!pair.changes.some(([number]) => number === evaluation))
-      return vernacular.notFound(`No improved or regressed items in “${route.parts[2]}”.`);
-    const rows = await load(`p${number}/e${evaluation}`);
-    const setting = index.evaluations[evaluation];
-    const task = setting ? await load(`e${evaluation}/task`) : null;
-    for (const row of rows)
-      row[7] ??= (await load(`e${evaluation}/i${Math.floor(row[0] / task.block)}`))[row[0] % task.block];
-    const show = route.query.get("show") ?? "";
-    const letters = Boolean(task?.letters);
+  // Change, item and both outputs, which link to the item.
+  /** @param {Index} index @param {any} context @param {Route} route @param {Evaluation} setting */
+  function columnsOfItems(index, { baseline, candidate }, route, setting, letters) {
     const link = (row, name) =>
-      row[0] !== null && index.modelNumber.get(name) < index.n_models
-        ? names.address(["item", route.parts[2], name, row[7][0]])
+      row.position !== null && index.modelNumber.get(name) < index.n_models
+        ? names.address(["item", route.parts[2], name, row.item.id])
         : null;
     const answer = (row, i, name) =>
       link(row, name)
         ? el("a", { href: link(row, name), dir: "auto" }, format.beginning(said(row, i) || "(empty)", 120))
         : data(format.beginning(said(row, i) ?? format.NONE, 120));
-    const said = (row, i) => (letters ? items.withTexts(row[i], row[7]) : row[i]);
-    const columns = [
+    const said = (row, side) => (letters ? items.withTexts(row[side], row.item) : row[side]);
+    return [
       {
         title: "Change",
         class: "outcome",
-        key: (r) => r[1],
+        key: (r) => r.change,
         cell: (r) =>
           el(
             "span",
-            { class: `badge ${r[1] === "improved" ? "correct" : "incorrect"}` },
-            r[1] === "improved" ? "▲ improved" : "▼ regressed",
+            { class: `badge ${r.change === "improved" ? "correct" : "incorrect"}` },
+            r.change === "improved" ? "▲ improved" : "▼ regressed",
           ),
       },
       {
         title: "Item",
         heading: true,
         class: "prompt",
-        key: (r) => items.label(r[7]),
-        cell: (r) => data(format.beginning(items.label(r[7]), 220), { lang: setting?.language }),
+        key: (r) => items.label(r.item),
+        cell: (r) => data(format.beginning(items.label(r.item), 220), { lang: setting?.language }),
       },
       {
         title: "Correct",
         class: "answer",
-        key: (r) => items.gold(r[7], letters),
-        cell: (r) => data(format.beginning(items.gold(r[7], letters), 120), { lang: setting?.language }),
+        key: (r) => items.gold(r.item, letters),
+        cell: (r) => data(format.beginning(items.gold(r.item, letters), 120), { lang: setting?.language }),
       },
-      { title: data(baseline), class: "answer", key: (r) => r[3], cell: (r) => answer(r, 3, baseline) },
-      { title: data(candidate), class: "answer", key: (r) => r[4], cell: (r) => answer(r, 4, candidate) },
-      { title: "Margin change", class: "number", key: (r) => r[2], cell: (r) => format.signed(r[2], "") },
+      {
+        title: data(baseline),
+        class: "answer",
+        key: (r) => r.baseline_prediction,
+        cell: (r) => answer(r, "baseline_prediction", baseline),
+      },
+      {
+        title: data(candidate),
+        class: "answer",
+        key: (r) => r.candidate_prediction,
+        cell: (r) => answer(r, "candidate_prediction", candidate),
+      },
+      {
+        title: "Margin change",
+        class: "number",
+        key: (r) => r.margin_change,
+        cell: (r) => format.signed(r.margin_change, ""),
+      },
     ];
+  }
+
+  // The improved and regressed items of one evaluation.
+  /** @param {Index} index @param {Route} route */
+  async function changed(index, context, route) {
+    const { number, pair, baseline, candidate } = context;
+    const evaluation = index.evaluationNumber.get(route.parts[2]);
+    if (!pair.changes.some((counts) => counts.evaluation === evaluation))
+      return notFound(`No improved or regressed items in “${route.parts[2]}”.`);
+    const rows = await pieces.changes(number, evaluation);
+    const setting = index.evaluations[evaluation];
+    const task = setting ? await pieces.task(evaluation) : null;
+    for (const row of rows) row.item ??= await pieces.item(evaluation, task, row.position);
+    const show = route.query.get("show") ?? "";
+    const letters = Boolean(task?.letters);
+    const columns = columnsOfItems(index, context, route, setting, letters);
     const built = table.make(columns, rows, {
       class: "items",
       page: 50,
       label: "Improved and regressed items",
-      caption: el("span", { class: "visually-hidden" }, "Improved and regressed items, worst first"),
+      caption: "Improved and regressed items, worst first",
     });
-    const find = table.finder(built.grid, (r) => `${r[7][0]} ${r[7][2]} ${r[7][3].join(" ")} ${r[3]} ${r[4]}`, {
-      id: "find",
-    });
-    built.grid.search.fixed("show", show ? (_, r) => r[1] === show : null);
+    const find = table.finder(
+      built.grid,
+      (r) =>
+        `${r.item.id} ${r.item.prompt} ${r.item.options.join(" ")} ${r.baseline_prediction} ${r.candidate_prediction}`,
+      {
+        id: "find",
+      },
+    );
+    built.grid.search.fixed("show", show ? (_, r) => r.change === show : null);
     built.grid.draw();
-    const go = (event) => {
-      location.hash = names.address(["comparison", baseline, candidate, route.parts[2]], { show: event.target.value });
+    const go = (show) => {
+      location.hash = names.address(["comparison", baseline, candidate, route.parts[2]], { show });
     };
     const kinds = [
       ["", "improved and regressed"],
@@ -414,30 +431,19 @@
     const element = el(
       "section",
       null,
-      el(
-        "p",
-        { class: "crumbs" },
+      widgets.crumbs(
         el("a", { href: names.address(["comparison", baseline, candidate]) }, "Comparison"),
-        " › ",
         data(route.parts[2]),
       ),
       top(index, context, [
-        el(
-          "label",
-          { for: "show" },
-          "Show",
-          el(
-            "select",
-            { id: "show", onchange: go },
-            kinds.map(([value, name]) => el("option", { value, selected: value === show }, name)),
-          ),
-        ),
+        widgets.select("show", "Show", kinds, show, go),
         el("label", { for: "find" }, "Find", find),
       ]),
       el(
         "p",
         { class: "note" },
-        "Margin change: how much the score of the correct option rose (improved) or fell (regressed) relative to the best incorrect option.",
+        "Margin change: how much the score of the correct option rose (improved) or fell (regressed) " +
+          "relative to the best incorrect option.",
       ),
       built.element,
     );

@@ -1,25 +1,24 @@
 "use strict";
 // One item over training: a slider selects the checkpoint whose answer is shown.
 (() => {
-  const { el, data, load, names, format, items, parts, plot, curveRows, views } = vernacular;
+  const { el, data, notFound, views } = vernacular;
 
   views.set("curve-item", async (index, route) => {
     const number = index.evaluationNumber.get(route.parts[0]);
     const setting = index.evaluations[number];
-    if (!setting || !index.curves?.includes(number))
-      return vernacular.notFound(`Curves of “${route.parts[0] ?? ""}” not found.`);
-    const overview = await load("curves");
+    if (!setting || !index.curves?.includes(number)) return notFound(`Curves of “${route.parts[0] ?? ""}” not found.`);
+    const overview = await pieces.curves();
     const curve = overview.curves.find((each) => each.name === route.parts[1]) ?? overview.curves[0];
-    const task = await load(`e${number}/task`);
-    const path = await outcomes(index, number, task, curve);
-    if (!path.length) return vernacular.notFound(`No checkpoint of ${curve.name} has outputs for ${setting.id}.`);
+    const task = await pieces.task(number);
+    const path = await outcomes(number, task, curve);
+    if (!path.length) return notFound(`No checkpoint of ${curve.name} has outputs for ${setting.id}.`);
     const order = byChange(path, task.items);
-    const position = (await located(number, task, route.parts[2])) ?? order[0];
-    const item = await itemAt(number, task, position);
+    const position = (await pieces.positionOf(number, task, route.parts[2])) ?? order[0];
+    const item = await pieces.item(number, task, position);
     const steps = path
       .map((checkpoint) => ({ ...checkpoint, row: checkpoint.rows.get(position) }))
       .filter((checkpoint) => checkpoint.row);
-    if (!steps.length) return vernacular.notFound(`Item “${route.parts[2]}” has no results in ${curve.name}.`);
+    if (!steps.length) return notFound(`Item “${route.parts[2]}” has no results in ${curve.name}.`);
     const start = Math.max(
       0,
       steps.findIndex((step) => String(step.x) === route.query.get("at")),
@@ -29,66 +28,27 @@
     const at = order.indexOf(position);
     const around = await Promise.all(
       [-1, 1].map(async (step) =>
-        order[at + step] === undefined ? null : (await itemAt(number, task, order[at + step]))[0],
+        order[at + step] === undefined ? null : (await pieces.item(number, task, order[at + step])).id,
       ),
     );
     const address = (id, name = curve.name) => names.address(["curve-item", setting.id, name, id]);
+    const curves = overview.curves.map((each) => [each.name, each.name]);
     const slider = control(steps, start, async (k) => draw(number, task, setting, item, position, steps[k], shown));
     const element = el(
       "section",
       { class: "item" },
-      el(
-        "p",
-        { class: "crumbs" },
-        el("a", { href: names.address(["curves", setting.id]) }, "Curves"),
-        " › ",
-        data(setting.id),
-      ),
-      el(
-        "h1",
-        { class: "excerpt" },
-        data(format.beginning(items.label(item).trim().split("\n")[0], 90), { lang: setting.language }),
-        el("small", null, " item ", data(format.beginning(item[0], 40))),
-      ),
-      el(
-        "nav",
-        { class: "around", "aria-label": "Other items" },
-        around[0] === null
-          ? null
-          : el(
-              "a",
-              { class: "button", rel: "prev", href: address(around[0]), "aria-keyshortcuts": "ArrowLeft k" },
-              "← more changes",
-            ),
-        el("span", null, `${at + 1} of ${order.length}`),
-        around[1] === null
-          ? null
-          : el(
-              "a",
-              { class: "button", rel: "next", href: address(around[1]), "aria-keyshortcuts": "ArrowRight j" },
-              "fewer changes →",
-            ),
-      ),
+      widgets.crumbs(el("a", { href: names.address(["curves", setting.id]) }, "Curves"), data(setting.id)),
+      widgets.itemHeading(item, setting),
+      widgets.around("Other items", around, address, `${at + 1} of ${order.length}`, [
+        "← more changes",
+        "fewer changes →",
+      ]),
       overview.curves.length < 2
         ? null
-        : el(
-            "form",
-            { class: "controls", onsubmit: (event) => event.preventDefault() },
-            el(
-              "label",
-              { for: "curve" },
-              "Curve",
-              el(
-                "select",
-                {
-                  id: "curve",
-                  onchange: (event) => {
-                    location.hash = address(item[0], event.target.value);
-                  },
-                },
-                overview.curves.map((each) => el("option", { value: each.name, selected: each === curve }, each.name)),
-              ),
-            ),
+        : widgets.controls(
+            widgets.select("curve", "Curve", curves, curve.name, (name) => {
+              location.hash = address(item.id, name);
+            }),
           ),
       slider.element,
       figure,
@@ -101,17 +61,18 @@
       figure.append(drawn.element);
       await drawn.draw();
     };
-    return { title: `${item[0]} over training · ${setting.id}`, section: "curves", element, after };
+    return { title: `${item.id} over training · ${setting.id}`, section: "curves", element, after };
   });
 
   // Each checkpoint with outputs: its position, and its rows by position of the item.
-  async function outcomes(index, number, task, curve) {
+  /** @param {Task} task @param {Curve} curve */
+  async function outcomes(number, task, curve) {
     const xs = curveRows.positions(curve, curve.axis);
     const path = [];
     for (const [k, model] of curve.models.entries()) {
       if (!task.models.includes(model)) continue;
-      const content = await load(`e${number}/m${model}`);
-      const rows = new Map(content.rows.map((row) => [row[0], items.row(row)]));
+      const content = await pieces.results(number, model);
+      const rows = new Map(content.rows.map((row) => [row.position, row]));
       path.push({
         model,
         x: xs[k],
@@ -137,19 +98,6 @@
     );
     const counted = new Map(known.map((position) => [position, changes(position)]));
     return known.sort((a, b) => counted.get(b) - counted.get(a) || a - b);
-  }
-
-  async function itemAt(number, task, position) {
-    const block = Math.floor(position / task.block);
-    return (await load(`e${number}/i${block}`))[position - block * task.block];
-  }
-
-  async function located(number, task, id) {
-    for (let block = 0; id !== undefined && block * task.block < task.items; block++) {
-      const at = (await load(`e${number}/i${block}`)).findIndex((item) => item[0] === id);
-      if (at >= 0) return block * task.block + at;
-    }
-    return null;
   }
 
   // The slider with its label; `show` draws checkpoint k, the last call wins.
@@ -180,13 +128,14 @@
   }
 
   let turn = 0;
+  /** @param {Task} task @param {Evaluation} setting @param {Item} item */
   async function draw(number, task, setting, item, position, step, container) {
     const own = ++turn;
     const block = Math.floor(position / task.block);
-    const details = await load(`e${number}/m${step.model}b${block}`);
-    const shots = await load(`e${number}/shots`);
+    const details = await pieces.details(number, step.model, block);
+    const shots = await pieces.shots(number);
     if (own !== turn) return; // the slider has moved on
-    const detail = details.rows.find((row) => row[0] === position);
+    const detail = details.rows.find((row) => row.position === position);
     container.replaceChildren(
       el(
         "div",
@@ -198,17 +147,18 @@
   }
 
   // The measure of the item (margin, surprisal, …) over training; a click selects the checkpoint.
+  /** @param {Evaluation} setting @param {Curve} curve @param {Item} item */
   function measured(setting, curve, item, steps, slider) {
     const rows = steps
       .map((step, k) => ({
         curve: curve.name,
         part: "1",
         x: step.x,
-        value: step.row.measured,
+        value: step.row.value,
         low: null,
         high: null,
         place: step.name,
-        label: format.value(step.row.measured, ""),
+        label: format.value(step.row.value, ""),
         range: format.OUTCOMES[step.row.outcome],
         k,
       }))
@@ -231,7 +181,7 @@
         by: "curve",
       },
       {
-        file: `${setting.id} ${curve.name} ${item[0]}`,
+        file: `${setting.id} ${curve.name} ${item.id}`,
         height: 160,
         description: `${measure} of this item at each checkpoint.`,
         onclick: (row) => slider.show(row.k),

@@ -1,6 +1,6 @@
 "use strict";
 // Downloads made in the browser: a table or a plot's data as CSV, a plot as SVG or PNG. Nothing leaves the page.
-vernacular.download = (() => {
+const download = (() => {
   const { el } = vernacular;
 
   // Text that a spreadsheet would run as a formula is preceded by an apostrophe; numbers are unchanged.

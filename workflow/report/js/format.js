@@ -1,6 +1,6 @@
 "use strict";
 // Number formats for display. Shares are shown in percent; the unrounded values are in results.csv.
-vernacular.format = (() => {
+const format = (() => {
   const MINUS = "\u2212";
   const NONE = "\u2013";
   const OUTCOMES = ["incorrect", "correct", "tie", "not scored", "acceptable", "unacceptable"];

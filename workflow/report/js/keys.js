@@ -10,7 +10,7 @@
 
   addEventListener("keydown", (event) => {
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
-    const at = event.target;
+    const at = /** @type {Element} */ (event.target);
     if (at.closest?.("input, select, textarea, [contenteditable]")) return;
     const arrow = event.key.startsWith("Arrow");
     if (arrow && at.closest?.(".scroll, .words, .sent")) return; // arrow keys scroll there, or move between words
@@ -22,6 +22,7 @@
       }
       return;
     }
+    /** @type {HTMLElement | null} */
     const link = STEPS.has(event.key) ? document.querySelector(`main a[rel="${STEPS.get(event.key)}"]`) : null;
     if (link) {
       event.preventDefault();

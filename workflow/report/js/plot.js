@@ -1,8 +1,9 @@
 "use strict";
 // Vega-Lite plots; the library is loaded with the first plot. Expressions are interpreted, not compiled: the
 // content security policy of the report forbids code generated at run time.
-vernacular.plot = (() => {
-  const { el, script, specs, download } = vernacular;
+const plot = (() => {
+  const { el, script } = vernacular;
+  const SPECIFICATIONS = { ...specs, ...specsCurves, ...specsItems };
   let library = null;
 
   function color(name) {
@@ -26,8 +27,8 @@ vernacular.plot = (() => {
 
   const SHAPES = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down"];
 
-  // Scales of the values of `field` that occur in rows, so that a legend lists no others; a value has the same color and
-  // shape in all plots. pairs: [[value, name of a color in the style sheet], …]
+  // Scales of the values of `field` that occur in rows, so that a legend lists no others; a value has the same color
+  // and shape in all plots. pairs: [[value, name of a color in the style sheet], …]
   function palette(pairs, rows, field) {
     const present = new Set(rows.map((row) => row[field]));
     const shown = pairs
@@ -42,7 +43,8 @@ vernacular.plot = (() => {
 
   const series = (names) => names.map((name, i) => [name, `series-${(i % 6) + 1}`]);
 
-  // Vega uses values as object keys: a model may be called "__proto__" or "constructor". Prepend an invisible character.
+  // Vega uses values as object keys: a model may be called "__proto__" or "constructor". Prepend an invisible
+  // character.
   function safe(row) {
     return Object.fromEntries(
       Object.entries(row).map(([name, value]) => [name, typeof value === "string" ? harmless(value) : value]),
@@ -71,7 +73,7 @@ vernacular.plot = (() => {
     await library;
     container.render = async () => {
       const scales = data.pairs ? palette(data.pairs, data.rows, data.by) : {};
-      const specification = structuredClone(specs[name]({ ...data, ...scales, rows, color }));
+      const specification = structuredClone(SPECIFICATIONS[name]({ ...data, ...scales, rows, color }));
       specification.autosize = { type: "fit-x", contains: "padding" };
       if (about.height) specification.height = Math.max(about.height, 40);
       fit(specification, container.clientWidth);

@@ -1,10 +1,11 @@
 "use strict";
-// Evaluations with several prompts: a point per prompt, the mean and its interval, ranks, shares of variance, wordings.
+// Evaluations with several prompts: a point per prompt, the mean and its interval, ranks, shares of variance,
+// wordings.
 (() => {
-  const { el, data, load, names, format, table, plot, views } = vernacular;
+  const { el, data, notFound, views } = vernacular;
 
   // The link is shown only if there is something to show.
-  load("index").then((index) => {
+  pieces.index().then((index) => {
     if (!index.n_prompt_groups) return;
     const link = el("a", { href: "#/prompts" }, "Prompts");
     document.querySelector("nav").append(link);
@@ -12,14 +13,13 @@
   });
 
   views.set("prompts", async (index, route) => {
-    if (!index.n_prompt_groups)
-      return vernacular.notFound("No evaluation has several prompts. Set prompts: all in config.yaml.");
-    const { groups } = await load("prompts");
+    if (!index.n_prompt_groups) return notFound("No evaluation has several prompts. Set prompts: all in config.yaml.");
+    const { groups } = await pieces.promptGroups();
     const wanted = index.evaluationNumber.get(route.parts[0]);
     const group =
       groups.find((candidate) => candidate.evaluation === wanted) ?? (route.parts.length ? null : groups[0]);
-    if (!group) return vernacular.notFound(`Evaluation ${route.parts[0]} has no group of prompts.`);
-    const setting = index.evaluations[group.evaluation] ?? {};
+    if (!group) return notFound(`Evaluation ${route.parts[0]} has no group of prompts.`);
+    const setting = index.evaluations[group.evaluation] ?? /** @type {Evaluation} */ ({});
     const metrics = [...new Set(group.rows.map((row) => row.metric))];
     const metric = metrics.find((number) => index.metrics[number].name === route.query.get("metric")) ?? metrics[0];
     const info = index.metrics[metric];
@@ -48,6 +48,7 @@
   });
 
   // A point per prompt; the mean over them, without a prompt, has an interval.
+  /** @param {Index} index @param {PromptGroup} group @param {Metric} info */
   function figure(index, group, models, info) {
     const scale = info.unit === "share" ? 100 : 1;
     const times = (value) => (value === null ? null : value * scale);
@@ -77,49 +78,38 @@
       {
         file: `${index.names[group.evaluation]} ${info.name}`,
         height: 52 * models.length,
-        description: `${info.title} of ${format.counted(models.length, "model")} under ${format.counted(group.prompts.length, "prompt")}; the tables below contain the same values.`,
+        description:
+          `${info.title} of ${format.counted(models.length, "model")} under ` +
+          `${format.counted(group.prompts.length, "prompt")}; the tables below contain the same values.`,
       },
     );
   }
 
+  /** @param {PromptGroup} group */
   function question(models, group) {
     const random = models.some((row) => row.question === "prompts like these");
     const seeds = group.seeds > 1 ? `, ${format.counted(group.seeds, "seed")} each` : "";
-    return `${format.counted(group.prompts.length, "prompt")}${seeds}. A point is one prompt; the line is the mean with its 95 % interval, ${random ? "for other items and for prompts like these" : "for other items with these prompts (at least three prompts are needed for more)"}.`;
+    const scope = random
+      ? "for other items and for prompts like these"
+      : "for other items with these prompts (at least three prompts are needed for more)";
+    return (
+      `${format.counted(group.prompts.length, "prompt")}${seeds}. A point is one prompt; ` +
+      `the line is the mean with its 95 % interval, ${scope}.`
+    );
   }
 
+  /** @param {Index} index @param {PromptGroup} group */
   function controls(index, groups, group, metrics, metric) {
     const go = (evaluation, number) => {
       location.hash = names.address(["prompts", index.names[evaluation]], {
         metric: number === undefined ? "" : index.metrics[number].name,
       });
     };
-    const select = (label, id, options, change) =>
-      el(
-        "label",
-        { for: id },
-        label,
-        el("select", { id, onchange: (event) => change(Number(event.target.value)) }, options),
-      );
-    return el(
-      "form",
-      { class: "controls", onsubmit: (event) => event.preventDefault() },
-      select(
-        "Evaluation",
-        "group",
-        groups.map((each) =>
-          el("option", { value: each.evaluation, selected: each === group }, index.names[each.evaluation]),
-        ),
-        (evaluation) => go(evaluation),
-      ),
-      select(
-        "Metric",
-        "metric",
-        metrics.map((number) =>
-          el("option", { value: number, selected: number === metric }, index.metrics[number].title),
-        ),
-        (number) => go(group.evaluation, number),
-      ),
+    const evaluations = groups.map((each) => [each.evaluation, index.names[each.evaluation]]);
+    const titles = metrics.map((number) => [number, index.metrics[number].title]);
+    return widgets.controls(
+      widgets.select("group", "Evaluation", evaluations, group.evaluation, (evaluation) => go(evaluation)),
+      widgets.select("metric", "Metric", titles, metric, (number) => go(group.evaluation, number)),
     );
   }
 
@@ -141,9 +131,10 @@
     table.make(columns, rows, {
       class: "numbers plain",
       label,
-      caption: el("span", { class: "visually-hidden" }, label),
+      caption: label,
     }).element;
 
+  /** @param {Index} index @param {Metric} info */
   function means(index, rows, info) {
     const value = (x) => format.value(x, info.unit);
     return el(
@@ -188,6 +179,7 @@
     );
   }
 
+  /** @param {Index} index @param {PromptGroup} group @param {Metric} info */
   function ranks(index, group, rows, info) {
     if (rows.length < 2 || rows.some((row) => row.ranks === null)) return null;
     const columns = group.prompts.map((prompt, i) =>
@@ -211,6 +203,7 @@
     );
   }
 
+  /** @param {Index} index */
   function variance(index, rows) {
     const known = rows.filter((row) => Object.values(row.shares).some((share) => share !== null));
     if (!known.length) return null;
@@ -236,11 +229,13 @@
       el(
         "p",
         { class: "note" },
-        "Shares of the variance of a value from one prompt. More items reduce those of items only; estimates from few prompts are rough.",
+        "Shares of the variance of a value from one prompt. More items reduce those of items only; " +
+          "estimates from few prompts are rough.",
       ),
     );
   }
 
+  /** @param {Index} index @param {Metric} info */
   function differences(index, rows, info) {
     if (!rows.length) return null;
     return el(
@@ -279,6 +274,7 @@
     );
   }
 
+  /** @param {Index} index @param {PromptGroup} group */
   function wordings(index, group) {
     const blocks = group.prompts.map((prompt) =>
       el(

@@ -1,10 +1,10 @@
 "use strict";
 // Provenance: models, datasets, how each evaluation was run, notes, and the time of each job.
 (() => {
-  const { el, data, load, format, table, views } = vernacular;
+  const { el, data, views } = vernacular;
 
   views.set("provenance", async (index) => {
-    const all = await load("provenance");
+    const all = await pieces.provenance();
     const element = el(
       "section",
       null,
@@ -91,6 +91,7 @@
     cell: (row) => data(list[row[key]] ?? ""),
   });
 
+  /** @param {Index} index */
   function runs(index) {
     return [
       named("Model", "model", index.models),
@@ -109,8 +110,8 @@
       number("Time", "seconds", format.seconds),
       {
         title: "Flagged",
-        key: (row) => (row.flags ?? []).reduce((sum, [, count]) => sum + count, 0),
-        cell: (row) => data((row.flags ?? []).map(([flag, count]) => `${flag}: ${count}`).join("; ")),
+        key: (row) => (row.flags ?? []).reduce((sum, { count }) => sum + count, 0),
+        cell: (row) => data((row.flags ?? []).map(({ flag, count }) => `${flag}: ${count}`).join("; ")),
       },
       number("Skipped", "skipped"),
       text("Reason for missing values", "reason"),
@@ -137,7 +138,7 @@
           class: "numbers plain",
           page: 50,
           label: title,
-          caption: el("span", { class: "visually-hidden" }, title),
+          caption: title,
         }).element
       : el("p", { class: "note" }, empty ?? "None.");
     return el("section", null, el("h2", null, title), content);

@@ -1,8 +1,8 @@
 "use strict";
-// Vega-Lite specifications of the plots. Datasets and fields have fixed names; texts of models and categories are values,
-// never names. Marks of one kind differ in shape or position in addition to color. `colors` and
-// `shapes` are scales of the values that occur.
-vernacular.specs = (() => {
+// Vega-Lite specifications of the plots. Datasets and fields have fixed names; texts of models and categories are
+// values, never names. Marks of one kind differ in shape or position in addition to color. `colors` and `shapes` are
+// scales of the values that occur.
+const specs = (() => {
   const NAME = { title: null, sort: null, axis: { labelLimit: 220 } };
   const OUTCOMES = ["correct", "tie", "incorrect", "not scored", "acceptable", "unacceptable"];
   const counts = { tickMinStep: 1, format: "d" };

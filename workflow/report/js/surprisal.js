@@ -1,7 +1,7 @@
 "use strict";
 // Surprisal below the words of a text: words are not split (so that Arabic letters stay joined); below each are a bar
 // per token and the word's surprisal in nats.
-vernacular.surprisal = (() => {
+const surprisal = (() => {
   const { el } = vernacular;
   const UNSCORED = -1;
   const TALLEST = 12; // nats; maximum height of a bar
@@ -52,9 +52,8 @@ vernacular.surprisal = (() => {
     return pieces;
   }
 
-  // entry: [role, skip or the text itself, lengths, hundredths of nats]
-  function draw(span, entry, language) {
-    const [, skip, lengths, hundredths] = entry;
+  // skip: a number of characters, or the text itself
+  function draw(span, { skip, lengths, hundredths }, language) {
     const isText = typeof skip === "string";
     const characters = Array.from(isText ? skip : span);
     const all = tokens(isText ? 0 : skip, lengths, hundredths);

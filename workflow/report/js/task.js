@@ -1,13 +1,13 @@
 "use strict";
 // The task view: every model's values, outcomes of the items, the distribution over items, and values by category.
 (() => {
-  const { el, data, load, names, format, table, taskPlots, views } = vernacular;
+  const { el, data, notFound, views } = vernacular;
   views.set("task", async (index, route) => {
     const number = index.evaluationNumber.get(route.parts[0]);
     const setting = index.evaluations[number];
-    if (!setting) return vernacular.notFound(`Evaluation “${route.parts[0] ?? ""}” not found.`);
+    if (!setting) return notFound(`Evaluation “${route.parts[0] ?? ""}” not found.`);
     if (setting.runs) return views.get("prompts")(index, route);
-    const task = await load(`e${number}/task`);
+    const task = await pieces.task(number);
     const metric = chosenMetric(index, task, setting, route.query.get("metric"));
     const model = index.modelNumber.get(route.parts[1]) ?? task.models[0];
     const info = index.metrics[metric];
@@ -17,13 +17,11 @@
     const element = el(
       "section",
       null,
-      el(
-        "p",
-        { class: "crumbs" },
+      widgets.crumbs(
         el("a", { href: "#/leaderboard" }, "Leaderboard"),
         setting.group === undefined
           ? null
-          : [" › ", el("a", { href: names.place(index.evaluations[setting.group]) }, "All prompts")],
+          : el("a", { href: names.place(index.evaluations[setting.group]) }, "All prompts"),
       ),
       el(
         "h1",
@@ -55,19 +53,24 @@
   });
 
   // The model of the item-by-item plot: as requested, or a compared one, or the next.
+  /** @param {Index} index @param {Task} task */
   function opponent(index, task, model, requested) {
     const others = task.models.filter((m) => m !== model);
-    const compared = index.pairs.flatMap(([b, c]) => (b === model ? [c] : c === model ? [b] : []));
+    const compared = index.pairs.flatMap(({ baseline, candidate }) =>
+      baseline === model ? [candidate] : candidate === model ? [baseline] : [],
+    );
     return (
       others.find((m) => index.models[m] === requested) ?? others.find((m) => compared.includes(m)) ?? others[0] ?? null
     );
   }
 
+  /** @param {Index} index @param {Task} task @param {Evaluation} setting */
   function chosenMetric(index, task, setting, requested) {
-    const known = [...new Set(task.cells.map((cell) => cell[1]))];
+    const known = [...new Set(task.cells.map((cell) => cell.metric))];
     return known.find((metric) => index.metrics[metric].name === requested) ?? setting.representative ?? known[0];
   }
 
+  /** @param {Evaluation} setting @param {Task} task */
   function source(setting, task) {
     const set = task.dataset;
     if (!set) return null;
@@ -89,6 +92,7 @@
     );
   }
 
+  /** @param {Index} index @param {Task} task @param {Evaluation} setting */
   function choices(index, task, setting, metric, model, against) {
     const go = (change) => {
       location.hash = names.address(["task", setting.id, index.models[change.model ?? model]], {
@@ -96,56 +100,22 @@
         against: index.models[change.against ?? against],
       });
     };
-    const known = [...new Set(task.cells.map((cell) => cell[1]))].sort(
+    const known = [...new Set(task.cells.map((cell) => cell.metric))].sort(
       (a, b) =>
         index.metrics[b].headline - index.metrics[a].headline || index.metrics[a].order - index.metrics[b].order,
     );
-    const models = (selected, others) =>
-      others.map((m) => el("option", { value: m, selected: m === selected }, index.models[m]));
-    return el(
-      "form",
-      { class: "controls", onsubmit: (event) => event.preventDefault() },
-      el(
-        "label",
-        { for: "metric" },
-        "Metric",
-        el(
-          "select",
-          { id: "metric", onchange: (event) => go({ metric: event.target.value }) },
-          known.map((m) =>
-            el(
-              "option",
-              { value: index.metrics[m].name, selected: m === metric },
-              `${index.metrics[m].title} ${names.arrow(index.metrics[m])}`,
-            ),
-          ),
-        ),
-      ),
-      el(
-        "label",
-        { for: "model" },
-        "Model",
-        el(
-          "select",
-          { id: "model", onchange: (event) => go({ model: Number(event.target.value) }) },
-          models(model, task.models),
-        ),
-      ),
+    const metrics = known.map((m) => [
+      index.metrics[m].name,
+      `${index.metrics[m].title} ${names.arrow(index.metrics[m])}`,
+    ]);
+    const models = (numbers) => numbers.map((m) => [m, index.models[m]]);
+    const others = models(task.models.filter((m) => m !== model));
+    return widgets.controls(
+      widgets.select("metric", "Metric", metrics, index.metrics[metric].name, (name) => go({ metric: name })),
+      widgets.select("model", "Model", models(task.models), model, (m) => go({ model: Number(m) })),
       against === null
         ? null
-        : el(
-            "label",
-            { for: "against" },
-            "Item by item, against",
-            el(
-              "select",
-              { id: "against", onchange: (event) => go({ against: Number(event.target.value) }) },
-              models(
-                against,
-                task.models.filter((m) => m !== model),
-              ),
-            ),
-          ),
+        : widgets.select("against", "Item by item, against", others, against, (m) => go({ against: Number(m) })),
       el(
         "a",
         { class: "button", href: names.address(["items", setting.id, index.models[model]]) },
@@ -157,21 +127,23 @@
   async function draw(context, container) {
     const { index, task, metric, info } = context;
     const rows = task.cells
-      .filter((cell) => cell[1] === metric && cell[2] !== null)
-      .sort((a, b) => (info.higher === false ? a[2] - b[2] : b[2] - a[2]));
+      .filter((cell) => cell.metric === metric && cell.value !== null)
+      .sort((a, b) => (info.higher === false ? a.value - b.value : b.value - a.value));
     const figures = await taskPlots.figures({ ...context, rows });
-    container.append(...figures.map((figure) => figure.element)); // append all first: a plot measures its column when it is added
+    // append all first: a plot measures its column when it is added
+    container.append(...figures.map((figure) => figure.element));
     for (const figure of figures) await figure.draw();
-    if (task.categories.rows.some((row) => row[1] === metric && row[3] !== null))
+    if (task.categories.rows.some((row) => row.metric === metric && row.value !== null))
       container.after(categoryTable(index, task, context.setting, metric, info));
   }
 
+  /** @param {Index} index @param {Task} task @param {Evaluation} setting */
   function values(index, task, setting, model) {
-    const metrics = [...new Set(task.cells.map((cell) => cell[1]))].sort(
+    const metrics = [...new Set(task.cells.map((cell) => cell.metric))].sort(
       (a, b) =>
         index.metrics[b].headline - index.metrics[a].headline || index.metrics[a].order - index.metrics[b].order,
     );
-    const of = new Map(task.cells.map((cell) => [`${cell[0]} ${cell[1]}`, cell]));
+    const of = new Map(task.cells.map((cell) => [`${cell.model} ${cell.metric}`, cell]));
     const columns = [
       {
         title: "Model",
@@ -196,15 +168,15 @@
           el("span", { class: "metric" }, format.unit(index.metrics[metric].unit) ?? ""),
         ),
         first: index.metrics[metric].higher === false ? "asc" : "desc",
-        key: (m) => of.get(`${m} ${metric}`)?.[2] ?? null,
+        key: (m) => of.get(`${m} ${metric}`)?.value ?? null,
         csv: (m) => {
           const name = index.metrics[metric].name;
-          const cell = of.get(`${m} ${metric}`) ?? [];
+          const cell = of.get(`${m} ${metric}`);
           return [
-            [name, cell[2]],
-            [`${name} low`, cell[3]],
-            [`${name} high`, cell[4]],
-            [`${name} n`, cell[5]],
+            [name, cell?.value],
+            [`${name} low`, cell?.low],
+            [`${name} high`, cell?.high],
+            [`${name} n`, cell?.n],
           ];
         },
         cell: (m) => valueCell(of.get(`${m} ${metric}`), index.metrics[metric]),
@@ -218,29 +190,27 @@
         class: "numbers",
         label: "All values",
         file: `${setting.id} values`,
-        caption: el("span", { class: "visually-hidden" }, "Values of every metric by model"),
+        caption: "Values of every metric by model",
       }).element,
     );
   }
 
+  /** @param {Metric} info */
   function valueCell(cell, info) {
-    if (!cell || cell[2] === null) return format.NONE;
-    return el(
-      "span",
-      {
-        class: "static",
-        title: `${format.counted(cell[5], "item")}, ${cell[6]} flagged, ${format.counted(cell[7] ?? 0, "tie")}`,
-      },
-      el("span", { class: "value" }, format.value(cell[2], info.unit)),
-      el("span", { class: "interval" }, format.interval(cell[3], cell[4], info.unit)),
+    if (!cell || cell.value === null) return format.NONE;
+    return widgets.valued(
+      format.value(cell.value, info.unit),
+      format.interval(cell.low, cell.high, info.unit),
+      `${format.counted(cell.n, "item")}, ${cell.flagged} flagged, ${format.counted(cell.ties ?? 0, "tie")}`,
     );
   }
 
+  /** @param {Index} index @param {Task} task @param {Evaluation} setting @param {Metric} info */
   function categoryTable(index, task, setting, metric, info) {
     const rows = new Map();
-    for (const row of task.categories.rows.filter((each) => each[1] === metric)) {
-      if (!rows.has(row[2])) rows.set(row[2], new Map());
-      rows.get(row[2]).set(row[0], row);
+    for (const row of task.categories.rows.filter((each) => each.metric === metric)) {
+      if (!rows.has(row.category)) rows.set(row.category, new Map());
+      rows.get(row.category).set(row.model, row);
     }
     const columns = [
       {
@@ -254,22 +224,17 @@
         title: "Items",
         class: "number",
         first: "desc",
-        key: ([, of]) => Math.max(...[...of.values()].map((row) => row[6])),
-        cell: ([, of]) => format.count(Math.max(...[...of.values()].map((row) => row[6]))),
+        key: ([, of]) => Math.max(...[...of.values()].map((row) => row.n)),
+        cell: ([, of]) => format.count(Math.max(...[...of.values()].map((row) => row.n))),
       },
       ...task.models.map((model) => ({
         title: data(index.models[model]),
         first: "desc",
-        key: ([, of]) => of.get(model)?.[3] ?? null,
+        key: ([, of]) => of.get(model)?.value ?? null,
         cell: ([, of]) => {
           const row = of.get(model);
-          return row && row[3] !== null
-            ? el(
-                "span",
-                { class: "static" },
-                el("span", { class: "value" }, format.value(row[3], info.unit)),
-                el("span", { class: "interval" }, format.interval(row[4], row[5], info.unit)),
-              )
+          return row && row.value !== null
+            ? widgets.valued(format.value(row.value, info.unit), format.interval(row.low, row.high, info.unit))
             : format.NONE;
         },
       })),
@@ -283,7 +248,7 @@
         page: 60,
         label: "By category",
         file: `${setting.id} ${info.name} categories`,
-        caption: el("span", { class: "visually-hidden" }, `${info.title} by category`),
+        caption: `${info.title} by category`,
       }).element,
     );
   }

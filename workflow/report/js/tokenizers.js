@@ -1,10 +1,10 @@
 "use strict";
 // Tokenizers: what each model's tokenizer makes of each language, and of a language in relation to English.
 (() => {
-  const { el, data, load, format, names, table, views } = vernacular;
+  const { el, data, views } = vernacular;
 
   views.set("tokenizers", async (index, route) => {
-    const rows = await load("tokenizers");
+    const rows = await pieces.tokenizers();
     const byTask = route.query.get("by") === "task";
     const parallel = rows.filter((row) => row.premium !== null || row.prompt_premium !== null);
     const shown = rows.filter((row) => byTask === (row.task !== ""));
@@ -15,7 +15,8 @@
       el(
         "p",
         { class: "lead" },
-        "Into how many tokens each model divides the evaluated texts. More tokens for the same content cost more time, and fewer few-shot examples fit the context.",
+        "Into how many tokens each model divides the evaluated texts. More tokens for the same content " +
+          "cost more time, and fewer few-shot examples fit the context.",
       ),
       rows.length ? null : el("p", { class: "note" }, "No tokens of scored texts are stored."),
       parallel.length ? relative(parallel, index) : missing(rows),
@@ -24,6 +25,7 @@
     return { title: "Tokenizers", element };
   });
 
+  /** @param {Index} index */
   function relative(rows, index) {
     const columns = [
       ...labels(index, true),
@@ -42,7 +44,8 @@
       ratio(
         "Bits",
         "bits_ratio",
-        "Bits of the correct texts / those of the same items in English: how much less the model expects the same content",
+        "Bits of the correct texts / those of the same items in English: how much less the model expects " +
+          "the same content",
       ),
       number("Bits per item", "parallel_bits", "Bits of the correct text, mean over the common items"),
       number("in English", "parallel_bits_en", "Bits of the correct text in English, mean over the same items"),
@@ -55,7 +58,8 @@
       el(
         "p",
         null,
-        "Ratios over the items that exist in both languages: 2 means twice as many as in English. 95 % intervals by a bootstrap of the items.",
+        "Ratios over the items that exist in both languages: 2 means twice as many as in English. 95 % " +
+          "intervals by a bootstrap of the items.",
       ),
       make(columns, rows, "tokenizers in relation to English"),
     );
@@ -70,6 +74,7 @@
     );
   }
 
+  /** @param {Index} index */
   function absolute(rows, index, byTask) {
     const columns = [
       ...labels(index, byTask),
@@ -110,10 +115,11 @@
       page: 50,
       label,
       file: label.replaceAll(" ", "_"),
-      caption: el("span", { class: "visually-hidden" }, label),
+      caption: label,
     }).element;
   }
 
+  /** @param {Index} index */
   function labels(index, withTask) {
     const title = (task) => index.tasks.get(task)?.title ?? task;
     return [
