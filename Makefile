@@ -46,12 +46,14 @@ coverage: environment
 test-slurm: environment
 	$(BIN)/pytest tests/slurm/test_on_slurm.py -rs
 
-lint: environment
+lint: environment .tools/js/.complete
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/snakefmt --check Snakefile workflow/Snakefile workflow/rules/*.smk
 	. $(BIN)/activate && snakemake --lint
+	cd workflow/report && $(JS)/biome ci --error-on-warnings --colors=off js
+	$(JS)/tsc --project workflow/report
 
 # compare the speed with other tools, on the models of the quickstart; takes tens of minutes, see bench/README.md
 bench: environment .bench/.complete
@@ -85,14 +87,22 @@ lm-eval: .lm-eval/vernacular_index.json
 	$(PYTHON) -m pip --python .lm-eval/bin/python install --no-compile --progress-bar off --quiet -r envs/lm_eval.txt
 	touch $@
 
-# tools of the Snakemake ecosystem, and the environment: `make test-all` tests with them and otherwise skips these tests
-tools: .tools/.complete
+# tools of the Snakemake ecosystem, and the environment: `make test-all` tests with them and otherwise skips these tests;
+# and, by npm, the tools with which `make lint` checks the report's scripts
+tools: .tools/.complete .tools/js/.complete
 
 .tools/.complete: envs/tools.txt .venv/.complete
 	$(PYTHON) -m venv --without-pip --clear .tools
 	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > "$$(echo .tools/lib/python*/site-packages)/environment.pth"
 	$(PYTHON) -m pip --python .tools/bin/python install --no-compile --progress-bar off --quiet -r envs/tools.txt
 	$(PYTHON) -m pip --python .tools/bin/python install --no-compile --progress-bar off --quiet --no-deps --ignore-requires-python $$(sed -n 's/^# without its dependencies: //p' envs/tools.txt)
+	touch $@
+
+# after the environment in .tools, which --clear empties
+JS = $(CURDIR)/.tools/js/node_modules/.bin
+.tools/js/.complete: envs/npm.txt .tools/.complete
+	@command -v npm >/dev/null || { echo "npm is needed to check the report's scripts (Debian: apt install nodejs npm)" >&2; exit 1; }
+	npm install --no-save --no-package-lock --no-audit --no-fund --loglevel=error --prefix .tools/js $$(sed 's/ *#.*//' envs/npm.txt)
 	touch $@
 
 environment: .venv/.complete

@@ -70,7 +70,7 @@ def assert_readable(browser, view):
     browser.open(view)
     lowest = {}
     for _ in range(2):
-        theme = browser.js("return vernacular.theme.current()")
+        theme = browser.js("return theme.current()")
         lowest[theme] = browser.js(CONTRASTS)
         browser.find("#theme").click()
         browser.until("document.body.dataset.ready === 'yes'")

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from vernacular.metrics.choice import probabilities
 from vernacular.metrics.corpus import expected_calibration_error
+from vernacular.report.data_files import Row
 from vernacular.report.distributions import SurprisalProfile, bin_edges, calibration, surprisal_profiles
 from vernacular.report.item_details import UNSCORED
 
@@ -30,7 +31,7 @@ def row(scores, correct):
 def test_calibration_bins_contain_all_items_and_give_the_metric():
     rng = np.random.default_rng(0)
     rows = [row(rng.normal(0, 2, 4).tolist(), bool(rng.random() < 0.5)) for _ in range(200)]
-    error, bins, expected, signed = calibration(rows)
+    _, error, bins, expected, signed = calibration(7, rows)
     confidence = np.array([probabilities(r["option_scores"]).max() for r in rows])
     correct = np.array([float(r["correct"]) for r in rows])
     assert error == pytest.approx(float(expected_calibration_error(confidence, correct)), rel=1e-3)
@@ -42,8 +43,8 @@ def test_calibration_bins_contain_all_items_and_give_the_metric():
 
 
 def test_calibration_excludes_items_without_scores_or_gold():
-    assert calibration([row(None, True), row([], True), row([0.0, None], True), row([0.0, 1.0], None)]) is None
-    ((confidence, accuracy, n),) = calibration([row([0.0, 0.0], True), row([0.0, None], False)])[1]
+    assert calibration(7, [row(None, True), row([], True), row([0.0, None], True), row([0.0, 1.0], None)]) is None
+    ((confidence, accuracy, n),) = calibration(7, [row([0.0, 0.0], True), row([0.0, None], False)]).bins
     assert (confidence, accuracy, n) == (0.5, 1.0, 1)
 
 
@@ -60,17 +61,17 @@ def test_surprisal_by_position_is_the_mean_of_words_of_correct_texts():
     texts = {"a": "one two three", "b": "four five six"}
     tokens = {
         # "one", " tw", "o", " three": the second word consists of two tokens
-        "a": [["choice:0", 0, [3, 3, 1, 6], [100, 200, 50, 300]], ["choice:1", 0, [1], [9900]]],
-        "b": [["choice:0", 0, [4, 5, 4], [UNSCORED, 400, 500]]],
+        "a": [Row.Tokens("choice:0", 0, [3, 3, 1, 6], [100, 200, 50, 300]), Row.Tokens("choice:1", 0, [1], [9900])],
+        "b": [Row.Tokens("choice:0", 0, [4, 5, 4], [UNSCORED, 400, 500])],
     }
     profiles = surprisal_profiles({7: profile(texts, tokens)})
-    assert profiles["position"] == [[7, [[1, 1.0, 1], [2, (2.5 + 4.0) / 2, 2], [3, 4.0, 2]]]]
+    assert profiles["position"] == [(7, [(1, 1.0, 1), (2, (2.5 + 4.0) / 2, 2), (3, 4.0, 2)])]
 
 
 def test_surprisal_by_length_is_per_character_in_common_ranges():
     texts = {str(n): "x" * n for n in (2, 4, 8, 16, 32)}
-    tokens = {n: [["choice:0", 0, [len(text)], [100 * len(text)]]] for n, text in texts.items()}
-    double = {n: [["choice:0", 0, [len(text)], [200 * len(text)]]] for n, text in texts.items()}
+    tokens = {n: [Row.Tokens("choice:0", 0, [len(text)], [100 * len(text)])] for n, text in texts.items()}
+    double = {n: [Row.Tokens("choice:0", 0, [len(text)], [200 * len(text)])] for n, text in texts.items()}
     one, two = surprisal_profiles({0: profile(texts, tokens), 1: profile(texts, double)})["length"]
     assert [ranges[:2] for ranges in one[1]] == [ranges[:2] for ranges in two[1]]
     assert {ranges[2] for ranges in one[1]} == {1.0}
@@ -79,5 +80,5 @@ def test_surprisal_by_length_is_per_character_in_common_ranges():
 
 
 def test_texts_of_one_word_and_length_have_no_profile():
-    tokens = {name: [["choice:0", 0, [2], [100]]] for name in ("a", "b")}
+    tokens = {name: [Row.Tokens("choice:0", 0, [2], [100])] for name in ("a", "b")}
     assert surprisal_profiles({0: profile({"a": "xy", "b": "zw"}, tokens)}) == {"position": [], "length": []}

@@ -24,12 +24,12 @@ def test_unchanged_prompt_is_stored_once():
     items = make_items(
         [request("choice:0", "shots\n", "Q:", " yes"), request("choice:1", "shots\n", "Q:", " no")], "Q:"
     )
-    assert items.items == [["a", "", "Q:", [], [0], None, 0, None, [["choice:0", " yes"], ["choice:1", " no"]]]]
+    assert items.items == [("a", "", "Q:", [], [0], None, 0, None, [("choice:0", " yes"), ("choice:1", " no")])]
     assert items.prefixes == ["shots\n"]
 
 
 def test_text_sent_is_stored_if_it_differs_from_prompt():
-    assert make_items([request("response", "", "Say: Q", "", "generate")], "Q").items[0][5] == "Say: Q"
+    assert make_items([request("response", "", "Say: Q", "", "generate")], "Q").items[0].sent == "Say: Q"
 
 
 def test_few_shot_prefix_is_stored_once():
@@ -38,7 +38,7 @@ def test_few_shot_prefix_is_stored_once():
     items.add_requests(rows)
     for _ in range(2):  # two models
         items.add_items([item("Q:") | {"item_id": name} for name in "abc"])
-    assert [entry[6] for entry in items.items] == [0, 0, 0]
+    assert [entry.prefix for entry in items.items] == [0, 0, 0]
     assert items.prefixes == ["shots\n"]
 
 
@@ -57,7 +57,7 @@ def test_masked_word_is_displayed_in_its_sentence_if_scored():
 def test_skipped_item_has_only_its_prompt():
     skipped = {"item_id": "a", "role": "skipped: no gap", "kind": "score", "prefix": "", "text": "-", "messages": None,
                 "span_start": 1, "span_end": 1}  # fmt: skip
-    assert make_items([skipped], "Q").items[0][5:] == [None, None, None, []]
+    assert make_items([skipped], "Q").items[0][5:] == (None, None, None, [])
 
 
 def test_wrapped_text_is_last_chat_turn():
@@ -69,5 +69,5 @@ def test_wrapped_text_is_last_chat_turn():
 def test_prompt_that_is_not_sent_is_distinguished_from_an_unchanged_one():
     requests = [request("sentence:0", "", "", "ido u skolu"), request("sentence:1", "", "", "ido u skola")]
     items = make_items(requests, "ido u [MASK]", ["skolu", "skola"], displayed_roles=("sentence",))
-    assert items.items[0][5] == ""
-    assert [text for _, text in items.items[0][8]] == ["ido u skolu", "ido u skola"]
+    assert items.items[0].sent == ""
+    assert [text for _, text in items.items[0].spans] == ["ido u skolu", "ido u skola"]

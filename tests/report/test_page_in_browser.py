@@ -174,7 +174,7 @@ def test_surprisal_bars_are_grouped_by_word(browser):
 def test_text_without_spaces_is_segmented_into_words(browser):
     browser.open("#/leaderboard")
     text = "我喜歡在春天的早晨沿著河邊慢慢散步然後回家喝一杯熱茶"
-    words = browser.js(f"return vernacular.surprisal.words(Array.from('{text}'), 'zh')")
+    words = browser.js(f"return surprisal.words(Array.from('{text}'), 'zh')")
     assert len(words) > 8
     assert [start for start, _ in words] == [0, *(end for _, end in words[:-1])]
     assert words[-1][1] == len(text)

@@ -161,7 +161,7 @@ def test_every_plot_has_downloads(page):
 def test_csv_cells_are_not_formulas(page):
     page.open()
     rows = [["=1+1", "-x", "plain", 'say "a", b', -1.5, None], ["+a", "@b", "c\nd", "", 0, None]]
-    text = page.js(f"return vernacular.download.csv({json.dumps(rows)})")
+    text = page.js(f"return download.csv({json.dumps(rows)})")
     assert list(csv.reader(io.StringIO(text, newline=""))) == [
         ["'=1+1", "'-x", "plain", 'say "a", b', "-1.5", ""],
         ["'+a", "'@b", "c\nd", "", "0", ""],

@@ -1,109 +1,304 @@
 "use strict";
 // The table of the leaderboard in both orientations, and its legend. Overall is next to the names, or above all rows.
-vernacular.board = (() => {
-  const { el, data, names, format, table, cells } = vernacular;
+const board = (() => {
+  const { el, data } = vernacular;
   const FEW = 4; // models, side by side, whose intervals are drawn
 
+  /** @param {Index} index */
   function heading(index, column, titled) {
     const setting = index.evaluations[column.evaluation];
     const info = index.metrics[column.metric];
     const unit = format.unit(info.unit);
     const about = [names.title(index, setting), names.remark(index, setting), info.about].filter(Boolean).join(". ");
-    return el("span", { class: "heading", title: about },
-      el("span", { class: "task" }, data(titled ? names.title(index, setting) : setting.task ?? setting.id)),
-      el("span", null, el("abbr", { title: names.language(setting.language) }, setting.language ?? ""), ` ${names.manner(setting)}`),
-      el("span", { class: "metric" }, `${info.title} `, el("span", { "aria-hidden": "true" }, names.arrow(info)), el("span", { class: "visually-hidden" }, info.higher === null ? "" : info.higher ? "higher is better" : "lower is better"), unit ? ` ${unit}` : ""));
+    return el(
+      "span",
+      { class: "heading", title: about },
+      el("span", { class: "task" }, data(titled ? names.title(index, setting) : (setting.task ?? setting.id))),
+      el(
+        "span",
+        null,
+        el("abbr", { title: names.language(setting.language) }, setting.language ?? ""),
+        ` ${names.manner(setting)}`,
+      ),
+      el(
+        "span",
+        { class: "metric" },
+        `${info.title} `,
+        el("span", { "aria-hidden": "true" }, names.arrow(info)),
+        el(
+          "span",
+          { class: "visually-hidden" },
+          info.higher === null ? "" : info.higher ? "higher is better" : "lower is better",
+        ),
+        unit ? ` ${unit}` : "",
+      ),
+    );
   }
 
   const key = (display) => (cell) => (cell === undefined ? null : display(cell).value);
 
-  function content(index, cell, display, axis) {
+  /** @param {Index} index */
+  function content(index, cell, display, axis = null) {
     if (!cell) return el("span", { class: "none", title: "not evaluated, or not possible; see below" }, format.NONE);
     const evaluation = index.evaluations[cell.evaluation];
-    return cells.draw(cell, index.metrics[cell.metric], display(cell), names.place(evaluation, index.models[cell.model]), axis);
+    return cells.draw(
+      cell,
+      index.metrics[cell.metric],
+      display(cell),
+      names.place(evaluation, index.models[cell.model]),
+      axis,
+    );
   }
 
-  const style = (display) => (element, cell) => { if (cell) cells.style(element, cell, display(cell)); };
+  const style = (display) => (element, cell) => {
+    if (cell) cells.style(element, cell, display(cell));
+  };
 
   // value, interval and number of items, for CSV
-  const exported = (name, cell, display) => [[name, cell ? display(cell).value : null], [`${name} low`, cell ? display(cell).low : null], [`${name} high`, cell ? display(cell).high : null], [`${name} n`, cell?.n ?? null]];
+  const exported = (name, cell, display) => [
+    [name, cell ? display(cell).value : null],
+    [`${name} low`, cell ? display(cell).low : null],
+    [`${name} high`, cell ? display(cell).high : null],
+    [`${name} n`, cell?.n ?? null],
+  ];
 
+  /** @param {Index} index */
   function wide(index, models, columns, chosen, display) {
     const over = standing(index, chosen);
-    const list = [{ title: "Model", heading: true, class: "name", key: (model) => index.models[model], cell: (model) => data(index.models[model]) }];
+    /** @type {Column[]} */
+    const list = [
+      {
+        title: "Model",
+        heading: true,
+        class: "name",
+        key: (model) => index.models[model],
+        cell: (model) => data(index.models[model]),
+      },
+    ];
     if (over.size) {
-      list.push({ title: "Rank", class: "rank", key: (model) => over.get(model)?.rank ?? null, cell: (model) => format.count(over.get(model)?.rank) });
-      list.push({ title: el("span", { class: "heading", title: ABOUT_OVERALL }, el("span", { class: "task" }, "Overall"), el("span", null, chosen.language ? names.language(chosen.language) : "all languages"), el("span", { class: "metric" }, "above chance %")), name: "overall above chance", class: "overall", first: "desc", key: (model) => over.get(model)?.mean ?? null, cell: (model) => overallCell(over.get(model)) });
+      list.push({
+        title: "Rank",
+        class: "rank",
+        key: (model) => over.get(model)?.rank ?? null,
+        cell: (model) => format.count(over.get(model)?.rank),
+      });
+      list.push({
+        title: el(
+          "span",
+          { class: "heading", title: ABOUT_OVERALL },
+          el("span", { class: "task" }, "Overall"),
+          el("span", null, chosen.language ? names.language(chosen.language) : "all languages"),
+          el("span", { class: "metric" }, "above chance %"),
+        ),
+        name: "overall above chance",
+        class: "overall",
+        first: "desc",
+        key: (model) => over.get(model)?.mean ?? null,
+        cell: (model) => overallCell(over.get(model)),
+      });
     }
     for (const column of columns) {
       const name = `${index.evaluations[column.evaluation].id} ${index.metrics[column.metric].name}`;
       list.push({
-        title: heading(index, column, false), first: index.metrics[column.metric].higher === false ? "asc" : "desc",
+        title: heading(index, column, false),
+        first: index.metrics[column.metric].higher === false ? "asc" : "desc",
         key: (model) => key(display)(column.cells.get(model)),
         cell: (model) => content(index, column.cells.get(model), display),
         csv: (model) => exported(name, column.cells.get(model), display),
         style: (element, model) => style(display)(element, column.cells.get(model)),
       });
     }
-    const built = table.make(list, models, { class: "board", label: "Leaderboard", file: "leaderboard", caption: el("span", { class: "visually-hidden" }, "Models down, evaluations across"), order: over.size ? [[1, "asc"], [2, "desc"]] : [[0, "asc"]] });
+    const built = table.make(list, models, {
+      class: "board",
+      label: "Leaderboard",
+      file: "leaderboard",
+      caption: "Models down, evaluations across",
+      order: over.size
+        ? [
+            [1, "asc"],
+            [2, "desc"],
+          ]
+        : [[0, "asc"]],
+    });
     return { ...built, text: (model) => index.models[model], noun: "models" };
   }
 
+  /** @param {Index} index */
   function tall(index, models, columns, chosen, display) {
     const over = standing(index, chosen);
-    const list = [{ title: "Evaluation", heading: true, class: "name", cell: (column) => heading(index, column, innerWidth >= 700), key: (column) => index.evaluations[column.evaluation].id, csv: (column) => [["evaluation", index.evaluations[column.evaluation].id], ["metric", index.metrics[column.metric].name], ["unit", index.metrics[column.metric].unit]] }];
+    /** @type {Column[]} */
+    const list = [
+      {
+        title: "Evaluation",
+        heading: true,
+        class: "name",
+        cell: (column) => heading(index, column, innerWidth >= 700),
+        key: (column) => index.evaluations[column.evaluation].id,
+        csv: (column) => [
+          ["evaluation", index.evaluations[column.evaluation].id],
+          ["metric", index.metrics[column.metric].name],
+          ["unit", index.metrics[column.metric].unit],
+        ],
+      },
+    ];
     const axes = models.length <= FEW && chosen.scale === "absolute";
     for (const model of models) {
       list.push({
-        title: data(index.models[model], { class: "model" }), first: "desc",
+        title: data(index.models[model], { class: "model" }),
+        first: "desc",
         key: (column) => key(display)(column.cells.get(model)),
         cell: (column) => content(index, column.cells.get(model), display, axes ? axis(index, column) : null),
         csv: (column) => exported(index.models[model], column.cells.get(model), display),
         style: (element, column) => style(display)(element, column.cells.get(model)),
       });
     }
-    const top = over.size ? [el("th", { scope: "row", class: "name", title: ABOUT_OVERALL }, el("span", { class: "heading" }, el("span", { class: "task" }, "Overall"), el("span", { class: "metric" }, "above chance %"))), models.map((model) => el("td", null, overallCell(over.get(model))))] : null;
-    const built = table.make(list, columns, { class: "board tall", label: "Leaderboard", file: "leaderboard", caption: el("span", { class: "visually-hidden" }, "Evaluations down, models across"), order: [], top });
-    return { ...built, text: (column) => `${index.evaluations[column.evaluation].id} ${names.title(index, index.evaluations[column.evaluation])} ${index.metrics[column.metric].name} ${names.language(index.evaluations[column.evaluation].language)}`, noun: "evaluations" };
+    const top = over.size
+      ? [
+          el(
+            "th",
+            { scope: "row", class: "name", title: ABOUT_OVERALL },
+            el(
+              "span",
+              { class: "heading" },
+              el("span", { class: "task" }, "Overall"),
+              el("span", { class: "metric" }, "above chance %"),
+            ),
+          ),
+          models.map((model) => el("td", null, overallCell(over.get(model)))),
+        ]
+      : null;
+    const built = table.make(list, columns, {
+      class: "board tall",
+      label: "Leaderboard",
+      file: "leaderboard",
+      caption: "Evaluations down, models across",
+      order: [],
+      top,
+    });
+    return {
+      ...built,
+      text: (column) =>
+        `${index.evaluations[column.evaluation].id} ` +
+        `${names.title(index, index.evaluations[column.evaluation])} ` +
+        `${index.metrics[column.metric].name} ` +
+        `${names.language(index.evaluations[column.evaluation].language)}`,
+      noun: "evaluations",
+    };
   }
 
   // Shares from 0 to 100 %; other units from the lowest to the highest end of an interval of the row.
+  /** @param {Index} index */
   function axis(index, column) {
     if (index.metrics[column.metric].unit === "share") return [0, 1];
     const known = [...column.cells.values()].filter((cell) => cell.low !== null);
     return [Math.min(...known.map((cell) => cell.low)), Math.max(...known.map((cell) => cell.high))];
   }
 
-  const ABOUT_OVERALL = "Mean over evaluations of (value − chance) / (1 − chance), with a 95 % bootstrap interval; models that are not significantly different share a rank.";
+  const ABOUT_OVERALL =
+    "Mean over evaluations of (value − chance) / (1 − chance), with a 95 % bootstrap interval; models " +
+    "that are not significantly different share a rank.";
 
+  /** @param {Index} index */
   function standing(index, chosen) {
     const scope = chosen.language || "all";
-    return new Map(index.overall.filter((row) => row[1] === scope).map(([model, , mean, low, high, rank, win, n, left]) => [model, { mean, low, high, rank, win, n, left }]));
+    return new Map(index.overall.filter((row) => row.scope === scope).map((row) => [row.model, row]));
   }
 
   function overallCell(row) {
     if (!row || row.mean === null) return el("span", { class: "none" }, format.NONE);
-    return el("span", { class: "static", title: `over ${format.counted(row.n, "evaluation")}, ${row.left ?? 0} excluded; leads in ${format.value(row.win, "share")} % of the comparisons with other models` },
+    return el(
+      "span",
+      {
+        class: "static",
+        title:
+          `over ${format.counted(row.n, "evaluation")}, ${row.excluded ?? 0} excluded; leads in ` +
+          `${format.value(row.win_rate, "share")} % of the comparisons with other models`,
+      },
       el("span", { class: "value" }, format.value(row.mean, "share")),
       el("span", { class: "interval" }, format.interval(row.low, row.high, "share")),
-      el("span", { class: "n" }, format.counted(row.n, "evaluation")));
+      el("span", { class: "n" }, format.counted(row.n, "evaluation")),
+    );
   }
 
   // Only what this table shows: its orientation, scale, units and marks.
+  /** @param {Index} index */
   function legend(index, chosen, columns, models) {
     const line = chosen.down === "evaluations" ? "row" : "column"; // contains the models' values of one metric
     const units = new Set(columns.map((column) => index.metrics[column.metric].unit));
     const shares = units.has("share") ? "shares from 0 to 100 %" : null;
-    const others = units.size > (shares ? 1 : 0) ? `${shares ? "other units " : ""}from the worst to the best value of the ${line}, or over the width of its intervals` : null;
+    const others =
+      units.size > (shares ? 1 : 0)
+        ? `${shares ? "other units " : ""}from the worst to the best value of the ${line}, or over the ` +
+          "width of its intervals"
+        : null;
     const lines = [
-      el("li", null, el("span", { class: "key", "aria-hidden": "true" }, el("i"), el("i"), el("i")), chosen.scale === "absolute" ? ` darker is better: ${[shares, others].filter(Boolean).join(", ")}` : " teal is better, ochre is worse; the sign of the value states the same"),
-      el("li", null, "Below a value: its 95 % interval, the number of items, and of ", el("span", { class: "flag" }, "⚑ flagged"), " items."),
-      chosen.down === "evaluations" && models <= FEW && chosen.scale === "absolute" ? el("li", null, el("span", { class: "range sample", "aria-hidden": "true" }, el("i", { class: "extent", vars: { "--from": "30%", "--to": "90%" } }), el("i", { class: "chance", vars: { "--at": "15%" } }), el("i", { class: "point", vars: { "--at": "60%" } })), ` value and interval${shares ? " on an axis from 0 to 100 %" : ""}${others ? `${shares ? "; other units" : ""} on an axis over the intervals of the row` : ""}; the vertical line is chance`) : null,
-      chosen.scale === "baseline" ? null : el("li", null, el("em", null, "Italic"), ": not distinguishable from chance."),
-      models > 1 ? el("li", null, `★ best of its ${line}, ☆ not significantly different from the best (paired tests on the same items, Holm correction over the ${line}). A value below chance has no mark.`) : null,
-      chosen.scale === "baseline" ? el("li", null, "Underlined: significant difference. A difference has no interval if config.yaml does not list the pair under comparisons.") : null,
-      chosen.scale === "chance" ? el("li", null, "Above chance: (value − chance) / (1 − chance); 0 is guessing, 100 is all correct. Metrics without a chance level show –.") : null,
-      el("li", null, "Overall: the mean above chance over the evaluations that have a chance level and a value for every model; below it, the number of evaluations."),
+      el(
+        "li",
+        null,
+        el("span", { class: "key", "aria-hidden": "true" }, el("i"), el("i"), el("i")),
+        chosen.scale === "absolute"
+          ? ` darker is better: ${[shares, others].filter(Boolean).join(", ")}`
+          : " teal is better, ochre is worse; the sign of the value states the same",
+      ),
+      el(
+        "li",
+        null,
+        "Below a value: its 95 % interval, the number of items, and of ",
+        el("span", { class: "flag" }, "⚑ flagged"),
+        " items.",
+      ),
+      chosen.down === "evaluations" && models <= FEW && chosen.scale === "absolute"
+        ? el(
+            "li",
+            null,
+            el(
+              "span",
+              { class: "range sample", "aria-hidden": "true" },
+              el("i", { class: "extent", vars: { "--from": "30%", "--to": "90%" } }),
+              el("i", { class: "chance", vars: { "--at": "15%" } }),
+              el("i", { class: "point", vars: { "--at": "60%" } }),
+            ),
+            [
+              " value and interval",
+              shares ? " on an axis from 0 to 100 %" : "",
+              others ? `${shares ? "; other units" : ""} on an axis over the intervals of the row` : "",
+              "; the vertical line is chance",
+            ].join(""),
+          )
+        : null,
+      chosen.scale === "baseline"
+        ? null
+        : el("li", null, el("em", null, "Italic"), ": not distinguishable from chance."),
+      models > 1
+        ? el(
+            "li",
+            null,
+            `★ best of its ${line}, ☆ not significantly different from the best (paired tests on the ` +
+              `same items, Holm correction over the ${line}). A value below chance has no mark.`,
+          )
+        : null,
+      chosen.scale === "baseline"
+        ? el(
+            "li",
+            null,
+            "Underlined: significant difference. A difference has no interval if config.yaml does not " +
+              "list the pair under comparisons.",
+          )
+        : null,
+      chosen.scale === "chance"
+        ? el(
+            "li",
+            null,
+            "Above chance: (value − chance) / (1 − chance); 0 is guessing, 100 is all correct. Metrics " +
+              "without a chance level show –.",
+          )
+        : null,
+      el(
+        "li",
+        null,
+        "Overall: the mean above chance over the evaluations that have a chance level and a value for " +
+          "every model; below it, the number of evaluations.",
+      ),
       el("li", null, "Values are rounded; results/summary/results.csv contains all digits."),
     ];
     return el("ul", { class: "legend", "aria-label": "Legend" }, lines);

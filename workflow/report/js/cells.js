@@ -1,19 +1,28 @@
 "use strict";
 // One cell of the leaderboard: value on the selected scale, color intensity, and mark.
-vernacular.cells = (() => {
-  const { el, format } = vernacular;
+const cells = (() => {
+  const { el } = vernacular;
   const BEST = 2;
 
   // (value - chance) / (1 - chance): 0 is chance, 1 is all correct
   function aboveChance(cell, number) {
-    return cell.chance === null || number === null || cell.chance >= 1 ? null : (number - cell.chance) / (1 - cell.chance);
+    return cell.chance === null || number === null || cell.chance >= 1
+      ? null
+      : (number - cell.chance) / (1 - cell.chance);
   }
 
   // {value, low, high, unit, heat: -1…1 (negative: worse than the baseline or chance), signed}
   function scaled(cell, info, scale, spread, reference) {
     if (scale === "chance") {
       const value = info.unit === "share" ? aboveChance(cell, cell.value) : null;
-      return { value, low: value === null ? null : aboveChance(cell, cell.low), high: value === null ? null : aboveChance(cell, cell.high), unit: "share", heat: clamp(value ?? 0), signed: true };
+      return {
+        value,
+        low: value === null ? null : aboveChance(cell, cell.low),
+        high: value === null ? null : aboveChance(cell, cell.high),
+        unit: "share",
+        heat: clamp(value ?? 0),
+        signed: true,
+      };
     }
     if (scale === "baseline") return against(cell, info, spread, reference);
     const [low, high] = info.unit === "share" ? [0, 1] : spread;
@@ -23,12 +32,22 @@ vernacular.cells = (() => {
   }
 
   function against(cell, info, spread, reference) {
-    if (!reference || reference.value === null || cell.value === null) return { value: null, low: null, high: null, unit: info.unit, heat: 0, signed: true, against: true };
+    if (!reference || reference.value === null || cell.value === null)
+      return { value: null, low: null, high: null, unit: info.unit, heat: 0, signed: true, against: true };
     const paired = reference.paired?.(cell) ?? null;
     const value = paired ? paired.difference : cell.value - reference.value;
     const width = info.unit === "share" ? 0.3 : Math.max(spread[1] - spread[0], 1e-9);
     const heat = info.higher === null ? 0 : clamp((info.higher ? value : -value) / width);
-    return { value, low: paired?.low ?? null, high: paired?.high ?? null, unit: info.unit, heat, signed: true, significant: paired?.significant ?? null, against: true };
+    return {
+      value,
+      low: paired?.low ?? null,
+      high: paired?.high ?? null,
+      unit: info.unit,
+      heat,
+      signed: true,
+      significant: paired?.significant ?? null,
+      against: true,
+    };
   }
 
   const clamp = (x) => Math.max(-1, Math.min(1, x));
@@ -41,7 +60,8 @@ vernacular.cells = (() => {
 
   // text for screen readers and tooltips
   function description(cell, info, display) {
-    const parts = [`${info.title}: ${display.signed ? format.signed(display.value, display.unit) : format.value(display.value, display.unit)}${display.unit === "share" ? " %" : ` ${format.unit(display.unit)}`}`];
+    const value = (display.signed ? format.signed : format.value)(display.value, display.unit);
+    const parts = [`${info.title}: ${value}${display.unit === "share" ? " %" : ` ${format.unit(display.unit)}`}`];
     if (display.low !== null) parts.push(`95 % interval ${format.interval(display.low, display.high, display.unit)}`);
     parts.push(format.counted(cell.n, "item"));
     if (cell.flagged) parts.push(`${format.count(cell.flagged)} flagged`);
@@ -57,23 +77,47 @@ vernacular.cells = (() => {
   function range(cell, [low, high]) {
     const at = (value) => `${(100 * clamp01((value - low) / (high - low))).toFixed(1)}%`;
     if (cell.value === null || cell.low === null || high <= low) return null;
-    return el("span", { class: "range", "aria-hidden": "true" },
+    return el(
+      "span",
+      { class: "range", "aria-hidden": "true" },
       el("i", { class: "extent", vars: { "--from": at(cell.low), "--to": at(cell.high) } }),
       cell.chance === null ? null : el("i", { class: "chance", vars: { "--at": at(cell.chance) } }),
-      el("i", { class: "point", vars: { "--at": at(cell.value) } }));
+      el("i", { class: "point", vars: { "--at": at(cell.value) } }),
+    );
   }
   const clamp01 = (x) => Math.max(0, Math.min(1, x));
 
   // axis: [low, high] of the drawn interval, or null for none
   function draw(cell, info, display, address, axis = null) {
     const mark = display.value === null ? null : cell.mark === BEST ? "★" : cell.mark ? "☆" : null;
-    const text = display.signed ? format.signed(display.value, display.unit) : format.value(display.value, display.unit);
-    const small = [`n\u2009${format.count(cell.n)}`, cell.flagged ? el("span", { class: "flag" }, ` ⚑\u2009${format.count(cell.flagged)}`) : null];
+    const text = display.signed
+      ? format.signed(display.value, display.unit)
+      : format.value(display.value, display.unit);
+    const small = [
+      `n\u2009${format.count(cell.n)}`,
+      cell.flagged ? el("span", { class: "flag" }, ` ⚑\u2009${format.count(cell.flagged)}`) : null,
+    ];
     return el(
       "a",
       { href: address, title: description(cell, info, display) },
-      el("span", { class: "value" }, text, mark ? el("span", { class: "mark", "aria-hidden": "true" }, mark) : null, mark ? el("span", { class: "visually-hidden" }, cell.mark === BEST ? " best" : " not significantly different from the best") : null),
-      el("span", { class: "interval" }, display.low === null ? "\u00a0" : format.interval(display.low, display.high, display.unit)),
+      el(
+        "span",
+        { class: "value" },
+        text,
+        mark ? el("span", { class: "mark", "aria-hidden": "true" }, mark) : null,
+        mark
+          ? el(
+              "span",
+              { class: "visually-hidden" },
+              cell.mark === BEST ? " best" : " not significantly different from the best",
+            )
+          : null,
+      ),
+      el(
+        "span",
+        { class: "interval" },
+        display.low === null ? "\u00a0" : format.interval(display.low, display.high, display.unit),
+      ),
       axis ? range(cell, axis) : null,
       el("span", { class: "n" }, small),
     );

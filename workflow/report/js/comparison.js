@@ -1,54 +1,116 @@
 "use strict";
 // Two models on the same items: differences with paired intervals, and the improved and regressed items.
 (() => {
-  const { el, data, load, names, format, table, plot, items, verdict: found, views } = vernacular;
-  const VERDICTS = [["candidate better", "verdict-better-candidate"], ["baseline better", "verdict-better-baseline"], ["not significant", "verdict-unjudged"]];
+  const { el, data, notFound, views } = vernacular;
+  const VERDICTS = [
+    ["candidate better", "verdict-better-candidate"],
+    ["baseline better", "verdict-better-baseline"],
+    ["not significant", "verdict-unjudged"],
+  ];
 
   views.set("comparison", async (index, route) => {
-    if (!index.pairs.length) return { title: "Comparisons", element: el("section", null, el("h1", null, "Comparisons"), el("p", null, "No models are compared. Specify pairs under ", el("code", null, "comparisons:"), " in config.yaml.")) };
+    if (!index.pairs.length)
+      return {
+        title: "Comparisons",
+        element: el(
+          "section",
+          null,
+          el("h1", null, "Comparisons"),
+          el(
+            "p",
+            null,
+            "No models are compared. Specify pairs under ",
+            el("code", null, "comparisons:"),
+            " in config.yaml.",
+          ),
+        ),
+      };
     const [left, right] = [index.modelNumber.get(route.parts[0]), index.modelNumber.get(route.parts[1])];
-    const requested = index.pairs.findIndex(([baseline, candidate]) => baseline === left && candidate === right);
-    if (route.parts.length >= 2 && requested < 0) return vernacular.notFound(`The pair ${route.parts[0]}, ${route.parts[1]} is not compared. Specify it under comparisons: in config.yaml.`);
+    const requested = index.pairs.findIndex((pair) => pair.baseline === left && pair.candidate === right);
+    if (route.parts.length >= 2 && requested < 0)
+      return notFound(
+        `The pair ${route.parts[0]}, ${route.parts[1]} is not compared. Specify it under comparisons: in config.yaml.`,
+      );
     const number = Math.max(requested, 0);
-    const pair = await load(`p${number}`);
-    const [baseline, candidate] = index.pairs[number].map((side) => index.models[side]);
+    const pair = await pieces.differences(number);
+    const [baseline, candidate] = names.sides(index, index.pairs[number]);
     const context = { number, pair, baseline, candidate };
     return route.parts[2] === undefined ? overview(index, context) : changed(index, context, route);
   });
 
   function top(index, { number, baseline, candidate }, more) {
-    const side = (i) => `${index.models[index.pairs[i][0]]} → ${index.models[index.pairs[i][1]]}`;
-    const choose = (event) => {
-      const [b, c] = index.pairs[Number(event.target.value)];
-      location.hash = names.address(["comparison", index.models[b], index.models[c]]);
+    const choose = (i) => {
+      location.hash = names.address(["comparison", ...names.sides(index, index.pairs[i])]);
     };
+    const pairs = index.pairs.map((pair, i) => [i, names.sides(index, pair).join(" → ")]);
     return [
       el("h1", null, data(candidate), el("small", null, " against ", data(baseline))),
-      el("form", { class: "controls", onsubmit: (event) => event.preventDefault() }, el("label", { for: "pair" }, "Baseline → candidate", el("select", { id: "pair", onchange: choose }, index.pairs.map((_, i) => el("option", { value: i, selected: i === number }, side(i))))), more),
+      widgets.controls(widgets.select("pair", "Baseline → candidate", pairs, number, choose), more),
     ];
   }
 
-  const verdict = (row) => (row.better === "candidate" ? "candidate better" : row.better === "baseline" ? "baseline better" : "not significant");
+  const verdictOn = (row) =>
+    row.better === "candidate" ? "candidate better" : row.better === "baseline" ? "baseline better" : "not significant";
 
+  /** @param {Index} index */
   function overview(index, context) {
     const { number, pair, baseline, candidate } = context;
     const rows = pair.rows.filter((row) => row.category === "");
     const headline = rows.filter((row) => row.headline && row.difference !== null && !row.single);
-    const counts = new Map(pair.changes.map(([evaluation, improved, regressed]) => [evaluation, { improved, regressed }]));
-    const differs = (row) => row.difference !== 0 || Boolean(row.ci_low) || Boolean(row.ci_high); // equal values of items that differ have an interval
+    const counts = new Map(pair.changes.map((counts) => [counts.evaluation, counts]));
+    // equal values of items that differ have an interval
+    const differs = (row) => row.difference !== 0 || Boolean(row.ci_low) || Boolean(row.ci_high);
     const figures = el("div", { class: "wideplots" });
-    const heading = headline.some(differs) ? [el("h2", null, "Difference, candidate minus baseline"), el("p", { class: "note" }, "Shares in percentage points, with 95 % paired intervals. A model is marked as better if the difference is significant (Holm correction over all headline metrics of the pair). Evaluations without any difference are omitted.")] : null;
-    const element = el("section", null, top(index, context), el("p", { class: "headline" }, found.sentences(index, index.pairs[number])), heading, figures, differences(index, context, rows, counts, differs), byCategory(index, context));
+    const heading = headline.some(differs)
+      ? [
+          el("h2", null, "Difference, candidate minus baseline"),
+          el(
+            "p",
+            { class: "note" },
+            "Shares in percentage points, with 95 % paired intervals. A model is marked as better if the " +
+              "difference is significant (Holm correction over all headline metrics of the pair). " +
+              "Evaluations without any difference are omitted.",
+          ),
+        ]
+      : null;
+    const element = el(
+      "section",
+      null,
+      top(index, context),
+      el("p", { class: "headline" }, verdict.sentences(index, index.pairs[number])),
+      heading,
+      figures,
+      differences(index, context, rows, counts, differs),
+      byCategory(index, context),
+    );
     const after = async () => {
-      for (const [unit, rows] of [...grouped(headline.filter(differs), index)].sort(([a], [b]) => (b === "share") - (a === "share"))) {
+      for (const [unit, rows] of [...grouped(headline.filter(differs), index)].sort(
+        ([a], [b]) => Number(b === "share") - Number(a === "share"),
+      )) {
         const times = unit === "share" ? 100 : 1;
         const points = rows.map((row) => ({
           evaluation: label(index, row),
-          value: row.difference * times, low: row.ci_low === null ? null : row.ci_low * times, high: row.ci_high === null ? null : row.ci_high * times,
-          label: format.signed(row.difference, unit), p: format.probability(row.p_holm ?? row.p_value), verdict: verdict(row),
+          value: row.difference * times,
+          low: row.ci_low === null ? null : row.ci_low * times,
+          high: row.ci_high === null ? null : row.ci_high * times,
+          label: format.signed(row.difference, unit),
+          p: format.probability(row.p_holm ?? row.p_value),
+          verdict: verdictOn(row),
         }));
-        const name = unit === "share" ? "percentage points" : unit ?? "";
-        const drawn = plot.figure(name, null, "differences", { rows: points, pairs: VERDICTS, by: "verdict" }, { file: `${candidate} against ${baseline} ${name}`, description: `Differences of ${format.counted(points.length, "value")} between ${candidate} and ${baseline}; the table below contains the same values.`, height: 22 * points.length });
+        const name = unit === "share" ? "percentage points" : (unit ?? "");
+        const drawn = plot.figure(
+          name,
+          null,
+          "differences",
+          { rows: points, pairs: VERDICTS, by: "verdict" },
+          {
+            file: `${candidate} against ${baseline} ${name}`,
+            description:
+              `Differences of ${format.counted(points.length, "value")} between ${candidate} and ` +
+              `${baseline}; the table below contains the same values.`,
+            height: 22 * points.length,
+          },
+        );
         figures.append(drawn.element); // one after another: shares first
         await drawn.draw();
       }
@@ -57,12 +119,16 @@
   }
 
   // Plot label: the language comes first, because the axis truncates the end of long names, where evaluations differ.
+  /** @param {Index} index */
   function label(index, row) {
     const setting = index.evaluations[row.evaluation];
     const measured = index.metrics[row.metric].title;
-    return setting ? `${setting.language} ${setting.task} ${names.manner(setting)}: ${measured}` : `${index.names[row.evaluation]}: ${measured}`;
+    return setting
+      ? `${setting.language} ${setting.task} ${names.manner(setting)}: ${measured}`
+      : `${index.names[row.evaluation]}: ${measured}`;
   }
 
+  /** @param {Index} index */
   function grouped(rows, index) {
     const byUnit = new Map();
     for (const row of rows) {
@@ -72,26 +138,112 @@
     return byUnit;
   }
 
-  function differences(index, { baseline, candidate }, rows, counts, differs) {
+  /** @param {Index} index */
+  function columnsOf(index, { baseline, candidate }, counts) {
     const unit = (row) => index.metrics[row.metric].unit;
-    const link = (row, kind, number) => el("a", { href: names.address(["comparison", baseline, candidate, index.names[row.evaluation]], { show: kind }) }, format.count(number));
+    const link = (row, kind, number) =>
+      el(
+        "a",
+        { href: names.address(["comparison", baseline, candidate, index.names[row.evaluation]], { show: kind }) },
+        format.count(number),
+      );
     const changed = (row) => counts.get(row.evaluation);
-    const columns = [
-      { title: "Evaluation", heading: true, class: "name evaluation", key: (r) => index.names[r.evaluation], cell: (r) => called(index, r) },
-      { title: "Metric", key: (r) => index.metrics[r.metric].name, cell: (r) => `${index.metrics[r.metric].title} ${names.arrow(index.metrics[r.metric])}` },
-      { title: "Items", class: "number", key: (r) => r.n, cell: (r) => el("span", { title: r.note }, format.count(r.n), r.note ? el("span", { class: "flag" }, " *") : null) },
-      { title: "Baseline", class: "number", key: (r) => r.baseline_value, cell: (r) => format.value(r.baseline_value, unit(r)) },
-      { title: "Candidate", class: "number", key: (r) => r.candidate_value, cell: (r) => format.value(r.candidate_value, unit(r)) },
-      { title: "Difference", class: "number", first: "desc", key: (r) => r.difference, csv: (r) => [["Difference", r.difference], ["low", r.ci_low], ["high", r.ci_high], ["unit", unit(r)]], cell: (r) => el("span", { class: "static" }, el("span", { class: "value" }, format.signed(r.difference, unit(r))), el("span", { class: "interval" }, format.interval(r.ci_low, r.ci_high, unit(r)))) },
-      { title: "p", class: "number", key: (r) => r.p_holm ?? r.p_value, cell: (r) => el("span", { title: `${r.test ?? ""}${r.n_tests ? `; Holm correction over ${format.counted(r.n_tests, "test")}` : "; uncorrected"}` }, format.probability(r.p_holm ?? r.p_value)) },
-      { title: "Verdict", key: (r) => verdict(r), cell: (r) => el("span", { class: `badge ${verdict(r).replaceAll(" ", "-")}` }, verdict(r)) },
-      { title: "Improved", class: "number", first: "desc", key: (r) => changed(r)?.improved ?? null, cell: (r) => (changed(r) ? link(r, "improved", changed(r).improved) : format.NONE) },
-      { title: "Regressed", class: "number", first: "desc", key: (r) => changed(r)?.regressed ?? null, cell: (r) => (changed(r) ? link(r, "regressed", changed(r).regressed) : format.NONE) },
+    return [
+      {
+        title: "Evaluation",
+        heading: true,
+        class: "name evaluation",
+        key: (r) => index.names[r.evaluation],
+        cell: (r) => called(index, r),
+      },
+      {
+        title: "Metric",
+        key: (r) => index.metrics[r.metric].name,
+        cell: (r) => `${index.metrics[r.metric].title} ${names.arrow(index.metrics[r.metric])}`,
+      },
+      {
+        title: "Items",
+        class: "number",
+        key: (r) => r.n,
+        cell: (r) =>
+          el("span", { title: r.note }, format.count(r.n), r.note ? el("span", { class: "flag" }, " *") : null),
+      },
+      {
+        title: "Baseline",
+        class: "number",
+        key: (r) => r.baseline_value,
+        cell: (r) => format.value(r.baseline_value, unit(r)),
+      },
+      {
+        title: "Candidate",
+        class: "number",
+        key: (r) => r.candidate_value,
+        cell: (r) => format.value(r.candidate_value, unit(r)),
+      },
+      {
+        title: "Difference",
+        class: "number",
+        first: "desc",
+        key: (r) => r.difference,
+        csv: (r) => [
+          ["Difference", r.difference],
+          ["low", r.ci_low],
+          ["high", r.ci_high],
+          ["unit", unit(r)],
+        ],
+        cell: (r) =>
+          widgets.valued(format.signed(r.difference, unit(r)), format.interval(r.ci_low, r.ci_high, unit(r))),
+      },
+      {
+        title: "p",
+        class: "number",
+        key: (r) => r.p_holm ?? r.p_value,
+        cell: (r) => el("span", { title: aboutTest(r) }, format.probability(r.p_holm ?? r.p_value)),
+      },
+      {
+        title: "Verdict",
+        key: (r) => verdictOn(r),
+        cell: (r) => el("span", { class: `badge ${verdictOn(r).replaceAll(" ", "-")}` }, verdictOn(r)),
+      },
+      {
+        title: "Improved",
+        class: "number",
+        first: "desc",
+        key: (r) => changed(r)?.improved ?? null,
+        cell: (r) => (changed(r) ? link(r, "improved", changed(r).improved) : format.NONE),
+      },
+      {
+        title: "Regressed",
+        class: "number",
+        first: "desc",
+        key: (r) => changed(r)?.regressed ?? null,
+        cell: (r) => (changed(r) ? link(r, "regressed", changed(r).regressed) : format.NONE),
+      },
     ];
+  }
+
+  /** @param {Comparison} row */
+  function aboutTest(row) {
+    const correction = row.n_tests ? `Holm correction over ${format.counted(row.n_tests, "test")}` : "uncorrected";
+    return `${row.test ?? ""}; ${correction}`;
+  }
+
+  // The rows that differ, and folded below them those without any difference and those of single prompts.
+  /** @param {Index} index @param {Comparison[]} rows */
+  function differences(index, context, rows, counts, differs) {
+    const { baseline, candidate } = context;
+    const columns = columnsOf(index, context, counts);
     const headline = rows.filter((row) => row.headline);
     const listed = headline.length ? headline : rows;
     const [shown, singles] = [listed.filter((row) => !row.single), listed.filter((row) => row.single)];
-    const make = (rows, label) => table.make(columns, rows, { class: "numbers", page: 100, label, file: `${candidate} against ${baseline} ${label}`, caption: el("span", { class: "visually-hidden" }, `${label} by evaluation`) }).element;
+    const make = (rows, label) =>
+      table.make(columns, rows, {
+        class: "numbers",
+        page: 100,
+        label,
+        file: `${candidate} against ${baseline} ${label}`,
+        caption: `${label} by evaluation`,
+      }).element;
     const [different, same] = [shown.filter(differs), shown.filter((row) => !differs(row))];
     const fold = (rows, summary, label) => {
       const folded = el("details", null, el("summary", null, summary));
@@ -99,74 +251,202 @@
       return rows.length ? folded : null;
     };
     const notes = [...new Set(rows.map((row) => row.note).filter(Boolean))];
-    return el("div", null, el("h2", null, "Table of differences"), different.length ? make(different, "Differences") : el("p", null, "No evaluation differs."), fold(same, `${format.counted(same.length, "row")} without any difference`, "Rows without any difference"), fold(singles, `${format.counted(singles.length, "row")} of single prompts, which are not part of the Holm correction`, "Single prompts"), notes.length ? el("p", { class: "note" }, "* ", notes.join("; ")) : null,
-      el("p", { class: "note" }, "Improved: only the candidate is correct. Regressed: only the baseline is correct. The numbers link to the items."));
+    return el(
+      "div",
+      null,
+      el("h2", null, "Table of differences"),
+      different.length ? make(different, "Differences") : el("p", null, "No evaluation differs."),
+      fold(same, `${format.counted(same.length, "row")} without any difference`, "Rows without any difference"),
+      fold(
+        singles,
+        `${format.counted(singles.length, "row")} of single prompts, which are not part of the Holm correction`,
+        "Single prompts",
+      ),
+      notes.length ? el("p", { class: "note" }, "* ", notes.join("; ")) : null,
+      el(
+        "p",
+        { class: "note" },
+        "Improved: only the candidate is correct. Regressed: only the baseline is correct. The numbers " +
+          "link to the items.",
+      ),
+    );
   }
 
   // Title of the task, language and manner of an evaluation; the name of one that only external results have.
+  /** @param {Index} index */
   function called(index, row) {
     const setting = index.evaluations[row.evaluation];
     if (!setting) return data(index.names[row.evaluation]);
-    return el("a", { href: names.place(setting), title: setting.id }, el("span", { class: "task" }, data(names.title(index, setting))), el("span", { class: "metric" }, `${names.language(setting.language)} · ${names.manner(setting)}`));
+    return el(
+      "a",
+      { href: names.place(setting), title: setting.id },
+      el("span", { class: "task" }, data(names.title(index, setting))),
+      el("span", { class: "metric" }, `${names.language(setting.language)} · ${names.manner(setting)}`),
+    );
   }
 
   // Many rows: loaded when the section is opened.
   function byCategory(index, { number, pair }) {
     if (!pair.in_categories) return null;
     const details = el("details", null, el("summary", null, "By category"));
-    details.addEventListener("toggle", async () => {
-      const rows = (await load(`p${number}/categories`)).filter((row) => row.difference !== null);
-      details.append(categories(index, rows));
-    }, { once: true });
+    details.addEventListener(
+      "toggle",
+      async () => {
+        const rows = (await pieces.categories(number)).filter((row) => row.difference !== null);
+        details.append(categories(index, rows));
+      },
+      { once: true },
+    );
     return details;
   }
 
+  /** @param {Index} index */
   function categories(index, rows) {
     const unit = (row) => index.metrics[row.metric].unit;
     const columns = [
-      { title: "Evaluation", heading: true, class: "name", key: (r) => index.names[r.evaluation], cell: (r) => data(index.names[r.evaluation]) },
+      {
+        title: "Evaluation",
+        heading: true,
+        class: "name",
+        key: (r) => index.names[r.evaluation],
+        cell: (r) => data(index.names[r.evaluation]),
+      },
       { title: "Category", key: (r) => r.category, cell: (r) => data(r.category) },
       { title: "Metric", key: (r) => index.metrics[r.metric].name, cell: (r) => index.metrics[r.metric].title },
       { title: "Items", class: "number", key: (r) => r.n, cell: (r) => format.count(r.n) },
-      { title: "Difference", class: "number", first: "desc", key: (r) => r.difference, cell: (r) => el("span", { class: "static" }, el("span", { class: "value" }, format.signed(r.difference, unit(r))), el("span", { class: "interval" }, format.interval(r.ci_low, r.ci_high, unit(r)))) },
+      {
+        title: "Difference",
+        class: "number",
+        first: "desc",
+        key: (r) => r.difference,
+        cell: (r) =>
+          widgets.valued(format.signed(r.difference, unit(r)), format.interval(r.ci_low, r.ci_high, unit(r))),
+      },
       { title: "p, uncorrected", class: "number", key: (r) => r.p_value, cell: (r) => format.probability(r.p_value) },
     ];
-    return table.make(columns, rows, { class: "numbers", page: 50, label: "By category", caption: el("span", { class: "visually-hidden" }, "Differences by category") }).element;
+    return table.make(columns, rows, {
+      class: "numbers",
+      page: 50,
+      label: "By category",
+      caption: "Differences by category",
+    }).element;
+  }
+
+  // Change, item and both outputs, which link to the item.
+  /** @param {Index} index @param {any} context @param {Route} route @param {Evaluation} setting */
+  function columnsOfItems(index, { baseline, candidate }, route, setting, letters) {
+    const link = (row, name) =>
+      row.position !== null && index.modelNumber.get(name) < index.n_models
+        ? names.address(["item", route.parts[2], name, row.item.id])
+        : null;
+    const answer = (row, i, name) =>
+      link(row, name)
+        ? el("a", { href: link(row, name), dir: "auto" }, format.beginning(said(row, i) || "(empty)", 120))
+        : data(format.beginning(said(row, i) ?? format.NONE, 120));
+    const said = (row, side) => (letters ? items.withTexts(row[side], row.item) : row[side]);
+    return [
+      {
+        title: "Change",
+        class: "outcome",
+        key: (r) => r.change,
+        cell: (r) =>
+          el(
+            "span",
+            { class: `badge ${r.change === "improved" ? "correct" : "incorrect"}` },
+            r.change === "improved" ? "▲ improved" : "▼ regressed",
+          ),
+      },
+      {
+        title: "Item",
+        heading: true,
+        class: "prompt",
+        key: (r) => items.label(r.item),
+        cell: (r) => data(format.beginning(items.label(r.item), 220), { lang: setting?.language }),
+      },
+      {
+        title: "Correct",
+        class: "answer",
+        key: (r) => items.gold(r.item, letters),
+        cell: (r) => data(format.beginning(items.gold(r.item, letters), 120), { lang: setting?.language }),
+      },
+      {
+        title: data(baseline),
+        class: "answer",
+        key: (r) => r.baseline_prediction,
+        cell: (r) => answer(r, "baseline_prediction", baseline),
+      },
+      {
+        title: data(candidate),
+        class: "answer",
+        key: (r) => r.candidate_prediction,
+        cell: (r) => answer(r, "candidate_prediction", candidate),
+      },
+      {
+        title: "Margin change",
+        class: "number",
+        key: (r) => r.margin_change,
+        cell: (r) => format.signed(r.margin_change, ""),
+      },
+    ];
   }
 
   // The improved and regressed items of one evaluation.
+  /** @param {Index} index @param {Route} route */
   async function changed(index, context, route) {
     const { number, pair, baseline, candidate } = context;
     const evaluation = index.evaluationNumber.get(route.parts[2]);
-    if (!pair.changes.some(([number]) => number === evaluation)) return vernacular.notFound(`No improved or regressed items in “${route.parts[2]}”.`);
-    const rows = await load(`p${number}/e${evaluation}`);
+    if (!pair.changes.some((counts) => counts.evaluation === evaluation))
+      return notFound(`No improved or regressed items in “${route.parts[2]}”.`);
+    const rows = await pieces.changes(number, evaluation);
     const setting = index.evaluations[evaluation];
-    const task = setting ? await load(`e${evaluation}/task`) : null;
-    for (const row of rows) row[7] ??= (await load(`e${evaluation}/i${Math.floor(row[0] / task.block)}`))[row[0] % task.block];
+    const task = setting ? await pieces.task(evaluation) : null;
+    for (const row of rows) row.item ??= await pieces.item(evaluation, task, row.position);
     const show = route.query.get("show") ?? "";
     const letters = Boolean(task?.letters);
-    const link = (row, name) => (row[0] !== null && index.modelNumber.get(name) < index.n_models ? names.address(["item", route.parts[2], name, row[7][0]]) : null);
-    const answer = (row, i, name) => (link(row, name) ? el("a", { href: link(row, name), dir: "auto" }, format.beginning(said(row, i) || "(empty)", 120)) : data(format.beginning(said(row, i) ?? format.NONE, 120)));
-    const said = (row, i) => (letters ? items.withTexts(row[i], row[7]) : row[i]);
-    const columns = [
-      { title: "Change", class: "outcome", key: (r) => r[1], cell: (r) => el("span", { class: `badge ${r[1] === "improved" ? "correct" : "incorrect"}` }, r[1] === "improved" ? "▲ improved" : "▼ regressed") },
-      { title: "Item", heading: true, class: "prompt", key: (r) => items.label(r[7]), cell: (r) => data(format.beginning(items.label(r[7]), 220), { lang: setting?.language }) },
-      { title: "Correct", class: "answer", key: (r) => items.gold(r[7], letters), cell: (r) => data(format.beginning(items.gold(r[7], letters), 120), { lang: setting?.language }) },
-      { title: data(baseline), class: "answer", key: (r) => r[3], cell: (r) => answer(r, 3, baseline) },
-      { title: data(candidate), class: "answer", key: (r) => r[4], cell: (r) => answer(r, 4, candidate) },
-      { title: "Margin change", class: "number", key: (r) => r[2], cell: (r) => format.signed(r[2], "") },
-    ];
-    const built = table.make(columns, rows, { class: "items", page: 50, label: "Improved and regressed items", caption: el("span", { class: "visually-hidden" }, "Improved and regressed items, worst first") });
-    const find = table.finder(built.grid, (r) => `${r[7][0]} ${r[7][2]} ${r[7][3].join(" ")} ${r[3]} ${r[4]}`, { id: "find" });
-    built.grid.search.fixed("show", show ? (_, r) => r[1] === show : null);
+    const columns = columnsOfItems(index, context, route, setting, letters);
+    const built = table.make(columns, rows, {
+      class: "items",
+      page: 50,
+      label: "Improved and regressed items",
+      caption: "Improved and regressed items, worst first",
+    });
+    const find = table.finder(
+      built.grid,
+      (r) =>
+        `${r.item.id} ${r.item.prompt} ${r.item.options.join(" ")} ${r.baseline_prediction} ${r.candidate_prediction}`,
+      {
+        id: "find",
+      },
+    );
+    built.grid.search.fixed("show", show ? (_, r) => r.change === show : null);
     built.grid.draw();
-    const go = (event) => { location.hash = names.address(["comparison", baseline, candidate, route.parts[2]], { show: event.target.value }); };
-    const kinds = [["", "improved and regressed"], ["improved", "improved"], ["regressed", "regressed"]];
-    const element = el("section", null,
-      el("p", { class: "crumbs" }, el("a", { href: names.address(["comparison", baseline, candidate]) }, "Comparison"), " › ", data(route.parts[2])),
-      top(index, context, [el("label", { for: "show" }, "Show", el("select", { id: "show", onchange: go }, kinds.map(([value, name]) => el("option", { value, selected: value === show }, name)))), el("label", { for: "find" }, "Find", find)]),
-      el("p", { class: "note" }, "Margin change: how much the score of the correct option rose (improved) or fell (regressed) relative to the best incorrect option."),
-      built.element);
+    const go = (show) => {
+      location.hash = names.address(["comparison", baseline, candidate, route.parts[2]], { show });
+    };
+    const kinds = [
+      ["", "improved and regressed"],
+      ["improved", "improved"],
+      ["regressed", "regressed"],
+    ];
+    const element = el(
+      "section",
+      null,
+      widgets.crumbs(
+        el("a", { href: names.address(["comparison", baseline, candidate]) }, "Comparison"),
+        data(route.parts[2]),
+      ),
+      top(index, context, [
+        widgets.select("show", "Show", kinds, show, go),
+        el("label", { for: "find" }, "Find", find),
+      ]),
+      el(
+        "p",
+        { class: "note" },
+        "Margin change: how much the score of the correct option rose (improved) or fell (regressed) " +
+          "relative to the best incorrect option.",
+      ),
+      built.element,
+    );
     return { title: `Improved and regressed items in ${route.parts[2]}`, section: "comparison", element };
   }
 })();

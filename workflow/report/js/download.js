@@ -1,6 +1,6 @@
 "use strict";
 // Downloads made in the browser: a table or a plot's data as CSV, a plot as SVG or PNG. Nothing leaves the page.
-vernacular.download = (() => {
+const download = (() => {
   const { el } = vernacular;
 
   // Text that a spreadsheet would run as a formula is preceded by an apostrophe; numbers are unchanged.
@@ -23,7 +23,13 @@ vernacular.download = (() => {
   }
 
   function fileName(name, ending) {
-    return `${name.normalize("NFKC").replace(/[^\p{L}\p{N}.]+/gu, "-").replace(/^[-.]+|[-.]+$/gu, "").slice(0, 120) || "download"}.${ending}`;
+    return `${
+      name
+        .normalize("NFKC")
+        .replace(/[^\p{L}\p{N}.]+/gu, "-")
+        .replace(/^[-.]+|[-.]+$/gu, "")
+        .slice(0, 120) || "download"
+    }.${ending}`;
   }
 
   function save(blob, name) {
@@ -37,16 +43,21 @@ vernacular.download = (() => {
   // make: format -> function that returns or resolves to a Blob or text; one small button each
   function buttons(name, makers) {
     const types = { CSV: "text/csv", SVG: "image/svg+xml", PNG: "image/png" };
-    const one = ([format, make]) => el("button", {
-      type: "button",
-      class: "small",
-      "aria-label": `Download ${name} as ${format}`,
-      onclick: async () => {
-        const content = await make();
-        if (content instanceof Blob) save(content, fileName(name, format.toLowerCase()));
-        else saveText(content, types[format], fileName(name, format.toLowerCase()));
-      },
-    }, format);
+    const one = ([format, make]) =>
+      el(
+        "button",
+        {
+          type: "button",
+          class: "small",
+          "aria-label": `Download ${name} as ${format}`,
+          onclick: async () => {
+            const content = await make();
+            if (content instanceof Blob) save(content, fileName(name, format.toLowerCase()));
+            else saveText(content, types[format], fileName(name, format.toLowerCase()));
+          },
+        },
+        format,
+      );
     return el("span", { class: "downloads" }, Object.entries(makers).map(one));
   }
 

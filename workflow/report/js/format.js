@@ -1,6 +1,6 @@
 "use strict";
 // Number formats for display. Shares are shown in percent; the unrounded values are in results.csv.
-vernacular.format = (() => {
+const format = (() => {
   const MINUS = "\u2212";
   const NONE = "\u2013";
   const OUTCOMES = ["incorrect", "correct", "tie", "not scored", "acceptable", "unacceptable"];
@@ -17,7 +17,9 @@ vernacular.format = (() => {
   }
 
   function interval(low, high, unit) {
-    return low === null || high === null || low === undefined ? "" : `${value(low, unit)}\u2009–\u2009${value(high, unit)}`;
+    return low === null || high === null || low === undefined
+      ? ""
+      : `${value(low, unit)}\u2009–\u2009${value(high, unit)}`;
   }
 
   function signed(number, unit) {
@@ -60,7 +62,9 @@ vernacular.format = (() => {
   // The beginning of a long text, without splitting a character.
   function beginning(text, length) {
     if (text.length <= length) return text;
-    return `${Array.from(text.slice(0, 2 * length)).slice(0, length).join("")}…`;
+    return `${Array.from(text.slice(0, 2 * length))
+      .slice(0, length)
+      .join("")}…`;
   }
 
   // 0.123 as "12 %"
@@ -78,5 +82,21 @@ vernacular.format = (() => {
     return text.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase();
   }
 
-  return { value, interval, signed, probability, unit, count, counted, seconds, bytes, beginning, folded, percent, list, OUTCOMES, NONE };
+  return {
+    value,
+    interval,
+    signed,
+    probability,
+    unit,
+    count,
+    counted,
+    seconds,
+    bytes,
+    beginning,
+    folded,
+    percent,
+    list,
+    OUTCOMES,
+    NONE,
+  };
 })();

@@ -1,63 +1,157 @@
 "use strict";
 // The sections of the item view: the prompt, the options, the generated output, and the surprisal of the scored texts.
-vernacular.parts = (() => {
-  const { el, data, format, items, surprisal } = vernacular;
+const parts = (() => {
+  const { el, data } = vernacular;
 
-  const sent = (text, setting, more) => el("div", { class: "sent", dir: "auto", lang: setting.language, tabindex: "0", ...more }, text);
+  const sent = (text, setting, more) =>
+    el("div", { class: "sent", dir: "auto", lang: setting.language, tabindex: "0", ...more }, text);
   const section = (title, ...content) => el("section", null, el("h2", null, title), content);
   const note = (text) => el("p", { class: "note" }, text);
   const count = (text) => format.counted(Array.from(text).length, "character");
 
   // As sent: the few-shot prefix, collapsed, then the text of the item; or both as rendered by a chat template.
+  /**
+   * @param {Item} item @param {Detail} detail @param {Details} details
+   * @param {Evaluation} setting @param {Task} task
+   */
   function prompt(item, detail, details, shots, setting, task) {
-    const text = item[5] || item[2];
-    const wrap = detail[7] === null || detail[7] === undefined ? null : details.wrappers[detail[7]];
+    const text = item.sent || item.prompt;
+    const wrap = detail.wrapper === null ? null : details.wrappers[detail.wrapper];
     const next = note(follows(item, task));
-    if (wrap && wrap[1] === null) return section("Prompt as sent, with chat template", sent(wrap[0], setting), next);
+    if (wrap && wrap.after === null)
+      return section("Prompt as sent, with chat template", sent(wrap.before, setting), next);
     if (wrap) {
-      return section("Prompt as sent, with chat template",
-        el("details", null, el("summary", null, `Before the item: template${setting.shots ? " and few-shot examples" : ""}, ${count(wrap[0])}`), sent(wrap[0], setting)),
-        sent((item[7] ?? text).trim(), setting),
-        wrap[1] ? el("details", null, el("summary", null, `After the item: ${count(wrap[1])}`), sent(wrap[1], setting)) : null, next);
+      return section(
+        "Prompt as sent, with chat template",
+        el(
+          "details",
+          null,
+          el(
+            "summary",
+            null,
+            `Before the item: template${setting.shots ? " and few-shot examples" : ""}, ${count(wrap.before)}`,
+          ),
+          sent(wrap.before, setting),
+        ),
+        sent((item.message ?? text).trim(), setting),
+        wrap.after
+          ? el("details", null, el("summary", null, `After the item: ${count(wrap.after)}`), sent(wrap.after, setting))
+          : null,
+        next,
+      );
     }
-    const block = item[6] === null ? null : shots[item[6]];
-    const prefix = block ? el("details", null, el("summary", null, `Few-shot prefix, ${count(block)}`), sent(block, setting)) : null;
-    const several = item[8].length > 1;
-    if (!text.trim()) return section("No prompt", prefix, note(`Nothing precedes the ${several ? "texts" : "text"} below: the model scores ${several ? "each of them" : "it"} from its first token on${block ? ", after the few-shot prefix" : ""}, and the probabilities are compared without a context.`));
-    if (item[5] === "" && item[8].some(([, span]) => span.trim() === text.trim())) return section("Text as sent", prefix, sent(text, setting), note(`There is no prompt: this text is all that the model receives${block ? " after the few-shot prefix" : ""}, and its own probability is scored, from its first token on.`));
-    if (item[5] === "" && item[8].length) return section("Item", prefix, sent(text, setting), note(`The model does not receive this text: it receives the complete ${several ? "texts" : "text"} below, ${several ? "each " : ""}without a prompt.`));
+    const block = item.prefix === null ? null : shots[item.prefix];
+    const prefix = block
+      ? el("details", null, el("summary", null, `Few-shot prefix, ${count(block)}`), sent(block, setting))
+      : null;
+    const several = item.spans.length > 1;
+    if (!text.trim())
+      return section(
+        "No prompt",
+        prefix,
+        note(
+          `Nothing precedes the ${several ? "texts" : "text"} below: the model scores ` +
+            `${several ? "each of them" : "it"} from its first token ` +
+            `on${block ? ", after the few-shot prefix" : ""}, and the probabilities are compared without a ` +
+            "context.",
+        ),
+      );
+    if (item.sent === "" && item.spans.some((span) => span.text.trim() === text.trim()))
+      return section(
+        "Text as sent",
+        prefix,
+        sent(text, setting),
+        note(
+          "There is no prompt: this text is all that the model " +
+            `receives${block ? " after the few-shot prefix" : ""}, and its own probability is scored, from ` +
+            "its first token on.",
+        ),
+      );
+    if (item.sent === "" && item.spans.length)
+      return section(
+        "Item",
+        prefix,
+        sent(text, setting),
+        note(
+          `The model does not receive this text: it receives the complete ${several ? "texts" : "text"} ` +
+            `below, ${several ? "each " : ""}without a prompt.`,
+        ),
+      );
     return section("Prompt as sent", prefix, sent(text, setting), next);
   }
 
   // What the protocol does after the prompt, in one sentence.
+  /** @param {Item} item @param {Task} task */
   function follows(item, task) {
     if (task.generates) return "The model continues this text; its output is below.";
     if (task.letters) return "Scored: the probability of each letter after this text.";
-    if (item[3].length) return "Scored: the probability of each option as the continuation of this text.";
+    if (item.options.length) return "Scored: the probability of each option as the continuation of this text.";
     return "Scored: the probability of what follows this text; see the surprisal below.";
   }
 
   // Bars start at zero: the probability of an option among all options, or its similarity to the output.
+  /** @param {Item} item @param {Detail} detail @param {Evaluation} setting @param {Task} task */
   function options(item, detail, row, setting, task) {
-    if (!item[3].length) return null;
-    const chosen = new Set(Array.isArray(row.chosen) ? row.chosen : []);
-    const right = new Set(item[4]);
-    const scores = detail[1] ?? [];
+    if (!item.options.length) return null;
+    const chosen = new Set(Array.isArray(row.prediction) ? row.prediction : []);
+    const right = new Set(item.gold);
+    const scores = detail.scores ?? [];
     const shares = task.generates ? scores : softmax(scores);
-    const lines = item[3].map((text, i) => {
+    const lines = item.options.map((text, i) => {
       const share = shares[i] ?? null;
-      const bar = el("span", { class: "bar", "aria-hidden": "true", vars: { "--w": `${Math.round(1000 * Math.max(0, Math.min(1, share ?? 0))) / 10}%` } });
-      return el("tr", { class: right.has(i) ? "gold" : null },
+      const bar = el("span", {
+        class: "bar",
+        "aria-hidden": "true",
+        vars: { "--w": `${Math.round(1000 * Math.max(0, Math.min(1, share ?? 0))) / 10}%` },
+      });
+      return el(
+        "tr",
+        { class: right.has(i) ? "gold" : null },
         el("td", { class: "number" }, task.letters ? items.letter(i) : String(i + 1)),
         el("th", { scope: "row", lang: setting.language }, data(text)),
-        el("td", null, right.has(i) ? el("span", { class: "badge correct" }, "✓ correct") : "", chosen.has(i) ? el("span", { class: "badge chosen" }, chosen.size > 1 ? "= tied" : "● selected") : ""),
+        el(
+          "td",
+          null,
+          right.has(i) ? el("span", { class: "badge correct" }, "✓ correct") : "",
+          chosen.has(i) ? el("span", { class: "badge chosen" }, chosen.size > 1 ? "= tied" : "● selected") : "",
+        ),
         task.generates ? null : el("td", { class: "number" }, format.value(scores[i] ?? null, "")),
-        el("td", { class: "number score" }, task.generates ? format.value(share, "") : format.percent(share), bar));
+        el("td", { class: "number score" }, task.generates ? format.value(share, "") : format.percent(share), bar),
+      );
     });
-    const columns = [["#"], [task.letters ? "Letter and option" : "Option"], [""], ...(task.generates ? [["similarity, 0 to 1", "number"]] : [["ln p, nats", "number"], ["share, 0 to 100 %", "number"]])];
-    return section(task.generates ? "Options with similarity to the output" : "Options with log-likelihood",
-      el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Options" }, el("table", { class: "options" }, el("thead", null, el("tr", null, columns.map(([text, kind]) => el("th", { scope: "col", class: kind }, text)))), el("tbody", null, lines))),
-      task.generates ? null : note("Share: the option's probability divided by that of all options."));
+    const columns = [
+      ["#"],
+      [task.letters ? "Letter and option" : "Option"],
+      [""],
+      ...(task.generates
+        ? [["similarity, 0 to 1", "number"]]
+        : [
+            ["ln p, nats", "number"],
+            ["share, 0 to 100 %", "number"],
+          ]),
+    ];
+    return section(
+      task.generates ? "Options with similarity to the output" : "Options with log-likelihood",
+      el(
+        "div",
+        { class: "scroll", tabindex: "0", role: "region", "aria-label": "Options" },
+        el(
+          "table",
+          { class: "options" },
+          el(
+            "thead",
+            null,
+            el(
+              "tr",
+              null,
+              columns.map(([text, kind]) => el("th", { scope: "col", class: kind }, text)),
+            ),
+          ),
+          el("tbody", null, lines),
+        ),
+      ),
+      task.generates ? null : note("Share: the option's probability divided by that of all options."),
+    );
   }
 
   // Probabilities among the options, from log-likelihoods; null where an option has none.
@@ -68,31 +162,61 @@ vernacular.parts = (() => {
     return scores.map((score) => (score === null ? null : Math.exp(score - highest) / total));
   }
 
+  /** @param {Detail} detail @param {Evaluation} setting */
   function generation(detail, setting) {
-    const written = detail[5];
-    if (!written) return null;
-    const [answer, raw, reason, tokens] = written;
-    return section("Generated output",
-      sent(answer || "(empty)", setting, { class: answer ? "sent wrote" : "sent wrote empty" }),
-      note([format.counted(tokens, "token"), reason ? `ended by ${{ eos: "the end-of-text token", stop: "a stop string", length: "the length limit" }[reason] ?? reason}` : null].filter(Boolean).join(", ")),
-      raw === null ? null : el("details", null, el("summary", null, "Complete output"), sent(raw, setting)));
+    if (!detail.output) return null;
+    const { text, complete, reason, n_tokens } = detail.output;
+    return section(
+      "Generated output",
+      sent(text || "(empty)", setting, { class: text ? "sent wrote" : "sent wrote empty" }),
+      note(
+        [
+          format.counted(n_tokens, "token"),
+          reason
+            ? "ended by " +
+              `${{ eos: "the end-of-text token", stop: "a stop string", length: "the length limit" }[reason] ?? reason}`
+            : null,
+        ]
+          .filter(Boolean)
+          .join(", "),
+      ),
+      complete === null ? null : el("details", null, el("summary", null, "Complete output"), sent(complete, setting)),
+    );
   }
 
+  /** @param {Item} item @param {Detail} detail @param {Evaluation} setting @param {Task} task */
   function tokens(item, detail, setting, task) {
-    if (!detail[6].length) return null;
-    const spans = new Map(item[8]);
-    const right = new Set(item[4]);
-    const drawn = detail[6].map((entry) => {
-      const [role] = entry;
+    if (!detail.tokens.length) return null;
+    const spans = new Map(item.spans.map((span) => [span.role, span.text]));
+    const right = new Set(item.gold);
+    const drawn = detail.tokens.map((entry) => {
+      const { role } = entry;
       const span = spans.get(role) ?? "";
       const choice = /:(\d+)$/.exec(role);
       // options of letters are numbered as in the prompt, their requests as in the dataset
       const letter = task.letters && /^\s*[A-Z]\s*$/u.test(span) ? span.trim().charCodeAt(0) - 65 : null;
       const i = letter ?? (choice ? Number(choice[1]) : null);
-      const title = letter !== null ? data(items.option(item, i, true)) : choice ? `Option ${i + 1}` : role.charAt(0).toUpperCase() + role.slice(1);
-      return el("div", { class: "span" }, el("h3", null, title, i !== null && right.has(i) ? el("span", { class: "badge correct" }, "✓ correct") : null), surprisal.draw(span, entry, setting.language));
+      const title =
+        letter !== null
+          ? data(items.option(item, i, true))
+          : choice
+            ? `Option ${i + 1}`
+            : role.charAt(0).toUpperCase() + role.slice(1);
+      return el(
+        "div",
+        { class: "span" },
+        el("h3", null, title, i !== null && right.has(i) ? el("span", { class: "badge correct" }, "✓ correct") : null),
+        surprisal.draw(span, entry, setting.language),
+      );
     });
-    return section("Surprisal of the scored text, nats", note("One bar per token below its word; the number is the surprisal of the word. Click a word, or move to it with the arrow keys, for its tokens."), el("div", { class: drawn.length > 1 ? "spans" : null }, drawn));
+    return section(
+      "Surprisal of the scored text, nats",
+      note(
+        "One bar per token below its word; the number is the surprisal of the word. Click a word, or " +
+          "move to it with the arrow keys, for its tokens.",
+      ),
+      el("div", { class: drawn.length > 1 ? "spans" : null }, drawn),
+    );
   }
 
   return { prompt, options, generation, tokens };

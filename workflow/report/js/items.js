@@ -1,106 +1,221 @@
 "use strict";
 // The items of one evaluation with one model's outcomes, worst first; data files are loaded one after another.
-(() => {
-  const { el, data, load, names, format, table, views } = vernacular;
+const items = (() => {
+  const { el, data, notFound, views } = vernacular;
   const SHOWN = { "": "all", incorrect: "incorrect", correct: "correct", tie: "tie", flagged: "flagged" };
 
-  // A row of one model; `item` is set when the data file of its block has been loaded.
-  function row([position, outcome, badness, measured, flagged, chosen]) {
-    return { position, outcome, badness, measured, flagged, chosen, item: null };
-  }
-
   // Option i as text; in front of it, its letter if the model chose between letters.
+  /** @param {Item} item */
   function option(item, i, letters) {
-    const text = item[3][i] ?? `option ${i + 1}`;
+    const text = item.options[i] ?? `option ${i + 1}`;
     return letters ? `${letter(i)} · ${text}` : text;
   }
   const letter = (i) => String.fromCharCode(65 + i);
 
   // A model's selected options or generated text, as text.
+  /** @param {Item} item */
   function answer(chosen, item, letters) {
     if (!Array.isArray(chosen)) return chosen;
     return chosen.map((i) => option(item, i, letters)).join(" = ");
   }
 
-  const gold = (item, letters) => item[4].map((i) => option(item, i, letters)).join(" / ");
+  const gold = (item, letters) => item.gold.map((i) => option(item, i, letters)).join(" / ");
 
   // "B" as "B · text of that option"; a tie is "A | B".
+  /** @param {Item} item */
   function withTexts(prediction, item) {
-    return prediction?.split(" | ").map((name) => (/^[A-Z]$/u.test(name) && item[3][name.charCodeAt(0) - 65] !== undefined ? option(item, name.charCodeAt(0) - 65, true) : name)).join(" = ");
+    return prediction
+      ?.split(" | ")
+      .map((name) =>
+        /^[A-Z]$/u.test(name) && item.options[name.charCodeAt(0) - 65] !== undefined
+          ? option(item, name.charCodeAt(0) - 65, true)
+          : name,
+      )
+      .join(" = ");
   }
 
   // What an item is called in lists: its prompt, or if it has none, its correct text (minimal pairs), or its ID.
+  /** @param {Item} item */
   function label(item) {
-    return [item[2], gold(item, false), item[3][0], item[0]].find((text) => text?.trim());
+    return [item.prompt, gold(item, false), item.options[0], item.id].find((text) => text?.trim());
   }
 
   function badge(outcome) {
     const name = format.OUTCOMES[outcome];
     const sign = { incorrect: "✗", correct: "✓", tie: "=" }[name] ?? "·";
-    return el("span", { class: `badge ${name.replaceAll(" ", "-")}` }, el("span", { "aria-hidden": "true" }, `${sign} `), name);
+    return el(
+      "span",
+      { class: `badge ${name.replaceAll(" ", "-")}` },
+      el("span", { "aria-hidden": "true" }, `${sign} `),
+      name,
+    );
   }
 
-  // Worst first: by badness, missing values last; also the order of the links "worse" and "better".
+  // Worst first: by severity, missing values last; also the order of the links "worse" and "better".
   function worstFirst(rows) {
-    return [...rows].sort((a, b) => (a.badness === null) - (b.badness === null) || b.badness - a.badness || a.position - b.position);
+    return [...rows].sort(
+      (a, b) =>
+        Number(a.severity === null) - Number(b.severity === null) || b.severity - a.severity || a.position - b.position,
+    );
   }
-
-  vernacular.items = { row, option, letter, answer, gold, withTexts, label, badge, worstFirst };
 
   views.set("items", async (index, route) => {
     const number = index.evaluationNumber.get(route.parts[0]);
     const setting = index.evaluations[number];
     const model = index.modelNumber.get(route.parts[1]);
-    if (!setting || model === undefined) return vernacular.notFound(`Items of “${route.parts.join("”, model “")}” not found.`);
-    const task = await load(`e${number}/task`);
-    if (!task.models.includes(model)) return vernacular.notFound(`${index.models[model]} has no outputs for ${setting.id}; the provenance view states the reason.`);
-    const results = await load(`e${number}/m${model}`);
-    const rows = worstFirst(results.rows.map(row));
+    if (!setting || model === undefined) return notFound(`Items of “${route.parts.join("”, model “")}” not found.`);
+    const task = await pieces.task(number);
+    if (!task.models.includes(model))
+      return notFound(
+        `${index.models[model]} has no outputs for ${setting.id}; the provenance view states the reason.`,
+      );
+    const results = await pieces.results(number, model);
+    // `item` is set when the data file of its block has been loaded
+    const rows = worstFirst(results.rows.map((row) => ({ ...row, item: null })));
     const built = list(index, task, setting, model, results);
     const progress = el("p", { class: "progress", role: "status" });
-    const element = el("section", null,
-      el("p", { class: "crumbs" }, el("a", { href: "#/leaderboard" }, "Leaderboard"), " › ", el("a", { href: names.address(["task", setting.id, index.models[model]]) }, data(setting.id))),
-      el("h1", null, "Items", el("small", null, " ", data(names.title(index, setting)), ` ${names.language(setting.language)} · ${names.manner(setting)}`)),
-      el("p", { class: "note" }, "Worst first. / searches; in an item, ← and → (or j and k) open the previous and the next one."),
+    const element = el(
+      "section",
+      null,
+      widgets.crumbs(
+        el("a", { href: "#/leaderboard" }, "Leaderboard"),
+        el("a", { href: names.address(["task", setting.id, index.models[model]]) }, data(setting.id)),
+      ),
+      el(
+        "h1",
+        null,
+        "Items",
+        el(
+          "small",
+          null,
+          " ",
+          data(names.title(index, setting)),
+          ` ${names.language(setting.language)} · ${names.manner(setting)}`,
+        ),
+      ),
+      el(
+        "p",
+        { class: "note" },
+        "Worst first. / searches; in an item, ← and → (or j and k) open the previous and the next one.",
+      ),
       filters(index, task, setting, model, built, route),
-      progress, built.element);
-    return { title: `Items of ${setting.id}`, section: "leaderboard", element, after: () => fill(number, task, rows, built.grid, progress) };
+      progress,
+      built.element,
+    );
+    return {
+      title: `Items of ${setting.id}`,
+      section: "leaderboard",
+      element,
+      after: () => fill(number, task, rows, built.grid, progress),
+    };
   });
 
+  /** @param {Index} index @param {Task} task @param {Evaluation} setting @param {Results} results */
   function list(index, task, setting, model, results) {
     const measure = (results.measure ?? "").replaceAll("_", " ");
-    const address = (r) => names.address(["item", setting.id, index.models[model], r.item[0]]);
+    const address = (r) => names.address(["item", setting.id, index.models[model], r.item.id]);
     const columns = [
-      { title: "Outcome", class: "outcome", key: (r) => format.OUTCOMES[r.outcome], cell: (r) => el("span", null, badge(r.outcome), r.flagged ? el("span", { class: "flag", title: "flagged" }, " ⚑") : null) },
-      { title: "Item", heading: true, class: "prompt", key: (r) => label(r.item), csv: (r) => [["item", r.item[0]], ["prompt", r.item[2]]], cell: (r) => el("a", { href: address(r), dir: "auto", lang: setting.language }, format.beginning(label(r.item), 220)) },
-      { title: "Correct", class: "answer", key: (r) => gold(r.item, task.letters), cell: (r) => data(format.beginning(gold(r.item, task.letters), 120), { lang: setting.language }) },
-      { title: "Output", class: "answer", key: (r) => answer(r.chosen, r.item, task.letters), cell: (r) => data(format.beginning(answer(r.chosen, r.item, task.letters), 120), { lang: setting.language }) },
-      { title: measure || "measure", class: "number", first: results.higher ? "asc" : "desc", key: (r) => r.measured, cell: (r) => format.value(r.measured, "") },
-      { title: "Category", class: "category", key: (r) => r.item[1], cell: (r) => data(r.item[1]) },
-    ].filter((column) => (column.class !== "category" || task.categories.names.length) && (column.class !== "number" || results.measure) && (column.class !== "answer" || results.rows.some((r) => r[5].length)));
-    return table.make(columns, [], { class: "items", page: 50, growing: true, label: "Items", file: `${setting.id} ${index.models[model]} items`, caption: el("span", { class: "visually-hidden" }, "Items, worst first"), empty: "Loading items…" });
+      {
+        title: "Outcome",
+        class: "outcome",
+        key: (r) => format.OUTCOMES[r.outcome],
+        cell: (r) =>
+          el("span", null, badge(r.outcome), r.flagged ? el("span", { class: "flag", title: "flagged" }, " ⚑") : null),
+      },
+      {
+        title: "Item",
+        heading: true,
+        class: "prompt",
+        key: (r) => label(r.item),
+        csv: (r) => [
+          ["item", r.item.id],
+          ["prompt", r.item.prompt],
+        ],
+        cell: (r) =>
+          el("a", { href: address(r), dir: "auto", lang: setting.language }, format.beginning(label(r.item), 220)),
+      },
+      {
+        title: "Correct",
+        class: "answer",
+        key: (r) => gold(r.item, task.letters),
+        cell: (r) => data(format.beginning(gold(r.item, task.letters), 120), { lang: setting.language }),
+      },
+      {
+        title: "Output",
+        class: "answer",
+        key: (r) => answer(r.prediction, r.item, task.letters),
+        cell: (r) =>
+          data(format.beginning(answer(r.prediction, r.item, task.letters), 120), { lang: setting.language }),
+      },
+      {
+        title: measure || "measure",
+        class: "number",
+        first: results.higher ? "asc" : "desc",
+        key: (r) => r.value,
+        cell: (r) => format.value(r.value, ""),
+      },
+      { title: "Category", class: "category", key: (r) => r.item.category, cell: (r) => data(r.item.category) },
+    ].filter(
+      (column) =>
+        (column.class !== "category" || task.categories.names.length) &&
+        (column.class !== "number" || results.measure) &&
+        (column.class !== "answer" || results.rows.some((r) => r.prediction.length)),
+    );
+    return table.make(columns, [], {
+      class: "items",
+      page: 50,
+      growing: true,
+      label: "Items",
+      file: `${setting.id} ${index.models[model]} items`,
+      caption: "Items, worst first",
+      empty: "Loading items…",
+    });
   }
 
+  /** @param {Index} index @param {Task} task @param {Evaluation} setting @param {Route} route */
   function filters(index, task, setting, model, built, route) {
-    const text = (r) => `${r.item[0]} ${r.item[1]} ${r.item[2]} ${r.item[3].join(" ")} ${answer(r.chosen, r.item, task.letters)}`;
-    const find = table.finder(built.grid, text, { id: "find", value: route.query.get("find") ?? "", placeholder: "words of prompt, options or output" });
+    const text = (r) =>
+      `${r.item.id} ${r.item.category} ${r.item.prompt} ${r.item.options.join(" ")} ` +
+      `${answer(r.prediction, r.item, task.letters)}`;
+    const find = table.finder(built.grid, text, {
+      id: "find",
+      value: route.query.get("find") ?? "",
+      placeholder: "words of prompt, options or output",
+    });
     const state = { show: route.query.get("show") ?? "", find: find.value };
     const keep = () => history.replaceState(null, "", names.address(["items", setting.id, index.models[model]], state));
     const sift = () => {
-      built.grid.search.fixed("show", state.show ? (_, r) => (state.show === "flagged" ? Boolean(r.flagged) : format.OUTCOMES[r.outcome] === state.show) : null);
+      built.grid.search.fixed(
+        "show",
+        state.show
+          ? (_, r) => (state.show === "flagged" ? Boolean(r.flagged) : format.OUTCOMES[r.outcome] === state.show)
+          : null,
+      );
       built.grid.draw();
     };
-    find.addEventListener("input", () => { state.find = find.value; keep(); });
-    const element = el("form", { class: "controls", onsubmit: (event) => event.preventDefault() },
-      el("label", { for: "model" }, "Model", el("select", { id: "model", onchange: (event) => { location.hash = names.address(["items", setting.id, index.models[Number(event.target.value)]], state); } }, task.models.map((m) => el("option", { value: m, selected: m === model }, index.models[m])))),
-      el("label", { for: "show" }, "Show", el("select", { id: "show", onchange: (event) => { state.show = event.target.value; keep(); sift(); } }, Object.entries(SHOWN).map(([value, name]) => el("option", { value, selected: value === state.show }, name)))),
-      el("label", { for: "find" }, "Find", find));
+    find.addEventListener("input", () => {
+      state.find = find.value;
+      keep();
+    });
+    const models = task.models.map((m) => [m, index.models[m]]);
+    const element = widgets.controls(
+      widgets.select("model", "Model", models, model, (m) => {
+        location.hash = names.address(["items", setting.id, index.models[m]], state);
+      }),
+      widgets.select("show", "Show", Object.entries(SHOWN), state.show, (show) => {
+        state.show = show;
+        keep();
+        sift();
+      }),
+      el("label", { for: "find" }, "Find", find),
+    );
     if (state.show) sift();
     if (state.find) find.dispatchEvent(new Event("input"));
     return element;
   }
 
   // Items are loaded block by block; after row, the table shows all loaded items, worst first.
+  /** @param {Task} task */
   async function fill(number, task, rows, grid, progress) {
     const blocks = new Map();
     for (const row of rows) {
@@ -112,17 +227,21 @@
     let done = 0;
     let next = 1; // draw after 1, 2, 4, 8, … blocks: early, and without a thousand redraws for a large dataset
     for (const [block, members] of [...blocks].sort(([a], [b]) => a - b)) {
-      const items = await load(`e${number}/i${block}`);
+      const items = await pieces.items(number, block);
       for (const row of members) row.item = items[row.position - block * task.block];
       loaded.push(...members);
       done += 1;
       if (!grid.table().node().isConnected) return; // another view has been opened
       const all = done === blocks.size;
-      progress.textContent = all ? `${format.counted(rows.length, "item")}, worst first` : `${format.count(loaded.length)} of ${format.counted(rows.length, "item")} loaded …`;
+      progress.textContent = all
+        ? `${format.counted(rows.length, "item")}, worst first`
+        : `${format.count(loaded.length)} of ${format.counted(rows.length, "item")} loaded …`;
       if (done < next && !all) continue;
       next = 2 * done;
       loaded = worstFirst(loaded);
       grid.clear().rows.add(loaded).draw(false);
     }
   }
+
+  return { option, letter, answer, gold, withTexts, label, badge, worstFirst };
 })();

@@ -1,20 +1,32 @@
 "use strict";
 // Keyboard: ← or k and → or j open the previous and the next item, / moves to the search field.
 (() => {
-  const STEPS = new Map([["ArrowLeft", "prev"], ["k", "prev"], ["ArrowRight", "next"], ["j", "next"]]);
+  const STEPS = new Map([
+    ["ArrowLeft", "prev"],
+    ["k", "prev"],
+    ["ArrowRight", "next"],
+    ["j", "next"],
+  ]);
 
   addEventListener("keydown", (event) => {
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
-    const at = event.target;
+    const at = /** @type {Element} */ (event.target);
     if (at.closest?.("input, select, textarea, [contenteditable]")) return;
     const arrow = event.key.startsWith("Arrow");
     if (arrow && at.closest?.(".scroll, .words, .sent")) return; // arrow keys scroll there, or move between words
     if (event.key === "/") {
       const field = document.getElementById("find");
-      if (field) { event.preventDefault(); field.focus(); }
+      if (field) {
+        event.preventDefault();
+        field.focus();
+      }
       return;
     }
+    /** @type {HTMLElement | null} */
     const link = STEPS.has(event.key) ? document.querySelector(`main a[rel="${STEPS.get(event.key)}"]`) : null;
-    if (link) { event.preventDefault(); link.click(); }
+    if (link) {
+      event.preventDefault();
+      link.click();
+    }
   });
 })();

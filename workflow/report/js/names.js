@@ -1,12 +1,14 @@
 "use strict";
-// The index with lookups from names to numbers, and the addresses of views. Names are keys of a Map, never of an object.
-vernacular.names = (() => {
+// The index with lookups from names to numbers, and the addresses of views. Names are keys of a Map, never of an
+// object.
+const names = (() => {
   const LANGUAGES = new Intl.DisplayNames(["en"], { type: "language" });
 
+  /** @param {Awaited<ReturnType<typeof pieces.index>>} index */
   function read(index) {
     const model = new Map(index.models.map((name, number) => [name, number]));
     const evaluation = new Map(index.names.map((name, number) => [name, number]));
-    const tasks = new Map((index.tasks ?? []).map(([name, title, note]) => [name, { title, note }]));
+    const tasks = new Map(index.tasks.map((task) => [task.name, task]));
     return { ...index, modelNumber: model, evaluationNumber: evaluation, tasks };
   }
 
@@ -21,28 +23,42 @@ vernacular.names = (() => {
   }
 
   // Protocol and other settings of an evaluation, without defaults: "options · 5-shot · seed 1".
+  /** @param {Evaluation} evaluation */
   function manner(evaluation) {
     return [
       evaluation.protocol?.replaceAll("_", " "),
       evaluation.shots ? `${evaluation.shots}-shot` : null,
       evaluation.seed ? `seed ${evaluation.seed}` : null,
       evaluation.style && evaluation.style !== "default" ? evaluation.style : null,
-      evaluation.prompt && evaluation.prompt !== "default" ? (evaluation.prompt === "all" ? "mean over prompts" : `prompt ${evaluation.prompt}`) : null,
-    ].filter(Boolean).join(" · ");
+      evaluation.prompt && evaluation.prompt !== "default"
+        ? evaluation.prompt === "all"
+          ? "mean over prompts"
+          : `prompt ${evaluation.prompt}`
+        : null,
+    ]
+      .filter(Boolean)
+      .join(" · ");
   }
 
   // Title of the evaluation's task, or its name; and the remark for readers, if there is one.
+  /** @param {Index} index @param {Evaluation} evaluation */
   function title(index, evaluation) {
     return index.tasks.get(evaluation.task)?.title ?? evaluation.task ?? evaluation.id;
   }
 
+  /** @param {Index} index @param {Evaluation} evaluation */
   function remark(index, evaluation) {
     return index.tasks.get(evaluation.task)?.note ?? null;
   }
 
   // The address of an evaluation's view; that of a mean over prompts shows its prompts.
+  /** @param {Evaluation} evaluation @param {string} [model] */
   function place(evaluation, model) {
-    return address(evaluation.runs ? ["prompts", evaluation.id] : ["task", evaluation.id, model].filter((part) => part !== undefined));
+    return address(
+      evaluation.runs
+        ? ["prompts", evaluation.id]
+        : ["task", evaluation.id, model].filter((part) => part !== undefined),
+    );
   }
 
   function arrow(info) {
@@ -52,10 +68,18 @@ vernacular.names = (() => {
   // "#/items/a/b?find=c": parts and the values of `query` may be any text.
   function address(parts, query) {
     const path = parts.map((part) => encodeURIComponent(part)).join("/");
-    const pairs = Object.entries(query ?? {}).filter(([, value]) => value !== null && value !== undefined && value !== "");
+    const pairs = Object.entries(query ?? {}).filter(
+      ([, value]) => value !== null && value !== undefined && value !== "",
+    );
     const search = pairs.map(([key, value]) => `${key}=${encodeURIComponent(value)}`).join("&");
     return `#/${path}${search ? `?${search}` : ""}`;
   }
 
-  return { read, language, manner, title, remark, place, arrow, address };
+  // The names of baseline and candidate.
+  /** @param {Index} index @param {Pair} pair */
+  function sides(index, pair) {
+    return [index.models[pair.baseline], index.models[pair.candidate]];
+  }
+
+  return { read, sides, language, manner, title, remark, place, arrow, address };
 })();

@@ -1,8 +1,9 @@
 "use strict";
 // Vega-Lite plots; the library is loaded with the first plot. Expressions are interpreted, not compiled: the
 // content security policy of the report forbids code generated at run time.
-vernacular.plot = (() => {
-  const { el, script, specs, download } = vernacular;
+const plot = (() => {
+  const { el, script } = vernacular;
+  const SPECIFICATIONS = { ...specs, ...specsCurves, ...specsItems };
   let library = null;
 
   function color(name) {
@@ -26,20 +27,28 @@ vernacular.plot = (() => {
 
   const SHAPES = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down"];
 
-  // Scales of the values of `field` that occur in rows, so that a legend lists no others; a value has the same color and
-  // shape in all plots. pairs: [[value, name of a color in the style sheet], …]
+  // Scales of the values of `field` that occur in rows, so that a legend lists no others; a value has the same color
+  // and shape in all plots. pairs: [[value, name of a color in the style sheet], …]
   function palette(pairs, rows, field) {
     const present = new Set(rows.map((row) => row[field]));
-    const shown = pairs.map(([value, name], i) => [value, color(name), SHAPES[i % SHAPES.length]]).filter(([value]) => present.has(value));
+    const shown = pairs
+      .map(([value, name], i) => [value, color(name), SHAPES[i % SHAPES.length]])
+      .filter(([value]) => present.has(value));
     const domain = shown.map(([value]) => harmless(value));
-    return { colors: { domain, range: shown.map(([, shade]) => shade) }, shapes: { domain, range: shown.map(([, , shape]) => shape) } };
+    return {
+      colors: { domain, range: shown.map(([, shade]) => shade) },
+      shapes: { domain, range: shown.map(([, , shape]) => shape) },
+    };
   }
 
   const series = (names) => names.map((name, i) => [name, `series-${(i % 6) + 1}`]);
 
-  // Vega uses values as object keys: a model may be called "__proto__" or "constructor". Prepend an invisible character.
+  // Vega uses values as object keys: a model may be called "__proto__" or "constructor". Prepend an invisible
+  // character.
   function safe(row) {
-    return Object.fromEntries(Object.entries(row).map(([name, value]) => [name, typeof value === "string" ? harmless(value) : value]));
+    return Object.fromEntries(
+      Object.entries(row).map(([name, value]) => [name, typeof value === "string" ? harmless(value) : value]),
+    );
   }
   const harmless = (text) => (text in Object.prototype ? `\u2060${text}` : text);
 
@@ -47,8 +56,10 @@ vernacular.plot = (() => {
   function fit(part, width) {
     for (const [name, inner] of Object.entries(part)) {
       if (name === "data" || inner === null || typeof inner !== "object") continue;
-      if (inner.labelLimit) inner.labelLimit = Math.min(inner.labelLimit, Math.round((name === "legend" ? 0.8 : 0.42) * width));
-      if (name === "legend" && (width < 500 || inner.columns)) inner.columns = width < 500 ? 1 : Math.min(inner.columns, Math.max(1, Math.floor(width / 230)));
+      if (inner.labelLimit)
+        inner.labelLimit = Math.min(inner.labelLimit, Math.round((name === "legend" ? 0.8 : 0.42) * width));
+      if (name === "legend" && (width < 500 || inner.columns))
+        inner.columns = width < 500 ? 1 : Math.min(inner.columns, Math.max(1, Math.floor(width / 230)));
       fit(inner, width);
     }
   }
@@ -62,7 +73,7 @@ vernacular.plot = (() => {
     await library;
     container.render = async () => {
       const scales = data.pairs ? palette(data.pairs, data.rows, data.by) : {};
-      const specification = structuredClone(specs[name]({ ...data, ...scales, rows, color }));
+      const specification = structuredClone(SPECIFICATIONS[name]({ ...data, ...scales, rows, color }));
       specification.autosize = { type: "fit-x", contains: "padding" };
       if (about.height) specification.height = Math.max(about.height, 40);
       fit(specification, container.clientWidth);
@@ -77,12 +88,23 @@ vernacular.plot = (() => {
       });
       container.querySelector("svg")?.setAttribute("aria-hidden", "true");
       container.vega = view;
-      if (about.onclick) view.addEventListener("click", (_, item) => { if (item?.datum?.row !== undefined) about.onclick(data.rows[item.datum.row]); });
+      if (about.onclick)
+        view.addEventListener("click", (_, item) => {
+          if (item?.datum?.row !== undefined) about.onclick(data.rows[item.datum.row]);
+        });
     };
     container.makers = {
-      PNG: async () => new Promise((resolve) => { container.vega.toCanvas(2).then((canvas) => canvas.toBlob(resolve, "image/png")); }),
+      PNG: async () =>
+        new Promise((resolve) => {
+          container.vega.toCanvas(2).then((canvas) => canvas.toBlob(resolve, "image/png"));
+        }),
       SVG: () => container.vega.toSVG(),
-      CSV: () => download.csv(download.ofObjects(data.rows.map((row) => Object.fromEntries(Object.entries(row).filter(([key]) => key !== "order"))))),
+      CSV: () =>
+        download.csv(
+          download.ofObjects(
+            data.rows.map((row) => Object.fromEntries(Object.entries(row).filter(([key]) => key !== "order"))),
+          ),
+        ),
     };
     return container;
   }
@@ -97,7 +119,11 @@ vernacular.plot = (() => {
 
   // A figure with a caption: {element, draw}. `draw` fills it when the figure is in the document.
   function figure(title, note, name, data, about) {
-    const element = el("figure", null, el("figcaption", null, el("h2", null, title), note ? el("p", null, note) : null));
+    const element = el(
+      "figure",
+      null,
+      el("figcaption", null, el("h2", null, title), note ? el("p", null, note) : null),
+    );
     const fill = async () => {
       const drawn = await draw(name, data, about);
       drawn.downloadName = about.file;

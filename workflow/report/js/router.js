@@ -1,8 +1,10 @@
 "use strict";
-// Views by URL fragment, so that links can be shared and the back button works: "#/task/<evaluation>/<model>?key=value".
+// Views by URL fragment, so that links can be shared and the back button works:
+// "#/task/<evaluation>/<model>?key=value".
 (() => {
-  const { el, load, names, views, theme } = vernacular;
+  const { notFound, views } = vernacular;
   const main = document.getElementById("main");
+  /** @type {Index | null} */
   let index = null;
   let navigations = 0; // counts navigations, so that a slow view does not replace a later one
   let before = null;
@@ -11,10 +13,15 @@
     const [path, search] = hash.replace(/^#\/?/, "").split("?");
     try {
       const parts = path.split("/").filter(Boolean).map(decodeURIComponent);
-      const query = new Map((search ?? "").split("&").filter(Boolean).map((pair) => {
-        const at = pair.indexOf("=");
-        return at < 0 ? [pair, ""] : [pair.slice(0, at), decodeURIComponent(pair.slice(at + 1))];
-      }));
+      const query = new Map(
+        (search ?? "")
+          .split("&")
+          .filter(Boolean)
+          .map((pair) => {
+            const at = pair.indexOf("=");
+            return at < 0 ? [pair, ""] : [pair.slice(0, at), decodeURIComponent(pair.slice(at + 1))];
+          }),
+      );
       return { view: parts[0] ?? "overview", parts: parts.slice(1), query };
     } catch (error) {
       if (error instanceof URIError) return { view: "", parts: [], query: new Map() };
@@ -28,13 +35,15 @@
     const view = views.get(route.view);
     document.body.dataset.ready = "no";
     try {
-      index ??= names.read(await load("index"));
-      document.querySelector('nav a[href="#/curves"]').hidden = !index.curves?.length;
+      index ??= names.read(await pieces.index());
+      /** @type {NodeListOf<HTMLAnchorElement>} */
+      const links = document.querySelectorAll("nav a");
+      for (const link of links) if (link.hash === "#/curves") link.hidden = !index.curves?.length;
       const drawn = view ? await view(index, route) : notFound(`View “${route.view}” not found.`);
       if (turn !== navigations) return;
       main.replaceChildren(drawn.element);
       document.title = `${drawn.title} · ${index.title}`;
-      for (const link of document.querySelectorAll("nav a")) {
+      for (const link of links) {
         if (link.hash === `#/${drawn.section ?? route.view}`) link.setAttribute("aria-current", "page");
         else link.removeAttribute("aria-current");
       }
@@ -55,13 +64,10 @@
     document.body.dataset.ready = "yes";
   }
 
-  function notFound(text) {
-    const back = el("a", { href: "#/leaderboard" }, "Back to the leaderboard");
-    return { title: "Not found", element: el("section", null, el("h1", null, "Not found"), el("p", null, text), el("p", null, back)) };
-  }
-
-  vernacular.notFound = notFound;
-  document.getElementById("skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
+  document.getElementById("skip").addEventListener("click", (event) => {
+    event.preventDefault();
+    main.focus();
+  });
   addEventListener("hashchange", show);
   theme.onchange(show);
   show();

@@ -1,8 +1,8 @@
 "use strict";
-// Vega-Lite specifications of the plots. Datasets and fields have fixed names; texts of models and categories are values,
-// never names. Marks of one kind differ in shape or position in addition to color. `colors` and
-// `shapes` are scales of the values that occur.
-vernacular.specs = (() => {
+// Vega-Lite specifications of the plots. Datasets and fields have fixed names; texts of models and categories are
+// values, never names. Marks of one kind differ in shape or position in addition to color. `colors` and `shapes` are
+// scales of the values that occur.
+const specs = (() => {
   const NAME = { title: null, sort: null, axis: { labelLimit: 220 } };
   const OUTCOMES = ["correct", "tie", "incorrect", "not scored", "acceptable", "unacceptable"];
   const counts = { tickMinStep: 1, format: "d" };
@@ -16,25 +16,33 @@ vernacular.specs = (() => {
     if (!rows.length) return [];
     const present = REFERENCES.filter((name) => rows.some((row) => row.line === name));
     const dashes = { chance: [7, 4], "most frequent answer": [2, 3], "chance = most frequent answer": [7, 3, 2, 3] };
-    const colors = { chance: color("plot-ink"), "most frequent answer": color("series-4"), "chance = most frequent answer": color("plot-ink") };
+    const colors = {
+      chance: color("plot-ink"),
+      "most frequent answer": color("series-4"),
+      "chance = most frequent answer": color("plot-ink"),
+    };
     const legend = { orient: "top", title: null, symbolType: "stroke", symbolSize: 400, labelLimit: 220, columns: 2 };
     const scaled = (of) => ({ domain: present, range: present.map((name) => of[name]) });
-    return [{
-      data: { values: rows },
-      mark: { type: "rule", strokeWidth: 2 },
-      encoding: {
-        x: field("value", "quantitative"),
-        strokeDash: field("line", "nominal", { scale: scaled(dashes), legend }),
-        stroke: field("line", "nominal", { scale: scaled(colors), legend }),
-        tooltip: [tip("line")],
+    return [
+      {
+        data: { values: rows },
+        mark: { type: "rule", strokeWidth: 2 },
+        encoding: {
+          x: field("value", "quantitative"),
+          strokeDash: field("line", "nominal", { scale: scaled(dashes), legend }),
+          stroke: field("line", "nominal", { scale: scaled(colors), legend }),
+          tooltip: [tip("line")],
+        },
       },
-    }];
+    ];
   }
 
   // The interval of each row that has one; without any, no layer, because its scale would have no extent.
   function interval(rows, more, encoding) {
     const known = rows.filter((row) => row.low !== null && row.high !== null);
-    return known.length ? [{ data: { values: known }, mark: { type: "rule", ...more }, encoding: { ...encoding, x2: { field: "high" } } }] : [];
+    return known.length
+      ? [{ data: { values: known }, mark: { type: "rule", ...more }, encoding: { ...encoding, x2: { field: "high" } } }]
+      : [];
   }
 
   // Every model's value with its interval, over the reference lines.
@@ -44,7 +52,22 @@ vernacular.specs = (() => {
     return wide([
       ...lines(references, color),
       ...interval(rows, { strokeWidth: 2, color: color("accent-plot") }, { y, x: x("low") }),
-      { data: { values: rows }, mark: { type: "point", filled: true, size: 80, opacity: 1, color: color("accent-plot"), cursor: href ? "pointer" : null }, encoding: { y, x: x("value"), tooltip: [tip("model"), tip("label", "value"), tip("n", href ? "evaluations" : "items")] } },
+      {
+        data: { values: rows },
+        mark: {
+          type: "point",
+          filled: true,
+          size: 80,
+          opacity: 1,
+          color: color("accent-plot"),
+          cursor: href ? "pointer" : null,
+        },
+        encoding: {
+          y,
+          x: x("value"),
+          tooltip: [tip("model"), tip("label", "value"), tip("n", href ? "evaluations" : "items")],
+        },
+      },
     ]);
   }
 
@@ -59,13 +82,28 @@ vernacular.specs = (() => {
     return wide([
       ...lines(references, color),
       ...interval(rows, { strokeWidth: 1.5 }, { y, yOffset, x: x("low"), color: fill }),
-      { data: { values: rows }, mark: { type: "point", filled: true, size: 55, opacity: 1 }, encoding: { y, yOffset, x: x("value"), color: fill, shape, tooltip: [tip("category"), tip("model"), tip("label", "value"), tip("n", "items")] } },
+      {
+        data: { values: rows },
+        mark: { type: "point", filled: true, size: 55, opacity: 1 },
+        encoding: {
+          y,
+          yOffset,
+          x: x("value"),
+          color: fill,
+          shape,
+          tooltip: [tip("category"), tip("model"), tip("label", "value"), tip("n", "items")],
+        },
+      },
     ]);
   }
 
   // A histogram over items, stacked by outcome; no bin contains values of both signs.
   function distribution({ rows, zero, color, colors, tallest }) {
-    const y = { title: "items", stack: "zero", axis: tallest < 6 ? { ...counts, values: Array.from({ length: tallest + 1 }, (_, i) => i) } : counts };
+    const y = {
+      title: "items",
+      stack: "zero",
+      axis: tallest < 6 ? { ...counts, values: Array.from({ length: tallest + 1 }, (_, i) => i) } : counts,
+    };
     const bars = {
       data: { values: rows },
       mark: { type: "bar", orient: "vertical" },
@@ -78,7 +116,11 @@ vernacular.specs = (() => {
         tooltip: [tip("outcome"), tip("count", "items"), tip("span", "value")],
       },
     };
-    const rule = { data: { values: [{ value: 0 }] }, mark: { type: "rule", strokeDash: [4, 3], color: color("plot-ink") }, encoding: { x: field("value", "quantitative") } };
+    const rule = {
+      data: { values: [{ value: 0 }] },
+      mark: { type: "rule", strokeDash: [4, 3], color: color("plot-ink") },
+      encoding: { x: field("value", "quantitative") },
+    };
     return wide(zero ? [bars, rule] : [bars], { height: 190 });
   }
 
@@ -105,9 +147,23 @@ vernacular.specs = (() => {
     const fill = field("verdict", "nominal", { title: null, legend: { orient: "top" }, scale: colors });
     const shape = { ...fill, scale: shapes };
     return wide([
-      { data: { values: [{ value: 0 }] }, mark: { type: "rule", color: color("plot-ink") }, encoding: { x: x("value") } },
+      {
+        data: { values: [{ value: 0 }] },
+        mark: { type: "rule", color: color("plot-ink") },
+        encoding: { x: x("value") },
+      },
       ...interval(rows, { strokeWidth: 2 }, { y, x: x("low"), color: fill }),
-      { data: { values: rows }, mark: { type: "point", filled: true, size: 70, opacity: 1 }, encoding: { y, x: x("value"), color: fill, shape, tooltip: [tip("evaluation"), tip("label", "difference"), tip("p"), tip("verdict")] } },
+      {
+        data: { values: rows },
+        mark: { type: "point", filled: true, size: 70, opacity: 1 },
+        encoding: {
+          y,
+          x: x("value"),
+          color: fill,
+          shape,
+          tooltip: [tip("evaluation"), tip("label", "difference"), tip("p"), tip("verdict")],
+        },
+      },
     ]);
   }
 
@@ -115,12 +171,30 @@ vernacular.specs = (() => {
   function prompts({ rows, color, colors, shapes }) {
     const y = field("model", "nominal", NAME);
     const x = (name) => field(name, "quantitative", { title: null, scale: { zero: false } });
-    const fill = field("prompt", "nominal", { title: null, legend: { orient: "top", columns: 6, labelLimit: 220 }, scale: colors });
+    const fill = field("prompt", "nominal", {
+      title: null,
+      legend: { orient: "top", columns: 6, labelLimit: 220 },
+      scale: colors,
+    });
     const means = rows.filter((row) => row.prompt === null);
     return wide([
       ...interval(means, { strokeWidth: 2, yOffset: 10, color: color("plot-ink") }, { y, x: x("low") }),
-      { data: { values: means }, mark: { type: "tick", thickness: 3, size: 16, yOffset: 10, color: color("plot-ink") }, encoding: { y, x: x("value"), tooltip: [tip("model"), tip("label", "mean over prompts")] } },
-      { data: { values: rows.filter((row) => row.prompt !== null) }, mark: { type: "point", filled: true, size: 70, opacity: 0.9, yOffset: -6 }, encoding: { y, x: x("value"), color: fill, shape: { ...fill, scale: shapes }, tooltip: [tip("model"), tip("prompt"), tip("label", "value")] } },
+      {
+        data: { values: means },
+        mark: { type: "tick", thickness: 3, size: 16, yOffset: 10, color: color("plot-ink") },
+        encoding: { y, x: x("value"), tooltip: [tip("model"), tip("label", "mean over prompts")] },
+      },
+      {
+        data: { values: rows.filter((row) => row.prompt !== null) },
+        mark: { type: "point", filled: true, size: 70, opacity: 0.9, yOffset: -6 },
+        encoding: {
+          y,
+          x: x("value"),
+          color: fill,
+          shape: { ...fill, scale: shapes },
+          tooltip: [tip("model"), tip("prompt"), tip("label", "value")],
+        },
+      },
     ]);
   }
 

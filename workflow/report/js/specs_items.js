@@ -1,12 +1,17 @@
 "use strict";
 // Vega-Lite specifications of the plots over items: calibration, two models item by item, surprisal, and categories
 // across languages.
-Object.assign(vernacular.specs, (() => {
+const specsItems = (() => {
   const field = (name, type, more) => ({ field: name, type, ...more });
   const tip = (name, title) => ({ field: name, type: "nominal", title: title ?? name });
   const legend = { orient: "top", columns: 2, labelLimit: 260 };
   const diagonal = (from, to, color) => ({
-    data: { values: [{ x: from, y: from }, { x: to, y: to }] },
+    data: {
+      values: [
+        { x: from, y: from },
+        { x: to, y: to },
+      ],
+    },
     mark: { type: "line", strokeDash: [5, 4], strokeWidth: 1.5, color: color("plot-ink"), opacity: 0.7 },
     encoding: { x: field("x", "quantitative"), y: field("y", "quantitative") },
   });
@@ -21,7 +26,11 @@ Object.assign(vernacular.specs, (() => {
       y: field("accuracy", "quantitative", { title: "accuracy", scale: share, axis }),
       color: fill,
     };
-    const size = field("n", "quantitative", { title: "items", legend: null, scale: { type: "sqrt", domainMin: 0, range: [25, 320] } });
+    const size = field("n", "quantitative", {
+      title: "items",
+      legend: null,
+      scale: { type: "sqrt", domainMin: 0, range: [25, 320] },
+    });
     const shape = field("model", "nominal", { title: null, legend, scale: shapes });
     return {
       width: "container",
@@ -29,7 +38,16 @@ Object.assign(vernacular.specs, (() => {
       layer: [
         diagonal(0, 1, color),
         { data: { values: rows }, mark: { type: "line", strokeWidth: 1.5 }, encoding },
-        { data: { values: rows }, mark: { type: "point", filled: true, opacity: 0.9 }, encoding: { ...encoding, size, shape, tooltip: [tip("model"), tip("bin", "confidence"), tip("accuracyLabel", "accuracy"), tip("n", "items")] } },
+        {
+          data: { values: rows },
+          mark: { type: "point", filled: true, opacity: 0.9 },
+          encoding: {
+            ...encoding,
+            size,
+            shape,
+            tooltip: [tip("model"), tip("bin", "confidence"), tip("accuracyLabel", "accuracy"), tip("n", "items")],
+          },
+        },
       ],
     };
   }
@@ -40,7 +58,14 @@ Object.assign(vernacular.specs, (() => {
     const [low, high] = [Math.min(...ends), Math.max(...ends)];
     const axis = { title: null, scale: { zero: false, nice: true } };
     const at = (name) => field(name, "quantitative", axis);
-    const cross = zero && low < 0 && high > 0 ? ["x", "y"].map((name) => ({ data: { values: [{ zero: 0 }] }, mark: { type: "rule", color: color("plot-ink"), opacity: 0.6 }, encoding: { [name]: field("zero", "quantitative") } })) : [];
+    const cross =
+      zero && low < 0 && high > 0
+        ? ["x", "y"].map((name) => ({
+            data: { values: [{ zero: 0 }] },
+            mark: { type: "rule", color: color("plot-ink"), opacity: 0.6 },
+            encoding: { [name]: field("zero", "quantitative") },
+          }))
+        : [];
     const outcome = field("outcome", "nominal", { title: null, legend: { ...legend, columns: 4 }, scale: colors });
     return {
       width: "container",
@@ -66,7 +91,11 @@ Object.assign(vernacular.specs, (() => {
   // Mean surprisal by position or length, a line per model.
   function profile({ rows, colors, shapes, titles }) {
     const encoding = {
-      x: field("at", "quantitative", { title: titles[0], axis: { tickMinStep: 1, format: "d", grid: false }, scale: { zero: false } }),
+      x: field("at", "quantitative", {
+        title: titles[0],
+        axis: { tickMinStep: 1, format: "d", grid: false },
+        scale: { zero: false },
+      }),
       y: field("nats", "quantitative", { title: titles[1], scale: { zero: true } }),
       color: field("model", "nominal", { title: null, legend, scale: colors }),
     };
@@ -77,24 +106,44 @@ Object.assign(vernacular.specs, (() => {
       data: { values: rows },
       layer: [
         { mark: { type: "line", strokeWidth: 2 }, encoding },
-        { mark: { type: "point", filled: true, size: 45, opacity: 1 }, encoding: { ...encoding, shape, tooltip: [tip("model"), tip("where", titles[0]), tip("label", titles[1]), tip("n", "count")] } },
+        {
+          mark: { type: "point", filled: true, size: 45, opacity: 1 },
+          encoding: {
+            ...encoding,
+            shape,
+            tooltip: [tip("model"), tip("where", titles[0]), tip("label", titles[1]), tip("n", "count")],
+          },
+        },
       ],
     };
   }
 
   // Categories down, languages across: a value in each cell.
   function languages({ rows, color, range, limit }) {
-    const at = { y: field("category", "nominal", { title: null, sort: null, axis: { labelLimit: limit } }), x: field("language", "nominal", { title: null, axis: { orient: "top", labelAngle: 0 } }) };
+    const at = {
+      y: field("category", "nominal", { title: null, sort: null, axis: { labelLimit: limit } }),
+      x: field("language", "nominal", { title: null, axis: { orient: "top", labelAngle: 0 } }),
+    };
     return {
       width: "container",
       data: { values: rows },
       layer: [
-        { mark: { type: "rect", stroke: color("plot-faint") }, encoding: { ...at, color: field("value", "quantitative", { legend: null, scale: { domain: [0, 100], range } }), tooltip: [tip("category"), tip("language"), tip("label", "value"), tip("n", "items")] } },
-        { mark: { type: "text", fontSize: 12, color: color("plot-ink") }, encoding: { ...at, text: field("label", "nominal") } },
+        {
+          mark: { type: "rect", stroke: color("plot-faint") },
+          encoding: {
+            ...at,
+            color: field("value", "quantitative", { legend: null, scale: { domain: [0, 100], range } }),
+            tooltip: [tip("category"), tip("language"), tip("label", "value"), tip("n", "items")],
+          },
+        },
+        {
+          mark: { type: "text", fontSize: 12, color: color("plot-ink") },
+          encoding: { ...at, text: field("label", "nominal") },
+        },
       ],
       config: { axis: { grid: false } },
     };
   }
 
   return { reliability, scatter, profile, languages };
-})());
+})();

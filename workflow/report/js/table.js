@@ -1,13 +1,27 @@
 "use strict";
-// Tables by DataTables: it sorts and pages. Cells are DOM nodes, and the search is implemented here, because DataTables
-// parses the text it searches as HTML.
-vernacular.table = (() => {
-  const { el, format, download } = vernacular;
+// Tables by DataTables: it sorts and pages. Cells are DOM nodes, and the search is implemented here, because
+// DataTables parses the text it searches as HTML.
+/**
+ * @typedef {object} Column
+ * @property {any} title node or text
+ * @property {string} [name] text of the title for CSV
+ * @property {(row: any) => any} [key] number, text or null, by which rows are sorted
+ * @property {(row: any) => any} cell node or text
+ * @property {(row: any) => any[][]} [csv] [[name, value], …] instead of the key
+ * @property {boolean} [heading] whether a cell is the heading of its row
+ * @property {string} [class]
+ * @property {"asc" | "desc" | string} [first] direction in which the first click sorts
+ * @property {boolean} [sortable]
+ * @property {(element: HTMLElement, row: any) => void} [style]
+ */
+
+const table = (() => {
+  const { el } = vernacular;
 
   // Missing values are last in both sort directions.
   function ordered(sign) {
     return (a, b) => {
-      if (a === null || b === null) return (a === null) - (b === null);
+      if (a === null || b === null) return Number(a === null) - Number(b === null);
       return sign * (typeof a === "string" ? a.localeCompare(b) : a - b);
     };
   }
@@ -16,14 +30,22 @@ vernacular.table = (() => {
   DataTable.ext.type.order["measure-desc"] = ordered(-1);
   DataTable.ext.errMode = "throw";
 
-  // columns: [{title: node or text, name: text of the title for CSV, key: row -> number, text or null, cell: row -> node or
-  // text, csv: row -> [[name, value], …] instead of the key, class, sortable, first}]
   // options: {caption, page: rows per page (0: all), order: [[column, "asc"]], class, top: cells of a row that stays
   // above all others, file: name of the CSV file}
+  /** @param {Column[]} columns */
   function make(columns, rows, options = {}) {
     const head = columns.map((column) => el("th", { scope: "col", class: column.class }, column.title));
-    const table = el("table", { class: options.class }, el("caption", null, options.caption), el("thead", null, el("tr", null, head)));
-    const holder = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": options.label ?? "table" }, table);
+    const table = el(
+      "table",
+      { class: options.class },
+      el("caption", null, el("span", { class: "visually-hidden" }, options.caption)),
+      el("thead", null, el("tr", null, head)),
+    );
+    const holder = el(
+      "div",
+      { class: "scroll", tabindex: "0", role: "region", "aria-label": options.label ?? "table" },
+      table,
+    );
     const wrapper = el("div", { class: "tablebox" }, holder);
     const paged = Boolean(options.page) && rows.length > options.page;
     const grid = new DataTable(table, {
@@ -38,11 +60,12 @@ vernacular.table = (() => {
         cellType: column.heading ? "th" : "td",
         render: (row, use) => {
           if (use === "display") return node(column.cell(row));
-          return column.key ? column.key(row) ?? null : null;
+          return column.key ? (column.key(row) ?? null) : null;
         },
         createdCell: (cell, _, row) => {
           if (column.heading) cell.setAttribute("scope", "row");
-          else cell.dataset.label = column.title instanceof Node ? column.title.textContent : column.title; // shown next to the value on phones
+          // shown next to the value on phones
+          else cell.dataset.label = column.title instanceof Node ? column.title.textContent : column.title;
           column.style?.(cell, row);
         },
       })),
@@ -51,23 +74,42 @@ vernacular.table = (() => {
       pageLength: options.page || 100,
       autoWidth: false,
       deferRender: true,
-      layout: { topStart: null, topEnd: null, bottomStart: null, bottomEnd: null, bottom: paged || options.growing ? ["info", "paging"] : null },
-      language: { emptyTable: options.empty ?? "No rows.", zeroRecords: "No matching rows.", entries: { _: "rows", 1: "row" } },
+      layout: {
+        topStart: null,
+        topEnd: null,
+        bottomStart: null,
+        bottomEnd: null,
+        bottom: paged || options.growing ? ["info", "paging"] : null,
+      },
+      language: {
+        emptyTable: options.empty ?? "No rows.",
+        zeroRecords: "No matching rows.",
+        entries: { _: "rows", 1: "row" },
+      },
     });
     if (wrapper.firstChild !== holder || !holder.contains(table)) throw new Error("the table is not in its container");
-    if (options.top) table.tHead.append(el("tr", { class: "top" }, options.top)); // after DataTables has read the headings
-    wrapper.append(download.buttons(options.file ?? options.label, { CSV: () => download.csv(exported(columns, grid.rows({ search: "applied", order: "applied" }).data().toArray())) }));
+    // after DataTables has read the headings
+    if (options.top) table.tHead.append(el("tr", { class: "top" }, options.top));
+    wrapper.append(
+      download.buttons(options.file ?? options.label, {
+        CSV: () => download.csv(exported(columns, grid.rows({ search: "applied", order: "applied" }).data().toArray())),
+      }),
+    );
     return { element: wrapper, grid };
   }
 
   // The rows as arrays for CSV, below the names of the columns.
   function exported(columns, rows) {
-    const cells = (row) => columns.flatMap((column) => (column.csv ? column.csv(row) : [[nameOf(column), column.key ? column.key(row) : null]]));
+    const cells = (row) =>
+      columns.flatMap((column) =>
+        column.csv ? column.csv(row) : [[nameOf(column), column.key ? column.key(row) : null]],
+      );
     const names = rows.length ? cells(rows[0]).map(([name]) => name) : columns.map(nameOf);
     return [names, ...rows.map((row) => cells(row).map(([, value]) => value))];
   }
 
-  const nameOf = (column) => column.name ?? (column.title instanceof Node ? column.title.textContent : String(column.title ?? "")).trim();
+  const nameOf = (column) =>
+    column.name ?? (column.title instanceof Node ? column.title.textContent : String(column.title ?? "")).trim();
 
   // A text field that filters `grid` by `textOf(row)`, ignoring case and diacritics; every word must occur.
   function finder(grid, textOf, properties) {

@@ -1,9 +1,11 @@
 "use strict";
 // The figures of the task view; each is omitted where its data do not exist.
-vernacular.taskPlots = (() => {
-  const { el, load, names, format, plot } = vernacular;
+const taskPlots = (() => {
   const ORDER = [1, 2, 0, 3, 4, 5]; // order of the outcome codes in stacked bars: correct, tie, incorrect, …
-  const OUTCOME_COLORS = ["correct", "tie", "incorrect", "not scored", "acceptable", "unacceptable"].map((name) => [name, `outcome-${name.replaceAll(" ", "-")}`]);
+  const OUTCOME_COLORS = ["correct", "tie", "incorrect", "not scored", "acceptable", "unacceptable"].map((name) => [
+    name,
+    `outcome-${name.replaceAll(" ", "-")}`,
+  ]);
   const MOST_SERIES = 6;
   const MOST_POINTS = 3000; // of a scatter plot; every k-th item of a larger evaluation
 
@@ -16,9 +18,18 @@ vernacular.taskPlots = (() => {
   };
   const about = (measure) => ABOUT[measure] ?? measure.replaceAll("_", " ");
 
-  // context: {index, task, setting, number, metric, info, model, against, rows: [model, metric, value, low, …] best first}
+  // context: {index, task, setting, number, metric, info, model, against, rows: cells, best first}
   async function figures(context) {
-    const all = [values(context), outcomes(context), distribution(context), categories(context), await acrossLanguages(context), reliability(context), ...surprisal(context), await scatter(context)];
+    const all = [
+      values(context),
+      outcomes(context),
+      distribution(context),
+      categories(context),
+      await acrossLanguages(context),
+      reliability(context),
+      ...surprisal(context),
+      await scatter(context),
+    ];
     return all.filter(Boolean);
   }
 
@@ -28,15 +39,18 @@ vernacular.taskPlots = (() => {
 
   // The selected model and the one it is compared with, then the best others.
   function some({ index, task, model, against, rows }, most) {
-    const order = [model, against, ...rows.map((row) => row[0]), ...task.models].filter((m) => m !== null && m !== undefined);
-    return [...new Set(order)].slice(0, most).map((m) => [m, index.models[m]]);
+    const order = [model, against, ...rows.map((row) => row.model), ...task.models].filter(
+      (m) => m !== null && m !== undefined,
+    );
+    return [...new Set(order)].slice(0, most).map((m) => /** @type {const} */ ([m, index.models[m]]));
   }
 
   function references(rows, scale) {
     const lines = [];
     const first = (column) => rows.find((row) => row[column] !== null)?.[column];
-    const [chance, majority] = [first(8), first(9)];
-    if (chance !== undefined && chance === majority) return [{ line: "chance = most frequent answer", value: chance * scale }];
+    const [chance, majority] = [first("chance"), first("majority")];
+    if (chance !== undefined && chance === majority)
+      return [{ line: "chance = most frequent answer", value: chance * scale }];
     if (chance !== undefined) lines.push({ line: "chance", value: chance * scale });
     if (majority !== undefined) lines.push({ line: "most frequent answer", value: majority * scale });
     return lines;
@@ -45,73 +59,209 @@ vernacular.taskPlots = (() => {
   function values(context) {
     const { index, info, rows } = context;
     const scale = scaleOf(info);
-    const points = rows.map((r) => ({ model: index.models[r[0]], value: times(r[2], scale), low: times(r[3], scale), high: times(r[4], scale), label: format.value(r[2], info.unit), n: r[5] }));
-    return plot.figure([info.title, format.unit(info.unit)].filter(Boolean).join(", "), [info.about ? `${info.about.charAt(0).toUpperCase()}${info.about.slice(1)}. ` : "", "95 % intervals."], "values", { rows: points, references: references(rows, scale) },
-      { file: file(context, info.name), description: `Values of ${format.counted(rows.length, "model")}; the table below contains the same values.`, height: 24 * rows.length });
+    const points = rows.map((r) => ({
+      model: index.models[r.model],
+      value: times(r.value, scale),
+      low: times(r.low, scale),
+      high: times(r.high, scale),
+      label: format.value(r.value, info.unit),
+      n: r.n,
+    }));
+    return plot.figure(
+      [info.title, format.unit(info.unit)].filter(Boolean).join(", "),
+      [info.about ? `${info.about.charAt(0).toUpperCase()}${info.about.slice(1)}. ` : "", "95 % intervals."],
+      "values",
+      { rows: points, references: references(rows, scale) },
+      {
+        file: file(context, info.name),
+        description: `Values of ${format.counted(rows.length, "model")}; the table below contains the same values.`,
+        height: 24 * rows.length,
+      },
+    );
   }
 
   function outcomes(context) {
     const { index, task, rows } = context;
-    const at = new Map(rows.map((row, i) => [row[0], i])); // in the order of the values
-    const ordered = [...task.outcomes].sort((a, b) => (at.get(a[0]) ?? rows.length) - (at.get(b[0]) ?? rows.length));
-    const bars = ordered.flatMap(([m, ...counts]) => ORDER.flatMap((code) => (counts[code] ? [{ model: index.models[m], outcome: format.OUTCOMES[code], order: ORDER.indexOf(code), count: counts[code] }] : [])));
+    const at = new Map(rows.map((row, i) => [row.model, i])); // in the order of the values
+    const ordered = [...task.outcomes].sort(
+      (a, b) => (at.get(a.model) ?? rows.length) - (at.get(b.model) ?? rows.length),
+    );
+    const bars = ordered.flatMap(({ model, counts }) =>
+      ORDER.flatMap((code) =>
+        counts[code]
+          ? [
+              {
+                model: index.models[model],
+                outcome: format.OUTCOMES[code],
+                order: ORDER.indexOf(code),
+                count: counts[code],
+              },
+            ]
+          : [],
+      ),
+    );
     if (!bars.some((row) => row.order < 3)) return null;
-    return plot.figure("Outcomes", "A tie with an incorrect option is never counted as correct.", "outcomes", { rows: bars, pairs: OUTCOME_COLORS, by: "outcome" }, { file: file(context, "outcomes"), description: "Numbers of correct, tied and incorrect items by model.", height: 24 * task.outcomes.length });
+    return plot.figure(
+      "Outcomes",
+      "A tie with an incorrect option is never counted as correct.",
+      "outcomes",
+      { rows: bars, pairs: OUTCOME_COLORS, by: "outcome" },
+      {
+        file: file(context, "outcomes"),
+        description: "Numbers of correct, tied and incorrect items by model.",
+        height: 24 * task.outcomes.length,
+      },
+    );
   }
 
   function distribution(context) {
     const { index, task, model } = context;
-    const found = task.distributions.find((row) => row[0] === model);
+    const found = task.distributions.find((row) => row.model === model);
     if (!found) return null;
-    const [, measure, edges, counts] = found;
-    const bars = counts.flatMap(([outcome, bins]) => bins.flatMap((count, i) => (count ? [{ start: edges[i], end: edges[i + 1], count, outcome: format.OUTCOMES[outcome], order: ORDER.indexOf(outcome), span: `${edges[i]} to ${edges[i + 1]}` }] : [])));
-    const tallest = Math.max(...edges.slice(1).map((_, i) => counts.reduce((sum, [, bins]) => sum + bins[i], 0)));
-    return plot.figure(`Distribution over items: ${index.models[model]}`, about(measure), "distribution", { rows: bars, zero: measure === "margin", tallest, pairs: OUTCOME_COLORS, by: "outcome" }, { file: file(context, `${index.models[model]} ${measure}`), description: `Histogram of ${measure} over items.` });
+    const { measure, edges, counts } = found;
+    const bars = counts.flatMap(({ outcome, bins }) =>
+      bins.flatMap((count, i) =>
+        count
+          ? [
+              {
+                start: edges[i],
+                end: edges[i + 1],
+                count,
+                outcome: format.OUTCOMES[outcome],
+                order: ORDER.indexOf(outcome),
+                span: `${edges[i]} to ${edges[i + 1]}`,
+              },
+            ]
+          : [],
+      ),
+    );
+    const tallest = Math.max(...edges.slice(1).map((_, i) => counts.reduce((sum, { bins }) => sum + bins[i], 0)));
+    return plot.figure(
+      `Distribution over items: ${index.models[model]}`,
+      about(measure),
+      "distribution",
+      { rows: bars, zero: measure === "margin", tallest, pairs: OUTCOME_COLORS, by: "outcome" },
+      { file: file(context, `${index.models[model]} ${measure}`), description: `Histogram of ${measure} over items.` },
+    );
   }
 
-  const inCategories = ({ task, metric }) => task.categories.rows.filter((row) => row[1] === metric && row[3] !== null);
+  const inCategories = ({ task, metric }) =>
+    task.categories.rows.filter((row) => row.metric === metric && row.value !== null);
 
   function categories(context) {
     const { task, info, rows } = context;
     const selected = some(context, 4);
-    const chosen = inCategories(context).filter((row) => selected.some(([m]) => m === row[0]));
+    const chosen = inCategories(context).filter((row) => selected.some(([m]) => m === row.model));
     if (!chosen.length) return null;
     const called = new Map(selected);
     const scale = scaleOf(info);
-    const order = [...new Set(chosen.map((row) => row[2]))].sort((a, b) => task.categories.names[a].localeCompare(task.categories.names[b]));
-    const points = order.flatMap((category) => chosen.filter((row) => row[2] === category)).map((r) => ({ model: called.get(r[0]), category: task.categories.names[r[2]], value: times(r[3], scale), low: times(r[4], scale), high: times(r[5], scale), label: format.value(r[3], info.unit), n: r[6] }));
-    return plot.figure("By category", selected.length < task.models.length ? "The selected model and the best other models." : "Intervals are wide for categories with few items.", "categories", { rows: points, references: references(rows, scale).slice(0, 1), pairs: plot.series(selected.map(([, name]) => name)), by: "model" },
-      { file: file(context, "categories"), description: "Values by category; the table below contains the same values.", height: order.length * Math.max(20, 10 * selected.length + 6) });
+    const order = [...new Set(chosen.map((row) => row.category))].sort((a, b) =>
+      task.categories.names[a].localeCompare(task.categories.names[b]),
+    );
+    const points = order
+      .flatMap((category) => chosen.filter((row) => row.category === category))
+      .map((r) => ({
+        model: called.get(r.model),
+        category: task.categories.names[r.category],
+        value: times(r.value, scale),
+        low: times(r.low, scale),
+        high: times(r.high, scale),
+        label: format.value(r.value, info.unit),
+        n: r.n,
+      }));
+    return plot.figure(
+      "By category",
+      selected.length < task.models.length
+        ? "The selected model and the best other models."
+        : "Intervals are wide for categories with few items.",
+      "categories",
+      {
+        rows: points,
+        references: references(rows, scale).slice(0, 1),
+        pairs: plot.series(selected.map(([, name]) => name)),
+        by: "model",
+      },
+      {
+        file: file(context, "categories"),
+        description: "Values by category; the table below contains the same values.",
+        height: order.length * Math.max(20, 10 * selected.length + 6),
+      },
+    );
   }
 
   // The categories of the same task in all languages in which it was evaluated in the same way.
   async function acrossLanguages(context) {
     const { index, setting, metric, info, model } = context;
     if (!inCategories(context).length || info.unit !== "share") return null;
-    const same = (other) => ["task", "protocol", "shots", "seed", "style", "prompt"].every((key) => other[key] === setting[key]);
+    const same = (other) =>
+      ["task", "protocol", "shots", "seed", "style", "prompt"].every((key) => other[key] === setting[key]);
     const rows = [];
     for (const [number, other] of index.evaluations.entries()) {
       if (!same(other)) continue;
-      const task = await load(`e${number}/task`);
+      const task = await pieces.task(number);
       for (const row of inCategories({ task, metric })) {
-        if (row[0] === model) rows.push({ category: task.categories.names[row[2]], language: names.language(other.language), value: 100 * row[3], label: format.value(row[3], info.unit), n: row[6] });
+        if (row.model === model)
+          rows.push({
+            category: task.categories.names[row.category],
+            language: names.language(other.language),
+            value: 100 * row.value,
+            label: format.value(row.value, info.unit),
+            n: row.n,
+          });
       }
     }
     const count = (key) => new Set(rows.map((row) => row[key])).size;
     if (count("language") < 2) return null;
     rows.sort((a, b) => a.category.localeCompare(b.category) || a.language.localeCompare(b.language));
-    return plot.figure(`${info.title} by category and language: ${index.models[model]}`, "Shares in %. An empty cell: no such category in that language.", "languages", { rows, range: [plot.color("plot-low"), plot.color("plot-high")], limit: 220 }, { file: file(context, `${index.models[model]} categories by language`), description: `${info.title} by category in ${count("language")} languages.`, height: 22 * count("category") });
+    return plot.figure(
+      `${info.title} by category and language: ${index.models[model]}`,
+      "Shares in %. An empty cell: no such category in that language.",
+      "languages",
+      { rows, range: [plot.color("plot-low"), plot.color("plot-high")], limit: 220 },
+      {
+        file: file(context, `${index.models[model]} categories by language`),
+        description: `${info.title} by category in ${count("language")} languages.`,
+        height: 22 * count("category"),
+      },
+    );
   }
 
   function reliability(context) {
     const { task } = context;
-    const selected = some({ ...context, rows: context.rows.filter((row) => task.calibration.some(([m]) => m === row[0])) }, 4);
-    const found = task.calibration.filter(([m]) => selected.some(([s]) => s === m));
-    if (!found.length) return null;
+    const selected = some(
+      { ...context, rows: context.rows.filter((row) => task.calibration.some(({ model }) => model === row.model)) },
+      4,
+    );
     const called = new Map(selected);
-    const points = found.flatMap(([m, , bins]) => bins.map(([confidence, accuracy, n]) => ({ model: called.get(m), confidence, accuracy, n, bin: format.percent(confidence), accuracyLabel: format.percent(accuracy) })));
-    const errors = found.map(([m, error, , expected, signed]) => `${called.get(m)} ${format.percent(error)} (${format.percent(expected)} if perfectly calibrated; ${signed > 0 ? "overconfident" : "underconfident"} by ${format.percent(Math.abs(signed))})`).join(", ");
-    return plot.figure("Reliability", `Is the model right as often as its probability of the chosen option, among all options, claims? On the diagonal it is; below, it is overconfident. Larger points have more items. Calibration error: ${errors}.`, "reliability", { rows: points, pairs: plot.series(selected.map(([, name]) => name)), by: "model" }, { file: file(context, "reliability"), description: `Reliability diagram; calibration error: ${errors}.` });
+    const found = task.calibration.filter(({ model }) => called.has(model));
+    if (!found.length) return null;
+    const points = found.flatMap(({ model, bins }) =>
+      bins.map(({ confidence, accuracy, n }) => ({
+        model: called.get(model),
+        confidence,
+        accuracy,
+        n,
+        bin: format.percent(confidence),
+        accuracyLabel: format.percent(accuracy),
+      })),
+    );
+    const errors = found
+      .map(
+        ({ model, error, expected, signed }) =>
+          `${called.get(model)} ${format.percent(error)} (${format.percent(expected)} if perfectly ` +
+          `calibrated; ${signed > 0 ? "overconfident" : "underconfident"} by ` +
+          `${format.percent(Math.abs(signed))})`,
+      )
+      .join(", ");
+    return plot.figure(
+      "Reliability",
+      "Is the model right as often as its probability of the chosen option, among all options, claims? " +
+        "On the diagonal it is; below, it is overconfident. Larger points have more items. Calibration " +
+        `error: ${errors}.`,
+      "reliability",
+      { rows: points, pairs: plot.series(selected.map(([, name]) => name)), by: "model" },
+      { file: file(context, "reliability"), description: `Reliability diagram; calibration error: ${errors}.` },
+    );
   }
 
   function surprisal(context) {
@@ -119,13 +269,50 @@ vernacular.taskPlots = (() => {
     const selected = some(context, MOST_SERIES);
     const called = new Map(selected);
     const series = plot.series(selected.map(([, name]) => name));
-    const kept = (profile) => profile.filter(([m]) => called.has(m));
-    const position = kept(task.surprisal.position).flatMap(([m, rows]) => rows.map(([at, nats, n]) => ({ model: called.get(m), at, nats, n, where: `word ${at}`, label: format.value(nats, "") })));
-    const length = kept(task.surprisal.length).flatMap(([m, rows]) => rows.map(([low, high, nats, n]) => ({ model: called.get(m), at: (low + high) / 2, nats, n, where: `${low} to ${high} characters`, label: format.value(nats, "") })));
+    const kept = (profile) => profile.filter(({ model }) => called.has(model));
+    const position = kept(task.surprisal.position).flatMap(({ model, points }) =>
+      points.map(({ word: at, nats, n }) => ({
+        model: called.get(model),
+        at,
+        nats,
+        n,
+        where: `word ${at}`,
+        label: format.value(nats, ""),
+      })),
+    );
+    const length = kept(task.surprisal.length).flatMap(({ model, points }) =>
+      points.map(({ low, high, nats, n }) => ({
+        model: called.get(model),
+        at: (low + high) / 2,
+        nats,
+        n,
+        where: `${low} to ${high} characters`,
+        label: format.value(nats, ""),
+      })),
+    );
     const scored = context.task.outcomes.length ? "Of correct options, where there are options." : "";
     return [
-      position.length ? plot.figure("Surprisal by position", `Mean surprisal of the words of the scored text. ${scored}`, "profile", { rows: position, pairs: series, by: "model", titles: ["word", "nats per word"] }, { file: file(context, "surprisal by position"), description: "Mean surprisal by position of the word." }) : null,
-      length.length ? plot.figure("Surprisal by length", `Mean surprisal per character in ranges of length. ${scored}`, "profile", { rows: length, pairs: series, by: "model", titles: ["characters", "nats per character"] }, { file: file(context, "surprisal by length"), description: "Mean surprisal per character by length of the text." }) : null,
+      position.length
+        ? plot.figure(
+            "Surprisal by position",
+            `Mean surprisal of the words of the scored text. ${scored}`,
+            "profile",
+            { rows: position, pairs: series, by: "model", titles: ["word", "nats per word"] },
+            { file: file(context, "surprisal by position"), description: "Mean surprisal by position of the word." },
+          )
+        : null,
+      length.length
+        ? plot.figure(
+            "Surprisal by length",
+            `Mean surprisal per character in ranges of length. ${scored}`,
+            "profile",
+            { rows: length, pairs: series, by: "model", titles: ["characters", "nats per character"] },
+            {
+              file: file(context, "surprisal by length"),
+              description: "Mean surprisal per character by length of the text.",
+            },
+          )
+        : null,
     ];
   }
 
@@ -133,27 +320,63 @@ vernacular.taskPlots = (() => {
   async function scatter(context) {
     const { index, task, setting, number, model, against } = context;
     if (against === null) return null;
-    const [across, up] = [await load(`e${number}/m${against}`), await load(`e${number}/m${model}`)];
+    const [across, up] = [await pieces.results(number, against), await pieces.results(number, model)];
     if (!across.measure || across.measure !== up.measure) return null;
-    const other = new Map(across.rows.map((row) => [row[0], row]));
-    const right = (row) => row[1] === 1;
-    const judged = up.rows.some((row) => row[1] <= 2);
+    const other = new Map(across.rows.map((row) => [row.position, row]));
+    const right = (row) => row.outcome === 1;
+    const judged = up.rows.some((row) => row.outcome <= 2);
     const [left, above] = [index.models[against], index.models[model]];
-    const outcomes = judged ? { 3: "both correct", 2: `only ${format.beginning(above, 30)}`, 1: `only ${format.beginning(left, 30)}`, 0: "neither correct" } : { 0: "item" };
-    const pairs = up.rows.filter((row) => row[3] !== null && other.get(row[0])?.[3] !== null && other.has(row[0]));
+    const outcomes = judged
+      ? {
+          3: "both correct",
+          2: `only ${format.beginning(above, 30)}`,
+          1: `only ${format.beginning(left, 30)}`,
+          0: "neither correct",
+        }
+      : { 0: "item" };
+    const pairs = up.rows.filter(
+      (row) => row.value !== null && other.get(row.position)?.value !== null && other.has(row.position),
+    );
     const step = Math.ceil(pairs.length / MOST_POINTS);
-    const rows = pairs.filter((_, i) => i % step === 0).map((row) => {
-      const pair = other.get(row[0]);
-      return { item: `item ${row[0] + 1}`, position: row[0], x: pair[3], y: row[3], xLabel: format.signed(pair[3], ""), yLabel: format.signed(row[3], ""), outcome: outcomes[judged ? 2 * right(row) + right(pair) : 0] };
-    });
+    const rows = pairs
+      .filter((_, i) => i % step === 0)
+      .map((row) => {
+        const pair = other.get(row.position);
+        return {
+          item: `item ${row.position + 1}`,
+          position: row.position,
+          x: pair.value,
+          y: row.value,
+          xLabel: format.signed(pair.value, ""),
+          yLabel: format.signed(row.value, ""),
+          outcome: outcomes[judged ? 2 * Number(right(row)) + Number(right(pair)) : 0],
+        };
+      });
     if (rows.length < 2) return null;
-    const colors = judged ? [[outcomes[3], "outcome-correct"], [outcomes[2], "series-3"], [outcomes[1], "series-4"], [outcomes[0], "outcome-incorrect"]] : [["item", "series-1"]];
+    const colors = judged
+      ? [
+          [outcomes[3], "outcome-correct"],
+          [outcomes[2], "series-3"],
+          [outcomes[1], "series-4"],
+          [outcomes[0], "outcome-incorrect"],
+        ]
+      : [["item", "series-1"]];
     const open = async (row) => {
-      const item = (await load(`e${number}/i${Math.floor(row.position / task.block)}`))[row.position % task.block];
-      location.hash = names.address(["item", setting.id, index.models[model], item[0]]);
+      const item = await pieces.item(number, task, row.position);
+      location.hash = names.address(["item", setting.id, index.models[model], item.id]);
     };
-    return plot.figure("Item by item", `${about(up.measure)} Across: ${left}; up: ${above}. On the diagonal, the models agree. A point opens its item.${step > 1 ? ` Every ${step}th item is shown.` : ""}`, "scatter", { rows, pairs: colors, by: "outcome", zero: up.measure === "margin", titles: [left, above] },
-      { file: file(context, `${above} against ${left} items`), description: `Scatter plot of ${up.measure} of ${format.counted(rows.length, "item")} for two models.`, onclick: open });
+    return plot.figure(
+      "Item by item",
+      `${about(up.measure)} Across: ${left}; up: ${above}. On the diagonal, the models agree. A point ` +
+        `opens its item.${step > 1 ? ` Every ${step}th item is shown.` : ""}`,
+      "scatter",
+      { rows, pairs: colors, by: "outcome", zero: up.measure === "margin", titles: [left, above] },
+      {
+        file: file(context, `${above} against ${left} items`),
+        description: `Scatter plot of ${up.measure} of ${format.counted(rows.length, "item")} for two models.`,
+        onclick: open,
+      },
+    );
   }
 
   return { figures };

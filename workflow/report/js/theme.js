@@ -1,6 +1,6 @@
 "use strict";
 // Light or dark theme: the system setting until the button is used.
-vernacular.theme = (() => {
+const theme = (() => {
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const stored = (() => {
     try {
@@ -32,11 +32,14 @@ vernacular.theme = (() => {
       if (!(error instanceof DOMException)) throw error;
     }
     label();
-    changed.forEach((notify) => notify());
+    for (const notify of changed) notify();
   }
 
   if (stored === "light" || stored === "dark") document.documentElement.dataset.theme = stored;
-  dark.addEventListener("change", () => { label(); changed.forEach((notify) => notify()); });
+  dark.addEventListener("change", () => {
+    label();
+    for (const notify of changed) notify();
+  });
   document.addEventListener("DOMContentLoaded", () => {
     label();
     document.getElementById("theme").addEventListener("click", () => choose(current() === "dark" ? "light" : "dark"));

@@ -1,23 +1,51 @@
 "use strict";
 // What a comparison of two models found, as sentences: significant differences, and the items that changed.
-vernacular.verdict = (() => {
-  const { el, data, names, format } = vernacular;
+const verdict = (() => {
+  const { el, data } = vernacular;
 
   const name = (text) => el("strong", null, data(text));
   const metrics = (count) => format.counted(count, "metric");
 
-  // pair: [baseline, candidate, summary] of the index
-  function sentences(index, [left, right, summary]) {
-    const [baseline, candidate] = [index.models[left], index.models[right]];
-    return [difference(baseline, candidate, summary), " ", items(summary)];
+  // pair: a row of the index
+  /** @param {Index} index @param {Pair} pair */
+  function sentences(index, pair) {
+    const [baseline, candidate] = names.sides(index, pair);
+    return [difference(baseline, candidate, pair.summary), " ", items(pair.summary)];
   }
 
   function difference(baseline, candidate, { tests, candidate: better, baseline: worse, identical }) {
     if (!tests) return [name(candidate), " and ", name(baseline), " have no metric in common."];
-    if (identical === tests) return [name(candidate), " and ", name(baseline), ` have the same value in ${tests === 1 ? "the only headline metric" : `all ${tests} headline metrics`}.`];
+    if (identical === tests)
+      return [
+        name(candidate),
+        " and ",
+        name(baseline),
+        ` have the same value in ${tests === 1 ? "the only headline metric" : `all ${tests} headline metrics`}.`,
+      ];
     const rest = tests - better - worse;
-    if (!better && !worse) return [name(candidate), " does not differ significantly from ", name(baseline), ` in any of ${format.counted(tests, "headline metric")}.`];
-    const outcome = better >= worse ? [name(candidate), " is significantly better than ", name(baseline), ` in ${better} of ${format.counted(tests, "headline metric")}`, worse ? ` and worse in ${worse}` : " and worse in none"] : [name(candidate), " is significantly worse than ", name(baseline), ` in ${worse} of ${format.counted(tests, "headline metric")}`, better ? ` and better in ${better}` : " and better in none"];
+    if (!better && !worse)
+      return [
+        name(candidate),
+        " does not differ significantly from ",
+        name(baseline),
+        ` in any of ${format.counted(tests, "headline metric")}.`,
+      ];
+    const outcome =
+      better >= worse
+        ? [
+            name(candidate),
+            " is significantly better than ",
+            name(baseline),
+            ` in ${better} of ${format.counted(tests, "headline metric")}`,
+            worse ? ` and worse in ${worse}` : " and worse in none",
+          ]
+        : [
+            name(candidate),
+            " is significantly worse than ",
+            name(baseline),
+            ` in ${worse} of ${format.counted(tests, "headline metric")}`,
+            better ? ` and better in ${better}` : " and better in none",
+          ];
     return [outcome, rest ? `; ${metrics(rest)} ${rest === 1 ? "does" : "do"} not differ significantly.` : "."];
   }
 
@@ -27,11 +55,15 @@ vernacular.verdict = (() => {
     if (!compared && !improved && !regressed) return `No ${noun} is judged correct or incorrect.`;
     const changed = improved + regressed;
     if (!changed) return `None of ${format.counted(compared, noun)} changed between correct and incorrect.`;
-    return `${compared ? `${format.count(changed)} of ${format.counted(compared, noun)}` : format.counted(changed, noun)} changed: ${format.count(improved)} improved, ${format.count(regressed)} regressed.`;
+    return (
+      `${compared ? `${format.count(changed)} of ${format.counted(compared, noun)}` : format.counted(changed, noun)} ` +
+      `changed: ${format.count(improved)} improved, ${format.count(regressed)} regressed.`
+    );
   }
 
-  function link(index, [left, right]) {
-    return names.address(["comparison", index.models[left], index.models[right]]);
+  /** @param {Index} index @param {Pair} pair */
+  function link(index, pair) {
+    return names.address(["comparison", ...names.sides(index, pair)]);
   }
 
   return { sentences, link };

@@ -15,27 +15,18 @@ from vernacular.comparison.prompt_groups import replaced
 from vernacular.comparison.schema import CHANGES
 from vernacular.core import artifacts
 from vernacular.core.tables import rows_of
-from vernacular.report.data_files import round_all, round_significant, write_data_file
+from vernacular.report.data_files import FIELDS, Row, record, round_all, round_significant, write_data_file
+from vernacular.report.item_details import item_row
 from vernacular.report.leaderboard import ReportIndex
 
-_FLOAT_COLUMNS = ("baseline_value", "candidate_value", "difference", "ci_low", "ci_high", "p_value", "p_holm",
-            "minimum_detectable_difference")  # fmt: skip
-_COUNT_COLUMNS = (
-    "n",
-    "n_baseline",
-    "n_candidate",
-    "both_correct",
-    "both_incorrect",
-    "baseline_only_correct",
-    "candidate_only_correct",
-    "n_tests",
-)
+_COLUMNS = [name for name in FIELDS["records"]["Comparison"] if name not in ("evaluation", "metric", "single?")]
+_TEXTS = ("category", "test", "better", "note")
 
 
 def write_pairs(
     out: Path, comparisons: pa.Table, changes: dict, positions: dict, index: ReportIndex, prompt_rows: list[dict]
-) -> list[list]:
-    """Write every pair's data files; return [baseline, candidate, summary] per pair, the sides by number.
+) -> list:
+    """Write every pair's data files; return a Row.Pair for each.
 
     comparisons: rows per COMPARISONS. changes: (baseline, candidate) -> path of its CHANGES file. positions: evaluation
     -> item_id -> position in the evaluation's files. prompt_rows: rows per PROMPTS; a difference under one prompt, for
@@ -51,14 +42,15 @@ def write_pairs(
         counts = _write_changes(out, i, path, positions, index) if path else []
         category_rows = [row for row in rows if row["category"]]
         overall_rows = [row for row in rows if not row["category"]]
-        write_data_file(out, f"p{i}", {"rows": overall_rows, "changes": counts, "in_categories": len(category_rows)})
+        content = {"rows": overall_rows, "changes": counts, "in_categories": len(category_rows)}
+        write_data_file(out, f"p{i}", record("PairDifferences", content))
         write_data_file(out, f"p{i}/categories", category_rows)
-        sides = [index.models.number(baseline), index.models.number(candidate)]
-        summaries.append([*sides, _summarize(overall_rows, counts)])
+        sides = {"baseline": index.models.number(baseline), "candidate": index.models.number(candidate)}
+        summaries.append(Row.Pair(**sides, summary=_summarize(overall_rows, counts)))
     return summaries
 
 
-def _summarize(rows: list[dict], changes: list[list]) -> dict:
+def _summarize(rows: list[dict], changes: list) -> dict:
     """Count what the verdict on a pair states.
 
     `tests`: headline metrics with a difference; of these, those in which `candidate` or `baseline` is significantly
@@ -72,55 +64,53 @@ def _summarize(rows: list[dict], changes: list[list]) -> dict:
         if row["both_correct"] is not None:
             items_by_evaluation[row["evaluation"]] = max(row["n"], items_by_evaluation.get(row["evaluation"], 0))
     better = Counter(row["better"] for row in tested)
-    return {
+    summary = {
         "tests": len(tested),
         "candidate": better["candidate"],
         "baseline": better["baseline"],
         "identical": sum(row["difference"] == 0 for row in tested),
         "items": sum(items_by_evaluation.values()),
-        "improved": sum(improved for _, improved, _ in changes),
-        "regressed": sum(regressed for _, _, regressed in changes),
+        "improved": sum(counts.improved for counts in changes),
+        "regressed": sum(counts.regressed for counts in changes),
         **({"prompts": True} if len(tested) < len(compared) else {}),
     }
+    return record("Summary", summary)
 
 
 def _row(row: dict, index: ReportIndex, singles: set[tuple]) -> dict:
     is_single = (row["baseline"], row["candidate"], row["evaluation"], row["metric"]) in singles
-    return {
+    comparison = {
         "evaluation": index.evaluations.number(row["evaluation"]),
         "metric": index.metric(row),
-        "category": row["category"],
-        "headline": row["headline"],
-        **{name: round_significant(row[name]) for name in _FLOAT_COLUMNS},
-        **{name: row[name] for name in (*_COUNT_COLUMNS, "test", "significant", "better", "note")},
+        **{name: row[name] if name in _TEXTS else round_significant(row[name]) for name in _COLUMNS},
         **({"single": True} if is_single else {}),
     }
+    return record("Comparison", comparison)
 
 
-def _write_changes(out: Path, pair: int, path: Path, positions: dict, index: ReportIndex) -> list[list]:
-    """Write the improved and regressed items per evaluation; return [evaluation, improved, regressed]."""
+def _write_changes(out: Path, pair: int, path: Path, positions: dict, index: ReportIndex) -> list:
+    """Write the improved and regressed items per evaluation; return a Row.ChangeCounts for each."""
     table, counts = artifacts.read(path, CHANGES), []
     for evaluation in dict.fromkeys(table["evaluation"].to_pylist()):
         item_positions = positions.get(evaluation, {})
         rows = rows_of(table.filter(pc.equal(table["evaluation"], evaluation)))
         number = index.evaluations.number(evaluation)
         write_data_file(out, f"p{pair}/e{number}", [_change(row, item_positions.get(row["item_id"])) for row in rows])
-        change_counts = Counter(row["change"] for row in rows)
-        counts.append([number, change_counts["improved"], change_counts["regressed"]])
+        changes = Counter(row["change"] for row in rows)
+        number_of = {change: changes[change] for change in ("improved", "regressed")}
+        counts.append(Row.ChangeCounts(evaluation=number, **number_of))
     return counts
 
 
-def _change(row: dict, position: int | None) -> list:
-    """Return [position, change, margin change, both predictions, both scores, the item if it has no position]."""
-    item = None if position is not None else [row["item_id"], row["category"] or "", row["prompt"], row["choices"],
-                                          row["gold"]]  # fmt: skip
-    return [
-        position,
-        row["change"],
-        round_significant(row["margin_change"], 4),
-        row["baseline_prediction"],
-        row["candidate_prediction"],
-        round_all(row["baseline_scores"], 4),
-        round_all(row["candidate_scores"], 4),
-        item,
-    ]
+def _change(row: dict, position: int | None):
+    """Return the Row.Change of an item; it contains the item if it has no position in the evaluation's files."""
+    return Row.Change(
+        position=position,
+        change=row["change"],
+        margin_change=round_significant(row["margin_change"], 4),
+        baseline_prediction=row["baseline_prediction"],
+        candidate_prediction=row["candidate_prediction"],
+        baseline_scores=round_all(row["baseline_scores"], 4),
+        candidate_scores=round_all(row["candidate_scores"], 4),
+        item=item_row(row) if position is None else None,
+    )

@@ -3,18 +3,58 @@
 A piece is `data/{name}.js` and calls `vernacular.piece("{name}", …)`. Its content is JSON, escaped so that no text of a
 dataset can end the script or start another. Names of pieces consist of fixed words and numbers; texts are array
 elements and values, never names or keys (a key `__proto__` in an object literal would not be data).
+
+`js/fields.js` names the fields of what the pieces carry, for this package and for the views: rows are arrays, written
+from the named tuples of `Row`, and records are objects, checked by `record`.
 """
 
 import json
 import math
 import re
+from collections import namedtuple
 from pathlib import Path
+from types import SimpleNamespace
 
 from vernacular.core.errors import writing
+from vernacular.core.paths import WORKFLOW
+
+ASSETS = WORKFLOW / "report"
 
 # "<" could end a script element, "&" start an entity in XHTML, U+2028 and U+2029 end a line in old engines, and lone
 # surrogates are not UTF-8. They only occur inside JSON strings, where any character may be escaped.
 _UNSAFE = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
+
+
+def _read_fields() -> dict[str, dict[str, list[str]]]:
+    """Return the fields of rows and records; `fields.js` is JSON with comments, inside an assignment."""
+    text = (ASSETS / "js" / "fields.js").read_text("utf-8")
+    content = text[text.index("({") + 1 : text.rindex("})") + 1]
+    return json.loads(re.sub(r"^\s*//.*$", "", content, flags=re.MULTILINE))
+
+
+def _row_class(name: str, fields: list[str]) -> type:
+    row_class = namedtuple(name, fields, module=__name__)
+    row_class.__qualname__ = f"Row.{name}"  # where pickle finds it
+    return row_class
+
+
+FIELDS = _read_fields()
+Row = SimpleNamespace(**{name: _row_class(name, fields) for name, fields in FIELDS["rows"].items()})
+_KNOWN = {kind: {name.removesuffix("?") for name in names} for kind, names in FIELDS["records"].items()}
+_REQUIRED = {kind: {name for name in names if not name.endswith("?")} for kind, names in FIELDS["records"].items()}
+
+
+def record(kind: str, values: dict) -> dict:
+    """Return `values`, the record of a piece; raises KeyError unless its fields are those that `fields.js` names.
+
+    >>> record("Categories", {"names": [], "row": []})
+    Traceback (most recent call last):
+    KeyError: "Categories: fields that fields.js does not name: ['row']; missing: ['rows']"
+    """
+    unknown, missing = values.keys() - _KNOWN[kind], _REQUIRED[kind] - values.keys()
+    if unknown or missing:
+        raise KeyError(f"{kind}: fields that fields.js does not name: {sorted(unknown)}; missing: {sorted(missing)}")
+    return values
 
 
 def script_json(value) -> str:

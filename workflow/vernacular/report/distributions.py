@@ -12,7 +12,7 @@ import numpy as np
 
 from vernacular.core.tables import is_finite
 from vernacular.metrics.corpus import calibrated_error, expected_calibration_error, overconfidence
-from vernacular.report.data_files import round_all, round_significant
+from vernacular.report.data_files import Row, record, round_all, round_significant
 from vernacular.report.item_details import UNSCORED, ItemOutcomes
 from vernacular.types import Role
 
@@ -22,8 +22,8 @@ N_LENGTH_BINS = 8
 MAX_POSITION = 40  # words
 
 
-def histograms(outcomes_by_model: dict[int, ItemOutcomes]) -> list[list]:
-    """Return [model, measure, edges, [[outcome, counts], …]] per model.
+def histograms(outcomes_by_model: dict[int, ItemOutcomes]) -> list:
+    """Return a Row.Histogram per model.
 
     Values outside the 0.5 % and 99.5 % quantiles are counted in the first and last bin, so that an outlier does not
     compress the other bins.
@@ -41,8 +41,10 @@ def histograms(outcomes_by_model: dict[int, ItemOutcomes]) -> list[list]:
             counts = []
             for outcome in sorted(set(result.outcomes)):
                 in_outcome = values[(outcomes == outcome) & np.isfinite(values)]
-                counts.append([int(outcome), np.histogram(np.clip(in_outcome, edges[0], edges[-1]), edges)[0].tolist()])
-            rows.append([model, measure, round_all(edges.tolist(), 4), counts])
+                bins = np.histogram(np.clip(in_outcome, edges[0], edges[-1]), edges)[0]
+                counts.append(Row.OutcomeBins(outcome=int(outcome), bins=bins.tolist()))
+            edges_shown = round_all(edges.tolist(), 4)
+            rows.append(Row.Histogram(model=model, measure=measure, edges=edges_shown, counts=counts))
     return rows
 
 
@@ -59,9 +61,10 @@ def bin_edges(low: float, high: float, bins: int = N_BINS) -> np.ndarray:
     return step * np.arange(np.floor(low / step), np.ceil(high / step) + 1)
 
 
-def calibration(rows: Iterable[dict]) -> list | None:
-    """Return [expected calibration error, [[mean confidence, accuracy, items], …], the error expected of a perfectly
-    calibrated model, mean confidence - accuracy] of the choice between options.
+def calibration(model: int, rows: Iterable[dict]):
+    """Return the Row.Calibration of a model's choices between options: its expected calibration error, the mean
+    confidence and accuracy in each bin, the error expected of a perfectly calibrated model, and, signed, the mean
+    confidence - accuracy.
 
     The confidence is the highest probability of an option among all options of the item (softmax of their
     log-likelihoods). Bins of confidence are those of the error (Guo et al. 2017); empty ones are omitted. None if no
@@ -79,11 +82,13 @@ def calibration(rows: Iterable[dict]) -> list | None:
     bins = []
     for i in np.unique(bin_index):
         chosen = bin_index == i
-        bins.append([*round_all([confidence[chosen].mean(), correct[chosen].mean()], 4), int(chosen.sum())])
+        means = round_all([confidence[chosen].mean(), correct[chosen].mean()], 4)
+        bins.append(Row.ConfidenceBin(confidence=means[0], accuracy=means[1], n=int(chosen.sum())))
     error = float(expected_calibration_error(confidence, correct, N_CONFIDENCE_BINS))
     expected = float(calibrated_error(confidence, N_CONFIDENCE_BINS))
     signed = float(overconfidence(confidence, correct))
-    return [round_significant(error, 4), bins, round_significant(expected, 4), round_significant(signed, 4)]
+    error, expected, signed = round_all([error, expected, signed], 4)
+    return Row.Calibration(model=model, error=error, bins=bins, expected=expected, signed=signed)
 
 
 def _highest_probability(scores: list[float]) -> float:
@@ -123,7 +128,7 @@ class SurprisalProfile:
 
 
 def surprisal_profiles(profiles: dict[int, SurprisalProfile]) -> dict:
-    """Return {"position": [[model, [[word, mean, n], …]], …], "length": [[model, [[low, high, mean, n], …]], …]}.
+    """Return Row.Profile of the models: by position of Row.WordMean, and by length of Row.LengthMean.
 
     Position: mean surprisal of the words at each position of the scored text (nats; words are separated by whitespace).
     Length: mean surprisal per character of the texts in each range of lengths (characters). Only correct options count.
@@ -131,26 +136,26 @@ def surprisal_profiles(profiles: dict[int, SurprisalProfile]) -> dict:
     """
     positions = {
         model: [
-            [i + 1, round_significant(profile.totals[i] / profile.counts[i], 4), int(profile.counts[i])]
+            Row.WordMean(
+                word=i + 1, nats=round_significant(profile.totals[i] / profile.counts[i], 4), n=int(profile.counts[i])
+            )
             for i in np.flatnonzero(profile.counts).tolist()
         ]
         for model, profile in profiles.items()
     }
     several_words = max((len(rows) for rows in positions.values()), default=0) > 2
-    return {
-        "position": [[model, rows] for model, rows in positions.items() if rows] if several_words else [],
-        "length": _by_length(profiles),
-    }
+    by_position = [Row.Profile(model=model, points=rows) for model, rows in positions.items() if rows and several_words]
+    return record("Surprisal", {"position": by_position, "length": _by_length(profiles)})
 
 
 def _correct_spans(tokens: dict, spans: dict, gold: dict) -> Iterator[tuple[str, list[int], list[int]]]:
     """Yield [text from the first token on, token lengths, hundredths of nats] of correct options and other texts."""
     for item, entries in tokens.items():
-        for role, skip, lengths, hundredths in entries:
-            index = Role.parse(role).index
+        for entry in entries:
+            index = Role.parse(entry.role).index
             if index is None or not gold[item] or index in gold[item]:
-                text = skip if isinstance(skip, str) else spans[item, role][0][skip:]
-                yield text[: sum(lengths)], lengths, hundredths
+                text = entry.skip if isinstance(entry.skip, str) else spans[item, entry.role][0][entry.skip :]
+                yield text[: sum(entry.lengths)], entry.lengths, entry.hundredths
 
 
 def _word_surprisals(text: str, lengths: np.ndarray, nats: np.ndarray, scored: np.ndarray) -> tuple:
@@ -168,7 +173,7 @@ def _word_surprisals(text: str, lengths: np.ndarray, nats: np.ndarray, scored: n
     return np.bincount(word, nats), np.bincount(word, ~scored) == 0
 
 
-def _by_length(profiles: dict[int, SurprisalProfile]) -> list[list]:
+def _by_length(profiles: dict[int, SurprisalProfile]) -> list:
     """Return the mean surprisal per character in ranges of length with about the same number of texts."""
     lengths = np.concatenate([np.zeros(0, int), *(profile.lengths for profile in profiles.values())])
     if not len(lengths):
@@ -185,9 +190,8 @@ def _by_length(profiles: dict[int, SurprisalProfile]) -> list[list]:
         ranges = []
         for i in np.unique(bin_index):
             chosen = bin_index == i
-            per_character = (nats[chosen] / length[chosen]).mean()
-            ranges.append(
-                [int(edges[i]), int(edges[i + 1]), round_significant(float(per_character), 4), int(chosen.sum())]
-            )
-        rows.append([model, ranges])
+            per_character = round_significant(float((nats[chosen] / length[chosen]).mean()), 4)
+            low, high = int(edges[i]), int(edges[i + 1])
+            ranges.append(Row.LengthMean(low=low, high=high, nats=per_character, n=int(chosen.sum())))
+        rows.append(Row.Profile(model=model, points=ranges))
     return rows

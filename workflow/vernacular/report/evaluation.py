@@ -23,7 +23,7 @@ from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.schema import TASK_RESULTS, value_arrays
 from vernacular.protocols.registry import PROTOCOLS
 from vernacular.protocols.schema import REQUESTS
-from vernacular.report.data_files import round_all, round_significant, write_data_file
+from vernacular.report.data_files import Row, record, round_all, round_significant, write_data_file
 from vernacular.report.distributions import SurprisalProfile, calibration, histograms, surprisal_profiles
 from vernacular.report.item_details import COLUMNS, EvaluationItems, ItemOutcomes, classify_outcomes, pack_surprisals
 
@@ -64,19 +64,19 @@ def write_evaluation(out: Path, number: int, evaluation: str, models: dict[int, 
         outcomes = classify_outcomes(_iter_rows(rows.select(_OUTCOME_COLUMNS)))
         outcomes_by_model[model] = outcomes
         task["models"].append(model)
-        task["outcomes"].append([model, *_outcome_counts(outcomes)])
+        task["outcomes"].append(_outcome_counts(model, outcomes))
         item_rows = [
             _list_item(positions, row, outcomes, i)
             for i, row in enumerate(_iter_rows(rows.select(["item_id", "choices", "predicted_indices", "prediction"])))
         ]
         content = {"measure": outcomes.measure, "higher": outcomes.higher_is_better, "rows": item_rows}
-        write_data_file(out, f"e{number}/m{model}", content)
+        write_data_file(out, f"e{number}/m{model}", record("Results", content))
         profile = SurprisalProfile()
         outputs = _read_outputs(results / name, evaluation)
         _write_details(out, f"e{number}/m{model}", rows, [outputs, *shown], positions, profile)
         if not protocol.generates:
-            calibrated = calibration(_iter_rows(rows.select(["option_scores", "correct"])))
-            task["calibration"] += [[model, *calibrated]] if calibrated else []
+            calibrated = calibration(model, _iter_rows(rows.select(["option_scores", "correct"])))
+            task["calibration"] += [calibrated] if calibrated else []
         if not protocol.letters:  # the scored text of a letter is the letter
             profiles[model] = profile
     task |= {"letters": protocol.letters, "generates": protocol.generates}
@@ -126,21 +126,21 @@ def _write_items(
     return pa.concat_tables(shown), pa.concat_tables(spans)
 
 
-def _list_item(positions: dict[str, int], row: dict, outcomes: ItemOutcomes, i: int) -> list:
-    """Return [item, outcome, severity, value, flagged, prediction]: choices by index, generated text truncated."""
+def _list_item(positions: dict[str, int], row: dict, outcomes: ItemOutcomes, i: int):
+    """Return the Row.Result of an item: choices by index, generated text truncated."""
     prediction = (
         row["predicted_indices"]
         if row["predicted_indices"] and row["choices"]
         else (row["prediction"] or "")[:_MAX_LISTED_CHARS]
     )
-    return [
-        positions[row["item_id"]],
-        outcomes.outcomes[i],
-        round_significant(outcomes.severity[i], 4),
-        round_significant(outcomes.measure_values[i], 4),
-        int(outcomes.flagged[i]),
-        prediction,
-    ]
+    return Row.Result(
+        position=positions[row["item_id"]],
+        outcome=outcomes.outcomes[i],
+        severity=round_significant(outcomes.severity[i], 4),
+        value=round_significant(outcomes.measure_values[i], 4),
+        flagged=int(outcomes.flagged[i]),
+        prediction=prediction,
+    )
 
 
 def _write_details(
@@ -154,17 +154,20 @@ def _write_details(
     """
     metric_names = list(value_arrays(rows))
     entries = _detail_entries(rows, tables, positions, metric_names, profile)
-    for block, group in itertools.groupby(entries, key=lambda entry: entry[0] // ITEMS_PER_FILE):
-        content, wrappers = list(group), []
-        for entry in content:  # the chat template's text around the item is the same for most items: stored once
-            if entry[-1] is not None:
-                if entry[-1] not in wrappers:
-                    wrappers.append(entry[-1])
-                entry[-1] = wrappers.index(entry[-1])
-        write_data_file(out, f"{name}b{block}", {"values": metric_names, "wrappers": wrappers, "rows": content})
+    for block, group in itertools.groupby(entries, key=lambda entry: entry.position // ITEMS_PER_FILE):
+        details, wrappers = [], []
+        for entry in group:  # the chat template's text around the item is the same for most items: stored once
+            if entry.wrapper is not None:
+                if entry.wrapper not in wrappers:
+                    wrappers.append(entry.wrapper)
+                entry = entry._replace(wrapper=wrappers.index(entry.wrapper))
+            details.append(entry)
+        content = {"values": metric_names, "wrappers": wrappers, "rows": details}
+        write_data_file(out, f"{name}b{block}", record("Details", content))
 
 
-def _detail_entries(rows, tables, positions, metric_names: list[str], profile: SurprisalProfile) -> Iterator[list]:
+def _detail_entries(rows, tables, positions, metric_names: list[str], profile: SurprisalProfile) -> Iterator:
+    """Yield the Row.Detail of each item, with a Row.Wrapper in place of its number."""
     columns = ["item_id", "choices", "option_scores", "prediction", "metrics", "flags"]
     roles = set(tables[-1]["role"].unique().to_pylist())
     for part in by_items(rows.select(columns), tables, FILES_AT_A_TIME * ITEMS_PER_FILE):
@@ -175,16 +178,16 @@ def _detail_entries(rows, tables, positions, metric_names: list[str], profile: S
         profile.add(tokens, spans, {row["item_id"]: row["gold"] for row in shown})
         for row in item_rows:
             item_id = row["item_id"]
-            yield [
-                positions[item_id],
-                round_all(row["option_scores"]),
-                round_all([row["metrics"].get(key) for key in metric_names]),
-                publishable(row["flags"]),  # may quote a server
-                row["prediction"] if row["choices"] else None,
-                generated.get(item_id),
-                tokens.get(item_id, []),
-                template_texts.get(item_id),
-            ]
+            yield Row.Detail(
+                position=positions[item_id],
+                scores=round_all(row["option_scores"]),
+                values=round_all([row["metrics"].get(key) for key in metric_names]),
+                flags=publishable(row["flags"]),  # may quote a server
+                prediction=row["prediction"] if row["choices"] else None,
+                output=generated.get(item_id),
+                tokens=tokens.get(item_id, []),
+                wrapper=template_texts.get(item_id),
+            )
 
 
 def _read_outputs(model_dir: Path, evaluation: str) -> pa.Table:
@@ -200,12 +203,12 @@ def _outputs_by_item(table: pa.Table, roles: set[str], spans: dict, wrapped: dic
     if "raw_output" in table.column_names:
         rows = rows_of(table)
         outputs = {
-            row["item_id"]: [
-                row["output"],
-                None if row["raw_output"] == row["output"] else row["raw_output"],
-                row["finish_reason"],
-                row["n_tokens"],
-            ]
+            row["item_id"]: Row.Output(
+                text=row["output"],
+                complete=None if row["raw_output"] == row["output"] else row["raw_output"],
+                reason=row["finish_reason"],
+                n_tokens=row["n_tokens"],
+            )
             for row in rows
         }
         wrappers = {row["item_id"]: _split_template(row["rendered"], wrapped.get(row["item_id"])) for row in rows}
@@ -220,14 +223,17 @@ def _outputs_by_item(table: pa.Table, roles: set[str], spans: dict, wrapped: dic
     return {}, tokens, wrappers
 
 
-def _split_template(rendered: str | None, text: str | None) -> list[str] | None:
-    """Return [before, after], the chat template's text around `text`; [rendered, None] if it lacks that text."""
+def _split_template(rendered: str | None, text: str | None):
+    """Return the Row.Wrapper of the chat template's text around `text`; all before it if it lacks that text."""
     if rendered is None:
         return None
     start = rendered.rfind(text.strip()) if text and text.strip() else -1
-    return [rendered, None] if start < 0 else [rendered[:start], rendered[start + len(text.strip()) :]]
+    if start < 0:
+        return Row.Wrapper(before=rendered, after=None)
+    return Row.Wrapper(before=rendered[:start], after=rendered[start + len(text.strip()) :])
 
 
-def _outcome_counts(outcomes: ItemOutcomes) -> list[int]:
-    """Return the number of items with each of the six outcomes, and of flagged items."""
-    return [*(outcomes.outcomes.count(code) for code in range(6)), sum(outcomes.flagged)]
+def _outcome_counts(model: int, outcomes: ItemOutcomes):
+    """Return the Row.Outcomes of a model: the number of items with each of the six outcomes, and of flagged items."""
+    counts = [outcomes.outcomes.count(code) for code in range(6)]
+    return Row.Outcomes(model=model, counts=counts, flagged=sum(outcomes.flagged))

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from vernacular.core.tables import is_finite, values_of
 from vernacular.metrics import choice
 from vernacular.protocols.schema import REQUESTS
+from vernacular.report.data_files import Row
 from vernacular.types import Role, skipped_reason
 
 # Outcomes of an item. The last two are labels, not judgments: for sentences that are only scored.
@@ -88,14 +89,13 @@ class EvaluationItems:
     """Items of one evaluation in display order, and their positions.
 
     Attributes:
-        items: per item [item_id, category, prompt, options, gold, sent, prefix, message, spans]: `sent` the text after
-            the few-shot prefix up to the scored span ("" if there is none), None if it equals the prompt; `prefix` the
-            index of its few-shot prefix in `prefixes`, None without one; `message` the last chat turn's content, None
-            if it equals `sent`; `spans` a list of [role, text]
+        items: a Row.Item each: `sent` the text after the few-shot prefix up to the scored span ("" if there is none),
+            None if it equals the prompt; `prefix` the index of its few-shot prefix in `prefixes`, None without one;
+            `message` the last chat turn's content, None if it equals `sent`; `spans` the scored texts
     """
 
     displayed_roles: tuple[str, ...] = ()  # kinds of roles whose tokens are shown; the last is preferred
-    items: list[list] = field(default_factory=list)
+    items: list = field(default_factory=list)
     positions: dict[str, int] = field(default_factory=dict)
     prefix_numbers: dict[str, int] = field(default_factory=dict)  # may be shared by several parts of an evaluation
     spans: dict[tuple[str, str], tuple[str, int]] = field(default_factory=dict)  # (item, role): text and start
@@ -119,24 +119,23 @@ class EvaluationItems:
             item = row["item_id"]
             if item not in self.positions:
                 self.positions[item] = len(self.items)
-                fields = [item, row["category"] or "", row["prompt"], row["choices"], row["gold"]]
-                self.items.append([*fields, *self._prompt_fields(item, row["prompt"])])
+                self.items.append(item_row(row)._replace(**self._prompt_fields(item, row["prompt"])))
 
     def wrapped_text(self, item: str) -> str | None:
         """Return the text that a chat template wraps: the last turn's content, or the text sent without a template."""
         if item not in self.positions:
             return None
-        _, _, prompt, _, _, sent, _, message, _ = self.items[self.positions[item]]
-        return next(text for text in (message, sent, prompt) if text is not None)
+        row = self.items[self.positions[item]]
+        return next(text for text in (row.message, row.sent, row.prompt) if text is not None)
 
     @property
     def prefixes(self) -> list[str]:
         return list(self.prefix_numbers)
 
-    def _prompt_fields(self, item: str, prompt: str) -> list:
+    def _prompt_fields(self, item: str, prompt: str) -> dict:
         requests = self._requests.get(item)
         if not requests:
-            return [None, None, None, []]
+            return {}
         displayed = _displayed_requests(requests, self.displayed_roles)
         first_request = (displayed or requests)[0]
         span_start = (
@@ -144,15 +143,30 @@ class EvaluationItems:
         )
         sent = first_request["text"] if span_start is None else first_request["text"][: max(span_start, 0)]
         message = first_request["messages"][-1]["content"] if first_request["messages"] else None
-        return [
-            None if sent == prompt else sent,
-            self._prefix_index(first_request["prefix"]),
-            None if message in (None, sent) else message,
-            [[row["role"], self.spans[item, row["role"]][0]] for row in displayed],
-        ]
+        return {
+            "sent": None if sent == prompt else sent,
+            "prefix": self._prefix_index(first_request["prefix"]),
+            "message": None if message in (None, sent) else message,
+            "spans": [Row.Span(role=row["role"], text=self.spans[item, row["role"]][0]) for row in displayed],
+        }
 
     def _prefix_index(self, text: str) -> int | None:
         return self.prefix_numbers.setdefault(text, len(self.prefix_numbers)) if text else None
+
+
+def item_row(row: dict):
+    """Return the Row.Item of a row of results, without what was sent."""
+    return Row.Item(
+        id=row["item_id"],
+        category=row["category"] or "",
+        prompt=row["prompt"],
+        options=row["choices"],
+        gold=row["gold"],
+        sent=None,
+        prefix=None,
+        message=None,
+        spans=[],
+    )
 
 
 def _displayed_requests(requests: list[dict], kinds: tuple[str, ...]) -> list[dict]:
@@ -168,7 +182,7 @@ UNSCORED = -1  # the token has no preceding context, so it has no probability
 
 
 def pack_surprisals(scores: pa.Table, roles: set[str], get_span: Callable[[str, str], tuple[str, int] | None]) -> dict:
-    """Return item_id -> [[role, skip, lengths, hundredths], …] for the rows of a scores table with a role in `roles`.
+    """Return item_id -> Row.Tokens of the rows of a scores table with a role in `roles`.
 
     `get_span(item_id, role)` gives the span's text and its start in the request. `lengths` are in characters (code
     points), 0 if a token shares its character with the preceding one; `hundredths` are surprisals in units of 0.01
@@ -203,7 +217,8 @@ def pack_surprisals(scores: pa.Table, roles: set[str], get_span: Callable[[str, 
             continue
         skip = _skip(span, rendered, token_starts[start], ends[start:end])
         surprisals = hundredths[logprob_starts[row] : logprob_ends[row]]
-        packed.setdefault(item_id, []).append([role, skip, lengths[start:end], surprisals])
+        tokens = Row.Tokens(role=role, skip=skip, lengths=lengths[start:end], hundredths=surprisals)
+        packed.setdefault(item_id, []).append(tokens)
     return packed
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from vernacular.core.publication import publishable
 from vernacular.metrics.metric import display_name
 from vernacular.protocols.evaluate import PROTOCOL_METRICS
-from vernacular.report.data_files import round_significant
+from vernacular.report.data_files import Row, record, round_significant
 from vernacular.types import DEFAULT_PROMPT, SETTING
 
 BEST, SHARED = 2, 1
@@ -60,7 +60,7 @@ def _describe_metric(row) -> dict:
     declared_metrics = {metric.name: metric for metric in module.METRICS} if module else {}
     name = row["metric"]
     unit, higher_is_better, headline = (row[key] for key in _DESCRIBED_KEYS)
-    return {
+    description = {
         "name": name,
         "title": display_name(name),
         "protocol": row["protocol"],
@@ -70,6 +70,7 @@ def _describe_metric(row) -> dict:
         "about": declared_metrics[name].about if name in declared_metrics else None,
         "order": list(declared_metrics).index(name) if name in declared_metrics else len(declared_metrics),
     }
+    return record("Metric", description)
 
 
 def task_values(rows: list[dict], index: ReportIndex) -> dict:
@@ -82,40 +83,52 @@ def task_values(rows: list[dict], index: ReportIndex) -> dict:
     }
 
 
-def cells(rows: list[dict], index: ReportIndex) -> list[list]:
-    """Return [model, metric, value, low, high, n, flagged, ties, chance, majority] per row, over all items."""
+def cells(rows: list[dict], index: ReportIndex) -> list:
+    """Return a Row.Cell per row, over all items."""
     return [
-        [
-            index.models.number(row["model"]),
-            index.metric(row),
-            *(round_significant(row[name]) for name in ("value", "ci_low", "ci_high")),
-            *(row[name] for name in ("n", "n_flagged", "n_ties")),
-            round_significant(row["chance_level"]),
-            round_significant(row["majority_baseline"]),
-        ]
+        Row.Cell(
+            model=index.models.number(row["model"]),
+            metric=index.metric(row),
+            value=round_significant(row["value"]),
+            low=round_significant(row["ci_low"]),
+            high=round_significant(row["ci_high"]),
+            n=row["n"],
+            flagged=row["n_flagged"],
+            ties=row["n_ties"],
+            chance=round_significant(row["chance_level"]),
+            majority=round_significant(row["majority_baseline"]),
+        )
         for row in rows
+    ]
+
+
+def index_cells(evaluation: int, cells: list, index: ReportIndex) -> list:
+    """Return the Row.IndexCell of each of the `cells` of an evaluation that has a headline metric."""
+    return [
+        Row.IndexCell(evaluation=evaluation, **cell._asdict())
+        for cell in cells
+        if index.metric_info[cell.metric]["headline"]
     ]
 
 
 def by_category(rows: list[dict], index: ReportIndex) -> dict:
-    """Return the headline metrics by category.
-
-    {"names": categories, "rows": [[model, metric, category, value, low, high, n, chance], …]}
-    """
+    """Return the headline metrics by category, and the names of the categories."""
     categories = Index()
     category_rows = [
-        [
-            index.models.number(row["model"]),
-            index.metric(row),
-            categories.number(row["category"]),
-            *(round_significant(row[name], 4) for name in ("value", "ci_low", "ci_high")),
-            int(row["n"]),
-            round_significant(row["chance_level"]),
-        ]
+        Row.CategoryValue(
+            model=index.models.number(row["model"]),
+            metric=index.metric(row),
+            category=categories.number(row["category"]),
+            value=round_significant(row["value"], 4),
+            low=round_significant(row["ci_low"], 4),
+            high=round_significant(row["ci_high"], 4),
+            n=int(row["n"]),
+            chance=round_significant(row["chance_level"]),
+        )
         for row in rows
         if row["headline"]
     ]
-    return {"names": categories.names, "rows": category_rows}
+    return record("Categories", {"names": categories.names, "rows": category_rows})
 
 
 def setting(row: dict) -> dict:
@@ -127,58 +140,60 @@ def setting(row: dict) -> dict:
     return {name: row.get(name) for name in SETTING if name != "prompt" or not is_default}
 
 
-def representative_metric(rows: list[list], metric_info: list[dict]) -> int | None:
+def representative_metric(rows: list, metric_info: list[dict]) -> int | None:
     """Return the headline metric that represents an evaluation: the first with a chance level, else the first.
 
     rows: rows of `cells`; metric_info: of all metrics, by number.
     """
-    with_chance = {row[1] for row in rows if row[8] is not None}
-    headline = {row[1] for row in rows if metric_info[row[1]]["headline"]}
+    with_chance = {row.metric for row in rows if row.chance is not None}
+    headline = {row.metric for row in rows if metric_info[row.metric]["headline"]}
     headline = sorted(headline, key=lambda metric: metric_info[metric]["order"])
     return next((metric for metric in headline if metric in with_chance), headline[0] if headline else None)
 
 
-def ranking_marks(rankings: pa.Table, index: ReportIndex) -> list[list]:
-    """Return [model, evaluation, metric, mark, place]; mark is BEST, SHARED (not significantly different) or 0."""
+def ranking_marks(rankings: pa.Table, index: ReportIndex) -> list:
+    """Return a Row.Mark per row; the mark is BEST, SHARED (not significantly different) or 0."""
     return [
-        [
-            index.models.number(row["model"]),
-            index.evaluations.get(row["evaluation"]),
-            index.metrics.get((row["protocol"], row["metric"])),
+        Row.Mark(
+            model=index.models.number(row["model"]),
+            evaluation=index.evaluations.get(row["evaluation"]),
+            metric=index.metrics.get((row["protocol"], row["metric"])),
             # equal best values are all BEST, whichever of them is listed as the best
-            (BEST if row["difference"] == 0 else SHARED) if row["in_best_group"] else 0,
-            row["rank"],
-        ]
+            mark=(BEST if row["difference"] == 0 else SHARED) if row["in_best_group"] else 0,
+            rank=row["rank"],
+        )
         for row in rankings.to_pylist()
         if index.evaluations.get(row["evaluation"]) is not None
     ]
 
 
-def overall(table: pa.Table, index: ReportIndex) -> list[list]:
-    """Return [model, scope, mean, low, high, rank, win rate, evaluations, excluded] per row."""
+def overall(table: pa.Table, index: ReportIndex) -> list:
+    """Return a Row.Overall per row."""
     return [
-        [
-            index.models.number(row["model"]),
-            row["scope"],
-            *(round_significant(row[name]) for name in ("mean", "ci_low", "ci_high")),
-            row["rank"],
-            round_significant(row["win_rate"]),
-            row["n_evaluations"],
-            row["n_excluded"],
-        ]
+        Row.Overall(
+            model=index.models.number(row["model"]),
+            scope=row["scope"],
+            mean=round_significant(row["mean"]),
+            low=round_significant(row["ci_low"]),
+            high=round_significant(row["ci_high"]),
+            rank=row["rank"],
+            win_rate=round_significant(row["win_rate"]),
+            n=row["n_evaluations"],
+            excluded=row["n_excluded"],
+        )
         for row in table.to_pylist()
     ]
 
 
-def missing(notes: list[dict], index: ReportIndex) -> list[list]:
-    """Return [model, evaluation, kind, note] for what is unavailable or not applicable, from the summary's notes."""
+def missing(notes: list[dict], index: ReportIndex) -> list:
+    """Return a Row.Missing for what is unavailable or not applicable, from the summary's notes."""
     return [
-        [
-            index.models.number(note["model"]),
-            index.evaluations.number(note["evaluation"]),
-            note["kind"],
-            publishable(note["note"]),
-        ]
+        Row.Missing(
+            model=index.models.number(note["model"]),
+            evaluation=index.evaluations.number(note["evaluation"]),
+            kind=note["kind"],
+            note=publishable(note["note"]),
+        )
         for note in notes
         if note["kind"] in ("unavailable", "not applicable") and note["evaluation"] is not None
     ]

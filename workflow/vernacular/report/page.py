@@ -15,7 +15,6 @@ from vernacular import __version__
 from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count, writing
-from vernacular.core.paths import WORKFLOW
 from vernacular.core.processes import pool
 from vernacular.core.progress import Progress
 from vernacular.core.tables import rows_of
@@ -25,14 +24,13 @@ from vernacular.protocols.registry import PROTOCOLS
 from vernacular.report import leaderboard, provenance
 from vernacular.report.comparisons import write_pairs
 from vernacular.report.curves import write_curves
-from vernacular.report.data_files import write_data_file
+from vernacular.report.data_files import ASSETS, Row, record, write_data_file
 from vernacular.report.evaluation import write_evaluation
 from vernacular.report.leaderboard import Index, ReportIndex
 from vernacular.report.prompts import put_means, write_prompts
 from vernacular.summary.tokenizers import TOKENIZERS
 from vernacular.types import SETTING
 
-ASSETS = WORKFLOW / "report"
 FILES_PER_POOL = 200  # task files; the imports of another process take as long as writing a hundred
 _RESULT_COLUMNS = ["model", "evaluation", *SETTING, "category", "metric", "value", "ci_low", "ci_high", "n",
          "n_flagged", "n_ties", "chance_level", "majority_baseline", "unit", "headline", "higher_is_better",
@@ -86,30 +84,30 @@ def build(
             number, rows = report_index.evaluations.number(name), long.get(name, [])
             task |= leaderboard.task_values(rows, report_index)
             task["dataset"] = provenance.dataset_info(task["dataset"])
-            write_data_file(out, f"e{number}/task", task)
+            write_data_file(out, f"e{number}/task", record("Task", task))
             if task["dataset"]:
                 key = tuple(task["dataset"][name] for name in ("task", "language", "limit"))
                 datasets[key] = task["dataset"]
             runs += [provenance.run_info(model, number, metadata) for model, metadata in run_metadata.items()]
             setting = leaderboard.setting(rows[0]) if rows else _requested_setting(results, name)
-            index["evaluations"].append(
-                {
-                    "id": name,
-                    "items": task["items"],
-                    "note": _protocol_note(setting["protocol"]),
-                    "representative": leaderboard.representative_metric(task["cells"], report_index.metric_info),
-                    **setting,
-                }
-            )
-            index["cells"] += [
-                [number, *cell] for cell in task["cells"] if report_index.metric_info[cell[1]]["headline"]
-            ]
+            entry = {
+                "id": name,
+                "items": task["items"],
+                "note": _protocol_note(setting["protocol"]),
+                "representative": leaderboard.representative_metric(task["cells"], report_index.metric_info),
+                **setting,
+            }
+            index["evaluations"].append(record("Evaluation", entry))
+            index["cells"] += leaderboard.index_cells(number, task["cells"], report_index)
         prompt_rows = _read_optional(results, "prompts", PROMPTS).to_pylist()
         if prompt_rows:
             put_means(index, long, prompt_rows, report_index)
             write_prompts(out, prompt_rows, results, report_index, prompts or {})
             index["n_prompt_groups"] = len({row["evaluation"] for row in prompt_rows})
-        index["tasks"] = [[name, task.get("title"), task.get("note")] for name, task in (tasks or {}).items()]
+        index["tasks"] = [
+            Row.TaskTitle(name=name, title=task.get("title"), note=task.get("note"))
+            for name, task in (tasks or {}).items()
+        ]
         index["missing"] = leaderboard.missing(notes, report_index)
         index["rankings"] = leaderboard.ranking_marks(_read_optional(results, "rankings", RANKINGS), report_index)
         index["overall"] = leaderboard.overall(_read_optional(results, "overall", OVERALL), report_index)
@@ -130,9 +128,10 @@ def build(
             "jobs": provenance.job_costs(benchmarks),
             "version": __version__,
         }
-        write_data_file(out, "provenance", provenance_piece)
-        write_data_file(out, "tokenizers", _read_optional(results, "tokenizers", TOKENIZERS).to_pylist())
-        write_data_file(out, "index", index | {"metrics": report_index.metric_info})
+        write_data_file(out, "provenance", record("Provenance", provenance_piece))
+        tokenizers = _read_optional(results, "tokenizers", TOKENIZERS).to_pylist()
+        write_data_file(out, "tokenizers", [record("Tokenizer", row) for row in tokenizers])
+        write_data_file(out, "index", record("Index", index | {"metrics": report_index.metric_info}))
         size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
     counts = f"{format_count(len(models), 'model')}, {format_count(len(evaluations), 'evaluation')}"
     return f"report: {counts}, {size / 1e6:.1f} MB in {directory}"

@@ -9,7 +9,7 @@ from pathlib import Path
 from vernacular.core import artifacts
 from vernacular.protocols.schema import REQUESTS
 from vernacular.report import leaderboard
-from vernacular.report.data_files import round_all, round_significant, write_data_file
+from vernacular.report.data_files import record, round_all, round_significant, write_data_file
 from vernacular.report.leaderboard import ReportIndex
 from vernacular.types import skipped_reason
 
@@ -36,7 +36,7 @@ def write_prompts(
         _group(name, [row for row in rows if row["headline"]] or rows, results, index, descriptions)
         for name, rows in by_group.items()
     ]
-    write_data_file(out, "prompts", {"groups": groups})
+    write_data_file(out, "prompts", record("Prompts", {"groups": groups}))
 
 
 def _group(name: str, rows: list[dict], results: Path, index: ReportIndex, descriptions: dict[str, dict]) -> dict:
@@ -44,19 +44,21 @@ def _group(name: str, rows: list[dict], results: Path, index: ReportIndex, descr
     per_prompt = len(first["evaluations"]) // first["n_prompts"]
     runs = first["evaluations"][::per_prompt]
     texts = _texts(results, runs)
-    return {
+    prompts = [
+        {"name": prompt, "evaluation": index.evaluations.number(run), "text": text, **descriptions.get(run, {})}
+        for prompt, run, text in zip(first["prompts"], runs, texts, strict=True)
+    ]
+    group = {
         "evaluation": index.evaluations.number(name),
         "seeds": first["n_seeds"],
-        "prompts": [
-            {"name": prompt, "evaluation": index.evaluations.number(run), "text": text, **descriptions.get(run, {})}
-            for prompt, run, text in zip(first["prompts"], runs, texts, strict=True)
-        ],
+        "prompts": [record("Prompt", prompt) for prompt in prompts],
         "rows": [_row(row, index) for row in rows],
     }
+    return record("PromptGroup", group)
 
 
 def _row(row: dict, index: ReportIndex) -> dict:
-    return {
+    mean = {
         "metric": index.metric(row),
         "model": index.models.number(row["model"]),
         "baseline": None if row["baseline"] is None else index.models.number(row["baseline"]),
@@ -67,6 +69,7 @@ def _row(row: dict, index: ReportIndex) -> dict:
         **{name: round_significant(row[name]) for name in _MEAN_FIELDS},
         **{name: row[name] for name in ("question", "lowest_prompt", "highest_prompt", "best_prompt", "note")},
     }
+    return record("PromptMean", mean)
 
 
 def _texts(results: Path, runs: list[str]) -> list[str | None]:
@@ -103,17 +106,16 @@ def put_means(
         cells = leaderboard.cells(rows, report_index)
         names = dict.fromkeys(run for row in prompt_rows if row["evaluation"] == name for run in row["evaluations"])
         runs = [report_index.evaluations.number(run) for run in names]
-        replaced |= {(run, cell[0]) for run in runs for cell in cells}
+        replaced |= {(run, cell.model) for run in runs for cell in cells}
         for run in runs:
             index["evaluations"][run]["group"] = number
-        index["evaluations"].append(
-            {
-                "id": name,
-                "items": max(row["n"] for row in rows),
-                "representative": leaderboard.representative_metric(cells, report_index.metric_info),
-                "runs": runs,
-                **leaderboard.setting(rows[0]),
-            }
-        )
-        index["cells"] += [[number, *cell] for cell in cells if report_index.metric_info[cell[1]]["headline"]]
-    index["cells"] = [cell for cell in index["cells"] if (cell[0], cell[1]) not in replaced]
+        entry = {
+            "id": name,
+            "items": max(row["n"] for row in rows),
+            "representative": leaderboard.representative_metric(cells, report_index.metric_info),
+            "runs": runs,
+            **leaderboard.setting(rows[0]),
+        }
+        index["evaluations"].append(record("Evaluation", entry))
+        index["cells"] += leaderboard.index_cells(number, cells, report_index)
+    index["cells"] = [cell for cell in index["cells"] if (cell.evaluation, cell.model) not in replaced]

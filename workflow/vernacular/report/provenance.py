@@ -7,6 +7,7 @@ import csv
 from pathlib import Path
 
 from vernacular.core.publication import publishable
+from vernacular.report.data_files import Row, record
 from vernacular.report.leaderboard import ReportIndex
 
 _MODEL_KEYS = ("name", "source", "revision", "architecture", "kind", "bytes", "fingerprint", "base", "unavailable")
@@ -15,9 +16,12 @@ _MODEL_KEYS = ("name", "source", "revision", "architecture", "kind", "bytes", "f
 def models(records: list[dict]) -> list[dict]:
     """Return one row per model record: where the model comes from and its exact version."""
     return [
-        {name: publishable(record.get(name)) for name in _MODEL_KEYS}
-        | {f"adapter_{key}": publishable((record.get("adapter") or {}).get(key)) for key in ("source", "revision")}
-        for record in records
+        record(
+            "ModelSource",
+            {name: publishable(model.get(name)) for name in _MODEL_KEYS}
+            | {f"adapter_{key}": publishable((model.get("adapter") or {}).get(key)) for key in ("source", "revision")},
+        )
+        for model in records
     ]
 
 
@@ -27,7 +31,7 @@ def dataset_info(metadata: dict | None) -> dict | None:
         return None
     source, rows = metadata["source"], metadata["rows"]
     location_keys = ("repository", "url", "file", "directory")
-    return {
+    info = {
         "task": metadata["task"],
         "language": metadata["language"],
         "limit": metadata.get("limit"),
@@ -44,6 +48,7 @@ def dataset_info(metadata: dict | None) -> dict | None:
         "dropped": sum(rows["dropped"].values()),
         "repaired": sum(rows["repaired"].values()),
     }
+    return record("Dataset", info)
 
 
 def run_info(model: int, evaluation: int, metadata: dict) -> dict:
@@ -51,11 +56,11 @@ def run_info(model: int, evaluation: int, metadata: dict) -> dict:
     info = {"model": model, "evaluation": evaluation}
     for key in ("unavailable", "not_applicable"):
         if key in metadata:
-            return info | {"reason": publishable(metadata[key])}
+            return record("Run", info | {"reason": publishable(metadata[key])})
     inference = metadata.get("inference", {})
     engine, counters, model_info = (inference.get(key, {}) for key in ("engine", "counters", "model"))
     strategies = [strategy.get("used") for strategy in engine.get("strategies", [])] or [engine.get("strategy")]
-    return info | {
+    info |= {
         "strategy": ", ".join(dict.fromkeys(str(strategy) for strategy in strategies if strategy)),
         "fallback": publishable("; ".join(map(str, engine.get("fallback", [])))),
         "engine": engine.get("name") or f"scorer {engine.get('version', '')}".strip(),
@@ -70,9 +75,10 @@ def run_info(model: int, evaluation: int, metadata: dict) -> dict:
         "tokens": counters.get("tokens_computed"),
         "generated": counters.get("tokens_generated"),
         "seconds": counters.get("seconds"),
-        "flags": [[flag, count] for flag, count in metadata.get("flags", {}).items()],
+        "flags": [Row.FlagCount(flag=flag, count=count) for flag, count in metadata.get("flags", {}).items()],
         "skipped": len(metadata.get("skipped", {})),
     }
+    return record("Run", info)
 
 
 def job_costs(directory: Path | None) -> list[dict]:
@@ -82,13 +88,13 @@ def job_costs(directory: Path | None) -> list[dict]:
         with open(path, newline="", encoding="utf-8") as file:
             for row in csv.DictReader(file, delimiter="\t"):
                 costs = {name: _parse_number(row.get(key)) for name, key in _COST_COLUMNS.items()}
-                jobs.append({"stage": path.parent.name, "job": path.stem, **costs})
+                jobs.append(record("Job", {"stage": path.parent.name, "job": path.stem, **costs}))
     return jobs
 
 
 def note_rows(notes: list[dict], index: ReportIndex) -> list[dict]:
     """Return the summary's notes with models and evaluations by number."""
-    return [
+    rows = [
         {
             "model": index.models.number(note["model"]),
             "evaluation": None if note["evaluation"] is None else index.evaluations.number(note["evaluation"]),
@@ -98,6 +104,7 @@ def note_rows(notes: list[dict], index: ReportIndex) -> list[dict]:
         }
         for note in notes
     ]
+    return [record("Note", row) for row in rows]
 
 
 _COST_COLUMNS = {"seconds": "s", "memory": "max_rss", "cpu": "cpu_time"}

@@ -1,0 +1,142 @@
+"use strict";
+// The fields of everything in the data files, the only place that names them: the package that writes the files reads
+// this object as JSON (report/data_files.py), and the views read what pieces.js makes of it. A row is an array on disk,
+// in the order of its fields, and an object in the views; a record is an object in both. Fields with "?" may be absent.
+// Models, evaluations, metrics and categories are numbers: positions in the lists of their names.
+// biome-ignore format: fields of a kind share lines, and JSON has quotes and no comma at the end
+const fields = /** @type {const} */ ({
+  "rows": {
+    // index: headline values (Cell is the same in the file of an evaluation); marks are 2 best, 1 not significantly
+    // different from the best, 0 others; scope is "all" or a language; what has no values, and why
+    "IndexCell": [
+      "evaluation", "model", "metric", "value", "low", "high", "n", "flagged", "ties", "chance", "majority"
+    ],
+    "Mark": ["model", "evaluation", "metric", "mark", "rank"],
+    "Overall": ["model", "scope", "mean", "low", "high", "rank", "win_rate", "n", "excluded"],
+    "Missing": ["model", "evaluation", "kind", "note"],
+    "TaskTitle": ["name", "title", "note"],
+    "Pair": ["baseline", "candidate", "summary"],
+    // e{i}/task: values over all items and by category; items by code of their outcome; histograms, one list of counts
+    // per outcome; calibration by bin of confidence; mean surprisal by word or by range of length
+    "Cell": ["model", "metric", "value", "low", "high", "n", "flagged", "ties", "chance", "majority"],
+    "CategoryValue": ["model", "metric", "category", "value", "low", "high", "n", "chance"],
+    "Outcomes": ["model", "counts", "flagged"],
+    "Histogram": ["model", "measure", "edges", "counts"],
+    "OutcomeBins": ["outcome", "bins"],
+    "Calibration": ["model", "error", "bins", "expected", "signed"],
+    "ConfidenceBin": ["confidence", "accuracy", "n"],
+    "Profile": ["model", "points"],
+    "WordMean": ["word", "nats", "n"],
+    "LengthMean": ["low", "high", "nats", "n"],
+    // e{i}/i{b}: what is sent is null if it equals the prompt; `prefix` is a number of e{i}/shots; `message` is the
+    // last turn of a chat, null if it equals what is sent; spans are the scored texts
+    "Item": ["id", "category", "prompt", "options", "gold", "sent", "prefix", "message", "spans"],
+    "Span": ["role", "text"],
+    // e{i}/m{j}: a higher severity is worse; `value` is that of the measure; the prediction is a list of options or a
+    // text
+    "Result": ["position", "outcome", "severity", "value", "flagged", "prediction"],
+    // e{i}/m{j}b{b}: `values` are of the metrics that the file names; `wrapper` is a number of its wrappers, the texts
+    // of a chat template around the item; lengths of tokens are in characters, surprisals in hundredths of nats, and
+    // `skip` is the number of characters before the first token, or the text itself if a template changed it
+    "Detail": ["position", "scores", "values", "flags", "prediction", "output", "tokens", "wrapper"],
+    "Output": ["text", "complete", "reason", "n_tokens"],
+    "Tokens": ["role", "skip", "lengths", "hundredths"],
+    "Wrapper": ["before", "after"],
+    // p{i} and p{i}/e{k}: counts of changed items; a change has an item if the evaluation's files lack it
+    "ChangeCounts": ["evaluation", "improved", "regressed"],
+    "Change": [
+      "position", "change", "margin_change", "baseline_prediction", "candidate_prediction", "baseline_scores",
+      "candidate_scores", "item"
+    ],
+    // curves and e{i}/curves: category 0 is all items; a point has differences to three references, null without one
+    "CurveValues": ["curve", "metric", "category", "statistics", "note", "points"],
+    "CurvePoint": ["value", "low", "high", "n", "previous", "best", "last"],
+    "Difference": ["value", "low", "high", "p"],
+    "CurvePair": ["baseline", "candidate", "metric", "category", "axis", "points"],
+    "PairPoint": ["x", "value", "low", "high", "p"],
+    "Chance": ["metric", "category", "value"],
+    "Axis": ["name", "positions"],
+    "Area": [
+      "baseline", "candidate", "evaluation", "metric", "axis", "from_x", "to_x", "value", "low", "high", "p", "better"
+    ],
+    // provenance
+    "FlagCount": ["flag", "count"]
+  },
+  "records": {
+    "Index": [
+      "title", "version", "models", "n_models", "names", "evaluations", "metrics", "tasks", "cells", "missing",
+      "rankings", "overall", "pairs", "curves", "n_prompt_groups?"
+    ],
+    // `representative` is the metric that stands for an evaluation; a mean over prompts has `runs`, each of these
+    // `group`
+    "Evaluation": [
+      "id", "items", "representative", "note?", "runs?", "group?", "task", "language", "protocol", "shots", "seed",
+      "style", "prompt?"
+    ],
+    "Metric": ["name", "title", "protocol", "unit", "higher", "headline", "about", "order"],
+    "Summary": ["tests", "candidate", "baseline", "identical", "items", "improved", "regressed", "prompts?"],
+    "Task": [
+      "items", "block", "models", "letters", "generates", "cells", "categories", "signatures", "outcomes",
+      "distributions", "calibration", "surprisal", "dataset"
+    ],
+    "Categories": ["names", "rows"],
+    "Surprisal": ["position", "length"],
+    "Results": ["measure", "higher", "rows"],
+    "Details": ["values", "wrappers", "rows"],
+    "PairDifferences": ["rows", "changes", "in_categories"],
+    // a difference under one prompt, for which the mean over prompts stands, is `single`
+    "Comparison": [
+      "evaluation", "metric", "category", "headline", "baseline_value", "candidate_value", "difference", "ci_low",
+      "ci_high", "p_value", "p_holm", "minimum_detectable_difference", "n", "n_baseline", "n_candidate",
+      "both_correct", "both_incorrect", "baseline_only_correct", "candidate_only_correct", "n_tests", "test",
+      "significant", "better", "note", "single?"
+    ],
+    "Prompts": ["groups"],
+    "PromptGroup": ["evaluation", "seeds", "prompts", "rows"],
+    "Prompt": ["name", "evaluation", "text", "differs?", "reviewed?"],
+    "PromptMean": [
+      "metric", "model", "baseline", "n", "values", "ranks", "shares", "value", "ci_low", "ci_high", "se", "se_items",
+      "se_prompts", "sd_prompts", "lowest", "highest", "best_corrected", "agreement", "rank_best", "rank_worst",
+      "rank_mean", "p_value", "probability_better", "question", "lowest_prompt", "highest_prompt", "best_prompt",
+      "note"
+    ],
+    "Curves": ["curves", "sentence", "trust", "areas"],
+    "Curve": ["name", "models", "checkpoints", "axis", "positions"],
+    "EvaluationCurves": ["rows", "categories", "chance", "pairs"],
+    "Statistics": [
+      "last", "last_low", "last_high", "last_x", "best", "best_x", "best_optimism", "slope", "slope_low",
+      "slope_high", "monotonicity", "monotonicity_low", "monotonicity_high", "noise", "above_chance_since",
+      "as_good_as_last_since", "learned_50", "learned_90", "learned_90_stay", "n_checkpoints", "n_missing"
+    ],
+    "Trust": [
+      "evaluation", "metric", "verdict", "reason", "n_curves", "monotonicity", "monotonicity_low",
+      "monotonicity_high", "signal_to_noise", "signal_to_noise_low", "signal_to_noise_high", "rank_consistency",
+      "decision_accuracy", "decision_accuracy_low", "decision_accuracy_high"
+    ],
+    // the columns of summary/tokenizers.csv
+    "Tokenizer": [
+      "model", "tokenizer", "language", "task", "evaluation", "items", "texts", "tokens", "bytes", "characters",
+      "words", "tokens_per_byte", "tokens_per_character", "tokens_per_word", "split_share", "byte_share",
+      "unknown_share", "prompt_tokens", "parallel_items", "premium", "premium_low", "premium_high", "prompt_premium",
+      "prompt_premium_low", "prompt_premium_high", "bits_ratio", "bits_ratio_low", "bits_ratio_high", "byte_premium",
+      "character_premium", "parallel_bits", "parallel_bits_en"
+    ],
+    "Provenance": ["version", "models", "datasets", "runs", "notes", "jobs"],
+    "ModelSource": [
+      "name", "source", "revision", "architecture", "kind", "bytes", "fingerprint", "base", "unavailable",
+      "adapter_source", "adapter_revision"
+    ],
+    "Dataset": [
+      "task", "language", "limit", "from", "kind", "config", "split", "revision", "sha256", "license", "citation",
+      "read", "items", "dropped", "repaired"
+    ],
+    // one without results has a reason, all others the rest
+    "Run": [
+      "model", "evaluation", "reason?", "strategy?", "fallback?", "engine?", "dtype?", "device?", "quantization?",
+      "code?", "torch?", "transformers?", "items?", "requests?", "tokens?", "generated?", "seconds?", "flags?",
+      "skipped?"
+    ],
+    "Note": ["model", "evaluation", "kind", "note", "count"],
+    "Job": ["stage", "job", "seconds", "memory", "cpu"]
+  }
+});
