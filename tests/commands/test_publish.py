@@ -81,9 +81,9 @@ def test_private_text_across_two_parts_of_a_file_is_found(tmp_path, monkeypatch,
     for position in range(9):
         (folder / "lines.jsonl").write_text("x" * position + "/srv/checkpoints/secret" + "y" * 9)
         with pytest.raises(UserError, match=r"lines\.jsonl: contains the path /srv/checkpoints/secret"):
-            private_texts.check_nothing_private(folder, [], ["/srv/checkpoints/secret"])
+            private_texts.check_nothing_private(folder, [], ["/srv/checkpoints/secret"], [])
     (folder / "lines.jsonl").write_text("/srv/checkpoints/" + "x" * 9 + "secret")
-    private_texts.check_nothing_private(folder, [], ["/srv/checkpoints/secret"])
+    private_texts.check_nothing_private(folder, [], ["/srv/checkpoints/secret"], [])
 
 
 def test_publication_has_report_tables_and_results_per_item(results, tmp_path, capsys):
