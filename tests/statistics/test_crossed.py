@@ -199,6 +199,15 @@ def test_resampled_variance_is_that_of_a_mean_with_few_clusters():
     assert two == (pytest.approx(1, rel=0.03), 2)
 
 
+def test_draws_of_clusters_are_shared_by_prompts_and_their_variance_is_that_of_a_sample():
+    first, second = np.array([1.0, 5.0, 2.0]), np.array([3.0, 3.0, 9.0])
+    draws = np.random.default_rng(7).integers(3, size=(5, 3))
+    means = [(first[drawn].mean() + second[drawn].mean()) / 2 for drawn in draws]
+    expected = np.var(means, ddof=1) * 3 / 2
+    found = resampled_variance(mean, [[first], [second]], None, vectorized=True, seed=7, resamples=5)
+    assert found == (pytest.approx(expected), 3)
+
+
 def test_resampled_variance_is_unknown_with_one_cluster_or_where_the_statistic_is():
     values = np.array([0.0, 1.0])
     variance, n_clusters = resampled_variance(mean, [[values]], ["a", "a"], vectorized=True)
