@@ -229,7 +229,7 @@ PRODUCT = Metric(
     "mcc", "score", True, "surprisal", headline=True, corpus=lambda u, v: (u * v).mean(-1), needs=("u", "v")
 )
 LEFT = np.array([[0, 0, 1], [0, 1, 1], [1, 0, 1], [0, 0, 0], [1, 0, 1]], dtype=float)  # items × prompts
-RIGHT = np.array([[1, 1, 1], [0, 1, 0], [1, 1, 1], [1, 1, 0], [1, 0, 1]], dtype=float)
+RIGHT = np.array([[1, 1, 1], [0, 1, 0], [1, 1, 1], [1, 1, 0], [1, 1, 1]], dtype=float)
 
 
 def rows_over_prompts(metric, models, *, shape=None, clusters=None):
@@ -300,6 +300,7 @@ def test_probability_of_a_lead_by_a_corpus_statistic_uses_the_variance_between_t
 def test_items_of_a_cluster_are_one_observation_of_a_corpus_statistic_and_of_the_components():
     rng = np.random.default_rng(17)
     once = {model: {name: rng.random((30, 3)) for name in ("u", "v", "accuracy")} for model in "ab"}
+    once["b"]["accuracy"] += [0.5, 0.0, 0.2]
     twice = {model: {name: np.repeat(values, 2, axis=0) for name, values in once[model].items()} for model in "ab"}
     clusters = [f"c{n // 2}" for n in range(60)]
     for metric in (PRODUCT, ACCURACY):
@@ -307,7 +308,7 @@ def test_items_of_a_cluster_are_one_observation_of_a_corpus_statistic_and_of_the
             one(rows_over_prompts(metric, once), baseline="a"),
             one(rows_over_prompts(metric, twice, clusters=clusters), baseline="a"),
         ]
-        for name in ("value", "se", "df", "variance_prompts", "probability_better"):
+        for name in ("value", "se", "df", "n_clusters", "variance_items", "variance_prompts", "probability_better"):
             assert pairs[1][name] == (None if pairs[0][name] is None else pytest.approx(pairs[0][name])), name
 
 
@@ -321,7 +322,7 @@ def test_values_of_one_model_by_hand():
     agreements = [(LEFT[:, i] == LEFT[:, j]).mean() for i, j in combinations(range(3), 2)]
     assert sorted(agreements) == [0.4, 0.4, 0.6]
     assert left["agreement"] == pytest.approx(np.mean(agreements))
-    assert right["prompt_values"] == pytest.approx([0.8, 0.8, 0.6])
+    assert right["prompt_values"] == pytest.approx([0.8, 1, 0.6])
     assert (left["ranks"], right["ranks"]) == ([2, 2, 1], [1, 1, 2])
     assert (left["rank_best"], left["rank_worst"], left["rank_mean"]) == (1, 2, pytest.approx(5 / 3))
     counts = [left[name] for name in ("n", "n_clusters", "n_prompts", "n_seeds", "chance_level")]
@@ -340,12 +341,18 @@ def test_values_of_one_model_by_hand():
 def test_mean_over_crossed_seeds_by_hand():
     rng = np.random.default_rng(18)
     values = rng.random((20, 3, 2)) + 0.5 * rng.random((20, 1, 1)) + 0.3 * rng.random((1, 3, 2))
-    row = one(rows_over_prompts(LOSS, {"a": {"loss": values.reshape(20, 6)}}, shape=(3, 2)), model="a")
+    sides = {"a": {"loss": np.zeros((20, 6))}, "b": {"loss": values.reshape(20, 6)}}
+    rows_of = rows_over_prompts(LOSS, sides, shape=(3, 2))
     prompts, seeds = values.mean((0, 2)).var(ddof=1) / 3, values.mean((0, 1)).var(ddof=1) / 2
-    assert row["se_prompts"] == pytest.approx(np.sqrt(prompts + seeds))
-    assert row["se_items"] == pytest.approx(values.mean((1, 2)).std(ddof=1) / np.sqrt(20))
+    items = values.mean((1, 2)).var(ddof=1) / 20
     component, both, _ = spread(values.mean(2))
-    assert (row["variance_prompts"], row["variance_items_prompts"]) == pytest.approx((component, both))
+    for mean in (one(rows_of, model="b", baseline=None), one(rows_of, baseline="a")):
+        assert mean["se_prompts"] == pytest.approx(np.sqrt(prompts + seeds))
+        assert mean["se_items"] == pytest.approx(np.sqrt(items))
+        assert (mean["variance_prompts"], mean["variance_items_prompts"]) == pytest.approx((component, both))
+        assert (mean["n_prompts"], mean["n_seeds"]) == (3, 2)
+    ratio = values.mean() / np.sqrt(component + items + prompts + seeds)
+    assert mean["probability_better"] == pytest.approx(stats.t.cdf(-ratio, 2))  # three prompts, not six runs
 
 
 def test_models_without_spread_have_a_note_and_no_interval():
