@@ -1,0 +1,101 @@
+"""Single checks and forms of a server: samples against their lists, and answers with more or fewer entries."""
+
+import math
+import random
+
+import pytest
+from support import served
+from vernacular.inference.server.checks import check_samples
+from vernacular.inference.server.client import RefusedError
+from vernacular.inference.server.completions import Completions, Echo, generated_scores
+from vernacular.inference.server.forms import AnswerError
+from vernacular.inference.server.served import connect
+
+NONE, NOT_SAMPLED = (
+    "samples not comparable: no lists are returned",
+    "samples not comparable: the server does not sample",
+)
+
+
+def lister(scale=1.0, *, largest=40, constant=False, listed=True):
+    """Return a function that samples tokens and lists the most probable ones, scaled; more than `largest` are refused."""
+
+    def sample(prompt, n, k, *, temperature, seed):
+        if k > largest:
+            raise RefusedError(422, "too many log-probabilities")
+        source, tokens = random.Random(0 if constant else f"{prompt} {seed}"), []
+        for _ in range(n):
+            weights = [source.gammavariate(0.3, 1) + 1e-9 for _ in range(40)]
+            logs = {token: math.log(weight / sum(weights)) for token, weight in enumerate(weights)}
+            chosen = source.choices(range(40), weights)[0]
+            top = dict(sorted(logs.items(), key=lambda pair: -pair[1])[:k])
+            tokens.append((chosen, {token: scale * value for token, value in top.items()} if listed else {}))
+        return tokens
+
+    return sample
+
+
+@pytest.mark.parametrize("largest", [20, 5])
+def test_samples_from_their_lists_pass(largest):
+    assert check_samples(lister(largest=largest), ["a", "b", "c"]) == "256 sampled tokens have the listed probabilities"
+
+
+@pytest.mark.parametrize(
+    ("scale", "largest"),  # lists of 5 whose values are too high are refused by their sums, before samples are compared
+    [(1 / math.log(2), 20), (1 / math.log(2), 5), (2.0, 20), (2.0, 5), (1 / math.log(10), 20), (1 / 1.5, 20)],
+)
+def test_samples_from_other_distributions_than_listed_are_refused(scale, largest):
+    with pytest.raises(AnswerError, match="the values are not natural logarithms, or scaled"):
+        check_samples(lister(scale, largest=largest), ["a", "b", "c"])
+
+
+def test_samples_that_cannot_be_compared_are_stated():
+    refused = "samples not comparable: the server refuses lists of sampled tokens (HTTP 422)"
+    assert check_samples(lister(largest=4), ["a"]) == refused
+    assert check_samples(lister(constant=True), ["a", "b", "c"]) == NOT_SAMPLED
+    assert check_samples(lister(2.0, constant=True), ["a", "b", "c"]) == NOT_SAMPLED
+    assert check_samples(lister(listed=False), ["a", "b", "c"]) == NONE
+
+
+@pytest.fixture(scope="module")
+def model():
+    return served.trained_model()
+
+
+def answers(model, lie, ask):
+    """Return `ask(completions, ids)` of an honest server and of one that lies."""
+    ids, found = model.tokenizer("O gato dorme no tellado.")["input_ids"], []
+    for lies in ({}, lie):
+        with served.Server(model, "echo" if "legacy_logprobs" in lie else "vllm", lie=lies) as server:
+            client = connect({"name": "big", "source": server.source, "model": server.name}, attempts=1)
+            found.append(ask(Completions(client, server.name, limit="max_tokens"), ids))
+            client.close()
+    return found
+
+
+def test_prompt_after_which_no_token_is_generated_is_scored(model):
+    def nothing_generated(server, original, ids, *arguments):
+        return {name: values[: len(ids)] for name, values in original(ids, *arguments).items()}
+
+    honest, other = answers(model, {"legacy_logprobs": nothing_generated}, lambda c, ids: Echo(c).score(ids, 0))
+    assert len(honest) > 9
+    assert other == honest
+
+
+def test_log_probabilities_of_a_part_of_the_prompt_are_refused(model):
+    def cut(server, original, ids, *arguments):
+        return {name: values[: len(ids) - 1] for name, values in original(ids, *arguments).items()}
+
+    with pytest.raises(AnswerError, match=r"echo: .* entries for .* tokens"):
+        answers(model, {"legacy_logprobs": cut}, lambda completions, ids: Echo(completions).score(ids, 0))
+
+
+def test_generated_id_without_a_log_probability_is_the_end_of_the_text(model):
+    def with_end(server, original, body):
+        content = original(body)
+        content["choices"][0]["token_ids"] = [*content["choices"][0]["token_ids"], model.eos_id]
+        return content
+
+    honest, other = answers(model, {"completions": with_end}, lambda c, ids: generated_scores(c, ids, 3, temperature=0))
+    assert 1 <= len(honest) <= 3
+    assert other == honest
