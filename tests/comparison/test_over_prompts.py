@@ -355,6 +355,20 @@ def test_mean_over_crossed_seeds_by_hand():
     assert mean["probability_better"] == pytest.approx(stats.t.cdf(-ratio, 2))  # three prompts, not six runs
 
 
+def test_ranks_of_a_lower_is_better_metric():
+    found = rows_over_prompts(LOSS, {"a": {"loss": LEFT}, "b": {"loss": RIGHT}})  # means 2/5, 1/5, 4/5 and 4/5, 1, 3/5
+    assert [one(found, model=model, baseline=None)["ranks"] for model in "ab"] == [[1, 1, 2], [2, 2, 1]]
+    assert [one(found, model=model, baseline=None)["best_prompt"] for model in "ab"] == ["bare", "formal"]
+
+
+def test_agreement_of_prompts_is_that_under_the_first_seed():
+    first, second = np.ones((4, 3)), np.zeros((4, 3))
+    second[:2, 0] = 1
+    values = np.stack([first, second], axis=2).reshape(4, 6)
+    found = one(rows_over_prompts(ACCURACY, {"a": {"accuracy": values}}, shape=(3, 2)), model="a")
+    assert found["agreement"] == 1
+
+
 def test_models_without_spread_have_a_note_and_no_interval():
     left = one(rows_over_prompts(ACCURACY, {"a": {"accuracy": np.ones((4, 3))}}), model="a")
     assert (left["value"], left["se"], left["ci_low"], left["ci_high"]) == (1, 0, None, None)

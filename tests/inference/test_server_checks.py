@@ -2,6 +2,7 @@
 
 import math
 import random
+from types import SimpleNamespace
 
 import pytest
 from support import served
@@ -9,6 +10,7 @@ from vernacular.inference.server.checks import check_samples
 from vernacular.inference.server.client import RefusedError
 from vernacular.inference.server.completions import Completions, Echo, generated_scores
 from vernacular.inference.server.forms import AnswerError
+from vernacular.inference.server.prompt_checks import check_generation
 from vernacular.inference.server.served import connect
 
 NONE, NOT_SAMPLED = (
@@ -55,6 +57,38 @@ def test_samples_that_cannot_be_compared_are_stated():
     assert check_samples(lister(constant=True), ["a", "b", "c"]) == NOT_SAMPLED
     assert check_samples(lister(2.0, constant=True), ["a", "b", "c"]) == NOT_SAMPLED
     assert check_samples(lister(listed=False), ["a", "b", "c"]) == NONE
+
+
+STOPPED = {  # the answer to "a b c" with the stop string "b"
+    "without it": lambda text, stop: text.partition(stop)[0],
+    "with it": lambda text, stop: text[: text.index(stop) + len(stop)],
+    "ignored": lambda text, stop: text,
+    "later": lambda text, stop: text[: text.index(stop) + len(stop) + 1],
+    "another text": lambda text, stop: "x y",
+}
+
+
+@pytest.mark.parametrize("answer", STOPPED)
+def test_stop_string_ends_the_text_with_or_without_it(answer):
+    def complete(prompt, n, *, stop=None, **sampling):
+        return SimpleNamespace(text="a b c" if stop is None else STOPPED[answer]("a b c", *stop))
+
+    expected = "greedy texts repeat, the seed repeats"
+    assert check_generation(complete, "p", stops=False) == expected
+    if answer in ("without it", "with it"):
+        assert check_generation(complete, "p", stops=True) == expected
+    else:
+        with pytest.raises(AnswerError, match="the stop string 'b' did not end the text"):
+            check_generation(complete, "p", stops=True)
+
+
+def test_texts_that_differ_are_stated():
+    texts = (str(number) for number in range(4))
+
+    def complete(prompt, n, **sampling):
+        return SimpleNamespace(text=next(texts))
+
+    assert check_generation(complete, "p", stops=True) == "greedy texts differ, the seed is ignored"
 
 
 @pytest.fixture(scope="module")

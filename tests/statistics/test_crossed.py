@@ -135,6 +135,13 @@ def test_clusters_of_unequal_size_have_the_mean_over_items():
     assert n_clusters == 3
 
 
+def test_variance_over_fewer_than_two_clusters_is_unknown():
+    for values, clusters, n_clusters in (([0.5, 0.7], ["a", "a"], 1), ([0.5], None, 1), ([], None, 0)):
+        variance, found = clustered_variance(np.array(values), clusters)
+        assert np.isnan(variance)
+        assert found == n_clusters
+
+
 def test_fewer_than_three_prompts_answer_for_these_prompts_only():
     rng = np.random.default_rng(7)
     values = rng.random((50, 2))
@@ -206,6 +213,8 @@ def test_draws_of_clusters_are_shared_by_prompts_and_their_variance_is_that_of_a
     expected = np.var(means, ddof=1) * 3 / 2
     found = resampled_variance(mean, [[first], [second]], None, vectorized=True, seed=7, resamples=5)
     assert found == (pytest.approx(expected), 3)
+    default = resampled_variance(mean, [[first], [second]], None, vectorized=True)
+    assert default == resampled_variance(mean, [[first], [second]], None, vectorized=True, seed=0, resamples=500)
 
 
 def test_resampled_variance_is_unknown_with_one_cluster_or_where_the_statistic_is():
