@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from support import report_prompts
 from vernacular import cli
+from vernacular.commands.join import _differences
 from vernacular.comparison.schema import PROMPTS
 from vernacular.core import artifacts
 from vernacular.metrics.schema import RESULTS
@@ -103,6 +104,19 @@ def test_values_with_other_signatures_or_dataset_revisions_are_noted(folder):
     assert notes[notes["evaluation"] == EVALUATION]["note"].tolist() == [
         "dataset revisions: r2 (x, y); unknown (base, tuned)",
         "signatures: a (base, tuned); accuracy|v2 (x, y)",
+    ]
+
+
+def test_notes_are_in_the_order_of_the_values():
+    rows = [
+        {"evaluation": f"t.gl.letters.{shots}shot", "metric": "accuracy", "signature": f"of {model}", "model": model}
+        for shots in (5, 10, 25)
+        for model in "ab"
+    ]
+    values = pd.DataFrame(rows).assign(category=None, dataset_revision="r")
+    assert _differences(values) == [
+        {"evaluation": name, "metric": "accuracy", "note": "signatures: of a (a); of b (b)"}
+        for name in ("t.gl.letters.5shot", "t.gl.letters.10shot", "t.gl.letters.25shot")
     ]
 
 

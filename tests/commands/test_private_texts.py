@@ -111,7 +111,13 @@ def write_workbook(path: Path) -> None:
 
 
 def write_parquet(path: Path, column: list, **metadata) -> None:
-    pq.write_table(pa.table({"x": column}).replace_schema_metadata(metadata or None), path)
+    """Compress a text, so that the file does not contain it as it is."""
+    table = pa.table({"x": column}).replace_schema_metadata(metadata or None)
+    pq.write_table(table, path, compression="zstd", write_statistics=False)
+    assert metadata or SECRET.encode() not in path.read_bytes()
+
+
+FILLED = f"{SECRET[:8]} {SECRET[8:]} {SECRET[:8]} {SECRET[8:]} {SECRET}"  # compressed as repeated parts
 
 
 FILES = {
@@ -120,8 +126,8 @@ FILES = {
     "text.jsonl": lambda path: path.write_text(json.dumps({"a": f"b {SECRET}"}, ensure_ascii=False), "utf-8"),
     "page.html": lambda path: path.write_text('"' + json.dumps(SECRET)[1:-1].replace("/", "\\/") + '"'),
     "book.xlsx": write_workbook,
-    "text.parquet": lambda path: write_parquet(path, ["a", f"b {SECRET}"]),
-    "list.parquet": lambda path: write_parquet(path, [["a"], ["b", SECRET]]),
+    "text.parquet": lambda path: write_parquet(path, ["a", f"b {FILLED}"]),
+    "list.parquet": lambda path: write_parquet(path, [["a"], ["b", FILLED]]),
     "metadata.parquet": lambda path: write_parquet(path, [1, 2], known=json.dumps({"source": SECRET})),
 }
 

@@ -15,7 +15,7 @@ from vernacular.comparison.schema import COMPARISONS, PROMPTS, RANKINGS
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.schema import TASK_RESULTS
 from vernacular.statistics.crossed import clustered_variance
-from vernacular.statistics.over_prompts import mean_over_prompts
+from vernacular.statistics.over_prompts import mean_over_prompts, resampled_variance
 from vernacular.types import SETTING, Evaluation
 
 NAMES = ["default", "bare", "formal", "instructed", "question_first"]
@@ -291,6 +291,9 @@ def test_probability_of_a_lead_by_a_corpus_statistic_uses_the_variance_between_t
     assert (pair["baseline_value"], pair["candidate_value"]) == pytest.approx([products[m].mean() for m in "ab"])
     assert pair["se_items"] == pytest.approx(difference.mean(1).std(ddof=1) / np.sqrt(30), rel=0.1)  # by 400 draws
     assert pair["variance_prompts"] is None
+    differences = [[column] for column in difference.T]
+    variance, _ = resampled_variance(lambda values: values.mean(-1), differences, None, vectorized=True, resamples=400)
+    assert pair["se_items"] == pytest.approx(np.sqrt(variance), rel=1e-9)  # exactly these draws
     probability = stats.t.cdf(pair["value"] / np.sqrt(values.var(ddof=1) + pair["se"] ** 2), 3)
     assert pair["probability_better"] == pytest.approx(probability)
     one_model = one(rows_over_prompts(PRODUCT, sides), baseline=None, model="a")

@@ -1,6 +1,7 @@
 """Families of tests, rankings, chance levels and aggregates, by hand."""
 
 import math
+import warnings
 
 import numpy as np
 import pyarrow as pa
@@ -341,6 +342,13 @@ def test_chance_level_of_overall_is_that_of_the_shared_items(choices):
     assert mean_of(tables, [ACCURACY]) == [("a", 0.5), ("b", 0.0)]
     certain = {name: [row("i", 1, choices="w"), *extra] for name, extra in (("a", rows([1] * 9)), ("b", []))}
     assert mean_of(certain, [ACCURACY]) == []  # the shared item has one option
+
+
+def test_single_model_has_no_win_rate_and_no_warning():
+    items, sides = align({"a": rows([1, 1, 0])})
+    with warnings.catch_warnings(action="error"):
+        records = overall([(EVALUATION, [ACCURACY], items, sides)], resamples=50)
+    assert [record["win_rate"] for record in records] == [None, None]
 
 
 def test_models_without_shared_items_have_no_overall_value_by_a_metric_whose_chance_is_constant():

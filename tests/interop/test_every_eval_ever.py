@@ -146,6 +146,12 @@ def test_result_has_value_interval_unit_and_settings(metrics_table):
     assert record["evaluation_id"] == "vernacular/local/m/1700000000"
 
 
+@pytest.mark.parametrize("bounds", [(0.4, None), (None, 0.6), (float("-inf"), 0.6), (0.4, float("nan")), (None, None)])
+def test_interval_without_a_bound_is_omitted(metrics_table, bounds):
+    (record,) = build_records(metrics_table(dict(zip(("ci_low", "ci_high"), bounds, strict=True))))
+    assert record["evaluation_results"][0]["score_details"]["uncertainty"] == {"num_samples": 100}
+
+
 @pytest.mark.parametrize(
     ("model", "identity", "deployment", "platform"),
     [
