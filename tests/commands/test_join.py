@@ -91,7 +91,7 @@ def test_base_of_an_adapter_is_that_of_its_own_publication(folder):
     assert set(values["base"]) == {"", "base (B)"} | set(values.loc[values["model"] == "tuned", "base"])
 
 
-def test_values_with_other_signatures_or_dataset_revisions_are_noted(folder):
+def test_values_with_other_signatures_or_dataset_revisions_are_noted(folder, capsys):
     rename(folder / "B", {"base": "x", "tuned": "y"})
     change(folder / "B", signature=lambda _: "accuracy|v2", dataset_revision=lambda _: "r2")
     for name in "AB":  # values by category are not noted a second time
@@ -101,6 +101,7 @@ def test_values_with_other_signatures_or_dataset_revisions_are_noted(folder):
         path.unlink()
         artifacts.write(path, RESULTS, rows, {"fingerprint": "x"})
     _, notes = join(folder)
+    assert f"; {len(notes)} differences in notes.csv" in capsys.readouterr().out
     assert notes[notes["evaluation"] == EVALUATION]["note"].tolist() == [
         "dataset revisions: r2 (x, y); unknown (base, tuned)",
         "signatures: a (base, tuned); accuracy|v2 (x, y)",
@@ -120,9 +121,10 @@ def test_notes_are_in_the_order_of_the_values():
     ]
 
 
-def test_values_that_are_comparable_have_no_note(folder):
+def test_values_that_are_comparable_have_no_note(folder, capsys):
     rename(folder / "B", {"base": "x", "tuned": "y"})
     assert join(folder)[1].empty
+    assert "difference" not in capsys.readouterr().out.partition("join: ")[2]
 
 
 def test_malformed_publication_is_left_out_and_noted(folder, capsys):

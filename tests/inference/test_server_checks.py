@@ -133,3 +133,20 @@ def test_generated_id_without_a_log_probability_is_the_end_of_the_text(model):
     honest, other = answers(model, {"completions": with_end}, lambda c, ids: generated_scores(c, ids, 3, temperature=0))
     assert 1 <= len(honest) <= 3
     assert other == honest
+
+
+def test_every_sampling_field_is_sent_with_a_value_that_changes_nothing(model):
+    """Servers take missing ones from the model's `generation_config.json`."""
+    bodies = []
+
+    def recording(server, original, body):
+        bodies.append(body)
+        return original(body)
+
+    answers(model, {"completions": recording}, lambda completions, ids: completions.complete(ids, 2).text)
+    [body] = bodies
+    assert {name: value for name, value in body.items() if name not in ("model", "prompt")} == {
+        "temperature": 0, "top_p": 1, "presence_penalty": 0, "frequency_penalty": 0, "n": 1, "seed": 0, "top_k": -1,
+        "min_p": 0, "repetition_penalty": 1, "repeat_penalty": 1, "include_stop_str_in_output": False, "stream": False,
+        "max_tokens": 2,
+    }  # fmt: skip
