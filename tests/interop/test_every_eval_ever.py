@@ -2,10 +2,14 @@
 
 import json
 import re
+from collections import Counter
 
 import jsonschema
 import pytest
+from support.result_rows import rows
 from vernacular.interop.every_eval_ever import every_eval_ever, write_every_eval_ever
+from vernacular.interop.every_eval_ever_samples import samples
+from vernacular.metrics.schema import as_table
 from vernacular.summary.grid import collect
 
 TEXT, NUMBER = {"type": "string"}, {"type": "number"}
@@ -247,3 +251,10 @@ def test_file_name_depends_on_results_only(metrics_table, tmp_path):
 def test_no_results_write_no_files(tmp_path):
     assert write_every_eval_ever(tmp_path / "new", collect([]), []) == []
     assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_items_of_a_metric_without_values_per_item_are_omitted_for_that_reason():
+    record = {"evaluation_results": [{"evaluation_name": "e", "metric_config": {"metric_name": "mcc"}}]}
+    omitted = Counter()
+    assert list(samples(record, [("e", as_table(rows([1, 0])))], omitted)) == []
+    assert omitted == {"no headline metric with a value per item": 2}
