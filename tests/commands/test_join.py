@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from support import report_prompts
 from vernacular import cli
+from vernacular.commands.join import _differences
 from vernacular.comparison.schema import PROMPTS
 from vernacular.core import artifacts
 from vernacular.metrics.schema import RESULTS
@@ -90,7 +91,7 @@ def test_base_of_an_adapter_is_that_of_its_own_publication(folder):
     assert set(values["base"]) == {"", "base (B)"} | set(values.loc[values["model"] == "tuned", "base"])
 
 
-def test_values_with_other_signatures_or_dataset_revisions_are_noted(folder):
+def test_values_with_other_signatures_or_dataset_revisions_are_noted(folder, capsys):
     rename(folder / "B", {"base": "x", "tuned": "y"})
     change(folder / "B", signature=lambda _: "accuracy|v2", dataset_revision=lambda _: "r2")
     for name in "AB":  # values by category are not noted a second time
@@ -100,15 +101,30 @@ def test_values_with_other_signatures_or_dataset_revisions_are_noted(folder):
         path.unlink()
         artifacts.write(path, RESULTS, rows, {"fingerprint": "x"})
     _, notes = join(folder)
+    assert f"; {len(notes)} differences in notes.csv" in capsys.readouterr().out
     assert notes[notes["evaluation"] == EVALUATION]["note"].tolist() == [
         "dataset revisions: r2 (x, y); unknown (base, tuned)",
         "signatures: a (base, tuned); accuracy|v2 (x, y)",
     ]
 
 
-def test_values_that_are_comparable_have_no_note(folder):
+def test_notes_are_in_the_order_of_the_values():
+    rows = [
+        {"evaluation": f"t.gl.letters.{shots}shot", "metric": "accuracy", "signature": f"of {model}", "model": model}
+        for shots in (5, 10, 25)
+        for model in "ab"
+    ]
+    values = pd.DataFrame(rows).assign(category=None, dataset_revision="r")
+    assert _differences(values) == [
+        {"evaluation": name, "metric": "accuracy", "note": "signatures: of a (a); of b (b)"}
+        for name in ("t.gl.letters.5shot", "t.gl.letters.10shot", "t.gl.letters.25shot")
+    ]
+
+
+def test_values_that_are_comparable_have_no_note(folder, capsys):
     rename(folder / "B", {"base": "x", "tuned": "y"})
     assert join(folder)[1].empty
+    assert "difference" not in capsys.readouterr().out.partition("join: ")[2]
 
 
 def test_malformed_publication_is_left_out_and_noted(folder, capsys):

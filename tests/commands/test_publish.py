@@ -81,9 +81,9 @@ def test_private_text_across_two_parts_of_a_file_is_found(tmp_path, monkeypatch,
     for position in range(9):
         (folder / "lines.jsonl").write_text("x" * position + "/srv/checkpoints/secret" + "y" * 9)
         with pytest.raises(UserError, match=r"lines\.jsonl: contains the path /srv/checkpoints/secret"):
-            publish.check_nothing_private(folder, [], ["/srv/checkpoints/secret"], [])
+            publish_module.check_nothing_private(folder, [], ["/srv/checkpoints/secret"], [])
     (folder / "lines.jsonl").write_text("/srv/checkpoints/" + "x" * 9 + "secret")
-    publish.check_nothing_private(folder, [], ["/srv/checkpoints/secret"], [])
+    publish_module.check_nothing_private(folder, [], ["/srv/checkpoints/secret"], [])
 
 
 def test_publication_has_report_tables_and_results_per_item(results, tmp_path, capsys):
@@ -146,6 +146,20 @@ def test_path_of_this_machine_is_not_published(results, tmp_path, capsys):
     assert message.startswith(f"tables/notes.csv: contains the path {Path.home()}/.")
     assert not folder.exists()
     assert not list(tmp_path.glob(".published*"))
+
+
+@pytest.mark.parametrize("place", ["working directory", "directory of the run"])
+def test_other_paths_of_this_machine_are_not_published(results, tmp_path, monkeypatch, capsys, place):
+    elsewhere = tmp_path.parent / f"{tmp_path.name}-elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    (tmp_path / "link").symlink_to(tmp_path / "deep")
+    (tmp_path / "deep").mkdir()
+    results.rename(tmp_path / "deep" / "results")
+    named = elsewhere if place == "working directory" else tmp_path / "deep"
+    (tmp_path / "deep" / "results" / "summary" / "notes.csv").write_text(f"note\n{named}/config.yaml not found\n")
+    assert publish(tmp_path / "link" / "results", tmp_path / "published") == 1
+    assert capsys.readouterr().err.startswith(f"tables/notes.csv: contains the path {named}/.")
 
 
 SERVED = {
@@ -219,6 +233,7 @@ def test_served_models_follow_the_schema_of_every_eval_ever(results, tmp_path):
         ("notes.csv", "node7:8000", "the address http://node7:8000/v1"),
         ("notes.csv", "sk-very-secret-0123", "the value of the environment variable NODE_API_KEY"),
         ("notes.csv", "/data/models/x", "the path /data/models/x"),
+        ("notes.csv", "/data/adapters/y", "the path /data/adapters/y"),
         ("notes.xlsx", "sk-very-secret-0123", "the value of the environment variable NODE_API_KEY"),
     ],
 )
@@ -226,10 +241,8 @@ def test_private_text_that_remains_in_a_file_stops_the_publication(
     results, tmp_path, monkeypatch, capsys, file, text, message
 ):
     monkeypatch.setenv("NODE_API_KEY", "sk-very-secret-0123")
-    describe_models(
-        results,
-        {report_run.MODELS[0]: SERVED[report_run.MODELS[0]], report_run.MODELS[1]: {"source": "/data/models/x"}},
-    )
+    described = SERVED[report_run.MODELS[0]], {"source": "/data/models/x", "adapter source": "/data/adapters/y"}
+    describe_models(results, dict(zip(report_run.MODELS, described, strict=False)))
     path = results / "summary" / file
     if path.suffix == ".csv":
         path.write_text(f"note\n{text} not found\n")
@@ -275,6 +288,16 @@ def test_key_of_a_server_is_searched_for_whatever_its_variable_is_called(results
     assert "not searched" not in capsys.readouterr().out
     recorded = artifacts.metadata(tmp_path / "published" / "tables" / "results.parquet", allow_moved=True)
     assert "api_key_env" not in recorded
+
+
+def test_path_of_an_adapter_is_not_published(results, tmp_path):
+    path = results / "summary" / "results.parquet"
+    rows = artifacts.read(path, RESULTS).to_pylist()
+    rewrite(path, RESULTS, [row | {"adapter": "/data/adapters/y"} for row in rows])
+    assert publish(results, tmp_path / "published") == 0
+    published = artifacts.read(tmp_path / "published" / "tables" / "results.parquet", RESULTS, allow_moved=True)
+    assert [name for name in set(published["adapter"].to_pylist()) if "/data" in name] == []
+    assert len(set(published["adapter"].to_pylist())) == 1
 
 
 @pytest.mark.parametrize("key", [None, "", "EMPTY"])

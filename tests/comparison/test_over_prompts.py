@@ -1,15 +1,21 @@
 """Groups of prompts: pooled values, pairs, families of tests, and designs for which nothing is pooled."""
 
+from itertools import combinations
+
 import numpy as np
 import pyarrow as pa
 import pytest
+from scipy import stats
 from support.result_rows import EVALUATION, row, rows
+from vernacular.comparison.align import align
 from vernacular.comparison.compare import compare_all
+from vernacular.comparison.over_prompts import group_rows
 from vernacular.comparison.prompt_groups import by_documents, prompt_groups
 from vernacular.comparison.schema import COMPARISONS, PROMPTS, RANKINGS
+from vernacular.metrics.metric import Metric
 from vernacular.metrics.schema import TASK_RESULTS
 from vernacular.statistics.crossed import clustered_variance
-from vernacular.statistics.over_prompts import mean_over_prompts
+from vernacular.statistics.over_prompts import mean_over_prompts, resampled_variance
 from vernacular.types import SETTING, Evaluation
 
 NAMES = ["default", "bare", "formal", "instructed", "question_first"]
@@ -215,3 +221,166 @@ def test_one_prompt_has_no_rows():
     found = compare({"a": tables(draw(15, k=2), ids), "b": tables(draw(16, k=2), ids)}, ids)
     assert found.prompts == []
     assert not [row for row in found.comparisons + found.rankings if row["prompt"] != "default"]
+
+
+ACCURACY = Metric("accuracy", "share", True, "similarity", proportion=True, headline=True)
+LOSS = Metric("loss", "nats", False, "surprisal", headline=True)
+PRODUCT = Metric(
+    "mcc", "score", True, "surprisal", headline=True, corpus=lambda u, v: (u * v).mean(-1), needs=("u", "v")
+)
+LEFT = np.array([[0, 0, 1], [0, 1, 1], [1, 0, 1], [0, 0, 0], [1, 0, 1]], dtype=float)  # items × prompts
+RIGHT = np.array([[1, 1, 1], [0, 1, 0], [1, 1, 1], [1, 1, 0], [1, 1, 1]], dtype=float)
+
+
+def rows_over_prompts(metric, models, *, shape=None, clusters=None):
+    """The rows of a group of models -> {name of a value: (items, prompts × seeds)}."""
+    prompts, seeds = shape or (next(iter(next(iter(models.values())).values())).shape[1], 1)
+    ids = specs(NAMES[:prompts], seeds=tuple(range(seeds)))
+    aligned = {}
+    for column, name in enumerate(ids):
+        sides = {
+            model: [
+                row(
+                    f"i{n:02}",
+                    cluster=clusters and clusters[n],
+                    **{key: values[n, column] for key, values in named.items()},
+                )
+                for n in range(len(next(iter(named.values()))))
+            ]
+            for model, named in models.items()
+        }
+        aligned[name] = align(sides)
+    (group,) = prompt_groups(ids)
+    return group_rows(group, aligned, [metric], list(models))
+
+
+def spread(table):
+    """(variance component of prompts, of items × prompts, squared standard error) of a table (items, prompts)."""
+    items, prompts = table.shape
+    rest = table - table.mean(1, keepdims=True) - table.mean(0) + table.mean()
+    both = (rest**2).sum() / ((items - 1) * (prompts - 1))
+    between = table.mean(0).var(ddof=1)
+    return between - both / items, both, table.mean(1).var(ddof=1) / items + between / prompts
+
+
+@pytest.mark.parametrize(("metric", "sign"), [(ACCURACY, 1), (LOSS, -1)])
+def test_probability_of_a_lead_uses_the_component_of_the_prompts(metric, sign):
+    """The interaction with the items, which is part of the spread of the prompts' values, is not part of it."""
+    sides = {"a": {metric.name: LEFT}, "b": {metric.name: RIGHT}}
+    difference = RIGHT - LEFT
+    pair = one(rows_over_prompts(metric, sides), baseline="a")
+    component, both, squared_error = spread(difference)
+    assert component > 0.05
+    assert (pair["variance_prompts"], pair["variance_items_prompts"]) == pytest.approx((component, both))
+    of_items = difference.mean(1).var(ddof=1) - both / 3
+    assert pair["variance_items"] == pytest.approx(of_items)
+    ratio = sign * difference.mean() / np.sqrt(component + squared_error)
+    assert pair["probability_better"] == pytest.approx(stats.t.cdf(ratio, 2))
+    assert (pair["value"], pair["se"]) == pytest.approx((difference.mean(), np.sqrt(squared_error)))
+
+
+def test_probability_of_a_lead_by_a_corpus_statistic_uses_the_variance_between_the_values():
+    rng = np.random.default_rng(16)
+    sides = {model: {"u": rng.random((30, 4)), "v": rng.random((30, 4))} for model in "ab"}
+    sides["b"]["u"] += [0.4, 0.1, 0.3, -0.1]
+    pair = one(rows_over_prompts(PRODUCT, sides), baseline="a")
+    products = {model: named["u"] * named["v"] for model, named in sides.items()}
+    difference = products["b"] - products["a"]
+    values = difference.mean(0)
+    assert pair["prompt_values"] == pytest.approx(values)
+    assert (pair["baseline_value"], pair["candidate_value"]) == pytest.approx([products[m].mean() for m in "ab"])
+    assert pair["se_items"] == pytest.approx(difference.mean(1).std(ddof=1) / np.sqrt(30), rel=0.1)  # by 400 draws
+    assert pair["variance_prompts"] is None
+    differences = [[column] for column in difference.T]
+    variance, _ = resampled_variance(lambda values: values.mean(-1), differences, None, vectorized=True, resamples=400)
+    assert pair["se_items"] == pytest.approx(np.sqrt(variance), rel=1e-9)  # exactly these draws
+    probability = stats.t.cdf(pair["value"] / np.sqrt(values.var(ddof=1) + pair["se"] ** 2), 3)
+    assert pair["probability_better"] == pytest.approx(probability)
+    one_model = one(rows_over_prompts(PRODUCT, sides), baseline=None, model="a")
+    assert one_model["se_items"] == pytest.approx(products["a"].mean(1).std(ddof=1) / np.sqrt(30), rel=0.1)
+
+
+def test_items_of_a_cluster_are_one_observation_of_a_corpus_statistic_and_of_the_components():
+    rng = np.random.default_rng(17)
+    once = {model: {name: rng.random((30, 3)) for name in ("u", "v", "accuracy")} for model in "ab"}
+    once["b"]["accuracy"] += [0.5, 0.0, 0.2]
+    twice = {model: {name: np.repeat(values, 2, axis=0) for name, values in once[model].items()} for model in "ab"}
+    clusters = [f"c{n // 2}" for n in range(60)]
+    for metric in (PRODUCT, ACCURACY):
+        pairs = [
+            one(rows_over_prompts(metric, once), baseline="a"),
+            one(rows_over_prompts(metric, twice, clusters=clusters), baseline="a"),
+        ]
+        for name in ("value", "se", "df", "n_clusters", "variance_items", "variance_prompts", "probability_better"):
+            assert pairs[1][name] == (None if pairs[0][name] is None else pytest.approx(pairs[0][name])), name
+
+
+def test_values_of_one_model_by_hand():
+    """Prompts 2/5, 1/5, 4/5; two prompts agree on 2, 3 and 2 of 5 items."""
+    rows_of = rows_over_prompts(ACCURACY, {"a": {"accuracy": LEFT}, "b": {"accuracy": RIGHT}})
+    left, right = one(rows_of, model="a"), one(rows_of, model="b", baseline=None)
+    assert left["prompt_values"] == pytest.approx([0.4, 0.2, 0.8])
+    assert (left["lowest"], left["lowest_prompt"]) == (pytest.approx(0.2), "bare")
+    assert (left["highest"], left["highest_prompt"], left["best_prompt"]) == (pytest.approx(0.8), "formal", "formal")
+    agreements = [(LEFT[:, i] == LEFT[:, j]).mean() for i, j in combinations(range(3), 2)]
+    assert sorted(agreements) == [0.4, 0.4, 0.6]
+    assert left["agreement"] == pytest.approx(np.mean(agreements))
+    assert right["prompt_values"] == pytest.approx([0.8, 1, 0.6])
+    assert (left["ranks"], right["ranks"]) == ([2, 2, 1], [1, 1, 2])
+    assert (left["rank_best"], left["rank_worst"], left["rank_mean"]) == (1, 2, pytest.approx(5 / 3))
+    counts = [left[name] for name in ("n", "n_clusters", "n_prompts", "n_seeds", "chance_level")]
+    assert counts == [5, 5, 3, 1, 0.5]
+    assert (left["ci_low"], left["ci_high"]) == (0, 1)  # shares
+    pair = one(rows_of, baseline="a")
+    assert pair["ci_high"] > 1  # a difference of shares is not one
+    component, both, _ = spread(LEFT)
+    of_items = max(0, LEFT.mean(1).var(ddof=1) - both / 3)
+    parts = np.array([of_items / 5, max(0, component), both / 5])  # one run has all items
+    shares = [left[f"share_{name}"] for name in ("items", "prompts", "items_prompts")]
+    assert shares == pytest.approx(parts / parts.sum())
+    assert (left["share_seeds"], left["share_rest"], left["note"]) == (None, None, None)
+
+
+def test_mean_over_crossed_seeds_by_hand():
+    rng = np.random.default_rng(18)
+    values = rng.random((20, 3, 2)) + 0.5 * rng.random((20, 1, 1)) + 0.3 * rng.random((1, 3, 2))
+    sides = {"a": {"loss": np.zeros((20, 6))}, "b": {"loss": values.reshape(20, 6)}}
+    rows_of = rows_over_prompts(LOSS, sides, shape=(3, 2))
+    prompts, seeds = values.mean((0, 2)).var(ddof=1) / 3, values.mean((0, 1)).var(ddof=1) / 2
+    items = values.mean((1, 2)).var(ddof=1) / 20
+    component, both, _ = spread(values.mean(2))
+    for mean in (one(rows_of, model="b", baseline=None), one(rows_of, baseline="a")):
+        assert mean["se_prompts"] == pytest.approx(np.sqrt(prompts + seeds))
+        assert mean["se_items"] == pytest.approx(np.sqrt(items))
+        assert (mean["variance_prompts"], mean["variance_items_prompts"]) == pytest.approx((component, both))
+        assert (mean["n_prompts"], mean["n_seeds"]) == (3, 2)
+    ratio = values.mean() / np.sqrt(component + items + prompts + seeds)
+    assert mean["probability_better"] == pytest.approx(stats.t.cdf(-ratio, 2))  # three prompts, not six runs
+
+
+def test_ranks_of_a_lower_is_better_metric():
+    found = rows_over_prompts(LOSS, {"a": {"loss": LEFT}, "b": {"loss": RIGHT}})  # means 2/5, 1/5, 4/5 and 4/5, 1, 3/5
+    assert [one(found, model=model, baseline=None)["ranks"] for model in "ab"] == [[1, 1, 2], [2, 2, 1]]
+    assert [one(found, model=model, baseline=None)["best_prompt"] for model in "ab"] == ["bare", "formal"]
+
+
+def test_agreement_of_prompts_is_that_under_the_first_seed():
+    first, second = np.ones((4, 3)), np.zeros((4, 3))
+    second[:2, 0] = 1
+    values = np.stack([first, second], axis=2).reshape(4, 6)
+    found = one(rows_over_prompts(ACCURACY, {"a": {"accuracy": values}}, shape=(3, 2)), model="a")
+    assert found["agreement"] == 1
+
+
+def test_models_without_spread_have_a_note_and_no_interval():
+    left = one(rows_over_prompts(ACCURACY, {"a": {"accuracy": np.ones((4, 3))}}), model="a")
+    assert (left["value"], left["se"], left["ci_low"], left["ci_high"]) == (1, 0, None, None)
+    assert left["note"] == "no variation, or undefined in a resample: no interval"
+
+
+def test_items_of_each_side_are_counted_and_shared_items_compared():
+    left, right = LEFT.copy(), RIGHT.copy()
+    left[0, 1] = np.nan  # no value under one prompt
+    pair = one(rows_over_prompts(ACCURACY, {"a": {"accuracy": left}, "b": {"accuracy": right}}), baseline="a")
+    assert (pair["n"], pair["n_baseline"], pair["n_candidate"]) == (4, 4, 5)
+    assert (pair["baseline_value"], pair["candidate_value"]) == pytest.approx((LEFT[1:].mean(), RIGHT[1:].mean()))

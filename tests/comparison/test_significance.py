@@ -1,6 +1,7 @@
 """Families of tests, rankings, chance levels and aggregates, by hand."""
 
 import math
+import warnings
 
 import numpy as np
 import pyarrow as pa
@@ -325,6 +326,49 @@ def test_first_headline_metric_with_chance_level_is_representative():
 def test_items_without_a_value_of_one_model_are_excluded_for_all():
     tables = {"a": [*rows([1, 1]), row("i02")], "b": rows([0, 1, 1]), "c": rows([1, 0, 1])}
     assert mean_of(tables, [ACCURACY]) == [("a", 1.0), ("b", 0.0)]
+
+
+def test_items_without_a_value_of_the_third_model_are_excluded_for_all():
+    tables = {"a": rows([1, 1, 0]), "b": rows([0, 1, 1]), "c": [*rows([1, 0]), row("i02")]}
+    assert mean_of(tables, [ACCURACY]) == [("a", 1.0), ("b", 0.0)]
+    tables["c"] = [*rows([1, 0]), row("i02", 1, prompt="?")]
+    assert mean_of(tables, [ACCURACY]) == [("a", 1.0), ("b", 0.0)]
+
+
+@pytest.mark.parametrize("choices", ["wxyz", "w"])
+def test_chance_level_of_overall_is_that_of_the_shared_items(choices):
+    """The item of the first model only has another number of options, which is not part of the chance of 1/2."""
+    tables = {"a": [*rows([1, 1, 0, 1]), row("x", 1, choices=choices)], "b": rows([0, 1, 0, 1])}
+    assert mean_of(tables, [ACCURACY]) == [("a", 0.5), ("b", 0.0)]
+    certain = {name: [row("i", 1, choices="w"), *extra] for name, extra in (("a", rows([1] * 9)), ("b", []))}
+    assert mean_of(certain, [ACCURACY]) == []  # the shared item has one option
+
+
+def test_single_model_has_no_win_rate_and_no_warning():
+    items, sides = align({"a": rows([1, 1, 0])})
+    with warnings.catch_warnings(action="error"):
+        records = overall([(EVALUATION, [ACCURACY], items, sides)], resamples=50)
+    assert [record["win_rate"] for record in records] == [None, None]
+
+
+def test_models_without_shared_items_have_no_overall_value_by_a_metric_whose_chance_is_constant():
+    tables = {"a": [row("i", u=1.0, v=1.0)], "b": [row("j", u=1.0, v=1.0)]}
+    assert mean_of(tables, [TOTAL]) == []
+
+
+@pytest.mark.parametrize("metric", [ACCURACY, TOTAL])
+def test_interval_of_overall_depends_on_the_shared_items_and_their_clusters_only(metric):
+    """A first item that one model lacks, in a cluster of its own size, changes nothing but its cluster's size."""
+    rng = np.random.default_rng(1)
+    outcomes = {name: rng.random(40) < share for name, share in (("a", 0.8), ("b", 0.4))}
+    tables = {
+        name: [row(f"i{k:02}", bool(x), u=float(x), v=0.5 + k / 40, cluster=f"c{k // 4}") for k, x in enumerate(known)]
+        for name, known in outcomes.items()
+    }
+    items, sides = align(tables)
+    expected = overall([(EVALUATION, [metric], items, sides)], resamples=100)
+    items, sides = align(tables | {"a": [row("a", 0, u=9.0, v=9.0, cluster="c9"), *tables["a"]]})
+    assert overall([(EVALUATION, [metric], items, sides)], resamples=100) == expected
 
 
 def test_overall_resamples_clusters_with_the_seed():

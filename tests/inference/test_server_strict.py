@@ -36,6 +36,8 @@ def test_strict_server_generates_with_the_fields_that_it_accepts(model, tmp_path
         assert record["server"]["forms"] == {"generation": "chat", "chat": True, "spans": None, "labels": None}
         assert record["server"]["fields"] == {"temperature": 0.0}
         assert record["server"]["limit"] == "max_completion_tokens"
+        [generated] = [check for check in record["server"]["checks"] if check["name"] == "stop and seed"]
+        assert (generated["form"], generated["passed"]) == ("chat", True)
         table, metadata = generate(open_server(record), requests(), journal=MemoryJournal())
     assert metadata["engine"]["fallback"] == []
     for row, request in zip(table.to_pylist(), requests().to_pylist(), strict=True):

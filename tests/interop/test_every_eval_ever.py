@@ -2,10 +2,13 @@
 
 import json
 import re
+from collections import Counter
 
 import jsonschema
 import pytest
-from vernacular.interop.every_eval_ever import every_eval_ever, write_every_eval_ever
+from support.result_rows import rows
+from vernacular.interop.every_eval_ever import every_eval_ever, samples, write_every_eval_ever
+from vernacular.metrics.schema import as_table
 from vernacular.summary.grid import collect
 
 TEXT, NUMBER = {"type": "string"}, {"type": "number"}
@@ -146,6 +149,12 @@ def test_result_has_value_interval_unit_and_settings(metrics_table):
     assert record["evaluation_id"] == "vernacular/local/m/1700000000"
 
 
+@pytest.mark.parametrize("bounds", [(0.4, None), (None, 0.6), (float("-inf"), 0.6), (0.4, float("nan")), (None, None)])
+def test_interval_without_a_bound_is_omitted(metrics_table, bounds):
+    (record,) = build_records(metrics_table(dict(zip(("ci_low", "ci_high"), bounds, strict=True))))
+    assert record["evaluation_results"][0]["score_details"]["uncertainty"] == {"num_samples": 100}
+
+
 @pytest.mark.parametrize(
     ("model", "identity", "deployment", "platform"),
     [
@@ -241,3 +250,10 @@ def test_file_name_depends_on_results_only(metrics_table, tmp_path):
 def test_no_results_write_no_files(tmp_path):
     assert write_every_eval_ever(tmp_path / "new", collect([]), []) == []
     assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_items_of_a_metric_without_values_per_item_are_omitted_for_that_reason():
+    record = {"evaluation_results": [{"evaluation_name": "e", "metric_config": {"metric_name": "mcc"}}]}
+    omitted = Counter()
+    assert list(samples(record, [("e", as_table(rows([1, 0])))], omitted)) == []
+    assert omitted == {"no headline metric with a value per item": 2}

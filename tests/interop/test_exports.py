@@ -6,6 +6,7 @@ import math
 import pytest
 from support.scoring import build_requests, item, score, score_rows
 from vernacular.commands.export import write
+from vernacular.interop.grew_tse import pairs_csv
 from vernacular.protocols.cloze import metrics as cloze
 from vernacular.protocols.letters import metrics as letters
 from vernacular.protocols.target_word import metrics as target_word
@@ -288,3 +289,17 @@ def test_grew_tse_includes_forms_of_all_items(tmp_path):
         "0,,,u,v,,,,1.0,-0.0,,,,",
         "1,,,,,x,,,,,1.0,-0.0,,",
     ]
+
+
+def test_pairs_have_a_column_for_each_form_of_the_row_with_the_most():
+    row = dict.fromkeys(("sentence_id", "match_id", "original_text", "masked_text", "prompt_text", "lemma"), "x")
+    one = row | {"form_grammatical": "good", "form_ungrammatical": "bad", "ungrammatical_text": "x bad"}
+    two = one | {"form_ungrammatical_2": "worse", "ungrammatical_text_2": "x worse"}
+    header, *lines = pairs_csv([one, two]).splitlines()
+    assert header == (
+        "sentence_id,match_id,form_grammatical,original_text,masked_text,prompt_text,form_ungrammatical,"
+        "form_ungrammatical_2,lemma,upos,features,swapped,deprel,distance,phenomenon,pattern,treebank,"
+        "ungrammatical_text,ungrammatical_text_2"
+    )
+    assert lines == ["x,x,good,x,x,x,bad,,x,,,,,,,,,x bad,", "x,x,good,x,x,x,bad,worse,x,,,,,,,,,x bad,x worse"]
+    assert "form_ungrammatical,lemma" in pairs_csv([]).splitlines()[0]

@@ -36,4 +36,5 @@ def test_one_file_per_model_adapter_and_revision(metrics_table, tmp_path):
 
 
 def test_no_results_write_no_files(tmp_path):
-    assert write_lm_eval_results(tmp_path, collect([])) == []
+    assert write_lm_eval_results(tmp_path / "new" / "lm_eval", collect([])) == []
+    assert list((tmp_path / "new" / "lm_eval").iterdir()) == []

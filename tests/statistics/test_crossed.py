@@ -5,7 +5,13 @@ import pytest
 from scipy import stats
 from vernacular.comparison.over_prompts import best_prompt, ranks_by_prompt
 from vernacular.statistics.crossed import Components, cluster_table, clustered_variance, components, mean_squares
-from vernacular.statistics.over_prompts import LIKE_THESE, THESE, mean_over_prompts, probability_better
+from vernacular.statistics.over_prompts import (
+    LIKE_THESE,
+    THESE,
+    mean_over_prompts,
+    probability_better,
+    resampled_variance,
+)
 from vernacular.statistics.planning import (
     accuracy_components,
     equal_weight_prompts,
@@ -129,6 +135,13 @@ def test_clusters_of_unequal_size_have_the_mean_over_items():
     assert n_clusters == 3
 
 
+def test_variance_over_fewer_than_two_clusters_is_unknown():
+    for values, clusters, n_clusters in (([0.5, 0.7], ["a", "a"], 1), ([0.5], None, 1), ([], None, 0)):
+        variance, found = clustered_variance(np.array(values), clusters)
+        assert np.isnan(variance)
+        assert found == n_clusters
+
+
 def test_fewer_than_three_prompts_answer_for_these_prompts_only():
     rng = np.random.default_rng(7)
     values = rng.random((50, 2))
@@ -146,6 +159,85 @@ def test_seeds_that_are_crossed_with_prompts_are_a_third_term():
     found = over(values)
     squares = mean_squares(values)
     assert found.se**2 == pytest.approx(sum(squares[effect][0] for effect in ((0,), (1,), (2,))) / values.size)
+
+
+def test_degrees_of_freedom_are_those_of_clusters_and_of_prompts():
+    """Four prompts and three clusters: a = 1/6 on 2 degrees, b = (1/3) / 4 = 1/12 on 3, together 1/4 on 27/7."""
+    found = mean_over_prompts([0.0, 0.0, 1.0, 1.0], 1 / 6, 3, level=0.9)
+    assert (found.value, found.se, found.df) == pytest.approx((0.5, 0.5, 27 / 7))
+    assert (found.se_items**2, found.se_prompts**2, found.sd_prompts**2) == pytest.approx((1 / 6, 1 / 12, 1 / 3))
+    assert found.p == pytest.approx(2 * stats.t.sf(1, 27 / 7))
+    assert (found.low, found.high) == pytest.approx(stats.t.interval(0.9, 27 / 7, loc=0.5, scale=0.5))
+    two = mean_over_prompts([0.0, 1.0], 1 / 4, 3)
+    assert (two.se, two.df, two.p) == pytest.approx((0.5, 2, 2 * stats.t.sf(1, 2)))
+    assert (two.se_prompts, two.sd_prompts) == pytest.approx((0.5, np.sqrt(0.5)))
+
+
+def test_mean_without_spread_differs_from_0_or_not_but_has_no_interval():
+    equal, other = mean_over_prompts([0.0] * 3, 0.0, 9), mean_over_prompts([0.5] * 3, 0.0, 9)
+    assert (equal.p, equal.se, other.se) == (1, 0, 0)
+    assert np.isnan([other.p, equal.low, equal.high, other.low, other.high, other.df]).all()
+    unknown = mean_over_prompts([0.5, 0.6, 0.7], float("nan"), 1)
+    assert np.isnan([unknown.p, unknown.se, unknown.df, unknown.low]).all()
+
+
+def test_spread_of_prompts_that_are_crossed_with_seeds_is_that_of_their_means():
+    """Means of prompts 1, 3, 5: variance 4, b = 4/3; means of seeds 2, 4: variance 2, over their number 1."""
+    found = mean_over_prompts([[0.0, 2.0], [2.0, 4.0], [4.0, 6.0]], 2 / 3, 5)
+    assert (found.value, found.sd_prompts, found.se_prompts**2, found.se**2) == pytest.approx((3, 2, 7 / 3, 3))
+    assert found.df == pytest.approx(9 / ((2 / 3) ** 2 / 4 + (4 / 3) ** 2 / 2 + 1 / 1))
+
+
+def mean(values):
+    return values.mean(-1)
+
+
+def test_resampled_variance_is_that_of_a_mean_with_few_clusters():
+    """Means over prompts 1, 1, 7: variance 12, over three clusters 4; without C / (C - 1), it would be 8/3."""
+    prompts = [[np.array([0.0, 2.0, 4.0])], [np.array([2.0, 0.0, 10.0])]]
+    exact, _ = clustered_variance(np.array([1.0, 1.0, 7.0]))
+    assert exact == pytest.approx(4)
+    for vectorized in (True, False):
+        found = resampled_variance(mean, prompts, None, vectorized=vectorized, resamples=10_000)
+        assert found == (pytest.approx(exact, rel=0.03), 3)
+    twice = [[np.repeat(values, 2)] for (values,) in prompts]  # items of one cluster are drawn together
+    assert resampled_variance(mean, twice, list("aabbcc"), vectorized=True, resamples=10_000) == found
+    two = resampled_variance(mean, [[np.array([0.0, 2.0])]], None, vectorized=True, resamples=10_000)
+    assert two == (pytest.approx(1, rel=0.03), 2)
+
+
+def test_draws_of_clusters_are_shared_by_prompts_and_their_variance_is_that_of_a_sample():
+    first, second = np.array([1.0, 5.0, 2.0]), np.array([3.0, 3.0, 9.0])
+    draws = np.random.default_rng(7).integers(3, size=(5, 3))
+    means = [(first[drawn].mean() + second[drawn].mean()) / 2 for drawn in draws]
+    expected = np.var(means, ddof=1) * 3 / 2
+    found = resampled_variance(mean, [[first], [second]], None, vectorized=True, seed=7, resamples=5)
+    assert found == (pytest.approx(expected), 3)
+    default = resampled_variance(mean, [[first], [second]], None, vectorized=True)
+    assert default == resampled_variance(mean, [[first], [second]], None, vectorized=True, seed=0, resamples=500)
+
+
+def test_resampled_variance_is_unknown_with_one_cluster_or_where_the_statistic_is():
+    values = np.array([0.0, 1.0])
+    variance, n_clusters = resampled_variance(mean, [[values]], ["a", "a"], vectorized=True)
+    assert np.isnan(variance)
+    assert n_clusters == 1
+
+    def undefined(values):
+        return np.where(values.any(-1), values.mean(-1), np.nan)
+
+    variance, n_clusters = resampled_variance(undefined, [[values]], None, vectorized=True)
+    assert np.isnan(variance)
+    assert n_clusters == 2
+
+
+def test_probability_of_a_lead_under_another_prompt():
+    """2 / √(3 + 1²) is 1; with two degrees of freedom, t is below 1 with a probability of 1/2 + 1 / (2 √3)."""
+    assert probability_better(2.0, 3.0, 1.0, 3) == pytest.approx(0.5 + 1 / np.sqrt(12))
+    assert probability_better(-2.0, 3.0, 1.0, 3) == pytest.approx(0.5 - 1 / np.sqrt(12))
+    assert probability_better(4.0, -1.0, 2.0, 6) == pytest.approx(stats.t.cdf(2, 5))  # an estimate may be below 0
+    assert [probability_better(d, -1.0, 0.0, 3) for d in (-1.0, 0.0, 1.0)] == [0, 0.5, 1]
+    assert np.isnan([probability_better(*known, 3) for known in ((np.nan, 1, 1), (1, np.inf, 1), (1, 1, np.nan))]).all()
 
 
 def test_ranks_share_ties_and_follow_the_direction():

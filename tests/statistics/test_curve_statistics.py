@@ -1,6 +1,7 @@
 """Statistics of training curves against cases worked out by hand, and scipy."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -134,7 +135,10 @@ def test_finetasks_ratio_over_seeds():
     assert round(trust.seed_noise(seeds), 6) == 0.011798
     assert round(trust.seed_signal_to_noise(seeds), 4) == 34.3277
     assert round(trust.seed_above_chance(seeds, 0.25), 3) == 13.168
-    assert math.isnan(trust.seed_signal_to_noise(seeds[:1]))
+    with warnings.catch_warnings(action="error"):  # nothing is printed for a single seed
+        assert math.isnan(trust.seed_noise(seeds[:1]))
+        assert math.isnan(trust.seed_signal_to_noise(seeds[:1]))
+        assert math.isnan(trust.seed_above_chance(seeds[:1], 0.25))
 
 
 def test_paired_difference_of_neighbors_is_tighter_than_unpaired():

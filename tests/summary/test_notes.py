@@ -122,6 +122,16 @@ def test_mixed_versions_are_one_note_with_evaluation_count():
     assert "b: torch 2.13.0, transformers 5.2" in note["note"]
 
 
+def test_version_of_the_engine_is_named_by_its_first_digits():
+    models = [metadata_of("a", "0123456789", "x"), metadata_of("b", "9876543210", "x")]
+    [note] = mixed_version_notes(models)
+    assert note["note"] == (
+        "computed with different versions, which may cause differences between these models: "
+        "a: torch 2.13.0, transformers 0123456789 (engine of-01234); "
+        "b: torch 2.13.0, transformers 9876543210 (engine of-98765)"
+    )
+
+
 def note(model, evaluation, count=None, text="empty output", kind="flagged") -> dict:
     return {"model": model, "evaluation": evaluation, "kind": kind, "note": text, "count": count}
 
