@@ -8,7 +8,7 @@ import sys
 
 import pytest
 from vernacular.core import contents as module
-from vernacular.core.contents import changed_names, compare_contents, contents
+from vernacular.core.contents import compare_contents, contents
 from vernacular.core.errors import ModelError
 
 NAMES = ["a.bin", "sub/b.txt"]
@@ -55,7 +55,7 @@ def test_unmodified_file_is_not_hashed_again(root, hashed_files):
     known = contents(root, NAMES)
     assert hashed_files == ["a.bin", "b.txt"]
     assert contents(root, NAMES, known) == known
-    assert changed_names(root, NAMES, known) == []
+    assert compare_contents(root, NAMES, known)[0] == []
     assert hashed_files == ["a.bin", "b.txt"]
 
 
@@ -63,7 +63,7 @@ def test_unmodified_file_is_not_hashed_again(root, hashed_files):
 def test_modified_byte_is_detected_with_restored_mtime(root, keep_mtime):
     known = contents(root, NAMES)
     replace_bytes(root / "a.bin", bytes([255, 0, 1]), bytes([255, 9, 1]), keep_mtime=keep_mtime)
-    assert changed_names(root, NAMES, known) == ["a.bin"]
+    assert compare_contents(root, NAMES, known)[0] == ["a.bin"]
     updated = contents(root, NAMES, known)
     assert updated["a.bin"]["sha256"] != known["a.bin"]["sha256"]
     assert updated["sub/b.txt"] == known["sub/b.txt"]
@@ -76,11 +76,11 @@ def test_touched_or_replaced_file_with_same_content_is_unchanged(root, hashed_fi
     copy.write_bytes((root / "sub" / "b.txt").read_bytes())
     copy.replace(root / "sub" / "b.txt")
     hashed_files.clear()
-    assert changed_names(root, NAMES, known) == []
+    assert compare_contents(root, NAMES, known)[0] == []
     assert hashed_files == ["a.bin", "b.txt"]
     _, entries = compare_contents(root, NAMES, known)
     hashed_files.clear()
-    assert changed_names(root, NAMES, entries) == []
+    assert compare_contents(root, NAMES, entries)[0] == []
     assert hashed_files == []
 
 
@@ -89,7 +89,7 @@ def test_size_change_is_detected_without_reading(root, hashed_files):
     hashed_files.clear()
     with open(root / "a.bin", "ab") as file:
         file.write(b"x")
-    assert changed_names(root, NAMES, known) == ["a.bin"]
+    assert compare_contents(root, NAMES, known)[0] == ["a.bin"]
     assert hashed_files == []
 
 
@@ -97,15 +97,15 @@ def test_new_and_missing_files_are_changed(root):
     known = contents(root, NAMES)
     (root / "new").touch()
     (root / "a.bin").unlink()
-    assert changed_names(root, ["new", "sub/b.txt"], known) == ["a.bin", "new"]
-    assert changed_names(root, ["a.bin", "new", "sub/b.txt"], known) == ["a.bin", "new"]
+    assert compare_contents(root, ["new", "sub/b.txt"], known)[0] == ["a.bin", "new"]
+    assert compare_contents(root, ["a.bin", "new", "sub/b.txt"], known)[0] == ["a.bin", "new"]
 
 
 def test_comparison_is_read_only(root):
     known = contents(root, NAMES)
     os.utime(root / "a.bin", ns=(1, 1))
     status = {path: path.stat() for path in root.rglob("*")}
-    changed_names(root, NAMES, known)
+    compare_contents(root, NAMES, known)[0]
     stamps = {path: (s.st_mtime_ns, s.st_ctime_ns, s.st_size) for path, s in status.items()}
     assert {p: (p.stat().st_mtime_ns, p.stat().st_ctime_ns, p.stat().st_size) for p in root.rglob("*")} == stamps
 
@@ -116,7 +116,7 @@ def test_symlink_is_hashed_as_its_target(root):
     assert known["link"] == contents(root, ["a.bin"])["a.bin"]
     (root / "link").unlink()
     (root / "link").symlink_to("sub/b.txt")
-    assert changed_names(root, ["link"], known) == ["link"]
+    assert compare_contents(root, ["link"], known)[0] == ["link"]
 
 
 def make_socket(path):
@@ -142,7 +142,7 @@ def test_missing_or_special_file_raises_model_error(tmp_path, monkeypatch, make,
     with pytest.raises(ModelError, match=message) as error:
         contents(tmp_path, ["x"])
     assert str(tmp_path / "x") in str(error.value)
-    assert changed_names(tmp_path, ["x"], {"x": {"size": 0, "sha256": ""}}) == ["x"]
+    assert compare_contents(tmp_path, ["x"], {"x": {"size": 0, "sha256": ""}})[0] == ["x"]
 
 
 WRITER = "import sys, pathlib; p = pathlib.Path(sys.argv[1]); {}"

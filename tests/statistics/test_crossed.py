@@ -14,7 +14,6 @@ from vernacular.statistics.over_prompts import (
 )
 from vernacular.statistics.planning import (
     accuracy_components,
-    equal_weight_prompts,
     planning_table,
     smallest_difference,
     standard_error,
@@ -265,7 +264,6 @@ def test_a_prompt_that_is_truly_better_keeps_its_value():
 def test_planning_prefers_prompts_to_items():
     found = Components((100, 5), {(0,): 0.043, (1,): 0.00056, (0, 1): 0.028})  # clusters of five items
     assert standard_error(found, 100, 5) < standard_error(found, 400, 1)  # 500 items × 5 prompts, 2,000 × 1
-    assert round(equal_weight_prompts(found, 100), 1) == 2.0
     rows = planning_table(found, found, [100])
     assert [design.prompts for design in rows] == [1, 2, 3, 5, 10]
     assert np.isnan([design.smallest_difference for design in rows[:2]]).all()

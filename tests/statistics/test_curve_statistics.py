@@ -134,11 +134,9 @@ def test_finetasks_ratio_over_seeds():
     seeds = np.array([[0.30, 0.35, 0.40], [0.31, 0.36, 0.39], [0.30, 0.37, 0.42], [0.32, 0.34, 0.41]])
     assert round(trust.seed_noise(seeds), 6) == 0.011798
     assert round(trust.seed_signal_to_noise(seeds), 4) == 34.3277
-    assert round(trust.seed_above_chance(seeds, 0.25), 3) == 13.168
     with warnings.catch_warnings(action="error"):  # nothing is printed for a single seed
         assert math.isnan(trust.seed_noise(seeds[:1]))
         assert math.isnan(trust.seed_signal_to_noise(seeds[:1]))
-        assert math.isnan(trust.seed_above_chance(seeds[:1], 0.25))
 
 
 def test_paired_difference_of_neighbors_is_tighter_than_unpaired():

@@ -56,11 +56,6 @@ def compare_contents(root: Path, files: Iterable[str], known: dict) -> tuple[lis
     return differing, entries
 
 
-def changed_names(root: Path, files: Iterable[str], known: dict) -> list[str]:
-    """Return the names that differ from `known`, are new or are missing; see `compare_contents`."""
-    return compare_contents(root, files, known)[0]
-
-
 def open_regular(path: Path):
     """Open a file for reading in binary mode; never waits for a writer, as opening a FIFO does.
 

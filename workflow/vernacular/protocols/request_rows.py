@@ -62,20 +62,6 @@ def score_request(
     )
 
 
-def span_request(item: Item, role: str, text: str, start: int, *, setting: Setting) -> dict:
-    """Return a request for the log-probability of few-shot prefix + `text` from character `start` to its end."""
-    return _row(
-        item,
-        role,
-        kind="score",
-        prefix=setting.prefix,
-        text=text,
-        span_start=start,
-        span_end=len(setting.prefix) + len(text),
-        few_shot_examples=list(setting.few_shot_examples) or None,
-    )
-
-
 def generation_request(
     item: Item,
     text: str,

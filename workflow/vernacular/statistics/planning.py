@@ -122,10 +122,3 @@ def clusters_needed(found: Components, prompts: int, se: float) -> float:
     if rest <= 0:
         return float("inf")
     return int(np.ceil((found.of("items") + found.of("items", "prompts") / prompts) / rest))
-
-
-def equal_weight_prompts(found: Components, clusters: int) -> float:
-    """Return K*, the number of prompts with which prompts and items add the same variance."""
-    items = found.of("items")
-    total = clusters * found.of("prompts") + found.of("items", "prompts")
-    return total / items if items else float("inf")

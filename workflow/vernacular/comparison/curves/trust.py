@@ -89,13 +89,6 @@ def seed_signal_to_noise(values: np.ndarray) -> float:
     return float(np.asarray(values)[:, -1].mean() / spread) if spread > 0 else float("nan")
 
 
-def seed_above_chance(values: np.ndarray, chance: float) -> float:
-    """Return FineTasks' "non-random": best seed above chance at the last step, in standard deviations over seeds."""
-    last = np.asarray(values, dtype=float)[:, -1]
-    spread = last.std(ddof=1) if len(last) > 1 else 0.0
-    return float((last.max() - chance) / spread) if spread > 0 else float("nan")
-
-
 def _pair_signs(values: np.ndarray) -> np.ndarray:
     """Return the sign of each difference of two models: (…, M) -> (…, pairs)."""
     values = np.asarray(values, dtype=float)
