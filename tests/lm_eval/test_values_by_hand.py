@@ -22,6 +22,9 @@ import json, math
 from types import SimpleNamespace as Record
 from lm_eval.api.registry import AGGREGATION_REGISTRY
 from vernacular.lm_eval.aggregation import UnitMetrics, _agree, _components, _needs, _parts
+from jinja2 import UndefinedError
+from vernacular.lm_eval import evaluation, loading, sandbox
+from vernacular.lm_eval.coverage import reason
 from vernacular.lm_eval.instances import GENERATE, ROLLING, _gold, _query, clean, document_hash, repeats, role
 
 task = Record(aggregation=lambda: {"acc": AGGREGATION_REGISTRY["mean"], "f1": AGGREGATION_REGISTRY["f1"]},
@@ -37,6 +40,15 @@ single = UnitMetrics(Record(name="t", is_group=False, groups={}, tasks={"t": tas
 group = Record(aggregate_metric_list=[Record(metric="acc", weight_by_size=False)])
 pooled = UnitMetrics(Record(name="g", is_group=True, groups={"g": group}, tasks={"t": task, "u": task}),
                      {"samples": samples, "results": {"g": values}})
+def rendered(template):
+    try:
+        return sandbox._Sandbox(lambda text, *_: text).from_string(template).render(a="x")
+    except UndefinedError:
+        return None
+
+model = next(kind for kind in vars(evaluation).values() if "generate_until" in getattr(kind, "__dict__", {}))
+functions = Record(problem=lambda name: None)
+answered = Record(_lookup=lambda requests: [(request, "a b\\nc") for request in requests])
 generated = lambda n, arguments, **more: Record(request_type=GENERATE, idx=0, repeats=n, args=("", arguments), **more)
 sampled = {"do_sample": True, "temperature": 0.7}
 print(json.dumps({
@@ -54,6 +66,11 @@ print(json.dumps({
     "roles": [role(generated(1, {}), 1), role(generated(1, {}), 2), role(generated(3, {}), 1, 2),
               role(Record(request_type="loglikelihood", idx=3), 4), role(Record(request_type=ROLLING, idx=1), 2),
               role(Record(request_type=ROLLING, idx=0), 1)],
+    "rendered": [rendered("{{ a }}\\n"), rendered("{{ b }}")],
+    "seed": loading.SEED,
+    "reasons": [reason({"output_type": kind, "generation_kwargs": {"num_beams": 4}}, functions)
+                for kind in ("generate_until", "multiple_choice")] + [reason({"doc_to_audio": "x"}, functions), reason({}, functions)],
+    "stopped": model.generate_until(answered, [generated(1, {"until": stops}) for stops in (["\\n"], ["b", "\\n"])]),
     "repeats": [repeats(generated(3, sampled)), repeats(generated(None, sampled)), repeats(generated(3, {})),
                 repeats(Record(request_type="loglikelihood", repeats=3, args=("", sampled)))],
 }))
@@ -102,3 +119,10 @@ def test_correct_options_documents_and_roles(found):
     assert found["clean"] == "a\ufffdb"
     assert found["roles"] == ["response", "response:0", "response:0@2", "choice:3", "text:1", "text"]
     assert found["repeats"] == [3, 1, 1, 1]
+
+
+def test_templates_and_texts_are_those_of_lm_eval(found):
+    assert found["rendered"] == ["x\n", None]  # an unknown name is an error, and a newline at the end remains
+    assert found["stopped"] == ["a b", "a "]
+    assert found["seed"] == 1234
+    assert found["reasons"] == ["generation argument not supported: num_beams", None, "needs audio", None]
