@@ -23,9 +23,10 @@ from types import SimpleNamespace as Record
 from lm_eval.api.registry import AGGREGATION_REGISTRY
 from vernacular.lm_eval.aggregation import UnitMetrics, _agree, _components, _needs, _parts
 from jinja2 import UndefinedError
+from vernacular.core.errors import DataError
 from vernacular.lm_eval import evaluation, loading, sandbox
 from vernacular.lm_eval.coverage import reason
-from vernacular.lm_eval.instances import GENERATE, ROLLING, _gold, _query, clean, document_hash, repeats, role
+from vernacular.lm_eval.instances import GENERATE, ROLLING, _check, _gold, _query, clean, document_hash, repeats, role
 
 task = Record(aggregation=lambda: {"acc": AGGREGATION_REGISTRY["mean"], "f1": AGGREGATION_REGISTRY["f1"]},
               higher_is_better=lambda: {"acc": True, "f1": True})
@@ -40,6 +41,12 @@ single = UnitMetrics(Record(name="t", is_group=False, groups={}, tasks={"t": tas
 group = Record(aggregate_metric_list=[Record(metric="acc", weight_by_size=False)])
 pooled = UnitMetrics(Record(name="g", is_group=True, groups={"g": group}, tasks={"t": task, "u": task}),
                      {"samples": samples, "results": {"g": values}})
+def allowed(instance, generates):
+    try:
+        return _check(instance, generates) is None
+    except DataError:
+        return False
+
 def rendered(template):
     try:
         return sandbox._Sandbox(lambda text, *_: text).from_string(template).render(a="x")
@@ -68,6 +75,8 @@ print(json.dumps({
               role(Record(request_type=ROLLING, idx=0), 1)],
     "rendered": [rendered("{{ a }}\\n"), rendered("{{ b }}")],
     "seed": loading.SEED,
+    "allowed": [allowed(generated(n, {}), True) for n in (None, 0, 1, 10_000, 10_001, True, "2")]
+               + [allowed(generated(1, {}), False), allowed(generated(1, {"num_beams": 4}), True)],
     "reasons": [reason({"output_type": kind, "generation_kwargs": {"num_beams": 4}}, functions)
                 for kind in ("generate_until", "multiple_choice")] + [reason({"doc_to_audio": "x"}, functions), reason({}, functions)],
     "stopped": model.generate_until(answered, [generated(1, {"until": stops}) for stops in (["\\n"], ["b", "\\n"])]),
@@ -119,6 +128,7 @@ def test_correct_options_documents_and_roles(found):
     assert found["clean"] == "a\ufffdb"
     assert found["roles"] == ["response", "response:0", "response:0@2", "choice:3", "text:1", "text"]
     assert found["repeats"] == [3, 1, 1, 1]
+    assert found["allowed"] == [True, False, True, True, False, False, False, False, False]
 
 
 def test_templates_and_texts_are_those_of_lm_eval(found):
