@@ -395,7 +395,9 @@ def test_longest_request_of_the_run_is_read_whole_or_the_job_stops(model, form, 
     with served.Server(model, form, length=None) as server:
         record = served.record(server, tmp_path, tokenizer=tokenizer)
         started = StartedServer(record, [table])
-        lengths = [check for check in started.loaded.metadata()["probe"] if check["name"] == "length"]
+        checks = started.loaded.metadata()["probe"]
+        assert all(isinstance(check["seen"], str) for check in checks)
+        lengths = [check for check in checks if check["name"] == "length"]
         assert [check["passed"] for check in lengths] == [True] * len(lengths) != []
         server.encode = lambda text, original=server.encode: original(text)[-150:]
         server.prompt_ids = lambda prompt, original=server.prompt_ids: original(prompt)[-150:]
