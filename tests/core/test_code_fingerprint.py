@@ -39,6 +39,7 @@ NOT_IN_KEYS = {
     "vernacular.config": "is empty",
     "vernacular.config.dependencies": "computes the values in the keys",
     "vernacular.config.directories": "checks a config; what it describes is in the specifications",
+    "vernacular.config.placement": "checks the location of the rules; paths are not in the keys",
     "vernacular.config.load": "checks a config; its result is in the keys",
     "vernacular.comparison.external.published_tables": "reads publications for a command that is run by hand",
     "vernacular.config.files": "reads a config; what it describes is in the specifications",

@@ -127,7 +127,7 @@ with written.rewriting(Path(sys.argv[1]), "comparisons") as new:
 
 
 @pytest.mark.slow
-def test_kill_at_any_point_leaves_no_unknown_file(tmp_path):
+def test_kill_at_any_point_leaves_no_unknown_file(tmp_path, default_signals):
     for n in range(60):
         directory = tmp_path / str(n)
         write(directory, a__x="1", c="1")

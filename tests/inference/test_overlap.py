@@ -260,7 +260,7 @@ def test_out_of_memory_keeps_the_batch_that_is_still_computed(order, monkeypatch
 def test_next_chunk_is_prepared_while_device_computes(monkeypatch):
     requests = tiny.score_requests([(f"{i} {line}", 0, 9) for i, line in enumerate(tiny.LINES[:8])])
     expected, _ = score(tiny.load_model(), requests)
-    monkeypatch.setattr(score, "CHUNK_CHARACTERS", 3 * 2_600)
+    monkeypatch.setattr(score_module, "CHUNK_CHARACTERS", 3 * 2_600)
     prepared, n_batches = [threading.Event() for _ in range(9)], []
     prepare, within_memory = score_module.Scoring._prepare, execute.within_memory
     first_batches = []

@@ -51,7 +51,7 @@ def out(metrics_table, tmp_path):
         artifacts.write(out / f"{kind.name}.parquet", kind, kind.schema.empty_table(), {"fingerprint": "f"})
     spec = {"models": list(rows), "evaluations": [EVALUATION], "tasks": {"openbookqa": {"title": "OpenBookQA"}}}
     spec["parallel"] = []
-    summary(Namespace(metrics=[tmp_path / model / "metrics.parquet" for model in rows], out=out, spec=spec))
+    summary(Namespace(metrics=[tmp_path / model / "metrics.parquet" for model in rows], out=out, spec=spec, config=[]))
     return out
 
 
@@ -72,7 +72,7 @@ def test_run_without_any_value_has_all_tables(tmp_path):
     for kind in (RANKINGS, COMPARISONS, OVERALL, PROMPTS):
         artifacts.write(tmp_path / f"{kind.name}.parquet", kind, kind.schema.empty_table(), {"fingerprint": "f"})
     spec = {"models": ["base"], "evaluations": [EVALUATION], "tasks": {}, "parallel": []}
-    summary(Namespace(metrics=[metrics], out=tmp_path, spec=spec))
+    summary(Namespace(metrics=[metrics], out=tmp_path, spec=spec, config=[]))
     assert pd.read_csv(tmp_path / "notes.csv")["note"].tolist() == ["gated"]
     assert {path.stem for path in tmp_path.glob("*.xlsx")} == {
         "leaderboard",

@@ -1,7 +1,4 @@
-"""Functions shared by several commands: reading items, settings of a model, consistency checks of inputs.
-
-What another tool has defined for an evaluation, as the results per item state it: metrics, and documents.
-"""
+"""Functions shared by several commands: reading items, settings of a model, consistency checks of inputs."""
 
 from pathlib import Path
 
@@ -9,8 +6,6 @@ from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError
 from vernacular.core.records import read_record
 from vernacular.data.schema import ITEMS
-from vernacular.metrics.metric import Metric
-from vernacular.protocols.lm_eval.metrics import to_metric
 from vernacular.types import ModelRecord
 
 
@@ -46,19 +41,3 @@ def checkpoints_in(spec: dict) -> dict[str, dict]:
 def missing_reason(metadata: dict) -> dict:
     """Return the metadata that states why an evaluation was not possible; {} if it was."""
     return {key: metadata[key] for key in ("unavailable", "not_applicable") if key in metadata}
-
-
-def tool_metrics(directory: Path, models: list[str], evaluation: str) -> list[Metric]:
-    """Return the metrics of an evaluation that any model's results in `directory` define; [] if none does."""
-    paths = (directory / model / "tasks" / f"{evaluation}.parquet" for model in models)
-    definitions = next((found for path in paths if (found := artifacts.metadata(path).get("metrics"))), [])
-    return [to_metric(definition) for definition in definitions]
-
-
-def tool_documents(directory: Path, models: list[str], evaluation: str) -> str | None:
-    """Return a hash of the documents that another tool has read for an evaluation; None without, or if unavailable."""
-    for model in models:
-        source = artifacts.metadata(directory / model / "tasks" / f"{evaluation}.parquet").get("dataset", {})
-        if "tasks" in source.get("source", {}):
-            return source["source"]["sha256"]
-    return None

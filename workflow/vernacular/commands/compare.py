@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vernacular.commands.common import items_in, tool_documents, tool_metrics
+from vernacular.commands.common import items_in
+from vernacular.commands.tool_metrics import tool_documents, tool_metrics
 from vernacular.comparison.align import scatter
 from vernacular.comparison.compare import compare_all
 from vernacular.comparison.external.load import Reference, load_external_results

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from vernacular.commands.common import checkpoints_in, tool_metrics
+from vernacular.commands.common import checkpoints_in
+from vernacular.commands.tool_metrics import tool_metrics
 from vernacular.comparison.curves.compute import curve_tables
 from vernacular.comparison.curves.schema import ALL
 from vernacular.comparison.curves.trust import sentence
