@@ -26,8 +26,8 @@ except ModuleNotFoundError as error:
 from vernacular.comparison.curves.schema import ALL as CURVE_TABLES
 from vernacular.config import resources as estimates, dependencies as specs
 from vernacular.config.dependencies import curves_spec
-from vernacular.config.directories import (output_conflicts)
-from vernacular.config.placement import (check_package, default_config, directory_of, placed, rule_files)
+from vernacular.config.directories import output_conflicts
+from vernacular.config.placement import check_package, default_config, directory_of, placed, rule_files
 from vernacular.config.unavailable import clear_unavailable
 from vernacular.core.console import collect_failures, simplify
 from vernacular.core.errors import ConfigError, UserError, escape_controls
