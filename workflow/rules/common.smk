@@ -110,7 +110,7 @@ def in_output(path):
 
 
 # What stands for a directory whose files a command replaces (core/written.py): a file that is written last, because
-# Snakemake empties an output `directory()`, with files of others in it. A storage plugin transfers what a rule declares:
+# Snakemake empties an output `directory()`, with files of others in it. A storage plugin transfers what a rule declares;
 # there the directory
 IN_STORAGE = workflow.storage_settings.default_storage_provider is not None
 
