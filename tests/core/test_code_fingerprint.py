@@ -34,6 +34,7 @@ NOT_IN_KEYS = {
     "vernacular.commands.tasks": "prints",
     "vernacular.core.console": "formats messages of Snakemake",
     "vernacular.core.failed_jobs": "prints",
+    "vernacular.core.logs": "writes and reads logs",
     "vernacular.commands.status": "prints, and checks that nothing is missing",
     "vernacular.commands.treebank": "is run by hand",
     "vernacular.config": "is empty",

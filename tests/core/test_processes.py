@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from vernacular.core.failed_jobs import last_error
+from vernacular.core.logs import last_error
 
 pytestmark = pytest.mark.usefixtures("default_signals")
 

@@ -22,9 +22,8 @@ from vernacular.core import artifacts
 pytestmark = pytest.mark.slow
 
 LOW = {  # module: constant: value; those that change batches, and thereby the last digits, have tests of their own
-    "core.artifacts": {"ROWS_PER_GROUP": 2},
+    "core.artifacts": {"ROWS_PER_GROUP": 2, "_CHUNK": 100, "_GUESS": 64},
     "core.contents": {"_CHUNK": 1000},
-    "core.digests": {"_CHUNK": 100, "_GUESS": 64},
     "inference.job.work": {"_BATCH_ROWS": 2},
     "inference.model.base": {"_WORDS_PER_STEP": {"cpu": 8}},
     "inference.model.batch_tokenization": {"BLOCK": 2},

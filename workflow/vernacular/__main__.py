@@ -6,7 +6,7 @@ import sys
 signal.signal(signal.SIGTERM, signal.default_int_handler)
 try:
     from vernacular.cli import main
-    from vernacular.core.failed_jobs import Escaped
+    from vernacular.core.logs import Escaped
 
     sys.stdout, sys.stderr = Escaped(sys.stdout), Escaped(sys.stderr)  # also for the traceback of a bug
     status = main(supervised=True)

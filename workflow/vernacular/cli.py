@@ -13,7 +13,7 @@ import time
 from vernacular.arguments import parser
 from vernacular.core import processes
 from vernacular.core.errors import MachineError, UserError, as_write_error, first_line, is_contained
-from vernacular.core.failed_jobs import escaped_output, log_to
+from vernacular.core.logs import escaped_output, log_to
 
 log = logging.getLogger("vernacular")
 

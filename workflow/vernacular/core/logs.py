@@ -1,0 +1,114 @@
+"""The log of a stage: messages and warnings, without credentials; and what a command prints on a terminal."""
+
+import contextlib
+import logging
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+from vernacular.core.errors import as_write_error, escape_controls, redact_secrets, writing
+
+_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_MESSAGE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} ([A-Z]+) \S+: (.*)")  # a line in _FORMAT
+
+
+def log_to(path: Path | None, *, append: bool = False) -> None:
+    """Send messages and warnings to the file `path`; if None, send warnings to the terminal.
+
+    Args:
+        append: Keep what the file contains.
+    """
+    logging.captureWarnings(True)
+    if path:
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = _LogFile(path, mode="a" if append else "w", encoding="utf-8", errors="backslashreplace")
+        logging.basicConfig(handlers=[file], level=logging.INFO)
+        log_format = _FORMAT
+    else:
+        logging.basicConfig(level=logging.WARNING)
+        log_format = "%(message)s"
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(_RedactingFormatter(log_format))
+
+
+def last_error(path: Path) -> str | None:
+    """Return the last error message of a log, and of an unexpected error the line below its traceback.
+
+    Returns:
+        One or several lines; None if the log has no error, or does not exist.
+    """
+    try:
+        lines = path.read_text("utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    messages: list[tuple[str, list[str]]] = []
+    for line in lines:
+        if match := _MESSAGE.match(line):
+            messages.append((match[1], [match[2]]))
+        elif messages:
+            messages[-1][1].append(line)
+    errors = [text for level, text in messages if level == "ERROR"]
+    return _without_traceback(errors[-1]) if errors else None
+
+
+def _without_traceback(lines: list[str]) -> str:
+    frames = [number for number, line in enumerate(lines) if line.startswith('  File "')]
+    if not frames:
+        return "\n".join(lines)
+    return next((line for line in lines[frames[-1] :] if line and not line[0].isspace()), lines[0])
+
+
+class _LogFile(logging.FileHandler):
+    """Log file that reports a full disk with one line on the terminal, not with a traceback for each message."""
+
+    has_failed = False
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        error = as_write_error(sys.exc_info()[1], self.baseFilename)
+        if error is None:
+            super().handleError(record)
+        elif not self.has_failed:
+            self.has_failed = True
+            print(error, file=sys.stderr)
+
+
+class _RedactingFormatter(logging.Formatter):
+    """Formatter that removes credentials: HTTP clients log all URLs, and the Hub redirects to URLs with a signature."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return escape_controls(redact_secrets(super().format(record)))
+
+
+class Escaped:
+    """Stream of texts in which nothing controls the terminal: datasets, servers and models are not trusted.
+
+    Args:
+        unescaped: The stream to which the texts are written; all else is its own.
+    """
+
+    def __init__(self, unescaped: TextIO):
+        self.unescaped = unescaped
+
+    def __getattr__(self, name: str):
+        return getattr(self.unescaped, name)
+
+    def write(self, text: str) -> int:
+        self.unescaped.write(escape_controls(text))
+        return len(text)
+
+    def writelines(self, lines) -> None:
+        for line in lines:
+            self.write(line)
+
+
+@contextlib.contextmanager
+def escaped_output() -> Iterator[None]:
+    """Escape what is printed inside the block, also if it is redirected: it may be read on a terminal later."""
+    if isinstance(sys.stdout, Escaped):
+        yield
+        return
+    with contextlib.redirect_stdout(Escaped(sys.stdout)), contextlib.redirect_stderr(Escaped(sys.stderr)):
+        yield
