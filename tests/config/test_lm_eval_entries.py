@@ -9,9 +9,9 @@ from vernacular.config import dependencies
 from vernacular.config.load import load
 from vernacular.config.references import check_references
 from vernacular.core.errors import ConfigError
+from vernacular.core.fingerprint import content_hash
 from vernacular.core.validate import Problems
 from vernacular.lm_eval.catalog import FORMAT, index_path, package_digests, read_index
-from vernacular.lm_eval.own_files import content_hash
 
 CHOICE = {"output_type": "multiple_choice"}
 INDEX = {

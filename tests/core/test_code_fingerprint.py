@@ -27,7 +27,7 @@ NOT_IN_KEYS = {
     "vernacular.config.series": "positions of checkpoints, which are in the keys",
     "vernacular.commands.revisions": "is run by hand",
     "vernacular.commands.join": "is run by hand",
-    "vernacular.commands.publish": "is used by commands that are run by hand",
+    "vernacular.commands.publish": "is run by hand",
     "vernacular.commands.show": "prints",
     "vernacular.commands.snakefile": "prints",
     "vernacular.commands.table": "prints",

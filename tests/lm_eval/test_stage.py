@@ -18,9 +18,9 @@ from vernacular.config import dependencies
 from vernacular.config.load import load
 from vernacular.core import artifacts
 from vernacular.core.errors import ConfigError
+from vernacular.core.fingerprint import content_hash
 from vernacular.data.schema import ITEMS
 from vernacular.lm_eval.catalog import read_index
-from vernacular.lm_eval.own_files import content_hash
 
 PYTHON = ROOT / ".bench" / "bin" / "python"
 pytestmark = [

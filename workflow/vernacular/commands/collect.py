@@ -41,9 +41,6 @@ def collect(args) -> str:
     return "\n".join([*messages, f"collect: {record['name']}: {', '.join(parts) or 'no evaluations'}"])
 
 
-log = logging.getLogger("vernacular")
-
-
 def write_outputs(
     record: ModelRecord,
     request_files: dict[str, Path],

@@ -9,7 +9,7 @@ from vernacular.checkpoints.inputs import identity, is_path
 from vernacular.checkpoints.resolve import resolve
 from vernacular.core.errors import ArtifactError, ModelError
 from vernacular.core.failures import LOADING_ERRORS, describe_error, wrap_library_errors
-from vernacular.core.records import read_record, write_record
+from vernacular.core.records import backup_path, read_record, write_record
 from vernacular.types import ModelRecord
 
 log = logging.getLogger("vernacular")
@@ -85,20 +85,16 @@ def _remains(known: ModelRecord, base: Path | None) -> bool:
 
 def _write(path: Path, record: ModelRecord) -> None:
     """Write the record, and a copy of it for `_previous_record`: Snakemake deletes an output before recreating it."""
-    write_record(_backup_path(path), record)
+    write_record(backup_path(path), record)
     write_record(path, record)
 
 
 def _previous_record(path: Path) -> dict | None:
     """Return the last record written to `path`, whose hashes need not be computed again; None if there is none."""
     try:
-        return read_record(_backup_path(path))
+        return read_record(backup_path(path))
     except ArtifactError:
         return None
-
-
-def _backup_path(path: Path) -> Path:
-    return path.parent / ".known" / path.name
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from vernacular.core.errors import ArtifactError, ModelError
 from vernacular.core.failures import LOADING_ERRORS, describe_error, wrap_library_errors, wrap_tokenizer_panics
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.names import displayable, quoted, readable_problem
-from vernacular.core.records import read_record, write_record
+from vernacular.core.records import backup_path, read_record, write_record
 from vernacular.inference.server.client import Usage
 from vernacular.inference.server.probe import differences, probe
 from vernacular.inference.server.reference import known_answers
@@ -26,7 +26,7 @@ def server(args) -> str:
     except ModelError as error:
         log.error(str(error))
         return give_up(args, str(error))
-    for path in (_backup_path(args.out), args.out):  # Snakemake deletes an output before recreating it
+    for path in (backup_path(args.out), args.out):  # Snakemake deletes an output before recreating it
         write_record(path, record)
     return f"server: {describe(record)} ({describe_usage(usage)})"
 
@@ -105,11 +105,7 @@ def probe_server(spec: dict, conversion_dir: Path, known: dict | None) -> tuple[
 def _previous_record(path: Path) -> dict | None:
     """Return the last record written to `path`; None if there is none, or none of a server."""
     try:
-        record = read_record(_backup_path(path))
+        record = read_record(backup_path(path))
     except ArtifactError:
         return None
     return record if "server" in record else None
-
-
-def _backup_path(path: Path) -> Path:
-    return path.parent / ".known" / path.name

@@ -25,6 +25,7 @@ from vernacular.comparison.overall import overall, with_normalized_values
 from vernacular.comparison.pairwise import RESAMPLES, Pair, compare_sides
 from vernacular.comparison.prompt_groups import comparison_rows as mean_rows
 from vernacular.comparison.prompt_groups import prompt_groups, replaced
+from vernacular.core.tables import finite_or_none
 from vernacular.metrics.metric import Metric
 from vernacular.protocols.evaluate import PROTOCOL_METRICS
 from vernacular.statistics.paired import ALPHA, competition_ranks, holm
@@ -117,9 +118,9 @@ def rank_by_metric(
                 "model": model,
                 "metric": metric.name,
                 "best": best,
-                "difference": 0.0 if model == best else _finite_or_none(difference),
-                "p_value": _finite_or_none(p),  # null for the best model itself
-                "p_holm": _finite_or_none(p_holm),
+                "difference": 0.0 if model == best else finite_or_none(difference),
+                "p_value": finite_or_none(p),  # null for the best model itself
+                "p_holm": finite_or_none(p_holm),
                 "in_best_group": bool(not p_holm < ALPHA),
                 "rank": None if model in unranked else int(ranks[model]),
             }
@@ -136,10 +137,6 @@ def _rank_models(models: list[str], differences: dict, direction: int) -> np.nda
             winner, loser = (i, j) if direction * difference > 0 else (j, i)
             better[winner, loser] = True
     return competition_ranks(better)
-
-
-def _finite_or_none(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ import numpy as np
 from vernacular.comparison.align import Items, Side
 from vernacular.comparison.prompt_groups import GroupValues, PromptGroup, group_values
 from vernacular.comparison.schema import PROMPTS
+from vernacular.core.tables import finite_or_none
 from vernacular.metrics.metric import Metric, chance_level
 from vernacular.statistics.crossed import cluster_table, clustered_variance, components
 from vernacular.statistics.over_prompts import (
@@ -146,9 +147,9 @@ def _value_row(group: PromptGroup, metric: Metric, model: str, values: GroupValu
     row |= _interval(found, clip=metric.unit == "share")
     row |= {
         "prompt_values": by_prompt.tolist(),
-        "lowest": _finite(by_prompt[low]),
+        "lowest": finite_or_none(by_prompt[low]),
         "lowest_prompt": group.prompts[low],
-        "highest": _finite(by_prompt[high]),
+        "highest": finite_or_none(by_prompt[high]),
         "highest_prompt": group.prompts[high],
     }
     if not metric.corpus and np.isfinite(arrays[0]).all():
@@ -156,7 +157,7 @@ def _value_row(group: PromptGroup, metric: Metric, model: str, values: GroupValu
         row |= _variances(table)
         if metric.higher_is_better is not None:
             best = best_prompt(table.mean(axis=2), higher_is_better=metric.higher_is_better)
-            row |= {"best_prompt": group.prompts[best.index], "best_corrected": _finite(best.corrected)}
+            row |= {"best_prompt": group.prompts[best.index], "best_corrected": finite_or_none(best.corrected)}
         if metric.proportion:
             row["agreement"] = _agreement(arrays[0][:, :, 0])
     return row
@@ -178,11 +179,11 @@ def _pair_rows(group, aligned: Aligned, metric: Metric, baseline: str, candidate
     found = _mean(metric, arrays, [-1.0, 1.0], difference, values.clusters)
     row = _row(group, metric, **pair, n=len(values.clusters)) | _interval(found)
     row |= {
-        "baseline_value": _finite(sides[0].mean()),
-        "candidate_value": _finite(sides[1].mean()),
+        "baseline_value": finite_or_none(sides[0].mean()),
+        "candidate_value": finite_or_none(sides[1].mean()),
         "n_baseline": values.n_own[baseline],
         "n_candidate": values.n_own[candidate],
-        "p_value": _finite(found.p),
+        "p_value": finite_or_none(found.p),
         "prompt_values": difference.mean(axis=1).tolist(),
     }
     # without a table, the variance between the values, which includes the interaction: nearer to even
@@ -194,7 +195,7 @@ def _pair_rows(group, aligned: Aligned, metric: Metric, baseline: str, candidate
             variance_prompts = row["variance_prompts"]
     sign = 1 if metric.higher_is_better else -1
     probability = probability_better(sign * found.value, variance_prompts, found.se, len(group.prompts))
-    return [row | {"probability_better": _finite(probability)}]
+    return [row | {"probability_better": finite_or_none(probability)}]
 
 
 def _cells(metric: Metric, arrays: list[np.ndarray]) -> np.ndarray:
@@ -236,8 +237,8 @@ def _mean(metric: Metric, sides: list, signs: list[float], cells: np.ndarray, cl
 def _interval(found: MeanOverPrompts, *, clip: bool = False) -> dict:
     low, high = (max(0.0, found.low), min(1.0, found.high)) if clip and found.se > 0 else (found.low, found.high)
     names = ("value", "se", "df", "se_items", "se_prompts", "sd_prompts")
-    row = {name: _finite(getattr(found, name)) for name in names}
-    row |= {"ci_low": _finite(low), "ci_high": _finite(high), "question": found.question}
+    row = {name: finite_or_none(getattr(found, name)) for name in names}
+    row |= {"ci_low": finite_or_none(low), "ci_high": finite_or_none(high), "question": found.question}
     notes = []
     if not found.se > 0:
         notes.append("no variation, or undefined in a resample: no interval")
@@ -277,7 +278,3 @@ def _add_ranks(rows: list[dict], metric: Metric) -> None:
     for row, model_ranks in zip(rows, ranks, strict=True):
         row |= {"rank_best": int(model_ranks.min()), "rank_worst": int(model_ranks.max())}
         row |= {"rank_mean": float(model_ranks.mean()), "ranks": model_ranks.tolist()}
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None

@@ -16,6 +16,7 @@ import numpy as np
 from vernacular.comparison.align import Items, Side
 from vernacular.comparison.schema import COMPARISONS
 from vernacular.core.errors import format_count
+from vernacular.core.tables import finite_or_none
 from vernacular.metrics.metric import Metric
 from vernacular.statistics.intervals import cluster_codes, resample_statistic
 from vernacular.statistics.paired import (
@@ -182,14 +183,14 @@ def _add_some_means(rows, means: list[tuple[Pair, Metric]], sides, indices, code
         n_clusters = int(result.n_clusters[column])
         tests = (MCNEMAR, SIGN_FLIP_CLUSTERED) if metric.proportion else (PERMUTATION, PERMUTATION_CLUSTERED)
         row |= {
-            "baseline_value": _finite_or_none(baseline[shared].mean()),
-            "candidate_value": _finite_or_none(candidate[shared].mean()),
-            "difference": _finite_or_none(result.value[column]),
-            "ci_low": _finite_or_none(result.low[column]),
-            "ci_high": _finite_or_none(result.high[column]),
-            "p_value": _finite_or_none(result.p[column]),
+            "baseline_value": finite_or_none(baseline[shared].mean()),
+            "candidate_value": finite_or_none(candidate[shared].mean()),
+            "difference": finite_or_none(result.value[column]),
+            "ci_low": finite_or_none(result.low[column]),
+            "ci_high": finite_or_none(result.high[column]),
+            "p_value": finite_or_none(result.p[column]),
             "test": tests[0] if unclustered else tests[1],
-            "minimum_detectable_difference": _finite_or_none(
+            "minimum_detectable_difference": finite_or_none(
                 minimum_detectable_difference(result.se[column], n_clusters)
             ),
         }
@@ -227,14 +228,14 @@ def _add_corpus(
         difference, difference_draws = values[1] - values[0], draws[1] - draws[0]
     low, high, p, se = corpus_difference(difference, difference_draws, n_clusters)
     row |= {
-        "baseline_value": _finite_or_none(values[0]),
-        "candidate_value": _finite_or_none(values[1]),
-        "difference": _finite_or_none(difference),
-        "ci_low": _finite_or_none(low),
-        "ci_high": _finite_or_none(high),
-        "p_value": _finite_or_none(p),
+        "baseline_value": finite_or_none(values[0]),
+        "candidate_value": finite_or_none(values[1]),
+        "difference": finite_or_none(difference),
+        "ci_low": finite_or_none(low),
+        "ci_high": finite_or_none(high),
+        "p_value": finite_or_none(p),
         "test": BOOTSTRAP,
-        "minimum_detectable_difference": _finite_or_none(minimum_detectable_difference(se, n_clusters)),
+        "minimum_detectable_difference": finite_or_none(minimum_detectable_difference(se, n_clusters)),
     }
     _note_missing_interval(row, n_clusters, spread=se > 0, undefined=n_clusters >= 2 and bool(np.isnan(se)))
 
@@ -256,7 +257,3 @@ def _note_missing_interval(row: dict, n_clusters: int, *, spread: bool, undefine
 
 def _limit_resamples(resamples: int, n: int) -> int:
     return max(min(resamples, MIN_RESAMPLES), min(resamples, MAX_DRAWS // max(1, n)))
-
-
-def _finite_or_none(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None

@@ -21,7 +21,7 @@ from vernacular.config.load import COMPARED, EXPORTED, Config, encoder_name
 from vernacular.config.series import without_earlier
 from vernacular.core.contents import stamp
 from vernacular.core.errors import ArtifactError, DataError
-from vernacular.core.fingerprint import file_fingerprint, fingerprint
+from vernacular.core.fingerprint import content_hash, file_fingerprint, fingerprint
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.records import read_record
 from vernacular.data.treebank.patterns import local_files as treebank_files
@@ -81,15 +81,6 @@ def files_key(path: Path, is_checkpoint: bool = False) -> str:
 def _stamp(path: str) -> dict[str, int] | None:
     try:
         return stamp(os.stat(path))
-    except OSError:
-        return None
-
-
-@functools.cache  # many evaluations share a file, which does not change during planning
-def content_hash(path: str) -> str | None:
-    """Return the SHA-256 of a data file; None if it is missing, which its job reports."""
-    try:
-        return file_fingerprint(path)
     except OSError:
         return None
 

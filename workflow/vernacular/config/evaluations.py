@@ -7,6 +7,7 @@ import itertools
 
 from vernacular.core.errors import ConfigError, suggest
 from vernacular.core.paths import WORKFLOW
+from vernacular.core.yaml import as_list
 from vernacular.protocols.prompt_template import usual_layout
 from vernacular.protocols.prompt_variants import covering
 from vernacular.protocols.prompts import load_labels
@@ -49,7 +50,7 @@ def prompts_and_seeds(
         available = _covering(task, language, PROTOCOLS[protocol].letters, report)
         if not available:
             return []
-        listed = available if wanted == ALL_PROMPTS else _as_list(wanted)
+        listed = available if wanted == ALL_PROMPTS else as_list(wanted)
         for name in listed:
             if name not in available:
                 hint = suggest(name, available)
@@ -57,7 +58,7 @@ def prompts_and_seeds(
         names = [name for name in available if name in listed]
         if entry["seeds"] == PAIRED:
             return [(name, available.index(name) if shots else 0) for name in names]
-    seeds = [0] if entry["seeds"] == PAIRED else _as_list(entry["seeds"])
+    seeds = [0] if entry["seeds"] == PAIRED else as_list(entry["seeds"])
     return [(name, seed) for name in names for seed in seeds]
 
 
@@ -98,7 +99,7 @@ def expand(entry: dict, task: dict, data: str, limit: int | None, report) -> lis
     """
     data = entry.get("data", data)
     languages = _languages(entry, task, data, report)
-    protocols = _as_list(entry.get("protocols", task["protocols"][0]))
+    protocols = as_list(entry.get("protocols", task["protocols"][0]))
     for protocol in protocols:
         if protocol not in task["protocols"]:
             hint = suggest(protocol, task["protocols"])
@@ -106,7 +107,7 @@ def expand(entry: dict, task: dict, data: str, limit: int | None, report) -> lis
     protocols = [protocol for protocol in protocols if protocol in task["protocols"]]
     if not protocols:
         return []
-    shots, styles = _as_list(entry["shots"]), _as_list(entry["styles"])
+    shots, styles = as_list(entry["shots"]), as_list(entry["styles"])
     check_prompts(entry, task, protocols, styles, report)
     if any(shots) and not any(PROTOCOLS[protocol].few_shot for protocol in protocols):
         report("shots", f"few-shot examples are not supported by {' or '.join(protocols)}; remove shots.")
@@ -166,7 +167,7 @@ def _languages(entry: dict, task: dict, data: str, report) -> list[str]:
         if not usable:
             report("languages", f"samples of {task['task']} not found for any language. {advice}")
         return usable
-    languages = _as_list(entry["languages"])
+    languages = as_list(entry["languages"])
     for language in languages:
         if language not in available:
             report("languages", f'language "{language}" not found in {task["task"]}.{suggest(language, available)}')
@@ -186,7 +187,3 @@ def _has_samples(task: dict, language: str) -> bool:
     """Return whether samples are shipped, or not needed because the dataset is a user-provided file."""
     is_local = all("file" in source for source in task["languages"][language]["source"])
     return is_local or (WORKFLOW / "samples" / task["task"] / language).is_dir()
-
-
-def _as_list(value) -> list:
-    return value if isinstance(value, list) else [value]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from vernacular.config.evaluations import PAIRED, smaller_limit
 from vernacular.config.files import Files
 from vernacular.core.errors import ConfigError, suggest
+from vernacular.core.yaml import as_list
 from vernacular.lm_eval.catalog import Catalog, file_name, load_catalog, shots_by_task, shots_of
 from vernacular.lm_eval.expansion import Unit
 from vernacular.lm_eval.own_files import missing_files
@@ -76,7 +77,7 @@ class LmEvalEntries:
                 report("lm_eval", f'the key "{key}" is not supported with lm_eval; remove it.')
         language = _language(entry["languages"], report)
         for task_name, prompt, unit, seeds in self._units(entry, report):
-            for requested in _as_list(entry["shots"]) if has_shots else [None]:
+            for requested in as_list(entry["shots"]) if has_shots else [None]:
                 for seed in seeds:
                     shots = shots_of(unit, requested)
                     evaluation = Evaluation(
@@ -125,7 +126,7 @@ class LmEvalEntries:
             report("lm_eval", f"{name} cannot be run: {found[0].unit.reason}.")
             return []
         chosen = found if single else _chosen(name, found, wanted, report)
-        return [(e.task, e.prompt, e.unit, [e.position] if seeds == PAIRED else _as_list(seeds)) for e in chosen]
+        return [(e.task, e.prompt, e.unit, [e.position] if seeds == PAIRED else as_list(seeds)) for e in chosen]
 
 
 def catalog_of(settings: dict) -> Catalog:
@@ -143,16 +144,16 @@ def _chosen(name: str, found: list[PromptUnit], wanted, report) -> list[PromptUn
     for task in counts:
         if len({entry.unit.generates for entry in found if entry.task == task}) > 1:
             report("prompts", f"{task}: some prompts score texts and others generate; use an entry for each.")
-    for prompt in [] if wanted == ALL_PROMPTS else _as_list(wanted):
+    for prompt in [] if wanted == ALL_PROMPTS else as_list(wanted):
         if prompt not in available:
             report("prompts", f'prompt "{prompt}" not found in {name}.{suggest(prompt, available)}')
-    return [e for e in found if wanted == ALL_PROMPTS or counts[e.task] == 1 or e.prompt in _as_list(wanted)]
+    return [e for e in found if wanted == ALL_PROMPTS or counts[e.task] == 1 or e.prompt in as_list(wanted)]
 
 
 def _language(value, report) -> str:
     if value == "all":
         return UNDETERMINED
-    languages = _as_list(value)
+    languages = as_list(value)
     if len(languages) > 1:
         report("languages", "lm_eval: expected one code, which only labels the results.")
     return languages[0]
@@ -181,7 +182,3 @@ def evaluation_spec(evaluation: Evaluation, task: LmEvalTask) -> dict:
         "package": index["package"],
         "files": task.catalog.files(task.entry, unit),
     }
-
-
-def _as_list(value) -> list:
-    return value if isinstance(value, list) else [value]

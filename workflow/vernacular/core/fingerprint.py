@@ -34,13 +34,22 @@ def file_fingerprint(path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+@functools.cache  # many evaluations share a file, which does not change during planning
+def content_hash(path: str) -> str | None:
+    """Return the SHA-256 of a data file; None if it is missing, which its job reports."""
+    try:
+        return file_fingerprint(path)
+    except OSError:
+        return None
+
+
 _ROOT = Path(__file__).resolve().parents[1]
 
 # Modules that have no effect on results, with the reason. Their imports are not followed.
 NO_EFFECT = {
     "vernacular.core.artifacts": "writing and verification of files; a file of another version is rejected",
     "vernacular.core.fingerprint": "computation of keys; a change gives other keys",
-    "vernacular.core.processes": "threads that compute the same as without them",
+    "vernacular.core.processes": "processes, threads, time limits, stop signals, and reports of terminated processes",
     "vernacular.core.contents": "decision when to hash a file again; the hash is part of the keys",
     "vernacular.core.failures": "classification of errors, and messages",
     "vernacular.core.paths": "location of the workflow's directory, and paths in messages",

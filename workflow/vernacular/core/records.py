@@ -82,3 +82,8 @@ def _read(path) -> dict:
     if not is_intact:
         raise ArtifactError(f"{path}: damaged, or of another version; delete it to rebuild.")
     return content
+
+
+def backup_path(path: Path) -> Path:
+    """Return where the last record is kept, because Snakemake deletes an output before its job recreates it."""
+    return path.parent / ".known" / path.name

@@ -171,6 +171,11 @@ def is_finite(value) -> bool:
     return value is not None and math.isfinite(value)
 
 
+def finite_or_none(value: float) -> float | None:
+    """Return a number as a float; None if it is NaN or infinite."""
+    return float(value) if math.isfinite(value) else None
+
+
 def to_frame(table: pa.Table) -> "pd.DataFrame":
     """Convert `table` to pandas, with nullable types for integers and booleans."""
     return table.to_pandas(types_mapper=_pandas_type)

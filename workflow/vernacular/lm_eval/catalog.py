@@ -10,9 +10,10 @@ from importlib import metadata
 from pathlib import Path
 
 from vernacular.core.errors import ConfigError, suggest
+from vernacular.core.fingerprint import content_hash
 from vernacular.core.paths import WORKFLOW, display_path
 from vernacular.lm_eval.expansion import Entry, Unit, involved, units
-from vernacular.lm_eval.own_files import OwnTasks, check_untrusted, content_hash, data_files, read_directories
+from vernacular.lm_eval.own_files import OwnTasks, check_untrusted, data_files, read_directories
 from vernacular.lm_eval.prompts import PromptUnit, prompt_names, prompt_units
 
 FORMAT = 2  # of the index; raised when its content changes

@@ -22,10 +22,10 @@ from lm_eval.tasks._index import Entry, Kind, TaskIndex
 from lm_eval.tasks._yaml_loader import load_yaml
 
 from vernacular.core.errors import ConfigError, DataError, UserError, first_line
-from vernacular.core.fingerprint import fingerprint
+from vernacular.core.fingerprint import content_hash, fingerprint
 from vernacular.lm_eval.catalog import LIBRARIES, Catalog, load_catalog, local_rows, versions
 from vernacular.lm_eval.expansion import Load, Unit, units
-from vernacular.lm_eval.own_files import READERS, check_untrusted, content_hash, local_path
+from vernacular.lm_eval.own_files import READERS, check_untrusted, local_path
 from vernacular.lm_eval.prompts import prompt_units
 
 SEED = 1234  # lm-eval's default of the seed for few-shot examples, and of numpy's; seed 0 of Vernacular
@@ -190,7 +190,7 @@ def _check_rows(name: str, task: Task, files: dict[str, str | None]) -> None:
     """Raise DataError if `datasets` reads a local file that the key does not contain."""
     path, options = task.get_config("dataset_path"), task.get_config("dataset_kwargs") or {}
     if callable(task.get_config("custom_dataset")) or not path or not (path in READERS or os.path.isdir(path)):
-        return  # a function can read any file; the Hub is no file of this computer
+        return  # a function can read any file; the Hub is not on this disk
     builder = datasets.load_dataset_builder(path, task.get_config("dataset_name"), **options)
     names = [file for split in (builder.config.data_files or {}).values() for file in split]
     known = {os.path.realpath(file) for file in files}

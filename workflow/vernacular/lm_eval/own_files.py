@@ -8,7 +8,6 @@ the installed package are trusted, also if a custom file includes the package's 
 Files are parsed as lm-eval parses them (PyYAML, `include`), but no function is imported.
 """
 
-import functools
 import glob
 import os
 import re
@@ -19,7 +18,6 @@ from pathlib import Path
 import yaml
 
 from vernacular.core.errors import ConfigError, first_line
-from vernacular.core.fingerprint import file_fingerprint
 from vernacular.core.paths import display_path
 from vernacular.lm_eval.expansion import Entry
 
@@ -251,12 +249,3 @@ def missing_files(config: dict) -> list[str]:
     if config.get("dataset_path") not in READERS or not isinstance(options, dict) or options.get("data_dir"):
         return []  # its files are in a repository, or found in a directory
     return [path for path in data_files(config) if not os.path.exists(path)]
-
-
-@functools.cache  # many evaluations share a file, which does not change during planning
-def content_hash(path: str) -> str | None:
-    """Return the SHA-256 of a file; None if it is missing, which the job reports."""
-    try:
-        return file_fingerprint(path)
-    except OSError:
-        return None

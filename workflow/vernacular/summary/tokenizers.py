@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from openpyxl import Workbook
 
 from vernacular.core.artifacts import Kind, replacing
-from vernacular.core.tables import rows_of
+from vernacular.core.tables import finite_or_none, rows_of
 from vernacular.metrics.bits import ratio
 from vernacular.statistics.intervals import cluster_bootstrap
 from vernacular.summary.cells import put_text
@@ -157,9 +157,12 @@ def _premiums(rows: list[dict], reference: list[dict]) -> dict:
         low, high = cluster_bootstrap(
             ratio, [numerator, denominator], clusters, resamples=RESAMPLES, seed=0, vectorized=True
         )
-        values |= {f"{name}_low": _finite(low), f"{name}_high": _finite(high)}
+        values |= {f"{name}_low": finite_or_none(low), f"{name}_high": finite_or_none(high)}
         if column == "bits" and len(numerator):
-            values |= {"parallel_bits": _finite(numerator.mean()), "parallel_bits_en": _finite(denominator.mean())}
+            values |= {
+                "parallel_bits": finite_or_none(numerator.mean()),
+                "parallel_bits_en": finite_or_none(denominator.mean()),
+            }
     for name, column in _TEXT_RATIOS.items():
         numerator, denominator, _ = _paired(pairs, column)
         values[name] = _divide(numerator.sum(), denominator.sum())
@@ -191,11 +194,7 @@ def _mean(values: pa.ChunkedArray) -> float | None:
 
 def _divide(numerator, denominator) -> float | None:
     """Return the ratio; None if a sum is unknown, or the denominator is 0."""
-    return _finite(numerator / denominator) if numerator is not None and denominator else None
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
+    return finite_or_none(numerator / denominator) if numerator is not None and denominator else None
 
 
 _INTERVAL = "95 % interval: bootstrap of the common items"

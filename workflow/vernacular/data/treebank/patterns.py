@@ -154,7 +154,7 @@ def resolve(source: dict, directory, item_type: str, location: str) -> dict:
     names = source["pattern"] if isinstance(source["pattern"], list) else [source["pattern"]]
     patterns = [load_pattern(name, directory, location=location) for name in names]
     for key in ("treebank", "forms"):
-        for entry in _as_list(source.get(key, [])):
+        for entry in yaml.as_list(source.get(key, [])):
             if isinstance(entry, dict) and ("url" in entry) is ("file" in entry):
                 raise ConfigError(f"{location}: each entry of {key} requires either url or file.")
     # the features of forms depend on the table of tags
@@ -170,24 +170,20 @@ def local_files(source: dict, directory) -> list[Path]:
 
 def is_local(source: dict) -> bool:
     """Return whether a source is a treebank of local files only."""
-    files = _as_list(source.get("treebank", []))
+    files = yaml.as_list(source.get("treebank", []))
     return bool(files) and not any("url" in entry if isinstance(entry, dict) else "://" in entry for entry in files)
 
 
 def source_name(source: dict) -> str:
     """Return the name of a treebank source for messages."""
-    files = _as_list(source["treebank"])
+    files = yaml.as_list(source["treebank"])
     return ", ".join(entry if isinstance(entry, str) else entry.get("url") or entry["file"] for entry in files)
-
-
-def _as_list(value) -> list:
-    return value if isinstance(value, list) else [value]
 
 
 def entries(source: dict, key: str, directory: Path) -> list[dict]:
     """Return the files under `key` of a source: {url} or {file: path}, each with sha256 (None if not given)."""
     files = []
-    for value in _as_list(source.get(key, [])):
+    for value in yaml.as_list(source.get(key, [])):
         entry = dict(value) if isinstance(value, dict) else {"url" if "://" in str(value) else "file": value}
         entry.setdefault("sha256", source.get("sha256") if key == "treebank" else None)
         if "url" in entry:
