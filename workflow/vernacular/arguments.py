@@ -1,7 +1,4 @@
-"""Arguments of all commands: those of the workflow's rules here, those for people in `arguments.py`.
-
-Arguments of the commands for people.
-"""
+"""Arguments of all commands: those for people, and those of the workflow's rules."""
 
 import argparse
 import json

@@ -9,12 +9,12 @@
 The argument `directory` is the directory that the workflow writes, `results`. Files are verified when they are read: a
 damaged or moved file raises ArtifactError, which names it.
 
-A paired comparison that may be looked at after every cluster of items, and ended as soon as it is decided.
-
-A bet λ on the differences d₁, d₂, … in [-1, 1], fixed beforehand, has the wealth W_t = Π (1 + λ d_s). If the mean is 0,
-its expectation is at most 1, and so is that of the average over several bets. By Ville's inequality, it reaches 1/α at
-any time with a probability of at most α (Waudby-Smith & Ramdas 2024, Estimating means of bounded random variables by
-betting). A test that is repeated after every cluster has no such bound: it finds 40 of 100 equal models different.
+`evidence` is a paired comparison that may be looked at after every cluster of items, and ended as soon as it is
+decided. A bet λ on the differences d₁, d₂, … in [-1, 1], fixed beforehand, has the wealth W_t = Π (1 + λ d_s). If the
+mean is 0, its expectation is at most 1, and so is that of the average over several bets. By Ville's inequality, it
+reaches 1/α at any time with a probability of at most α (Waudby-Smith & Ramdas 2024, Estimating means of bounded random
+variables by betting). A test that is repeated after every cluster has no such bound: it finds 40 of 100 equal models
+different.
 
 The clusters must come in an order that is independent of the differences. `hash_order` is that of `limit`, so that a
 run with a larger limit continues the sequence.

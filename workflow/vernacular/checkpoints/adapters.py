@@ -1,9 +1,8 @@
 """Resolution of adapters: their location, and whether they fit their base, checked before anything is loaded.
 
 An adapter is a directory written by PEFT (LoRA and related methods): local, in a package, or a Hub repository. Its
-record is the base's record with the adapter's files and fingerprint added.
-
-Comparison of the shapes of an adapter's weights with those of its base, from the headers of their files.
+record is the base's record with the adapter's files and fingerprint added. The shapes of its weights are compared with
+those of its base from the headers of their files.
 """
 
 import re

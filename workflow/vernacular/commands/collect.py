@@ -1,7 +1,4 @@
-"""Command `collect`: store -> one model's scores and generations.
-
-Collection of one model's outputs from the store: one file per evaluation, shards merged, no model loaded.
-"""
+"""Command `collect`: store -> one model's scores and generations, a file per evaluation; no model is loaded."""
 
 import logging
 from pathlib import Path

@@ -1,8 +1,7 @@
 """Command `compare`: per-item results of several models -> differences, rankings, changed items.
 
-Items whose outcome differs between two models: regressed before improved, largest change first.
-
-Each model's rows are prepared once, and each of its pairs only selects rows: with many pairs, an item changes many
+Items whose outcome differs between two models are listed: regressed before improved, largest change first. For this,
+each model's rows are prepared once, and each of its pairs only selects rows: with many pairs, an item changes many
 times.
 """
 

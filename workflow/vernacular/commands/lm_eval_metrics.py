@@ -1,7 +1,4 @@
-"""Command `lm-eval-metrics`: outputs of one model -> lm-eval's metrics, per item and aggregated, in its environment.
-
-Results of `evaluate` of lm-eval as per-item results and values. Runs in lm-eval's environment.
-"""
+"""Command `lm-eval-metrics`: outputs of one model -> lm-eval's metrics, per item and aggregated, in its environment."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
 """Command `publish`: a directory of a run's results for others, without paths, addresses of servers, and keys.
 
-Search of a directory for publication for what must not be published: paths, addresses of servers, and keys.
+The finished directory is searched for all three before it takes its name.
 """
 
 import html

@@ -1,7 +1,4 @@
-"""Command `revisions`: list the revisions of each series on the Hub whose config gives a pattern.
-
-Branches and tags of a model repository on the Hugging Face Hub, with their commits.
-"""
+"""Command `revisions`: list the revisions of each series on the Hub whose config gives a pattern."""
 
 import httpx2
 import huggingface_hub

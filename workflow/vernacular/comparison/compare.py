@@ -1,14 +1,11 @@
 """All comparisons of several models: pairs, rankings per metric, and aggregates over tasks.
 
 Each evaluation is aligned once and all its pairs are compared on the same resamples; evaluations are independent and
-processed in parallel. A column is one headline metric of one evaluation. Its models are ranked by paired tests
-(`rankings.py`).
-
-Ranks of models by a headline metric of one evaluation, from paired tests on the items that both models have.
-
-Holm's correction is over the tests of the column: over those against the best model for `in_best_group`, and over all
-pairs for `rank`. Earlier checkpoints of a series are tested against the best model only, and have no rank: the number
-of tests grows with the number of checkpoints, not with the square of it, and does not weaken those of other models.
+processed in parallel. A column is one headline metric of one evaluation. Its models are ranked by paired tests on the
+items that both models have. Holm's correction is over the tests of the column: over those against the best model for
+`in_best_group`, and over all pairs for `rank`. Earlier checkpoints of a series are tested against the best model only,
+and have no rank: the number of tests grows with the number of checkpoints, not with the square of it, and does not
+weaken those of other models.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -1,12 +1,11 @@
 """Means over the prompts of a group: values of models, differences of pairs, and where their variance comes from.
 
-Formulas: `statistics.over_prompts`, `statistics.crossed`, `statistics.prompt_choice`. Rows per PROMPTS.
+Formulas: `statistics.over_prompts`, `statistics.crossed`. Rows per PROMPTS.
 
-Spread of ranks over prompts, and the value of the best prompt without the bias of having chosen it.
-
-The highest of K values is high partly by chance: of five equally good prompts with 500 items, the best shows about one
-point that it does not keep on new items. A prompt is therefore chosen on one half of the clusters and evaluated on the
-other half; both directions and several divisions are averaged.
+The value of the best prompt is stated without the bias of having chosen it. The highest of K values is high partly by
+chance: of five equally good prompts with 500 items, the best shows about one point that it does not keep on new items.
+A prompt is therefore chosen on one half of the clusters and evaluated on the other half; both directions and several
+divisions are averaged.
 """
 
 from collections.abc import Mapping

@@ -4,10 +4,8 @@ The runs of a group are a table prompts × seeds: one seed (or one per prompt, `
 length 1; seeds that are crossed with prompts give one run per cell. Values are taken over the items that every run
 has: rows that are a few-shot example under one seed are excluded from all.
 
-Means over prompts as rows of the comparisons: one question per group, in place of a question per prompt.
-
-The rows of single prompts remain in the tables, outside of Holm's correction: five wordings of a task are not five
-questions.
+In the comparisons, the mean over prompts is one question per group, in place of a question per prompt. The rows of
+single prompts remain in the tables, outside of Holm's correction: five wordings of a task are not five questions.
 """
 
 from collections.abc import Iterable, Mapping

@@ -2,9 +2,7 @@
 
 A rule passes its spec to its command as JSON, so that a change of one model's settings reruns only this model.
 
-Dependencies of the results that concern the curves of series: the position of each checkpoint.
-
-State of the files that results depend on: data files by content, and those of a recorded model by its record.
+Data files enter by content, the files of a recorded model by its record, checkpoints of series by their positions.
 """
 
 import functools

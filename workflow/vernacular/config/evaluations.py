@@ -1,6 +1,6 @@
 """Expansion of the entries of `evaluations:`, and checks that the schema cannot express.
 
-Expansion of `prompts:` and `seeds:` of an entry of `evaluations:`: which wordings, with which few-shot seeds.
+`prompts:` and `seeds:` of an entry determine which wordings are used with which few-shot seeds.
 """
 
 import itertools

@@ -1,6 +1,6 @@
 """Loading of `config.yaml`: validation, defaults, and expansion into models and evaluations.
 
-Checks of `external_results:` that the schema cannot express.
+`external_results:` are checked here beyond the schema, because their models are named in comparisons.
 """
 
 import os

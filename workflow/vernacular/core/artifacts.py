@@ -5,13 +5,12 @@ components of its path), the `fingerprint` of its inputs, and the provenance tha
 all bytes and are verified before the bytes are parsed, so that a damaged file, or one moved to the path of another
 artifact, is rejected with an error that names it.
 
-SHA-256 digests of a Parquet file, stored in its own footer: damage to any byte is detected before it is parsed.
-
-Parquet's page checksums cover neither the page headers nor the footer: of the 89,808 single-bit flips of one 11 KB
-scores file, ten were read as different rows. A footer written by this workflow contains a text of 128 hex digits: the
-SHA-256 of the footer (with zeros for these 64 digits), then that of everything before it. They are written as zeros and
-replaced when the file is complete. Verifying the footer alone takes microseconds; the rest is verified at the speed of
-SHA-256, which most processors implement in hardware (930 MB/s measured, against 570 MB/s for BLAKE2b).
+The digests are stored in the footer of the file itself. Parquet's page checksums cover neither the page headers nor the
+footer: of the 89,808 single-bit flips of one 11 KB scores file, ten were read as different rows. A footer written by
+this workflow contains a text of 128 hex digits: the SHA-256 of the footer (with zeros for these 64 digits), then that
+of everything before it. They are written as zeros and replaced when the file is complete. Verifying the footer alone
+takes microseconds; the rest is verified at the speed of SHA-256, which most processors implement in hardware (930 MB/s
+measured, against 570 MB/s for BLAKE2b).
 """
 
 import contextlib

@@ -5,7 +5,7 @@ recorded and takes effect between batches, so that finished results are written.
 lack of memory, or that crashes in a library, cannot write anything: its parent uses little memory, survives, and
 records why the results are missing.
 
-Work in a thread while the main thread does something else, and exceptions raised in another thread.
+A thread can work while the main thread does something else, and an exception can be raised in another thread.
 """
 
 import contextlib

@@ -5,7 +5,7 @@
 In addition to the schema, texts may not contain what must not get into the results: passwords, tokens, control
 characters.
 
-Mistakes in what a user wrote, collected so that all of them are reported at once.
+Mistakes are collected (`Problems`), so that all of them are reported at once.
 """
 
 import contextlib

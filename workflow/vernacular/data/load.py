@@ -1,6 +1,6 @@
 """Loading of the items of a task in one language: from its sources, the shipped samples, or a user-provided file.
 
-Conversion of raw rows to items with unique IDs and counts of rejected rows; seeded sampling of items.
+Raw rows become items with unique IDs; rejected rows are counted, and a limit draws a seeded sample.
 """
 
 import hashlib

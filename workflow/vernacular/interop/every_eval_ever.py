@@ -8,11 +8,9 @@ values, metrics without a better direction) are omitted and counted in `source_m
 
 The files follow version 0.3.0 of the schema and are compatible with 0.2.2, the version before.
 
-Results per item in the Every Eval Ever format: the lines of `{uuid}_samples.jsonl` beside a model's record.
-
-A line is one item and one headline metric that has a value per item; metrics of a whole dataset (ROC AUC, difsur) have
-no lines. The format requires whether an item is correct: for a share, whether it is 1; for other metrics, what the
-result states. Items for which this is unknown are omitted and counted.
+A line of `{uuid}_samples.jsonl` is one item and one headline metric that has a value per item; metrics of a whole
+dataset (ROC AUC, difsur) have no lines. The format requires whether an item is correct: for a share, whether it is 1;
+for other metrics, what the result states. Items for which this is unknown are omitted and counted.
 """
 
 import hashlib

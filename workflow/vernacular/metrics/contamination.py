@@ -8,16 +8,15 @@ their words alone (SoK, arXiv 2406.17975). Only the probability of an entire tex
 Min-K%++ (Zhang et al. 2024, arXiv 2404.02936) is the mean of the lowest z-scores of the tokens, z = (ln p - μ) / σ,
 with mean μ and standard deviation σ of ln p under the model's distribution of the next token (AUROC there: 0.640).
 
-Canonical-order test of a dataset (Oren et al. 2023, arXiv 2310.17623); a signal, never a verdict.
-
-If the order of a dataset's items is arbitrary, a model that has not seen the dataset assigns the published order no
-higher probability than any other. The items are split into S shards of consecutive items. With d the log-likelihood of
-a shard's items in published order, minus the mean over shuffled orders of the same items,
+The canonical-order test concerns a dataset (Oren et al. 2023, arXiv 2310.17623). If the order of a dataset's items is
+arbitrary, a model that has not seen the dataset assigns the published order no higher probability than any other. The
+items are split into S shards of consecutive items. With d the log-likelihood of a shard's items in published order,
+minus the mean over shuffled orders of the same items,
 
     t = mean(d) / sd(d) · √S
 
-has Student's distribution with S - 1 degrees of freedom, and the test is one-sided. The standard deviation is that of
-a sample (S - 1); with that of a population, as in the authors' code, t is √(S / (S - 1)) times as large.
+has Student's distribution with S - 1 degrees of freedom, and the test is one-sided. The standard deviation is that of a
+sample (S - 1); with that of a population, as in the authors' code, t is √(S / (S - 1)) times as large.
 
 The test assumes that the order carries no meaning: items that are sorted by passage, length, topic or label are more
 probable in that order for any model. A high p-value does not show that the dataset was not seen.

@@ -1,9 +1,8 @@
 """Statistics over all items: functions from float arrays (…, n), items last, to arrays (…).
 
-Calibration of choices: does the model choose correctly as often as its confidence states?
-
-The expected calibration error of `corpus` is biased upwards: with few items, a perfectly calibrated model has one too.
-`calibrated_error` states how large it is expected to be.
+Calibration: a model should choose correctly as often as its confidence states. The expected calibration error is biased
+upwards: with few items, a perfectly calibrated model has one too. `calibrated_error` states how large it is expected to
+be.
 """
 
 import numpy as np

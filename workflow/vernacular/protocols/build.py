@@ -1,11 +1,9 @@
 """Construction of an evaluation's requests from its items; no model is loaded.
 
-Few-shot examples: sampled once per (task, language, shots, seed).
-
-They are sampled from rows that the dataset reserves for this purpose (`few_shot`) and that have not the content of an
-evaluated item, else from a pool of evaluated items, which are then excluded from the evaluation with all their repeats.
-Sampling is by hash, so that a larger number of shots adds examples
-and changes none.
+Few-shot examples are sampled once per (task, language, shots, seed): from rows that the dataset reserves for this
+purpose (`few_shot`) and that have not the content of an evaluated item, else from a pool of evaluated items, which are
+then excluded from the evaluation with all their repeats. Sampling is by hash, so that a larger number of shots adds
+examples and changes none.
 """
 
 from dataclasses import replace

@@ -2,12 +2,10 @@
 
 Text from users and datasets is written as text, whatever it starts with: never as a formula, a link or an error value.
 
-Marks of the best values of a column, and of values near chance.
-
-Values are marked by one of two rules. Where paired rankings compare the models of a column on the same items, the tests
-decide. Elsewhere no test is needed: the best is the highest value (the lowest if lower is better), and a value whose
-own 95 % interval includes the best value counts as not significantly different. By this rule, fewer values share the
-best than with overlapping intervals.
+The best values of a column are marked by one of two rules, and values near chance. Where paired rankings compare the
+models of a column on the same items, the tests decide. Elsewhere no test is needed: the best is the highest value (the
+lowest if lower is better), and a value whose own 95 % interval includes the best value counts as not significantly
+different. By this rule, fewer values share the best than with overlapping intervals.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Worksheets of training curves: statistics of each curve, and which tasks can be trusted.
 
-Checkpoints of series in the summary: columns of their position in training, and notes on equal weights.
+In other tables, checkpoints have columns of their position in training, and notes on equal weights.
 """
 
 from collections.abc import Callable

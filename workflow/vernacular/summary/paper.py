@@ -1,6 +1,6 @@
 """Table for a paper: a row per model, a column per evaluation, intervals or significance marks, and a caption.
 
-Tables as LaTeX (booktabs) and Markdown, with all texts escaped.
+It is written as LaTeX (booktabs) or Markdown, with all texts escaped.
 """
 
 import re

@@ -4,7 +4,7 @@ A premium is tokens(language) / tokens(English) of the same items (Petrov et al.
 defined for tasks whose items are translations of each other and have the same IDs (`parallel: true` in the task file).
 Sums over the common items are divided; the interval is that of a bootstrap of the items.
 
-Spreadsheet `tokenizers.xlsx`: a row per model, language and task.
+`tokenizers.xlsx` has a row per model, language and task.
 """
 
 import io

@@ -1,8 +1,7 @@
 """All curve tables of a run: points, statistics, trust in tasks, and pairs of curves.
 
 Evaluations are independent; each is aligned once over all checkpoints, and all its statistics use the same resamples.
-
-Two curves compared at equal steps or tokens: differences on the same items, and the area between the curves.
+Two curves are compared at equal steps or tokens: differences on the same items, and the area between the curves.
 """
 
 from collections.abc import Callable, Mapping

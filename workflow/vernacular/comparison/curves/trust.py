@@ -5,12 +5,10 @@ them by more than its noise. It is *noise* if no curve ends above chance or if t
 chance. Anything else is *uncertain*. The limits are FineTasks' for monotonicity (0.5) and 1 for signal-to-noise and
 improvement.
 
-Whether a task separates models while they are trained: statistics of the curves of several training runs.
-
-M runs at K common checkpoints, as values of the shape (…, M, K); the leading axis, if any, holds resamples of the
-items, drawn jointly for all runs. Noise is measured within each run and never pooled: the differences between runs
-are the signal. Sources: Heineman et al. 2025 (arXiv 2508.13144) and FineTasks (Hugging Face 2024), whose two
-signal-to-noise ratios differ.
+Statistics of several curves show whether a task separates models while they are trained: M runs at K common
+checkpoints, as values of the shape (…, M, K); the leading axis, if any, holds resamples of the items, drawn jointly for
+all runs. Noise is measured within each run and never pooled: the differences between runs are the signal. Sources:
+Heineman et al. 2025 (arXiv 2508.13144) and FineTasks (Hugging Face 2024), whose two signal-to-noise ratios differ.
 """
 
 import numpy as np

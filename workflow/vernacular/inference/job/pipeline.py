@@ -5,8 +5,7 @@ has its first batch: before, they would delay it, because only one thread at a t
 used by the main thread only, which receives signals and errors: an error of the store ends the job at the next batch,
 any other affects its own evaluation.
 
-Evaluations that differ in the prompt only, computed as one: a passage before the words that differ is read once.
-
+Evaluations that differ in the prompt only are computed as one: a passage before the words that differ is read once.
 Only evaluations without few-shot examples are shared, because each prompt has its own examples. The keys and rows of
 the outputs are those of single evaluations.
 """

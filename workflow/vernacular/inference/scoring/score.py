@@ -2,9 +2,8 @@
 
 `execute.py` and `masked.py` run the model. This module prepares the requests, selects and checks a strategy, and
 arranges the outputs by request; a large evaluation is processed in chunks. Only `Scoring.compute` uses the device: a
-chunk is prepared, and the rows of another are built, by a thread while the device computes.
-
-Chunks of an evaluation's requests: those of one chunk are in memory at a time.
+chunk is prepared, and the rows of another are built, by a thread while the device computes. The requests of one or two
+chunks are in memory at a time.
 """
 
 import itertools

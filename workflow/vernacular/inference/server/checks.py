@@ -2,8 +2,6 @@
 
 The texts are short and in several scripts. A difference between two values of one log-probability is allowed up to
 the noise of a 16-bit model, whose sums depend on the other requests of a batch.
-
-Checks of prompts and texts: what a server reads and generates. Each raises AnswerError, or returns what it saw.
 """
 
 import itertools

@@ -1,9 +1,8 @@
-"""What a server says about itself, for provenance: never a reason to trust it.
+"""What a server states about itself, for provenance and never a reason to trust it, and the fields that it accepts.
 
-The fields that a server accepts: sampling fields, the name of the limit, and the kinds of prompts.
-
-Some servers refuse every field that they do not know. All sampling fields are sent if they are accepted, because
-servers take missing ones from the model's own settings; else those of OpenAI's API, the temperature alone, or none.
+The fields are sampling fields, the name of the limit, and the kinds of prompts. Some servers refuse every field that
+they do not know. All sampling fields are sent if they are accepted, because servers take missing ones from the model's
+own settings; else those of OpenAI's API, the temperature alone, or none.
 """
 
 import itertools

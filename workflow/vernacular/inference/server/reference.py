@@ -1,7 +1,4 @@
-"""Values of a local copy of a served model, for the last check of the probe.
-
-Known answers: the values that a local copy of the served model gives for a few texts.
-"""
+"""Values that a local copy of a served model gives for a few texts, for the last check of the probe."""
 
 from pathlib import Path
 
