@@ -8,25 +8,21 @@ import openpyxl
 import pandas as pd
 import pytest
 from support import report_prompts
+from support.published import published_run
 from vernacular import cli
 from vernacular.commands.join import _differences
 from vernacular.comparison.schema import PROMPTS
 from vernacular.core import artifacts
 from vernacular.metrics.schema import RESULTS
-from vernacular.report.page import build
 
 EVALUATION = report_prompts.OTHER  # with one prompt
 
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory) -> Path:
-    directory = tmp_path_factory.mktemp("run")
-    arguments = report_prompts.write_run(directory)
-    results = arguments.pop("results")
-    build(results, results / "report", **arguments)
-    assert cli.main(["publish", str(results), str(directory / "lab"), "--organization", "A lab"]) == 0
-    shutil.rmtree(directory / "lab" / "report")
-    return directory / "lab"
+    _, publication = published_run(tmp_path_factory.mktemp("run"), report_prompts.write_run)
+    shutil.rmtree(publication / "report")
+    return publication
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from support import report_prompts
 from support.hostile_publications import NAMES, damage
+from support.published import published_run
 from support.workspace import ROOT
 from vernacular import cli
 from vernacular.commands.compare import compare
@@ -29,7 +30,6 @@ from vernacular.data.schema import ITEMS
 from vernacular.metrics.metric import value_problem
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
 from vernacular.protocols.evaluate import PROTOCOL_METRICS
-from vernacular.report.page import build
 
 EVALUATION, OTHER = report_prompts.EVALUATION, report_prompts.OTHER
 SCHEMA = ROOT / "workflow" / "schemas" / "publication.schema.yaml"
@@ -40,13 +40,9 @@ LIMIT = 60  # seconds for one publication: a pipe, a device or an expensive patt
 @pytest.fixture(scope="module")
 def run(tmp_path_factory) -> tuple[Path, Path]:
     """The results of a run, and its publication without the report."""
-    directory = tmp_path_factory.mktemp("run")
-    arguments = report_prompts.write_run(directory)
-    results = arguments.pop("results")
-    build(results, results / "report", **arguments)
-    assert cli.main(["publish", str(results), str(directory / "lab"), "--organization", "A lab"]) == 0
-    shutil.rmtree(directory / "lab" / "report")
-    return results, directory / "lab"
+    results, publication = published_run(tmp_path_factory.mktemp("run"), report_prompts.write_run)
+    shutil.rmtree(publication / "report")
+    return results, publication
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 from support import report_run
-from vernacular import cli
+from support.published import published_run
 from vernacular.comparison.compare import compare_all
 from vernacular.comparison.external.load import Reference
 from vernacular.comparison.external.publications import load_publication
@@ -16,7 +16,6 @@ from vernacular.config.load import load
 from vernacular.core import artifacts
 from vernacular.core.errors import ConfigError, DataError
 from vernacular.metrics.schema import TASK_RESULTS
-from vernacular.report.page import build
 
 MODEL = report_run.MODELS[0]
 EVALUATIONS = [{"task": "cola", "languages": ["gl"]}]
@@ -25,12 +24,7 @@ EVALUATIONS = [{"task": "cola", "languages": ["gl"]}]
 @pytest.fixture(scope="module")
 def run(tmp_path_factory) -> tuple[Path, Path]:
     """The results of a run, and its publication."""
-    directory = tmp_path_factory.mktemp("run")
-    arguments = report_run.write_run(directory)
-    results = arguments.pop("results")
-    build(results, results / "report", **arguments)
-    assert cli.main(["publish", str(results), str(directory / "lab"), "--organization", "A lab"]) == 0
-    return results, directory / "lab"
+    return published_run(tmp_path_factory.mktemp("run"), report_run.write_run)
 
 
 def task_results(results: Path, model: str, evaluation: str = report_run.OPTIONS):

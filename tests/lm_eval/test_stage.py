@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from support import lm_eval_cases
 from support.workspace import ROOT
 from vernacular.config import dependencies
 from vernacular.config.load import load
@@ -40,10 +41,7 @@ PROCESS_DOCS = "def edit(row):\n    return {'q': 'first ' + row['q']}\n\n\ndef r
 def environment(tmp_path_factory) -> Path:
     """An environment with a copy of lm_eval that has one task, whose index `lm-eval-index` has written."""
     directory = tmp_path_factory.mktemp("lm_eval_environment")
-    subprocess.run([str(PYTHON), "-m", "venv", "--without-pip", str(directory)], check=True)
-    (shared,) = PYTHON.parents[1].glob("lib/python*/site-packages")
-    (own,) = directory.glob("lib/python*/site-packages")
-    (own / "shared.pth").write_text(f"{shared}\n")
+    own, shared = lm_eval_cases.extend_environment(PYTHON, directory)
     shutil.copytree(shared / "lm_eval", own / "lm_eval", ignore=_tasks_and_bytecode)
     (info,) = shared.glob("lm_eval-*.dist-info")
     shutil.copytree(info, own / info.name)

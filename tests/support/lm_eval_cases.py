@@ -4,6 +4,7 @@
 """
 
 import json
+import subprocess
 import textwrap
 from pathlib import Path
 
@@ -363,3 +364,12 @@ def write(tasks: Path, rows: Path) -> None:
 
 def _flush(text: str) -> str:
     return textwrap.dedent(text.lstrip("\n"))
+
+
+def extend_environment(python: Path, directory: Path) -> tuple[Path, Path]:
+    """Make an environment in `directory` that also has the packages of another; return (its own, the other's) packages."""
+    subprocess.run([str(python), "-m", "venv", "--without-pip", str(directory)], check=True)
+    (shared,) = python.parents[1].glob("lib/python*/site-packages")
+    (own,) = directory.glob("lib/python*/site-packages")
+    (own / "shared.pth").write_text(f"{shared}\n")
+    return own, shared

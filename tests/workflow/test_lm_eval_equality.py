@@ -69,10 +69,7 @@ json.dump(found, open("expected.json", "w"), default=str)
 def environment(tmp_path_factory) -> Path:
     """The interpreter of an environment with lm_eval and an index without the package's tasks, which takes minutes."""
     directory = tmp_path_factory.mktemp("lm_eval_environment")
-    subprocess.run([str(PYTHON), "-m", "venv", "--without-pip", str(directory)], check=True)
-    (site_packages,) = PYTHON.parents[1].glob("lib/python*/site-packages")
-    (own,) = directory.glob("lib/python*/site-packages")
-    (own / "lm_eval.pth").write_text(f"{site_packages}\n")
+    own, site_packages = lm_eval_cases.extend_environment(PYTHON, directory)
     if "COVERAGE_PROCESS_CONFIG" in os.environ:  # `make coverage`: a stage in this environment counts, too
         (own / "coverage").symlink_to(importlib.util.find_spec("coverage").submodule_search_locations[0])
         (own / "vernacular.pth").write_text(f"{ROOT / 'workflow'}\n")
