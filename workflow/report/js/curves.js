@@ -29,18 +29,7 @@
     const element = el(
       "section",
       null,
-      el(
-        "h1",
-        null,
-        "Training curves",
-        el(
-          "small",
-          null,
-          " ",
-          data(names.title(index, setting)),
-          ` ${names.language(setting.language)} · ${names.manner(setting)}`,
-        ),
-      ),
+      widgets.heading(index, setting, { view: "Training curves" }),
       overview.sentence ? el("p", { class: "headline" }, overview.sentence) : null,
       controls(index, overview, content, setting, state),
       plots,

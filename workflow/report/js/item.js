@@ -120,9 +120,8 @@
           "section",
           null,
           el("h2", null, "Other models on this item"),
-          el(
-            "div",
-            { class: "scroll", tabindex: "0", role: "region", "aria-label": "Other models" },
+          widgets.scrolled(
+            "Other models",
             el(
               "table",
               null,

@@ -132,9 +132,8 @@ const parts = (() => {
     ];
     return section(
       task.generates ? "Options with similarity to the output" : "Options with log-likelihood",
-      el(
-        "div",
-        { class: "scroll", tabindex: "0", role: "region", "aria-label": "Options" },
+      widgets.scrolled(
+        "Options",
         el(
           "table",
           { class: "options" },

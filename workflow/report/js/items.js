@@ -81,18 +81,7 @@ const items = (() => {
         el("a", { href: "#/leaderboard" }, "Leaderboard"),
         el("a", { href: names.address(["task", setting.id, index.models[model]]) }, data(setting.id)),
       ),
-      el(
-        "h1",
-        null,
-        "Items",
-        el(
-          "small",
-          null,
-          " ",
-          data(names.title(index, setting)),
-          ` ${names.language(setting.language)} · ${names.manner(setting)}`,
-        ),
-      ),
+      widgets.heading(index, setting, { view: "Items" }),
       el(
         "p",
         { class: "note" },

@@ -179,9 +179,8 @@
     return el(
       "div",
       null,
-      el(
-        "div",
-        { class: "scroll", tabindex: "0", role: "region", "aria-label": "Languages and tasks" },
+      widgets.scrolled(
+        "Languages and tasks",
         el(
           "table",
           { class: "map" },

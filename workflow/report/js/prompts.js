@@ -30,12 +30,7 @@
     const element = el(
       "section",
       null,
-      el(
-        "h1",
-        null,
-        data(names.title(index, setting) ?? index.names[group.evaluation]),
-        el("small", null, ` ${names.language(setting.language)} · ${names.manner(setting)}`),
-      ),
+      widgets.heading(index, setting, { title: names.title(index, setting) ?? index.names[group.evaluation] }),
       controls(index, groups, group, metrics, metric),
       drawn?.element,
       means(index, models, info),

@@ -41,11 +41,7 @@ const table = (() => {
       el("caption", null, el("span", { class: "visually-hidden" }, options.caption)),
       el("thead", null, el("tr", null, head)),
     );
-    const holder = el(
-      "div",
-      { class: "scroll", tabindex: "0", role: "region", "aria-label": options.label ?? "table" },
-      table,
-    );
+    const holder = widgets.scrolled(options.label ?? "table", table);
     const wrapper = el("div", { class: "tablebox" }, holder);
     const paged = Boolean(options.page) && rows.length > options.page;
     const grid = new DataTable(table, {

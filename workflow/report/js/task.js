@@ -23,12 +23,7 @@
           ? null
           : el("a", { href: names.place(index.evaluations[setting.group]) }, "All prompts"),
       ),
-      el(
-        "h1",
-        null,
-        data(names.title(index, setting)),
-        el("small", null, ` ${names.language(setting.language)} · ${names.manner(setting)}`),
-      ),
+      widgets.heading(index, setting),
       source(setting, task),
       remark ? el("p", { class: "remark" }, data(remark)) : null,
       setting.note ? el("p", { class: "remark protocol" }, setting.note) : null,

@@ -34,6 +34,19 @@ const widgets = (() => {
     );
   }
 
+  // The title of an evaluation's task, its language and its manner; after the name of the view, if that has one.
+  /** @param {Evaluation} setting */
+  function heading(index, setting, { view = null, title = names.title(index, setting) } = {}) {
+    const manner = ` ${names.language(setting.language)} · ${names.manner(setting)}`;
+    if (view === null) return el("h1", null, data(title), el("small", null, manner));
+    return el("h1", null, view, el("small", null, " ", data(title), manner));
+  }
+
+  // A table or another wide element that scrolls in its own box.
+  function scrolled(label, content) {
+    return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, content);
+  }
+
   // The first line of an item and its ID.
   /** @param {Item} item @param {Evaluation} setting */
   function itemHeading(item, setting) {
@@ -57,5 +70,5 @@ const widgets = (() => {
     );
   }
 
-  return { controls, select, valued, crumbs, itemHeading, around };
+  return { controls, select, valued, crumbs, heading, scrolled, itemHeading, around };
 })();
