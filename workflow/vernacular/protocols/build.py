@@ -20,54 +20,6 @@ from vernacular.types import Item, skipped_reason
 POOL = 32  # items from which held-out examples are sampled
 
 
-def sample_examples(
-    items: list[Item], *, task: str, language: str, shots: int, seed: int
-) -> tuple[list[dict], set[str]]:
-    """Return (few-shot examples in prompt order, IDs of the evaluated items with their content).
-
-    Raises ConfigError if fewer than `shots` rows have a known answer.
-    """
-    if not shots:
-        return [], set()
-    usable = [item for item in items if _is_usable(item)]
-    reserved = [item for item in usable if item["few_shot"]]
-    pool = [item for item in reserved if item.get("repeats") is None]
-    if not reserved:
-        pool = sorted(usable, key=_limit_order)[: max(POOL, shots)]
-    pool = sorted(pool, key=lambda item: fingerprint([task, language, seed, item["item_id"]]))
-    if not reserved:  # of equal rows, the first
-        pool = list({_content_id(item): item for item in reversed(pool)}.values())[::-1]
-    examples = pool[:shots]
-    contents = set() if reserved else {_content_id(item) for item in examples}
-    held_out = {item["item_id"] for item in items if _content_id(item) in contents}
-    if len(pool) < shots or (not reserved and all(item["item_id"] in held_out for item in usable)):
-        suffix = "" if reserved or not usable else ", and at least one item to evaluate"
-        leaks = f" ({len(reserved) - len(pool)} more are evaluated items)" if len(pool) < len(reserved) else ""
-        raise ConfigError(
-            f"{task}.{language}: expected at least {format_count(shots, 'row')} with a known answer as few-shot "
-            f"examples{suffix}, got {len(pool)}{leaks}. Set a smaller value of shots."
-        )
-    return examples, held_out
-
-
-def _content_id(item: Item) -> str:
-    """Return the ID that evaluated items with the same content share."""
-    return item.get("repeats") or item["item_id"]
-
-
-def _limit_order(item: Item) -> tuple[str, str]:
-    """Return the sort key by which a limit selects items (data/load.py).
-
-    The pool is part of the dataset under any larger limit, so that the same examples are sampled with and without one.
-    """
-    return fingerprint([0, item["cluster_id"] or f"item {item['item_id']}"]), item["item_id"]
-
-
-def _is_usable(item: Item) -> bool:
-    """Return whether an item has an answer and at most 26 options: one rule, so that all protocols share examples."""
-    return bool(gold_text(item)) and len(item["choices"]) != 1 and len(item["choices"]) <= 26
-
-
 _MODULES = import_modules("vernacular/protocols/*/requests.py")
 REQUESTS = {name: _MODULES[name] for name in OWN}
 _BUILD_KEYS = {"language", "protocol", "shots", "seed", "style", "options", "prompt"}  # settings that `build` takes
@@ -172,3 +124,51 @@ def _check(task: dict, *, protocol: str, shots: int, style: str, options: dict) 
             isinstance(allowed, type) and type(value) is not allowed
         ):  # not isinstance: True is not a number of rotations
             raise ConfigError(f"{location}: expected {allowed.__name__} for option {name}, got {value!r}.")
+
+
+def sample_examples(
+    items: list[Item], *, task: str, language: str, shots: int, seed: int
+) -> tuple[list[dict], set[str]]:
+    """Return (few-shot examples in prompt order, IDs of the evaluated items with their content).
+
+    Raises ConfigError if fewer than `shots` rows have a known answer.
+    """
+    if not shots:
+        return [], set()
+    usable = [item for item in items if _is_usable(item)]
+    reserved = [item for item in usable if item["few_shot"]]
+    pool = [item for item in reserved if item.get("repeats") is None]
+    if not reserved:
+        pool = sorted(usable, key=_limit_order)[: max(POOL, shots)]
+    pool = sorted(pool, key=lambda item: fingerprint([task, language, seed, item["item_id"]]))
+    if not reserved:  # of equal rows, the first
+        pool = list({_content_id(item): item for item in reversed(pool)}.values())[::-1]
+    examples = pool[:shots]
+    contents = set() if reserved else {_content_id(item) for item in examples}
+    held_out = {item["item_id"] for item in items if _content_id(item) in contents}
+    if len(pool) < shots or (not reserved and all(item["item_id"] in held_out for item in usable)):
+        suffix = "" if reserved or not usable else ", and at least one item to evaluate"
+        leaks = f" ({len(reserved) - len(pool)} more are evaluated items)" if len(pool) < len(reserved) else ""
+        raise ConfigError(
+            f"{task}.{language}: expected at least {format_count(shots, 'row')} with a known answer as few-shot "
+            f"examples{suffix}, got {len(pool)}{leaks}. Set a smaller value of shots."
+        )
+    return examples, held_out
+
+
+def _content_id(item: Item) -> str:
+    """Return the ID that evaluated items with the same content share."""
+    return item.get("repeats") or item["item_id"]
+
+
+def _limit_order(item: Item) -> tuple[str, str]:
+    """Return the sort key by which a limit selects items (data/load.py).
+
+    The pool is part of the dataset under any larger limit, so that the same examples are sampled with and without one.
+    """
+    return fingerprint([0, item["cluster_id"] or f"item {item['item_id']}"]), item["item_id"]
+
+
+def _is_usable(item: Item) -> bool:
+    """Return whether an item has an answer and at most 26 options: one rule, so that all protocols share examples."""
+    return bool(gold_text(item)) and len(item["choices"]) != 1 and len(item["choices"]) <= 26
