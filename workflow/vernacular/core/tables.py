@@ -26,6 +26,12 @@ def rows_of(table: pa.Table) -> list[dict]:
     return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
+def iter_rows(table: pa.Table, size: int) -> Iterator[dict]:
+    """Yield the rows of `table` as `rows_of` returns them, of which `size` are Python objects at a time."""
+    for start in range(0, table.num_rows, size):
+        yield from rows_of(table.slice(start, size))
+
+
 def by_items(items: pa.Table, tables: Iterable[pa.Table], size: int) -> Iterator[list[pa.Table]]:
     """Yield `size` rows of `items`, and those of the other tables with the same `item_id`, until all items are read.
 

@@ -17,8 +17,8 @@ from vernacular.data.columns import Cells, RowRejected, as_text, comparable, fin
 _FINAL_PUNCTUATION = ".,;:!?…。؟ "
 _MASK = "[MASK]"
 _GAP = "__"
-# 1.0: pandas writes integers as floats if a cell of the column is empty
 _NO_OPTION = "answer not among the options"
+# 1.0: pandas writes integers as floats if a cell of the column is empty
 _LABELS = {"1": "1", "1.0": "1", "true": "1", "0": "0", "0.0": "0", "false": "0"}
 
 

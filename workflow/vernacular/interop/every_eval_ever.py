@@ -32,7 +32,7 @@ from vernacular.core.artifacts import replacing
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.names import directory_name, portable_problem
 from vernacular.core.publication import is_public_address, publishable
-from vernacular.core.tables import is_finite, plain_text
+from vernacular.core.tables import is_finite, iter_rows, plain_text
 from vernacular.interop.lm_eval_results import by_model, write_json
 from vernacular.metrics.metric import UNIT_RANGES
 from vernacular.metrics.schema import value_arrays
@@ -278,9 +278,9 @@ def samples(record: dict, results: Iterable[tuple[str, pa.Table]], omitted: Coun
         ]
         if not linked:
             omitted["no headline metric with a value per item"] += len(table)
-        for start in range(0, len(table) if linked else 0, _ROWS_AT_A_TIME):
-            for row in table.slice(start, _ROWS_AT_A_TIME).to_pylist(maps_as_pydicts="strict"):
-                yield from _lines_of_item(record, linked, row, omitted)
+            continue
+        for row in iter_rows(table, _ROWS_AT_A_TIME):
+            yield from _lines_of_item(record, linked, row, omitted)
 
 
 def _lines_of_item(record: dict, linked: list[dict], row: dict, omitted: Counter) -> Iterator[dict]:

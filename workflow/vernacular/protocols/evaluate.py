@@ -14,6 +14,12 @@ PROTOCOL_METRICS = {name: _MODULES[name] for name in OWN}
 _ORDER = "order_"  # options of the canonical-order test, on which its metrics alone depend
 
 
+def declared_metrics(protocol: str | None) -> dict[str, Metric]:
+    """Return the metrics that a protocol declares, by name and in their order; none for that of another tool."""
+    module = PROTOCOL_METRICS.get(protocol)
+    return {metric.name: metric for metric in module.METRICS} if module else {}
+
+
 def evaluate(
     protocol: str,
     items: list[Item],

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from vernacular.core import artifacts
 from vernacular.core.publication import publishable
-from vernacular.core.tables import by_items, rows_of
+from vernacular.core.tables import by_items, iter_rows, rows_of
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.schema import TASK_RESULTS, value_arrays
 from vernacular.protocols.registry import PROTOCOLS
@@ -32,6 +32,7 @@ FILES_AT_A_TIME = 10  # whose items are in memory
 _MAX_LISTED_CHARS = 160  # characters of a generated output in the item list; the item view shows all of it
 _ITEM_COLUMNS = ["item_id", "category", "prompt", "choices", "gold"]
 _OUTCOME_COLUMNS = ["choices", "gold", "option_scores", "correct", "tie", "metrics", "flags"]
+_LIST_COLUMNS = ["item_id", "choices", "predicted_indices", "prediction"]
 _GENERATION_COLUMNS = ["item_id", "raw_output", "output", "finish_reason", "n_tokens", "rendered"]
 _SCORE_COLUMNS = ["item_id", "role", "offsets", "logprobs", "rendered"]
 # what the rows of a model are shown with: correct options and wrapped text of its items, texts of its spans
@@ -53,7 +54,7 @@ def write_evaluation(out: Path, number: int, evaluation: str, models: dict[int, 
     items = _all_items(paths.values())
     positions = {item: position for position, item in enumerate(items["item_id"].to_pylist())}
     shown = _write_items(out, f"e{number}", items, requests, protocol.displayed_roles)
-    outcomes_by_model, profiles = {}, {}
+    outcomes_by_model, profiles, size = {}, {}, FILES_AT_A_TIME * ITEMS_PER_FILE
     for model, name in models.items():
         rows = artifacts.read(paths[model], TASK_RESULTS)
         if not rows.num_rows:
@@ -61,13 +62,12 @@ def write_evaluation(out: Path, number: int, evaluation: str, models: dict[int, 
         order = np.array([positions[item] for item in rows["item_id"].to_pylist()])
         if (np.diff(order) < 0).any():
             rows = rows.take(np.argsort(order))
-        outcomes = classify_outcomes(_iter_rows(rows.select(_OUTCOME_COLUMNS)))
+        outcomes = classify_outcomes(iter_rows(rows.select(_OUTCOME_COLUMNS), size))
         outcomes_by_model[model] = outcomes
         task["models"].append(model)
         task["outcomes"].append(_outcome_counts(model, outcomes))
         item_rows = [
-            _list_item(positions, row, outcomes, i)
-            for i, row in enumerate(_iter_rows(rows.select(["item_id", "choices", "predicted_indices", "prediction"])))
+            _list_item(positions, row, outcomes, i) for i, row in enumerate(iter_rows(rows.select(_LIST_COLUMNS), size))
         ]
         content = {"measure": outcomes.measure, "higher": outcomes.higher_is_better, "rows": item_rows}
         write_data_file(out, f"e{number}/m{model}", record("Results", content))
@@ -75,7 +75,7 @@ def write_evaluation(out: Path, number: int, evaluation: str, models: dict[int, 
         outputs = _read_outputs(results / name, evaluation)
         _write_details(out, f"e{number}/m{model}", rows, [outputs, *shown], positions, profile)
         if not protocol.generates:
-            calibrated = calibration(model, _iter_rows(rows.select(["option_scores", "correct"])))
+            calibrated = calibration(model, iter_rows(rows.select(["option_scores", "correct"]), size))
             task["calibration"] += [calibrated] if calibrated else []
         if not protocol.letters:  # the scored text of a letter is the letter
             profiles[model] = profile
@@ -84,11 +84,6 @@ def write_evaluation(out: Path, number: int, evaluation: str, models: dict[int, 
     task["surprisal"] = surprisal_profiles(profiles)
     task["dataset"] = next((run["dataset"] for run in metadata.values() if "dataset" in run), None)
     return task, positions, metadata
-
-
-def _iter_rows(table: pa.Table) -> Iterator[dict]:
-    for start in range(0, table.num_rows, FILES_AT_A_TIME * ITEMS_PER_FILE):
-        yield from rows_of(table.slice(start, FILES_AT_A_TIME * ITEMS_PER_FILE))
 
 
 def _all_items(paths: Iterable[Path]) -> pa.Table:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from vernacular.core.publication import publishable
 from vernacular.metrics.metric import display_name
-from vernacular.protocols.evaluate import PROTOCOL_METRICS
+from vernacular.protocols.evaluate import declared_metrics
 from vernacular.report.data_files import Row, record, round_significant
 from vernacular.types import DEFAULT_PROMPT, SETTING
 
@@ -56,8 +56,7 @@ class ReportIndex:
 
 def _describe_metric(row) -> dict:
     """Describe a metric; `about` is null for a metric that this version does not declare."""
-    module = PROTOCOL_METRICS.get(row["protocol"])
-    declared_metrics = {metric.name: metric for metric in module.METRICS} if module else {}
+    declared = declared_metrics(row["protocol"])
     name = row["metric"]
     unit, higher_is_better, headline = (row[key] for key in _DESCRIBED_KEYS)
     description = {
@@ -67,8 +66,8 @@ def _describe_metric(row) -> dict:
         "unit": unit,
         "higher": None if higher_is_better is None else bool(higher_is_better),
         "headline": bool(headline),
-        "about": declared_metrics[name].about if name in declared_metrics else None,
-        "order": list(declared_metrics).index(name) if name in declared_metrics else len(declared_metrics),
+        "about": declared[name].about if name in declared else None,
+        "order": list(declared).index(name) if name in declared else len(declared),
     }
     return record("Metric", description)
 

@@ -14,9 +14,9 @@ from vernacular.comparison.external.classify import MIN_MATCHED_SHARE
 from vernacular.comparison.external.published_files import PublishedModel, published_lines, published_models
 from vernacular.core.errors import DataError, first_of, format_count, suggest
 from vernacular.core.paths import display_path
-from vernacular.metrics.metric import Metric, value_problem
+from vernacular.metrics.metric import value_problem
 from vernacular.metrics.schema import as_table
-from vernacular.protocols.evaluate import PROTOCOL_METRICS
+from vernacular.protocols.evaluate import declared_metrics
 
 _UNITS = {"proportion": "share"}  # of Every Eval Ever
 _Lines = dict[str, dict]  # by metric
@@ -82,7 +82,7 @@ def checked_lines(path: Path, model: PublishedModel, protocols: dict[str, str]) 
     if model.samples is None and "detailed_evaluation_results" in model.record:
         raise DataError(f"{display_path(model.record_file)}: the file of its results per item is missing.")
     results = {result["evaluation_result_id"]: result for result in model.record["evaluation_results"]}
-    known = {evaluation: _known_metrics(protocol) for evaluation, protocol in protocols.items()}
+    known = {evaluation: declared_metrics(protocol) for evaluation, protocol in protocols.items()}
     texts: dict[tuple[str, str], int] = {}  # hash of what all lines of an item share
     metrics: dict[tuple[str, str], set[str]] = {}
     for location, line in published_lines(model.samples, path) if model.samples else ():
@@ -103,12 +103,6 @@ def checked_lines(path: Path, model: PublishedModel, protocols: dict[str, str]) 
         if own and own.unit == "share" and line["evaluation"]["is_correct"] != (score == 1):
             raise DataError(f"{location}: evaluation.is_correct contradicts the score, {score} of {metric}.")
         yield location, metric, line
-
-
-def _known_metrics(protocol: str) -> dict[str, Metric]:
-    """Return the metrics of a protocol by name; those of a tool are not known."""
-    module = PROTOCOL_METRICS.get(protocol)
-    return {metric.name: metric for metric in module.METRICS} if module else {}
 
 
 def _fits(own: dict, lines: _Lines) -> bool:

@@ -19,7 +19,7 @@ from vernacular.core.paths import display_path
 from vernacular.core.tables import CELL_LIMIT, rows_of, to_frame
 from vernacular.metrics.metric import value_problem
 from vernacular.metrics.schema import RESULTS
-from vernacular.protocols.evaluate import PROTOCOL_METRICS
+from vernacular.protocols.evaluate import declared_metrics
 
 _MAX_BYTES, _MAX_ROWS = 1_000_000_000, 1_000_000
 _NAMES = ("model", "evaluation", "task", "language", "protocol", "metric")
@@ -92,8 +92,7 @@ def _check_rows(rows: list[dict], location: str) -> None:
 
 def _value_problem(row: dict) -> str | None:
     """Return why a row of results is impossible; None if it is possible."""
-    known = PROTOCOL_METRICS.get(row["protocol"])
-    metric = next((each for each in known.METRICS if each.name == row["metric"]), None) if known else None
+    metric = declared_metrics(row["protocol"]).get(row["metric"])
     if metric and row["unit"] != metric.unit:
         return f"expected {metric.unit} as the unit of {metric.name}, got {quoted(row['unit'])}."
     for name in _COUNTS:
