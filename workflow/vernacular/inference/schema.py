@@ -10,7 +10,9 @@ tokens computed, tokens in the trie, model loads, seconds).
 import itertools
 from collections.abc import Iterator
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from vernacular.core.artifacts import Kind
 
@@ -91,3 +93,13 @@ def rows_to_table(rows: Iterator[dict], schema: pa.Schema) -> pa.Table:
     while chunk := list(itertools.islice(rows, _ROWS_AT_A_TIME)):
         tables.append(pa.Table.from_pylist(chunk, schema=schema))
     return pa.concat_tables(tables)
+
+
+def characters_of(column: pa.ChunkedArray) -> np.ndarray:
+    """Return the characters of each text; a dictionary-encoded text is measured once."""
+    lengths = [np.zeros(0, int)]
+    for chunk in column.chunks:
+        is_dictionary = pa.types.is_dictionary(chunk.type)
+        chunk_lengths = pc.utf8_length(chunk.dictionary).take(chunk.indices) if is_dictionary else pc.utf8_length(chunk)
+        lengths.append(chunk_lengths.to_numpy(zero_copy_only=False))
+    return np.concatenate(lengths)

@@ -127,7 +127,7 @@ def _open(record: dict, units: list[WorkUnit], *, threads, shared: bool):
     if record.get("server"):
         from vernacular.inference.server.start import StartedServer
 
-        return StartedServer(record, (unit.requests() for unit in units))
+        return StartedServer(record, (unit.requests(["item_id", "prefix", "text"]) for unit in units))
     from vernacular.inference.model.base import Base
 
     return Base(record, threads=threads, shared=shared)

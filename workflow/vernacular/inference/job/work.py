@@ -35,9 +35,9 @@ class WorkUnit:
     key: str
     full_key: str  # the key of the complete evaluation; equal to `key` if it is not split
 
-    def requests(self) -> pa.Table:
-        """Read the unit's rows of REQUESTS; repeated texts are dictionary-encoded."""
-        table = artifacts.read(self.path, REQUESTS, dictionary_columns=_REPEATED_COLUMNS)
+    def requests(self, columns: list[str] | None = None) -> pa.Table:
+        """Read the unit's rows of REQUESTS, or these `columns`, item_id among them; repeated texts are encoded."""
+        table = artifacts.read(self.path, REQUESTS, columns=columns, dictionary_columns=_REPEATED_COLUMNS)
         return table if self.item_ids is None else table.filter(pc.is_in(table["item_id"], self.item_ids))
 
     @property

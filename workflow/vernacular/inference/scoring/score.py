@@ -20,7 +20,7 @@ from vernacular.core.processes import Task
 from vernacular.inference.journal import Journal, MemoryJournal
 from vernacular.inference.model.loaded import LoadedModel, token_budget
 from vernacular.inference.model.tokenization import bos_policy
-from vernacular.inference.schema import SCORES, iter_rows
+from vernacular.inference.schema import SCORES, characters_of, iter_rows
 from vernacular.inference.scoring.execute import Counters, build_path, plan_ahead, score_causal, split_by_positions
 from vernacular.inference.scoring.head import CAUSAL_EXTRAS, EXTRAS
 from vernacular.inference.scoring.masked import score_masked
@@ -279,7 +279,7 @@ def split_into_chunks(requests: pa.Table, *, masked: bool = False) -> list[np.nd
 
     The split depends only on the requests, so that a resumed run makes the same one.
     """
-    prefix, text = _lengths(requests["prefix"]), _lengths(requests["text"])
+    prefix, text = characters_of(requests["prefix"]), characters_of(requests["text"])
     sizes = prefix + text
     if masked:
         spans = [pc.fill_null(requests[name], 0).to_numpy() for name in ("span_end", "span_start")]
@@ -330,16 +330,6 @@ def merge_chunks(parts: list[pa.Table], rows: list[np.ndarray]) -> pa.Table:
         parts[:] = [part.drop_columns(name) for part in parts]
     parts.clear()
     return pa.table(columns)
-
-
-def _lengths(column: pa.ChunkedArray) -> np.ndarray:
-    """Return the characters of each text; a dictionary-encoded text is measured once."""
-    lengths = [np.zeros(0, int)]
-    for chunk in column.chunks:
-        is_dictionary = pa.types.is_dictionary(chunk.type)
-        chunk_lengths = pc.utf8_length(chunk.dictionary).take(chunk.indices) if is_dictionary else pc.utf8_length(chunk)
-        lengths.append(chunk_lengths.to_numpy(zero_copy_only=False))
-    return np.concatenate(lengths)
 
 
 def distinct_rows(requests: pa.Table) -> tuple[np.ndarray, np.ndarray]:

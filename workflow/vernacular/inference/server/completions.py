@@ -4,6 +4,7 @@
 the prompt and read back, as `prompt_token_ids` or as strings `token_id:504`.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -183,7 +184,7 @@ def _pairs(top) -> list[tuple]:
     return [(token_of(entry), read(entry, "logprob")) for entry in elements(top)]
 
 
-class _PromptForm:
+class _PromptForm(ABC):
     """Log-probabilities of a prompt from `/v1/completions`."""
 
     name: str
@@ -201,12 +202,13 @@ class _PromptForm:
         scores = [TokenScore(ids[0], None)] if first == 0 else []
         return scores + [self._score(choice, i, ids[i], entries[i]) for i in range(max(first, 1), len(ids))]
 
+    @abstractmethod
     def _entries(self, choice, ids: list[int]) -> list:
         """Return one entry per token of the prompt, whose IDs are those sent."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _score(self, choice, index: int, token: int, entry) -> TokenScore:
-        raise NotImplementedError
+        """Return the value of the token at an index of the prompt, from its entry."""
 
     def generated(self, ids: list[int], n: int, **sampling) -> list[TokenScore]:
         """See `SpanForm.generated`."""

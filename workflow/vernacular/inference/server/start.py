@@ -5,10 +5,10 @@ import logging
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from vernacular.core.errors import ModelError, ServerError, format_count
 from vernacular.core.failures import wrap_tokenizer_panics
+from vernacular.inference.schema import characters_of
 from vernacular.inference.server import checks
 from vernacular.inference.server.client import RefusedError, Usage
 from vernacular.inference.server.forms import AnswerError
@@ -60,22 +60,11 @@ def longest_prompt(tables: Iterable[pa.Table]) -> str | None:
     """Return the longest text of the requests in some tables; None without any."""
     longest = ""
     for table in tables:
-        lengths = pc.add(_lengths(table["prefix"]), _lengths(table["text"])).combine_chunks()
-        if len(lengths) and (most := pc.max(lengths).as_py() or 0) > len(longest):
-            index = pc.index(lengths, most).as_py()
-            longest = table["prefix"][index].as_py() + table["text"][index].as_py()
+        lengths = characters_of(table["prefix"]) + characters_of(table["text"])
+        if len(lengths) and lengths.max() > len(longest):
+            row = int(lengths.argmax())
+            longest = table["prefix"][row].as_py() + table["text"][row].as_py()
     return longest or None
-
-
-def _lengths(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return the number of characters of each text, without copying texts that are repeated."""
-    chunks = [
-        pc.utf8_length(chunk.dictionary).take(chunk.indices)
-        if pa.types.is_dictionary(chunk.type)
-        else pc.utf8_length(chunk)
-        for chunk in column.chunks
-    ]
-    return pa.chunked_array(chunks, pa.int32())
 
 
 def describe_usage(usage: Usage) -> str:
