@@ -319,15 +319,15 @@ def _chunk_end(texts: pa.Table, order: np.ndarray, cumulative_sizes: np.ndarray,
 def merge_chunks(parts: list[pa.Table], rows: list[np.ndarray]) -> pa.Table:
     """Concatenate the scores of all chunks, in the order of the requests; `parts` is emptied.
 
-    The columns are copied one after the other, because two copies of all of them would be the most that a job needs.
+    Each column is joined, removed from `parts` and then ordered, so that only one column exists twice at a time.
     """
     if len(parts) == 1:
         return parts.pop()
     order, columns = np.argsort(np.concatenate(rows)), {}
     for name in parts[0].column_names:
-        chunks = [chunk for part in parts for chunk in part[name].chunks]
-        columns[name] = pa.chunked_array(chunks, parts[0][name].type).take(order)
+        joined = pa.concat_arrays([chunk for part in parts for chunk in part[name].chunks])
         parts[:] = [part.drop_columns(name) for part in parts]
+        columns[name] = joined.take(pa.array(order))
     parts.clear()
     return pa.table(columns)
 
