@@ -310,7 +310,7 @@ def parse_object(data: bytes, location: str) -> dict:
         raise DataError(f"{location}: contains a lone surrogate, which is not text.") from None
     except (ValueError, RecursionError) as error:
         raise DataError(f"{location}: not valid JSON ({first_line(error)}).") from None
-    return _check_row(value, location)
+    return _check_row(value, location, is_deep=data.count(b"[") + data.count(b"{") > _MAX_DEPTH)
 
 
 def _parse_json(text: str, location: str):
@@ -344,10 +344,11 @@ _STRICT_DECODER = json.JSONDecoder(object_pairs_hook=_reject_duplicate_keys, par
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
-def _check_row(value, location: str) -> dict:
+def _check_row(value, location: str, *, is_deep: bool = True) -> dict:
+    """Return a row, whose depth is counted unless it has too few brackets for it (`is_deep`)."""
     if not isinstance(value, dict):
         raise DataError(f"{location}: expected a row (column: value), got {type(value).__name__}.")
-    if _depth(value) > _MAX_DEPTH:
+    if is_deep and _depth(value) > _MAX_DEPTH:
         raise DataError(f"{location}: nested too deeply.")
     return value
 

@@ -87,10 +87,10 @@ def published_lines(file: Path, root: Path) -> Iterator[tuple[str, dict]]:
 
     `root` is the directory of the publication. Raises DataError, with file and line, if a line is not valid.
     """
-    is_valid, schema = _line_validator(), validate.schema(_SCHEMA)["$defs"]["line"]
+    is_valid, schema, name = _line_validator(), validate.schema(_SCHEMA)["$defs"]["line"], display_path(file)
     with _opened(file, root, _MAX_SAMPLES) as content:
         for number, data in enumerate(iter(lambda: content.readline(_MAX_LINE + 1), b""), start=1):
-            location = f"{display_path(file)}, line {number}"
+            location = f"{name}, line {number}"
             if len(data) > _MAX_LINE:
                 raise DataError(f"{location}: has more than {_MAX_LINE:,} bytes.")
             line = parse_object(data.removeprefix(_BOM) if number == 1 else data, location)
