@@ -21,8 +21,8 @@ import pyarrow as pa
 import yaml
 from vernacular.config import dependencies as specs
 from vernacular.config import load as config
-from vernacular.config.dependencies import curves_spec
 from vernacular.core import artifacts
+from vernacular.core.fields import to_json
 from vernacular.core.records import read_record, write_record
 from vernacular.inference.schema import SCORES
 from vernacular.metrics.schema import METRICS, TASK_RESULTS, TOKENS
@@ -66,31 +66,30 @@ def run(count: int, n_series: int, n_evaluations: int) -> None:
     report(label, "plan", measure([*command, "--workflow-profile", str(ROOT / "profiles" / "default")]))
     write_results(cfg)
     names = list(cfg.models)
-    common = ["--results", "results", "--out"]
+    common = {"results": "results", "changes": "results/comparisons"}
+    metrics = [f"results/{name}/metrics.parquet" for name in names]
+    models = [f"resources/models/{name}.json" for name in names]
     stages = {
-        "compare": (specs.comparisons_spec(cfg), [*common, "results/summary", "--items-dir", "resources/items",
-                                                  "--changes", "results/comparisons"]),
-        "curves": (curves_spec(cfg), [*common, "results/summary"]),
-        "summary": (specs.summary_spec(cfg), ["--metrics", *(f"results/{n}/metrics.parquet" for n in names),
-                                              "--out", "results/summary"]),
-        "report": (specs.report_spec(cfg), ["--models", *(f"resources/models/{n}.json" for n in names), *common,
-                                            "results/report", "--changes", "results/comparisons"]),
-    }  # fmt: skip
-    for stage, (spec, options) in stages.items():
-        before = size(Path("results"))
-        report(label, stage, measure(vernacular(stage, options), spec), size(Path("results")) - before)
+        "compare": {"spec": specs.comparisons_spec(cfg), **common, "items_dir": "resources/items"},
+        "curves": {"spec": specs.curves_spec(cfg), "results": "results"},
+        "summary": {"spec": specs.summary_spec(cfg), "metrics": metrics, "config": []},
+        "report": {"spec": specs.report_spec(cfg), "models": models, **common},
+    }
+    for stage, fields in stages.items():
+        fields["out"], before = f"results/{'report' if stage == 'report' else 'summary'}", size(Path("results"))
+        report(label, stage, measure(vernacular(stage), fields), size(Path("results")) - before)
     os.chdir("..")
 
 
-def vernacular(stage: str, options: list[str]) -> list[str]:
-    return [sys.executable, "-m", "vernacular", stage, "--spec", "-", *options]
+def vernacular(stage: str) -> list[str]:
+    return [sys.executable, "-m", "vernacular", stage]
 
 
-def measure(command: list[str], spec: dict | None = None) -> tuple[float, float]:
-    """Run a command that reads `spec`; return (processor seconds, peak memory in MB) of it and its child processes."""
+def measure(command: list[str], fields: dict | None = None) -> tuple[float, float]:
+    """Run a command that reads `fields`; return (processor seconds, peak memory in MB) of it and its child processes."""
     with open("log.txt", "ab") as log:
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log)
-        process.stdin.write(json.dumps(spec, sort_keys=True).encode())
+        process.stdin.write(json.dumps(to_json(fields), sort_keys=True).encode())
         process.stdin.close()
         _, status, usage = os.wait4(process.pid, 0)
     if status:
@@ -160,20 +159,18 @@ def write_results(cfg: config.Config) -> None:
     requests = [f"results/requests/{name}.parquet" for name in cfg.evaluations]
     record, status = f"resources/models/{first}.json", f"results/inference_status/{first}/1of1.json"
     inference = specs.inference_spec(cfg, [first])
-    inputs = ["--items-dir", "resources/items"]
-    stages = [
-        ("items", specs.items_spec(cfg), ["--out", "resources/items"]),
-        ("requests", specs.requests_spec(cfg), [*inputs, "--out", "results/requests"]),
-        ("model", specs.model_spec(cfg, first), ["--out", record]),
-        ("infer", inference, ["--models", record, "--requests", *requests, "--out", status,
-                              "--store", "results/store"]),
-        ("collect", inference, ["--model", record, "--requests", *requests, "--status", status,
-                                "--out", f"results/{first}", "--store", "results/store"]),
-        ("metrics", specs.metrics_spec(cfg, first), ["--model", record, *inputs, "--requests-dir", "results/requests",
-                                                     "--out", f"results/{first}"]),
-    ]  # fmt: skip
-    for command, spec, options in stages:
-        measure(vernacular(command, options), spec)
+    inputs = {"items_dir": "resources/items", "requests_dir": "results/requests"}
+    outputs = {"spec": inference, "requests": requests, "store": "results/store"}
+    stages = {
+        "items": {"spec": specs.items_spec(cfg), "out": "resources/items"},
+        "requests": {"spec": specs.requests_spec(cfg), "items_dir": "resources/items", "out": "results/requests"},
+        "model": {"spec": specs.model_spec(cfg, first), "out": record},
+        "infer": {**outputs, "models": [record], "out": status},
+        "collect": {**outputs, "model": record, "status": [status], "out": f"results/{first}"},
+        "metrics": {"spec": specs.metrics_spec(cfg, first), "model": record, **inputs, "out": f"results/{first}"},
+    }
+    for stage, fields in stages.items():
+        measure(vernacular(stage), fields)
     template = Template(first, cfg)
     for model in [*others, first]:
         template.write(model, cfg.checkpoints[model].step / max(c.step for c in cfg.checkpoints.values()))

@@ -1,13 +1,12 @@
 """Command `curves` on a task of lm-eval: the results define its metrics, and a checkpoint without results is a gap."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from support import stages
 from support.result_rows import EVALUATION, row
-from vernacular import cli
 from vernacular.core import artifacts
 from vernacular.metrics.aggregate import aggregate
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
@@ -61,8 +60,8 @@ def summary(tmp_path, monkeypatch) -> Path:
         position = {"name": f"checkpoint-{step}", "step": step, "tokens": None, "words": None}
         checkpoints.append({"model": model, "series": "mine", "curve": "mine", **position})
         write_results(model, share)
-    spec = json.dumps({"evaluations": {NAME: SETTING}, "checkpoints": checkpoints})
-    assert cli.main(["curves", "--spec", spec, "--results", "results", "--out", "summary"]) == 0
+    spec = {"evaluations": {NAME: SETTING}, "checkpoints": checkpoints}
+    assert stages.run("curves", spec=spec, results="results", out="summary") == 0
     return Path("summary")
 
 

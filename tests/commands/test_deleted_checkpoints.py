@@ -5,15 +5,13 @@ import os
 import shutil
 import subprocess
 import sys
-from argparse import Namespace
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from support import tiny
+from support import stages, tiny
 from support.hub_server import environment
 from support.stage_run import Run
-from vernacular import cli
 from vernacular.checkpoints.deleted import DELETED, REASON, is_deleted
 from vernacular.commands.fetch import model
 from vernacular.config import load as config
@@ -33,9 +31,7 @@ def recorded(tmp_path, monkeypatch):
 
     def run(**changes) -> dict:
         spec = {"name": "mine.step5", "source": "./out/checkpoint-5", "kind": "auto", "allow_pickle": False}
-        model(
-            Namespace(spec=spec | {"files": "key", "checkpoint": True} | changes, out=path, base=None, command="model")
-        )
+        model(stages.arguments(model, spec=spec | {"files": "key", "checkpoint": True} | changes, out=path))
         return read_record(path)
 
     run()
@@ -53,7 +49,7 @@ def test_record_of_a_deleted_checkpoint_is_written_again_from_its_copy(recorded)
 
 def test_deleted_model_of_no_series_is_unavailable(recorded):
     shutil.rmtree("out/checkpoint-5")
-    assert "not found: ./out/checkpoint-5" in recorded(checkpoint=None)["unavailable"]
+    assert "not found: ./out/checkpoint-5" in recorded(checkpoint=False)["unavailable"]
 
 
 def test_damaged_checkpoint_is_unavailable_and_not_deleted(recorded):
@@ -70,10 +66,8 @@ def test_adapter_of_another_base_does_not_keep_its_results(recorded, tmp_path):
     Path("resources/models/.known").mkdir(exist_ok=True)
     write_record("resources/models/.known/gl.step5.json", known)
     spec = {"name": "gl.step5", "adapter": "./gone", "allow_pickle": False, "allow_base_mismatch": False}
-    args = Namespace(
-        spec=spec | {"checkpoint": True}, out=Path("resources/models/gl.step5.json"), command="model",
-        base=Path("resources/models/base.json"),
-    )  # fmt: skip
+    files = {"out": "resources/models/gl.step5.json", "base": "resources/models/base.json"}
+    args = stages.arguments(model, spec=spec | {"checkpoint": True}, **files)
     model(args)
     assert read_record(args.out)["adapter"] == adapter
     contents = {**base["contents"], "files": {"model.safetensors": {"sha256": "other"}}}
@@ -141,12 +135,12 @@ def test_checkpoint_that_is_deleted_before_its_first_evaluation_does_not_stop_ot
         tiny.tokenizer("prepend").save_pretrained(f"out/checkpoint-{step}")
     Path("config.yaml").write_text(CONFIG.format(series='mine: {series: "./out/checkpoint-*", dtype: float32}'))
     run = Run(config.load(["config.yaml"]))
-    specs = {name: run.model(name) for name in run.config.models}  # planned
+    planned = {name: run.model(name) for name in run.config.models}
     assert run("items") == run("requests") == 0
     if not recorded_before:
         shutil.rmtree("out/checkpoint-5")
-    for name, arguments in specs.items():
-        assert cli.main(["model", *arguments]) == 0, name
+    for name, fields in planned.items():
+        assert stages.run("model", **fields) == 0, name
     if recorded_before:
         shutil.rmtree("out/checkpoint-5")
     for name in run.config.models:

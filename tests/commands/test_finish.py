@@ -1,7 +1,5 @@
 """The end of a run: missing results, paths, one sentence per comparison, wall and CPU time of each stage."""
 
-from argparse import Namespace
-
 import pyarrow as pa
 import pytest
 from support.result_rows import EVALUATION, rows
@@ -32,7 +30,7 @@ def run_directory(tmp_path):
 def output(run_directory, capsys, rows: list[str]) -> str:
     results = run_directory / "results" / "summary"
     (results / "comparisons.csv").write_text("\n".join([COLUMNS, *rows]) + "\n", "utf-8-sig")
-    status.finish(Namespace(results=results, benchmarks=run_directory / "benchmarks"))
+    status.finish(status.Finish(results=results, benchmarks=run_directory / "benchmarks"))
     return capsys.readouterr().out
 
 
@@ -48,7 +46,7 @@ def test_report_and_leaderboard_are_named_first_if_they_exist(run_directory, cap
 
 
 def test_wall_and_cpu_time_of_each_stage_are_labeled(run_directory, capsys):
-    status.finish(Namespace(results=run_directory / "results" / "summary", benchmarks=run_directory / "benchmarks"))
+    status.finish(status.Finish(results=run_directory / "results" / "summary", benchmarks=run_directory / "benchmarks"))
     lines = capsys.readouterr().out.split("\n")
     header, row = (line.split() for line in lines if line.startswith(("stage", "infer")))
     assert header == ["stage", "jobs", "wall", "time,", "s", "CPU", "time,", "s", "peak", "MB"]
@@ -77,7 +75,7 @@ def test_counts_are_those_of_the_table_that_compare_writes(run_directory, capsys
     comparisons = compare_all(pairs, results, {"e": SPEC}, resamples=100).comparisons
     path = run_directory / "results" / "summary" / "comparisons.csv"
     write_csv(path, to_frame(pa.Table.from_pylist(comparisons, COMPARISONS.schema)))
-    status.finish(Namespace(results=path.parent, benchmarks=run_directory / "benchmarks"))
+    status.finish(status.Finish(results=path.parent, benchmarks=run_directory / "benchmarks"))
     text = capsys.readouterr().out
     assert "tuned is significantly better than base in 1 of 1 headline metric and worse in 0;" in text
     assert "base is significantly better than tuned in 0 of 1 headline metric and worse in 1;" in text
@@ -95,7 +93,7 @@ def test_missing_results_are_grouped_by_models_and_reason(tmp_path):
     notes += ["unavailable,gated,,tiny,e9", 'unavailable,gated,,"a, other",e9', "dropped,empty question,1,other,e1"]
     (tmp_path / "notes.csv").write_text("\n".join(notes) + "\n", "utf-8-sig")
     with pytest.raises(UserError) as raised:
-        status.verify(Namespace(notes=tmp_path / "notes.csv", out=tmp_path / "complete.txt"))
+        status.verify(status.Verify(notes=tmp_path / "notes.csv", out=tmp_path / "complete.txt"))
     first, *lines = str(raised.value).split("\n")
     assert first == "the summary is written, but results are missing:"
     assert lines == ["  tiny", "    e0, e1, e2 and 2 more: no memory", "    e9: gated", "  a, other", "    e9: gated"]

@@ -1,19 +1,19 @@
 """Commands `items` and `requests`: one job for all files, which rewrites only outdated files."""
 
-import json
+from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 import yaml
+from support import stages
 from support.stage_run import CONFIG, ES, GENERATION, GL, OPTIONS, Run
-from vernacular import cli
 from vernacular.commands import items as command
 from vernacular.commands.batch import Batch
 from vernacular.config import load as config
 from vernacular.core import artifacts
 from vernacular.core.errors import DataError, MachineError
+from vernacular.core.fields import Stage
 from vernacular.data.schema import ITEMS
 from vernacular.protocols.schema import REQUESTS
 
@@ -32,12 +32,11 @@ def run(tmp_path, monkeypatch):
 
 def rewritten_files(run: Run, command: str, edit) -> set[str]:
     """Run a command with an edited spec; return the names of the files that it rewrites."""
-    arguments = getattr(run, command)("")
-    spec = json.loads(arguments[1])
-    edit(spec)
-    directory = Path(arguments[-1])
+    fields = getattr(run, command)("")
+    edit(fields["spec"])
+    directory = Path(fields["out"])
     stats_before = {path: path.stat() for path in directory.glob("*.parquet")}
-    assert cli.main([command, "--spec", json.dumps(spec), *arguments[2:]]) == 0
+    assert stages.run(command, **fields) == 0
     stats_after = {path: path.stat() for path in directory.glob("*.parquet")}
     unchanged = {path for path in stats_before if stats_before[path].st_ino == stats_after[path].st_ino}
     assert all(stats_before[path].st_mtime_ns < stats_after[path].st_mtime_ns for path in unchanged), (
@@ -138,11 +137,10 @@ def test_machine_error_ends_the_job(run, monkeypatch, capsys):
 
     monkeypatch.setattr(command, "load_items", fail)
     ITEMS_FILES[ES].unlink()
-    first_attempt = ["items", *run.items(""), "--attempt", "1of2"]
-    assert cli.main(first_attempt) == 1
+    assert stages.run("items", **run.items(""), attempt="1of2") == 1
     assert "items: disk full" in capsys.readouterr().err
     assert not ITEMS_FILES[ES].exists()
-    assert cli.main([*first_attempt[:-1], "2of2"]) == 0
+    assert stages.run("items", **run.items(""), attempt="2of2") == 0
     assert artifacts.metadata(ITEMS_FILES[ES])["unavailable"] == "disk full"
     assert artifacts.read(ITEMS_FILES[GL], ITEMS).num_rows > 3
 
@@ -158,15 +156,23 @@ def test_rows_that_do_not_fit_their_file_affect_no_other_file(tmp_path, value):
             return False
 
         def make(self, path, spec):
-            artifacts.write(path, kind, [{"name": "a", "count": spec["value"]}], {})
+            artifacts.write(path, kind, [{"name": "a", "count": spec}], {})
             return "made"
 
         def fail(self, path, spec, reason):
             artifacts.write(path, kind, [], {"unavailable": reason})
             return "failed"
 
-    specs = {"first": {"value": value}, "second": {"value": 1}}
-    batch = Counts(SimpleNamespace(spec={"counts": specs}, out=tmp_path / "counts", attempt=(1, 1)))
+    @dataclass(frozen=True)
+    class Spec:
+        counts: dict
+
+    @dataclass(frozen=True, kw_only=True)
+    class Fields(Stage):
+        spec: Spec
+        out: Path
+
+    batch = Counts(Fields(spec=Spec({"first": value, "second": 1}), out=tmp_path / "counts"))
     assert batch.run("counts") == "counts: 1 count made, 1 failed"
     assert "do not fit the counts schema" in artifacts.metadata(tmp_path / "counts" / "first.parquet")["unavailable"]
     assert artifacts.read(tmp_path / "counts" / "second.parquet", kind).num_rows == 1

@@ -1,14 +1,13 @@
 """Command `metrics` computes bits and token counts from stored scores: no model is loaded, and no tokenizer."""
 
-import json
 import math
 import os
 import subprocess
 import sys
 
 import pytest
+from support import stages
 from support.sample_items import item
-from vernacular.cli import main
 from vernacular.commands import metrics
 from vernacular.core import artifacts
 from vernacular.core.paths import WORKFLOW
@@ -61,19 +60,12 @@ def kind(request):
 def results(tmp_path, kind):
     settings = write_run(tmp_path, kind)
     spec = {"model": "mine", "evaluations": {EVALUATION: {"items": "cola.gl", "task": "cola"} | settings}}
-    arguments = ["metrics", "--spec", json.dumps(spec), "--model", tmp_path / "mine.json"]
-    arguments += [
-        "--items-dir",
-        tmp_path / "items",
-        "--requests-dir",
-        tmp_path / "requests",
-        "--out",
-        tmp_path / "mine",
-    ]
+    files = {"model": "mine.json", "items_dir": "items", "requests_dir": "requests", "out": "mine"}
+    fields = stages.text("metrics", spec=spec, **{name: tmp_path / path for name, path in files.items()})
     code = f"{BLOCK_ENGINES}; from vernacular.cli import main; sys.exit(main(sys.argv[1:]))"
     environment = os.environ | {"PYTHONPATH": str(WORKFLOW)}
     run = subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)], env=environment, capture_output=True, text=True
+        [sys.executable, "-c", code, "metrics"], input=fields, env=environment, capture_output=True, text=True
     )
     assert run.returncode == 0, run.stderr
     return tmp_path / "mine"
@@ -109,10 +101,10 @@ def test_metrics_are_the_same_in_parts_of_an_evaluation(tmp_path, monkeypatch, n
         settings = write_run(tmp_path / str(size), "causal")
         spec = {"model": "mine", "evaluations": {EVALUATION: {"items": "cola.gl", "task": "cola"} | settings}}
         directory = tmp_path / str(size)
-        arguments = {"--model": "mine.json", "--items-dir": "items", "--requests-dir": "requests", "--out": "mine"}
-        paths = [part for name, path in arguments.items() for part in (name, str(directory / path))]
+        files = {"model": "mine.json", "items_dir": "items", "requests_dir": "requests", "out": "mine"}
+        paths = {name: directory / path for name, path in files.items()}
         monkeypatch.setattr(metrics, "_ITEMS_AT_A_TIME", size)
-        assert main(["metrics", "--spec", json.dumps(spec), *paths]) == 0
+        assert stages.run("metrics", spec=spec, **paths) == 0
         files = {"metrics": METRICS, "tokens": TOKENS, f"tasks/{EVALUATION}": TASK_RESULTS}
         paths = {directory / "mine" / f"{name}.parquet": kind for name, kind in files.items()}
         contents.append(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from support import tiny
+from support import stages, tiny
 from support.workspace import ROOT
 from vernacular import __version__, cli
 from vernacular.config.load import load
@@ -103,8 +103,8 @@ def test_show_errors_name_what_exists(directory, capsys, arguments, expected):
 
 def test_show_prints_the_tokens_that_a_run_scores(directory, capsys):
     tiny.save("llama", directory / "tiny")
-    spec = '{"name": "tiny", "source": "./tiny", "kind": "auto", "allow_pickle": false}'
-    assert cli.main(["model", "--spec", spec, "--out", "resources/models/tiny.json"]) == 0
+    spec = {"name": "tiny", "source": "./tiny", "kind": "auto", "allow_pickle": False}
+    assert stages.run("model", spec=spec, out="resources/models/tiny.json") == 0
     (directory / "tiny" / "model.safetensors").rename(directory / "weights")  # not needed
     assert cli.main(["show", "mine.yaml", "calame.gl.last_word.0shot", "--model", "tiny"]) == 0
     line = next(line for line in capsys.readouterr().out.splitlines() if " tokens: " in line)

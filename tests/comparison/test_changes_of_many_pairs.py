@@ -4,11 +4,11 @@ import math
 import multiprocessing
 from collections import Counter
 from itertools import combinations
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import stages
 from support.result_rows import EVALUATION, row
 from support.soak import examples
 from vernacular.commands import compare as compare_command
@@ -17,6 +17,7 @@ from vernacular.core import artifacts
 from vernacular.core.errors import UserError
 from vernacular.metrics.choice import margin
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
+from vernacular.types import SETTING
 
 scores = st.none() | st.lists(st.none() | st.sampled_from([-2.0, -0.5, 0.0, -math.inf]), min_size=2, max_size=2)
 outcomes = st.builds(
@@ -99,11 +100,10 @@ def run(directory, models, threads=1):
         artifacts.write(model_dir / "tasks" / f"{EVALUATION['evaluation']}.parquet", TASK_RESULTS, rows, metadata)
         artifacts.write(model_dir / "metrics.parquet", METRICS, [], metadata)
     spec = {"models": models, "pairs": [*combinations(models, 2)], "external_results": {}}
-    spec["evaluations"] = {EVALUATION["evaluation"]: EVALUATION | {"items": "t.gl"}}
+    spec["evaluations"] = {EVALUATION["evaluation"]: {name: EVALUATION[name] for name in SETTING} | {"items": "t.gl"}}
     directories = {name: directory / name for name in ("out", "changes", "items_dir")}
-    message = compare_command.compare(
-        SimpleNamespace(spec=spec, results=directory / "r", threads=threads, **directories)
-    )
+    fields = {"results": directory / "r", "threads": threads, **directories}
+    message = compare_command.compare(stages.arguments(compare_command.compare, spec=spec, **fields))
     files = sorted(path for path in directories["changes"].rglob("*") if path.is_file())
     return message, {path.relative_to(directory): path.read_bytes() for path in files}
 

@@ -1,8 +1,7 @@
 """Loading of external results in detail: evaluation of a file, parsed lines, and notes."""
 
-from types import SimpleNamespace
-
 import pytest
+from support import stages
 from support.external_notes import REFERENCES, join_results, line
 from support.external_results import ITEMS, NAME, QUESTIONS, SAMPLES, by_id, item, reference, sample, write_jsonl
 from support.messages import assert_states
@@ -16,6 +15,7 @@ from vernacular.core import artifacts
 from vernacular.core.errors import DataError
 from vernacular.data import schema
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
+from vernacular.types import SETTING
 
 SHOTS_UNKNOWN = ("few-shot", "unknown")
 CORRECT = {"r1": True, "r2": True, "r3": False}  # of SAMPLES
@@ -345,9 +345,12 @@ def test_earlier_run_with_other_few_shot_examples_is_noted(tmp_path, reference_e
         artifacts.write(path, TASK_RESULTS, table, metadata)
     artifacts.write(tmp_path / "items" / "t.gl.parquet", schema.ITEMS, ITEMS, {})
     spec = {"models": ["m"], "evaluations": {"e": {"protocol": "options", "shots": 1, "items": "t.gl"}}}
+    spec["external_results"] = {"old": {"path": str(tmp_path / "old")}}
+    paths = {"results": tmp_path, "items_dir": tmp_path / "items", "out": tmp_path, "changes": tmp_path}
+    args = stages.arguments(compare_command.compare, spec=spec, **paths)
     results = {"m": compare_command.Results(tmp_path / "results" / "m", ["e"])}
     tables, notes = compare_command._load_external_results(
-        "old", {"path": str(tmp_path / "old")}, results, spec, tmp_path / "items"
+        "old", args.spec.external_results["old"], results, args.spec, args.items_dir
     )
     assert tables["e"].num_rows == 3
     (note,) = notes
@@ -364,9 +367,11 @@ def test_compare_command_with_external_results(tmp_path):
         tmp_path / "old.jsonl", [line("r1", 0), line("r2"), line("r2", 0), line("r3", None), line("r7")]
     )
     spec = {"models": ["m"], "pairs": [["old", "m"]], "external_results": {"old": {"path": str(external_path)}}}
-    spec["evaluations"] = {name: EVALUATION | {"items": "t.gl"}}
+    spec["evaluations"] = {name: {name: EVALUATION[name] for name in SETTING} | {"items": "t.gl"}}
     directories = {"out": tmp_path / "out", "changes": tmp_path / "changes", "items_dir": tmp_path / "items"}
-    message = compare_command.compare(SimpleNamespace(spec=spec, results=tmp_path, threads=1, **directories))
+    message = compare_command.compare(
+        stages.arguments(compare_command.compare, spec=spec, results=tmp_path, **directories)
+    )
     assert_states(message, "compare", "1 pair,", "1 difference,", "1 item ")
     path = tmp_path / "out" / "comparisons.parquet"
     (note,) = artifacts.metadata(path)["notes"]
@@ -394,9 +399,9 @@ def test_external_results_that_cannot_be_used_are_noted_and_the_others_compared(
     (tmp_path / "theirs.csv").write_text(text, "utf-8")
     spec = {"models": ["m", "n"], "pairs": [["m", "theirs"], ["m", "n"]]}
     spec |= {"external_results": {"theirs": {"path": str(tmp_path / "theirs.csv")}}}
-    spec["evaluations"] = {name: EVALUATION | {"items": "t.gl"}}
+    spec["evaluations"] = {name: {name: EVALUATION[name] for name in SETTING} | {"items": "t.gl"}}
     directories = {"out": tmp_path / "out", "changes": tmp_path / "changes", "items_dir": tmp_path / "items"}
-    compare_command.compare(SimpleNamespace(spec=spec, results=tmp_path, threads=1, **directories))
+    compare_command.compare(stages.arguments(compare_command.compare, spec=spec, results=tmp_path, **directories))
     path = tmp_path / "out" / "comparisons.parquet"
     assert {(row["baseline"], row["candidate"]) for row in artifacts.read(path, COMPARISONS).to_pylist()} == {
         ("m", "n")

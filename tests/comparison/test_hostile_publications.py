@@ -5,12 +5,11 @@ import random
 import shutil
 import signal
 from pathlib import Path
-from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 import yaml
-from support import report_prompts
+from support import report_prompts, specs, stages
 from support.hostile_publications import NAMES, damage
 from support.published import published_run
 from support.workspace import ROOT
@@ -222,7 +221,7 @@ def test_malformed_publication_is_the_failure_of_its_own_values(run, lab, tmp_pa
     pairs = [{"baseline": f"{name}-base", "candidate": "m"} for name in ("lab", "other")]
     config = load(write_config(tmp_path, {"lab": lab, "other": other}, comparisons=pairs))
     assert config.comparisons == [("lab-base", "m"), ("other-base", "m")]
-    spec = dependencies.comparisons_spec(config)
+    spec = specs.comparisons_spec(config)
     assert "not valid JSON" in spec["external_results"]["lab-base"]["files"]["invalid"]
     compared, stated = compare_with(
         run[0], tmp_path, spec["external_results"], [("lab-base", "tuned"), ("other-base", "tuned")]
@@ -242,7 +241,7 @@ def compare_with(results: Path, directory: Path, external: dict, pairs: list[tup
     artifacts.write(directory / "items" / "quiz.gl.parquet", ITEMS, [], {})
     spec = {"models": report_prompts.MODELS, "pairs": pairs, "external_results": external, "evaluations": evaluations}
     arguments = {"out": directory / "out", "changes": directory / "changes", "items_dir": directory / "items"}
-    compare(SimpleNamespace(spec=spec, results=directory / "run", threads=1, **arguments))
+    compare(stages.arguments(compare, spec=spec, results=directory / "run", **arguments))
     path = directory / "out" / "comparisons.parquet"
     return artifacts.read(path, COMPARISONS).to_pylist(), artifacts.metadata(path)
 

@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from support import report_run
+from support import report_run, specs
 from support.published import published_run
 from vernacular.comparison.compare import compare_all
 from vernacular.comparison.external.load import Reference
 from vernacular.comparison.external.publications import load_publication
 from vernacular.comparison.external.published_files import published_signatures
-from vernacular.config import dependencies
 from vernacular.config.load import load
 from vernacular.core import artifacts
 from vernacular.core.errors import ConfigError, DataError
@@ -106,7 +105,7 @@ def test_each_model_of_a_publication_is_a_side_of_comparisons(lab, tmp_path):
     assert set(config.external_results) == {f"lab-{MODEL}", "lab-other", "lab-third"}
     assert config.external_results["lab-other"] == {"path": str(lab), "model": "other"}
     assert ("lab-other", "tiny") in config.comparisons
-    [file] = dependencies.comparisons_spec(config)["external_results"]["lab-other"]["files"]
+    [file] = specs.comparisons_spec(config)["external_results"]["lab-other"]["files"]
     assert file.endswith(".json")
 
 

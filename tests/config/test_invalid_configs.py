@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support import specs
 from support.messages import assert_one_problem_per_line, assert_states
 from support.schema_cases import UNUSUAL_VALUES, mappings, replace_at, schema_keys
 from support.soak import examples, seed
 from vernacular.config import dependencies
-from vernacular.config import dependencies as specs
 from vernacular.config import load as config
 from vernacular.config.references import check_references
 from vernacular.core.errors import ConfigError

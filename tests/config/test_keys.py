@@ -7,9 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 import yaml
-from support import tiny
+from support import specs, tiny
 from vernacular.config import dependencies
-from vernacular.config import dependencies as specs
 from vernacular.config import load as config
 from vernacular.core.fingerprint import file_fingerprint
 from vernacular.core.paths import WORKFLOW
@@ -292,7 +291,7 @@ def test_report_spec_changes_with_its_assets(load_config, monkeypatch, tmp_path)
     assets.mkdir()
     for name in ("a.js", "b.css", "c.html", "notes.md"):
         (assets / name).write_text("1")
-    monkeypatch.setattr(specs, "WORKFLOW", tmp_path)
+    monkeypatch.setattr("vernacular.config.dependencies.WORKFLOW", tmp_path)
     cfg = load_config(lambda c, task: c["evaluations"].pop())
 
     def look() -> str:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import yaml
-from vernacular.config import dependencies
+from support import specs
 from vernacular.config.load import load
 from vernacular.config.references import check_references
 from vernacular.core.errors import ConfigError
@@ -92,22 +92,22 @@ def test_prompts_of_lm_eval_are_prompts_of_one_task(config, entry, expected):
     evaluation = list(loaded.evaluations.values())[-1]
     assert evaluation.items == f"qa_yor.yo.lm_eval.{evaluation.prompt}", "texts of the prompt are in the items"
     assert evaluation.dataset == "qa_yor.yo.lm_eval"
-    spec = list(dependencies.lm_eval_spec(loaded)["evaluations"].values())[-1]
+    spec = list(specs.lm_eval_spec(loaded)["evaluations"].values())[-1]
     assert spec["unit"] == f"qa_yor_prompt_{evaluation.prompt[1:]}"
-    assert dependencies.report_spec(loaded)["prompts"][evaluation.id] == {"differs": f"{spec['unit']} of lm-eval"}
+    assert specs.report_spec(loaded)["prompts"][evaluation.id] == {"differs": f"{spec['unit']} of lm-eval"}
 
 
 def test_one_prompt_alone_is_a_task_of_its_own(config):
     assert list(config({"lm_eval": "qa_yor_prompt_2"}).evaluations) == ["qa_yor_prompt_2.und.lm_eval.0shot"]
-    (spec,) = dependencies.lm_eval_spec(config({"lm_eval": "qa_yor_prompt_2"}))["evaluations"].values()
+    (spec,) = specs.lm_eval_spec(config({"lm_eval": "qa_yor_prompt_2"}))["evaluations"].values()
     assert "prompt" not in spec
 
 
 def test_task_of_vernacular_with_the_same_name_is_a_different_evaluation(config):
     loaded = config({"lm_eval": "galcola", "languages": "gl"}, {"task": "cola", "languages": ["gl"], "data": "samples"})
-    assert set(dependencies.items_spec(loaded)["items"]) == {"cola.gl"}
-    assert set(dependencies.lm_eval_spec(loaded)["evaluations"]) == {"galcola.gl.lm_eval.0shot"}
-    assert dependencies.summary_spec(loaded)["tasks"]["galcola"] == {}, "no title and note"
+    assert set(specs.items_spec(loaded)["items"]) == {"cola.gl"}
+    assert set(specs.lm_eval_spec(loaded)["evaluations"]) == {"galcola.gl.lm_eval.0shot"}
+    assert specs.summary_spec(loaded)["tasks"]["galcola"] == {}, "no title and note"
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_state_of_the_environment_is_in_the_key_and_changed_task_files_must_be_l
 
     def state():
         read_index.cache_clear()
-        (spec,) = dependencies.lm_eval_spec(config({"lm_eval": "galcola"}))["evaluations"].values()
+        (spec,) = specs.lm_eval_spec(config({"lm_eval": "galcola"}))["evaluations"].values()
         return spec["package"], spec["versions"]["lm_eval"]
 
     states = [state()]
@@ -225,8 +225,8 @@ def test_edit_of_rows_or_of_a_module_changes_the_key_of_the_own_task_only(config
     def keys():
         content_hash.cache_clear()
         keys = {"lm_eval": {"python": str(tmp_path / "env" / "bin" / "python"), "tasks": [str(own)]}}
-        specs = dependencies.lm_eval_spec(config({"lm_eval": "mine"}, {"lm_eval": "galcola"}, **keys))["evaluations"]
-        return specs["mine.und.lm_eval.0shot"], specs["galcola.und.lm_eval.0shot"]
+        evaluations = specs.lm_eval_spec(config({"lm_eval": "mine"}, {"lm_eval": "galcola"}, **keys))["evaluations"]
+        return evaluations["mine.und.lm_eval.0shot"], evaluations["galcola.und.lm_eval.0shot"]
 
     before = keys()
     for path, content in ((tmp_path / "rows.jsonl", "{} \n"), (own / "helper.py", "x = 2\n")):

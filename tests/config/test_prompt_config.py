@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 from support.messages import assert_states
+from support.specs import report_spec, requests_spec, summary_spec
 from vernacular.config import dependencies
 from vernacular.config import load as config
-from vernacular.config.dependencies import report_spec, requests_spec, summary_spec
 from vernacular.core.errors import ConfigError
 from vernacular.types import Evaluation
 

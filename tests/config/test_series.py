@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from vernacular.config import dependencies as specs
+from support import specs
+from support.specs import curves_spec
 from vernacular.config import load as config
-from vernacular.config.dependencies import curves_spec
 from vernacular.config.series import RECORDS, listing_path
 from vernacular.core.errors import ConfigError
 from vernacular.core.records import write_record

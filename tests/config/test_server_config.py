@@ -2,10 +2,9 @@
 
 import pytest
 import yaml
-from support import served, tiny
+from support import served, specs, tiny
 from vernacular.cli import main
 from vernacular.config import dependencies
-from vernacular.config import dependencies as specs
 from vernacular.config import load as config
 from vernacular.core.errors import ConfigError
 

@@ -5,7 +5,6 @@ fail likewise. The commands run in this process, as the rules call them.
 """
 
 import contextlib
-import json
 import os
 import re
 import resource
@@ -16,9 +15,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from support import tiny
+from support import stages, tiny
 from support.stage_run import CONFIG, Run
-from vernacular.config import dependencies as specs
 from vernacular.config import load as config
 from vernacular.core import artifacts
 
@@ -30,12 +28,11 @@ SMALL_DISK = 40 * 2**20  # bytes
 class RunWithExport(Run):
     """The commands of a run, and `export`."""
 
-    def export(self, name: str) -> list[str]:
+    def export(self, name: str) -> dict:
         tasks = [
             f"results/{name}/tasks/{e.id}.parquet" for e in self.config.evaluations.values() if e.protocol == "letters"
         ]
-        files = ["--items-dir", "resources/items", "--tasks", *tasks, "--out", f"results/exports/{name}"]
-        return ["--spec", json.dumps(specs.export_spec(self.config)), *files]
+        return super().export(name) | {"tasks": tasks}
 
     def remove_outputs(self, command: str) -> None:
         """Remove outputs that the command would reuse, or delete itself and so free disk space."""
@@ -177,11 +174,12 @@ def test_report_is_complete_or_the_previous_one(run, capsys):
 
 
 def test_log_on_full_disk_prints_no_traceback(run_on_small_disk):
-    command = [sys.executable, "-m", "vernacular", "summary", *run_on_small_disk.summary(""), "--log", "logs/s.log"]
+    command = [sys.executable, "-m", "vernacular", "summary"]
     Path("logs").mkdir()
     for log in ("logs/s.log", "more/logs/s.log"):
         with full_disk(0):
-            process = subprocess.run([*command[:-1], log], capture_output=True, text=True, check=False)
+            fields = stages.text("summary", **run_on_small_disk.summary(""), log=log)
+            process = subprocess.run(command, input=fields, capture_output=True, text=True, check=False)
         assert process.returncode == 1
         assert "Traceback" not in process.stderr
         assert "Logging error" not in process.stderr

@@ -67,10 +67,15 @@ def test_interrupted_stage_cleans_up_and_exits_with_status_130(tmp_path, signum)
     (tmp_path / "pyarrow" / "__init__.py").write_text(
         "import time\ntry:\n    open('held', 'w').close()\n    time.sleep(300)\nfinally:\n    open('cleaned', 'w').close()\n"
     )
-    command = [sys.executable, "-m", "vernacular", "similarity", "--spec", "{}", "--model", "m.json", "--out", "out"]
-    command += ["--items-dir", ".", "--requests-dir", ".", "--generations", "g.parquet", "--encoders", "e.json"]
+    command = [sys.executable, "-m", "vernacular", "similarity"]
+    (tmp_path / "fields.json").write_text("{}")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}
-    with subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as stage:
+    with (
+        open(tmp_path / "fields.json") as fields,
+        subprocess.Popen(
+            command, cwd=tmp_path, env=environment, stdin=fields, stderr=subprocess.PIPE, text=True
+        ) as stage,
+    ):
         deadline = time.monotonic() + 120
         while not (tmp_path / "held").exists():
             assert stage.poll() is None, stage.stderr.read()
@@ -92,9 +97,10 @@ def test_killed_stage_leaves_its_reason_in_the_log(tmp_path):
         "            os.kill(os.getpid(), signal.SIGKILL)\n"
         "sys.meta_path.insert(0, Hook())\n"
     )
-    command = [sys.executable, "-m", "vernacular", "verify", "--notes", "n.csv", "--out", "o.txt", "--log", "v.log"]
+    command = [sys.executable, "-m", "vernacular", "verify"]
+    fields = '{"notes": "n.csv", "out": "o.txt", "log": "v.log"}'
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}
-    stage = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    stage = subprocess.run(command, cwd=tmp_path, env=environment, input=fields, capture_output=True, text=True)
     reason = "its process was terminated by SIGKILL (probable cause: out of memory)."
     assert (stage.returncode, stage.stderr) == (137, f"verify: {reason}\n")
     assert last_error(tmp_path / "v.log") == reason

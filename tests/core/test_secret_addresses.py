@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from support import stages
 from support.hub_server import environment
 from vernacular.config import load as config
 from vernacular.core.errors import ConfigError, DataError, ModelError, redact_secrets
@@ -107,10 +108,12 @@ def test_signature_of_hub_redirect_is_not_logged(start_hub, tmp_path):
     for server in (hub, store):
         server.add("me/model", files)
     hub.storage_servers, hub.signature = {"/me/model/resolve/": store.address}, "?X-Amz-Signature=S3CRET&v=1"
-    spec = json.dumps({"name": "m", "source": "me/model", "kind": "auto", "allow_pickle": False})
-    command = [sys.executable, "-m", "vernacular", "model", "--spec", spec, "--out", "out.json", "--log", "model.log"]
+    spec = {"name": "m", "source": "me/model", "kind": "auto", "allow_pickle": False}
+    fields = stages.text("model", spec=spec, out="out.json", log="model.log")
+    command = [sys.executable, "-m", "vernacular", "model"]
     env = environment(hub.address, tmp_path / "hf")
-    process = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env=env)
+    options = {"cwd": tmp_path, "input": fields, "capture_output": True, "text": True, "check": False, "env": env}
+    process = subprocess.run(command, **options)
     assert b"X-Amz-Signature=S3CRET" in b"".join(store.raw_requests), "the storage server receives the signature"
     log = (tmp_path / "model.log").read_text("utf-8")
     assert "model.safetensors?X-Amz-Signature=…&v=1" in log

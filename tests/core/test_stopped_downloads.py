@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support import tiny
+from support import stages, tiny
 from support.hub_server import HubServer, environment
 from vernacular.core import artifacts
 
@@ -42,19 +42,14 @@ def items_spec(source: dict) -> dict:
 
 
 def start_command(server: HubServer, directory: Path, command: str, spec: dict) -> subprocess.Popen:
-    command = [
-        sys.executable,
-        "-m",
-        "vernacular",
-        command,
-        "--spec",
-        json.dumps(spec),
-        "--out",
-        str(directory / "made" / command),
-    ]
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(server.address, directory / "hf")
-    )  # fmt: skip
+    path = directory / "fields.json"
+    path.write_text(stages.text(command, spec=spec, out=directory / "made" / command))
+    variables = environment(server.address, directory / "hf")
+    with open(path) as fields:
+        return subprocess.Popen(
+            [sys.executable, "-m", "vernacular", command],
+            stdin=fields, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables,
+        )  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,10 @@ import json
 import os
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import transformers as tf
-from support import lora_training, tiny
+from support import lora_training, stages, tiny
 from support.messages import assert_states
 from vernacular.checkpoints.adapters import resolve_adapter
 from vernacular.checkpoints.resolve import resolve
@@ -167,7 +166,7 @@ def test_weights_changed_during_evaluation_discard_outputs(workspace, base, monk
 def build_args(workspace, **spec):
     defaults = {"kind": "auto", "allow_pickle": False, "trust_remote_code": False}
     spec = {"name": "m", "source": str(workspace / "llama"), **defaults, **spec}
-    return SimpleNamespace(spec=spec, out=workspace / "models" / "m.json", base=None, verb="model")
+    return stages.arguments(fetch.model, spec=spec, out=workspace / "models" / "m.json")
 
 
 def test_model_rule_reuses_hashes_after_output_is_deleted(workspace, monkeypatch):
@@ -190,8 +189,8 @@ def test_model_rule_detects_changed_files(workspace):
 def test_record_without_hashes_raises(workspace, base):
     outdated = {key: value for key, value in base.items() if key != "contents"}
     write_record(workspace / "m.json", outdated)
-    args = SimpleNamespace(models=[workspace / "m.json"], spec={"models": {"m": SETTINGS}}, shard="1of1", requests=[])
-    args.out, args.attempt = workspace / "1of1.json", (1, 1)
+    files = {"models": [workspace / "m.json"], "out": workspace / "1of1.json", "store": workspace / "store"}
+    args = stages.arguments(infer.infer, spec={"models": {"m": SETTINGS}}, **files)
     with pytest.raises(ArtifactError) as raised:
         infer.infer(args)
     assert_states(raised.value, str(workspace / "m.json"), "hashes", "not found")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from support import tiny
+from support import stages, tiny
 from vernacular.checkpoints.inputs import record_of
 from vernacular.checkpoints.resolve import resolve
 from vernacular.core import artifacts
@@ -218,10 +218,14 @@ def test_signal_during_torch_import_stops_job(job, signum, tmp_path):
     (tmp_path / "torch" / "__init__.py").write_text("import time\nopen('held', 'w').close()\ntime.sleep(300)\n")
     record = {key: value for key, value in record.items() if key not in ("dtype", "device", "chat")}
     write_record(tmp_path / "m.json", record | {"contents": record_of(Path(record["directory"]))})
-    command = [sys.executable, "-m", "vernacular", "infer", "--spec", '{"models": {"m": {}}}', "--models", "m.json"]
-    command += ["--requests", str(paths["a"]), "--out", "asked.json", "--store", "store"]
+    files = {"models": ["m.json"], "requests": [paths["a"]], "out": "asked.json", "store": "store"}
+    (tmp_path / "fields.json").write_text(stages.text("infer", spec={"models": {"m": {}}}, **files))
+    command = [sys.executable, "-m", "vernacular", "infer"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}
-    process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
+    with open(tmp_path / "fields.json") as fields:
+        process = subprocess.Popen(
+            command, cwd=tmp_path, env=environment, stdin=fields, stderr=subprocess.PIPE, text=True
+        )
     try:
         deadline = time.monotonic() + 120
         while not (tmp_path / "held").exists():

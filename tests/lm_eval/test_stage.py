@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from support import lm_eval_cases
+from support import lm_eval_cases, specs
 from support.workspace import ROOT
-from vernacular.config import dependencies
 from vernacular.config.load import load
 from vernacular.core import artifacts
 from vernacular.core.errors import ConfigError
@@ -78,12 +77,12 @@ class Stage:
         read_index.cache_clear()
         config = {"models": {"m": {"source": "./m"}}, "lm_eval": {"python": str(self.python), "tasks": ["own"]}}
         Path("config.yaml").write_text(yaml.safe_dump(config | {"evaluations": list(entries)}))
-        return json.dumps(dependencies.lm_eval_spec(load(["config.yaml"])))
+        return json.dumps(specs.lm_eval_spec(load(["config.yaml"])))
 
     def run(self, spec: str) -> dict[str, list[str] | str]:
         """Run the stage; return the questions of each evaluation's items, or why it has none."""
-        files = ["--items-dir", "items", "--out", "requests", "--log", "log"]
-        run([self.python, ROOT / "workflow" / "stage.py", "lm-eval-requests", "--spec", "-", *files], input=spec)
+        fields = {"spec": json.loads(spec), "items_dir": "items", "out": "requests", "log": "log"}
+        run([self.python, ROOT / "workflow" / "stage.py", "lm-eval-requests"], input=json.dumps(fields))
         found = {}
         for name, evaluation in json.loads(spec)["evaluations"].items():
             metadata = artifacts.metadata(f"requests/{name}.parquet")

@@ -1,12 +1,12 @@
 """Command `summary`: from metrics files to tables and workbooks for publication."""
 
 import zipfile
-from argparse import Namespace
 from pathlib import Path
 
 import openpyxl
 import pandas as pd
 import pytest
+from support import stages
 from vernacular.commands.summary import summary
 from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.core import artifacts
@@ -51,7 +51,8 @@ def out(metrics_table, tmp_path):
         artifacts.write(out / f"{kind.name}.parquet", kind, kind.schema.empty_table(), {"fingerprint": "f"})
     spec = {"models": list(rows), "evaluations": [EVALUATION], "tasks": {"openbookqa": {"title": "OpenBookQA"}}}
     spec["parallel"] = []
-    summary(Namespace(metrics=[tmp_path / model / "metrics.parquet" for model in rows], out=out, spec=spec, config=[]))
+    metrics = [tmp_path / model / "metrics.parquet" for model in rows]
+    summary(stages.arguments(summary, metrics=metrics, out=out, spec=spec))
     return out
 
 
@@ -72,7 +73,7 @@ def test_run_without_any_value_has_all_tables(tmp_path):
     for kind in (RANKINGS, COMPARISONS, OVERALL, PROMPTS):
         artifacts.write(tmp_path / f"{kind.name}.parquet", kind, kind.schema.empty_table(), {"fingerprint": "f"})
     spec = {"models": ["base"], "evaluations": [EVALUATION], "tasks": {}, "parallel": []}
-    summary(Namespace(metrics=[metrics], out=tmp_path, spec=spec, config=[]))
+    summary(stages.arguments(summary, metrics=[metrics], out=tmp_path, spec=spec))
     assert pd.read_csv(tmp_path / "notes.csv")["note"].tolist() == ["gated"]
     assert {path.stem for path in tmp_path.glob("*.xlsx")} == {
         "leaderboard",

@@ -1,6 +1,5 @@
 """A run of two series of checkpoints for report tests: minimal pairs in two categories, one checkpoint missing."""
 
-from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +8,7 @@ from vernacular.inference.schema import SCORES
 from vernacular.metrics.schema import METRICS, RESULTS
 from vernacular.protocols.evaluate import PROTOCOL_METRICS, metric_rows
 
+from support import stages
 from support.report_run import _request, _row, _score, _setting, _write, _write_requests, _write_task_results
 
 EVALUATION = "pairs.gl.minimal_pair.0shot"
@@ -48,7 +48,7 @@ def write_run(root: Path) -> dict:
             _write(results / model / "scores" / f"{EVALUATION}.parquet", SCORES, _scores(rows), {})
     _write(results / "summary" / "results.parquet", RESULTS, long, {"models": [], "notes": []})
     spec = {"checkpoints": [{"model": m, **c} for m, c in checkpoints.items()], "evaluations": {EVALUATION: setting}}
-    curves(Namespace(spec=spec, results=results, out=results / "summary"))
+    curves(stages.arguments(curves, spec=spec, results=results, out=results / "summary"))
     return {
         "results": results,
         "models": list(checkpoints),

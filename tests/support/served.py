@@ -13,14 +13,13 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import SimpleNamespace
 
 import torch
 from tokenizers import AddedToken
 from vernacular.inference.model.loaded import LoadedModel, wrap
 from vernacular.inference.server import checks
 
-from support import tiny
+from support import stages, tiny
 
 KEY = "sk-right-and-secret"
 _STEPS = 150
@@ -425,6 +424,6 @@ def record(server: Server, directory, *, tokenizer: LoadedModel | None = None, n
         spec["tokenizer"] = str(directory / "tokenizer")
     out = directory / "resources" / "models" / f"{name}.json"
     out.parent.mkdir(parents=True, exist_ok=True)
-    command.server(SimpleNamespace(spec=spec, out=out, command="server"))
+    command.server(stages.arguments(command.server, spec=spec, out=out))
     keys = ("concurrency", "timeout", "api_key_env", "chat", "bos", "max_length")
     return read_record(out) | {key: spec[key] for key in keys if key in spec}

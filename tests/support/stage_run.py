@@ -1,11 +1,8 @@
-"""Run all commands of the workflow in this process, with the arguments of the rules."""
+"""Run all stages of the workflow in this process, with the fields of the rules."""
 
-import json
-
-from vernacular import cli
-from vernacular.config import dependencies as specs
 from vernacular.config import load as config
-from vernacular.config.dependencies import curves_spec
+
+from support import specs, stages
 
 CONFIG = {
     "models": {"one": {"source": "./one", "dtype": "float32"}, "two": {"source": "./two", "dtype": "float32"}},
@@ -23,15 +20,15 @@ OPTIONS, GENERATION = f"{GL}.options.0shot", f"{GL}.generation.0shot"
 
 
 class Run:
-    """Runs commands in the current directory, with the arguments of the rules."""
+    """Runs stages in the current directory, with the fields of the rules."""
 
     def __init__(self, loaded_config: config.Config):
         self.config = loaded_config
 
     def __call__(self, command: str, model: str = "one") -> int:
         if command == "infer":
-            return max(cli.main(["infer", *self.infer(model, shard)]) for shard in self._shards(model))
-        return cli.main([command, *getattr(self, command)(model)])
+            return max(stages.run("infer", **self.infer(model, shard)) for shard in self._shards(model))
+        return stages.run(command, **getattr(self, command)(model))
 
     def _shards(self, base: str) -> list[str]:
         count = self.config.models[base]["shards"]
@@ -54,75 +51,68 @@ class Run:
             if protocols is None or e.protocol in protocols
         ]
 
-    def items(self, _: str) -> list[str]:
-        return ["--spec", _spec(specs.items_spec(self.config)), "--out", "resources/items"]
+    def items(self, _: str) -> dict:
+        return {"spec": specs.items_spec(self.config), "out": "resources/items"}
 
-    def requests(self, _: str) -> list[str]:
-        files = ["--items-dir", "resources/items", "--out", "results/requests"]
-        return ["--spec", _spec(specs.requests_spec(self.config)), *files]
+    def requests(self, _: str) -> dict:
+        return {"spec": specs.requests_spec(self.config), "items_dir": "resources/items", "out": "results/requests"}
 
-    def model(self, name: str) -> list[str]:
+    def model(self, name: str) -> dict:
         base = self.config.models[name].get("base")
-        files = ["--base", f"resources/models/{base}.json"] if base else []
-        files += ["--out", f"resources/models/{name}.json"]
-        return ["--spec", _spec(specs.model_spec(self.config, name)), *files]
+        fields = {"spec": specs.model_spec(self.config, name), "out": f"resources/models/{name}.json"}
+        return fields | ({"base": f"resources/models/{base}.json"} if base else {})
 
-    def encoder(self, _: str) -> list[str]:
+    def encoder(self, _: str) -> dict:
         [name] = self.config.encoders
-        return ["--spec", _spec(specs.encoder_spec(self.config, name)), "--out", f"resources/encoders/{name}.json"]
+        return {"spec": specs.encoder_spec(self.config, name), "out": f"resources/encoders/{name}.json"}
 
-    def infer(self, base: str, shard: str = "1of1") -> list[str]:
+    def infer(self, base: str, shard: str = "1of1") -> dict:
         names = self.config.bases[base]
-        inputs = ["--models", *(f"resources/models/{name}.json" for name in names), "--shard", shard]
-        outputs = ["--out", f"results/inference_status/{base}/{shard}.json", "--store", "results/store"]
-        spec = _spec(specs.inference_spec(self.config, names))
-        return ["--spec", spec, *inputs, "--requests", *self._request_paths(), *outputs]
+        inputs = {"models": [f"resources/models/{name}.json" for name in names], "requests": self._request_paths()}
+        outputs = {"out": f"results/inference_status/{base}/{shard}.json", "store": "results/store"}
+        return {"spec": specs.inference_spec(self.config, names), **inputs, **outputs, "shard": shard}
 
-    def collect(self, name: str) -> list[str]:
+    def collect(self, name: str) -> dict:
         base = self.config.models[name].get("base", name)
-        inputs = ["--model", f"resources/models/{name}.json", "--requests", *self._request_paths(), "--status"]
-        inputs += [f"results/inference_status/{base}/{shard}.json" for shard in self._shards(base)]
-        outputs = ["--out", f"results/{name}", "--store", "results/store"]
-        return ["--spec", _spec(specs.inference_spec(self.config, [name])), *inputs, *outputs]
+        status = [f"results/inference_status/{base}/{shard}.json" for shard in self._shards(base)]
+        inputs = {"model": f"resources/models/{name}.json", "requests": self._request_paths(), "status": status}
+        spec = specs.inference_spec(self.config, [name])
+        return {"spec": spec, **inputs, "out": f"results/{name}", "store": "results/store"}
 
-    def similarity(self, name: str) -> list[str]:
+    def similarity(self, name: str) -> dict:
         generations = [path.replace("requests", f"{name}/generations") for path in self._request_paths(config.COMPARED)]
         encoders = [f"resources/encoders/{encoder}.json" for encoder in self.config.encoders]
-        files = ["--encoders", *encoders, "--model", f"resources/models/{name}.json", "--generations", *generations]
-        files += [*_DIRECTORIES, "--out", f"results/{name}/similarity"]
-        return ["--spec", _spec(specs.similarity_spec(self.config)), *files]
+        files = {"model": f"resources/models/{name}.json", "encoders": encoders, "generations": generations}
+        spec = specs.similarity_spec(self.config)
+        return {"spec": spec, **files, **_DIRECTORIES, "out": f"results/{name}/similarity"}
 
-    def metrics(self, name: str) -> list[str]:
-        files = ["--model", f"resources/models/{name}.json", *_DIRECTORIES, "--out", f"results/{name}"]
-        return ["--spec", _spec(specs.metrics_spec(self.config, name)), *files]
+    def metrics(self, name: str) -> dict:
+        files = {"model": f"resources/models/{name}.json", **_DIRECTORIES, "out": f"results/{name}"}
+        return {"spec": specs.metrics_spec(self.config, name), **files}
 
-    def export(self, name: str) -> list[str]:
+    def export(self, name: str) -> dict:
         tasks = [path.replace("requests", f"{name}/tasks") for path in self._request_paths(config.EXPORTED)]
-        files = ["--items-dir", "resources/items", "--tasks", *tasks, "--out", f"results/exports/{name}"]
-        return ["--spec", _spec(specs.export_spec(self.config)), *files]
+        files = {"items_dir": "resources/items", "tasks": tasks, "out": f"results/exports/{name}"}
+        return {"spec": specs.export_spec(self.config), **files}
 
-    def compare(self, _: str) -> list[str]:
-        files = ["--results", "results", "--items-dir", "resources/items", "--out", "results/summary"]
-        return ["--spec", _spec(specs.comparisons_spec(self.config)), *files, "--changes", "results/comparisons"]
+    def compare(self, _: str) -> dict:
+        files = {"results": "results", "items_dir": "resources/items", "out": "results/summary"}
+        return {"spec": specs.comparisons_spec(self.config), **files, "changes": "results/comparisons"}
 
-    def curves(self, _: str) -> list[str]:
-        return ["--spec", _spec(curves_spec(self.config)), "--results", "results", "--out", "results/summary"]
+    def curves(self, _: str) -> dict:
+        return {"spec": specs.curves_spec(self.config), "results": "results", "out": "results/summary"}
 
-    def summary(self, _: str) -> list[str]:
+    def summary(self, _: str) -> dict:
         metrics = [f"results/{name}/metrics.parquet" for name in self.config.models]
-        return ["--spec", _spec(specs.summary_spec(self.config)), "--metrics", *metrics, "--out", "results/summary"]
+        return {"spec": specs.summary_spec(self.config), "metrics": metrics, "out": "results/summary"}
 
-    def report(self, _: str) -> list[str]:
-        files = ["--models", *(f"resources/models/{name}.json" for name in self.config.models)]
-        files += ["--results", "results", "--changes", "results/comparisons", "--out", "results/report"]
-        return ["--spec", _spec(specs.report_spec(self.config)), *files]
+    def report(self, _: str) -> dict:
+        models = [f"resources/models/{name}.json" for name in self.config.models]
+        files = {"results": "results", "changes": "results/comparisons", "out": "results/report"}
+        return {"spec": specs.report_spec(self.config), "models": models, **files}
 
-    def verify(self, _: str) -> list[str]:
-        return ["--notes", "results/summary/notes.csv", "--out", "results/summary/complete.txt"]
-
-
-_DIRECTORIES = ["--items-dir", "resources/items", "--requests-dir", "results/requests"]
+    def verify(self, _: str) -> dict:
+        return {"notes": "results/summary/notes.csv", "out": "results/summary/complete.txt"}
 
 
-def _spec(spec: dict) -> str:
-    return json.dumps(spec, sort_keys=True)  # as in the rules
+_DIRECTORIES = {"items_dir": "resources/items", "requests_dir": "results/requests"}

@@ -9,11 +9,11 @@ pytestmark = pytest.mark.slow
 
 
 def threads(workspace: Workspace) -> dict[str, list[str]]:
-    """Return the `--threads` of each planned job by command, on four cores."""
+    """Return the threads of each planned job by command, on four cores."""
     run = workspace.run("-n", "-p", "-c4", "--quiet", "host")
     assert run.returncode == 0, output_tail(run)
     commands = ("infer", "similarity")
-    return {name: sorted(re.findall(rf'VERNACULAR" {name} .*?--threads (\d+) ', run.stdout)) for name in commands}
+    return {name: sorted(re.findall(rf'VERNACULAR" {name} .*?"threads": (\d+),', run.stdout)) for name in commands}
 
 
 def test_shards_and_models_on_the_cpu_share_the_cores_and_other_jobs_get_all(tmp_path):

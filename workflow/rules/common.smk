@@ -25,11 +25,11 @@ except ModuleNotFoundError as error:
 
 from vernacular.comparison.curves.schema import ALL as CURVE_TABLES
 from vernacular.config import resources as estimates, dependencies as specs
-from vernacular.config.dependencies import curves_spec
 from vernacular.config.directories import output_conflicts
 from vernacular.config.placement import check_package, default_config, directory_of, placed, rule_files
 from vernacular.config.unavailable import clear_unavailable
 from vernacular.core.console import collect_failures, simplify
+from vernacular.core.fields import to_json
 from vernacular.core.errors import ConfigError, UserError, escape_controls
 from vernacular.core.fingerprint import code_fingerprint, libraries
 from vernacular.core.written import COMPLETE
@@ -95,13 +95,30 @@ def attempt_label(wildcards, attempt):
 
 # Everything that the result of a rule depends on in addition to its input files, as one string, because Snakemake stores
 # separate params as a set. The code is that of the rule's command and its imports, with the versions of the libraries.
-def spec(command, **values):
-    return json.dumps({**code_version(f"vernacular.commands.{command}"), **values}, sort_keys=True, ensure_ascii=False)
+def spec(command, values, **others):
+    return as_text({**to_json(values), **code_version(f"vernacular.commands.{command}"), **others})
 
 
 @functools.cache
 def code_version(command):
     return {"code": code_fingerprint(command), "libraries": libraries(command)}
+
+
+def as_text(values):
+    return json.dumps(values, sort_keys=True, ensure_ascii=False)
+
+
+# The files and directories of a stage: members of its JSON object. A parameter that is a function of input or output is in
+# no key. Like all that grows with the number of evaluations, they are passed on standard input: Linux limits arguments
+def files(**fields):
+    return as_text(fields)[1:-1]
+
+
+# The command of a stage, which reads its fields from standard input as one JSON object (`vernacular STAGE --help`)
+def stage(name, *, has_spec=True, has_attempts=True, python="python"):
+    members = ["'{params.files:q}'", '"threads": {threads}', "\"log\": \"'{log:q}'\""]
+    members += ["\"spec\": '{params.spec:q}'"] * has_spec + ['"attempt": "{resources.try_number}"'] * has_attempts
+    return f"exec {python} \"$VERNACULAR\" {name} <<< '{{{{{', '.join(members)}}}}}'"
 
 
 # A path in the directory of the results (`output:` in the config)
@@ -149,19 +166,9 @@ def curve_files():
     return expand(in_output("summary/{table}.parquet"), table=CURVE_TABLES) if CONFIG.checkpoints else []
 
 
-# The directory this many levels above the first output of a rule
-def output_parent(levels):
-    return lambda wildcards, output: str(Path(output[0]).parents[levels - 1])
-
-
-# The store; as a function of the output it is in no key, because moving the store changes no result
-def store(wildcards, output):
-    return CONFIG.store
-
-
-# The directory this many levels above the first file of an input
-def input_parent(name, levels):
-    return lambda wildcards, input: str(Path(input[name][0]).parents[levels - 1])
+# The directory this many levels above a file
+def above(file, levels=1):
+    return str(Path(file).parents[levels - 1])
 
 
 # The settings of a base, and the records of the base and its adapters
@@ -250,7 +257,8 @@ def clear_module():
 
 onsuccess:
     clear()
-    shell('python "$VERNACULAR" finish {CONFIG.benchmarks:q} --results {CONFIG.results:q}/summary')
+    fields = as_text({"benchmarks": CONFIG.benchmarks, "results": f"{CONFIG.results}/summary"})
+    shell('python "$VERNACULAR" finish <<< {fields:q}')
 
 
 # after Ctrl-C or a failure, the last message of the run gives the reasons and how to resume; a workflow that imports this

@@ -25,9 +25,9 @@ rule items:
         mem_mb=lambda wildcards, attempt: 2500 * attempt,
         runtime=240,
     params:
-        spec=lambda wildcards: spec("items", **specs.items_spec(CONFIG)),
-        out_dir=output_parent(1),
+        spec=lambda wildcards: spec("items", specs.items_spec(CONFIG)),
+        files=lambda wildcards, input, output: files(out=above(output[0])),
     message:
         "items: read the datasets"
     shell:
-        'exec python "$VERNACULAR" items --spec - --out {params.out_dir:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}'
+        stage("items")

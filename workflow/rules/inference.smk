@@ -32,12 +32,12 @@ rule model:
         mem_mb=lambda wildcards, attempt: 8000 * attempt,
         runtime=240,
     params:
-        spec=lambda wildcards: spec("fetch", **specs.model_spec(CONFIG, wildcards.model)),
-        base=lambda wildcards, input: ["--base", input.base] if "base" in input.keys() else [],
+        spec=lambda wildcards: spec("fetch", specs.model_spec(CONFIG, wildcards.model)),
+        files=lambda wildcards, input, output: files(base=input.get("base"), out=output[0]),
     message:
         "model: fetch {wildcards.model} and record its properties"
     shell:
-        'exec python "$VERNACULAR" model --spec - {params.base:q} --out {output:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}'
+        stage("model")
 
 
 # probe a server and record what its model can answer
@@ -60,11 +60,12 @@ rule server:
         mem_mb=lambda wildcards, attempt: 3000 * attempt,
         runtime=60,
     params:
-        spec=lambda wildcards: spec("server", **specs.server_spec(CONFIG, wildcards.model)),
+        spec=lambda wildcards: spec("server", specs.server_spec(CONFIG, wildcards.model)),
+        files=lambda wildcards, input, output: files(out=output[0]),
     message:
         "server: probe the server of {wildcards.model}"
     shell:
-        'exec python "$VERNACULAR" server --spec - --out {output:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}'
+        stage("server")
 
 
 # run all evaluations of one base and its adapters, with the base loaded once
@@ -91,13 +92,14 @@ rule infer:
         ),
         gpu=lambda wildcards, input: estimates.gpus(input.models[0], base_settings(wildcards), CONFIG.gpu_memory_gb),
     params:
-        spec=lambda wildcards: spec("infer", libraries={}, **specs.inference_spec(CONFIG, CONFIG.bases[wildcards.base])),
-        store=store,
+        spec=lambda wildcards: spec("infer", specs.inference_spec(CONFIG, CONFIG.bases[wildcards.base]), libraries={}),
+        files=lambda wildcards, input, output: files(
+            models=input.models, requests=input.requests, shard=wildcards.shard, out=output[0], store=CONFIG.store
+        ),
     message:
         "infer: evaluate {wildcards.base} (shard {wildcards.shard}), except for outputs in the store"
     shell:
-        'exec python "$VERNACULAR" infer --spec - --models {input.models:q} --requests {input.requests:q}'
-        " --shard {wildcards.shard:q} --out {output:q} --store {params.store:q} --threads {threads} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
+        stage("infer")
 
 
 # run all evaluations of one model behind a server
@@ -121,13 +123,14 @@ rule infer_server:
         mem_mb=lambda wildcards, attempt: 3000 * attempt,
         runtime=7 * 24 * 60,
     params:
-        spec=lambda wildcards: spec("infer", libraries={}, **specs.inference_spec(CONFIG, [wildcards.base])),
-        store=store,
+        spec=lambda wildcards: spec("infer", specs.inference_spec(CONFIG, [wildcards.base]), libraries={}),
+        files=lambda wildcards, input, output: files(
+            models=input.models, requests=input.requests, shard=wildcards.shard, out=output[0], store=CONFIG.store
+        ),
     message:
         "infer_server: evaluate {wildcards.base} behind its server, except for outputs in the store"
     shell:
-        'exec python "$VERNACULAR" infer --spec - --models {input.models:q} --requests {input.requests:q}'
-        " --shard {wildcards.shard:q} --out {output:q} --store {params.store:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
+        stage("infer")
 
 
 # write the outputs of one model, one file per evaluation
@@ -150,11 +153,9 @@ rule collect:
         mem_mb=lambda wildcards, attempt: 3000 * attempt,
         runtime=60,
     params:
-        spec=lambda wildcards: spec("collect", **specs.inference_spec(CONFIG, [wildcards.model])),
-        store=store,
-        out_dir=output_parent(2),
+        spec=lambda wildcards: spec("collect", specs.inference_spec(CONFIG, [wildcards.model])),
+        files=lambda wildcards, input, output: files(model=input.model, requests=input.requests, status=input.status, out=above(output[0], 2), store=CONFIG.store),
     message:
         "collect: write the outputs of {wildcards.model}"
     shell:
-        'exec python "$VERNACULAR" collect --spec - --model {input.model:q} --requests {input.requests:q}'
-        " --status {input.status:q} --store {params.store:q} --out {params.out_dir:q} --log {log:q} <<< {params.spec:q}"
+        stage("collect", has_attempts=False)

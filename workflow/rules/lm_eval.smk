@@ -26,14 +26,13 @@ rule lm_eval_requests:
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
         runtime=240,
     params:
-        spec=lambda wildcards: spec("lm_eval_requests", libraries={}, **specs.lm_eval_spec(CONFIG)),
+        spec=lambda wildcards: spec("lm_eval_requests", specs.lm_eval_spec(CONFIG), libraries={}),
         python=CONFIG.lm_eval_python,
-        items_dir=lambda wildcards, output: str(Path(output.data[0]).parent),
-        out_dir=lambda wildcards, output: str(Path(output.requests[0]).parent),
+        files=lambda wildcards, input, output: files(items_dir=above(output.data[0]), out=above(output.requests[0])),
     message:
         "lm_eval_requests: write the documents and prompts of lm-eval's tasks"
     shell:
-        'exec {params.python:q} "$VERNACULAR" lm-eval-requests --spec - --items-dir {params.items_dir:q} --out {params.out_dir:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}'
+        stage("lm-eval-requests", python="{params.python:q}")
 
 
 # let lm-eval compute the metrics of the outputs of one model
@@ -57,17 +56,10 @@ rule lm_eval_metrics:
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
         runtime=240,
     params:
-        spec=lambda wildcards: spec(
-            "lm_eval_metrics", libraries={}, model=wildcards.model, **specs.lm_eval_spec(CONFIG)
-        ),
+        spec=lambda wildcards: spec("lm_eval_metrics", specs.lm_eval_spec(CONFIG, wildcards.model), libraries={}),
         python=CONFIG.lm_eval_python,
-        items_dir=input_parent("data", 1),
-        requests_dir=input_parent("requests", 1),
-        results_dir=output_parent(2),
-        out_dir=output_parent(1),
+        files=lambda wildcards, input, output: files(items_dir=above(input.data[0]), requests_dir=above(input.requests[0]), results=above(output[0], 2), out=above(output[0])),
     message:
         "lm_eval_metrics: let lm-eval compute the metrics of {wildcards.model}"
     shell:
-        'exec {params.python:q} "$VERNACULAR" lm-eval-metrics --spec - --items-dir {params.items_dir:q}'
-        " --requests-dir {params.requests_dir:q} --results {params.results_dir:q} --out {params.out_dir:q}"
-        " --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
+        stage("lm-eval-metrics", python="{params.python:q}")

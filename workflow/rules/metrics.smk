@@ -23,11 +23,12 @@ rule encoder:
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
         runtime=60,
     params:
-        spec=lambda wildcards: spec("fetch", **specs.encoder_spec(CONFIG, wildcards.encoder)),
+        spec=lambda wildcards: spec("fetch", specs.encoder_spec(CONFIG, wildcards.encoder)),
+        files=lambda wildcards, input, output: files(out=output[0]),
     message:
         "encoder: fetch {wildcards.encoder} and record its properties"
     shell:
-        'exec python "$VERNACULAR" encoder --spec - --out {output:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}'
+        stage("encoder")
 
 
 # compute the similarity of one model's generations to every option; each distinct text is embedded once, and files that
@@ -55,17 +56,12 @@ rule similarity:
         runtime=lambda wildcards, attempt: 240 * attempt,
         gpu=lambda wildcards: int(CONFIG.models[wildcards.model]["device"] != "cpu"),
     params:
-        spec=spec("similarity", **specs.similarity_spec(CONFIG)),
-        items_dir=input_parent("data", 1),
-        requests_dir=input_parent("requests", 1),
-        out_dir=output_parent(1),
+        spec=spec("similarity", specs.similarity_spec(CONFIG)),
+        files=lambda wildcards, input, output: files(model=input.model, encoders=input.encoders, items_dir=above(input.data[0]), requests_dir=above(input.requests[0]), generations=input.generations, out=above(output[0])),
     message:
         "similarity: compute the similarity of the outputs of {wildcards.model} to the options"
     shell:
-        'exec python "$VERNACULAR" similarity --spec - --model {input.model:q}'
-        " --encoders {input.encoders:q}"
-        " --items-dir {params.items_dir:q} --requests-dir {params.requests_dir:q}"
-        " --generations {input.generations:q} --out {params.out_dir:q} --threads {threads} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
+        stage("similarity")
 
 
 # compute the result of every item of one model, and the aggregated values
@@ -96,16 +92,12 @@ rule metrics:
         mem_mb=lambda wildcards, attempt: 3000 * attempt,
         runtime=60,
     params:
-        spec=lambda wildcards: spec("metrics", **specs.metrics_spec(CONFIG, wildcards.model)),
-        items_dir=input_parent("data", 1),
-        requests_dir=input_parent("requests", 1),
-        out_dir=output_parent(2),
+        spec=lambda wildcards: spec("metrics", specs.metrics_spec(CONFIG, wildcards.model)),
+        files=lambda wildcards, input, output: files(model=input.model, items_dir=above(input.data[0]), requests_dir=above(input.requests[0]), out=above(output[0], 2)),
     message:
         "metrics: compute the per-item results and metrics of {wildcards.model}"
     shell:
-        'exec python "$VERNACULAR" metrics --spec - --model {input.model:q}'
-        " --items-dir {params.items_dir:q} --requests-dir {params.requests_dir:q}"
-        " --out {params.out_dir:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}"
+        stage("metrics")
 
 
 # export the results of one model in the formats of the PalmX, Serbian cloze and Grew-TSE scripts
@@ -127,11 +119,9 @@ rule export:
         mem_mb=lambda wildcards, attempt: 2000 * attempt,
         runtime=30,
     params:
-        spec=spec("export", **specs.export_spec(CONFIG)),
-        items_dir=input_parent("data", 1),
-        out_dir=lambda wildcards, output: str(Path(written_directory(output[0])).parent),
+        spec=spec("export", specs.export_spec(CONFIG)),
+        files=lambda wildcards, input, output: files(items_dir=above(input.data[0]), tasks=input.tasks, out=above(written_directory(output[0]))),
     message:
         "export: write the results of {wildcards.model} in the formats of the source tools"
     shell:
-        'exec python "$VERNACULAR" export --spec - --items-dir {params.items_dir:q} --tasks {input.tasks:q}'
-        " --out {params.out_dir:q} --log {log:q} <<< {params.spec:q}"
+        stage("export", has_attempts=False)

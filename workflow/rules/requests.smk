@@ -20,10 +20,9 @@ rule requests:
         mem_mb=lambda wildcards, attempt: 2500 * attempt,
         runtime=60,
     params:
-        spec=lambda wildcards: spec("requests", **specs.requests_spec(CONFIG)),
-        items_dir=input_parent("data", 1),
-        out_dir=output_parent(1),
+        spec=lambda wildcards: spec("requests", specs.requests_spec(CONFIG)),
+        files=lambda wildcards, input, output: files(items_dir=above(input.data[0]), out=above(output[0])),
     message:
         "requests: write the prompts of all evaluations"
     shell:
-        'exec python "$VERNACULAR" requests --spec - --items-dir {params.items_dir:q} --out {params.out_dir:q} --log {log:q} --attempt {resources.try_number} <<< {params.spec:q}'
+        stage("requests")

@@ -29,16 +29,12 @@ rule compare:
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
         runtime=60,
     params:
-        spec=spec("compare", **specs.comparisons_spec(CONFIG)),
-        items_dir=input_parent("data", 1),
-        results_dir=input_parent("metrics", 2),
-        out_dir=output_parent(1),
-        changes=lambda wildcards, output: written_directory(output.changes),
+        spec=spec("compare", specs.comparisons_spec(CONFIG)),
+        files=lambda wildcards, input, output: files(results=above(input.metrics[0], 2), items_dir=above(input.data[0]), out=above(output[0]), changes=written_directory(output.changes)),
     message:
         "compare: compare pairs of models on the same items, and rank all models"
     shell:
-        'exec python "$VERNACULAR" compare --spec - --results {params.results_dir:q} --items-dir {params.items_dir:q}'
-        " --out {params.out_dir:q} --changes {params.changes:q} --threads {threads} --log {log:q} <<< {params.spec:q}"
+        stage("compare", has_attempts=False)
 
 
 # training curves of the series in the config, and which tasks can be trusted at this size; only with series
@@ -60,13 +56,12 @@ rule curves:
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
         runtime=60,
     params:
-        spec=spec("curves", **curves_spec(CONFIG)),
-        results_dir=lambda wildcards, output: str(Path(output[0]).parents[1]),
-        out_dir=output_parent(1),
+        spec=spec("curves", specs.curves_spec(CONFIG)),
+        files=lambda wildcards, input, output: files(results=above(output[0], 2), out=above(output[0])),
     message:
         "curves: compute training curves and which tasks can be trusted"
     shell:
-        'exec python "$VERNACULAR" curves --spec - --results {params.results_dir:q} --out {params.out_dir:q} --log {log:q} <<< {params.spec:q}'
+        stage("curves", has_attempts=False)
 
 
 # write the tables for publication: long and wide CSV, Parquet, and the Excel workbooks; and what the tokenizers of all
@@ -100,13 +95,12 @@ rule summary:
         mem_mb=lambda wildcards, attempt: 3000 * attempt,
         runtime=30,
     params:
-        spec=spec("summary", **specs.summary_spec(CONFIG)),
-        out_dir=output_parent(1),
-        config_files=lambda wildcards, output: CONFIG_FILES,  # as a function of the output in no key
+        spec=spec("summary", specs.summary_spec(CONFIG)),
+        files=lambda wildcards, input, output: files(metrics=input.metrics, config=CONFIG_FILES, out=above(output[0])),
     message:
         "summary: write the tables and spreadsheets of all models"
     shell:
-        'exec python "$VERNACULAR" summary --spec - --metrics {input.metrics:q} --config {params.config_files:q} --out {params.out_dir:q} --log {log:q} <<< {params.spec:q}'
+        stage("summary", has_attempts=False)
 
 
 # write the HTML report: leaderboard, tasks, items, comparisons, provenance; opens from disk in any browser
@@ -145,16 +139,12 @@ rule report:
         mem_mb=lambda wildcards, attempt: 3000 * attempt,
         runtime=60,
     params:
-        spec=spec("report", **specs.report_spec(CONFIG)),
-        benchmarks=CONFIG.benchmarks,
-        results_dir=lambda wildcards, input: str(Path(input.values).parents[1]),
-        changes=lambda wildcards, input: written_directory(input.changes),
-        out_dir=lambda wildcards, output: written_directory(output[0]),
+        spec=spec("report", specs.report_spec(CONFIG)),
+        files=lambda wildcards, input, output: files(results=above(input.values, 2), models=input.models, changes=written_directory(input.changes), benchmarks=CONFIG.benchmarks, out=written_directory(output[0])),
     message:
         "report: write the HTML report"
     shell:
-        'exec python "$VERNACULAR" report --spec - --results {params.results_dir:q} --models {input.models:q}'
-        " --changes {params.changes:q} --benchmarks {params.benchmarks:q} --threads {threads} --out {params.out_dir:q} --log {log:q} <<< {params.spec:q}"
+        stage("report", has_attempts=False)
 
 
 # fail after all other results are written if a dataset is unavailable or an evaluation failed, and print the reasons
@@ -172,7 +162,9 @@ rule verify:
     resources:
         mem_mb=500,
         runtime=5,
+    params:
+        files=lambda wildcards, input, output: files(notes=input.notes, out=output[0]),
     message:
         "verify: check that no results are missing from the summary"
     shell:
-        'exec python "$VERNACULAR" verify --notes {input.notes:q} --out {output:q} --log {log:q}'
+        stage("verify", has_spec=False, has_attempts=False)

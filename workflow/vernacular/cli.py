@@ -1,27 +1,49 @@
-"""The command `vernacular`: one command per stage, which the rules of the workflow run, and commands for people.
+"""The command `vernacular`: commands for people, and stages of the workflow, which read one JSON object.
 
 A command ends with one line that summarizes its result. A user error is one or two lines, with exit status 1; all other
-messages of a stage are written to `--log`.
+messages of a stage are written to its log.
 """
 
+import argparse
+import dataclasses
 import importlib
+import inspect
+import json
 import logging
 import os
+import shlex
 import sys
 import time
+import typing
+from pathlib import Path
 
-from vernacular.arguments import parser
+from vernacular import __version__
 from vernacular.core import processes
-from vernacular.core.errors import MachineError, UserError, as_write_error, first_line, is_contained
+from vernacular.core.errors import MachineError, UserError, as_write_error, first_line, is_contained, writing
+from vernacular.core.fields import ONLY, Part, Stage, from_json
 from vernacular.core.logs import escaped_output, log_to
+from vernacular.core.paths import WORKFLOW
 
 log = logging.getLogger("vernacular")
 
 _MAX_DEATHS = 4  # of the process of one command, each in another evaluation
 
+# stages whose failure affects their own results only: the last attempt writes files that state why these are missing
+_CONTAINED = {
+    **{name: name for name in ("items", "requests", "server", "infer", "similarity", "metrics")},
+    **{"model": "fetch:model", "encoder": "fetch:encoder"},
+    **{"lm-eval-requests": "lm_eval_requests", "lm-eval-metrics": "lm_eval_metrics"},
+}
+# stage -> its module in `commands/`, and the function if that has another name
+_STAGES = {
+    **_CONTAINED,
+    **{name: name for name in ("collect", "export", "compare", "curves", "summary", "report")},
+    **{"verify": "status:verify", "finish": "status:finish"},
+}
+
 
 @escaped_output()
-def main(arguments: list[str] | None = None, *, supervised: bool = False) -> int:
+def main(arguments: list[str] | None = None, *, supervised: bool = False, fields: str | None = None) -> int:
     """Run a command and return its exit status.
 
     Args:
@@ -29,14 +51,21 @@ def main(arguments: list[str] | None = None, *, supervised: bool = False) -> int
             that contributes to the summary dies, raises an unexpected error, or cannot run on this machine, files that
             state why replace its results, and the status is 0: other models and datasets continue, and rule `verify`
             reports the failure at the end.
+        fields: The JSON of a stage; by default, standard input.
     """
-    args = parser().parse_args(arguments)
+    args = _parser().parse_args(arguments)
     # libraries write no progress bars and no warnings to the terminal, unless the user sets these variables
     os.environ.setdefault("TQDM_DISABLE", "1")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     if args.command in ("infer", "similarity"):
         # all files were downloaded before; a progress bar per weight file is not informative
         os.environ |= {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+    if args.stage:
+        try:
+            args.fields = _read_fields(args.command, sys.stdin.read() if fields is None else fields)
+        except UserError as error:
+            return _fail(args, error)
+        args.log = Path(args.fields["log"]) if "log" in args.fields else None
     if not (supervised and args.stage):
         return _run(args)
     for _ in range(_MAX_DEATHS):
@@ -50,17 +79,50 @@ def main(arguments: list[str] | None = None, *, supervised: bool = False) -> int
             _fail(args, UserError(f"{reason}.{' The next attempt runs it again.' if args.contained else ''}"))
             return 128 - status
         record_death = getattr(_module(args.run), "record_death", None)
-        if record_death is None or not record_death(args, reason):
+        if record_death is None or not record_death(_arguments(args), reason):
             break
-        args.restarted = True
+        args.fields["restarted"] = True
     return _give_up(args, reason)
+
+
+def _read_fields(command: str, text: str) -> dict:
+    """Return the fields of a stage, of which those that all stages have are checked; its module checks the others."""
+    try:
+        fields = json.loads(text)
+    except ValueError as error:
+        raise UserError(f"{command}: expected one JSON object on standard input, got {text!r:.80} ({error}).") from None
+    if not isinstance(fields, dict):
+        raise UserError(f"{command}: expected one JSON object on standard input, got {text!r:.80}.")
+    names = [field.name for field in dataclasses.fields(Stage)]
+    from_json(Stage, {name: value for name, value in fields.items() if name in names}, command)
+    return fields
+
+
+def _arguments(args):
+    """Return what the function of a command takes: its arguments, or the fields of a stage."""
+    return from_json(_fields_of(args.run), args.fields, args.command) if args.stage else args
+
+
+def _fields_of(run: str) -> type[Stage]:
+    return typing.get_type_hints(_command(run))["args"]
+
+
+def _log_repetition(args) -> None:
+    """Write the fields of a stage beside its log, and the line that repeats the stage to its log."""
+    path = args.log.with_suffix(".json")
+    with writing(path):
+        path.write_text(json.dumps(args.fields, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    command = shlex.join([sys.executable, str(WORKFLOW / "stage.py"), args.command])
+    log.info("%s has the fields of this stage. To repeat it: %s < %s", path, command, shlex.quote(str(path)))
 
 
 def _run(args) -> int:
     started = time.perf_counter()
     try:
-        log_to(args.log, append=getattr(args, "restarted", False))
-        if summary := _command(args.run)(args):
+        log_to(args.log, append=args.stage and args.fields.get("restarted", False))
+        if args.stage and args.log:
+            _log_repetition(args)
+        if summary := _command(args.run)(_arguments(args)):
             summary = f"{summary} ({time.perf_counter() - started:.1f} s)"
             log.info(summary)  # at the end of the log, if there is one
             print(summary, flush=True)
@@ -93,7 +155,7 @@ def _run(args) -> int:
 def _fail(args, error: UserError) -> int:
     if args.log:
         log.error(str(error))
-    message = str(error)
+    message = str(error).removeprefix(f"{args.command}: ")
     if args.stage:  # the output of stages is mixed; a list in the log is printed at the end of the run
         first, *rest = message.split("\n")
         message = f"{args.command}: {first.removesuffix(':') if args.log and len(rest) > 1 else message}"
@@ -103,7 +165,7 @@ def _fail(args, error: UserError) -> int:
 
 def _give_up(args, reason: str) -> int:
     """Write files that state why the results of a command are missing; return its exit status."""
-    summary = _module(args.run).give_up(args, reason)
+    summary = _module(args.run).give_up(_arguments(args), reason)
     log.error(summary)
     print(summary, file=sys.stderr, flush=True)
     return 0
@@ -121,8 +183,171 @@ def _module(name: str):
 
 
 def _is_last(args) -> bool:
-    number, count = args.attempt
-    return number >= count
+    attempt = from_json(Part, args.fields.get("attempt", str(ONLY)), args.command)
+    return attempt.number >= attempt.count
+
+
+def _parser() -> argparse.ArgumentParser:
+    root = argparse.ArgumentParser(
+        prog="vernacular",
+        description="Evaluation of language models in low-resource languages.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=_EPILOG.format(stages=", ".join(_STAGES)),
+    )
+    root.add_argument("--version", action="version", version=f"vernacular {__version__}")
+    root.add_argument(
+        "--print-completion", choices=("bash", "zsh", "tcsh"), action=_PrintCompletion, help="completion for a shell"
+    )
+    commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
+    _add_user_commands(commands)
+    for name, run in _STAGES.items():
+        stage = commands.add_parser(name, add_help=False)
+        stage.set_defaults(run=run, stage=True, contained=name in _CONTAINED, log=None)
+        stage.add_argument("-h", "--help", action=_PrintFields, nargs=0)
+    return root
+
+
+_EPILOG = """
+To evaluate models, run `snakemake`; the README describes how. The rules of the workflow run these stages, each of which
+reads one JSON object from standard input; `vernacular STAGE --help` lists its fields. The log of a job names the file
+with the JSON of the job, and the line that repeats it.
+
+  {stages}
+"""
+
+
+class _PrintFields(argparse.Action):
+    """Print the fields of a stage, each with its type and description, as its class states them."""
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        kind = _fields_of(_STAGES[parser.prog.split()[-1]])
+        spec = typing.get_type_hints(kind).get("spec")
+        print(f"usage: {parser.prog} < FIELDS.json\n\n{inspect.getdoc(kind)}\n\nfields of the JSON object:")
+        for owner in filter(None, (kind, Stage, spec)):
+            lines = [
+                line for line in inspect.getsource(owner).splitlines() if line[4:].partition(":")[0].isidentifier()
+            ]
+            print(*["\nfields of its spec:"] * (owner is spec), *lines, sep="\n")
+        parser.exit()
+
+
+class _PrintCompletion(argparse.Action):
+    """Print a script that completes commands, options and files in a shell."""
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        try:
+            import shtab
+        except ModuleNotFoundError:
+            parser.error(f"{option_string} needs the package shtab; run `pip install shtab`.")
+        for command in _subparsers(parser):
+            for action in command._actions:
+                if action.type is Path:
+                    action.complete = shtab.FILE
+        print(shtab.complete(parser, values))
+        parser.exit()
+
+
+def _subparsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+    (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    return list(commands.choices.values())
+
+
+def _add_user_commands(commands) -> None:
+    def add(name: str, help_text: str) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=help_text, description=f"{help_text[0].upper()}{help_text[1:]}.")
+        command.set_defaults(run=name.replace("-", "_"), stage=False, contained=False)
+        command.add_argument("--log", type=Path, help="file for messages and warnings")
+        return command
+
+    check = add("check", "report all mistakes of a config and list its evaluations")
+    check.add_argument("config", type=Path, nargs="*", default=[Path("config.yaml")], help="default: config.yaml")
+    check.add_argument("--online", action="store_true", help="also ask the Hub whether its models and datasets exist")
+
+    revisions = add("revisions", "list the checkpoints on the Hub that a pattern in `revisions:` may match")
+    revisions.add_argument("config", type=Path, nargs="*", default=[Path("config.yaml")], help="default: config.yaml")
+
+    tasks = add("tasks", "list tasks with their languages, protocols and licenses")
+    tasks.add_argument("language", nargs="?", help="only tasks in this language: gl")
+    tasks.add_argument("--directory", type=Path, action="append", default=[], help="further directory of task files")
+
+    tasks.add_argument(
+        "--lm-eval",
+        nargs="?",
+        const="",
+        metavar="NAME",
+        help="tasks of lm-eval: all, those that match *, or of a group",
+    )
+    tasks.add_argument(
+        "--lm-eval-python", metavar="PATH", help="interpreter of lm-eval's environment, as in the config"
+    )
+
+    show = add("show", "print the requests of an item, and their tokens, before any model is run")
+    show.add_argument("config", type=Path)
+    show.add_argument("evaluation", help="ID, as `vernacular check` lists it")
+    show.add_argument("--item", type=int, default=1, help="number of the item, from 1")
+    show.add_argument("--model", help="also print the tokens of this model of the config")
+
+    table = add("table", "print a table of results for a paper, as LaTeX or Markdown")
+    table.add_argument("config", type=Path, nargs="?", default=Path("config.yaml"), help="default: config.yaml")
+    for name, example in (("tasks", "belebele,cola"), ("languages", "gl,es"), ("models", "base,mine")):
+        table.add_argument(f"--{name}", type=_names, metavar="NAMES", help=f"only these: {example}")
+    table.add_argument("--protocols", type=_names, metavar="NAMES", help="only these: options,generation")
+    table.add_argument(
+        "--metrics", type=_names, metavar="NAMES", help="default: the headline metric that represents each evaluation"
+    )
+    table.add_argument("--format", choices=["latex", "markdown"], default="latex", help="default: latex")
+    table.add_argument(
+        "--marks",
+        choices=["significance", "interval"],
+        default="significance",
+        help="mark values that do not differ significantly from the best, or print 95%% intervals",
+    )
+    table.add_argument("--label", default="tab:results", help="of the LaTeX table; default: tab:results")
+
+    publish = add("publish", "write report, tables and exchange files of a run to a folder, without local paths")
+    publish.add_argument("results", type=Path, help="directory of the results: results")
+    publish.add_argument("folder", type=Path, help="folder to write: vernacular-results")
+    publish.add_argument("--organization", default="not stated", help="your organization, for the exchange files")
+    relationships = ["first_party", "third_party", "collaborative", "other"]
+    publish.add_argument("--relationship", choices=relationships, default="other", help="to the models' developers")
+
+    join = add("join", "write one leaderboard of several publications")
+    join.add_argument("folder", type=Path, help="folder of publications, as `vernacular publish` writes them")
+    join.add_argument("out", type=Path, help="directory to write: leaderboard")
+
+    init = add("init", "write a config file for models and languages")
+    init.add_argument("config", type=Path, help="file to write: mine.yaml")
+    init.add_argument("--model", action="append", required=True, metavar="SOURCE", help="Hub ID, path or package:NAME")
+    init.add_argument("--language", nargs="+", required=True, help="codes: gl es")
+    init.add_argument("--directory", type=Path, action="append", default=[], help="further directory of task files")
+
+    plan = add("plan", "print what numbers of items and prompts can show, before a run or from an earlier one")
+    plan.add_argument("--items", type=int, nargs="+", default=[100, 200, 500, 1000, 2000], help="default: 100 … 2000")
+    plan.add_argument("--items-per-cluster", type=float, default=1, help="items per passage; default: 1")
+    plan.add_argument("--sd-prompts", type=float, default=2, help="assumed, in points of accuracy; default: 2")
+    plan.add_argument("--se", type=float, help="wanted standard error, in points (or the metric's unit): items needed")
+    plan.add_argument("--results", type=Path, help="directory of a run with several prompts, whose components are used")
+    plan.add_argument("--evaluation", help="ID in prompts.csv; default: the first")
+    plan.add_argument("--metric", help="default: the first headline metric")
+    add("snakefile", 'print the path of the workflow: snakemake -c4 --snakefile "$(vernacular snakefile)"')
+
+    add("lm-eval-index", "list the tasks of the lm_eval installed in this environment, which the workflow reads")
+
+    treebank = add("treebank", "extract minimal pairs from treebanks and explain the steps")
+    treebank.add_argument("treebank", type=Path, nargs="+", help="CoNLL-U files")
+    treebank.add_argument("--pattern", nargs="+", required=True, help="names of included patterns, or files (….yaml)")
+    treebank.add_argument(
+        "--forms", type=Path, nargs="*", default=[], help="additional word forms: CoNLL-U or UniMorph files"
+    )
+    treebank.add_argument(
+        "--explain", action="store_true", help="print counts per step, and examples (default without --csv)"
+    )
+    treebank.add_argument("--examples", type=int, default=5, help="number of pairs to print per pattern")
+    treebank.add_argument("--csv", type=Path, help="write all pairs to this file, in the columns of Grew-TSE")
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing
@@ -22,6 +23,7 @@ from vernacular.core.errors import (
     format_count,
     is_contained,
 )
+from vernacular.core.fields import Stage, to_json
 from vernacular.core.progress import Progress
 
 log = logging.getLogger("vernacular")
@@ -36,26 +38,30 @@ class Batch(ABC):
     its own file only.
     """
 
-    key: str  # where `args.spec` has {name: the inputs of its file}; the rest of `args.spec` is an input of all
+    key: str  # the field of `args.spec` with {name: the spec of its file}; the rest of `args.spec` is an input of all
     noun: str  # of a file's content, for the summary: "dataset"
     done_label, failed_label = "made", "failed"  # its outcome, for the summary
     prints_files = True  # whether a file that takes more than a second, such as a download, gets a line in the terminal
 
-    def __init__(self, args):
+    def __init__(self, args: Stage):
         self.args = args
-        shared = {name: value for name, value in args.spec.items() if name != self.key}
-        self.specs = {name: {**shared, **spec} for name, spec in args.spec[self.key].items()}
+        self.specs = getattr(args.spec, self.key)
+        self.shared = {name: value for name, value in to_json(args.spec).items() if name != self.key}
+
+    def inputs(self, spec) -> dict:
+        """Return all that the file of a spec depends on, as JSON-like values."""
+        return self.shared | to_json(spec)
 
     @abstractmethod
-    def is_current(self, metadata: dict, spec: dict) -> bool:
+    def is_current(self, metadata: dict, spec) -> bool:
         """Return whether the file with this metadata was computed from `spec`."""
 
     @abstractmethod
-    def make(self, path: Path, spec: dict) -> str:
+    def make(self, path: Path, spec) -> str:
         """Write a file; return one line about it."""
 
     @abstractmethod
-    def fail(self, path: Path, spec: dict, reason: str) -> str:
+    def fail(self, path: Path, spec, reason: str) -> str:
         """Write a file without rows that states the reason; return one line about it."""
 
     def run(self, label: str) -> str:
@@ -93,17 +99,17 @@ class Batch(ABC):
         Attempts(self.args).end()
         return lines
 
-    def _files(self) -> Iterator[tuple[str, Path, dict]]:
+    def _files(self) -> Iterator[tuple[str, Path, Any]]:
         return ((name, self.args.out / f"{name}.parquet", spec) for name, spec in self.specs.items())
 
-    def _is_current(self, path: Path, spec: dict) -> bool:
+    def _is_current(self, path: Path, spec) -> bool:
         try:
             metadata = artifacts.metadata(path)
             return "unavailable" not in metadata and self.is_current(metadata, spec)
         except ArtifactError:  # missing or damaged
             return False
 
-    def _try(self, path: Path, spec: dict) -> str:
+    def _try(self, path: Path, spec) -> str:
         """Return the outcome of a file, `done_label` or `failed_label`."""
         started = time.perf_counter()
         try:
@@ -122,7 +128,7 @@ class Batch(ABC):
             print(f"{line} ({seconds:.1f} s)", flush=True)
         return self.done_label
 
-    def _report_failure(self, path: Path, spec: dict, reason: str) -> None:
+    def _report_failure(self, path: Path, spec, reason: str) -> None:
         line = self.fail(path, spec, reason)
         log.error(line)
         print(line, file=sys.stderr, flush=True)
@@ -140,10 +146,10 @@ class Attempts:
     subject of a death is certain.
     """
 
-    def __init__(self, args):
+    def __init__(self, args: Stage):
         self.path: Path = args.out.with_name(f".{args.out.stem}.attempts")
         self.number, self.count = args.attempt
-        self.restarted = getattr(args, "restarted", False)
+        self.restarted = args.restarted
         self._state = {"working": None, "died": [], "overlaps": False}
         with contextlib.suppress(OSError, ValueError):  # missing, or truncated by a kill
             self._state |= json.loads(self.path.read_text("utf-8"))

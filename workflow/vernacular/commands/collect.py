@@ -1,15 +1,18 @@
 """Command `collect`: store -> one model's scores and generations, a file per evaluation; no model is loaded."""
 
 import logging
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
 from vernacular.checkpoints.deleted import REASON, is_deleted
 from vernacular.commands.common import inference_record
+from vernacular.config.specs import InferenceSpec
 from vernacular.core import artifacts
 from vernacular.core.artifacts import Kind
 from vernacular.core.errors import format_count
+from vernacular.core.fields import Stage
 from vernacular.core.records import add_failures, failures
 from vernacular.inference.job.store import Store, StoreError
 from vernacular.inference.job.work import WorkUnit, exclusion_metadata, work_units
@@ -19,7 +22,19 @@ from vernacular.types import ModelRecord
 log = logging.getLogger("vernacular")
 
 
-def collect(args) -> str:
+@dataclass(frozen=True, kw_only=True)
+class Collect(Stage):
+    """Write one model's outputs from the store to its results."""
+
+    spec: InferenceSpec
+    model: Path  # its record
+    requests: list[Path]
+    status: list[Path]  # status files of infer, one per shard
+    out: Path  # directory of the model's results
+    store: Path  # directory
+
+
+def collect(args: Collect) -> str:
     """Write one model's scores and generations from the store; `--status` are the status files of its inference jobs.
 
     Outputs missing from the store are added to the failures in these files, so that the next run computes them.

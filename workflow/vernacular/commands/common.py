@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from vernacular.config.specs import InferenceSpec
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError
 from vernacular.core.records import read_record
@@ -13,10 +14,10 @@ def items_in(path: Path) -> list[dict]:
     return artifacts.read(path, ITEMS).to_pylist(maps_as_pydicts="strict")
 
 
-def inference_record(path: Path, spec: dict) -> dict:
+def inference_record(path: Path, spec: InferenceSpec) -> dict:
     """Return a model's record, combined with the settings with which it is evaluated."""
     record = read_record(path)
-    return record | spec["models"][record["name"]]
+    return record | spec.models[record["name"]]
 
 
 def check_recorded(path: Path, record: ModelRecord) -> None:
@@ -31,11 +32,6 @@ def check_inputs(items: Path, requests: Path, outputs: Path, output_metadata: di
     check(requests, request_metadata["items"]["fingerprint"], artifacts.metadata(items)["fingerprint"], "items")
     check(outputs, output_metadata.get("requests"), request_metadata["fingerprint"], "requests")
     check(outputs, output_metadata["model"]["fingerprint"], model["fingerprint"], "models")
-
-
-def checkpoints_in(spec: dict) -> dict[str, dict]:
-    """Return the positions of the checkpoints of a spec by model, in the order of training; {} without series."""
-    return {checkpoint["model"]: checkpoint for checkpoint in spec.get("checkpoints", [])}
 
 
 def missing_reason(metadata: dict) -> dict:

@@ -24,9 +24,11 @@ from vernacular.comparison.external.publications import load_publication
 from vernacular.comparison.external.published_files import is_publication, published_signatures
 from vernacular.comparison.prompt_groups import by_documents
 from vernacular.comparison.schema import CHANGES, COMPARISONS, OVERALL, PROMPTS, RANKINGS
+from vernacular.config.specs import ComparisonsSpec, ExternalSpec
 from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing
 from vernacular.core.errors import UserError, first_line, format_count, is_contained
+from vernacular.core.fields import Stage, to_json
 from vernacular.core.processes import pool
 from vernacular.core.progress import Progress
 from vernacular.core.tables import csv_text, values_of
@@ -77,42 +79,53 @@ class Results(Mapping):
         return len(self.paths)
 
 
-def compare(args) -> str:
+@dataclass(frozen=True, kw_only=True)
+class Compare(Stage):
+    """Compare models on the items that they share."""
+
+    spec: ComparisonsSpec
+    results: Path  # directory with one directory per model
+    items_dir: Path
+    out: Path  # directory of the tables
+    changes: Path  # directory of the improved and regressed items, by pair
+
+
+def compare(args: Compare) -> str:
     """Compare pairs of models on their common items, rank all models in every column, and aggregate across tasks."""
     spec = args.spec
-    evaluations, pairs = spec["evaluations"], [tuple(pair) for pair in spec["pairs"]]
+    evaluations, pairs = spec.evaluations, [tuple(pair) for pair in spec.pairs]
     results: dict[str, Mapping[str, pa.Table]] = {
-        model: Results(args.results / model, list(evaluations)) for model in spec["models"]
+        model: Results(args.results / model, list(evaluations)) for model in spec.models
     }
-    signatures = {model: _signatures(args.results / model / "metrics.parquet") for model in spec["models"]}
+    signatures = {model: _signatures(args.results / model / "metrics.parquet") for model in spec.models}
     notes, failures = [], {}
-    for name, entry in spec["external_results"].items():
+    for name, entry in spec.external_results.items():
         try:
             results[name], external_notes = _load_external_results(name, entry, results, spec, args.items_dir)
             notes += external_notes
-            if entry.get("model"):
-                signatures[name] = published_signatures(Path(entry["path"]), entry["model"])
+            if entry.model:
+                signatures[name] = published_signatures(Path(entry.path), entry.model)
         except BaseException as error:
             if not is_contained(error):
                 raise
             results[name] = {}  # its pairs have no rows
             failures[name] = _reason(error)
             log.error("%s: %s", name, failures[name], exc_info=not isinstance(error, UserError))
-    documents = {name: tool_documents(args.results, spec["models"], name) for name in evaluations}
-    grouped, document_notes = by_documents(evaluations, documents)
+    documents = {name: tool_documents(args.results, spec.models, name) for name in evaluations}
+    grouped, document_notes = by_documents({name: vars(labels) for name, labels in evaluations.items()}, documents)
     comparison = compare_all(
         pairs,
         results,
         grouped,
         signatures=signatures,
-        tool_metrics={name: tool_metrics(args.results, spec["models"], name) for name in evaluations},
-        external_names=spec["external_results"],
-        unranked=spec.get("earlier_checkpoints", ()),
+        tool_metrics={name: tool_metrics(args.results, spec.models, name) for name in evaluations},
+        external_names=spec.external_results,
+        unranked=spec.earlier_checkpoints,
         threads=args.threads,
     )
-    tasks = [args.results / model / "metrics.parquet" for model in spec["models"]]
+    tasks = [args.results / model / "metrics.parquet" for model in spec.models]
     metadata = {
-        "fingerprint": artifacts.input_fingerprint(spec, *tasks),
+        "fingerprint": artifacts.input_fingerprint(to_json(spec), *tasks),
         "notes": notes,
         "failures": failures,
         "prompt_notes": document_notes,
@@ -153,7 +166,7 @@ def _write_changes(
     """
     changed_tables: dict[tuple, list[pa.Table]] = {pair: [] for pair in pairs}
     with Progress("changed items", len(evaluations), "evaluation") as progress:
-        for evaluation, evaluation_spec in evaluations.items():
+        for evaluation, labels in evaluations.items():
             available_pairs = [pair for pair in pairs if all(evaluation in results[side] for side in pair)]
             names = dict.fromkeys(side for pair in available_pairs for side in pair)
             tables = {side: results[side] for side in names}
@@ -165,10 +178,9 @@ def _write_changes(
             )
             for baseline, candidate in available_pairs:
                 changed_tables[baseline, candidate].append(find_changes(sides[baseline], sides[candidate], evaluation))
-            if available_pairs and EXPORTS.get(evaluation_spec["protocol"]) == "serbian_cloze":
+            if available_pairs and EXPORTS.get(labels.protocol) == "serbian_cloze":
                 order = {
-                    item["item_id"]: item["source_row"]
-                    for item in items_in(items_dir / f"{evaluation_spec['items']}.parquet")
+                    item["item_id"]: item["source_row"] for item in items_in(items_dir / f"{labels.items}.parquet")
                 }
                 for baseline, candidate in available_pairs:
                     if text := serbian_json(sides[baseline].table, sides[candidate].table, order):
@@ -210,22 +222,20 @@ def _write_csv(path: Path, table: pa.Table) -> None:
 
 
 def _load_external_results(
-    name: str, entry: dict, results: Mapping, spec: dict, items_dir: Path
+    name: str, entry: ExternalSpec, results: Mapping, spec: ComparisonsSpec, items_dir: Path
 ) -> tuple[dict, list[str]]:
     """Return external results, matched to items, and notes; the reference is the first model with results."""
     references = {}
-    for evaluation, evaluation_spec in spec["evaluations"].items():
-        tables = ((model, results[model][evaluation]) for model in spec["models"])
+    for evaluation, labels in spec.evaluations.items():
+        tables = ((model, results[model][evaluation]) for model in spec.models)
         model, rows = next(((model, table) for model, table in tables if table.num_rows), (None, None))
         if rows is not None:
-            items = items_in(items_dir / f"{evaluation_spec['items']}.parquet")
+            items = items_in(items_dir / f"{labels.items}.parquet")
             few_shot_examples = artifacts.metadata(results[model].paths[evaluation]).get("few_shot_examples")
-            references[evaluation] = Reference(
-                evaluation_spec["protocol"], evaluation_spec["shots"], rows, items, few_shot_examples
-            )
-    path = Path(entry["path"])
+            references[evaluation] = Reference(labels.protocol, labels.shots, rows, items, few_shot_examples)
+    path = Path(entry.path)
     if is_publication(path):
-        tables, notes = load_publication(path, entry.get("model"), references)
+        tables, notes = load_publication(path, entry.model, references)
     else:
         tables, notes = load_external_results(path, references)
     return tables, [f"{name}: {note}" for note in notes]

@@ -1,25 +1,36 @@
 """Command `curves`: per-item results of the checkpoints of series -> training curves, and trust in tasks."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
-from vernacular.commands.common import checkpoints_in
 from vernacular.commands.tool_metrics import tool_metrics
 from vernacular.comparison.curves.compute import curve_tables
 from vernacular.comparison.curves.schema import ALL
 from vernacular.comparison.curves.trust import sentence
+from vernacular.config.specs import CurvesSpec
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
+from vernacular.core.fields import Stage, to_json
 from vernacular.core.tables import to_frame, write_csv
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
 
 _VALUE_COLUMNS = ["evaluation", "category", "metric", "value", "ci_low", "ci_high", "n", "chance_level"]
 
 
-def curves(args) -> str:
+@dataclass(frozen=True, kw_only=True)
+class Curves(Stage):
+    """Compute training curves of series, and which tasks can be trusted."""
+
+    spec: CurvesSpec
+    results: Path  # directory with one directory per model
+    out: Path  # directory of the tables
+
+
+def curves(args: Curves) -> str:
     """Write the curve tables: points, statistics, trust in tasks, and pairs of curves."""
-    checkpoints, evaluations = checkpoints_in(args.spec), args.spec["evaluations"]
+    checkpoints, evaluations = args.spec.positions, args.spec.evaluations
     metrics = {model: args.results / model / "metrics.parquet" for model in checkpoints}
     values = {model: _Values(path) for model, path in metrics.items()}
 
@@ -28,13 +39,13 @@ def curves(args) -> str:
 
     tables = curve_tables(
         checkpoints,
-        evaluations,
+        {name: vars(labels) for name, labels in evaluations.items()},
         results,
         lambda model, evaluation: values[model][evaluation],
         tool_metrics={name: tool_metrics(args.results, list(checkpoints), name) for name in evaluations},
     )
     text = sentence(tables["task_trust"], _size(values))
-    metadata = {"fingerprint": artifacts.input_fingerprint(args.spec, *metrics.values()), "sentence": text}
+    metadata = {"fingerprint": artifacts.input_fingerprint(to_json(args.spec), *metrics.values()), "sentence": text}
     for name, kind in ALL.items():
         path = artifacts.write(args.out / f"{name}.parquet", kind, tables[name], metadata)
         write_csv(path.with_suffix(".csv"), to_frame(artifacts.read(path, kind)))

@@ -1,11 +1,14 @@
 """Command `export`: per-item results -> files of the source tools, with their columns and order."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from vernacular.commands.common import items_in, missing_reason
+from vernacular.config.specs import ExportSpec
 from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing
 from vernacular.core.errors import format_count
+from vernacular.core.fields import Stage
 from vernacular.core.written import rewriting
 from vernacular.interop import EXPORTS, grew_tse, palmx, serbian_cloze
 from vernacular.metrics.schema import TASK_RESULTS
@@ -14,20 +17,30 @@ from vernacular.types import Item
 TOOLS = {"palmx": palmx, "serbian_cloze": serbian_cloze, "grew_tse": grew_tse}
 
 
-def export(args) -> str:
+@dataclass(frozen=True, kw_only=True)
+class Export(Stage):
+    """Export results in the formats of PalmX, the Serbian cloze scripts and Grew-TSE."""
+
+    spec: ExportSpec
+    items_dir: Path
+    tasks: list[Path]  # results per item
+    out: Path  # directory with one directory per evaluation
+
+
+def export(args: Export) -> str:
     """Write one model's results in the formats of PalmX, the Serbian cloze scripts and Grew-TSE.
 
     Each evaluation has its directory, which stays empty if there are no results.
     """
     written = []
     for path in args.tasks:
-        evaluation = args.spec["evaluations"][path.stem]
+        evaluation = args.spec.evaluations[path.stem]
         with rewriting(args.out / path.stem, "exports") as directory:
             if missing_reason(artifacts.metadata(path)):
                 continue
             rows = artifacts.read(path, TASK_RESULTS).to_pylist(maps_as_pydicts="strict")
-            items = items_in(args.items_dir / f"{evaluation['items']}.parquet")
-            written += write(directory, evaluation["protocol"], items, rows)
+            items = items_in(args.items_dir / f"{evaluation.items}.parquet")
+            written += write(directory, evaluation.protocol, items, rows)
     return f"export: {format_count(len(written), 'file')} in {args.out}"
 
 

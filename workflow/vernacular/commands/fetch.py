@@ -2,71 +2,89 @@
 
 import contextlib
 import logging
+from dataclasses import dataclass
 from pathlib import Path
 
 from vernacular.checkpoints.adapters import resolve_adapter
 from vernacular.checkpoints.inputs import identity, is_path
 from vernacular.checkpoints.resolve import resolve
+from vernacular.config.specs import EncoderSpec, ModelSpec
 from vernacular.core.errors import ArtifactError, ModelError
 from vernacular.core.failures import LOADING_ERRORS, describe_error, wrap_library_errors
+from vernacular.core.fields import Stage, to_json
 from vernacular.core.records import backup_path, read_record, write_record
 from vernacular.types import ModelRecord
 
 log = logging.getLogger("vernacular")
 
 
-def model(args) -> str:
+@dataclass(frozen=True, kw_only=True)
+class FetchModel(Stage):
+    """Fetch one model and record its properties."""
+
+    spec: ModelSpec
+    base: Path | None = None  # record of the base model, of an adapter
+    out: Path  # its record
+
+
+def model(args: FetchModel) -> str:
     """Fetch a model's files; an unavailable model gets a record that states why, and the other models continue."""
     spec = args.spec
-    name, source = spec["name"], spec.get("adapter") or spec["source"]
+    name, source = spec.name, spec.adapter or spec.source
     known = _previous_record(args.out)
     try:
-        with _as_model_errors(name, spec):
-            if "adapter" in spec:
+        with _as_model_errors(name, to_json(spec)):
+            if spec.adapter:
                 base = read_record(args.base)
                 if reason := base.get("unavailable"):
                     raise ModelError(f"base model {base['name']} unavailable: {reason}")
-                permissions = {key: spec[key] for key in ("allow_pickle", "allow_base_mismatch")}
+                permissions = {key: getattr(spec, key) for key in ("allow_pickle", "allow_base_mismatch")}
                 record = resolve_adapter(name, source, base, known=known, **permissions)
             else:
-                options = {"kind": spec["kind"], "allow_pickle": spec["allow_pickle"]}
-                options["trust_remote_code"] = spec.get("trust_remote_code", False)
+                options = {key: getattr(spec, key) for key in ("kind", "allow_pickle", "trust_remote_code")}
                 record = resolve(name, source, args.out.parent / "converted", known=known, **options)
     except ModelError as error:
         log.error(str(error))
-        if known and spec.get("checkpoint") and _remains(known, args.base):
-            write_record(args.out, {**known, "files_key": spec.get("files")})
+        if known and spec.checkpoint and _remains(known, args.base):
+            write_record(args.out, {**known, "files_key": spec.files})
             return f"model: {name}: unavailable now, its results are kept ({error})"
-        is_deleted = spec.get("checkpoint") and is_path(source) and not Path(source).expanduser().exists()
+        is_deleted = spec.checkpoint and is_path(source) and not Path(source).expanduser().exists()
         return give_up(args, f"{source} was deleted before its first evaluation" if is_deleted else str(error))
-    _write(args.out, {**record, "files_key": spec.get("files")})
+    _write(args.out, {**record, "files_key": spec.files})
     if adapter := record.get("adapter"):
         return f"model: {name}: {adapter['type']} adapter of {record['base']}, rank {adapter['rank']}"
     return f"model: {name}: {record['architecture']} ({record['kind']}), {_size(record['bytes'])}"
 
 
-def encoder(args) -> str:
+@dataclass(frozen=True, kw_only=True)
+class FetchEncoder(Stage):
+    """Fetch one encoder and record its properties."""
+
+    spec: EncoderSpec
+    out: Path  # its record
+
+
+def encoder(args: FetchEncoder) -> str:
     """Fetch an encoder's files; an unavailable one gets a record that states why, and only its metrics are missing."""
     spec = args.spec
-    options = {"kind": "encoder", "allow_pickle": spec.get("allow_pickle", False), "known": _previous_record(args.out)}
+    options = {"kind": "encoder", "allow_pickle": spec.allow_pickle or False, "known": _previous_record(args.out)}
     try:
-        with _as_model_errors(spec["name"], spec):
-            record = resolve(spec["name"], spec["source"], args.out.parent / "converted", **options)
+        with _as_model_errors(spec.name, to_json(spec)):
+            record = resolve(spec.name, spec.source, args.out.parent / "converted", **options)
     except ModelError as error:
         log.error(str(error))
         return give_up(args, str(error))
-    settings = {key: spec.get(key) for key in ("layer", "prefix", "allow_pickle")}
-    _write(args.out, {**record, **settings, "files_key": spec.get("files")})
-    return f"encoder: {spec['name']}: {record['architecture']}, {_size(record['bytes'])}"
+    settings = {key: getattr(spec, key) for key in ("layer", "prefix", "allow_pickle")}
+    _write(args.out, {**record, **settings, "files_key": spec.files})
+    return f"encoder: {spec.name}: {record['architecture']}, {_size(record['bytes'])}"
 
 
-def give_up(args, reason: str) -> str:
+def give_up(args: FetchModel | FetchEncoder, reason: str) -> str:
     """Write a record that states why the model or encoder is unavailable."""
-    spec = args.spec
-    write_record(
-        args.out, {"name": spec["name"], "source": spec.get("adapter") or spec["source"], "unavailable": reason}
-    )
-    return f"{args.command}: {spec['name']}: unavailable ({reason})"
+    spec, is_encoder = args.spec, isinstance(args, FetchEncoder)
+    source = spec.source if is_encoder else spec.adapter or spec.source
+    write_record(args.out, {"name": spec.name, "source": source, "unavailable": reason})
+    return f"{'encoder' if is_encoder else 'model'}: {spec.name}: unavailable ({reason})"
 
 
 def _remains(known: ModelRecord, base: Path | None) -> bool:

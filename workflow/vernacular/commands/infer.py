@@ -2,18 +2,34 @@
 
 import logging
 from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
 
 from vernacular.commands.batch import Attempts
 from vernacular.commands.batch import record_death as record_death  # called by cli.py
 from vernacular.commands.common import check_recorded, inference_record
+from vernacular.config.specs import InferenceSpec
 from vernacular.core.errors import format_count
+from vernacular.core.fields import ONLY, Part, Stage
 from vernacular.core.records import write_status
 from vernacular.inference.job.run import run_group, shard_label
 
 log = logging.getLogger("vernacular")
 
 
-def infer(args) -> str:
+@dataclass(frozen=True, kw_only=True)
+class Infer(Stage):
+    """Compute the outputs of a base model and its adapters that the store lacks."""
+
+    spec: InferenceSpec
+    models: list[Path]  # records of the base model, then of its adapters
+    requests: list[Path]
+    shard: Part = ONLY  # 2of4: of the work
+    out: Path  # status file, written at the end
+    store: Path  # directory
+
+
+def infer(args: Infer) -> str:
     """Evaluate a base and its adapters on all requests, or a shard of them, and write the outputs to the store.
 
     All evaluations are tried. A failed one is recorded in the status file and in the summary's notes, and the other
@@ -24,8 +40,7 @@ def infer(args) -> str:
     records = [inference_record(path, args.spec) for path in args.models]
     for path, record in zip(args.models, records, strict=True):
         check_recorded(path, record)
-    index, count = (int(number) for number in args.shard.split("of"))
-    shard = (index - 1, count)
+    shard = (args.shard.number - 1, args.shard.count)
     request_files = {path.stem: path for path in args.requests}
     try:
         statuses, failed = run_group(
@@ -51,7 +66,7 @@ def infer(args) -> str:
     return "\n".join([*messages, f"infer: {models}: {', '.join(parts) or 'no evaluations'}"])
 
 
-def give_up(args, reason: str) -> str:
+def give_up(args: Infer, reason: str) -> str:
     """Record that all evaluations failed; the next run uses what is in the store by now."""
     names = [path.stem for path in args.models]
     failed = {path.stem: reason for path in args.requests}

@@ -1,12 +1,15 @@
 """Command `lm-eval-metrics`: outputs of one model -> lm-eval's metrics, per item and aggregated, in its environment."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from vernacular.commands.batch import Batch
 from vernacular.commands.batch import record_death as record_death  # called by cli.py
 from vernacular.commands.common import items_in, missing_reason
+from vernacular.config.specs import LmEvalSpec, UnitSpec
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
+from vernacular.core.fields import Stage
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.lm_eval import instances
 from vernacular.lm_eval.aggregation import UnitMetrics
@@ -20,12 +23,23 @@ from vernacular.protocols.schema import REQUESTS
 from vernacular.types import Item, Result
 
 
-def lm_eval_metrics(args) -> str:
+@dataclass(frozen=True, kw_only=True)
+class LmEvalMetrics(Stage):
+    """Compute the metrics of lm-eval tasks, in the environment of lm-eval."""
+
+    spec: LmEvalSpec
+    items_dir: Path
+    requests_dir: Path
+    results: Path  # directory of the model's results
+    out: Path  # directory of lm-eval's results
+
+
+def lm_eval_metrics(args: LmEvalMetrics) -> str:
     """Write the results of each evaluation to `args.out`; one without outputs gets a file that states why."""
-    return _Evaluations(args).run(f"lm-eval-metrics: {args.spec['model']}")
+    return _Evaluations(args).run(f"lm-eval-metrics: {args.spec.model}")
 
 
-def give_up(args, reason: str) -> str:
+def give_up(args: LmEvalMetrics, reason: str) -> str:
     """Write files without rows that state why the remaining evaluations have no metrics."""
     return "\n".join(_Evaluations(args).fail_rest(reason))
 
@@ -34,41 +48,41 @@ class _Evaluations(Batch):
     key = "evaluations"
     noun, done_label, failed_label = "evaluation", "evaluated", "failed"
 
-    def is_current(self, metadata: dict, spec: dict) -> bool:
+    def is_current(self, metadata: dict, spec: UnitSpec) -> bool:
         return metadata["fingerprint"] == self._fingerprint(spec)
 
-    def make(self, path: Path, spec: dict) -> str:
+    def make(self, path: Path, spec: UnitSpec) -> str:
         if missing := missing_reason(artifacts.metadata(self._outputs(spec))):
             artifacts.write(path, TASK_RESULTS, [], missing | {"fingerprint": self._fingerprint(spec)})
             return f"lm-eval-metrics: {path.stem}: no outputs"
         requests = artifacts.read(self._requests(spec), REQUESTS).to_pylist()
         outputs = artifacts.read(self._outputs(spec), _kind(spec)).to_pylist()
-        items = items_in(self.args.items_dir / f"{spec['items']}.parquet")
-        with template_environment(trusted=spec["trusted"]):
+        items = items_in(self.args.items_dir / f"{spec.items}.parquet")
+        with template_environment(trusted=spec.trusted):
             unit = load_unit(spec)
-            results = evaluate(unit, requests, outputs, limit=spec["limit"], trusted=spec["trusted"])
+            results = evaluate(unit, requests, outputs, limit=spec.limit, trusted=spec.trusted)
             rows, definitions, values = task_results(unit, items, requests, outputs, results)
         metadata = {"definitions": definitions, "values": values, "fingerprint": self._fingerprint(spec)}
         artifacts.write(path, TASK_RESULTS, rows, metadata)
         return f"lm-eval-metrics: {path.stem}: {format_count(len(values), 'value')}"
 
-    def fail(self, path: Path, spec: dict, reason: str) -> str:
+    def fail(self, path: Path, spec: UnitSpec, reason: str) -> str:
         reason = f"metrics not computed ({reason})"
         artifacts.write(path, TASK_RESULTS, [], {"unavailable": reason, "fingerprint": self._fingerprint(spec)})
         return f"lm-eval-metrics: {path.stem}: {reason}"
 
-    def _fingerprint(self, spec: dict) -> str:
-        return artifacts.input_fingerprint(spec, self._requests(spec), self._outputs(spec))
+    def _fingerprint(self, spec: UnitSpec) -> str:
+        return artifacts.input_fingerprint(self.inputs(spec), self._requests(spec), self._outputs(spec))
 
-    def _outputs(self, spec: dict) -> Path:
-        return self.args.results / _kind(spec).name / f"{spec['evaluation']}.parquet"
+    def _outputs(self, spec: UnitSpec) -> Path:
+        return self.args.results / _kind(spec).name / f"{spec.evaluation}.parquet"
 
-    def _requests(self, spec: dict) -> Path:
-        return self.args.requests_dir / f"{spec['evaluation']}.parquet"
+    def _requests(self, spec: UnitSpec) -> Path:
+        return self.args.requests_dir / f"{spec.evaluation}.parquet"
 
 
-def _kind(spec: dict):
-    return GENERATIONS if spec["generates"] else SCORES
+def _kind(spec: UnitSpec):
+    return GENERATIONS if spec.generates else SCORES
 
 
 def task_results(

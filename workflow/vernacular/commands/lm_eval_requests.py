@@ -1,11 +1,14 @@
 """Command `lm-eval-requests`: tasks of lm-eval -> items and requests. Runs in lm-eval's environment."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from vernacular.commands.batch import Batch
 from vernacular.commands.batch import record_death as record_death  # called by cli.py
+from vernacular.config.specs import LmEvalSpec, UnitSpec
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError, DataError, format_count
+from vernacular.core.fields import Stage
 from vernacular.core.fingerprint import fingerprint
 from vernacular.data.schema import ITEMS
 from vernacular.lm_eval.instances import build
@@ -17,12 +20,21 @@ from vernacular.types import DEFAULT_PROMPT
 _SETTING = ("evaluation", "language", "protocol", "shots", "seed", "style", "task")
 
 
-def lm_eval_requests(args) -> str:
+@dataclass(frozen=True, kw_only=True)
+class LmEvalRequests(Stage):
+    """Write the prompts of lm-eval tasks, in the environment of lm-eval."""
+
+    spec: LmEvalSpec
+    items_dir: Path
+    out: Path  # directory of the requests files
+
+
+def lm_eval_requests(args: LmEvalRequests) -> str:
     """Write the documents and prompts of each evaluation; an unavailable task gets files that state the reason."""
     return _Evaluations(args).run("lm-eval-requests")
 
 
-def give_up(args, reason: str) -> str:
+def give_up(args: LmEvalRequests, reason: str) -> str:
     """Write files without rows that state why the remaining evaluations have none."""
     return "\n".join(_Evaluations(args).fail_rest(reason))
 
@@ -31,8 +43,8 @@ class _Evaluations(Batch):
     key = "evaluations"
     noun, done_label, failed_label = "evaluation", "built", "failed"
 
-    def is_current(self, metadata: dict, spec: dict) -> bool:
-        if metadata["fingerprint"] != _fingerprint(spec):
+    def is_current(self, metadata: dict, spec: UnitSpec) -> bool:
+        if metadata["fingerprint"] != self._fingerprint(spec):
             return False
         path = self._items(spec)
         try:
@@ -43,28 +55,38 @@ class _Evaluations(Batch):
         path.touch()
         return True
 
-    def make(self, path: Path, spec: dict) -> str:
-        if spec["reason"]:
-            raise DataError(f"it cannot be run: {spec['reason']}")
-        with template_environment(trusted=spec["trusted"]):
+    def make(self, path: Path, spec: UnitSpec) -> str:
+        if spec.reason:
+            raise DataError(f"it cannot be run: {spec.reason}")
+        with template_environment(trusted=spec.trusted):
             unit = load_unit(spec)
-            items, rows = build(unit, limit=spec["limit"], seed=spec["seed"], generates=spec["generates"])
+            items, rows = build(unit, limit=spec.limit, seed=spec.seed, generates=spec.generates)
         source = _write_items(self._items(spec), unit, items, spec)
-        metadata = _metadata(spec, source) | {"size": request_size(rows)}
+        metadata = self._metadata(spec, source) | {"size": request_size(rows)}
         artifacts.write(path, REQUESTS, rows, metadata)
         return f"lm-eval-requests: {path.stem}: {format_count(len(rows), 'request')}"
 
-    def fail(self, path: Path, spec: dict, reason: str) -> str:
+    def fail(self, path: Path, spec: UnitSpec, reason: str) -> str:
         items = self._items(spec)
-        metadata = {"task": spec["task"], "unavailable": reason}
+        metadata = {"task": spec.task, "unavailable": reason}
         metadata |= {"fingerprint": artifacts.input_fingerprint(metadata)}
         if not _has_rows(items):  # otherwise, an evaluation with another number of shots shares them
             artifacts.write(items, ITEMS, [], metadata)
-        artifacts.write(path, REQUESTS, [], {**_metadata(spec, metadata), "unavailable": reason})
+        artifacts.write(path, REQUESTS, [], {**self._metadata(spec, metadata), "unavailable": reason})
         return f"lm-eval-requests: {path.stem}: unavailable ({reason})"
 
-    def _items(self, spec: dict) -> Path:
-        return self.args.items_dir / f"{spec['items']}.parquet"
+    def _items(self, spec: UnitSpec) -> Path:
+        return self.args.items_dir / f"{spec.items}.parquet"
+
+    def _metadata(self, spec: UnitSpec, source: dict) -> dict:
+        metadata = {key: getattr(spec, key) for key in _SETTING}
+        metadata |= {"prompt": spec.prompt} if spec.prompt not in (None, DEFAULT_PROMPT) else {}
+        metadata |= {"items": source, "options": {}, "causal_only": True, "few_shot_examples": [], "held_out": []}
+        metadata |= {"request_kind": "generate" if spec.generates else "score", "fingerprint": self._fingerprint(spec)}
+        return metadata | {"prefix": "", "prompts": None, "skipped": {}}
+
+    def _fingerprint(self, spec: UnitSpec) -> str:
+        return artifacts.input_fingerprint(self.inputs(spec))
 
 
 def _has_rows(path: Path) -> bool:
@@ -74,15 +96,15 @@ def _has_rows(path: Path) -> bool:
         return False
 
 
-def _write_items(path: Path, unit: LoadedUnit, items: list[dict], spec: dict) -> dict:
+def _write_items(path: Path, unit: LoadedUnit, items: list[dict], spec: UnitSpec) -> dict:
     """Write the documents of a unit and return their metadata; evaluations that differ in shots share the file."""
     configs = [task.config for task in unit.tasks.values()]
     datasets = dict.fromkeys((str(c.dataset_path), c.dataset_name and str(c.dataset_name)) for c in configs)
     names = ", ".join(dict.fromkeys(path for path, _ in datasets))
     digest = fingerprint([[item["item_id"], item["extra"]["document"]] for item in items])
     metadata = {
-        "task": spec["task"],
-        "language": spec["language"],
+        "task": spec.task,
+        "language": spec.language,
         "citation": None,
         "source": {
             "kind": "lm_eval",
@@ -92,29 +114,17 @@ def _write_items(path: Path, unit: LoadedUnit, items: list[dict], spec: dict) ->
             "revision": None,
             "sha256": digest,
             "license": None,
-            "lm_eval": spec["versions"]["lm_eval"],
+            "lm_eval": spec.versions["lm_eval"],
             "tasks": {name: str(getattr(task, "VERSION", None)) for name, task in unit.tasks.items()},
         },
         "rows": {"read": len(items), "kept": len(items), "dropped": {}, "first_dropped": {}, "repaired": {},
                  "duplicates": 0, "evaluated": len(items)},
         "few_shot_examples": {"read": 0, "kept": 0, "dropped": {}, "repaired": {}, "duplicates": 0},
         "expected_rows": None,
-        "limit": spec["limit"],
+        "limit": spec.limit,
         "seed": 0,
         "warnings": [],
-        "fingerprint": artifacts.input_fingerprint(digest, spec["items"]),
+        "fingerprint": artifacts.input_fingerprint(digest, spec.items),
     }  # fmt: skip
     artifacts.write(path, ITEMS, items, metadata)
     return metadata
-
-
-def _metadata(spec: dict, source: dict) -> dict:
-    metadata = {key: spec[key] for key in _SETTING}
-    metadata |= {"prompt": spec["prompt"]} if spec.get("prompt", DEFAULT_PROMPT) != DEFAULT_PROMPT else {}
-    metadata |= {"items": source, "options": {}, "causal_only": True}
-    metadata |= {"request_kind": "generate" if spec["generates"] else "score", "few_shot_examples": [], "held_out": []}
-    return metadata | {"prefix": "", "prompts": None, "skipped": {}, "fingerprint": _fingerprint(spec)}
-
-
-def _fingerprint(spec: dict) -> str:
-    return artifacts.input_fingerprint(spec)

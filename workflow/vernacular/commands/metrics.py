@@ -2,14 +2,18 @@
 
 import logging
 from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow as pa
 
 from vernacular import __version__
 from vernacular.checkpoints.inputs import tokenizer_identity
 from vernacular.commands.common import check_inputs, missing_reason
+from vernacular.config.specs import MetricLabels, MetricsSpec
 from vernacular.core import artifacts
 from vernacular.core.errors import UserError, first_line, format_count, is_contained
+from vernacular.core.fields import Stage, to_json
 from vernacular.core.progress import Progress
 from vernacular.core.records import read_record
 from vernacular.core.tables import by_items, rows_of
@@ -32,30 +36,41 @@ _ITEMS_AT_A_TIME = 2_000  # whose rows are Python objects at a time
 _REQUEST_COLUMNS = [name for name in REQUESTS.schema.names if name not in ("messages", "few_shot_examples")]
 
 
-def metrics(args) -> str:
+@dataclass(frozen=True, kw_only=True)
+class Metrics(Stage):
+    """Compute one model's per-item results and metrics."""
+
+    spec: MetricsSpec
+    model: Path  # its record
+    items_dir: Path
+    requests_dir: Path
+    out: Path  # directory of the model's results
+
+
+def metrics(args: Metrics) -> str:
     """Compute per-item results and metrics of one model; an evaluation without outputs gets a file that states why."""
     record = read_record(args.model)
     long_rows, tokens, notes = [], [TOKENS.schema.empty_table()], {}
-    with Progress(f"metrics {args.spec['model']}", len(args.spec["evaluations"]), "evaluation") as progress:
-        for evaluation, spec in args.spec["evaluations"].items():
+    with Progress(f"metrics {args.spec.model}", len(args.spec.evaluations), "evaluation") as progress:
+        for evaluation, spec in args.spec.evaluations.items():
             evaluation_rows, token_rows, notes[evaluation] = _try(args, _Inputs(args, evaluation, spec), record)
             long_rows += evaluation_rows
             tokens.append(token_rows)
             progress.advance()
     _write(args, record, long_rows, tokens, notes)
     values, evaluations = format_count(len(long_rows), "value"), format_count(len(notes), "evaluation")
-    return f"metrics: {args.spec['model']}: {values} of {evaluations}"
+    return f"metrics: {args.spec.model}: {values} of {evaluations}"
 
 
-def give_up(args, reason: str) -> str:
+def give_up(args: Metrics, reason: str) -> str:
     """Write files without rows that state why the metrics of this model are missing."""
     record = read_record(args.model)
     notes = {
         evaluation: _Inputs(args, evaluation, spec).write_unavailable({"unavailable": reason})
-        for evaluation, spec in args.spec["evaluations"].items()
+        for evaluation, spec in args.spec.evaluations.items()
     }
     _write(args, record, [], [TOKENS.schema.empty_table()], notes)
-    return f"metrics: {args.spec['model']}: unavailable ({reason})"
+    return f"metrics: {args.spec.model}: unavailable ({reason})"
 
 
 def _try(args, inputs: "_Inputs", record: dict) -> tuple[list[dict], pa.Table, dict]:
@@ -80,21 +95,21 @@ def _try(args, inputs: "_Inputs", record: dict) -> tuple[list[dict], pa.Table, d
 class _Inputs:
     """Input files for the metrics of one evaluation, and the output file of its per-item results."""
 
-    def __init__(self, args, evaluation: str, spec: dict):
+    def __init__(self, args, evaluation: str, spec: MetricLabels):
         self.evaluation, self.spec = evaluation, spec
-        self.kind = GENERATIONS if PROTOCOLS[spec["protocol"]].generates else SCORES
+        self.kind = GENERATIONS if PROTOCOLS[spec.protocol].generates else SCORES
         self.outputs = args.out / self.kind.name / f"{evaluation}.parquet"
         self.similarities = self.tool_results = None
-        if spec["protocol"] in COMPARED:
+        if spec.protocol in COMPARED:
             self.similarities = args.out / "similarity" / f"{evaluation}.parquet"
-        if tool := PROTOCOLS[spec["protocol"]].tool:
+        if tool := PROTOCOLS[spec.protocol].tool:
             self.tool_results = args.out / tool / f"{evaluation}.parquet"
-        self.items = args.items_dir / f"{spec['items']}.parquet"
+        self.items = args.items_dir / f"{spec.items}.parquet"
         self.requests = args.requests_dir / f"{evaluation}.parquet"
         self.target = args.out / "tasks" / f"{evaluation}.parquet"
         self.output_metadata = artifacts.metadata(self.outputs)
         sources = [path for path in (self.outputs, self.similarities, self.tool_results) if path]
-        self.input_fingerprint = artifacts.input_fingerprint(spec, *sources)
+        self.input_fingerprint = artifacts.input_fingerprint(to_json(spec), *sources)
 
     def write_unavailable(self, reason_metadata: dict) -> dict:
         """Write a file without rows that states why; return the metadata of the evaluation."""
@@ -127,15 +142,15 @@ def _compute(args, inputs: _Inputs, record: ModelRecord) -> tuple[list[dict], pa
         "fingerprint": inputs.input_fingerprint,
     }
     artifacts.write(inputs.target, TASK_RESULTS, rows, {"evaluation": evaluation, **note})
-    names = {key: spec[key] for key in SETTING}
+    names = {key: getattr(spec, key) for key in SETTING}
     adapter = record.get("adapter") or {}
-    labels = {"model": args.spec["model"], "adapter": adapter.get("source"), "evaluation": evaluation, **names}
+    labels = {"model": args.spec.model, "adapter": adapter.get("source"), "evaluation": evaluation, **names}
     labels |= {"base": record.get("base"), "model_revision": _model_revision(record)}
     labels |= {"dataset_revision": _dataset_revision(request_metadata["items"]["source"])}
-    majority = majority_baseline(PROTOCOLS[spec["protocol"]].majority, rows)
+    majority = majority_baseline(PROTOCOLS[spec.protocol].majority, rows)
     long_rows = []
     bos_policy = inputs.output_metadata.get("tokenizer", {}).get("bos_policy")
-    conditions = signature_conditions(spec["protocol"], request_metadata.get("options", {}), bos_policy)
+    conditions = signature_conditions(spec.protocol, request_metadata.get("options", {}), bos_policy)
     for row in label_values(values, labels, similarity_metadata.get("signatures", {}), conditions):
         # the baseline applies to accuracies over all items, from which it is computed
         accuracy = row["chance_level"] is not None and row["metric"].partition("_")[0] not in CHANCE
@@ -145,7 +160,7 @@ def _compute(args, inputs: _Inputs, record: ModelRecord) -> tuple[list[dict], pa
 
 def _results(inputs: _Inputs) -> tuple[pa.Table, pa.Table, list[Metric]]:
     """Return (TASK_RESULTS, TOKENS, the metrics of the results), computed in parts of `_ITEMS_AT_A_TIME` items."""
-    protocol, masked = inputs.spec["protocol"], inputs.output_metadata.get("model", {}).get("kind") == "masked"
+    protocol, masked = inputs.spec.protocol, inputs.output_metadata.get("model", {}).get("kind") == "masked"
     similarities, tool_results = SIMILARITIES.schema.empty_table(), TASK_RESULTS.schema.empty_table()
     if inputs.similarities:
         similarities = artifacts.read(inputs.similarities, SIMILARITIES)
@@ -180,12 +195,12 @@ def _counted_roles(protocol: Protocol) -> tuple[str, ...]:
 
 
 def _write(args, record: ModelRecord, long_rows: list[dict], tokens: list[pa.Table], notes: dict) -> None:
-    metadata = {"model": args.spec["model"], "record": record, "version": __version__, "evaluations": notes}
+    metadata = {"model": args.spec.model, "record": record, "version": __version__, "evaluations": notes}
     fingerprints = [note["fingerprint"] for note in notes.values()]
-    metadata |= {"fingerprint": artifacts.input_fingerprint(args.spec, fingerprints)}
+    metadata |= {"fingerprint": artifacts.input_fingerprint(to_json(args.spec), fingerprints)}
     artifacts.write(args.out / "metrics.parquet", METRICS, long_rows, metadata)
-    settings = {name: {key: spec[key] for key in SETTING} for name, spec in args.spec["evaluations"].items()}
-    token_metadata = {"model": args.spec["model"], "tokenizer": tokenizer_identity(record), "evaluations": settings}
+    settings = {name: {key: getattr(spec, key) for key in SETTING} for name, spec in args.spec.evaluations.items()}
+    token_metadata = {"model": args.spec.model, "tokenizer": tokenizer_identity(record), "evaluations": settings}
     token_metadata |= {"fingerprint": artifacts.input_fingerprint("tokens", metadata["fingerprint"])}
     artifacts.write(args.out / "tokens.parquet", TOKENS, pa.concat_tables(tokens), token_metadata)
 

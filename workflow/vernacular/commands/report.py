@@ -1,26 +1,42 @@
 """Command `report`: metrics, comparisons and per-item results -> HTML report."""
 
-from vernacular.commands.common import checkpoints_in
+from dataclasses import dataclass
+from pathlib import Path
+
+from vernacular.config.specs import ReportSpec
+from vernacular.core.fields import Stage
 from vernacular.core.records import read_record
 from vernacular.report.page import build
 
 
-def report(args) -> str:
+@dataclass(frozen=True, kw_only=True)
+class Report(Stage):
+    """Write the HTML report."""
+
+    spec: ReportSpec
+    results: Path  # directory with one directory per model
+    models: list[Path]  # their records
+    changes: Path  # directory of the improved and regressed items, by pair
+    benchmarks: Path | None = None  # directory of Snakemake's benchmark files
+    out: Path  # directory of the report
+
+
+def report(args: Report) -> str:
     """Build the report, a directory of static files: leaderboard, tasks, items, comparisons, provenance."""
     changes = {
         (baseline, candidate): args.changes / f"{baseline}--{candidate}" / "changes.parquet"
-        for baseline, candidate in args.spec["pairs"]
+        for baseline, candidate in args.spec.pairs
     }
     return build(
         args.results,
         args.out,
-        models=args.spec["models"],
-        evaluations=args.spec["evaluations"],
+        models=args.spec.models,
+        evaluations=args.spec.evaluations,
         records=[read_record(path) for path in args.models],
         changes=changes,
         benchmarks=args.benchmarks,
-        tasks=args.spec["tasks"],
-        prompts=args.spec.get("prompts"),
+        tasks=args.spec.tasks,
+        prompts=args.spec.prompts or None,
         processes=args.threads,
-        checkpoints=checkpoints_in(args.spec),
+        checkpoints=args.spec.positions,
     )

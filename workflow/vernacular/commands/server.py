@@ -1,11 +1,14 @@
 """Command `server`: a model behind a server -> a record of what it can answer."""
 
 import logging
+from dataclasses import dataclass
 from pathlib import Path
 
 from vernacular.checkpoints.tokenizers import resolve_tokenizer
+from vernacular.config.specs import ServerSpec
 from vernacular.core.errors import ArtifactError, ModelError
 from vernacular.core.failures import LOADING_ERRORS, describe_error, wrap_library_errors, wrap_tokenizer_panics
+from vernacular.core.fields import Stage, to_json
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.names import displayable, quoted, readable_problem
 from vernacular.core.records import backup_path, read_record, write_record
@@ -18,7 +21,15 @@ from vernacular.inference.server.start import describe_usage
 log = logging.getLogger("vernacular")
 
 
-def server(args) -> str:
+@dataclass(frozen=True, kw_only=True)
+class Server(Stage):
+    """Probe a server and record what its model can answer."""
+
+    spec: ServerSpec
+    out: Path  # its record
+
+
+def server(args: Server) -> str:
     """Probe a server and write the record of its model; an unavailable one gets a record that states why."""
     spec = args.spec
     try:
@@ -31,11 +42,11 @@ def server(args) -> str:
     return f"server: {describe(record)} ({describe_usage(usage)})"
 
 
-def give_up(args, reason: str) -> str:
+def give_up(args: Server, reason: str) -> str:
     """Write a record that states why the model is unavailable."""
     spec = args.spec
-    write_record(args.out, {"name": spec["name"], "source": spec["source"], "unavailable": reason})
-    return f"server: {spec['name']}: unavailable ({reason})"
+    write_record(args.out, {"name": spec.name, "source": spec.source, "unavailable": reason})
+    return f"server: {spec.name}: unavailable ({reason})"
 
 
 def describe(record: dict) -> str:
@@ -45,7 +56,7 @@ def describe(record: dict) -> str:
     return f"{record['name']}: {record['server']['model']}: {', '.join(parts)}"
 
 
-def probe_server(spec: dict, conversion_dir: Path, known: dict | None) -> tuple[dict, Usage]:
+def probe_server(spec: ServerSpec, conversion_dir: Path, known: dict | None) -> tuple[dict, Usage]:
     """Probe a server and return (record of its model, number of requests and tokens).
 
     Args:
@@ -56,41 +67,39 @@ def probe_server(spec: dict, conversion_dir: Path, known: dict | None) -> tuple[
     Raises:
         ModelError: The server or its tokenizer cannot be used.
     """
-    name = spec["name"]
+    name = spec.name
     try:
         with wrap_library_errors():
-            tokenizer_files = (
-                resolve_tokenizer(name, spec["tokenizer"], conversion_dir) if spec.get("tokenizer") else {}
-            )
+            tokenizer_files = resolve_tokenizer(name, spec.tokenizer, conversion_dir) if spec.tokenizer else {}
     except LOADING_ERRORS as error:
         raise ModelError(f"model {name}: the tokenizer cannot be read: {describe_error(error, {})}") from error
     directory = tokenizer_files.get("directory")
-    answers = known_answers(name, spec["reference"], conversion_dir) if spec.get("reference") else None
-    client = connect(spec)
+    answers = known_answers(name, spec.reference, conversion_dir) if spec.reference else None
+    client = connect(to_json(spec))
     try:
         tokenizer = load_tokenizer(name, directory) if directory else None
         with wrap_tokenizer_panics({"name": name, "directory": directory}):
-            found = probe(spec, client, tokenizer, answers)
+            found = probe(to_json(spec), client, tokenizer, answers)
     finally:
         client.close()
     if problem := readable_problem(found["model"]):
         raise ModelError(f"model {name}: the name of the model on the server, {quoted(found['model'])}, {problem}.")
     reported = {key: displayable(text) if isinstance(text, str) else text for key, text in found["reported"].items()}
     found |= {"known": answers, "reported": reported}
-    subject = [found["model"], spec.get("revision"), tokenizer_files.get("fingerprint")]
+    subject = [found["model"], spec.revision, tokenizer_files.get("fingerprint")]
     same = known is not None and known.get("subject") == subject and differences(known["server"], found) is None
     if same:  # the first answers remain those to compare with: small differences do not add up
         found |= {"answers": known["server"]["answers"]}
     identity = known["identity"] if same else fingerprint(found["answers"])
     return {
         "name": name,
-        "source": spec["source"],
+        "source": spec.source,
         "kind": "causal",
         "architecture": "server",
-        "revision": spec.get("revision"),
+        "revision": spec.revision,
         "directory": directory,
         "contents": tokenizer_files.get("contents"),
-        "tokenizer": spec.get("tokenizer"),
+        "tokenizer": spec.tokenizer,
         "tokenizer_revision": tokenizer_files.get("revision"),
         "parameters": found["reported"].get("parameters"),
         "bytes": None,

@@ -54,9 +54,9 @@ def _rows(config: Config, evaluation: str) -> list[Request]:
         if unavailable := artifacts.metadata(path).get("unavailable"):
             raise UserError(f"{evaluation}: {unavailable}")
         return artifacts.read(path, REQUESTS).to_pylist()
-    spec = dependencies.requests_spec(config)["evaluations"][evaluation]
-    dataset = dependencies.items_spec(config)["items"][spec["items"]]
-    items, _ = load_items(dataset["task"], dataset["language"], source=dataset["data"], limit=dataset["limit"])
+    spec = dependencies.requests_spec(config).evaluations[evaluation]
+    dataset = dependencies.items_spec(config).items[spec.items]
+    items, _ = load_items(dataset.task, dataset.language, source=dataset.data, limit=dataset.limit)
     return build_evaluation(items, spec)[0]
 
 

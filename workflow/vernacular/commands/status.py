@@ -2,10 +2,12 @@
 
 import csv
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 
 from vernacular.core.artifacts import replacing
 from vernacular.core.errors import UserError, format_count
+from vernacular.core.fields import Stage
 from vernacular.metrics.metric import display_name
 from vernacular.summary.notes import split_list
 
@@ -14,7 +16,15 @@ MAX_MODELS = 10  # that lack the same results
 MAX_EVALUATIONS = 3  # missing for the same reason; the others are in the notes
 
 
-def verify(args) -> str:
+@dataclass(frozen=True, kw_only=True)
+class Verify(Stage):
+    """Fail if results are missing from the summary."""
+
+    notes: Path
+    out: Path  # written if none is missing
+
+
+def verify(args: Verify) -> str:
     """Raise UserError with what is missing from the summary, which is complete otherwise."""
     with open(args.notes, encoding="utf-8-sig", newline="") as file:
         missing = [row for row in csv.DictReader(file) if row["kind"] == "unavailable"]
@@ -44,7 +54,15 @@ def _first(names: list[str], limit: int) -> str:
     return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
 
 
-def finish(args) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Finish(Stage):
+    """Print paths, comparisons and times at the end of a run."""
+
+    benchmarks: Path  # directory of Snakemake's benchmark files
+    results: Path  # directory of the tables
+
+
+def finish(args: Finish) -> None:
     """Print where the results are, one sentence per comparison, and the time and memory of each stage."""
     paths = {
         "Report (open it in a browser)": args.results.parent / "report" / "index.html",

@@ -1,17 +1,19 @@
 """Command `summary`: metrics, token counts and comparisons of all models -> tables, spreadsheets and notes."""
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from vernacular.commands.common import checkpoints_in
 from vernacular.comparison.curves.schema import CURVE_STATISTICS, TASK_TRUST
 from vernacular.comparison.prompt_groups import without_single_prompts
 from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
+from vernacular.config.specs import SummarySpec
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
+from vernacular.core.fields import Stage, to_json
 from vernacular.core.publication import publishable
 from vernacular.core.tables import write_csv
 from vernacular.core.written import rewriting
@@ -29,11 +31,21 @@ from vernacular.summary.workbook import write_leaderboard, write_similarity, wri
 from vernacular.types import ModelRecord
 
 
-def summary(args) -> str:
+@dataclass(frozen=True, kw_only=True)
+class Summary(Stage):
+    """Collect the metrics of all models in tables and spreadsheets."""
+
+    spec: SummarySpec
+    metrics: list[Path]
+    config: list[str]  # files of the config, which are recorded
+    out: Path  # directory of the tables
+
+
+def summary(args: Summary) -> str:
     """Write tables and spreadsheets of all models, and notes on missing, flagged, excluded and fallback results."""
     _write_tokenizers(args)
     models_metadata = [artifacts.metadata(path) for path in args.metrics]
-    checkpoints = checkpoints_in(args.spec)
+    checkpoints = args.spec.positions
     results = collect([artifacts.read(path, METRICS) for path in args.metrics])
     tables = {kind.name: args.out / f"{kind.name}.parquet" for kind in (RANKINGS, COMPARISONS, OVERALL, PROMPTS)}
     comparison_tables = {
@@ -52,14 +64,14 @@ def summary(args) -> str:
     ]
     notes = publishable(notes + compared.get("prompt_notes", []) + prompt_notes(prompts))
     models = [_describe(note) for note in models_metadata]
-    input_fingerprint = artifacts.input_fingerprint(args.spec, *args.metrics, *tables.values())
+    input_fingerprint = artifacts.input_fingerprint(to_json(args.spec), *args.metrics, *tables.values())
     metadata = {"models": models, "notes": notes, "fingerprint": input_fingerprint}
     # paths from the directory of the tables; the next run compares them with its own (`output_conflicts`)
     metadata["config"] = [os.path.relpath(os.path.realpath(file), os.path.realpath(args.out)) for file in args.config]
-    metadata |= {"api_key_env": args.spec.get("api_key_env", [])}  # of this file only: no copy of it is published
+    metadata |= {"api_key_env": args.spec.api_key_env}  # of this file only: no copy of it is published
     artifacts.write(args.out / "results.parquet", RESULTS, to_arrow(results), metadata)
     published = results.assign(adapter=results["adapter"].map(publishable, na_action="ignore"))
-    headings = make_headings(results, args.spec["tasks"], model_labels(map(_precision, models_metadata)))
+    headings = make_headings(results, args.spec.tasks, model_labels(map(_precision, models_metadata)))
     write_csv(args.out / "results.csv", published)
     models_by_value = wide(published, headings)
     write_csv(args.out / "wide.csv", add_positions(models_by_value, checkpoints) if checkpoints else models_by_value)
@@ -88,9 +100,9 @@ def summary(args) -> str:
 def _write_tokenizers(args) -> None:
     """Write tokens per byte, character and word, split words and premiums of each model and language."""
     paths = [path.with_name("tokens.parquet") for path in args.metrics]  # written by the same job
-    rows = tokenizer_rows(map(_tokens_in, paths), args.spec["parallel"])
+    rows = tokenizer_rows(map(_tokens_in, paths), args.spec.parallel)
     table = pa.Table.from_pylist(rows, schema=TOKENIZERS.schema)
-    fingerprint = artifacts.input_fingerprint(args.spec, *paths)
+    fingerprint = artifacts.input_fingerprint(to_json(args.spec), *paths)
     artifacts.write(args.out / "tokenizers.parquet", TOKENIZERS, table, {"fingerprint": fingerprint})
     write_csv(args.out / "tokenizers.csv", table.to_pandas())
     write_tokenizers(args.out / "tokenizers.xlsx", rows)

@@ -1,6 +1,6 @@
 """Dependencies of each rule's result, in addition to its input files: the part of the config that it uses.
 
-A rule passes its spec to its command as JSON, so that a change of one model's settings reruns only this model.
+A rule has its spec (`config/specs.py`) as a parameter, so that a change of one model's settings reruns only this model.
 
 Data files enter by content, the files of a recorded model by its record, checkpoints of series by their positions.
 """
@@ -14,6 +14,7 @@ from vernacular.checkpoints.deleted import is_deleted
 from vernacular.checkpoints.tokenizers import tokenizer_files
 from vernacular.comparison.external.published_files import is_publication, published_models
 from vernacular.comparison.external.results import result_files
+from vernacular.config import specs
 from vernacular.config.lm_eval import evaluation_spec
 from vernacular.config.load import COMPARED, EXPORTED, Config, encoder_name
 from vernacular.config.series import without_earlier
@@ -31,93 +32,88 @@ from vernacular.protocols.prompts import prompt_lines
 from vernacular.types import DEFAULT_PROMPT, SETTING, SIMIL_EVAL_STYLES, Evaluation
 
 _LOADING_KEYS = ("source", "kind", "allow_pickle", "trust_remote_code")  # settings that determine the files of a model
+_ADAPTER_KEYS = ("adapter", "allow_pickle", "allow_base_mismatch")  # the same, of an adapter
 _NON_INFERENCE_KEYS = ("source", "kind", "base", "adapter", "allow_base_mismatch", "shards", "gpus")
 _PROBE_KEYS = ("source", "model", "tokenizer", "revision", "reference")  # of a server; the probe also depends on:
 _SERVER_KEYS = (*_PROBE_KEYS, "api_key_env", "concurrency", "timeout", "chat", "max_length")
 _QUANTIZATION = {"none": None, "8bit": {"load_in_8bit": True}, "4bit": {"load_in_4bit": True}}
 
 
-def items_spec(config: Config) -> dict:
+def items_spec(config: Config) -> specs.ItemsSpec:
     """Return the dependencies of each items file; config validation ensures that evaluations that share one agree."""
     evaluations = {evaluation.items: evaluation for evaluation in reversed(config.own_evaluations)}
-    return {"items": {name: _dataset_spec(config, evaluations[name]) for name in sorted(evaluations)}}
+    return specs.ItemsSpec(items={name: _dataset_spec(config, evaluations[name]) for name in sorted(evaluations)})
 
 
-def _dataset_spec(config: Config, evaluation: Evaluation) -> dict:
-    """Return the part of the task file for this language, and the selection of rows."""
+def _dataset_spec(config: Config, evaluation: Evaluation) -> specs.DatasetSpec:
     task = config.tasks[evaluation.task]
     language = {evaluation.language: task["languages"][evaluation.language]}
-    return {
+    return specs.DatasetSpec(
         # relative: the same task in another clone
-        "task": {**task, "directory": os.path.relpath(task["directory"]), "languages": language},
-        "language": evaluation.language,
-        "data": evaluation.data,
-        "limit": evaluation.limit,
-        "files": {file: content_hash(file) for file in data_files(config, evaluation)},
-    }
+        task={**task, "directory": os.path.relpath(task["directory"]), "languages": language},
+        language=evaluation.language,
+        data=evaluation.data,
+        limit=evaluation.limit,
+        files={file: content_hash(file) for file in data_files(config, evaluation)},
+    )
 
 
-def requests_spec(config: Config) -> dict:
+def requests_spec(config: Config) -> specs.RequestsSpec:
     """Return the dependencies of the requests of each evaluation, in addition to its items."""
-    return {"evaluations": {e.id: _prompt_spec(config, e) | {"items": e.items} for e in config.own_evaluations}}
+    return specs.RequestsSpec(evaluations={e.id: _prompt_spec(config, e) for e in config.own_evaluations})
 
 
-def lm_eval_spec(config: Config) -> dict:
-    """Return the dependencies of the requests and metrics of each evaluation with a task of lm-eval."""
-    return {
-        "evaluations": {name: evaluation_spec(config.evaluations[name], task) for name, task in config.lm_eval.items()}
-    }
+def lm_eval_spec(config: Config, model: str | None = None) -> specs.LmEvalSpec:
+    """Return the dependencies of the requests, or of a model's metrics, of each evaluation with a task of lm-eval."""
+    evaluations = {name: evaluation_spec(config.evaluations[name], task) for name, task in config.lm_eval.items()}
+    return specs.LmEvalSpec(model=model, evaluations=evaluations)
 
 
-def _prompt_spec(config: Config, evaluation: Evaluation) -> dict:
+def _prompt_spec(config: Config, evaluation: Evaluation) -> specs.PromptSpec:
     """Return an evaluation and its prompt lines; those of a variant do not depend on the other variants."""
-    task = config.tasks[evaluation.task]
-    spec = {
-        "evaluation": evaluation.id,
-        "task": {key: task[key] for key in ("task", "item_type", "protocols")},
-        "language": evaluation.language,
-        "protocol": evaluation.protocol,
-        "shots": evaluation.shots,
-        "seed": evaluation.seed,
-        "style": evaluation.style,
-        "options": dict(evaluation.options),
-        "prompts": prompt_lines(evaluation.language),
-    }
-    if evaluation.prompt == DEFAULT_PROMPT:
-        return spec
-    prompts = variant_labels(evaluation.language, evaluation.prompt)
-    return spec | {"prompt": evaluation.prompt, "prompts": prompts}
+    task, is_default = config.tasks[evaluation.task], evaluation.prompt == DEFAULT_PROMPT
+    return specs.PromptSpec(
+        evaluation=evaluation.id,
+        items=evaluation.items,
+        task={key: task[key] for key in ("task", "item_type", "protocols")},
+        options=dict(evaluation.options),
+        prompts=prompt_lines(evaluation.language)
+        if is_default
+        else variant_labels(evaluation.language, evaluation.prompt),
+        **_fields(evaluation, "language", "protocol", "shots", "seed", "style", "prompt"),
+    )
 
 
-def model_spec(config: Config, name: str) -> dict:
+def _fields(evaluation: Evaluation, *names: str) -> dict:
+    return {name: getattr(evaluation, name) for name in names}
+
+
+def model_spec(config: Config, name: str) -> specs.ModelSpec:
     """Return the source and permissions of a model or adapter, and the state of its files."""
-    is_checkpoint = name in config.checkpoints
-    settings = config.models[name]
+    is_checkpoint, settings = name in config.checkpoints, config.models[name]
+    keys = _ADAPTER_KEYS if "adapter" in settings else _LOADING_KEYS
     files = files_key(Path(config.resources, "models", f"{name}.json").absolute(), is_checkpoint)
-    checkpoint = {"checkpoint": True} if is_checkpoint else {}
-    if "adapter" in settings:
-        adapter = {key: settings[key] for key in ("adapter", "allow_pickle", "allow_base_mismatch")}
-        return {"name": name, **adapter, **checkpoint, "files": files}
-    return {"name": name, **{key: settings[key] for key in _LOADING_KEYS}, **checkpoint, "files": files}
+    return specs.ModelSpec(name=name, files=files, checkpoint=is_checkpoint, **{key: settings[key] for key in keys})
 
 
-def server_spec(config: Config, name: str) -> dict:
+def server_spec(config: Config, name: str) -> specs.ServerSpec:
     """Return the settings of a model behind a server, and the content of its tokenizer if that is a local directory."""
     settings = {key: config.models[name][key] for key in _SERVER_KEYS if key in config.models[name]}
     source = settings.get("tokenizer", "")
     directory = Path(source).expanduser()
     files = tokenizer_files(directory) if inputs.is_path(source) and directory.is_dir() else []
-    return {"name": name, **settings, "tokenizer_files": {file: content_hash(str(directory / file)) for file in files}}
+    hashes = {file: content_hash(str(directory / file)) for file in files}
+    return specs.ServerSpec(name=name, **settings, tokenizer_files=hashes)
 
 
-def inference_spec(config: Config, names: list[str]) -> dict:
+def inference_spec(config: Config, names: list[str]) -> specs.InferenceSpec:
     """Return the settings of each model that affect its outputs or its device, and the version of the engine."""
     served = names[0] in config.servers
     engines = {kind.name: engine_version(kind, served=served) for kind in (SCORES, GENERATIONS)}
     models = {name: _inference_settings(config.models[name]) for name in names}
     for name in models.keys() & config.checkpoints.keys():
         models[name]["checkpoint"] = True  # its results remain if it is deleted
-    return {"models": models, "engines": engines}
+    return specs.InferenceSpec(models=models, engines=engines)
 
 
 def _inference_settings(settings: dict) -> dict:
@@ -128,26 +124,25 @@ def _inference_settings(settings: dict) -> dict:
     return inference_settings | {"libraries": libraries}
 
 
-def encoder_spec(config: Config, name: str) -> dict:
-    encoder = config.encoders[name]
-    return {"name": name, **encoder, "files": files_key(Path(config.resources, "encoders", f"{name}.json").absolute())}
+def encoder_spec(config: Config, name: str) -> specs.EncoderSpec:
+    files = files_key(Path(config.resources, "encoders", f"{name}.json").absolute())
+    return specs.EncoderSpec(name=name, files=files, **config.encoders[name])
 
 
-def similarity_spec(config: Config) -> dict:
+def similarity_spec(config: Config) -> specs.SimilaritySpec:
     """Return the encoder and options of each similarity metric, for each evaluation with generated responses."""
-    return {
-        "evaluations": {
-            e.id: {
-                "items": e.items,
-                "language": e.language,
-                "style": e.style,
-                "metrics": [_metric_spec(config, metric, e) for metric in config.similarity["metrics"]],
-                "encoders": {m: encoder_name(config.encoder(e.language, m)) for m in config.similarity["metrics"]},
-            }
+    names = config.similarity["metrics"]
+    return specs.SimilaritySpec(
+        evaluations={
+            e.id: specs.SimilaritySettings(
+                metrics=[_metric_spec(config, metric, e) for metric in names],
+                encoders={metric: encoder_name(config.encoder(e.language, metric)) for metric in names},
+                **_fields(e, "items", "language", "style"),
+            )
             for e in config.evaluations.values()
             if e.protocol in COMPARED
-        },
-    }
+        }
+    )
 
 
 def _metric_spec(config: Config, metric: str, evaluation: Evaluation) -> dict:
@@ -157,29 +152,26 @@ def _metric_spec(config: Config, metric: str, evaluation: Evaluation) -> dict:
     return {"metric": metric} if metric == "cosine" else {"metric": metric, "idf": config.similarity["idf"]}
 
 
-def metrics_spec(config: Config, name: str) -> dict:
-    return {
-        "model": name,
-        "evaluations": {
-            e.id: {key: getattr(e, key) for key in ("items", *SETTING)} for e in config.evaluations.values()
-        },
-    }
+def metrics_spec(config: Config, name: str) -> specs.MetricsSpec:
+    evaluations = {e.id: specs.MetricLabels(**_fields(e, "items", *SETTING)) for e in config.evaluations.values()}
+    return specs.MetricsSpec(model=name, evaluations=evaluations)
 
 
-def comparisons_spec(config: Config) -> dict:
+def comparisons_spec(config: Config) -> specs.ComparisonsSpec:
     """Return the compared models and evaluations; external results by the content of their files."""
-    names = ("items", "dataset", *SETTING)
-    external_results = {
-        name: {**entry, "files": _content_hashes(**entry)} for name, entry in config.external_results.items()
-    }
     earlier = set(config.models) - set(without_earlier(config.models, config.checkpoints))
-    return {
-        **({"earlier_checkpoints": sorted(earlier)} if earlier else {}),
-        "models": list(config.models),
-        "pairs": config.comparisons,
-        "external_results": external_results,
-        "evaluations": {e.id: {key: getattr(e, key) for key in names} for e in config.evaluations.values()},
-    }
+    return specs.ComparisonsSpec(
+        models=list(config.models),
+        pairs=config.comparisons,
+        external_results={
+            name: specs.ExternalSpec(**entry, files=_content_hashes(**entry))
+            for name, entry in config.external_results.items()
+        },
+        evaluations={
+            e.id: specs.ComparedLabels(**_fields(e, "items", "dataset", *SETTING)) for e in config.evaluations.values()
+        },
+        earlier_checkpoints=sorted(earlier),
+    )
 
 
 def _content_hashes(path: str, model: str | None = None) -> dict[str, str]:
@@ -193,39 +185,29 @@ def _content_hashes(path: str, model: str | None = None) -> dict[str, str]:
     return {os.path.relpath(file, path): file_fingerprint(file) for file in files}
 
 
-def export_spec(config: Config) -> dict:
-    evaluations = [e for e in config.evaluations.values() if e.protocol in EXPORTED]
-    return {"evaluations": {e.id: {"items": e.items, "protocol": e.protocol} for e in evaluations}}
+def export_spec(config: Config) -> specs.ExportSpec:
+    exported = [e for e in config.evaluations.values() if e.protocol in EXPORTED]
+    return specs.ExportSpec(evaluations={e.id: specs.ExportLabels(**_fields(e, "items", "protocol")) for e in exported})
 
 
-def summary_spec(config: Config) -> dict:
-    """Return the labels of models and tasks, the tasks whose items are translations of each other, and names of keys.
-
-    `publish` searches for the values of these environment variables.
-    """
+def summary_spec(config: Config) -> specs.SummarySpec:
+    """Return the labels of models and tasks, the tasks that are translations of each other, and names of keys."""
     parallel = [name for name in task_labels(config) if config.tasks.get(name, {}).get("parallel")]
     keys = sorted({settings["api_key_env"] for settings in config.models.values() if "api_key_env" in settings})
-    return _labels(config) | {"parallel": parallel} | ({"api_key_env": keys} if keys else {})
+    return specs.SummarySpec(**_labels(config), parallel=parallel, api_key_env=keys)
 
 
 def _labels(config: Config) -> dict:
     labels = {"models": list(config.models), "evaluations": list(config.evaluations), "tasks": task_labels(config)}
-    return labels | checkpoints_spec(config)
+    return labels | {"checkpoints": _positions(config)}
 
 
-def report_spec(config: Config) -> dict:
+def report_spec(config: Config) -> specs.ReportSpec:
     """Return the models, evaluations, pairs and tasks in the report, and a hash of its templates."""
     files = sorted(f for f in (WORKFLOW / "report").rglob("*") if f.suffix in (".html", ".css", ".js"))
-    template_hash = fingerprint([[file.name, file_fingerprint(file)] for file in files])
-    spec = {
-        **_labels(config),
-        "pairs": config.comparisons,
-        "templates": template_hash,
-    }
-    described = {
-        e.id: _prompt_description(config, e) for e in config.evaluations.values() if e.prompt != DEFAULT_PROMPT
-    }
-    return spec | ({"prompts": described} if described else {})
+    templates = fingerprint([[file.name, file_fingerprint(file)] for file in files])
+    prompts = {e.id: _prompt_description(config, e) for e in config.evaluations.values() if e.prompt != DEFAULT_PROMPT}
+    return specs.ReportSpec(**_labels(config), pairs=config.comparisons, templates=templates, prompts=prompts)
 
 
 def _prompt_description(config: Config, evaluation: Evaluation) -> dict:
@@ -241,19 +223,14 @@ def task_labels(config: Config) -> dict[str, dict]:
     return {name: {key: file[key] for key in ("title", "note") if key in file} for name, file in files.items()}
 
 
-def curves_spec(config: Config) -> dict:
+def curves_spec(config: Config) -> specs.CurvesSpec:
     """Return the evaluations, and the checkpoints of each curve in the order of training."""
-    evaluations = {e.id: {key: getattr(e, key) for key in SETTING} for e in config.evaluations.values()}
-    return {"evaluations": evaluations, **checkpoints_spec(config)}
+    evaluations = {e.id: specs.Labels(**_fields(e, *SETTING)) for e in config.evaluations.values()}
+    return specs.CurvesSpec(evaluations=evaluations, checkpoints=_positions(config))
 
 
-def checkpoints_spec(config: Config) -> dict:
-    """Return the position of each checkpoint; {} without series, whose keys do not change then.
-
-    A list, because the keys of a spec are sorted, and `step10` precedes `step2` then.
-    """
-    checkpoints = [{"model": name, **checkpoint.as_dict()} for name, checkpoint in config.checkpoints.items()]
-    return {"checkpoints": checkpoints} if checkpoints else {}
+def _positions(config: Config) -> list[dict]:
+    return [{"model": name, **checkpoint.as_dict()} for name, checkpoint in config.checkpoints.items()]
 
 
 def data_files(config: Config, evaluation: Evaluation) -> list[str]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from vernacular.config.evaluations import PAIRED, smaller_limit
 from vernacular.config.files import Files
+from vernacular.config.specs import UnitSpec
 from vernacular.core.errors import ConfigError, suggest
 from vernacular.core.yaml import as_list
 from vernacular.lm_eval.catalog import Catalog, file_name, load_catalog, shots_by_task, shots_of
@@ -159,26 +160,24 @@ def _language(value, report) -> str:
     return languages[0]
 
 
-def evaluation_spec(evaluation: Evaluation, task: LmEvalTask) -> dict:
+def evaluation_spec(evaluation: Evaluation, task: LmEvalTask) -> UnitSpec:
     """Return what items, requests and metrics of an evaluation depend on, in addition to code and outputs."""
     unit, index = task.unit, task.catalog.index
     own = task.catalog.own_names(task.entry)
-    return {
-        "evaluation": evaluation.id,
-        **{
-            key: getattr(evaluation, key) for key in ("items", "task", "language", "protocol", "shots", "seed", "style")
-        },
-        "limit": evaluation.limit,
-        "entry": task.entry,
-        "unit": unit.name,
-        "reason": unit.reason,
-        "generates": unit.generates,
-        "num_fewshot": task.num_fewshot,
-        "directories": list(task.directories) if own else [],
-        "trust_functions": task.trust_functions,
-        **({"prompt": evaluation.prompt} if task.by_prompt else {}),
-        "trusted": task.trust_functions or not own,
-        "versions": index["versions"] | {"python": index["python"]},
-        "package": index["package"],
-        "files": task.catalog.files(task.entry, unit),
-    }
+    names = ("items", "task", "language", "protocol", "shots", "seed", "style", "limit")
+    return UnitSpec(
+        evaluation=evaluation.id,
+        **{name: getattr(evaluation, name) for name in names},
+        entry=task.entry,
+        unit=unit.name,
+        reason=unit.reason,
+        generates=unit.generates,
+        num_fewshot=task.num_fewshot,
+        directories=list(task.directories) if own else [],
+        trust_functions=task.trust_functions,
+        prompt=evaluation.prompt if task.by_prompt else None,
+        trusted=task.trust_functions or not own,
+        versions=index["versions"] | {"python": index["python"]},
+        package=index["package"],
+        files=task.catalog.files(task.entry, unit),
+    )

@@ -19,6 +19,7 @@ from vernacular.comparison.external.publications import checked_lines
 from vernacular.comparison.external.published_files import is_publication, published_models
 from vernacular.config import dependencies
 from vernacular.config.load import Config
+from vernacular.config.specs import DatasetSpec
 from vernacular.core import hub_snapshot
 from vernacular.core.errors import ConfigError, DataError, ModelError, UserError, format_count
 from vernacular.core.validate import Problems
@@ -181,39 +182,37 @@ def _check_hub(source: str, file: str, online: bool) -> str | None:
 
 def _check_data(config: Config, references: References, online: bool) -> None:
     """Read the datasets that are on this disk, and build the requests of their evaluations."""
-    datasets = dependencies.items_spec(config)["items"]
+    datasets = dependencies.items_spec(config).items
     loaded: dict[str, list[dict]] = {}
     for name, spec in datasets.items():
         try:
             if _is_on_disk(spec):
-                loaded[name], metadata = load_items(
-                    spec["task"], spec["language"], source=spec["data"], limit=spec["limit"]
-                )
+                loaded[name], metadata = load_items(spec.task, spec.language, source=spec.data, limit=spec.limit)
                 references.notes += metadata["warnings"]
             elif not online or not _check_dataset(spec):
                 references.unchecked.append(name)
         except (DataError, ConfigError) as error:
             references.problems.add(str(error))
-    for evaluation, spec in dependencies.requests_spec(config)["evaluations"].items():
-        if spec["items"] in loaded:
+    for evaluation, spec in dependencies.requests_spec(config).evaluations.items():
+        if spec.items in loaded:
             try:
-                rows, _ = build_evaluation(loaded[spec["items"]], spec)
+                rows, _ = build_evaluation(loaded[spec.items], spec)
             except (DataError, ConfigError) as error:
                 references.problems.add(f"{evaluation}: {error}")
             else:
                 references.items[evaluation] = len({row["item_id"] for row in rows})
 
 
-def _is_on_disk(spec: dict) -> bool:
+def _is_on_disk(spec: DatasetSpec) -> bool:
     """Return whether a dataset is read without a network."""
     sources = _sources(spec)
-    if spec["data"] != "samples" and any("treebank" in source and not is_local_treebank(source) for source in sources):
+    if spec.data != "samples" and any("treebank" in source and not is_local_treebank(source) for source in sources):
         return False
-    return bool(spec["files"]) or not any("url" in source or _hub_source(source) for source in sources)
+    return bool(spec.files) or not any("url" in source or _hub_source(source) for source in sources)
 
 
-def _sources(spec: dict) -> list[dict]:
-    return spec["task"]["languages"][spec["language"]]["source"]
+def _sources(spec: DatasetSpec) -> list[dict]:
+    return spec.task["languages"][spec.language]["source"]
 
 
 def _hub_source(source: dict) -> dict | None:
@@ -225,7 +224,7 @@ def _hub_source(source: dict) -> dict | None:
     return hub.from_uri(source["file"])
 
 
-def _check_dataset(spec: dict) -> bool:
+def _check_dataset(spec: DatasetSpec) -> bool:
     """Download the card of each repository of a dataset, which shows whether it exists and may be read.
 
     Returns:

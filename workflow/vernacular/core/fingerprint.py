@@ -55,6 +55,8 @@ NO_EFFECT = {
     "vernacular.core.paths": "location of the workflow's directory, and paths in messages",
     "vernacular.core.replacing": "writing of files",
     "vernacular.core.records": "writing and verification of records; a damaged one is rejected",
+    "vernacular.core.fields": "reading and writing of specs, whose values are in the keys",
+    "vernacular.config.specs": "fields of specs, whose values are in the keys",
     "vernacular.core.progress": "progress lines",
     "vernacular.core.errors": "messages",
     "vernacular.inference.server.client": "transport; the content of every response is checked",

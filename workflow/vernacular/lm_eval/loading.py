@@ -42,7 +42,7 @@ class LoadedUnit:
     groups: dict[str, Group]
 
 
-def load_unit(spec: dict) -> LoadedUnit:
+def load_unit(spec) -> LoadedUnit:
     """Build the unit of an evaluation: its data are read, and the few-shot settings applied.
 
     Args:
@@ -54,7 +54,7 @@ def load_unit(spec: dict) -> LoadedUnit:
             `trust_functions: true`, or something has changed since the run was planned.
     """
     try:
-        return _loader(tuple(spec["directories"])).load(spec)
+        return _loader(tuple(spec.directories)).load(spec)
     except ConfigError as error:
         raise DataError(str(error)) from None
 
@@ -76,14 +76,14 @@ class _Loader:
         self.own = TaskIndex.build(map(Path, directories))  # of the package, it would take half a minute
         self.registry = _entries(self.catalog) | {name: self.own.get(name) for name in self.catalog.own.files}
 
-    def load(self, spec: dict) -> LoadedUnit:
+    def load(self, spec) -> LoadedUnit:
         """Build a unit; see `load_unit`."""
         unit = self._unit(spec)
         self._check_unchanged(spec, unit)
         self._check_own(spec)
         random.seed(_PYTHON_SEED)
         np.random.seed(SEED)
-        with _caches(_planned(spec), has_own=bool(spec["files"]), has_rows=bool(local_rows(unit))):
+        with _caches(_planned(spec), has_own=bool(spec.files), has_rows=bool(local_rows(unit))):
             unit = self._unit(spec, self._read_group)
             try:
                 built = self._build(unit)
@@ -93,26 +93,26 @@ class _Loader:
                 raise DataError(f"{_failed_task(error) or unit.name}: {_loading_error(error)}") from error
             loaded = TaskManager(include_defaults=False).load(built if isinstance(built, list) else [built])
             for name, task in loaded["tasks"].items():
-                _check_rows(name, task, spec["files"])
+                _check_rows(name, task, spec.files)
         self._check_unchanged(spec, unit)
         for name, task in loaded["tasks"].items():
             _check_metrics(name, task)
-            _set_shots(task, spec["num_fewshot"])
-            task.set_fewshot_seed(seed=SEED + spec["seed"])
+            _set_shots(task, spec.num_fewshot)
+            task.set_fewshot_seed(seed=SEED + spec.seed)
         return LoadedUnit(unit.name, unit.is_group, loaded["tasks"], loaded.get("groups", {}))
 
-    def _unit(self, spec: dict, load: Load | None = None) -> Unit:
-        expand = _units_of_prompts if "prompt" in spec else units
-        found = expand(spec["entry"], self.catalog.registry, load)
-        return next(unit for unit in found if unit.name == spec["unit"])
+    def _unit(self, spec, load: Load | None = None) -> Unit:
+        expand = _units_of_prompts if spec.prompt is not None else units
+        found = expand(spec.entry, self.catalog.registry, load)
+        return next(unit for unit in found if unit.name == spec.unit)
 
-    def _check_unchanged(self, spec: dict, unit: Unit) -> None:
+    def _check_unchanged(self, spec, unit: Unit) -> None:
         """Raise DataError unless libraries, task files, modules and rows are those of the key."""
         index, directory = self.catalog.index, Path(lm_eval.tasks.__file__).parent
         content_hash.cache_clear()
         planned = _planned(spec)
-        current = self.catalog.files(spec["entry"], unit) | versions(sys.path)
-        current |= {"the code of lm_eval": index["package"], "python": spec["versions"]["python"]}
+        current = self.catalog.files(spec.entry, unit) | versions(sys.path)
+        current |= {"the code of lm_eval": index["package"], "python": spec.versions["python"]}
         changed = [
             name for name in planned.keys() | current.keys() - LIBRARIES if planned.get(name) != current.get(name)
         ]
@@ -121,10 +121,10 @@ class _Loader:
         if changed:
             raise DataError(f"{unit.name}: {min(changed)} changed since the run was planned. Run snakemake again.")
 
-    def _check_own(self, spec: dict) -> None:
+    def _check_own(self, spec) -> None:
         """Raise if a custom file needs trust, or is not the one that lm-eval's own index has under its name."""
         own = self.catalog.own
-        for name in self.catalog.own_names(spec["entry"]):
+        for name in self.catalog.own_names(spec.entry):
             entry = self.own.get(name)
             if (
                 entry is None
@@ -132,7 +132,7 @@ class _Loader:
                 or repr(entry.cfg) != repr(own.configs[name])
             ):
                 raise DataError(f"{own.files[name]}: lm_eval does not read this file as the definition of {name}.")
-            if not spec["trust_functions"]:
+            if not spec.trust_functions:
                 check_untrusted(name, own, METRIC_REGISTRY.keys())
 
     def _read_group(self, name: str) -> dict:
@@ -162,9 +162,9 @@ def _entries(catalog: Catalog) -> dict[str, Entry]:
     return entries | {name: Entry(name, Kind.TAG, None, tags=set(members)) for name, members in tags.items()}
 
 
-def _planned(spec: dict) -> dict[str, str | None]:
+def _planned(spec) -> dict[str, str | None]:
     """Return the state of files and libraries in which the run was planned, by name."""
-    return spec["files"] | spec["versions"] | {"the code of lm_eval": spec["package"]}
+    return spec.files | spec.versions | {"the code of lm_eval": spec.package}
 
 
 @contextlib.contextmanager

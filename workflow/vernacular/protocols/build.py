@@ -69,9 +69,9 @@ def _labels(language: str, prompt: str) -> dict:
     return load_labels(language) if prompt == DEFAULT else variant_labels(language, prompt)
 
 
-def build_evaluation(items: list[Item], spec: dict) -> tuple[list[dict], dict]:
-    """Build the requests of an evaluation from its part of the requests specification (config/dependencies.py)."""
-    return build(items, spec["task"], **{key: spec[key] for key in _BUILD_KEYS & spec.keys()})
+def build_evaluation(items: list[Item], spec) -> tuple[list[dict], dict]:
+    """Build the requests of an evaluation from its `PromptSpec` (config/specs.py)."""
+    return build(items, spec.task, **{key: getattr(spec, key) for key in _BUILD_KEYS})
 
 
 def inference_metadata(protocol: str) -> dict:

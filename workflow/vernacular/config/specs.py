@@ -1,0 +1,278 @@
+"""Specs: what the result of each rule depends on in addition to its input files.
+
+`config/dependencies.py` makes a spec from the config, a rule has it as a parameter, and its command reads it.
+"""
+
+from dataclasses import dataclass, field
+
+from vernacular.types import DEFAULT_PROMPT
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """What all specs have."""
+
+    code: str = ""  # hash of the command and of the modules that it imports
+    libraries: dict[str, str | None] = field(default_factory=dict)  # their versions; None: not installed
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetSpec:
+    """The rows of a dataset in one language."""
+
+    task: dict  # the task file, with this language only
+    language: str  # BCP 47 tag
+    data: str  # "hub" or "samples"
+    limit: int | None  # maximum number of items
+    files: dict[str, str | None]  # SHA-256 of local files by path; None: missing
+
+
+@dataclass(frozen=True, kw_only=True)
+class ItemsSpec(Spec):
+    """Rule `items`."""
+
+    items: dict[str, DatasetSpec]  # by the stem of the items file
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromptSpec:
+    """The requests of an evaluation."""
+
+    evaluation: str  # ID
+    items: str  # stem of the items file
+    task: dict  # of the task file: task, item_type and protocols
+    language: str  # BCP 47 tag
+    protocol: str
+    shots: int  # number of few-shot examples
+    seed: int  # of their choice
+    style: str
+    options: dict  # of the protocol
+    prompts: dict | None  # prompt lines of the language; None: it has none
+    prompt: str = DEFAULT_PROMPT  # name of the prompt
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestsSpec(Spec):
+    """Rule `requests`."""
+
+    evaluations: dict[str, PromptSpec]  # by ID
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitSpec:
+    """A unit of lm-eval: its documents, requests and metrics."""
+
+    evaluation: str  # ID
+    items: str  # stem of the items file
+    task: str  # its name in files
+    language: str  # BCP 47 tag, a label
+    protocol: str
+    shots: int  # number of few-shot examples
+    seed: int  # of their choice
+    style: str
+    limit: int | None  # maximum number of documents
+    entry: str  # as in the config
+    unit: str  # name in lm-eval
+    reason: str | None  # why it cannot be run
+    generates: bool
+    num_fewshot: int | None  # None: as the task file says
+    directories: list[str]  # of custom task files
+    trust_functions: bool
+    trusted: bool  # whether its templates run without limits
+    versions: dict[str, str | None]  # of Python and lm-eval's libraries
+    package: str  # hash of lm-eval's code
+    files: dict[str, str | None]  # hashes of task files, modules and rows
+    prompt: str | None = None  # name of the prompt, if groups are expanded to prompts
+
+
+@dataclass(frozen=True, kw_only=True)
+class LmEvalSpec(Spec):
+    """Rules `lm_eval_requests` and `lm_eval_metrics`."""
+
+    evaluations: dict[str, UnitSpec]  # by ID
+    model: str | None = None  # whose metrics are computed
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSpec(Spec):
+    """Rule `model`: a model, or an adapter of one."""
+
+    name: str
+    source: str | None = None  # Hub ID, path or package; None: an adapter
+    kind: str | None = None  # "auto", "causal" or "masked"
+    adapter: str | None = None  # Hub ID or path of an adapter
+    files: str  # changes with the content of the files
+    allow_pickle: bool  # whether weights in pickle files are read
+    trust_remote_code: bool | None = None  # whether code of the model is run; None: an adapter
+    allow_base_mismatch: bool | None = None  # whether an adapter of another base is used
+    checkpoint: bool = False  # whether results remain if the model is deleted
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderSpec(Spec):
+    """Rule `encoder`."""
+
+    name: str  # of its files
+    source: str  # Hub ID, path or package
+    files: str  # changes with the content of the files
+    layer: int | None = None  # whose vectors are compared; None: the last
+    prefix: str | None = None  # that precedes every sentence; None: as the encoder defines
+    allow_pickle: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerSpec(Spec):
+    """Rule `server`."""
+
+    name: str
+    source: str  # address
+    model: str | None = None  # name on the server; None: its only model
+    tokenizer: str | None = None  # Hub ID or path
+    revision: str | None = None  # as the user states it
+    reference: str | None = None  # model on this disk whose outputs are compared
+    api_key_env: str | None = None  # environment variable with the key
+    concurrency: int | None = None  # number of requests at a time
+    timeout: float | None = None  # seconds without a byte
+    chat: object = None  # whether prompts are chats; "auto"
+    max_length: int | None = None  # tokens
+    tokenizer_files: dict[str, str | None]  # SHA-256 by name
+
+
+@dataclass(frozen=True, kw_only=True)
+class InferenceSpec(Spec):
+    """Rules `infer`, `infer_server` and `collect`."""
+
+    models: dict[str, dict]  # settings that affect outputs or the device, by model
+    engines: dict[str, str]  # version of the engine, by kind of output
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimilaritySettings:
+    """The similarity metrics of an evaluation."""
+
+    evaluation: str = ""  # ID, which the command sets
+    items: str  # stem of the items file
+    language: str  # BCP 47 tag
+    style: str
+    metrics: list[dict]  # each with its options
+    encoders: dict[str, str]  # name of the encoder by metric
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimilaritySpec(Spec):
+    """Rule `similarity`."""
+
+    evaluations: dict[str, SimilaritySettings]  # by ID
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labels:
+    """The labels of an evaluation, which identify it (`types.SETTING`)."""
+
+    task: str
+    language: str  # BCP 47 tag
+    protocol: str
+    shots: int  # number of few-shot examples
+    seed: int  # of their choice
+    style: str
+    prompt: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricLabels(Labels):
+    """The labels and items of an evaluation."""
+
+    items: str  # stem of the items file
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricsSpec(Spec):
+    """Rule `metrics`."""
+
+    model: str
+    evaluations: dict[str, MetricLabels]  # by ID
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedLabels(MetricLabels):
+    """The labels, items and data of an evaluation."""
+
+    dataset: str  # the data, which all prompts share
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExternalSpec:
+    """External results."""
+
+    path: str
+    model: str | None = None  # of a publication
+    files: dict[str, str]  # SHA-256 by path; of an invalid publication, the reason
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonsSpec(Spec):
+    """Rule `compare`."""
+
+    models: list[str]  # in the order of the config
+    pairs: list[list[str]]  # baseline and candidate
+    external_results: dict[str, ExternalSpec]  # by name
+    evaluations: dict[str, ComparedLabels]  # by ID
+    earlier_checkpoints: list[str] = field(default_factory=list)  # models tested against the best of each column only
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportLabels:
+    """The items and protocol of an evaluation."""
+
+    items: str  # stem of the items file
+    protocol: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportSpec(Spec):
+    """Rule `export`."""
+
+    evaluations: dict[str, ExportLabels]  # by ID
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeriesSpec(Spec):
+    """The checkpoints of series."""
+
+    # their positions, in the order of training; a list, because the keys of a spec are sorted: `step10` before `step2`
+    checkpoints: list[dict] = field(default_factory=list)
+
+    @property
+    def positions(self) -> dict[str, dict]:
+        """The position of each checkpoint by model, in the order of training."""
+        return {checkpoint["model"]: checkpoint for checkpoint in self.checkpoints}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurvesSpec(SeriesSpec):
+    """Rule `curves`."""
+
+    evaluations: dict[str, Labels]  # by ID
+
+
+@dataclass(frozen=True, kw_only=True)
+class SummarySpec(SeriesSpec):
+    """Rule `summary`."""
+
+    models: list[str]  # in the order of the config
+    evaluations: list[str]  # IDs, in the order of the config
+    tasks: dict[str, dict[str, str]]  # title and note of each task
+    parallel: list[str]  # tasks whose items are translations of each other
+    api_key_env: list[str] = field(default_factory=list)  # names of variables whose values `publish` searches for
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportSpec(SeriesSpec):
+    """Rule `report`."""
+
+    models: list[str]  # in the order of the config
+    evaluations: list[str]  # IDs, in the order of the config
+    tasks: dict[str, dict[str, str]]  # title and note of each task
+    pairs: list[list[str]]  # baseline and candidate
+    templates: str  # hash of the templates and scripts
+    prompts: dict[str, dict] = field(default_factory=dict)  # descriptions of prompts, by evaluation
