@@ -86,7 +86,7 @@ def vernacular(stage: str) -> list[str]:
 
 
 def measure(command: list[str], fields: dict | None = None) -> tuple[float, float]:
-    """Run a command that reads `fields`; return (processor seconds, peak memory in MB) of it and its child processes."""
+    """Run a command that reads `fields`; return (processor seconds, peak MB) of it and its child processes."""
     with open("log.txt", "ab") as log:
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log)
         process.stdin.write(json.dumps(to_json(fields), sort_keys=True).encode())

@@ -18,7 +18,6 @@ COMMANDS = {name for name in MODULES if name.startswith("vernacular.commands.")}
 # modules that run before or after all rules: their result is in the keys as values, or has no effect
 NOT_IN_KEYS = {
     "vernacular.__main__": "starts a command",
-    "vernacular.arguments": "parses arguments, which are in the keys",
     "vernacular.cli": "runs a command",
     "vernacular.results": "reads results",
     "vernacular.commands.check": "prints",
@@ -37,7 +36,6 @@ NOT_IN_KEYS = {
     "vernacular.core.logs": "writes and reads logs",
     "vernacular.commands.status": "prints, and checks that nothing is missing",
     "vernacular.commands.treebank": "is run by hand",
-    "vernacular.config": "is empty",
     "vernacular.config.dependencies": "computes the values in the keys",
     "vernacular.config.directories": "checks a config; what it describes is in the specifications",
     "vernacular.config.placement": "checks the location of the rules; paths are not in the keys",
