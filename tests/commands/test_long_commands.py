@@ -1,4 +1,4 @@
-"""Specs are passed on standard input, because Linux limits an argument to 128 KB."""
+"""Stages read one JSON object from standard input, because Linux limits arguments; its file and its log repeat them."""
 
 import json
 import re
@@ -6,7 +6,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from support import stages
+from vernacular import cli
+
 RULES = Path(__file__).parents[2] / "workflow" / "rules"
+
+
+def run(command: str, fields: str, directory: Path) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "vernacular", command]
+    return subprocess.run(command, cwd=directory, input=fields, capture_output=True, text=True, check=False)
 
 
 def test_long_spec_is_read_from_standard_input(tmp_path):
@@ -17,8 +26,8 @@ def test_long_spec_is_read_from_standard_input(tmp_path):
         "allow_pickle": False,
         "files": "x" * 300_000,
     }
-    command, fields = [sys.executable, "-m", "vernacular", "model"], json.dumps({"spec": spec, "out": "gone.json"})
-    process = subprocess.run(command, cwd=tmp_path, input=fields, capture_output=True, text=True, check=True)
+    process = run("model", json.dumps({"spec": spec, "out": "gone.json"}), tmp_path)
+    assert process.returncode == 0
     assert process.stdout.startswith("model: gone: unavailable (model file or directory not found: ./gone")
 
 
@@ -30,3 +39,45 @@ def test_rules_pass_fields_on_standard_input():
         assert re.search(r"\n    shell:\n        stage\(.*\)\s*(#.*\s*)*$", rule), rule
     (command,) = re.findall(r"\n    return f(\".*VERNACULAR.*)", (RULES / "common.smk").read_text())
     assert " <<< " in command
+
+
+def test_log_names_the_file_and_the_line_that_repeats_the_stage(tmp_path):
+    """Also with a space in the path."""
+    (tmp_path / "notes.csv").write_text("kind,note,count,models,evaluations\n", "utf-8-sig")
+    fields = {"notes": "notes.csv", "out": "complete.txt", "log": "my logs/verify.log", "threads": 2, "attempt": "1of3"}
+    assert run("verify", json.dumps(fields), tmp_path).returncode == 0
+    assert json.loads((tmp_path / "my logs" / "verify.json").read_text("utf-8")) == fields
+    (tmp_path / "complete.txt").unlink()
+    log = (tmp_path / "my logs" / "verify.log").read_text("utf-8")
+    (name, line) = re.search(r": (.*) has the fields of this stage\. To repeat it: (.*)", log).groups()
+    assert name == "my logs/verify.json"
+    subprocess.run(line, cwd=tmp_path, shell=True, check=True, capture_output=True)
+    assert (tmp_path / "complete.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ("", "verify: expected one JSON object on standard input, got ''"),
+        ("[1]", "verify: expected one JSON object on standard input, got '[1]'."),
+        ('{"notes": "n.csv", "output": "o.txt"}', 'verify: unknown field "output". Did you mean "out"?'),
+        ('{"notes": "n.csv"}', 'verify: the field "out" is missing.'),
+        ('{"notes": "n.csv", "out": "o.txt", "attempt": "last"}', "verify: attempt: expected Part, got 'last'."),
+        ('{"notes": "n.csv", "out": "o.txt", "log": 1}', "verify: log: expected Path, got 1."),
+    ],
+)
+def test_fields_that_do_not_fit_are_named_in_one_line(tmp_path, fields, message):
+    process = run("verify", fields, tmp_path)
+    assert process.returncode == 1
+    (line,) = process.stderr.splitlines()
+    assert line.startswith(message)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", cli._STAGES)
+def test_help_of_a_stage_describes_each_field_and_those_of_its_spec(name, capsys):
+    with pytest.raises(SystemExit):
+        cli.main([name, "--help"])
+    described = dict(re.findall(r"(?m)^    (\w+): [^#\n]*# (.*)$", capsys.readouterr().out))
+    fields = json.loads(stages.text(name))
+    assert {*fields, *fields.get("spec", {}), "log", "threads", "attempt"} <= described.keys()
