@@ -9,7 +9,7 @@ import yaml
 from support import stages
 from support.stage_run import CONFIG, ES, GENERATION, GL, OPTIONS, Run
 from vernacular.commands import items as command
-from vernacular.commands.batch import Batch
+from vernacular.commands.common import Batch
 from vernacular.config import load as config
 from vernacular.core import artifacts
 from vernacular.core.errors import DataError, MachineError

@@ -10,7 +10,7 @@ import pytest
 from support import report_prompts
 from support.published import published_run
 from vernacular import cli
-from vernacular.commands.join import _differences
+from vernacular.commands.publish import _differences
 from vernacular.comparison.schema import PROMPTS
 from vernacular.core import artifacts
 from vernacular.metrics.schema import RESULTS

@@ -5,7 +5,7 @@ import io
 
 import pytest
 from support.messages import assert_states
-from vernacular.commands.treebank import explain
+from vernacular.commands.tasks import explain
 from vernacular.core import artifacts
 from vernacular.core.errors import ConfigError, DataError
 from vernacular.core.fingerprint import fingerprint

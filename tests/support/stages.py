@@ -4,11 +4,12 @@ import dataclasses
 import json
 import types
 import typing
+from pathlib import Path
 
 from vernacular import cli
 from vernacular.core.fields import from_json, to_json
 
-_EMPTY = {str: "", int: 0, bool: False, dict: {}, list: [], types.UnionType: None}
+_EMPTY = {str: "", Path: "", int: 0, bool: False, dict: {}, list: [], types.UnionType: None}
 
 
 def text(command: str, /, **fields) -> str:
@@ -32,7 +33,7 @@ def _filled(kind, value):
     if dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)
         missing = {
-            field.name: _EMPTY[typing.get_origin(hints[field.name]) or hints[field.name]]
+            field.name: _EMPTY.get(typing.get_origin(hints[field.name]) or hints[field.name], {})
             for field in dataclasses.fields(kind)
             if field.name not in value and field.default is field.default_factory is dataclasses.MISSING
         }

@@ -25,8 +25,7 @@ except ModuleNotFoundError as error:
 
 from vernacular.comparison.curves.schema import ALL as CURVE_TABLES
 from vernacular.config import resources as estimates, dependencies as specs
-from vernacular.config.directories import output_conflicts
-from vernacular.config.placement import check_package, default_config, directory_of, placed, rule_files
+from vernacular.config.directories import check_package, default_config, directory_of, output_conflicts, rule_files
 from vernacular.config.unavailable import clear_unavailable
 from vernacular.core.console import collect_failures, simplify
 from vernacular.core.fields import to_json
@@ -54,7 +53,7 @@ try:
     else:
         CONFIG_FILES = list(map(str, workflow.overwrite_configfiles or [default_config()]))
         CONFIG = settings.load(CONFIG_FILES, dict(workflow.config_settings.config), place=place)
-    CONFIG = placed(CONFIG, place)
+    CONFIG = CONFIG.placed(place)
     if workflow.is_main_process:  # a job goes on if files were added since
         if conflicts := list(output_conflicts(Path(CONFIG.results), CONFIG.exports, CONFIG_FILES)):
             raise ConfigError("\n".join(conflicts))

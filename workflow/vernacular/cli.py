@@ -7,10 +7,10 @@ messages of a stage are written to its log.
 import argparse
 import dataclasses
 import importlib
-import inspect
 import json
 import logging
 import os
+import re
 import shlex
 import sys
 import time
@@ -39,6 +39,12 @@ _STAGES = {
     **_CONTAINED,
     **{name: name for name in ("collect", "export", "compare", "curves", "summary", "report")},
     **{"verify": "status:verify", "finish": "status:finish"},
+}
+# command for people -> its module and function, if the module has another name
+_MODULES = {
+    **{name: f"check:{name}" for name in ("init", "show", "snakefile")},
+    **{"join": "publish:join", "revisions": "tasks:revisions", "treebank": "tasks:treebank"},
+    **{"lm-eval-index": "lm_eval_index"},
 }
 
 
@@ -217,18 +223,28 @@ with the JSON of the job, and the line that repeats it.
 
 
 class _PrintFields(argparse.Action):
-    """Print the fields of a stage, each with its type and description, as its class states them."""
+    """Print the fields of a stage and of its spec, as their classes state them; importing these may take long."""
 
     def __call__(self, parser, namespace, values, option_string=None):
-        kind = _fields_of(_STAGES[parser.prog.split()[-1]])
-        spec = typing.get_type_hints(kind).get("spec")
-        print(f"usage: {parser.prog} < FIELDS.json\n\n{inspect.getdoc(kind)}\n\nfields of the JSON object:")
-        for owner in filter(None, (kind, Stage, spec)):
-            lines = [
-                line for line in inspect.getsource(owner).splitlines() if line[4:].partition(":")[0].isidentifier()
-            ]
-            print(*["\nfields of its spec:"] * (owner is spec), *lines, sep="\n")
+        module, _, function = _STAGES[parser.prog.split()[-1]].partition(":")
+        names = (f"commands/{module}.py", "core/fields.py", "config/specs.py")
+        source = "".join((Path(__file__).parent / name).read_text("utf-8") for name in names)
+        classes = {match[1]: match for match in _CLASS.finditer(source)}
+        pending = re.findall(rf"def {function or module}\(args: (\w+)", source)
+        print(f"usage: {parser.prog} < FIELDS.json\n\n{classes[pending[0]][3]}")
+        for name in pending:  # extended below
+            print(f"\nfields of {name}:")
+            while name in classes:
+                _, name, _, body = classes[name].groups()
+                for line in re.findall(r"(?m)^    \w+: .*$", body):
+                    print(line)
+                    pending += [kind for kind in re.findall(r"\w+", line.partition("  #")[0]) if kind in classes]
         parser.exit()
+
+
+_CLASS = re.compile(
+    r'^@dataclass[^\n]*\nclass (\w+)(?:\((\w+)\))?:\n    """(.*?)"""\n(.*?)(?=^\S|\Z)', re.MULTILINE | re.DOTALL
+)
 
 
 class _PrintCompletion(argparse.Action):
@@ -255,7 +271,7 @@ def _subparsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser
 def _add_user_commands(commands) -> None:
     def add(name: str, help_text: str) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=help_text, description=f"{help_text[0].upper()}{help_text[1:]}.")
-        command.set_defaults(run=name.replace("-", "_"), stage=False, contained=False)
+        command.set_defaults(run=_MODULES.get(name, name), stage=False, contained=False)
         command.add_argument("--log", type=Path, help="file for messages and warnings")
         return command
 

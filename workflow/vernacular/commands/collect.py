@@ -26,12 +26,12 @@ log = logging.getLogger("vernacular")
 class Collect(Stage):
     """Write one model's outputs from the store to its results."""
 
-    spec: InferenceSpec
+    spec: InferenceSpec  # of the rule: what the results depend on
     model: Path  # its record
-    requests: list[Path]
+    requests: list[Path]  # requests files
     status: list[Path]  # status files of infer, one per shard
     out: Path  # directory of the model's results
-    store: Path  # directory
+    store: Path  # directory of the store
 
 
 def collect(args: Collect) -> str:

@@ -1,13 +1,39 @@
-"""Functions shared by several commands: reading items, settings of a model, consistency checks of inputs."""
+"""What several commands share: reading and checking of inputs, and jobs that make several files.
 
+In a job of several files, a failure affects one file only, and a killed job continues with the others.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from vernacular.config.specs import InferenceSpec
 from vernacular.core import artifacts
-from vernacular.core.errors import ArtifactError
+from vernacular.core.artifacts import replacing
+from vernacular.core.errors import (
+    ArtifactError,
+    DataError,
+    UserError,
+    as_write_error,
+    first_line,
+    format_count,
+    is_contained,
+)
+from vernacular.core.fields import Stage, to_json
+from vernacular.core.progress import Progress
 from vernacular.core.records import read_record
 from vernacular.data.schema import ITEMS
 from vernacular.types import ModelRecord
+
+log = logging.getLogger("vernacular")
 
 
 def items_in(path: Path) -> list[dict]:
@@ -37,3 +63,175 @@ def check_inputs(items: Path, requests: Path, outputs: Path, output_metadata: di
 def missing_reason(metadata: dict) -> dict:
     """Return the metadata that states why an evaluation was not possible; {} if it was."""
     return {key: metadata[key] for key in ("unavailable", "not_applicable") if key in metadata}
+
+
+_KILLED = "its process was killed in an earlier attempt (probable cause: out of memory)"
+
+
+class Batch(ABC):
+    """The files of a job, `args.out/{name}.parquet`, written one after the other; up-to-date files are retained.
+
+    A failure (an unavailable dataset, an exception of any class, a process that was killed in every attempt) affects
+    its own file only.
+    """
+
+    key: str  # the field of `args.spec` with {name: the spec of its file}; the rest of `args.spec` is an input of all
+    noun: str  # of a file's content, for the summary: "dataset"
+    done_label, failed_label = "made", "failed"  # its outcome, for the summary
+    prints_files = True  # whether a file that takes more than a second, such as a download, gets a line in the terminal
+
+    def __init__(self, args: Stage):
+        self.args = args
+        self.specs = getattr(args.spec, self.key)
+        self.shared = {name: value for name, value in to_json(args.spec).items() if name != self.key}
+
+    def inputs(self, spec) -> dict:
+        """Return all that the file of a spec depends on, as JSON-like values."""
+        return self.shared | to_json(spec)
+
+    @abstractmethod
+    def is_current(self, metadata: dict, spec) -> bool:
+        """Return whether the file with this metadata was computed from `spec`."""
+
+    @abstractmethod
+    def make(self, path: Path, spec) -> str:
+        """Write a file; return one line about it."""
+
+    @abstractmethod
+    def fail(self, path: Path, spec, reason: str) -> str:
+        """Write a file without rows that states the reason; return one line about it."""
+
+    def run(self, label: str) -> str:
+        """Make the files that are not up to date; return a summary of one line, which begins with `label`.
+
+        Raises:
+            ArtifactError: An input is damaged.
+            WriteError, OSError: A file cannot be written, for example because the disk is full.
+        """
+        attempts = Attempts(self.args)
+        attempts.begin()
+        skip_reasons = attempts.skip_reasons()
+        counts = Counter()
+        try:
+            with Progress(label.replace(":", ""), len(self.specs), self.noun) as progress:
+                for name, path, spec in self._files():
+                    if self._is_current(path, spec):
+                        os.utime(path)  # newer than the inputs of this job, or Snakemake would run it again
+                        counts["up to date"] += 1
+                    elif reason := skip_reasons.get((name,)):
+                        counts[self.failed_label] += 1
+                        self._report_failure(path, spec, reason)
+                    else:
+                        attempts.set_current(name)
+                        counts[self._try(path, spec)] += 1
+                    progress.advance()
+        finally:  # runs unless the process is killed
+            attempts.end()
+        extra = [f"{counts[outcome]} {outcome}" for outcome in ("up to date", self.failed_label) if counts[outcome]]
+        return ", ".join([f"{label}: {format_count(counts[self.done_label], self.noun)} {self.done_label}", *extra])
+
+    def fail_rest(self, reason: str) -> list[str]:
+        """Write files that state `reason` for all that `run` has not written; return one line about each."""
+        lines = [self.fail(path, spec, reason) for _, path, spec in self._files() if not self._is_current(path, spec)]
+        Attempts(self.args).end()
+        return lines
+
+    def _files(self) -> Iterator[tuple[str, Path, Any]]:
+        return ((name, self.args.out / f"{name}.parquet", spec) for name, spec in self.specs.items())
+
+    def _is_current(self, path: Path, spec) -> bool:
+        try:
+            metadata = artifacts.metadata(path)
+            return "unavailable" not in metadata and self.is_current(metadata, spec)
+        except ArtifactError:  # missing or damaged
+            return False
+
+    def _try(self, path: Path, spec) -> str:
+        """Return the outcome of a file, `done_label` or `failed_label`."""
+        started = time.perf_counter()
+        try:
+            line = self.make(path, spec)
+        except DataError as error:
+            self._report_failure(path, spec, str(error))
+            return self.failed_label
+        except BaseException as error:
+            if isinstance(error, UserError) or not is_contained(error) or as_write_error(error):
+                raise
+            log.exception("unexpected")
+            self._report_failure(path, spec, f"{type(error).__name__}: {first_line(error)}")
+            return self.failed_label
+        log.info(line)
+        if self.prints_files and (seconds := time.perf_counter() - started) > 1:
+            print(f"{line} ({seconds:.1f} s)", flush=True)
+        return self.done_label
+
+    def _report_failure(self, path: Path, spec, reason: str) -> None:
+        line = self.fail(path, spec, reason)
+        log.error(line)
+        print(line, file=sys.stderr, flush=True)
+
+
+def record_death(args, reason: str) -> bool:
+    """Record what a job was working on when its process died; return whether to try again without it."""
+    return Attempts(args).record_death(reason)
+
+
+class Attempts:
+    """State of a job that survives a kill: its current subject and its earlier deaths, in a file next to its output.
+
+    `overlaps`: the job also works on other subjects at the same time, until it has died for the first time. Then the
+    subject of a death is certain.
+    """
+
+    def __init__(self, args: Stage):
+        self.path: Path = args.out.with_name(f".{args.out.stem}.attempts")
+        self.number, self.count = args.attempt
+        self.restarted = args.restarted
+        self._state = {"working": None, "died": [], "overlaps": False}
+        with contextlib.suppress(OSError, ValueError):  # missing, or truncated by a kill
+            self._state |= json.loads(self.path.read_text("utf-8"))
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether this attempt works on several subjects at the same time."""
+        return self._state["overlaps"]
+
+    def begin(self, *, overlaps: bool = False) -> None:
+        """Start an attempt: the first one discards the state of earlier runs, later ones record an unnoticed death."""
+        if self.number == 1 and not self.restarted:
+            self._state = {"working": None, "died": [], "overlaps": overlaps}
+        elif self._state["working"]:
+            self._append_death(_KILLED)
+        self._write()
+
+    def set_current(self, *subject: str | None) -> None:
+        """Record the current subject of the job: a dataset, an evaluation, or a model and its evaluation."""
+        self._state["working"] = subject
+        self._write()
+
+    def skip_reasons(self) -> dict[tuple[str | None, ...], str]:
+        """Return {subject: reason} of what this attempt does not try; {} unless it is the last one."""
+        if self.number < self.count:
+            return {}
+        return {tuple(subject): reason for *subject, reason in self._state["died"]}
+
+    def record_death(self, reason: str) -> bool:
+        """Record that the process died; return False if it had no subject yet."""
+        if not self._state["working"]:
+            return False
+        self._append_death(reason)
+        self._write()
+        return True
+
+    def end(self) -> None:
+        """Delete the state, because the attempt ends regularly or gives up."""
+        self.path.unlink(missing_ok=True)
+
+    def _append_death(self, reason: str) -> None:
+        if not self._state["overlaps"]:
+            self._state["died"].append([*self._state["working"], reason])
+        self._state["working"], self._state["overlaps"] = None, False
+
+    def _write(self) -> None:
+        with replacing(self.path) as temporary:
+            temporary.write_text(json.dumps(self._state), "utf-8")

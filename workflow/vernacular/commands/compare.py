@@ -83,9 +83,9 @@ class Results(Mapping):
 class Compare(Stage):
     """Compare models on the items that they share."""
 
-    spec: ComparisonsSpec
+    spec: ComparisonsSpec  # of the rule: what the results depend on
     results: Path  # directory with one directory per model
-    items_dir: Path
+    items_dir: Path  # directory of the items files
     out: Path  # directory of the tables
     changes: Path  # directory of the improved and regressed items, by pair
 

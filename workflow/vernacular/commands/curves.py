@@ -23,7 +23,7 @@ _VALUE_COLUMNS = ["evaluation", "category", "metric", "value", "ci_low", "ci_hig
 class Curves(Stage):
     """Compute training curves of series, and which tasks can be trusted."""
 
-    spec: CurvesSpec
+    spec: CurvesSpec  # of the rule: what the results depend on
     results: Path  # directory with one directory per model
     out: Path  # directory of the tables
 

@@ -21,8 +21,8 @@ TOOLS = {"palmx": palmx, "serbian_cloze": serbian_cloze, "grew_tse": grew_tse}
 class Export(Stage):
     """Export results in the formats of PalmX, the Serbian cloze scripts and Grew-TSE."""
 
-    spec: ExportSpec
-    items_dir: Path
+    spec: ExportSpec  # of the rule: what the results depend on
+    items_dir: Path  # directory of the items files
     tasks: list[Path]  # results per item
     out: Path  # directory with one directory per evaluation
 

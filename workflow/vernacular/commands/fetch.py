@@ -22,7 +22,7 @@ log = logging.getLogger("vernacular")
 class FetchModel(Stage):
     """Fetch one model and record its properties."""
 
-    spec: ModelSpec
+    spec: ModelSpec  # of the rule: what the results depend on
     base: Path | None = None  # record of the base model, of an adapter
     out: Path  # its record
 
@@ -60,7 +60,7 @@ def model(args: FetchModel) -> str:
 class FetchEncoder(Stage):
     """Fetch one encoder and record its properties."""
 
-    spec: EncoderSpec
+    spec: EncoderSpec  # of the rule: what the results depend on
     out: Path  # its record
 
 

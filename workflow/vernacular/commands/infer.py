@@ -5,9 +5,8 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from vernacular.commands.batch import Attempts
-from vernacular.commands.batch import record_death as record_death  # called by cli.py
-from vernacular.commands.common import check_recorded, inference_record
+from vernacular.commands.common import Attempts, check_recorded, inference_record
+from vernacular.commands.common import record_death as record_death  # called by cli.py
 from vernacular.config.specs import InferenceSpec
 from vernacular.core.errors import format_count
 from vernacular.core.fields import ONLY, Part, Stage
@@ -21,12 +20,12 @@ log = logging.getLogger("vernacular")
 class Infer(Stage):
     """Compute the outputs of a base model and its adapters that the store lacks."""
 
-    spec: InferenceSpec
+    spec: InferenceSpec  # of the rule: what the results depend on
     models: list[Path]  # records of the base model, then of its adapters
-    requests: list[Path]
+    requests: list[Path]  # requests files
     shard: Part = ONLY  # 2of4: of the work
     out: Path  # status file, written at the end
-    store: Path  # directory
+    store: Path  # directory of the store
 
 
 def infer(args: Infer) -> str:

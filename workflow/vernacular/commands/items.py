@@ -5,8 +5,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from vernacular.commands.batch import Batch
-from vernacular.commands.batch import record_death as record_death  # called by cli.py
+from vernacular.commands.common import Batch
+from vernacular.commands.common import record_death as record_death  # called by cli.py
 from vernacular.config.specs import DatasetSpec, ItemsSpec
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
@@ -23,7 +23,7 @@ log = logging.getLogger("vernacular")
 class Items(Stage):
     """Read datasets into items."""
 
-    spec: ItemsSpec
+    spec: ItemsSpec  # of the rule: what the results depend on
     out: Path  # directory of the items files
 
 

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from vernacular.commands.batch import Batch
-from vernacular.commands.batch import record_death as record_death  # called by cli.py
-from vernacular.commands.common import items_in, missing_reason
+from vernacular.commands.common import Batch, items_in, missing_reason
+from vernacular.commands.common import record_death as record_death  # called by cli.py
 from vernacular.config.specs import LmEvalSpec, UnitSpec
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
@@ -27,9 +26,9 @@ from vernacular.types import Item, Result
 class LmEvalMetrics(Stage):
     """Compute the metrics of lm-eval tasks, in the environment of lm-eval."""
 
-    spec: LmEvalSpec
-    items_dir: Path
-    requests_dir: Path
+    spec: LmEvalSpec  # of the rule: what the results depend on
+    items_dir: Path  # directory of the items files
+    requests_dir: Path  # directory of the requests files
     results: Path  # directory of the model's results
     out: Path  # directory of lm-eval's results
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from vernacular.commands.batch import Batch
-from vernacular.commands.batch import record_death as record_death  # called by cli.py
+from vernacular.commands.common import Batch
+from vernacular.commands.common import record_death as record_death  # called by cli.py
 from vernacular.config.specs import LmEvalSpec, UnitSpec
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError, DataError, format_count
@@ -24,8 +24,8 @@ _SETTING = ("evaluation", "language", "protocol", "shots", "seed", "style", "tas
 class LmEvalRequests(Stage):
     """Write the prompts of lm-eval tasks, in the environment of lm-eval."""
 
-    spec: LmEvalSpec
-    items_dir: Path
+    spec: LmEvalSpec  # of the rule: what the results depend on
+    items_dir: Path  # directory of the items files
     out: Path  # directory of the requests files
 
 

@@ -40,10 +40,10 @@ _REQUEST_COLUMNS = [name for name in REQUESTS.schema.names if name not in ("mess
 class Metrics(Stage):
     """Compute one model's per-item results and metrics."""
 
-    spec: MetricsSpec
+    spec: MetricsSpec  # of the rule: what the results depend on
     model: Path  # its record
-    items_dir: Path
-    requests_dir: Path
+    items_dir: Path  # directory of the items files
+    requests_dir: Path  # directory of the requests files
     out: Path  # directory of the model's results
 
 

@@ -13,7 +13,7 @@ from vernacular.report.page import build
 class Report(Stage):
     """Write the HTML report."""
 
-    spec: ReportSpec
+    spec: ReportSpec  # of the rule: what the results depend on
     results: Path  # directory with one directory per model
     models: list[Path]  # their records
     changes: Path  # directory of the improved and regressed items, by pair

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from vernacular.commands.batch import Batch
-from vernacular.commands.batch import record_death as record_death  # called by cli.py
-from vernacular.commands.common import items_in
+from vernacular.commands.common import Batch, items_in
+from vernacular.commands.common import record_death as record_death  # called by cli.py
 from vernacular.config.specs import PromptSpec, RequestsSpec
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
@@ -18,8 +17,8 @@ from vernacular.protocols.schema import REQUESTS, request_size
 class Requests(Stage):
     """Write the prompts of evaluations."""
 
-    spec: RequestsSpec
-    items_dir: Path
+    spec: RequestsSpec  # of the rule: what the results depend on
+    items_dir: Path  # directory of the items files
     out: Path  # directory of the requests files
 
 

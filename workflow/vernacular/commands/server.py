@@ -25,7 +25,7 @@ log = logging.getLogger("vernacular")
 class Server(Stage):
     """Probe a server and record what its model can answer."""
 
-    spec: ServerSpec
+    spec: ServerSpec  # of the rule: what the results depend on
     out: Path  # its record
 
 

@@ -3,9 +3,8 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vernacular.commands.batch import Batch
-from vernacular.commands.batch import record_death as record_death  # called by cli.py
-from vernacular.commands.common import check_inputs, check_recorded, items_in, missing_reason
+from vernacular.commands.common import Batch, check_inputs, check_recorded, items_in, missing_reason
+from vernacular.commands.common import record_death as record_death  # called by cli.py
 from vernacular.config.specs import SimilaritySettings, SimilaritySpec
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
@@ -22,12 +21,12 @@ from vernacular.types import SIMIL_EVAL_STYLES
 class Similarity(Stage):
     """Compute the similarity of generated outputs to the options."""
 
-    spec: SimilaritySpec
+    spec: SimilaritySpec  # of the rule: what the results depend on
     model: Path  # record of the evaluated model
     encoders: list[Path]  # their records
-    items_dir: Path
-    requests_dir: Path
-    generations: list[Path]
+    items_dir: Path  # directory of the items files
+    requests_dir: Path  # directory of the requests files
+    generations: list[Path]  # files of generated outputs
     out: Path  # directory of the similarity files
 
 

@@ -20,7 +20,7 @@ MAX_EVALUATIONS = 3  # missing for the same reason; the others are in the notes
 class Verify(Stage):
     """Fail if results are missing from the summary."""
 
-    notes: Path
+    notes: Path  # notes of the summary, as CSV
     out: Path  # written if none is missing
 
 

@@ -35,8 +35,8 @@ from vernacular.types import ModelRecord
 class Summary(Stage):
     """Collect the metrics of all models in tables and spreadsheets."""
 
-    spec: SummarySpec
-    metrics: list[Path]
+    spec: SummarySpec  # of the rule: what the results depend on
+    metrics: list[Path]  # metrics files, one per model
     config: list[str]  # files of the config, which are recorded
     out: Path  # directory of the tables
 

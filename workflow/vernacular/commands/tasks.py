@@ -1,12 +1,23 @@
-"""Command `tasks`: the available tasks, with their languages, protocols, numbers of items and licenses."""
+"""Commands `tasks`, `revisions` and `treebank`: what can be evaluated, before there is a config."""
 
 from collections import Counter
 from collections.abc import Iterable
 from fnmatch import fnmatch
 
-from vernacular.core.errors import UserError, format_count, suggest
+import httpx2
+import huggingface_hub
+from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
+
+from vernacular.config.files import read
+from vernacular.config.series import listing_path
+from vernacular.core import artifacts
+from vernacular.core.errors import ModelError, UserError, first_line, format_count, suggest
 from vernacular.core.paths import WORKFLOW
+from vernacular.core.records import write_record
 from vernacular.data.tasks import load_task, task_names
+from vernacular.data.treebank.pairs import MASK, Pairs, shorten_context
+from vernacular.data.treebank.patterns import load_pattern
+from vernacular.data.treebank.source import Extraction, extract
 from vernacular.lm_eval.catalog import load_catalog
 from vernacular.lm_eval.expansion import DEFAULT_TYPE
 from vernacular.lm_eval.prompts import prompt_names
@@ -97,3 +108,100 @@ def _print_table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
     for row in (header, *rows):
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
         print("  ".join([*cells, row[-1]]).rstrip())
+
+
+def revisions(args) -> str:
+    """Write branches and tags of the repositories with `revisions: PATTERN`; planning reads them without a network."""
+    files, counts = read(args.config, None, "--config"), []
+    files.problems.raise_all()
+    for name, entry in files.values["models"].items():
+        if isinstance(entry.get("revisions"), str):
+            source = entry["adapter" if "base" in entry else "source"]
+            commits = revisions_of(source)
+            path = listing_path(name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_record(path, {"name": name, "source": source, "revisions": commits})
+            counts.append(f"{name}: {format_count(len(commits), 'revision')} of {source}")
+    return f"revisions: {'; '.join(counts) or 'no series with a pattern of revisions'}"
+
+
+def revisions_of(repository: str) -> dict[str, str]:
+    """Return the commit of every branch and tag of a model repository, by name.
+
+    Raises:
+        ModelError: The repository does not exist or may not be read, or the Hub cannot be reached.
+    """
+    try:
+        refs = huggingface_hub.HfApi().list_repo_refs(repository, repo_type="model")
+    except HfHubHTTPError as error:
+        reason = f"HTTP {error.response.status_code}" if error.response is not None else first_line(error)
+        raise ModelError(
+            f"{repository}: revisions cannot be listed ({reason}). Check the spelling; for a private or gated "
+            "repository, set HF_TOKEN to a token with read access."
+        ) from None
+    except (httpx2.TransportError, OfflineModeIsEnabled, OSError) as error:
+        raise ModelError(f"{repository}: revisions cannot be listed ({type(error).__name__}).") from None
+    return {ref.name: ref.target_commit for ref in (*refs.branches, *refs.tags)}
+
+
+def treebank(args) -> str:
+    """Extract minimal pairs from treebanks with patterns; print an explanation, write a CSV file, or both."""
+    extracted = extract(args.treebank, [load_pattern(name) for name in args.pattern], args.forms)
+    if args.csv:
+        from vernacular.interop.grew_tse import pairs_csv
+
+        with artifacts.replacing(args.csv) as temporary:
+            temporary.write_text(pairs_csv(extracted.rows), "utf-8")
+    if args.explain or not args.csv:
+        print(explain(extracted, examples=args.examples))
+    matches = sum(pairs.related for pairs in extracted.pairs)
+    used = [format_count(matches, "match", "matches"), format_count(extracted.sentences, "sentence")]
+    return f"treebank: {format_count(len(extracted.rows), 'pair')} from {' in '.join(used)}"
+
+
+def explain(extracted: Extraction, examples: int = 5) -> str:
+    """Return the steps of each pattern with counts, up to `examples` pairs, and a few rejected matches per reason."""
+    lines = [f"{extracted.sentences:,} sentences, {extracted.words:,} words"]
+    if extracted.mismatches:
+        ids = ", ".join(extracted.mismatches[:5]) + (", …" if len(extracted.mismatches) > 5 else "")
+        lines.append(
+            f"{len(extracted.mismatches)} of them: `# text` differs from the joined tokens, which are used ({ids})"
+        )
+    for name, reasons in extracted.skipped_lines.items():
+        lines.append(f"{name}: lines skipped: " + ", ".join(f"{reason} ({n})" for reason, n in reasons.items()))
+    for pairs in extracted.pairs:
+        lines += ["", *_steps(pairs), *_pairs(pairs, examples), *_rejected_matches(pairs, min(examples, 3))]
+    return "\n".join(lines)
+
+
+def _steps(pairs: Pairs) -> list[str]:
+    pattern = pairs.pattern
+    lines = [f"{pattern['pattern']} ({pattern['phenomenon']})"]
+    if "grew" in pattern:
+        lines.append(f"{pairs.related:9,}  matches of the GREW request")
+    else:
+        lines.append(f"{pairs.targets:9,}  words match the target")
+        lines.append(f"{pairs.related - pairs.targets:9,}    related words missing, or a forbidden word present")
+        lines.append(f"{pairs.related:9,}  matches")
+    lines += [f"{-n:9,}    {reason}" for reason, n in pairs.rejections.most_common()]
+    return [*lines, f"{len(pairs.rows):9,}  pairs, {len({row['lemma'] for row in pairs.rows}):,} lemmas"]
+
+
+def _pairs(pairs: Pairs, examples: int) -> list[str]:
+    """Return pairs evenly spread over the treebank, so that a larger number of examples covers other texts."""
+    step = max(1, len(pairs.rows) // examples) if examples else 1
+    lines = []
+    for row in pairs.rows[::step][:examples]:
+        incorrect = [text for name, text in row.items() if name.startswith("form_ungrammatical")]
+        forms = f"[[{row['form_grammatical']}|{'|'.join(incorrect)}]]"
+        prefix, suffix = row["masked_text"].split(MASK, 1)
+        lines.append(f"    {row['sentence_id']}  {shorten_context(prefix, forms, suffix)}")
+        lines.append(f"        {row['lemma']}: {row['features']} -> {row['swapped']}")
+    return lines
+
+
+def _rejected_matches(pairs: Pairs, examples: int) -> list[str]:
+    lines = []
+    for reason, texts in pairs.rejection_examples.items() if examples else ():
+        lines += [f"  {reason}, for example:", *(f"    {text}" for text in texts[:examples])]
+    return lines

@@ -15,7 +15,7 @@ from vernacular.checkpoints.tokenizers import tokenizer_files
 from vernacular.comparison.external.published_files import is_publication, published_models
 from vernacular.comparison.external.results import result_files
 from vernacular.config import specs
-from vernacular.config.lm_eval import evaluation_spec
+from vernacular.config.evaluations import evaluation_spec
 from vernacular.config.load import COMPARED, EXPORTED, Config, encoder_name
 from vernacular.config.series import without_earlier
 from vernacular.core.contents import stamp

@@ -1,15 +1,19 @@
-"""Checks of the directories that a config names for results (`output:`) and for the store (`store:`)."""
+"""Where a run is: the directories of results (`output:`) and store (`store:`), config file, package of the rules.
+
+In a workflow that imports this one as a module, the directories are below the module's `prefix:`.
+"""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from vernacular.core import artifacts
-from vernacular.core.errors import ArtifactError
-from vernacular.core.paths import display_path
+from vernacular.core.errors import ArtifactError, UserError
+from vernacular.core.paths import WORKFLOW, display_path
 from vernacular.core.written import foreign_files, named_files
 
 DEFAULT_STORE = "results/store"
+_CONFIG_FILES = ("config.yaml", "config/config.yaml")
 _WRITTEN = ("resources", "logs", "benchmarks", ".snakemake")  # by the workflow, in addition to `output:`
 
 
@@ -89,3 +93,50 @@ def output_conflicts(results: Path, exports: list[str], config_files: list[str])
 
 def _names(files: list[str]) -> str:
     return " + ".join(map(display_path, files))
+
+
+def default_config() -> str:
+    """Return the config file of the working directory; the first of the two names if neither exists."""
+    return next(filter(os.path.exists, _CONFIG_FILES), _CONFIG_FILES[0])
+
+
+def rule_files() -> list[str]:
+    """Return the names of the files of rules."""
+    return sorted(path.name for path in (WORKFLOW / "rules").glob("*.smk"))
+
+
+def check_package(rules: str, copies: list[str]) -> None:
+    """Check that the imported package belongs to the rules.
+
+    Python imports one package of a name: of two checkouts in one workflow, one would run with the code of the other.
+
+    Args:
+        rules: Directory of the rules, or the address of one that is not on this disk.
+        copies: Files of rules from that address, as `rule_files` names them.
+
+    Raises:
+        UserError: The package is of another checkout or version.
+    """
+    if os.path.isdir(rules):
+        if not os.path.samefile(rules, WORKFLOW / "rules"):
+            raise UserError(
+                f"{display_path(rules)}: the package vernacular was already imported from {display_path(WORKFLOW)}. "
+                "All modules of a workflow must use the same copy of Vernacular."
+            )
+        return
+    for copy in map(Path, copies):
+        # Snakemake's copies of files from git lack the last end of line
+        if copy.read_text("utf-8").rstrip() != (WORKFLOW / "rules" / copy.name).read_text("utf-8").rstrip():
+            raise UserError(
+                f"{rules}: {copy.name} differs from that of the installed package vernacular. "
+                "Install the package of the same tag or commit."
+            )
+
+
+def directory_of(path: str, replace_prefix: Callable[[str], str]) -> str:
+    """Return where a run writes the directory `path`.
+
+    Args:
+        replace_prefix: Changes the path of a file of a rule as Snakemake does in a module; otherwise returns it.
+    """
+    return os.path.normpath(os.path.join(replace_prefix(f"{path}/a/file"), "../.."))

@@ -6,16 +6,15 @@
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 from vernacular.comparison.external.published_files import check_model, is_publication, published_models
 from vernacular.comparison.external.results import result_files
 from vernacular.config.directories import DEFAULT_STORE, output_directory, store_directory
-from vernacular.config.evaluations import expand
+from vernacular.config.evaluations import LmEvalEntries, LmEvalTask, expand
 from vernacular.config.files import Files, read
-from vernacular.config.lm_eval import LmEvalEntries, LmEvalTask
 from vernacular.config.models import check_name, expand_pairs, is_server, read_models
 from vernacular.config.series import Checkpoint, without_earlier
 from vernacular.core.errors import DataError, suggest
@@ -49,7 +48,7 @@ class Config:
     checkpoints: dict[str, Checkpoint] = field(default_factory=dict)  # models of a series, by name
     lm_eval: dict[str, LmEvalTask] = field(default_factory=dict)  # by evaluation ID
     output: str = "results"  # directory of the results, without the prefix of a module
-    # directories of the run, absolute or relative to the working directory; `placement.placed` adds the prefix
+    # directories of the run, absolute or relative to the working directory; `placed` adds the prefix
     store: str = DEFAULT_STORE
     resources: str = "resources"
     benchmarks: str = "benchmarks"
@@ -68,6 +67,16 @@ class Config:
     def servers(self) -> list[str]:
         """Names of the models behind a server, in the file's order."""
         return [name for name, settings in self.models.items() if is_server(settings)]
+
+    def placed(self, directory: Callable[[str], str]) -> "Config":
+        """Return the config with the directories that a run writes, each in its place (`directory_of`)."""
+        return replace(
+            self,
+            resources=directory(self.resources),
+            benchmarks=directory(self.benchmarks),
+            results=directory(self.output),
+            store=directory(self.store) if self.store == DEFAULT_STORE else self.store,
+        )
 
     @property
     def own_evaluations(self) -> list[Evaluation]:

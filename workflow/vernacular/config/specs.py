@@ -42,10 +42,10 @@ class PromptSpec:
     items: str  # stem of the items file
     task: dict  # of the task file: task, item_type and protocols
     language: str  # BCP 47 tag
-    protocol: str
+    protocol: str  # that shows the items and measures outputs
     shots: int  # number of few-shot examples
     seed: int  # of their choice
-    style: str
+    style: str  # of the prompts
     options: dict  # of the protocol
     prompts: dict | None  # prompt lines of the language; None: it has none
     prompt: str = DEFAULT_PROMPT  # name of the prompt
@@ -66,18 +66,18 @@ class UnitSpec:
     items: str  # stem of the items file
     task: str  # its name in files
     language: str  # BCP 47 tag, a label
-    protocol: str
+    protocol: str  # that shows the items and measures outputs
     shots: int  # number of few-shot examples
     seed: int  # of their choice
-    style: str
+    style: str  # of the prompts
     limit: int | None  # maximum number of documents
     entry: str  # as in the config
     unit: str  # name in lm-eval
     reason: str | None  # why it cannot be run
-    generates: bool
+    generates: bool  # whether texts are generated, not scored
     num_fewshot: int | None  # None: as the task file says
     directories: list[str]  # of custom task files
-    trust_functions: bool
+    trust_functions: bool  # whether functions of custom task files are run
     trusted: bool  # whether its templates run without limits
     versions: dict[str, str | None]  # of Python and lm-eval's libraries
     package: str  # hash of lm-eval's code
@@ -97,7 +97,7 @@ class LmEvalSpec(Spec):
 class ModelSpec(Spec):
     """Rule `model`: a model, or an adapter of one."""
 
-    name: str
+    name: str  # in the config
     source: str | None = None  # Hub ID, path or package; None: an adapter
     kind: str | None = None  # "auto", "causal" or "masked"
     adapter: str | None = None  # Hub ID or path of an adapter
@@ -117,14 +117,14 @@ class EncoderSpec(Spec):
     files: str  # changes with the content of the files
     layer: int | None = None  # whose vectors are compared; None: the last
     prefix: str | None = None  # that precedes every sentence; None: as the encoder defines
-    allow_pickle: bool | None = None
+    allow_pickle: bool | None = None  # whether weights in pickle files are read; None: not
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServerSpec(Spec):
     """Rule `server`."""
 
-    name: str
+    name: str  # in the config
     source: str  # address
     model: str | None = None  # name on the server; None: its only model
     tokenizer: str | None = None  # Hub ID or path
@@ -153,7 +153,7 @@ class SimilaritySettings:
     evaluation: str = ""  # ID, which the command sets
     items: str  # stem of the items file
     language: str  # BCP 47 tag
-    style: str
+    style: str  # of the prompts
     metrics: list[dict]  # each with its options
     encoders: dict[str, str]  # name of the encoder by metric
 
@@ -169,13 +169,13 @@ class SimilaritySpec(Spec):
 class Labels:
     """The labels of an evaluation, which identify it (`types.SETTING`)."""
 
-    task: str
+    task: str  # name of the benchmark
     language: str  # BCP 47 tag
-    protocol: str
+    protocol: str  # that shows the items and measures outputs
     shots: int  # number of few-shot examples
     seed: int  # of their choice
-    style: str
-    prompt: str
+    style: str  # of the prompts
+    prompt: str  # name of the prompt
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,7 +189,7 @@ class MetricLabels(Labels):
 class MetricsSpec(Spec):
     """Rule `metrics`."""
 
-    model: str
+    model: str  # name in the config
     evaluations: dict[str, MetricLabels]  # by ID
 
 
@@ -204,7 +204,7 @@ class ComparedLabels(MetricLabels):
 class ExternalSpec:
     """External results."""
 
-    path: str
+    path: str  # of a file or directory
     model: str | None = None  # of a publication
     files: dict[str, str]  # SHA-256 by path; of an invalid publication, the reason
 
@@ -225,7 +225,7 @@ class ExportLabels:
     """The items and protocol of an evaluation."""
 
     items: str  # stem of the items file
-    protocol: str
+    protocol: str  # that shows the items and measures outputs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,8 +239,8 @@ class ExportSpec(Spec):
 class SeriesSpec(Spec):
     """The checkpoints of series."""
 
-    # their positions, in the order of training; a list, because the keys of a spec are sorted: `step10` before `step2`
-    checkpoints: list[dict] = field(default_factory=list)
+    # a list, because the keys of a spec are sorted: `step10` before `step2`
+    checkpoints: list[dict] = field(default_factory=list)  # their positions, in the order of training
 
     @property
     def positions(self) -> dict[str, dict]:

@@ -73,7 +73,7 @@ def from_json(kind, value, where: str):
         return Path(value)
     if kind is Part and isinstance(value, str) and (match := re.fullmatch(r"(\d+)of(\d+)", value)):
         return Part(int(match[1]), int(match[2]))
-    if kind is not object and type(value) is not origin:
+    if kind is not object and type(value) is not origin and (kind, type(value)) != (float, int):
         raise UserError(f"{where}: expected {getattr(kind, '__name__', kind)}, got {value!r:.80}.")
     if origin is dict and arguments:
         return {key: from_json(arguments[1], part, f"{where}: {key}") for key, part in value.items()}
