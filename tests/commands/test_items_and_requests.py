@@ -1,6 +1,5 @@
 """Commands `items` and `requests`: one job for all files, which rewrites only outdated files."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,7 +12,7 @@ from vernacular.commands.common import Batch
 from vernacular.config import load as config
 from vernacular.core import artifacts
 from vernacular.core.errors import DataError, MachineError
-from vernacular.core.fields import Stage
+from vernacular.core.fields import Fields, Stage
 from vernacular.data.schema import ITEMS
 from vernacular.protocols.schema import REQUESTS
 
@@ -163,16 +162,14 @@ def test_rows_that_do_not_fit_their_file_affect_no_other_file(tmp_path, value):
             artifacts.write(path, kind, [], {"unavailable": reason})
             return "failed"
 
-    @dataclass(frozen=True)
-    class Spec:
+    class Spec(Fields):
         counts: dict
 
-    @dataclass(frozen=True, kw_only=True)
-    class Fields(Stage):
+    class Job(Stage):
         spec: Spec
         out: Path
 
-    batch = Counts(Fields(spec=Spec({"first": value, "second": 1}), out=tmp_path / "counts"))
+    batch = Counts(Job(spec=Spec(counts={"first": value, "second": 1}), out=tmp_path / "counts"))
     assert batch.run("counts") == "counts: 1 count made, 1 failed"
     assert "do not fit the counts schema" in artifacts.metadata(tmp_path / "counts" / "first.parquet")["unavailable"]
     assert artifacts.read(tmp_path / "counts" / "second.parquet", kind).num_rows == 1

@@ -1,21 +1,19 @@
 """Dataclasses as JSON: what is written is read again, and all else is an error that names the key."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 import pytest
 from vernacular.core.errors import UserError
-from vernacular.core.fields import ONLY, Part, Stage, from_json, to_json
+from vernacular.core.fields import ONLY, Fields, Part, Stage, from_json, to_json
 
 
-@dataclass(frozen=True, kw_only=True)
-class Entry:
+class Entry(Fields):
     name: str
     limit: int | None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Example(Stage):
     entries: dict[str, Entry]
     out: Path

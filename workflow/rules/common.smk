@@ -107,15 +107,19 @@ def as_text(values):
     return json.dumps(values, sort_keys=True, ensure_ascii=False)
 
 
-# The files and directories of a stage: members of its JSON object. A parameter that is a function of input or output is in
-# no key. Like all that grows with the number of evaluations, they are passed on standard input: Linux limits arguments
-def files(**fields):
-    return as_text(fields)[1:-1]
+# The files of a stage, as members of its JSON object: inputs by name, directories of inputs, and others. A parameter that is
+# a function of input or output is in no key. All is passed on standard input, because Linux limits arguments
+DIRECTORIES = {"items_dir": "data", "requests_dir": "requests"}
+
+
+def files(input, *names, **others):
+    found = {name: above(input[DIRECTORIES[name]][0]) if name in DIRECTORIES else input[name] for name in names}
+    return as_text(found | others)[1:-1]
 
 
 # The command of a stage, which reads its fields from standard input as one JSON object (`vernacular STAGE --help`)
 def stage(name, *, has_spec=True, has_attempts=True, python="python"):
-    members = ["'{params.files:q}'", '"threads": {threads}', "\"log\": \"'{log:q}'\""]
+    members = ["'{params.files:q}'", '"threads": {threads}', '"log": "\'{log:q}\'"']
     members += ["\"spec\": '{params.spec:q}'"] * has_spec + ['"attempt": "{resources.try_number}"'] * has_attempts
     return f"exec {python} \"$VERNACULAR\" {name} <<< '{{{{{', '.join(members)}}}}}'"
 

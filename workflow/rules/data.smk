@@ -26,7 +26,7 @@ rule items:
         runtime=240,
     params:
         spec=lambda wildcards: spec("items", specs.items_spec(CONFIG)),
-        files=lambda wildcards, input, output: files(out=above(output[0])),
+        files=lambda wildcards, input, output: files(input, out=above(output[0])),
     message:
         "items: read the datasets"
     shell:

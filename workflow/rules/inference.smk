@@ -33,7 +33,7 @@ rule model:
         runtime=240,
     params:
         spec=lambda wildcards: spec("fetch", specs.model_spec(CONFIG, wildcards.model)),
-        files=lambda wildcards, input, output: files(base=input.get("base"), out=output[0]),
+        files=lambda wildcards, input, output: files(input, base=input.get("base"), out=output[0]),
     message:
         "model: fetch {wildcards.model} and record its properties"
     shell:
@@ -61,7 +61,7 @@ rule server:
         runtime=60,
     params:
         spec=lambda wildcards: spec("server", specs.server_spec(CONFIG, wildcards.model)),
-        files=lambda wildcards, input, output: files(out=output[0]),
+        files=lambda wildcards, input, output: files(input, out=output[0]),
     message:
         "server: probe the server of {wildcards.model}"
     shell:
@@ -94,7 +94,7 @@ rule infer:
     params:
         spec=lambda wildcards: spec("infer", specs.inference_spec(CONFIG, CONFIG.bases[wildcards.base]), libraries={}),
         files=lambda wildcards, input, output: files(
-            models=input.models, requests=input.requests, shard=wildcards.shard, out=output[0], store=CONFIG.store
+            input, "models", "requests", shard=wildcards.shard, out=output[0], store=CONFIG.store
         ),
     message:
         "infer: evaluate {wildcards.base} (shard {wildcards.shard}), except for outputs in the store"
@@ -125,7 +125,7 @@ rule infer_server:
     params:
         spec=lambda wildcards: spec("infer", specs.inference_spec(CONFIG, [wildcards.base]), libraries={}),
         files=lambda wildcards, input, output: files(
-            models=input.models, requests=input.requests, shard=wildcards.shard, out=output[0], store=CONFIG.store
+            input, "models", "requests", shard=wildcards.shard, out=output[0], store=CONFIG.store
         ),
     message:
         "infer_server: evaluate {wildcards.base} behind its server, except for outputs in the store"
@@ -154,7 +154,9 @@ rule collect:
         runtime=60,
     params:
         spec=lambda wildcards: spec("collect", specs.inference_spec(CONFIG, [wildcards.model])),
-        files=lambda wildcards, input, output: files(model=input.model, requests=input.requests, status=input.status, out=above(output[0], 2), store=CONFIG.store),
+        files=lambda wildcards, input, output: files(
+            input, "model", "requests", "status", out=above(output[0], 2), store=CONFIG.store
+        ),
     message:
         "collect: write the outputs of {wildcards.model}"
     shell:

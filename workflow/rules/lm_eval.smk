@@ -28,7 +28,9 @@ rule lm_eval_requests:
     params:
         spec=lambda wildcards: spec("lm_eval_requests", specs.lm_eval_spec(CONFIG), libraries={}),
         python=CONFIG.lm_eval_python,
-        files=lambda wildcards, input, output: files(items_dir=above(output.data[0]), out=above(output.requests[0])),
+        files=lambda wildcards, input, output: files(
+            input, items_dir=above(output.data[0]), out=above(output.requests[0])
+        ),
     message:
         "lm_eval_requests: write the documents and prompts of lm-eval's tasks"
     shell:
@@ -58,7 +60,9 @@ rule lm_eval_metrics:
     params:
         spec=lambda wildcards: spec("lm_eval_metrics", specs.lm_eval_spec(CONFIG, wildcards.model), libraries={}),
         python=CONFIG.lm_eval_python,
-        files=lambda wildcards, input, output: files(items_dir=above(input.data[0]), requests_dir=above(input.requests[0]), results=above(output[0], 2), out=above(output[0])),
+        files=lambda wildcards, input, output: files(
+            input, "items_dir", "requests_dir", results=above(output[0], 2), out=above(output[0])
+        ),
     message:
         "lm_eval_metrics: let lm-eval compute the metrics of {wildcards.model}"
     shell:

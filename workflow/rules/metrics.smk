@@ -24,7 +24,7 @@ rule encoder:
         runtime=60,
     params:
         spec=lambda wildcards: spec("fetch", specs.encoder_spec(CONFIG, wildcards.encoder)),
-        files=lambda wildcards, input, output: files(out=output[0]),
+        files=lambda wildcards, input, output: files(input, out=output[0]),
     message:
         "encoder: fetch {wildcards.encoder} and record its properties"
     shell:
@@ -57,7 +57,9 @@ rule similarity:
         gpu=lambda wildcards: int(CONFIG.models[wildcards.model]["device"] != "cpu"),
     params:
         spec=spec("similarity", specs.similarity_spec(CONFIG)),
-        files=lambda wildcards, input, output: files(model=input.model, encoders=input.encoders, items_dir=above(input.data[0]), requests_dir=above(input.requests[0]), generations=input.generations, out=above(output[0])),
+        files=lambda wildcards, input, output: files(
+            input, "model", "encoders", "items_dir", "requests_dir", "generations", out=above(output[0])
+        ),
     message:
         "similarity: compute the similarity of the outputs of {wildcards.model} to the options"
     shell:
@@ -93,7 +95,9 @@ rule metrics:
         runtime=60,
     params:
         spec=lambda wildcards: spec("metrics", specs.metrics_spec(CONFIG, wildcards.model)),
-        files=lambda wildcards, input, output: files(model=input.model, items_dir=above(input.data[0]), requests_dir=above(input.requests[0]), out=above(output[0], 2)),
+        files=lambda wildcards, input, output: files(
+            input, "model", "items_dir", "requests_dir", out=above(output[0], 2)
+        ),
     message:
         "metrics: compute the per-item results and metrics of {wildcards.model}"
     shell:
@@ -120,7 +124,9 @@ rule export:
         runtime=30,
     params:
         spec=spec("export", specs.export_spec(CONFIG)),
-        files=lambda wildcards, input, output: files(items_dir=above(input.data[0]), tasks=input.tasks, out=above(written_directory(output[0]))),
+        files=lambda wildcards, input, output: files(
+            input, "items_dir", "tasks", out=above(written_directory(output[0]))
+        ),
     message:
         "export: write the results of {wildcards.model} in the formats of the source tools"
     shell:

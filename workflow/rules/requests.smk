@@ -21,7 +21,7 @@ rule requests:
         runtime=60,
     params:
         spec=lambda wildcards: spec("requests", specs.requests_spec(CONFIG)),
-        files=lambda wildcards, input, output: files(items_dir=above(input.data[0]), out=above(output[0])),
+        files=lambda wildcards, input, output: files(input, "items_dir", out=above(output[0])),
     message:
         "requests: write the prompts of all evaluations"
     shell:

@@ -30,7 +30,13 @@ rule compare:
         runtime=60,
     params:
         spec=spec("compare", specs.comparisons_spec(CONFIG)),
-        files=lambda wildcards, input, output: files(results=above(input.metrics[0], 2), items_dir=above(input.data[0]), out=above(output[0]), changes=written_directory(output.changes)),
+        files=lambda wildcards, input, output: files(
+            input,
+            "items_dir",
+            results=above(input.metrics[0], 2),
+            out=above(output[0]),
+            changes=written_directory(output.changes),
+        ),
     message:
         "compare: compare pairs of models on the same items, and rank all models"
     shell:
@@ -57,7 +63,7 @@ rule curves:
         runtime=60,
     params:
         spec=spec("curves", specs.curves_spec(CONFIG)),
-        files=lambda wildcards, input, output: files(results=above(output[0], 2), out=above(output[0])),
+        files=lambda wildcards, input, output: files(input, results=above(output[0], 2), out=above(output[0])),
     message:
         "curves: compute training curves and which tasks can be trusted"
     shell:
@@ -96,7 +102,7 @@ rule summary:
         runtime=30,
     params:
         spec=spec("summary", specs.summary_spec(CONFIG)),
-        files=lambda wildcards, input, output: files(metrics=input.metrics, config=CONFIG_FILES, out=above(output[0])),
+        files=lambda wildcards, input, output: files(input, "metrics", config=CONFIG_FILES, out=above(output[0])),
     message:
         "summary: write the tables and spreadsheets of all models"
     shell:
@@ -140,7 +146,14 @@ rule report:
         runtime=60,
     params:
         spec=spec("report", specs.report_spec(CONFIG)),
-        files=lambda wildcards, input, output: files(results=above(input.values, 2), models=input.models, changes=written_directory(input.changes), benchmarks=CONFIG.benchmarks, out=written_directory(output[0])),
+        files=lambda wildcards, input, output: files(
+            input,
+            "models",
+            results=above(input.values, 2),
+            changes=written_directory(input.changes),
+            benchmarks=CONFIG.benchmarks,
+            out=written_directory(output[0]),
+        ),
     message:
         "report: write the HTML report"
     shell:
@@ -163,7 +176,7 @@ rule verify:
         mem_mb=500,
         runtime=5,
     params:
-        files=lambda wildcards, input, output: files(notes=input.notes, out=output[0]),
+        files=lambda wildcards, input, output: files(input, "notes", out=output[0]),
     message:
         "verify: check that no results are missing from the summary"
     shell:

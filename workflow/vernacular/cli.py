@@ -243,7 +243,7 @@ class _PrintFields(argparse.Action):
 
 
 _CLASS = re.compile(
-    r'^@dataclass[^\n]*\nclass (\w+)(?:\((\w+)\))?:\n    """(.*?)"""\n(.*?)(?=^\S|\Z)', re.MULTILINE | re.DOTALL
+    r'^class (\w+)\((?!NamedTuple)(\w+)\):\n(?:    """(.*?)"""\n)?(.*?)(?=^\S|\Z)', re.MULTILINE | re.DOTALL
 )
 
 

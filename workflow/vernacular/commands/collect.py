@@ -1,7 +1,6 @@
 """Command `collect`: store -> one model's scores and generations, a file per evaluation; no model is loaded."""
 
 import logging
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,7 +21,6 @@ from vernacular.types import ModelRecord
 log = logging.getLogger("vernacular")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Collect(Stage):
     """Write one model's outputs from the store to its results."""
 

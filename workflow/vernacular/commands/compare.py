@@ -79,7 +79,6 @@ class Results(Mapping):
         return len(self.paths)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Compare(Stage):
     """Compare models on the items that they share."""
 

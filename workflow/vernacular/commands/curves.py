@@ -1,6 +1,5 @@
 """Command `curves`: per-item results of the checkpoints of series -> training curves, and trust in tasks."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,7 +18,6 @@ from vernacular.metrics.schema import METRICS, TASK_RESULTS
 _VALUE_COLUMNS = ["evaluation", "category", "metric", "value", "ci_low", "ci_high", "n", "chance_level"]
 
 
-@dataclass(frozen=True, kw_only=True)
 class Curves(Stage):
     """Compute training curves of series, and which tasks can be trusted."""
 

@@ -1,6 +1,5 @@
 """Command `export`: per-item results -> files of the source tools, with their columns and order."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from vernacular.commands.common import items_in, missing_reason
@@ -17,7 +16,6 @@ from vernacular.types import Item
 TOOLS = {"palmx": palmx, "serbian_cloze": serbian_cloze, "grew_tse": grew_tse}
 
 
-@dataclass(frozen=True, kw_only=True)
 class Export(Stage):
     """Export results in the formats of PalmX, the Serbian cloze scripts and Grew-TSE."""
 

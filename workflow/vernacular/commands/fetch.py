@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-from dataclasses import dataclass
 from pathlib import Path
 
 from vernacular.checkpoints.adapters import resolve_adapter
@@ -18,7 +17,6 @@ from vernacular.types import ModelRecord
 log = logging.getLogger("vernacular")
 
 
-@dataclass(frozen=True, kw_only=True)
 class FetchModel(Stage):
     """Fetch one model and record its properties."""
 
@@ -56,7 +54,6 @@ def model(args: FetchModel) -> str:
     return f"model: {name}: {record['architecture']} ({record['kind']}), {_size(record['bytes'])}"
 
 
-@dataclass(frozen=True, kw_only=True)
 class FetchEncoder(Stage):
     """Fetch one encoder and record its properties."""
 

@@ -2,7 +2,6 @@
 
 import logging
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 
 from vernacular.commands.common import Attempts, check_recorded, inference_record
@@ -16,7 +15,6 @@ from vernacular.inference.job.run import run_group, shard_label
 log = logging.getLogger("vernacular")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Infer(Stage):
     """Compute the outputs of a base model and its adapters that the store lacks."""
 

@@ -2,7 +2,6 @@
 
 import logging
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 from vernacular.commands.common import Batch
@@ -19,7 +18,6 @@ from vernacular.data.schema import ITEMS
 log = logging.getLogger("vernacular")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Items(Stage):
     """Read datasets into items."""
 

@@ -1,6 +1,5 @@
 """Command `lm-eval-metrics`: outputs of one model -> lm-eval's metrics, per item and aggregated, in its environment."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from vernacular.commands.common import Batch, items_in, missing_reason
@@ -22,7 +21,6 @@ from vernacular.protocols.schema import REQUESTS
 from vernacular.types import Item, Result
 
 
-@dataclass(frozen=True, kw_only=True)
 class LmEvalMetrics(Stage):
     """Compute the metrics of lm-eval tasks, in the environment of lm-eval."""
 

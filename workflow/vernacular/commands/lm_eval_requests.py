@@ -1,6 +1,5 @@
 """Command `lm-eval-requests`: tasks of lm-eval -> items and requests. Runs in lm-eval's environment."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from vernacular.commands.common import Batch
@@ -20,7 +19,6 @@ from vernacular.types import DEFAULT_PROMPT
 _SETTING = ("evaluation", "language", "protocol", "shots", "seed", "style", "task")
 
 
-@dataclass(frozen=True, kw_only=True)
 class LmEvalRequests(Stage):
     """Write the prompts of lm-eval tasks, in the environment of lm-eval."""
 

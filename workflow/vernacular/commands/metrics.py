@@ -2,7 +2,6 @@
 
 import logging
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -36,7 +35,6 @@ _ITEMS_AT_A_TIME = 2_000  # whose rows are Python objects at a time
 _REQUEST_COLUMNS = [name for name in REQUESTS.schema.names if name not in ("messages", "few_shot_examples")]
 
 
-@dataclass(frozen=True, kw_only=True)
 class Metrics(Stage):
     """Compute one model's per-item results and metrics."""
 

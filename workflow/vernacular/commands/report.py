@@ -1,6 +1,5 @@
 """Command `report`: metrics, comparisons and per-item results -> HTML report."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from vernacular.config.specs import ReportSpec
@@ -9,7 +8,6 @@ from vernacular.core.records import read_record
 from vernacular.report.page import build
 
 
-@dataclass(frozen=True, kw_only=True)
 class Report(Stage):
     """Write the HTML report."""
 

@@ -1,6 +1,5 @@
 """Command `requests`: items -> requests of every evaluation."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from vernacular.commands.common import Batch, items_in
@@ -13,7 +12,6 @@ from vernacular.protocols.build import build_evaluation, inference_metadata
 from vernacular.protocols.schema import REQUESTS, request_size
 
 
-@dataclass(frozen=True, kw_only=True)
 class Requests(Stage):
     """Write the prompts of evaluations."""
 

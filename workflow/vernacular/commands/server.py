@@ -1,7 +1,6 @@
 """Command `server`: a model behind a server -> a record of what it can answer."""
 
 import logging
-from dataclasses import dataclass
 from pathlib import Path
 
 from vernacular.checkpoints.tokenizers import resolve_tokenizer
@@ -21,7 +20,6 @@ from vernacular.inference.server.start import describe_usage
 log = logging.getLogger("vernacular")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Server(Stage):
     """Probe a server and record what its model can answer."""
 

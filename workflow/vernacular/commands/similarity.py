@@ -1,6 +1,6 @@
 """Command `similarity`: similarity of generated responses to every option, for one model."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from vernacular.commands.common import Batch, check_inputs, check_recorded, items_in, missing_reason
@@ -17,7 +17,6 @@ from vernacular.protocols.schema import REQUESTS
 from vernacular.types import SIMIL_EVAL_STYLES
 
 
-@dataclass(frozen=True, kw_only=True)
 class Similarity(Stage):
     """Compute the similarity of generated outputs to the options."""
 

@@ -2,7 +2,6 @@
 
 import csv
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 
 from vernacular.core.artifacts import replacing
@@ -16,7 +15,6 @@ MAX_MODELS = 10  # that lack the same results
 MAX_EVALUATIONS = 3  # missing for the same reason; the others are in the notes
 
 
-@dataclass(frozen=True, kw_only=True)
 class Verify(Stage):
     """Fail if results are missing from the summary."""
 
@@ -54,7 +52,6 @@ def _first(names: list[str], limit: int) -> str:
     return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Finish(Stage):
     """Print paths, comparisons and times at the end of a run."""
 

@@ -1,7 +1,6 @@
 """Command `summary`: metrics, token counts and comparisons of all models -> tables, spreadsheets and notes."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +30,6 @@ from vernacular.summary.workbook import write_leaderboard, write_similarity, wri
 from vernacular.types import ModelRecord
 
 
-@dataclass(frozen=True, kw_only=True)
 class Summary(Stage):
     """Collect the metrics of all models in tables and spreadsheets."""
 

@@ -3,21 +3,20 @@
 `config/dependencies.py` makes a spec from the config, a rule has it as a parameter, and its command reads it.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from vernacular.core.fields import Fields
 from vernacular.types import DEFAULT_PROMPT
 
 
-@dataclass(frozen=True, kw_only=True)
-class Spec:
+class Spec(Fields):
     """What all specs have."""
 
     code: str = ""  # hash of the command and of the modules that it imports
     libraries: dict[str, str | None] = field(default_factory=dict)  # their versions; None: not installed
 
 
-@dataclass(frozen=True, kw_only=True)
-class DatasetSpec:
+class DatasetSpec(Fields):
     """The rows of a dataset in one language."""
 
     task: dict  # the task file, with this language only
@@ -27,15 +26,11 @@ class DatasetSpec:
     files: dict[str, str | None]  # SHA-256 of local files by path; None: missing
 
 
-@dataclass(frozen=True, kw_only=True)
 class ItemsSpec(Spec):
-    """Rule `items`."""
-
     items: dict[str, DatasetSpec]  # by the stem of the items file
 
 
-@dataclass(frozen=True, kw_only=True)
-class PromptSpec:
+class PromptSpec(Fields):
     """The requests of an evaluation."""
 
     evaluation: str  # ID
@@ -51,25 +46,26 @@ class PromptSpec:
     prompt: str = DEFAULT_PROMPT  # name of the prompt
 
 
-@dataclass(frozen=True, kw_only=True)
 class RequestsSpec(Spec):
-    """Rule `requests`."""
-
     evaluations: dict[str, PromptSpec]  # by ID
 
 
-@dataclass(frozen=True, kw_only=True)
-class UnitSpec:
-    """A unit of lm-eval: its documents, requests and metrics."""
+class Setting(Fields):
+    """What identifies an evaluation, in addition to its prompt."""
 
-    evaluation: str  # ID
-    items: str  # stem of the items file
-    task: str  # its name in files
-    language: str  # BCP 47 tag, a label
+    task: str  # name of the benchmark
+    language: str  # BCP 47 tag
     protocol: str  # that shows the items and measures outputs
     shots: int  # number of few-shot examples
     seed: int  # of their choice
     style: str  # of the prompts
+
+
+class UnitSpec(Setting):
+    """A unit of lm-eval: its documents, requests and metrics."""
+
+    evaluation: str  # ID
+    items: str  # stem of the items file
     limit: int | None  # maximum number of documents
     entry: str  # as in the config
     unit: str  # name in lm-eval
@@ -85,18 +81,12 @@ class UnitSpec:
     prompt: str | None = None  # name of the prompt, if groups are expanded to prompts
 
 
-@dataclass(frozen=True, kw_only=True)
 class LmEvalSpec(Spec):
-    """Rules `lm_eval_requests` and `lm_eval_metrics`."""
-
     evaluations: dict[str, UnitSpec]  # by ID
     model: str | None = None  # whose metrics are computed
 
 
-@dataclass(frozen=True, kw_only=True)
 class ModelSpec(Spec):
-    """Rule `model`: a model, or an adapter of one."""
-
     name: str  # in the config
     source: str | None = None  # Hub ID, path or package; None: an adapter
     kind: str | None = None  # "auto", "causal" or "masked"
@@ -108,10 +98,7 @@ class ModelSpec(Spec):
     checkpoint: bool = False  # whether results remain if the model is deleted
 
 
-@dataclass(frozen=True, kw_only=True)
 class EncoderSpec(Spec):
-    """Rule `encoder`."""
-
     name: str  # of its files
     source: str  # Hub ID, path or package
     files: str  # changes with the content of the files
@@ -120,10 +107,7 @@ class EncoderSpec(Spec):
     allow_pickle: bool | None = None  # whether weights in pickle files are read; None: not
 
 
-@dataclass(frozen=True, kw_only=True)
 class ServerSpec(Spec):
-    """Rule `server`."""
-
     name: str  # in the config
     source: str  # address
     model: str | None = None  # name on the server; None: its only model
@@ -138,16 +122,12 @@ class ServerSpec(Spec):
     tokenizer_files: dict[str, str | None]  # SHA-256 by name
 
 
-@dataclass(frozen=True, kw_only=True)
 class InferenceSpec(Spec):
-    """Rules `infer`, `infer_server` and `collect`."""
-
     models: dict[str, dict]  # settings that affect outputs or the device, by model
     engines: dict[str, str]  # version of the engine, by kind of output
 
 
-@dataclass(frozen=True, kw_only=True)
-class SimilaritySettings:
+class SimilaritySettings(Fields):
     """The similarity metrics of an evaluation."""
 
     evaluation: str = ""  # ID, which the command sets
@@ -158,50 +138,34 @@ class SimilaritySettings:
     encoders: dict[str, str]  # name of the encoder by metric
 
 
-@dataclass(frozen=True, kw_only=True)
 class SimilaritySpec(Spec):
-    """Rule `similarity`."""
-
     evaluations: dict[str, SimilaritySettings]  # by ID
 
 
-@dataclass(frozen=True, kw_only=True)
-class Labels:
-    """The labels of an evaluation, which identify it (`types.SETTING`)."""
+class Labels(Setting):
+    """What identifies an evaluation (`types.SETTING`)."""
 
-    task: str  # name of the benchmark
-    language: str  # BCP 47 tag
-    protocol: str  # that shows the items and measures outputs
-    shots: int  # number of few-shot examples
-    seed: int  # of their choice
-    style: str  # of the prompts
-    prompt: str  # name of the prompt
+    prompt: str  # its name
 
 
-@dataclass(frozen=True, kw_only=True)
 class MetricLabels(Labels):
     """The labels and items of an evaluation."""
 
     items: str  # stem of the items file
 
 
-@dataclass(frozen=True, kw_only=True)
 class MetricsSpec(Spec):
-    """Rule `metrics`."""
-
     model: str  # name in the config
     evaluations: dict[str, MetricLabels]  # by ID
 
 
-@dataclass(frozen=True, kw_only=True)
 class ComparedLabels(MetricLabels):
     """The labels, items and data of an evaluation."""
 
     dataset: str  # the data, which all prompts share
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExternalSpec:
+class ExternalSpec(Fields):
     """External results."""
 
     path: str  # of a file or directory
@@ -209,10 +173,7 @@ class ExternalSpec:
     files: dict[str, str]  # SHA-256 by path; of an invalid publication, the reason
 
 
-@dataclass(frozen=True, kw_only=True)
 class ComparisonsSpec(Spec):
-    """Rule `compare`."""
-
     models: list[str]  # in the order of the config
     pairs: list[list[str]]  # baseline and candidate
     external_results: dict[str, ExternalSpec]  # by name
@@ -220,22 +181,17 @@ class ComparisonsSpec(Spec):
     earlier_checkpoints: list[str] = field(default_factory=list)  # models tested against the best of each column only
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExportLabels:
+class ExportLabels(Fields):
     """The items and protocol of an evaluation."""
 
     items: str  # stem of the items file
     protocol: str  # that shows the items and measures outputs
 
 
-@dataclass(frozen=True, kw_only=True)
 class ExportSpec(Spec):
-    """Rule `export`."""
-
     evaluations: dict[str, ExportLabels]  # by ID
 
 
-@dataclass(frozen=True, kw_only=True)
 class SeriesSpec(Spec):
     """The checkpoints of series."""
 
@@ -248,17 +204,11 @@ class SeriesSpec(Spec):
         return {checkpoint["model"]: checkpoint for checkpoint in self.checkpoints}
 
 
-@dataclass(frozen=True, kw_only=True)
 class CurvesSpec(SeriesSpec):
-    """Rule `curves`."""
-
     evaluations: dict[str, Labels]  # by ID
 
 
-@dataclass(frozen=True, kw_only=True)
 class SummarySpec(SeriesSpec):
-    """Rule `summary`."""
-
     models: list[str]  # in the order of the config
     evaluations: list[str]  # IDs, in the order of the config
     tasks: dict[str, dict[str, str]]  # title and note of each task
@@ -266,10 +216,7 @@ class SummarySpec(SeriesSpec):
     api_key_env: list[str] = field(default_factory=list)  # names of variables whose values `publish` searches for
 
 
-@dataclass(frozen=True, kw_only=True)
 class ReportSpec(SeriesSpec):
-    """Rule `report`."""
-
     models: list[str]  # in the order of the config
     evaluations: list[str]  # IDs, in the order of the config
     tasks: dict[str, dict[str, str]]  # title and note of each task

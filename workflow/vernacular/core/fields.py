@@ -29,8 +29,15 @@ class Part(NamedTuple):
 ONLY = Part(1, 1)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Stage:
+@typing.dataclass_transform(frozen_default=True, kw_only_default=True)
+class Fields:
+    """Base of frozen dataclasses whose fields are given by name."""
+
+    def __init_subclass__(cls):
+        dataclass(frozen=True, kw_only=True)(cls)
+
+
+class Stage(Fields):
     """Fields of every stage, which it reads from standard input as one JSON object."""
 
     log: Path | None = None  # file for messages and warnings, which are otherwise printed
