@@ -1,5 +1,6 @@
 """Components of the rules' specs and of the store key; removing one from the code fails a test."""
 
+import dataclasses
 import json
 import os
 from pathlib import Path
@@ -10,6 +11,7 @@ import yaml
 from support import specs, tiny
 from vernacular.config import dependencies
 from vernacular.config import load as config
+from vernacular.core.fields import Fields
 from vernacular.core.fingerprint import file_fingerprint
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.validate import schema
@@ -17,6 +19,7 @@ from vernacular.inference.job import work
 from vernacular.inference.job.work import engine_version, evaluation_key
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.protocols import prompts
+from vernacular.types import DEFAULT_PROMPT
 
 REQUESTS = pa.table({"item_id": ["a", "b"], "role": ["choice:0", "choice:1"], "request_id": ["r1", "r2"]})
 TASK = {
@@ -428,3 +431,16 @@ def test_optional_library_changes_only_keys_of_dependent_models(versions, librar
     versions(library, "1.1")
     assert evaluation_key(record, REQUESTS, kind) == plain
     assert evaluation_key(record | setting, REQUESTS, kind) != dependent
+
+
+def test_defaults_of_specs_are_empty():
+    """They are not written, and so in no key: another default would be another result under the same key."""
+    fields = [field for kind in _subclasses(Fields) for field in dataclasses.fields(kind) if "specs" in kind.__module__]
+    assert len(fields) > 80
+    for field in fields:
+        default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+        assert default is dataclasses.MISSING or not default or default == DEFAULT_PROMPT, field.name
+
+
+def _subclasses(kind: type) -> list[type]:
+    return [kind, *(each for child in kind.__subclasses__() for each in _subclasses(child))][kind is Fields :]
