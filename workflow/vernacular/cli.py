@@ -29,22 +29,16 @@ log = logging.getLogger("vernacular")
 _MAX_DEATHS = 4  # of the process of one command, each in another evaluation
 
 # stages whose failure affects their own results only: the last attempt writes files that state why these are missing
-_CONTAINED = {
-    **{name: name for name in ("items", "requests", "server", "infer", "similarity", "metrics")},
-    **{"model": "fetch:model", "encoder": "fetch:encoder"},
-    **{"lm-eval-requests": "lm_eval_requests", "lm-eval-metrics": "lm_eval_metrics"},
-}
-# stage -> its module in `commands/`, and the function if that has another name
-_STAGES = {
-    **_CONTAINED,
-    **{name: name for name in ("collect", "export", "compare", "curves", "summary", "report")},
-    **{"verify": "status:verify", "finish": "status:finish"},
-}
-# command for people -> its module and function, if the module has another name
+_CONTAINED = ("items", "requests", "lm-eval-requests", "model", "server", "infer", "encoder", "similarity",
+              "lm-eval-metrics", "metrics")  # fmt: skip
+_STAGES = (*_CONTAINED, "collect", "export", "compare", "curves", "summary", "report", "verify", "finish")
+# command -> its module in `commands/` and function, if these have other names
 _MODULES = {
     **{name: f"check:{name}" for name in ("init", "show", "snakefile")},
-    **{"join": "publish:join", "revisions": "tasks:revisions", "treebank": "tasks:treebank"},
-    **{"lm-eval-index": "lm_eval_index"},
+    **{name: f"fetch:{name}" for name in ("model", "encoder")},
+    **{name: f"status:{name}" for name in ("verify", "finish")},
+    **{name: f"tasks:{name}" for name in ("revisions", "treebank")},
+    "join": "publish:join",
 }
 
 
@@ -84,7 +78,7 @@ def main(arguments: list[str] | None = None, *, supervised: bool = False, fields
         if not (args.contained and _is_last(args)):
             _fail(args, UserError(f"{reason}.{' The next attempt runs it again.' if args.contained else ''}"))
             return 128 - status
-        record_death = getattr(_module(args.run), "record_death", None)
+        record_death = getattr(_module(args.command), "record_death", None)
         if record_death is None or not record_death(_arguments(args), reason):
             break
         args.fields["restarted"] = True
@@ -106,11 +100,11 @@ def _read_fields(command: str, text: str) -> dict:
 
 def _arguments(args):
     """Return what the function of a command takes: its arguments, or the fields of a stage."""
-    return from_json(_fields_of(args.run), args.fields, args.command) if args.stage else args
+    return from_json(_fields_of(args.command), args.fields, args.command) if args.stage else args
 
 
-def _fields_of(run: str) -> type[Stage]:
-    return typing.get_type_hints(_command(run))["args"]
+def _fields_of(name: str) -> type[Stage]:
+    return typing.get_type_hints(_command(name))["args"]
 
 
 def _log_repetition(args) -> None:
@@ -128,7 +122,7 @@ def _run(args) -> int:
         log_to(args.log, append=args.stage and args.fields.get("restarted", False))
         if args.stage and args.log:
             _log_repetition(args)
-        if summary := _command(args.run)(_arguments(args)):
+        if summary := _command(args.command)(_arguments(args)):
             summary = f"{summary} ({time.perf_counter() - started:.1f} s)"
             log.info(summary)  # at the end of the log, if there is one
             print(summary, flush=True)
@@ -171,21 +165,27 @@ def _fail(args, error: UserError) -> int:
 
 def _give_up(args, reason: str) -> int:
     """Write files that state why the results of a command are missing; return its exit status."""
-    summary = _module(args.run).give_up(_arguments(args), reason)
+    summary = _module(args.command).give_up(_arguments(args), reason)
     log.error(summary)
     print(summary, file=sys.stderr, flush=True)
     return 0
 
 
 def _command(name: str):
-    """Return the function of a command, given as `module` or `module:function`."""
-    module, _, function = name.partition(":")
-    return getattr(_module(name), function or module)
+    """Return the function of a command."""
+    _, function = _place(name)
+    return getattr(_module(name), function)
 
 
 def _module(name: str):
     """Import the module of a command, only when the command runs."""
-    return importlib.import_module(f"vernacular.commands.{name.partition(':')[0]}")
+    return importlib.import_module(f"vernacular.commands.{_place(name)[0]}")
+
+
+def _place(name: str) -> tuple[str, str]:
+    """Return the names of the module and the function of a command."""
+    module, _, function = _MODULES.get(name, name.replace("-", "_")).partition(":")
+    return module, function or module
 
 
 def _is_last(args) -> bool:
@@ -206,9 +206,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
     _add_user_commands(commands)
-    for name, run in _STAGES.items():
+    for name in _STAGES:
         stage = commands.add_parser(name, add_help=False)
-        stage.set_defaults(run=run, stage=True, contained=name in _CONTAINED, log=None)
+        stage.set_defaults(stage=True, contained=name in _CONTAINED, log=None)
         stage.add_argument("-h", "--help", action=_PrintFields, nargs=0)
     return root
 
@@ -226,19 +226,21 @@ class _PrintFields(argparse.Action):
     """Print the fields of a stage and of its spec, as their classes state them; importing these may take long."""
 
     def __call__(self, parser, namespace, values, option_string=None):
-        module, _, function = _STAGES[parser.prog.split()[-1]].partition(":")
+        module, function = _place(parser.prog.split()[-1])
         names = (f"commands/{module}.py", "core/fields.py", "config/specs.py")
         source = "".join((Path(__file__).parent / name).read_text("utf-8") for name in names)
         classes = {match[1]: match for match in _CLASS.finditer(source)}
-        pending = re.findall(rf"def {function or module}\(args: (\w+)", source)
-        print(f"usage: {parser.prog} < FIELDS.json\n\n{classes[pending[0]][3]}")
+        pending = re.findall(rf"def {function}\(args: (\w+)", source)
+        lines = [f"usage: {parser.prog} < FIELDS.json", "", classes[pending[0]][3]]
         for name in pending:  # extended below
-            print(f"\nfields of {name}:")
+            lines += ["", f"fields of {name}:"]
             while name in classes:
                 _, name, _, body = classes[name].groups()
-                for line in re.findall(r"(?m)^    \w+: .*$", body):
-                    print(line)
-                    pending += [kind for kind in re.findall(r"\w+", line.partition("  #")[0]) if kind in classes]
+                fields = re.findall(r"(?m)^    \w+: .*$", body)
+                types = " ".join(line.partition("  #")[0] for line in fields)
+                pending += [kind for kind in re.findall(r"\w+", types) if kind in classes]
+                lines += fields
+        print(*lines, sep="\n")
         parser.exit()
 
 
@@ -271,7 +273,7 @@ def _subparsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser
 def _add_user_commands(commands) -> None:
     def add(name: str, help_text: str) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=help_text, description=f"{help_text[0].upper()}{help_text[1:]}.")
-        command.set_defaults(run=_MODULES.get(name, name), stage=False, contained=False)
+        command.set_defaults(stage=False, contained=False)
         command.add_argument("--log", type=Path, help="file for messages and warnings")
         return command
 
