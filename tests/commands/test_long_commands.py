@@ -2,11 +2,13 @@
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from support import stages
 from vernacular import cli
 
 RULES = Path(__file__).parents[2] / "workflow" / "rules"
@@ -28,6 +30,17 @@ def test_long_spec_is_read_from_standard_input(tmp_path):
     process = run("model", json.dumps({"spec": spec, "out": "gone.json"}), tmp_path)
     assert process.returncode == 0
     assert process.stdout.startswith("model: gone: unavailable (model file or directory not found: ./gone")
+
+
+def test_names_of_files_may_exceed_the_limit_of_arguments(tmp_path):
+    """As the shell commands of the rules pass them."""
+    metrics = [f"{'m' * 80}{number}/metrics.parquet" for number in range(30_000)]
+    fields = stages.text("summary", metrics=metrics, out="summary")
+    assert len(fields) > 2**21
+    (tmp_path / "job.sh").write_text(f"exec {sys.executable} -m vernacular summary <<< {shlex.quote(fields)}")
+    process = subprocess.run(["bash", "job.sh"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert process.returncode == 1
+    assert process.stderr.startswith(f"summary: {'m' * 80}0/tokens.parquet: file not found")
 
 
 def test_rules_pass_fields_on_standard_input():
