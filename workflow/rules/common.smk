@@ -107,8 +107,8 @@ def as_text(values):
     return json.dumps(values, sort_keys=True, ensure_ascii=False)
 
 
-# The files of a stage, as members of its JSON object: inputs by name, directories of inputs, and others. A parameter that is
-# a function of input or output is in no key. All is passed on standard input, because Linux limits arguments
+# The files of a stage, as members of its JSON object: inputs by name, directories of inputs, and others. A parameter that
+# is a function of input or output is in no key. All is passed on standard input, because Linux limits arguments
 DIRECTORIES = {"items_dir": "data", "requests_dir": "requests"}
 
 

@@ -62,7 +62,7 @@ def main(arguments: list[str] | None = None, *, supervised: bool = False, fields
         os.environ |= {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
     if args.stage:
         try:
-            args.fields = _read_fields(args.command, sys.stdin.read() if fields is None else fields)
+            args.fields = _parse_fields(args.command, _standard_input() if fields is None else fields)
         except UserError as error:
             return _fail(args, error)
         args.log = Path(args.fields["log"]) if "log" in args.fields else None
@@ -85,7 +85,11 @@ def main(arguments: list[str] | None = None, *, supervised: bool = False, fields
     return _give_up(args, reason)
 
 
-def _read_fields(command: str, text: str) -> dict:
+def _standard_input() -> str:
+    return "" if sys.stdin.isatty() else sys.stdin.read()
+
+
+def _parse_fields(command: str, text: str) -> dict:
     """Return the fields of a stage, of which those that all stages have are checked; its module checks the others."""
     try:
         fields = json.loads(text)
