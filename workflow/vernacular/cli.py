@@ -78,8 +78,9 @@ def main(arguments: list[str] | None = None, *, supervised: bool = False, fields
         if not (args.contained and _is_last(args)):
             _fail(args, UserError(f"{reason}.{' The next attempt runs it again.' if args.contained else ''}"))
             return 128 - status
-        record_death = getattr(_module(args.command), "record_death", None)
-        if record_death is None or not record_death(_arguments(args), reason):
+        from vernacular.commands.common import Attempts  # only after a death, because it takes long
+
+        if not Attempts(_arguments(args)).record_death(reason):
             break
         args.fields["restarted"] = True
     return _give_up(args, reason)

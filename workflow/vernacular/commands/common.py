@@ -171,11 +171,6 @@ class Batch(ABC):
         print(line, file=sys.stderr, flush=True)
 
 
-def record_death(args, reason: str) -> bool:
-    """Record what a job was working on when its process died; return whether to try again without it."""
-    return Attempts(args).record_death(reason)
-
-
 class Attempts:
     """State of a job that survives a kill: its current subject and its earlier deaths, in a file next to its output.
 

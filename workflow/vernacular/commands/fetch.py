@@ -8,10 +8,10 @@ from vernacular.checkpoints.adapters import resolve_adapter
 from vernacular.checkpoints.inputs import identity, is_path
 from vernacular.checkpoints.resolve import resolve
 from vernacular.config.specs import EncoderSpec, ModelSpec
-from vernacular.core.errors import ArtifactError, ModelError
+from vernacular.core.errors import ModelError
 from vernacular.core.failures import LOADING_ERRORS, describe_error, wrap_library_errors
 from vernacular.core.fields import Stage, to_json
-from vernacular.core.records import backup_path, read_record, write_record
+from vernacular.core.records import last_record, read_record, write_record, write_with_copy
 from vernacular.types import ModelRecord
 
 log = logging.getLogger("vernacular")
@@ -29,7 +29,7 @@ def model(args: FetchModel) -> str:
     """Fetch a model's files; an unavailable model gets a record that states why, and the other models continue."""
     spec = args.spec
     name, source = spec.name, spec.adapter or spec.source
-    known = _previous_record(args.out)
+    known = last_record(args.out)
     try:
         with _as_model_errors(name, to_json(spec)):
             if spec.adapter:
@@ -48,7 +48,7 @@ def model(args: FetchModel) -> str:
             return f"model: {name}: unavailable now, its results are kept ({error})"
         is_deleted = spec.checkpoint and is_path(source) and not Path(source).expanduser().exists()
         return give_up(args, f"{source} was deleted before its first evaluation" if is_deleted else str(error))
-    _write(args.out, {**record, "files_key": spec.files})
+    write_with_copy(args.out, {**record, "files_key": spec.files})
     if adapter := record.get("adapter"):
         return f"model: {name}: {adapter['type']} adapter of {record['base']}, rank {adapter['rank']}"
     return f"model: {name}: {record['architecture']} ({record['kind']}), {_size(record['bytes'])}"
@@ -64,7 +64,7 @@ class FetchEncoder(Stage):
 def encoder(args: FetchEncoder) -> str:
     """Fetch an encoder's files; an unavailable one gets a record that states why, and only its metrics are missing."""
     spec = args.spec
-    options = {"kind": "encoder", "allow_pickle": spec.allow_pickle or False, "known": _previous_record(args.out)}
+    options = {"kind": "encoder", "allow_pickle": spec.allow_pickle or False, "known": last_record(args.out)}
     try:
         with _as_model_errors(spec.name, to_json(spec)):
             record = resolve(spec.name, spec.source, args.out.parent / "converted", **options)
@@ -72,7 +72,7 @@ def encoder(args: FetchEncoder) -> str:
         log.error(str(error))
         return give_up(args, str(error))
     settings = {key: getattr(spec, key) for key in ("layer", "prefix", "allow_pickle")}
-    _write(args.out, {**record, **settings, "files_key": spec.files})
+    write_with_copy(args.out, {**record, **settings, "files_key": spec.files})
     return f"encoder: {spec.name}: {record['architecture']}, {_size(record['bytes'])}"
 
 
@@ -96,20 +96,6 @@ def _remains(known: ModelRecord, base: Path | None) -> bool:
         return True
     base_contents = read_record(base).get("contents")
     return bool(base_contents) and identity(base_contents) == identity(known["contents"])
-
-
-def _write(path: Path, record: ModelRecord) -> None:
-    """Write the record, and a copy of it for `_previous_record`: Snakemake deletes an output before recreating it."""
-    write_record(backup_path(path), record)
-    write_record(path, record)
-
-
-def _previous_record(path: Path) -> dict | None:
-    """Return the last record written to `path`, whose hashes need not be computed again; None if there is none."""
-    try:
-        return read_record(backup_path(path))
-    except ArtifactError:
-        return None
 
 
 @contextlib.contextmanager

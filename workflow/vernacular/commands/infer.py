@@ -5,7 +5,6 @@ from collections import Counter
 from pathlib import Path
 
 from vernacular.commands.common import Attempts, check_recorded, inference_record
-from vernacular.commands.common import record_death as record_death  # called by cli.py
 from vernacular.config.specs import InferenceSpec
 from vernacular.core.errors import format_count
 from vernacular.core.fields import ONLY, Part, Stage

@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 
 from vernacular.commands.common import Batch
-from vernacular.commands.common import record_death as record_death  # called by cli.py
 from vernacular.config.specs import DatasetSpec, ItemsSpec
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count

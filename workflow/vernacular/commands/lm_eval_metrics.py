@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from vernacular.commands.common import Batch, items_in, missing_reason
-from vernacular.commands.common import record_death as record_death  # called by cli.py
 from vernacular.config.specs import LmEvalSpec, UnitSpec
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count

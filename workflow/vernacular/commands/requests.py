@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from vernacular.commands.common import Batch, items_in
-from vernacular.commands.common import record_death as record_death  # called by cli.py
 from vernacular.config.specs import PromptSpec, RequestsSpec
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count

@@ -5,12 +5,12 @@ from pathlib import Path
 
 from vernacular.checkpoints.tokenizers import resolve_tokenizer
 from vernacular.config.specs import ServerSpec
-from vernacular.core.errors import ArtifactError, ModelError
+from vernacular.core.errors import ModelError
 from vernacular.core.failures import LOADING_ERRORS, describe_error, wrap_library_errors, wrap_tokenizer_panics
 from vernacular.core.fields import Stage, to_json
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.names import displayable, quoted, readable_problem
-from vernacular.core.records import backup_path, read_record, write_record
+from vernacular.core.records import last_record, write_record, write_with_copy
 from vernacular.inference.server.client import Usage
 from vernacular.inference.server.probe import differences, probe
 from vernacular.inference.server.reference import known_answers
@@ -31,12 +31,11 @@ def server(args: Server) -> str:
     """Probe a server and write the record of its model; an unavailable one gets a record that states why."""
     spec = args.spec
     try:
-        record, usage = probe_server(spec, args.out.parent / "converted", _previous_record(args.out))
+        record, usage = probe_server(spec, args.out.parent / "converted", last_record(args.out))
     except ModelError as error:
         log.error(str(error))
         return give_up(args, str(error))
-    for path in (backup_path(args.out), args.out):  # Snakemake deletes an output before recreating it
-        write_record(path, record)
+    write_with_copy(args.out, record)
     return f"server: {describe(record)} ({describe_usage(usage)})"
 
 
@@ -107,12 +106,3 @@ def probe_server(spec: ServerSpec, conversion_dir: Path, known: dict | None) -> 
         "server": found,
         "files_key": None,
     }, client.usage
-
-
-def _previous_record(path: Path) -> dict | None:
-    """Return the last record written to `path`; None if there is none, or none of a server."""
-    try:
-        record = read_record(backup_path(path))
-    except ArtifactError:
-        return None
-    return record if "server" in record else None

@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from vernacular.commands.common import Batch, check_inputs, check_recorded, items_in, missing_reason
-from vernacular.commands.common import record_death as record_death  # called by cli.py
 from vernacular.config.specs import SimilaritySettings, SimilaritySpec
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count

@@ -84,6 +84,19 @@ def _read(path) -> dict:
     return content
 
 
-def backup_path(path: Path) -> Path:
-    """Return where the last record is kept, because Snakemake deletes an output before its job recreates it."""
+def write_with_copy(path: Path, record: dict) -> None:
+    """Write a record, and a copy for `last_record`, because Snakemake deletes an output before its job recreates it."""
+    for each in (_copy_of(path), path):
+        write_record(each, record)
+
+
+def last_record(path: Path) -> dict | None:
+    """Return the last record that was written to `path` with a copy, also if it was deleted; None if there is none."""
+    try:
+        return read_record(_copy_of(path))
+    except ArtifactError:
+        return None
+
+
+def _copy_of(path: Path) -> Path:
     return path.parent / ".known" / path.name
