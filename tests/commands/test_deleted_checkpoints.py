@@ -14,10 +14,10 @@ from support import tiny
 from support.hub_server import environment
 from support.stage_run import Run
 from vernacular import cli
-from vernacular.checkpoints.deleted import DELETED, REASON, is_deleted
+from vernacular.checkpoints.deleted import REASON, deleted, is_deleted
 from vernacular.commands.fetch import model
 from vernacular.config import load as config
-from vernacular.config.unavailable import clear_unavailable
+from vernacular.config.directories import clear_unavailable
 from vernacular.core.records import read_record, write_record, write_status
 
 CONFIG = "models:\n  {series}\nevaluations:\n  - {{task: cola, languages: [gl], data: samples}}\n"
@@ -87,7 +87,7 @@ def test_missing_evaluations_of_a_restored_checkpoint_are_computed_by_the_next_r
     evaluation = "cola.gl.acceptability.0shot"
     status = Path("results/inference_status/mine.step5/1of1.json")
     status.parent.mkdir(parents=True)
-    write_status(status, {"mine.step5": {evaluation: DELETED}}, {"mine.step5": {}})
+    write_status(status, {"mine.step5": {evaluation: deleted(recorded())}})
     shutil.move("out/checkpoint-5", "elsewhere")
     assert clear_unavailable(Path("resources"), Path("results")) == []
     shutil.move("elsewhere", "out/checkpoint-5")

@@ -120,11 +120,11 @@ def test_failed_dataset_affects_only_itself_and_is_retried(run, monkeypatch, cap
     assert "items: 0 datasets read, 2 unavailable" in (captured := capsys.readouterr()).out
     assert "es: gone" in captured.err
     assert "RecursionError: gl: too deep" in captured.err
-    assert [artifacts.metadata(path)["unavailable"][:2] for path in ITEMS_FILES.values()] == ["Re", "es"]
+    assert [artifacts.metadata(path)["outcome"].reason[:2] for path in ITEMS_FILES.values()] == ["Re", "es"]
     assert run("requests") == 0
-    assert {path.stem for path in Path("results/requests").glob("*") if "unavailable" in artifacts.metadata(path)} == {
-        f"{items}.{protocol}.0shot" for items in (GL, ES) for protocol in ("options", "generation")
-    }
+    assert {
+        path.stem for path in Path("results/requests").glob("*") if not artifacts.metadata(path)["outcome"].is_complete
+    } == {f"{items}.{protocol}.0shot" for items in (GL, ES) for protocol in ("options", "generation")}
     del errors["gl"]
     assert run("items") == run("requests") == 0
     _, line, _ = capsys.readouterr().out.splitlines()
@@ -143,30 +143,26 @@ def test_machine_error_ends_the_job(run, monkeypatch, capsys):
     assert "items: disk full" in capsys.readouterr().err
     assert not ITEMS_FILES[ES].exists()
     assert cli.main([*first_attempt[:-1], "2of2"]) == 0
-    assert artifacts.metadata(ITEMS_FILES[ES])["unavailable"] == "disk full"
+    assert artifacts.metadata(ITEMS_FILES[ES])["outcome"].reason == "disk full"
     assert artifacts.read(ITEMS_FILES[GL], ITEMS).num_rows > 3
 
 
 @pytest.mark.parametrize("value", [10**12, 2**70, "many"])
 def test_rows_that_do_not_fit_their_file_affect_no_other_file(tmp_path, value):
-    kind = artifacts.Kind("counts", pa.schema([("name", pa.string()), ("count", pa.int32())]), key=("name",))
+    counts = artifacts.Kind("counts", pa.schema([("name", pa.string()), ("count", pa.int32())]), key=("name",))
 
     class Counts(Batch):
-        key, noun = "counts", "count"
+        key, noun, kind = "counts", "count", counts
 
-        def is_current(self, metadata, spec):
-            return False
+        def metadata(self, spec):
+            return {"fingerprint": str(spec)}
 
         def make(self, path, spec):
-            artifacts.write(path, kind, [{"name": "a", "count": spec["value"]}], {})
-            return "made"
-
-        def fail(self, path, spec, reason):
-            artifacts.write(path, kind, [], {"unavailable": reason})
-            return "failed"
+            self.write(path, spec, [{"name": "a", "count": spec["value"]}])
+            return "one row"
 
     specs = {"first": {"value": value}, "second": {"value": 1}}
     batch = Counts(SimpleNamespace(spec={"counts": specs}, out=tmp_path / "counts", attempt=(1, 1)))
     assert batch.run("counts") == "counts: 1 count made, 1 failed"
-    assert "do not fit the counts schema" in artifacts.metadata(tmp_path / "counts" / "first.parquet")["unavailable"]
-    assert artifacts.read(tmp_path / "counts" / "second.parquet", kind).num_rows == 1
+    assert "do not fit the counts schema" in artifacts.metadata(tmp_path / "counts" / "first.parquet")["outcome"].reason
+    assert artifacts.read(tmp_path / "counts" / "second.parquet", counts).num_rows == 1

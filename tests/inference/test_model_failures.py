@@ -79,7 +79,7 @@ def evaluate(checkpoints, tmp_path):
         for path in (tmp_path / "m").glob("*/*.parquet"):
             metadata = artifacts.metadata(path)
             rows = artifacts.read(path, {"scores": SCORES, "generations": GENERATIONS}[metadata["kind"]])
-            outputs[path.stem[0]] = metadata.get("unavailable") or rows.to_pylist()
+            outputs[path.stem[0]] = metadata["outcome"].reason or rows.to_pylist()
         return outputs
 
     return evaluate_spoiled

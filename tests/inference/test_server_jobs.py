@@ -160,7 +160,7 @@ def test_evaluations_that_the_server_cannot_answer_are_not_applicable_with_the_r
     counts, _ = write_outputs(record, paths, tmp_path / "big", tmp_path / "store")
     for name in paths.keys() - possible:
         [output] = (tmp_path / "big").glob(f"*/{name}.parquet")
-        reason = artifacts.metadata(output)["not_applicable"]
+        reason = artifacts.metadata(output)["outcome"].reason
         assert reason.startswith(f"{'acceptability' if name == 'e' else name} is not possible: ")
     assert counts["not applicable"] == len(paths) - len(possible)
 

@@ -192,7 +192,7 @@ def test_pickled_weights_require_allow_pickle(encoder_dirs, tmp_path, metric):
     allowed, _ = run(metric, tmp_path, allow_pickle=True, name="pickled")
     np.testing.assert_allclose(allowed, run(metric, encoder_dirs["bert"])[0], atol=1e-6)
     _, metadata = run(metric, tmp_path, name="pickled")
-    assert metadata["missing_metrics"][metric].startswith("pickled: ")
+    assert metadata["outcome"].missing[metric].startswith("pickled: ")
 
 
 @pytest.mark.parametrize("metric", ["cosine", "moverscore", "bertscore"])

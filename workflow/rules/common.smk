@@ -26,9 +26,8 @@ except ModuleNotFoundError as error:
 from vernacular.comparison.curves.schema import ALL as CURVE_TABLES
 from vernacular.config import resources as estimates, dependencies as specs
 from vernacular.config.dependencies import curves_spec
-from vernacular.config.directories import output_conflicts
+from vernacular.config.directories import clear_unavailable, output_conflicts
 from vernacular.config.placement import check_package, default_config, directory_of, placed, rule_files
-from vernacular.config.unavailable import clear_unavailable
 from vernacular.core.console import collect_failures, simplify
 from vernacular.core.errors import ConfigError, UserError, escape_controls
 from vernacular.core.fingerprint import code_fingerprint, libraries

@@ -102,8 +102,9 @@ def _fail(args, error: UserError) -> int:
 
 
 def _give_up(args, reason: str) -> int:
-    """Write files that state why the results of a command are missing; return its exit status."""
-    summary = _module(args.run).give_up(args, reason)
+    """Run a command again, which only writes files that state why its results are missing; return its exit status."""
+    args.failure = reason
+    summary = _command(args.run)(args)
     log.error(summary)
     print(summary, file=sys.stderr, flush=True)
     return 0

@@ -11,8 +11,9 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from vernacular.commands.common import failure_of
 from vernacular.core import artifacts
-from vernacular.core.artifacts import replacing
+from vernacular.core.artifacts import Kind, replacing
 from vernacular.core.errors import (
     ArtifactError,
     DataError,
@@ -22,6 +23,7 @@ from vernacular.core.errors import (
     format_count,
     is_contained,
 )
+from vernacular.core.outcome import Outcome, unavailable
 from vernacular.core.progress import Progress
 
 log = logging.getLogger("vernacular")
@@ -39,6 +41,7 @@ class Batch(ABC):
     key: str  # where `args.spec` has {name: the inputs of its file}; the rest of `args.spec` is an input of all
     noun: str  # of a file's content, for the summary: "dataset"
     done_label, failed_label = "made", "failed"  # its outcome, for the summary
+    kind: Kind
     prints_files = True  # whether a file that takes more than a second, such as a download, gets a line in the terminal
 
     def __init__(self, args):
@@ -47,24 +50,35 @@ class Batch(ABC):
         self.specs = {name: {**shared, **spec} for name, spec in args.spec[self.key].items()}
 
     @abstractmethod
-    def is_current(self, metadata: dict, spec: dict) -> bool:
-        """Return whether the file with this metadata was computed from `spec`."""
+    def metadata(self, spec: dict) -> dict:
+        """Return the metadata of a file as far as they are known before it is made: its fingerprint, at least."""
 
     @abstractmethod
     def make(self, path: Path, spec: dict) -> str:
-        """Write a file; return one line about it."""
+        """Write a file; return what it contains."""
 
-    @abstractmethod
-    def fail(self, path: Path, spec: dict, reason: str) -> str:
-        """Write a file without rows that states the reason; return one line about it."""
+    def is_current(self, metadata: dict, spec: dict) -> bool:
+        """Return whether the file with this metadata was computed from `spec`."""
+        return metadata["fingerprint"] == self.metadata(spec)["fingerprint"]
+
+    def failure(self, spec: dict, reason: str) -> Outcome:
+        """Return the outcome of a file that could not be made."""
+        return unavailable(reason)
+
+    def write(self, path: Path, spec: dict, rows, /, **metadata) -> None:
+        """Write a file with these metadata in addition to those that are known before."""
+        artifacts.write(path, self.kind, rows, {**self.metadata(spec), **metadata})
 
     def run(self, label: str) -> str:
         """Make the files that are not up to date; return a summary of one line, which begins with `label`.
+
+        If an attempt has ended (`failure_of`), all these files are written without rows.
 
         Raises:
             ArtifactError: An input is damaged.
             WriteError, OSError: A file cannot be written, for example because the disk is full.
         """
+        self.label = label
         attempts = Attempts(self.args)
         attempts.begin()
         skip_reasons = attempts.skip_reasons()
@@ -75,7 +89,7 @@ class Batch(ABC):
                     if self._is_current(path, spec):
                         os.utime(path)  # newer than the inputs of this job, or Snakemake would run it again
                         counts["up to date"] += 1
-                    elif reason := skip_reasons.get((name,)):
+                    elif reason := failure_of(self.args) or skip_reasons.get((name,)):
                         counts[self.failed_label] += 1
                         self._report_failure(path, spec, reason)
                     else:
@@ -87,19 +101,13 @@ class Batch(ABC):
         extra = [f"{counts[outcome]} {outcome}" for outcome in ("up to date", self.failed_label) if counts[outcome]]
         return ", ".join([f"{label}: {format_count(counts[self.done_label], self.noun)} {self.done_label}", *extra])
 
-    def fail_rest(self, reason: str) -> list[str]:
-        """Write files that state `reason` for all that `run` has not written; return one line about each."""
-        lines = [self.fail(path, spec, reason) for _, path, spec in self._files() if not self._is_current(path, spec)]
-        Attempts(self.args).end()
-        return lines
-
     def _files(self) -> Iterator[tuple[str, Path, dict]]:
         return ((name, self.args.out / f"{name}.parquet", spec) for name, spec in self.specs.items())
 
     def _is_current(self, path: Path, spec: dict) -> bool:
         try:
             metadata = artifacts.metadata(path)
-            return "unavailable" not in metadata and self.is_current(metadata, spec)
+            return not metadata["outcome"].may_try_again and self.is_current(metadata, spec)
         except ArtifactError:  # missing or damaged
             return False
 
@@ -107,7 +115,7 @@ class Batch(ABC):
         """Return the outcome of a file, `done_label` or `failed_label`."""
         started = time.perf_counter()
         try:
-            line = self.make(path, spec)
+            line = f"{self.label}: {path.stem}: {self.make(path, spec)}"
         except DataError as error:
             self._report_failure(path, spec, str(error))
             return self.failed_label
@@ -123,7 +131,9 @@ class Batch(ABC):
         return self.done_label
 
     def _report_failure(self, path: Path, spec: dict, reason: str) -> None:
-        line = self.fail(path, spec, reason)
+        outcome = self.failure(spec, reason)
+        self.write(path, spec, [], outcome=outcome)
+        line = f"{self.label}: {path.stem}: unavailable ({reason})"
         log.error(line)
         print(line, file=sys.stderr, flush=True)
 

@@ -5,14 +5,15 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from vernacular.checkpoints.deleted import REASON, is_deleted
+from vernacular.checkpoints.deleted import deleted, is_deleted
 from vernacular.commands.common import inference_record
 from vernacular.core import artifacts
 from vernacular.core.artifacts import Kind
-from vernacular.core.errors import format_count
-from vernacular.core.records import add_failures, failures
+from vernacular.core.errors import ArtifactError, format_count
+from vernacular.core.outcome import UNAVAILABLE, Outcome, unavailable
+from vernacular.core.records import read_status, write_status
 from vernacular.inference.job.store import Store, StoreError
-from vernacular.inference.job.work import WorkUnit, exclusion_metadata, work_units
+from vernacular.inference.job.work import WorkUnit, exclusion, work_units
 from vernacular.inference.schema import output_schema
 from vernacular.types import ModelRecord
 
@@ -26,16 +27,27 @@ def collect(args) -> str:
     """
     record = inference_record(args.model, args.spec)
     request_files = {path.stem: path for path in args.requests}
-    failed = {e: reason for path in args.status for e, reason in failures(path, record["name"]).items()}
+    failed = {e: outcome.reason for path in args.status for e, outcome in _status(path, record["name"]).items()
+              if outcome.state == UNAVAILABLE}  # fmt: skip
     counts, missing = write_outputs(record, request_files, args.out, args.store, shards=len(args.status), failed=failed)
     messages = [f"collect: {record['name']}: {evaluation}: {reason}" for evaluation, reason in missing.items()]
     for line in messages:
         log.error(line)
     if missing:
-        add_failures(args.status[0], record["name"], missing)
+        status = read_status(args.status[0])
+        status[record["name"]] |= {evaluation: unavailable(reason) for evaluation, reason in missing.items()}
+        write_status(args.status[0], status)
     counts |= {"not found in the store": len(missing)}
     parts = [f"{format_count(n, 'evaluation')} {status}" for status, n in counts.items() if n]
     return "\n".join([*messages, f"collect: {record['name']}: {', '.join(parts) or 'no evaluations'}"])
+
+
+def _status(path: Path, name: str) -> dict[str, Outcome]:
+    """Return the outcomes of one model's evaluations in an inference job."""
+    status = read_status(path)
+    if name not in status:
+        raise ArtifactError(f'{path}: no entry for model "{name}"; delete it to rebuild.')
+    return status[name]
 
 
 def write_outputs(
@@ -63,16 +75,14 @@ def write_outputs(
     counts, missing = {"collected": 0, "not applicable": 0}, {}
     request_metadata = {evaluation: artifacts.metadata(path) for evaluation, path in request_files.items()}
     for evaluation, path in request_files.items():
-        explanation = exclusion_metadata(record, request_metadata[evaluation])
-        if explanation is None and evaluation in (failed or {}):
-            explanation = {"unavailable": failed[evaluation]}
+        outcome = exclusion(record, request_metadata[evaluation])
+        if outcome is None and evaluation in (failed or {}):
+            outcome = unavailable(failed[evaluation])
             counts["failed"] = counts.get("failed", 0) + 1
-        elif explanation:
+        elif outcome:
             counts["not applicable"] += 1
-        if explanation:
-            kind = output_schema(request_metadata[evaluation])
-            fingerprint = artifacts.input_fingerprint(explanation, path)
-            _write(directory, evaluation, record, kind, kind.schema.empty_table(), explanation, fingerprint)
+        if outcome:
+            _write_without_rows(directory, path, record, output_schema(request_metadata[evaluation]), outcome)
     units = [unit for unit in work_units(record, request_files) if unit.evaluation not in (failed or {})]
     shard_units: dict[str, list[WorkUnit]] = {}
     for shard in range(shards) if shards > 1 else ():
@@ -85,15 +95,12 @@ def write_outputs(
             shard_results = [store.get(part.key, part.kind) for part in parts]
             if not parts or None in shard_results:
                 if record.get("checkpoint") and is_deleted(record):
-                    explanation = {"not_applicable": REASON}
+                    outcome = deleted(record)
                     counts["not applicable"] += 1
                 else:
-                    reason = f"outputs not found in {store_root}. Run snakemake again to compute them."
-                    missing[unit.evaluation] = reason
-                    explanation = {"unavailable": reason}
-                empty_table = unit.kind.schema.empty_table()
-                fingerprint = artifacts.input_fingerprint(explanation, unit.path)
-                _write(directory, unit.evaluation, record, unit.kind, empty_table, explanation, fingerprint)
+                    outcome = unavailable(f"outputs not found in {store_root}. Run snakemake again to compute them.")
+                    missing[unit.evaluation] = outcome.reason
+                _write_without_rows(directory, unit.path, record, unit.kind, outcome)
                 continue
             result = _merge_shards(shard_results)
             try:
@@ -127,6 +134,11 @@ def _merge_shards(results: list[tuple[pa.Table, dict]]) -> tuple[pa.Table, dict]
 def _sum(values: list):
     numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
     return sum(numbers) if len(numbers) == len([v for v in values if v is not None]) else values[0]
+
+
+def _write_without_rows(directory: Path, requests: Path, record: ModelRecord, kind: Kind, outcome: Outcome) -> None:
+    fingerprint = artifacts.input_fingerprint(outcome.state, outcome.reason, requests)
+    _write(directory, requests.stem, record, kind, kind.schema.empty_table(), {"outcome": outcome}, fingerprint)
 
 
 def _write(

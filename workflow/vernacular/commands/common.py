@@ -1,12 +1,15 @@
 """Functions shared by several commands: reading items, settings of a model, consistency checks of inputs."""
 
+import logging
 from pathlib import Path
 
 from vernacular.core import artifacts
-from vernacular.core.errors import ArtifactError
-from vernacular.core.records import read_record
+from vernacular.core.errors import ArtifactError, ModelError
+from vernacular.core.records import read_record, write_record
 from vernacular.data.schema import ITEMS
 from vernacular.types import ModelRecord
+
+log = logging.getLogger("vernacular")
 
 
 def items_in(path: Path) -> list[dict]:
@@ -38,6 +41,21 @@ def checkpoints_in(spec: dict) -> dict[str, dict]:
     return {checkpoint["model"]: checkpoint for checkpoint in spec.get("checkpoints", [])}
 
 
-def missing_reason(metadata: dict) -> dict:
-    """Return the metadata that states why an evaluation was not possible; {} if it was."""
-    return {key: metadata[key] for key in ("unavailable", "not_applicable") if key in metadata}
+def failure_of(args) -> str | None:
+    """Return why an attempt of this command has ended: it then tries nothing but writes what states this reason."""
+    return getattr(args, "failure", None)
+
+
+def raise_failure(args) -> None:
+    """Raise the reason why an attempt of this command has ended as ModelError; see `failure_of`."""
+    if reason := failure_of(args):
+        raise ModelError(reason)
+
+
+def write_unavailable(args, reason: str) -> str:
+    """Write a record that states why a model or encoder is unavailable; return one line about it."""
+    spec = args.spec
+    log.error(reason)
+    source = spec.get("adapter") or spec["source"]
+    write_record(args.out, {"name": spec["name"], "source": source, "unavailable": reason})
+    return f"{args.command}: {spec['name']}: unavailable ({reason})"

@@ -27,6 +27,7 @@ from vernacular.comparison.schema import CHANGES, COMPARISONS, OVERALL, PROMPTS,
 from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing
 from vernacular.core.errors import UserError, first_line, format_count, is_contained
+from vernacular.core.outcome import Outcome
 from vernacular.core.processes import pool
 from vernacular.core.progress import Progress
 from vernacular.core.tables import csv_text, values_of
@@ -114,7 +115,7 @@ def compare(args) -> str:
     metadata = {
         "fingerprint": artifacts.input_fingerprint(spec, *tasks),
         "notes": notes,
-        "failures": failures,
+        "outcome": Outcome(missing=failures),  # external results
         "prompt_notes": document_notes,
     }
     for kind, rows in (

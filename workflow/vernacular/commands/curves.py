@@ -11,6 +11,7 @@ from vernacular.comparison.curves.schema import ALL
 from vernacular.comparison.curves.trust import sentence
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
+from vernacular.core.outcome import Outcome
 from vernacular.core.tables import to_frame, write_csv
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
 
@@ -53,9 +54,9 @@ class _Values:
         for row in artifacts.read(path, METRICS).select(_VALUE_COLUMNS).to_pylist():
             self._rows.setdefault(row["evaluation"], {})[row["category"], row["metric"]] = row
         for evaluation, note in metadata["evaluations"].items():
-            reason = note.get("unavailable") or note.get("not_applicable")
-            if reason:
-                self._rows.setdefault(evaluation, {})["", ""] = {"note": reason}
+            outcome = Outcome(**note["outcome"])
+            if not outcome.is_complete:
+                self._rows.setdefault(evaluation, {})["", ""] = {"note": outcome.reason}
 
     def __getitem__(self, evaluation: str) -> dict:
         return self._rows.get(evaluation, {})

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from vernacular.commands.common import items_in, missing_reason
+from vernacular.commands.common import items_in
 from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing
 from vernacular.core.errors import format_count
@@ -23,7 +23,7 @@ def export(args) -> str:
     for path in args.tasks:
         evaluation = args.spec["evaluations"][path.stem]
         with rewriting(args.out / path.stem, "exports") as directory:
-            if missing_reason(artifacts.metadata(path)):
+            if not artifacts.metadata(path)["outcome"].is_complete:
                 continue
             rows = artifacts.read(path, TASK_RESULTS).to_pylist(maps_as_pydicts="strict")
             items = items_in(args.items_dir / f"{evaluation['items']}.parquet")

@@ -1,18 +1,16 @@
 """Commands `model` and `encoder`: source -> files on this disk, and a record that describes them."""
 
 import contextlib
-import logging
 from pathlib import Path
 
 from vernacular.checkpoints.adapters import resolve_adapter
 from vernacular.checkpoints.inputs import identity, is_path
 from vernacular.checkpoints.resolve import resolve
+from vernacular.commands.common import raise_failure, write_unavailable
 from vernacular.core.errors import ArtifactError, ModelError
 from vernacular.core.failures import LOADING_ERRORS, describe_error, wrap_library_errors
 from vernacular.core.records import backup_path, read_record, write_record
 from vernacular.types import ModelRecord
-
-log = logging.getLogger("vernacular")
 
 
 def model(args) -> str:
@@ -22,6 +20,7 @@ def model(args) -> str:
     known = _previous_record(args.out)
     try:
         with _as_model_errors(name, spec):
+            raise_failure(args)
             if "adapter" in spec:
                 base = read_record(args.base)
                 if reason := base.get("unavailable"):
@@ -33,12 +32,12 @@ def model(args) -> str:
                 options["trust_remote_code"] = spec.get("trust_remote_code", False)
                 record = resolve(name, source, args.out.parent / "converted", known=known, **options)
     except ModelError as error:
-        log.error(str(error))
         if known and spec.get("checkpoint") and _remains(known, args.base):
             write_record(args.out, {**known, "files_key": spec.get("files")})
             return f"model: {name}: unavailable now, its results are kept ({error})"
         is_deleted = spec.get("checkpoint") and is_path(source) and not Path(source).expanduser().exists()
-        return give_up(args, f"{source} was deleted before its first evaluation" if is_deleted else str(error))
+        reason = f"{source} was deleted before its first evaluation" if is_deleted else str(error)
+        return write_unavailable(args, reason)
     _write(args.out, {**record, "files_key": spec.get("files")})
     if adapter := record.get("adapter"):
         return f"model: {name}: {adapter['type']} adapter of {record['base']}, rank {adapter['rank']}"
@@ -51,22 +50,13 @@ def encoder(args) -> str:
     options = {"kind": "encoder", "allow_pickle": spec.get("allow_pickle", False), "known": _previous_record(args.out)}
     try:
         with _as_model_errors(spec["name"], spec):
+            raise_failure(args)
             record = resolve(spec["name"], spec["source"], args.out.parent / "converted", **options)
     except ModelError as error:
-        log.error(str(error))
-        return give_up(args, str(error))
+        return write_unavailable(args, str(error))
     settings = {key: spec.get(key) for key in ("layer", "prefix", "allow_pickle")}
     _write(args.out, {**record, **settings, "files_key": spec.get("files")})
     return f"encoder: {spec['name']}: {record['architecture']}, {_size(record['bytes'])}"
-
-
-def give_up(args, reason: str) -> str:
-    """Write a record that states why the model or encoder is unavailable."""
-    spec = args.spec
-    write_record(
-        args.out, {"name": spec["name"], "source": spec.get("adapter") or spec["source"], "unavailable": reason}
-    )
-    return f"{args.command}: {spec['name']}: unavailable ({reason})"
 
 
 def _remains(known: ModelRecord, base: Path | None) -> bool:

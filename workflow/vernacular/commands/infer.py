@@ -3,12 +3,15 @@
 import logging
 from collections import Counter
 
+from vernacular.checkpoints.deleted import DELETED, deleted
 from vernacular.commands.batch import Attempts
 from vernacular.commands.batch import record_death as record_death  # called by cli.py
-from vernacular.commands.common import check_recorded, inference_record
+from vernacular.commands.common import check_recorded, failure_of, inference_record
 from vernacular.core.errors import format_count
+from vernacular.core.outcome import Outcome, unavailable
 from vernacular.core.records import write_status
 from vernacular.inference.job.run import run_group, shard_label
+from vernacular.types import ModelRecord
 
 log = logging.getLogger("vernacular")
 
@@ -19,6 +22,11 @@ def infer(args) -> str:
     All evaluations are tried. A failed one is recorded in the status file and in the summary's notes, and the other
     evaluations and models continue. The last attempt skips evaluations in which the process died before.
     """
+    if reason := failure_of(args):  # the next run uses what is in the store by now
+        names = [path.stem for path in args.models]
+        failed = {path.stem: unavailable(reason) for path in args.requests}
+        write_status(args.out, dict.fromkeys(names, failed))
+        return f"infer: {', '.join(names)}: failed ({reason})"
     attempts = Attempts(args)
     attempts.begin(overlaps=True)
     records = [inference_record(path, args.spec) for path in args.models]
@@ -40,7 +48,7 @@ def infer(args) -> str:
         )
     finally:  # runs unless the process is killed
         attempts.end()
-    write_status(args.out, statuses, failed)
+    write_status(args.out, {record["name"]: _outcomes(record, statuses, failed) for record in records})
     messages = [_failure(name, reasons, statuses[name]) for name, reasons in failed.items() if reasons]
     for line in messages:
         log.error(line)
@@ -51,13 +59,10 @@ def infer(args) -> str:
     return "\n".join([*messages, f"infer: {models}: {', '.join(parts) or 'no evaluations'}"])
 
 
-def give_up(args, reason: str) -> str:
-    """Record that all evaluations failed; the next run uses what is in the store by now."""
-    names = [path.stem for path in args.models]
-    failed = {path.stem: reason for path in args.requests}
-    write_status(args.out, {name: {} for name in names}, dict.fromkeys(names, failed))
-    Attempts(args).end()
-    return f"infer: {', '.join(names)}: failed ({reason})"
+def _outcomes(record: ModelRecord, statuses: dict, failed: dict) -> dict[str, Outcome]:
+    outcomes = {e: Outcome(reason=status) for e, status in statuses[record["name"]].items()}
+    outcomes |= {e: deleted(record) for e, outcome in outcomes.items() if outcome.reason == DELETED}
+    return outcomes | {e: unavailable(reason) for e, reason in failed[record["name"]].items()}
 
 
 def _failure(name: str, failed: dict[str, str], statuses: dict) -> str:

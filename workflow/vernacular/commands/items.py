@@ -24,24 +24,24 @@ def items(args) -> str:
     return _Datasets(args).run("items")
 
 
-def give_up(args, reason: str) -> str:
-    """Write items files without rows that state why the remaining datasets are unavailable."""
-    return "\n".join(_Datasets(args).fail_rest(reason))
-
-
 class _Datasets(Batch):
     key = "items"
     noun, done_label, failed_label = "dataset", "read", "unavailable"
 
+    kind = ITEMS
+
+    def metadata(self, spec: dict) -> dict:
+        return {"task": spec["task"]["task"], "key": fingerprint(spec), "fingerprint": fingerprint(spec)}
+
     def is_current(self, metadata: dict, spec: dict) -> bool:
-        return metadata.get("key") == fingerprint(spec)
+        return metadata.get("key") == fingerprint(spec)  # its fingerprint depends on the rows, too
 
     def make(self, path: Path, spec: dict) -> str:
         rows, metadata = load_items(
             spec["task"], spec["language"], source=spec["data"], limit=spec["limit"], seed=0, root=WORKFLOW
         )
         input_fingerprint = artifacts.input_fingerprint(spec, metadata["source"]["sha256"])
-        artifacts.write(path, ITEMS, rows, {**metadata, "key": fingerprint(spec), "fingerprint": input_fingerprint})
+        self.write(path, spec, rows, **metadata, fingerprint=input_fingerprint)
         for warning in metadata["warnings"]:
             log.warning(warning)
             print(f"items: {warning}", file=sys.stderr)
@@ -52,9 +52,4 @@ class _Datasets(Batch):
             counts.append(f"{format_count(n_examples, 'candidate')} for few-shot examples")
         if n_dropped:
             counts.append(f"{format_count(n_dropped, 'row')} dropped (reasons in the notes)")
-        return f"items: {path.stem}: {', '.join(counts)}"
-
-    def fail(self, path: Path, spec: dict, reason: str) -> str:
-        metadata = {"task": spec["task"]["task"], "unavailable": reason}
-        artifacts.write(path, ITEMS, [], {**metadata, "fingerprint": artifacts.input_fingerprint(metadata)})
-        return f"items: {path.stem}: unavailable ({reason})"
+        return ", ".join(counts)

@@ -7,6 +7,7 @@ from vernacular.commands.batch import record_death as record_death  # called by 
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError, DataError, format_count
 from vernacular.core.fingerprint import fingerprint
+from vernacular.core.outcome import Outcome
 from vernacular.data.schema import ITEMS
 from vernacular.lm_eval.instances import build
 from vernacular.lm_eval.loading import LoadedUnit, load_unit
@@ -22,23 +23,35 @@ def lm_eval_requests(args) -> str:
     return _Evaluations(args).run("lm-eval-requests")
 
 
-def give_up(args, reason: str) -> str:
-    """Write files without rows that state why the remaining evaluations have none."""
-    return "\n".join(_Evaluations(args).fail_rest(reason))
-
-
 class _Evaluations(Batch):
     key = "evaluations"
     noun, done_label, failed_label = "evaluation", "built", "failed"
 
+    kind = REQUESTS
+
+    def metadata(self, spec: dict) -> dict:
+        metadata = {key: spec[key] for key in _SETTING}
+        metadata |= {"prompt": spec["prompt"]} if spec.get("prompt", DEFAULT_PROMPT) != DEFAULT_PROMPT else {}
+        metadata |= {
+            "items": _no_items(spec),
+            "options": {},
+            "causal_only": True,
+            "few_shot_examples": [],
+            "held_out": [],
+        }
+        metadata |= {"request_kind": "generate" if spec["generates"] else "score"}
+        return metadata | {
+            "prefix": "",
+            "prompts": None,
+            "skipped": {},
+            "fingerprint": artifacts.input_fingerprint(spec),
+        }
+
     def is_current(self, metadata: dict, spec: dict) -> bool:
-        if metadata["fingerprint"] != _fingerprint(spec):
-            return False
         path = self._items(spec)
-        try:
-            if artifacts.metadata(path)["fingerprint"] != metadata["items"]["fingerprint"]:
-                return False
-        except ArtifactError:
+        if not super().is_current(metadata, spec):
+            return False
+        if artifacts.metadata(path)["fingerprint"] != metadata["items"]["fingerprint"]:
             return False
         path.touch()
         return True
@@ -49,38 +62,40 @@ class _Evaluations(Batch):
         with template_environment(trusted=spec["trusted"]):
             unit = load_unit(spec)
             items, rows = build(unit, limit=spec["limit"], seed=spec["seed"], generates=spec["generates"])
-        source = _write_items(self._items(spec), unit, items, spec)
-        metadata = _metadata(spec, source) | {"size": request_size(rows)}
-        artifacts.write(path, REQUESTS, rows, metadata)
-        return f"lm-eval-requests: {path.stem}: {format_count(len(rows), 'request')}"
+        source = _items_metadata(unit, items, spec)
+        artifacts.write(self._items(spec), ITEMS, items, source)
+        self.write(path, spec, rows, items=source, size=request_size(rows))
+        return format_count(len(rows), "request")
 
-    def fail(self, path: Path, spec: dict, reason: str) -> str:
-        items = self._items(spec)
-        metadata = {"task": spec["task"], "unavailable": reason}
-        metadata |= {"fingerprint": artifacts.input_fingerprint(metadata)}
-        if not _has_rows(items):  # otherwise, an evaluation with another number of shots shares them
-            artifacts.write(items, ITEMS, [], metadata)
-        artifacts.write(path, REQUESTS, [], {**_metadata(spec, metadata), "unavailable": reason})
-        return f"lm-eval-requests: {path.stem}: unavailable ({reason})"
+    def failure(self, spec: dict, reason: str) -> Outcome:
+        outcome = super().failure(spec, reason)
+        if not self._has_items(spec):
+            artifacts.write(self._items(spec), ITEMS, [], {**_no_items(spec), "outcome": outcome})
+        return outcome
+
+    def _has_items(self, spec: dict) -> bool:
+        """Return whether an evaluation with another number of shots has written the items."""
+        try:
+            return artifacts.metadata(self._items(spec))["outcome"].is_complete
+        except ArtifactError:
+            return False
 
     def _items(self, spec: dict) -> Path:
         return self.args.items_dir / f"{spec['items']}.parquet"
 
 
-def _has_rows(path: Path) -> bool:
-    try:
-        return "unavailable" not in artifacts.metadata(path)
-    except ArtifactError:
-        return False
+def _no_items(spec: dict) -> dict:
+    """Return the metadata of items that could not be read."""
+    return {"task": spec["task"], "fingerprint": artifacts.input_fingerprint(spec["items"])}
 
 
-def _write_items(path: Path, unit: LoadedUnit, items: list[dict], spec: dict) -> dict:
-    """Write the documents of a unit and return their metadata; evaluations that differ in shots share the file."""
+def _items_metadata(unit: LoadedUnit, items: list[dict], spec: dict) -> dict:
+    """Return the metadata of the documents of a unit."""
     configs = [task.config for task in unit.tasks.values()]
     datasets = dict.fromkeys((str(c.dataset_path), c.dataset_name and str(c.dataset_name)) for c in configs)
     names = ", ".join(dict.fromkeys(path for path, _ in datasets))
     digest = fingerprint([[item["item_id"], item["extra"]["document"]] for item in items])
-    metadata = {
+    return {
         "task": spec["task"],
         "language": spec["language"],
         "citation": None,
@@ -104,17 +119,3 @@ def _write_items(path: Path, unit: LoadedUnit, items: list[dict], spec: dict) ->
         "warnings": [],
         "fingerprint": artifacts.input_fingerprint(digest, spec["items"]),
     }  # fmt: skip
-    artifacts.write(path, ITEMS, items, metadata)
-    return metadata
-
-
-def _metadata(spec: dict, source: dict) -> dict:
-    metadata = {key: spec[key] for key in _SETTING}
-    metadata |= {"prompt": spec["prompt"]} if spec.get("prompt", DEFAULT_PROMPT) != DEFAULT_PROMPT else {}
-    metadata |= {"items": source, "options": {}, "causal_only": True}
-    metadata |= {"request_kind": "generate" if spec["generates"] else "score", "few_shot_examples": [], "held_out": []}
-    return metadata | {"prefix": "", "prompts": None, "skipped": {}, "fingerprint": _fingerprint(spec)}
-
-
-def _fingerprint(spec: dict) -> str:
-    return artifacts.input_fingerprint(spec)

@@ -7,9 +7,10 @@ import pyarrow as pa
 
 from vernacular import __version__
 from vernacular.checkpoints.inputs import tokenizer_identity
-from vernacular.commands.common import check_inputs, missing_reason
+from vernacular.commands.common import check_inputs, failure_of
 from vernacular.core import artifacts
 from vernacular.core.errors import UserError, first_line, format_count, is_contained
+from vernacular.core.outcome import Outcome, unavailable
 from vernacular.core.progress import Progress
 from vernacular.core.records import read_record
 from vernacular.core.tables import by_items, rows_of
@@ -43,30 +44,18 @@ def metrics(args) -> str:
             tokens.append(token_rows)
             progress.advance()
     _write(args, record, long_rows, tokens, notes)
+    if reason := failure_of(args):
+        return f"metrics: {args.spec['model']}: unavailable ({reason})"
     values, evaluations = format_count(len(long_rows), "value"), format_count(len(notes), "evaluation")
     return f"metrics: {args.spec['model']}: {values} of {evaluations}"
-
-
-def give_up(args, reason: str) -> str:
-    """Write files without rows that state why the metrics of this model are missing."""
-    record = read_record(args.model)
-    notes = {
-        evaluation: _Inputs(args, evaluation, spec).write_unavailable({"unavailable": reason})
-        for evaluation, spec in args.spec["evaluations"].items()
-    }
-    _write(args, record, [], [TOKENS.schema.empty_table()], notes)
-    return f"metrics: {args.spec['model']}: unavailable ({reason})"
 
 
 def _try(args, inputs: "_Inputs", record: dict) -> tuple[list[dict], pa.Table, dict]:
     """Return the values, token counts and notes of one evaluation; a failure of this evaluation is a note."""
     try:
-        missing = missing_reason(inputs.output_metadata)
-        if not missing and inputs.tool_results:
-            missing = missing_reason(artifacts.metadata(inputs.tool_results))
-        if missing:
-            return [], TOKENS.schema.empty_table(), inputs.write_unavailable(missing)
-        return _compute(args, inputs, record)
+        reason = failure_of(args)
+        outcome = unavailable(reason) if reason else inputs.incomplete()
+        return inputs.write_without_rows(outcome) if outcome else _compute(args, inputs, record)
     except UserError:
         raise
     except BaseException as error:
@@ -74,7 +63,7 @@ def _try(args, inputs: "_Inputs", record: dict) -> tuple[list[dict], pa.Table, d
             raise
         log.exception("%s failed", inputs.evaluation)
         reason = f"metrics not computed ({type(error).__name__}: {first_line(error)})"
-        return [], TOKENS.schema.empty_table(), inputs.write_unavailable({"unavailable": reason})
+        return inputs.write_without_rows(unavailable(reason))
 
 
 class _Inputs:
@@ -96,11 +85,17 @@ class _Inputs:
         sources = [path for path in (self.outputs, self.similarities, self.tool_results) if path]
         self.input_fingerprint = artifacts.input_fingerprint(spec, *sources)
 
-    def write_unavailable(self, reason_metadata: dict) -> dict:
-        """Write a file without rows that states why; return the metadata of the evaluation."""
-        note = {**reason_metadata, "fingerprint": self.input_fingerprint}
+    def incomplete(self) -> Outcome | None:
+        """Return the outcome of the outputs, or of the tool that evaluates them, that is not complete."""
+        paths = filter(None, [self.outputs, self.tool_results])
+        outcomes = (artifacts.metadata(path)["outcome"] for path in paths)
+        return next((outcome for outcome in outcomes if not outcome.is_complete), None)
+
+    def write_without_rows(self, outcome: Outcome) -> tuple[list[dict], pa.Table, dict]:
+        """Write a file without rows that states the outcome; return what `_compute` returns."""
+        note = {"outcome": outcome, "fingerprint": self.input_fingerprint}
         artifacts.write(self.target, TASK_RESULTS, [], {"evaluation": self.evaluation, **note})
-        return note
+        return [], TOKENS.schema.empty_table(), note
 
 
 def _compute(args, inputs: _Inputs, record: ModelRecord) -> tuple[list[dict], pa.Table, dict]:
@@ -123,7 +118,7 @@ def _compute(args, inputs: _Inputs, record: ModelRecord) -> tuple[list[dict], pa
     note = {
         **definitions,
         **_evaluation_metadata(request_metadata, inputs.output_metadata, rows),
-        "missing_metrics": similarity_metadata.get("missing_metrics", {}),
+        "outcome": similarity_metadata.get("outcome", Outcome()),
         "fingerprint": inputs.input_fingerprint,
     }
     artifacts.write(inputs.target, TASK_RESULTS, rows, {"evaluation": evaluation, **note})

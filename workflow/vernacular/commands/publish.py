@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from huggingface_hub import get_token
 
-from vernacular.commands.common import missing_reason
 from vernacular.comparison.schema import PROMPTS
 from vernacular.core import artifacts
 from vernacular.core.errors import DataError, UserError, format_count
@@ -112,7 +111,7 @@ def _task_results(directory: Path, evaluations: list[str]) -> Iterator[tuple[str
     """Yield the evaluations of a model with their results per item."""
     for evaluation in evaluations:
         path = directory / f"{evaluation}.parquet"
-        if not missing_reason(artifacts.metadata(path)):
+        if artifacts.metadata(path)["outcome"].is_complete:
             yield evaluation, artifacts.read(path, TASK_RESULTS)
 
 

@@ -1,9 +1,9 @@
 """Command `server`: a model behind a server -> a record of what it can answer."""
 
-import logging
 from pathlib import Path
 
 from vernacular.checkpoints.tokenizers import resolve_tokenizer
+from vernacular.commands.common import raise_failure, write_unavailable
 from vernacular.core.errors import ArtifactError, ModelError
 from vernacular.core.failures import LOADING_ERRORS, describe_error, wrap_library_errors, wrap_tokenizer_panics
 from vernacular.core.fingerprint import fingerprint
@@ -15,27 +15,18 @@ from vernacular.inference.server.reference import known_answers
 from vernacular.inference.server.served import connect, load_tokenizer
 from vernacular.inference.server.start import describe_usage
 
-log = logging.getLogger("vernacular")
-
 
 def server(args) -> str:
     """Probe a server and write the record of its model; an unavailable one gets a record that states why."""
     spec = args.spec
     try:
+        raise_failure(args)
         record, usage = probe_server(spec, args.out.parent / "converted", _previous_record(args.out))
     except ModelError as error:
-        log.error(str(error))
-        return give_up(args, str(error))
+        return write_unavailable(args, str(error))
     for path in (backup_path(args.out), args.out):  # Snakemake deletes an output before recreating it
         write_record(path, record)
     return f"server: {describe(record)} ({describe_usage(usage)})"
-
-
-def give_up(args, reason: str) -> str:
-    """Write a record that states why the model is unavailable."""
-    spec = args.spec
-    write_record(args.out, {"name": spec["name"], "source": spec["source"], "unavailable": reason})
-    return f"server: {spec['name']}: unavailable ({reason})"
 
 
 def describe(record: dict) -> str:

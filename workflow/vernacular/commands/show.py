@@ -51,8 +51,9 @@ def _rows(config: Config, evaluation: str) -> list[Request]:
         path = Path(config.output, "requests", f"{evaluation}.parquet")
         if not path.exists():
             raise UserError(f"{path}: file not found. Run `snakemake -c1 {path}` to write the prompts first.")
-        if unavailable := artifacts.metadata(path).get("unavailable"):
-            raise UserError(f"{evaluation}: {unavailable}")
+        outcome = artifacts.metadata(path)["outcome"]
+        if not outcome.is_complete:
+            raise UserError(f"{evaluation}: {outcome.reason}")
         return artifacts.read(path, REQUESTS).to_pylist()
     spec = dependencies.requests_spec(config)["evaluations"][evaluation]
     dataset = dependencies.items_spec(config)["items"][spec["items"]]

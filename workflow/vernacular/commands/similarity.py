@@ -4,9 +4,10 @@ from pathlib import Path
 
 from vernacular.commands.batch import Batch
 from vernacular.commands.batch import record_death as record_death  # called by cli.py
-from vernacular.commands.common import check_inputs, check_recorded, items_in, missing_reason
+from vernacular.commands.common import check_inputs, check_recorded, items_in
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
+from vernacular.core.outcome import Outcome
 from vernacular.core.records import read_record
 from vernacular.inference.schema import GENERATIONS
 from vernacular.metrics.schema import SIMILARITIES
@@ -21,18 +22,12 @@ def similarity(args) -> str:
     return evaluations.run(f"similarity: {evaluations.model['name']}")
 
 
-def give_up(args, reason: str) -> str:
-    """Write, for evaluations that this job did not finish, files with the reason why all metrics are missing."""
-    evaluations = _Evaluations(args)
-    count = format_count(len(evaluations.fail_rest(reason)), "evaluation")
-    return f"similarity: {evaluations.model['name']}: {count} without similarity ({reason})"
-
-
 class _Evaluations(Batch):
     """The evaluations of one model."""
 
     key = "evaluations"
     noun, done_label, failed_label = "evaluation", "computed", "failed"
+    kind = SIMILARITIES
     prints_files = False
 
     def __init__(self, args):
@@ -47,15 +42,20 @@ class _Evaluations(Batch):
         by_items = sorted(self.specs.items(), key=lambda entry: entry[1]["items"])
         self.specs = {name: {"evaluation": name, **spec} for name, spec in by_items}
 
-    def is_current(self, metadata: dict, spec: dict) -> bool:
-        return metadata["fingerprint"] == self._fingerprint(spec) and not metadata.get("missing_metrics")
+    def metadata(self, spec: dict) -> dict:
+        """Return a fingerprint of all inputs; the options may change without the prompts, and so the responses."""
+        encoders = [record.get("fingerprint") for record in self._encoders(spec).values()]
+        generations = artifacts.metadata(self._generations(spec))["fingerprint"]
+        inputs = self._items(spec), self._requests(spec), generations
+        metadata = {"evaluation": spec["evaluation"], "signatures": {}, "encoders": {}, "generations": generations}
+        return metadata | {"fingerprint": artifacts.input_fingerprint(spec, encoders, *inputs)}
 
     def make(self, path: Path, spec: dict) -> str:
         generations = self._generations(spec)
         output_metadata = artifacts.metadata(generations)
-        if missing := missing_reason(output_metadata):
-            self._write(path, spec, [], missing)
-            return f"similarity: {path.stem}: no outputs"
+        if not output_metadata["outcome"].is_complete:
+            self.write(path, spec, [], outcome=output_metadata["outcome"])
+            return "no outputs"
         from vernacular.metrics.similarity.compute import similarities  # torch, which a masked model needs not
 
         items, requests = self._items(spec), self._requests(spec)
@@ -70,20 +70,14 @@ class _Evaluations(Batch):
             language=spec["language"],
             threads=self.args.threads,
         )
-        self._write(path, spec, rows, metadata | {"generations": output_metadata["fingerprint"]})
-        return f"similarity: {path.stem}: {format_count(len(rows), 'row')}"
+        self.write(path, spec, rows, **metadata)
+        return format_count(len(rows), "row")
 
-    def fail(self, path: Path, spec: dict, reason: str) -> str:
-        output_metadata = artifacts.metadata(self._generations(spec))
-        missing_metrics = {metric["metric"]: reason for metric in spec["metrics"]}
-        metadata = {"signatures": {}, "encoders": {}, "missing_metrics": missing_metrics}
-        metadata["generations"] = output_metadata.get("fingerprint")
-        self._write(path, spec, [], missing_reason(output_metadata) or metadata)
-        return f"similarity: {self.model['name']}: {path.stem}: {reason}"
-
-    def _write(self, path: Path, spec: dict, rows: list[dict], metadata: dict) -> None:
-        metadata = {"evaluation": path.stem, **metadata, "fingerprint": self._fingerprint(spec)}
-        artifacts.write(path, SIMILARITIES, rows, metadata)
+    def failure(self, spec: dict, reason: str) -> Outcome:
+        """Return the outcome of the generations, and if there are any, that all metrics are missing."""
+        outcome = artifacts.metadata(self._generations(spec))["outcome"]
+        missing = {metric["metric"]: reason for metric in spec["metrics"]}
+        return Outcome(missing=missing) if outcome.is_complete else outcome
 
     def _encoders(self, spec: dict) -> dict[str, dict]:
         """Return the record of each metric's encoder; Simil-Eval compares by the evaluated model itself."""
@@ -100,10 +94,3 @@ class _Evaluations(Batch):
 
     def _requests(self, spec: dict) -> Path:
         return self.args.requests_dir / f"{spec['evaluation']}.parquet"
-
-    def _fingerprint(self, spec: dict) -> str:
-        """Return the fingerprint of all inputs; the options may change without the prompts, and so the responses."""
-        encoders = [record.get("fingerprint") for record in self._encoders(spec).values()]
-        return artifacts.input_fingerprint(
-            spec, encoders, self._items(spec), self._requests(spec), self._generations(spec)
-        )

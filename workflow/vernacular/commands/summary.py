@@ -48,7 +48,7 @@ def summary(args) -> str:
     notes += _external_result_notes(compared.get("notes", []))
     notes += [
         {"model": name, "evaluation": None, "kind": "unavailable", "note": reason, "count": None}
-        for name, reason in compared.get("failures", {}).items()
+        for name, reason in compared["outcome"].missing.items()
     ]
     notes = publishable(notes + compared.get("prompt_notes", []) + prompt_notes(prompts))
     models = [_describe(note) for note in models_metadata]

@@ -1,13 +1,17 @@
-"""Checks of the directories that a config names for results (`output:`) and for the store (`store:`)."""
+"""Directories of results: checks of those that a config names (`output:`, `store:`), and what a run deletes in them."""
 
+import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError
 from vernacular.core.paths import display_path
-from vernacular.core.written import foreign_files, named_files
+from vernacular.core.records import read_record, read_status
+from vernacular.core.written import COMPLETE, foreign_files, named_files
+
+log = logging.getLogger("vernacular")
 
 DEFAULT_STORE = "results/store"
 _WRITTEN = ("resources", "logs", "benchmarks", ".snakemake")  # by the workflow, in addition to `output:`
@@ -89,3 +93,64 @@ def output_conflicts(results: Path, exports: list[str], config_files: list[str])
 
 def _names(files: list[str]) -> str:
     return " + ".join(map(display_path, files))
+
+
+_STAGES = ("scores", "generations", "lm_eval", "similarity", "tasks")  # a file per model and evaluation, in this order
+
+
+def clear_unavailable(resources: Path, results: Path, names: Collection[str] | None = None) -> list[Path]:
+    """Delete what another run may try again, damaged files, and what was computed from either; return the paths.
+
+    To Snakemake such a file is complete, and so is everything computed from it; it recreates a file only if something
+    missing depends on it. Planning deletes nothing: the Snakefile calls this function when a run has ended.
+
+    Args:
+        names: Models, evaluations, items and encoders of the config: files of other names may be a user's. None: all.
+    """
+    patterns = ["requests/*.parquet", "inference_status/*/*.json", *(f"*/{stage}/*.parquet" for stage in _STAGES)]
+    patterns += ["*/metrics.parquet", "summary/comparisons.parquet"]
+    outputs = [
+        path for name in ("items/*.parquet", "models/*.json", "encoders/*.json") for path in resources.glob(name)
+    ]
+    outputs += [path for pattern in patterns for path in results.glob(pattern)]
+    stale = dict.fromkeys(path for output in outputs for path in _stale(output, results))
+    deleted = [path for path in sorted(stale) if path.exists() and (names is None or _is_output(path, names))]
+    for path in deleted:
+        log.info("deleted %s", path)
+        path.unlink(missing_ok=True)
+    return deleted
+
+
+def _is_output(path: Path, names: Collection[str]) -> bool:
+    """Return whether a rule writes a file for a model, evaluation, dataset or encoder of these names."""
+    *_, model, kind, _ = path.parts
+    if path.name == "metrics.parquet":
+        return kind in names
+    if path.suffix == ".parquet":
+        is_shared = kind in ("items", "requests")
+        return path.stem in names and (is_shared or (model in names and kind in _STAGES))
+    return path.stem in names or kind in names or path.name == COMPLETE  # records, status files
+
+
+def _stale(path: Path, results: Path) -> Iterator[Path]:
+    """Yield a file that is damaged, or that another run may try again, and what was computed from it."""
+    *_, model, kind, _ = path.parts
+    computed = {"models": [f"{path.stem}/*/*.parquet"], "requests": [f"*/*/{path.stem}.parquet"]}.get(kind, [])
+    if kind in _STAGES:
+        computed = [f"{model}/{stage}/{path.name}" for stage in _STAGES[_STAGES.index(kind) + 1 :]]
+    try:
+        if model == "inference_status":
+            outcomes = [(name, *entry) for name, entries in read_status(path).items() for entry in entries.items()]
+            computed = [f"{name}/*/{evaluation}.parquet" for name, evaluation, entry in outcomes if entry.may_try_again]
+            is_stale = bool(computed)
+        elif path.suffix == ".json":
+            is_stale = "unavailable" in read_record(path)
+        else:
+            is_stale = artifacts.metadata(path)["outcome"].may_try_again
+    except ArtifactError:
+        is_stale = True
+    if is_stale:
+        # the tables of comparisons that lack external results remain until they are replaced
+        yield results / "comparisons" / COMPLETE if path.name == "comparisons.parquet" else path
+        for pattern in computed:
+            yield from results.glob(pattern)

@@ -1,9 +1,9 @@
 """Parquet artifacts: one writer and reader, with schema checks, atomic writes and provenance in the file metadata.
 
 The metadata of every artifact has a JSON object under the key `vernacular`: its `kind`, its `path_suffix` (the last
-components of its path), the `fingerprint` of its inputs, and the provenance that its stage adds. SHA-256 digests cover
-all bytes and are verified before the bytes are parsed, so that a damaged file, or one moved to the path of another
-artifact, is rejected with an error that names it.
+components of its path), its `outcome`, the `fingerprint` of its inputs, and the provenance that its stage adds.
+SHA-256 digests cover all bytes and are verified before the bytes are parsed, so that a damaged file, or one moved to
+the path of another artifact, is rejected with an error that names it.
 
 The digests are stored in the footer of the file itself. Parquet's page checksums cover neither the page headers nor the
 footer: of the 89,808 single-bit flips of one 11 KB scores file, ten were read as different rows. A footer written by
@@ -14,6 +14,7 @@ measured, against 570 MB/s for BLAKE2b).
 """
 
 import contextlib
+import dataclasses
 import hashlib
 import json
 import os
@@ -27,6 +28,7 @@ import pyarrow.parquet as pq
 
 from vernacular.core.errors import ArtifactError, RowsError, first_line
 from vernacular.core.fingerprint import fingerprint
+from vernacular.core.outcome import Outcome
 from vernacular.core.replacing import replacing
 
 _DIGITS = 64
@@ -67,8 +69,10 @@ def write(path, kind: Kind, rows, metadata: dict) -> Path:
         RowsError: A column is unknown, a value does not fit its type, a required value is null, or a key repeats.
         WriteError: The file system rejects the file.
     """
-    file_metadata = {**metadata, "kind": kind.name, "path_suffix": _path_suffix(path, kind.path_depth)}
-    encoded = json.dumps(file_metadata, ensure_ascii=False, sort_keys=True).encode("utf-8", "backslashreplace")
+    file_metadata = {"outcome": Outcome(), **metadata, "kind": kind.name}
+    file_metadata["path_suffix"] = _path_suffix(path, kind.path_depth)
+    text = json.dumps(file_metadata, ensure_ascii=False, sort_keys=True, default=dataclasses.asdict)
+    encoded = text.encode("utf-8", "backslashreplace")
     keys = []
     with replacing(path) as temporary:
         with pq.ParquetWriter(temporary, kind.schema, compression="zstd", write_page_checksum=True) as writer:
@@ -252,10 +256,14 @@ def _parse_metadata(parquet: pq.FileMetaData, path, allow_moved: bool) -> dict:
         stored = dict(json.loads(text))
         recorded_path = stored.pop("path_suffix")
         parts = Path(recorded_path).parts
+        outcome = stored.pop("outcome", None)
+        stored["outcome"] = None if outcome is None else Outcome(**outcome)
     except (ValueError, KeyError, TypeError, RecursionError):
         raise ArtifactError(f"{path}: not a file of this workflow (its metadata is not valid).") from None
     if not allow_moved and recorded_path != _path_suffix(path, len(parts)):
         raise ArtifactError(f"{path}: moved or copied from {recorded_path}; delete it to rebuild.")
+    if stored["outcome"] is None:
+        raise ArtifactError(f"{path}: from another version of the workflow; delete it to rebuild.")
     return stored
 
 

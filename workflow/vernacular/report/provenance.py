@@ -54,9 +54,8 @@ def dataset_info(metadata: dict | None) -> dict | None:
 def run_info(model: int, evaluation: int, metadata: dict) -> dict:
     """Describe how one evaluation of one model was run, from the metadata of its results."""
     info = {"model": model, "evaluation": evaluation}
-    for key in ("unavailable", "not_applicable"):
-        if key in metadata:
-            return record("Run", info | {"reason": publishable(metadata[key])})
+    if not metadata["outcome"].is_complete:
+        return record("Run", info | {"reason": publishable(metadata["outcome"].reason)})
     inference = metadata.get("inference", {})
     engine, counters, model_info = (inference.get(key, {}) for key in ("engine", "counters", "model"))
     strategies = [strategy.get("used") for strategy in engine.get("strategies", [])] or [engine.get("strategy")]

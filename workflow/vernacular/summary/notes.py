@@ -5,6 +5,8 @@ One note per model and evaluation is collected; the tables list each text once, 
 
 from typing import TYPE_CHECKING
 
+from vernacular.core.outcome import UNAVAILABLE, Outcome
+
 if TYPE_CHECKING:
     import pandas as pd  # not at run time: it takes half a second, and the command `verify` does not need it
 
@@ -27,11 +29,11 @@ def collect_notes(metadata: dict) -> list[dict]:
         notes.append({"model": metadata["model"], "evaluation": evaluation, "kind": kind, "note": text, "count": count})
 
     for evaluation, evaluation_metadata in metadata["evaluations"].items():
-        for key, kind in (("unavailable", "unavailable"), ("not_applicable", "not applicable")):
-            if key in evaluation_metadata:
-                add_note(evaluation, kind, evaluation_metadata[key])
-        for metric, reason in evaluation_metadata.get("missing_metrics", {}).items():
-            add_note(evaluation, "unavailable", f"{metric} not computed: {reason}")
+        outcome = Outcome(**evaluation_metadata["outcome"])
+        if not outcome.is_complete:
+            add_note(evaluation, outcome.state, outcome.reason)
+        for metric, reason in outcome.missing.items():
+            add_note(evaluation, UNAVAILABLE, f"{metric} not computed: {reason}")
         dataset = evaluation_metadata.get("dataset", {})
         for key, kind in (("dropped", "dropped"), ("repaired", "repaired")):
             for reason, count in dataset.get("rows", {}).get(key, {}).items():

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from vernacular.core import artifacts
 from vernacular.core.artifacts import Kind
 from vernacular.core.fingerprint import code_fingerprint, fingerprint, version_of
+from vernacular.core.outcome import Outcome, not_applicable, unavailable
 from vernacular.inference.schema import GENERATIONS, output_schema
 from vernacular.protocols.schema import REQUESTS, generated_tokens, request_cost
 from vernacular.types import ModelRecord
@@ -60,7 +61,7 @@ def work_units(record: ModelRecord, request_files: dict[str, Path], shard: tuple
     kinds, tables = {}, {}
     for evaluation, path in request_files.items():
         metadata = artifacts.metadata(path)
-        if exclusion_metadata(record, metadata) is None:
+        if exclusion(record, metadata) is None:
             kinds[evaluation] = output_schema(metadata)
             tables[evaluation] = artifacts.read(path, REQUESTS, columns=columns)
     units = []
@@ -73,18 +74,16 @@ def work_units(record: ModelRecord, request_files: dict[str, Path], shard: tuple
     return units
 
 
-def exclusion_metadata(record: ModelRecord, metadata: dict) -> dict | None:
-    """Return why this model cannot run an evaluation, as metadata of a file without rows; None if it can."""
-    if reason := metadata.get("unavailable"):
-        return {"unavailable": reason}
+def exclusion(record: ModelRecord, metadata: dict) -> Outcome | None:
+    """Return the outcome of an evaluation that this model cannot run; None if it can."""
+    if not metadata["outcome"].is_complete:
+        return metadata["outcome"]
     if reason := record.get("unavailable"):
-        return {"unavailable": reason}
+        return unavailable(reason)
     if reason := not_answerable(record.get("server"), metadata):
-        return {"not_applicable": reason}
+        return not_applicable(reason)
     if record["kind"] == "masked" and metadata["causal_only"]:
-        return {
-            "not_applicable": f"{metadata['protocol']} requires a causal model, and {record['name']} is a masked model"
-        }
+        return not_applicable(f"{metadata['protocol']} requires a causal model, and {record['name']} is a masked model")
     return None
 
 

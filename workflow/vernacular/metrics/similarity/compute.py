@@ -13,6 +13,7 @@ from vernacular.checkpoints import inputs
 from vernacular.checkpoints.building import bounded_build
 from vernacular.core.errors import ConfigError, MachineError, ModelError, suggest
 from vernacular.core.failures import LibraryError, wrap_library_errors, wrap_tokenizer_panics
+from vernacular.core.outcome import Outcome
 from vernacular.metrics.similarity import cosine, moverscore
 from vernacular.metrics.similarity.outputs import parse_outputs
 from vernacular.metrics.similarity.token_metrics import Pair, group_by_encoder, token_metrics
@@ -44,10 +45,10 @@ def similarities(
         style: Prompt style.
 
     Returns:
-        Rows per SIMILARITIES, and metadata: `signatures` and `encoders` by metric, `missing_metrics`, and counts. An
-        item's similarities are in the order of its choices; an item without choices has one, to its target. For an
-        empty answer or option it is null, never 0.0. A metric whose encoder is unavailable or fails has no rows, and
-        its reason is in `missing_metrics`.
+        Rows per SIMILARITIES, and metadata: `signatures` and `encoders` by metric, outcome, and counts. An item's
+        similarities are in the order of its choices; an item without choices has one, to its target. For an empty
+        answer or option it is null, never 0.0. A metric whose encoder is unavailable or fails has no rows, and is
+        missing from the outcome, with the reason.
 
     Raises:
         ConfigError: A metric or option is unknown.
@@ -68,7 +69,7 @@ def similarities(
 
     records = {spec["metric"]: _record(encoders, spec["metric"]) for spec in specs}
     results: dict[str, tuple[np.ndarray, dict]] = {}
-    unavailable: dict[str, str] = {}
+    missing: dict[str, str] = {}
 
     def compute_all(group: list[dict]) -> None:
         try:
@@ -80,11 +81,11 @@ def similarities(
                 for spec in group:
                     compute_all([spec])
             else:
-                unavailable[group[0]["metric"]] = str(error)
+                missing[group[0]["metric"]] = str(error)
 
     for group in group_by_encoder(specs, records):
         compute_all(group)
-    rows, metadata = [], {"signatures": {}, "encoders": {}, "missing_metrics": unavailable}
+    rows, metadata = [], {"signatures": {}, "encoders": {}, "outcome": Outcome(missing=missing)}
     metadata["counts"] = _counts(outputs, options, pairs)
     for name in (spec["metric"] for spec in specs if spec["metric"] in results):
         values, info = results[name]
