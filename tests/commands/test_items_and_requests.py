@@ -14,6 +14,7 @@ from vernacular.commands.batch import Batch
 from vernacular.config import load as config
 from vernacular.core import artifacts
 from vernacular.core.errors import DataError, MachineError
+from vernacular.core.metadata import Metadata
 from vernacular.data.schema import ITEMS
 from vernacular.protocols.schema import REQUESTS
 
@@ -149,13 +150,14 @@ def test_machine_error_ends_the_job(run, monkeypatch, capsys):
 
 @pytest.mark.parametrize("value", [10**12, 2**70, "many"])
 def test_rows_that_do_not_fit_their_file_affect_no_other_file(tmp_path, value):
-    counts = artifacts.Kind("counts", pa.schema([("name", pa.string()), ("count", pa.int32())]), key=("name",))
+    schema = pa.schema([("name", pa.string()), ("count", pa.int32())])
+    counts = artifacts.Kind("counts", schema, key=("name",), metadata=Metadata)
 
     class Counts(Batch):
         key, noun, kind = "counts", "count", counts
 
         def metadata(self, spec):
-            return {"fingerprint": str(spec)}
+            return Metadata(fingerprint=str(spec))
 
         def make(self, path, spec):
             self.write(path, spec, [{"name": "a", "count": spec["value"]}])

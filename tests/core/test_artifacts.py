@@ -10,6 +10,7 @@ import pytest
 from vernacular.core import artifacts
 from vernacular.core.artifacts import Kind
 from vernacular.core.errors import ArtifactError
+from vernacular.core.metadata import Outcome
 
 KIND = Kind("pets", pa.schema([("name", pa.string()), ("legs", pa.int32())]), key=("name",), required=("legs",))
 OTHER_KIND = Kind("plants", KIND.schema, key=("name",))
@@ -19,7 +20,9 @@ ROWS = [{"name": "can", "legs": 4}, {"name": "merlo", "legs": 2}]
 def test_write_and_read_round_trip(tmp_path):
     path = artifacts.write(tmp_path / "a" / "pets.parquet", KIND, ROWS, {"fingerprint": "x", "note": "ñandú 🦤"})
     assert artifacts.read(path, KIND).to_pylist() == ROWS
-    assert artifacts.metadata(path) == {"kind": "pets", "fingerprint": "x", "note": "ñandú 🦤"}
+    assert artifacts.metadata(path) == {
+        "kind": "pets", "fingerprint": "x", "note": "ñandú 🦤", "outcome": Outcome()
+    }  # fmt: skip
     assert [f.name for f in path.parent.iterdir()] == ["pets.parquet"]
 
 

@@ -209,6 +209,6 @@ def test_keys_are_read_from_the_environment_and_stored_nowhere(model, tmp_path, 
     missing = served.record(server, tmp_path, tokenizer=model, api_key_env="BIG_KEY", name="missing")
     assert "environment variable BIG_KEY (api_key_env) is not set" in missing["unavailable"]
     texts = [file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()]
-    texts += [json.dumps(artifacts.metadata(file)).encode() for file in tmp_path.rglob("big/*/*.parquet")]
+    texts += [json.dumps(artifacts.metadata(file), default=str).encode() for file in tmp_path.rglob("big/*/*.parquet")]
     texts.append(caplog.text.encode())
     assert not any(b"secret" in text for text in texts)

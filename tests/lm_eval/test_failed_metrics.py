@@ -4,7 +4,7 @@ from pathlib import Path
 
 from vernacular.config.directories import clear_unavailable
 from vernacular.core import artifacts
-from vernacular.core.outcome import unavailable
+from vernacular.core.metadata import unavailable
 from vernacular.metrics.schema import TASK_RESULTS
 
 

@@ -10,7 +10,7 @@ from support import tiny
 from support.stage_run import CONFIG, ES, GL, Run
 from vernacular.config import load as config
 from vernacular.core import artifacts
-from vernacular.core.outcome import Outcome
+from vernacular.core.metadata import Outcome
 from vernacular.data.schema import ITEMS
 from vernacular.metrics.schema import SIMILARITIES
 

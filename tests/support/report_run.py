@@ -4,7 +4,7 @@ from pathlib import Path
 
 from vernacular.comparison.schema import CHANGES, COMPARISONS, OVERALL, RANKINGS
 from vernacular.core import artifacts
-from vernacular.core.outcome import unavailable
+from vernacular.core.metadata import unavailable
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.schema import RESULTS, TASK_RESULTS
 from vernacular.protocols.schema import REQUESTS

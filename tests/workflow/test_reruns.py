@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from support.workspace import ROOT, Clone, output_tail
 from vernacular.core import artifacts
-from vernacular.core.outcome import unavailable
+from vernacular.core.metadata import unavailable
 from vernacular.data.schema import ITEMS
 
 pytestmark = pytest.mark.slow

@@ -6,7 +6,7 @@ Their results remain. Only local ones count: a revision on the Hub can be downlo
 from pathlib import Path
 
 from vernacular.checkpoints.inputs import is_path
-from vernacular.core.outcome import Outcome, not_applicable
+from vernacular.core.metadata import Outcome, not_applicable
 from vernacular.types import ModelRecord
 
 DELETED = "of a deleted checkpoint"  # how an inference job completed an evaluation

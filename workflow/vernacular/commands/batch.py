@@ -9,6 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from vernacular.commands.common import failure_of
@@ -23,7 +24,7 @@ from vernacular.core.errors import (
     format_count,
     is_contained,
 )
-from vernacular.core.outcome import Outcome, unavailable
+from vernacular.core.metadata import Metadata, Outcome, unavailable
 from vernacular.core.progress import Progress
 
 log = logging.getLogger("vernacular")
@@ -50,16 +51,16 @@ class Batch(ABC):
         self.specs = {name: {**shared, **spec} for name, spec in args.spec[self.key].items()}
 
     @abstractmethod
-    def metadata(self, spec: dict) -> dict:
-        """Return the metadata of a file as far as they are known before it is made: its fingerprint, at least."""
+    def metadata(self, spec: dict) -> Metadata:
+        """Return the metadata of a file as far as they are known before it is made."""
 
     @abstractmethod
     def make(self, path: Path, spec: dict) -> str:
         """Write a file; return what it contains."""
 
-    def is_current(self, metadata: dict, spec: dict) -> bool:
+    def is_current(self, metadata: Metadata, spec: dict) -> bool:
         """Return whether the file with this metadata was computed from `spec`."""
-        return metadata["fingerprint"] == self.metadata(spec)["fingerprint"]
+        return metadata.fingerprint == self.metadata(spec).fingerprint
 
     def failure(self, spec: dict, reason: str) -> Outcome:
         """Return the outcome of a file that could not be made."""
@@ -67,7 +68,7 @@ class Batch(ABC):
 
     def write(self, path: Path, spec: dict, rows, /, **metadata) -> None:
         """Write a file with these metadata in addition to those that are known before."""
-        artifacts.write(path, self.kind, rows, {**self.metadata(spec), **metadata})
+        artifacts.write(path, self.kind, rows, replace(self.metadata(spec), **metadata))
 
     def run(self, label: str) -> str:
         """Make the files that are not up to date; return a summary of one line, which begins with `label`.
@@ -106,8 +107,8 @@ class Batch(ABC):
 
     def _is_current(self, path: Path, spec: dict) -> bool:
         try:
-            metadata = artifacts.metadata(path)
-            return not metadata["outcome"].may_try_again and self.is_current(metadata, spec)
+            metadata = artifacts.metadata(path, self.kind)
+            return not metadata.outcome.may_try_again and self.is_current(metadata, spec)
         except ArtifactError:  # missing or damaged
             return False
 

@@ -10,7 +10,8 @@ from vernacular.config.references import References, check_references
 from vernacular.core.errors import ArtifactError, ModelError, format_count
 from vernacular.core.records import read_record
 from vernacular.inference.job.work import not_answerable
-from vernacular.protocols.build import inference_metadata
+from vernacular.inference.schema import GENERATIONS, SCORES
+from vernacular.protocols.registry import PROTOCOLS
 
 
 def check(args) -> str:
@@ -73,7 +74,8 @@ def _server(config: Config, name: str, references: References, *, online: bool) 
 def _protocol_lines(config: Config, name: str, server: dict) -> list[str]:
     """Return which protocols of the config a server can answer, and for the others the reason."""
     protocols = dict.fromkeys(evaluation.protocol for evaluation in config.evaluations.values())
-    reasons = {p: not_answerable(server, {"protocol": p, **inference_metadata(p)}) for p in protocols}
+    kinds = {name: GENERATIONS if PROTOCOLS[name].generates else SCORES for name in protocols}
+    reasons = {name: not_answerable(server, name, kinds[name], PROTOCOLS[name].label_spans) for name in protocols}
     possible = [protocol for protocol, reason in reasons.items() if reason is None]
     return [
         f"  {name} ({config.models[name]['source']}): {', '.join(possible) or 'no protocol'}",

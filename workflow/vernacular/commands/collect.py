@@ -1,6 +1,7 @@
 """Command `collect`: store -> one model's scores and generations, a file per evaluation; no model is loaded."""
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,11 +11,20 @@ from vernacular.commands.common import inference_record
 from vernacular.core import artifacts
 from vernacular.core.artifacts import Kind
 from vernacular.core.errors import ArtifactError, format_count
-from vernacular.core.outcome import UNAVAILABLE, Outcome, unavailable
+from vernacular.core.metadata import (
+    UNAVAILABLE,
+    Counters,
+    ModelInfo,
+    Outcome,
+    OutputsMetadata,
+    encode,
+    unavailable,
+)
 from vernacular.core.records import read_status, write_status
 from vernacular.inference.job.store import Store, StoreError
 from vernacular.inference.job.work import WorkUnit, exclusion, work_units
 from vernacular.inference.schema import output_schema
+from vernacular.protocols.schema import REQUESTS
 from vernacular.types import ModelRecord
 
 log = logging.getLogger("vernacular")
@@ -73,7 +83,7 @@ def write_outputs(
     """
     store = Store(store_root)
     counts, missing = {"collected": 0, "not applicable": 0}, {}
-    request_metadata = {evaluation: artifacts.metadata(path) for evaluation, path in request_files.items()}
+    request_metadata = {e: artifacts.metadata(path, REQUESTS) for e, path in request_files.items()}
     for evaluation, path in request_files.items():
         outcome = exclusion(record, request_metadata[evaluation])
         if outcome is None and evaluation in (failed or {}):
@@ -89,10 +99,10 @@ def write_outputs(
         for unit in work_units(record, request_files, (shard, shards)):
             shard_units.setdefault(unit.evaluation, []).append(unit)
     for unit in units:
-        result = store.get(unit.key, unit.kind)
+        result = _stored(store, unit)
         if result is None:
             parts = [part for part in shard_units.get(unit.evaluation, []) if part.n_rows]
-            shard_results = [store.get(part.key, part.kind) for part in parts]
+            shard_results = [_stored(store, part) for part in parts]
             if not parts or None in shard_results:
                 if record.get("checkpoint") and is_deleted(record):
                     outcome = deleted(record)
@@ -104,48 +114,55 @@ def write_outputs(
                 continue
             result = _merge_shards(shard_results)
             try:
-                store.put(unit.key, unit.kind, *result)  # complete: found with any number of shards
+                table, metadata = result
+                store.put(unit.key, unit.kind, table, encode(metadata))  # complete: found with any number of shards
             except StoreError as error:  # a read-only store: the shards in it suffice
                 log.warning("collect: %s", error)
         table, metadata = result
-        metadata = {**metadata, "requests": request_metadata[unit.evaluation]["fingerprint"]}
-        _write(directory, unit.evaluation, record, unit.kind, table, metadata, unit.key)
+        # one model with two names has one entry in the store, with the name under which it was first evaluated
+        model = replace(metadata.model, name=record["name"], fingerprint=record.get("fingerprint"))
+        requests = request_metadata[unit.evaluation].fingerprint
+        metadata = replace(metadata, model=model, evaluation=unit.evaluation, requests=requests, fingerprint=unit.key)
+        artifacts.write(directory / unit.kind.name / f"{unit.evaluation}.parquet", unit.kind, table, metadata)
         counts["collected"] += 1
     return counts, missing
 
 
-def _merge_shards(results: list[tuple[pa.Table, dict]]) -> tuple[pa.Table, dict]:
+def _stored(store: Store, unit: WorkUnit) -> tuple[pa.Table, OutputsMetadata] | None:
+    result = store.get(unit.key, unit.kind)
+    return result and (result[0], artifacts.typed(result[1], unit.kind, store.path(unit.key, unit.kind)))
+
+
+def _merge_shards(results: list[tuple[pa.Table, OutputsMetadata]]) -> tuple[pa.Table, OutputsMetadata]:
     """Merge the rows and metadata of all shards.
 
     Counters and flags are added up and fallbacks united; all other metadata are those of the first shard.
     """
-    notes = [note for _, note in results]
-    merged = {key: value for key, value in notes[0].items() if key != "store_key"}
-    for name in ("counters", "flags"):
-        if name in merged:
-            keys = dict.fromkeys(key for note in notes for key in note.get(name, {}))
-            merged[name] = {key: _sum([note.get(name, {}).get(key) for note in notes]) for key in keys}
-    if "engine" in merged:
-        fallbacks = dict.fromkeys(str(reason) for note in notes for reason in note["engine"].get("fallback", []))
-        merged["engine"] = {**merged["engine"], "fallback": list(fallbacks)}
-    return pa.concat_tables([table for table, _ in results]), {**merged, "shards": len(results)}
+    shards = [metadata for _, metadata in results]
+    counters = {name: _sum([getattr(shard.counters, name) for shard in shards]) for name in vars(shards[0].counters)}
+    flags = dict.fromkeys(flag for shard in shards for flag in shard.flags)
+    fallbacks = dict.fromkeys(reason for shard in shards for reason in shard.engine.fallback)
+    return pa.concat_tables([table for table, _ in results]), replace(
+        shards[0],
+        counters=Counters(**counters),
+        flags={flag: sum(shard.flags.get(flag, 0) for shard in shards) for flag in flags},
+        engine=replace(shards[0].engine, fallback=list(fallbacks)),
+        shards=len(shards),
+    )
 
 
 def _sum(values: list):
+    """Return the sum of the numbers; the first value if one is not a number."""
     numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
-    return sum(numbers) if len(numbers) == len([v for v in values if v is not None]) else values[0]
+    is_sum = numbers and len(numbers) == len([v for v in values if v is not None])
+    return sum(numbers) if is_sum else values[0]
 
 
 def _write_without_rows(directory: Path, requests: Path, record: ModelRecord, kind: Kind, outcome: Outcome) -> None:
-    fingerprint = artifacts.input_fingerprint(outcome.state, outcome.reason, requests)
-    _write(directory, requests.stem, record, kind, kind.schema.empty_table(), {"outcome": outcome}, fingerprint)
-
-
-def _write(
-    directory: Path, evaluation: str, record: ModelRecord, kind: Kind, table, metadata: dict, fingerprint: str
-) -> None:
-    # one model with two names has one entry in the store, with the name under which it was first evaluated
-    model = {**metadata.get("model", {}), "name": record["name"], "fingerprint": record.get("fingerprint")}
-    metadata = {key: value for key, value in metadata.items() if key != "store_key"}  # internal to the store
-    metadata = {**metadata, "model": model, "evaluation": evaluation, "fingerprint": fingerprint}
-    artifacts.write(directory / kind.name / f"{evaluation}.parquet", kind, table, metadata)
+    metadata = OutputsMetadata(
+        evaluation=requests.stem,
+        model=ModelInfo(name=record["name"], fingerprint=record.get("fingerprint")),
+        outcome=outcome,
+        fingerprint=artifacts.input_fingerprint(outcome.state, outcome.reason, requests),
+    )
+    artifacts.write(directory / kind.name / requests.name, kind, kind.schema.empty_table(), metadata)

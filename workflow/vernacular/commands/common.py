@@ -1,12 +1,17 @@
-"""Functions shared by several commands: reading items, settings of a model, consistency checks of inputs."""
+"""Functions shared by several commands: reading and checking inputs, and what states why results are missing."""
 
 import logging
 from pathlib import Path
 
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError, ModelError
+from vernacular.core.metadata import OutputsMetadata
 from vernacular.core.records import read_record, write_record
 from vernacular.data.schema import ITEMS
+from vernacular.metrics.metric import Metric
+from vernacular.metrics.schema import TASK_RESULTS
+from vernacular.protocols.lm_eval.metrics import to_metric
+from vernacular.protocols.schema import REQUESTS
 from vernacular.types import ModelRecord
 
 log = logging.getLogger("vernacular")
@@ -28,12 +33,12 @@ def check_recorded(path: Path, record: ModelRecord) -> None:
         raise ArtifactError(f"{path}: hashes of the model's files not found. Delete this file and run snakemake again.")
 
 
-def check_inputs(items: Path, requests: Path, outputs: Path, output_metadata: dict, model: dict) -> None:
+def check_inputs(items: Path, requests: Path, outputs: Path, output_metadata: OutputsMetadata, model: dict) -> None:
     """Raise ArtifactError unless `outputs` are this model's outputs of these requests, built from these items."""
-    check, request_metadata = artifacts.check_input_fingerprint, artifacts.metadata(requests)
-    check(requests, request_metadata["items"]["fingerprint"], artifacts.metadata(items)["fingerprint"], "items")
-    check(outputs, output_metadata.get("requests"), request_metadata["fingerprint"], "requests")
-    check(outputs, output_metadata["model"]["fingerprint"], model["fingerprint"], "models")
+    check, request_metadata = artifacts.check_input_fingerprint, artifacts.metadata(requests, REQUESTS)
+    check(requests, request_metadata.items.fingerprint, artifacts.metadata(items, ITEMS).fingerprint, "items")
+    check(outputs, output_metadata.requests, request_metadata.fingerprint, "requests")
+    check(outputs, output_metadata.model.fingerprint, model["fingerprint"], "models")
 
 
 def checkpoints_in(spec: dict) -> dict[str, dict]:
@@ -59,3 +64,19 @@ def write_unavailable(args, reason: str) -> str:
     source = spec.get("adapter") or spec["source"]
     write_record(args.out, {"name": spec["name"], "source": source, "unavailable": reason})
     return f"{args.command}: {spec['name']}: unavailable ({reason})"
+
+
+def tool_metrics(directory: Path, models: list[str], evaluation: str) -> list[Metric]:
+    """Return the metrics of an evaluation that any model's results in `directory` define; [] if none does."""
+    paths = (directory / model / "tasks" / f"{evaluation}.parquet" for model in models)
+    definitions = next((found for path in paths if (found := artifacts.metadata(path, TASK_RESULTS).metrics)), [])
+    return [to_metric(definition) for definition in definitions]
+
+
+def tool_documents(directory: Path, models: list[str], evaluation: str) -> str | None:
+    """Return a hash of the documents that another tool has read for an evaluation; None without, or if unavailable."""
+    for model in models:
+        metadata = artifacts.metadata(directory / model / "tasks" / f"{evaluation}.parquet", TASK_RESULTS)
+        if metadata.dataset and metadata.dataset.source.tasks is not None:
+            return metadata.dataset.source.sha256
+    return None

@@ -15,8 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vernacular.commands.common import items_in
-from vernacular.commands.tool_metrics import tool_documents, tool_metrics
+from vernacular.commands.common import items_in, tool_documents, tool_metrics
 from vernacular.comparison.align import scatter
 from vernacular.comparison.compare import compare_all
 from vernacular.comparison.external.load import Reference, load_external_results
@@ -27,7 +26,7 @@ from vernacular.comparison.schema import CHANGES, COMPARISONS, OVERALL, PROMPTS,
 from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing
 from vernacular.core.errors import UserError, first_line, format_count, is_contained
-from vernacular.core.outcome import Outcome
+from vernacular.core.metadata import Outcome
 from vernacular.core.processes import pool
 from vernacular.core.progress import Progress
 from vernacular.core.tables import csv_text, values_of
@@ -220,7 +219,7 @@ def _load_external_results(
         model, rows = next(((model, table) for model, table in tables if table.num_rows), (None, None))
         if rows is not None:
             items = items_in(items_dir / f"{evaluation_spec['items']}.parquet")
-            few_shot_examples = artifacts.metadata(results[model].paths[evaluation]).get("few_shot_examples")
+            few_shot_examples = artifacts.metadata(results[model].paths[evaluation], TASK_RESULTS).few_shot_examples
             references[evaluation] = Reference(
                 evaluation_spec["protocol"], evaluation_spec["shots"], rows, items, few_shot_examples
             )

@@ -4,14 +4,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from vernacular.commands.common import checkpoints_in
-from vernacular.commands.tool_metrics import tool_metrics
+from vernacular.commands.common import checkpoints_in, tool_metrics
 from vernacular.comparison.curves.compute import curve_tables
 from vernacular.comparison.curves.schema import ALL
 from vernacular.comparison.curves.trust import sentence
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
-from vernacular.core.outcome import Outcome
 from vernacular.core.tables import to_frame, write_csv
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
 
@@ -48,15 +46,14 @@ class _Values:
     """METRICS rows of a model by evaluation, then by (category, metric); ("", "") has the reason if there are none."""
 
     def __init__(self, path: Path):
-        metadata = artifacts.metadata(path)
-        self.parameters = metadata["record"].get("parameters")
+        table, metadata = artifacts.read_all(path, METRICS)
+        self.parameters = metadata.record.get("parameters")
         self._rows: dict[str, dict] = {}
-        for row in artifacts.read(path, METRICS).select(_VALUE_COLUMNS).to_pylist():
+        for row in table.select(_VALUE_COLUMNS).to_pylist():
             self._rows.setdefault(row["evaluation"], {})[row["category"], row["metric"]] = row
-        for evaluation, note in metadata["evaluations"].items():
-            outcome = Outcome(**note["outcome"])
-            if not outcome.is_complete:
-                self._rows.setdefault(evaluation, {})["", ""] = {"note": outcome.reason}
+        for evaluation, results in metadata.evaluations.items():
+            if not results.outcome.is_complete:
+                self._rows.setdefault(evaluation, {})["", ""] = {"note": results.outcome.reason}
 
     def __getitem__(self, evaluation: str) -> dict:
         return self._rows.get(evaluation, {})

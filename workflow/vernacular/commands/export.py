@@ -23,7 +23,7 @@ def export(args) -> str:
     for path in args.tasks:
         evaluation = args.spec["evaluations"][path.stem]
         with rewriting(args.out / path.stem, "exports") as directory:
-            if not artifacts.metadata(path)["outcome"].is_complete:
+            if not artifacts.metadata(path, TASK_RESULTS).outcome.is_complete:
                 continue
             rows = artifacts.read(path, TASK_RESULTS).to_pylist(maps_as_pydicts="strict")
             items = items_in(args.items_dir / f"{evaluation['items']}.parquet")

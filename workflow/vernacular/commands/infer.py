@@ -8,7 +8,7 @@ from vernacular.commands.batch import Attempts
 from vernacular.commands.batch import record_death as record_death  # called by cli.py
 from vernacular.commands.common import check_recorded, failure_of, inference_record
 from vernacular.core.errors import format_count
-from vernacular.core.outcome import Outcome, unavailable
+from vernacular.core.metadata import Outcome, unavailable
 from vernacular.core.records import write_status
 from vernacular.inference.job.run import run_group, shard_label
 from vernacular.types import ModelRecord

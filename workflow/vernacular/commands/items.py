@@ -9,6 +9,7 @@ from vernacular.commands.batch import record_death as record_death  # called by 
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
 from vernacular.core.fingerprint import fingerprint
+from vernacular.core.metadata import ItemsMetadata, decode
 from vernacular.core.paths import WORKFLOW
 from vernacular.data.load import load_items
 from vernacular.data.schema import ITEMS
@@ -30,23 +31,25 @@ class _Datasets(Batch):
 
     kind = ITEMS
 
-    def metadata(self, spec: dict) -> dict:
-        return {"task": spec["task"]["task"], "key": fingerprint(spec), "fingerprint": fingerprint(spec)}
+    def metadata(self, spec: dict) -> ItemsMetadata:
+        key = fingerprint(spec)
+        return ItemsMetadata(task=spec["task"]["task"], language=spec["language"], key=key, fingerprint=key)
 
-    def is_current(self, metadata: dict, spec: dict) -> bool:
-        return metadata.get("key") == fingerprint(spec)  # its fingerprint depends on the rows, too
+    def is_current(self, metadata: ItemsMetadata, spec: dict) -> bool:
+        return metadata.key == fingerprint(spec)  # its fingerprint depends on the rows, too
 
     def make(self, path: Path, spec: dict) -> str:
         rows, metadata = load_items(
             spec["task"], spec["language"], source=spec["data"], limit=spec["limit"], seed=0, root=WORKFLOW
         )
         input_fingerprint = artifacts.input_fingerprint(spec, metadata["source"]["sha256"])
-        self.write(path, spec, rows, **metadata, fingerprint=input_fingerprint)
-        for warning in metadata["warnings"]:
+        metadata = decode(ItemsMetadata, {**metadata, "key": fingerprint(spec), "fingerprint": input_fingerprint})
+        artifacts.write(path, ITEMS, rows, metadata)
+        for warning in metadata.warnings:
             log.warning(warning)
             print(f"items: {warning}", file=sys.stderr)
         n_examples = sum(row["few_shot"] for row in rows)
-        n_dropped = sum(metadata["rows"]["dropped"].values())
+        n_dropped = sum(metadata.rows.dropped.values())
         counts = [format_count(len(rows) - n_examples, "item")]
         if n_examples:
             counts.append(f"{format_count(n_examples, 'candidate')} for few-shot examples")

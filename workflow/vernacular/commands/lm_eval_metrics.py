@@ -7,7 +7,7 @@ from vernacular.commands.batch import record_death as record_death  # called by 
 from vernacular.commands.common import items_in
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
-from vernacular.core.outcome import Outcome, unavailable
+from vernacular.core.metadata import Outcome, ToolResultsMetadata, unavailable
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.lm_eval import instances
 from vernacular.lm_eval.aggregation import UnitMetrics
@@ -15,7 +15,7 @@ from vernacular.lm_eval.evaluation import evaluate
 from vernacular.lm_eval.loading import LoadedUnit, load_unit
 from vernacular.lm_eval.sandbox import template_environment
 from vernacular.metrics.choice import best_indices
-from vernacular.metrics.schema import TASK_RESULTS
+from vernacular.metrics.schema import TOOL_RESULTS
 from vernacular.metrics.spans import by_item, flags
 from vernacular.protocols.schema import REQUESTS
 from vernacular.types import Item, Result
@@ -30,13 +30,14 @@ class _Evaluations(Batch):
     key = "evaluations"
     noun, done_label, failed_label = "evaluation", "evaluated", "failed"
 
-    kind = TASK_RESULTS
+    kind = TOOL_RESULTS
 
-    def metadata(self, spec: dict) -> dict:
-        return {"fingerprint": artifacts.input_fingerprint(spec, self._requests(spec), self._outputs(spec))}
+    def metadata(self, spec: dict) -> ToolResultsMetadata:
+        inputs = self._requests(spec), self._outputs(spec)
+        return ToolResultsMetadata(fingerprint=artifacts.input_fingerprint(spec, *inputs))
 
     def make(self, path: Path, spec: dict) -> str:
-        outcome = artifacts.metadata(self._outputs(spec))["outcome"]
+        outcome = artifacts.metadata(self._outputs(spec), _kind(spec)).outcome
         if not outcome.is_complete:
             self.write(path, spec, [], outcome=outcome)
             return "no outputs"

@@ -1,5 +1,6 @@
 """Command `lm-eval-requests`: tasks of lm-eval -> items and requests. Runs in lm-eval's environment."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from vernacular.commands.batch import Batch
@@ -7,15 +8,13 @@ from vernacular.commands.batch import record_death as record_death  # called by 
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError, DataError, format_count
 from vernacular.core.fingerprint import fingerprint
-from vernacular.core.outcome import Outcome
+from vernacular.core.metadata import ItemsMetadata, Outcome, RequestsMetadata, RowCounts, Source
 from vernacular.data.schema import ITEMS
 from vernacular.lm_eval.instances import build
 from vernacular.lm_eval.loading import LoadedUnit, load_unit
 from vernacular.lm_eval.sandbox import template_environment
 from vernacular.protocols.schema import REQUESTS, request_size
-from vernacular.types import DEFAULT_PROMPT
-
-_SETTING = ("evaluation", "language", "protocol", "shots", "seed", "style", "task")
+from vernacular.types import DEFAULT_PROMPT, SETTING
 
 
 def lm_eval_requests(args) -> str:
@@ -29,29 +28,22 @@ class _Evaluations(Batch):
 
     kind = REQUESTS
 
-    def metadata(self, spec: dict) -> dict:
-        metadata = {key: spec[key] for key in _SETTING}
-        metadata |= {"prompt": spec["prompt"]} if spec.get("prompt", DEFAULT_PROMPT) != DEFAULT_PROMPT else {}
-        metadata |= {
-            "items": _no_items(spec),
-            "options": {},
-            "causal_only": True,
-            "few_shot_examples": [],
-            "held_out": [],
-        }
-        metadata |= {"request_kind": "generate" if spec["generates"] else "score"}
-        return metadata | {
-            "prefix": "",
-            "prompts": None,
-            "skipped": {},
-            "fingerprint": artifacts.input_fingerprint(spec),
-        }
+    def metadata(self, spec: dict) -> RequestsMetadata:
+        prompt = spec.get("prompt", DEFAULT_PROMPT)
+        return RequestsMetadata(
+            **{name: spec[name] for name in ("evaluation", *SETTING) if name != "prompt"},
+            prompt=None if prompt == DEFAULT_PROMPT else prompt,
+            items=_no_items(spec),
+            request_kind="generate" if spec["generates"] else "score",
+            causal_only=True,
+            fingerprint=artifacts.input_fingerprint(spec),
+        )
 
-    def is_current(self, metadata: dict, spec: dict) -> bool:
+    def is_current(self, metadata: RequestsMetadata, spec: dict) -> bool:
         path = self._items(spec)
         if not super().is_current(metadata, spec):
             return False
-        if artifacts.metadata(path)["fingerprint"] != metadata["items"]["fingerprint"]:
+        if artifacts.metadata(path, ITEMS).fingerprint != metadata.items.fingerprint:
             return False
         path.touch()
         return True
@@ -64,19 +56,19 @@ class _Evaluations(Batch):
             items, rows = build(unit, limit=spec["limit"], seed=spec["seed"], generates=spec["generates"])
         source = _items_metadata(unit, items, spec)
         artifacts.write(self._items(spec), ITEMS, items, source)
-        self.write(path, spec, rows, items=source, size=request_size(rows))
+        self.write(path, spec, rows, items=source, **request_size(rows))
         return format_count(len(rows), "request")
 
     def failure(self, spec: dict, reason: str) -> Outcome:
         outcome = super().failure(spec, reason)
         if not self._has_items(spec):
-            artifacts.write(self._items(spec), ITEMS, [], {**_no_items(spec), "outcome": outcome})
+            artifacts.write(self._items(spec), ITEMS, [], replace(_no_items(spec), outcome=outcome))
         return outcome
 
     def _has_items(self, spec: dict) -> bool:
         """Return whether an evaluation with another number of shots has written the items."""
         try:
-            return artifacts.metadata(self._items(spec))["outcome"].is_complete
+            return artifacts.metadata(self._items(spec), ITEMS).outcome.is_complete
         except ArtifactError:
             return False
 
@@ -84,38 +76,30 @@ class _Evaluations(Batch):
         return self.args.items_dir / f"{spec['items']}.parquet"
 
 
-def _no_items(spec: dict) -> dict:
+def _no_items(spec: dict) -> ItemsMetadata:
     """Return the metadata of items that could not be read."""
-    return {"task": spec["task"], "fingerprint": artifacts.input_fingerprint(spec["items"])}
+    return ItemsMetadata(task=spec["task"], fingerprint=artifacts.input_fingerprint(spec["items"]))
 
 
-def _items_metadata(unit: LoadedUnit, items: list[dict], spec: dict) -> dict:
+def _items_metadata(unit: LoadedUnit, items: list[dict], spec: dict) -> ItemsMetadata:
     """Return the metadata of the documents of a unit."""
     configs = [task.config for task in unit.tasks.values()]
     datasets = dict.fromkeys((str(c.dataset_path), c.dataset_name and str(c.dataset_name)) for c in configs)
     names = ", ".join(dict.fromkeys(path for path, _ in datasets))
     digest = fingerprint([[item["item_id"], item["extra"]["document"]] for item in items])
-    return {
-        "task": spec["task"],
-        "language": spec["language"],
-        "citation": None,
-        "source": {
-            "kind": "lm_eval",
-            "repository": names if len(names) < 200 else f"{len(datasets)} datasets",
-            "config": next(iter(datasets))[1] if len(datasets) == 1 else None,
-            "split": None,
-            "revision": None,
-            "sha256": digest,
-            "license": None,
-            "lm_eval": spec["versions"]["lm_eval"],
-            "tasks": {name: str(getattr(task, "VERSION", None)) for name, task in unit.tasks.items()},
-        },
-        "rows": {"read": len(items), "kept": len(items), "dropped": {}, "first_dropped": {}, "repaired": {},
-                 "duplicates": 0, "evaluated": len(items)},
-        "few_shot_examples": {"read": 0, "kept": 0, "dropped": {}, "repaired": {}, "duplicates": 0},
-        "expected_rows": None,
-        "limit": spec["limit"],
-        "seed": 0,
-        "warnings": [],
-        "fingerprint": artifacts.input_fingerprint(digest, spec["items"]),
-    }  # fmt: skip
+    return ItemsMetadata(
+        task=spec["task"],
+        language=spec["language"],
+        source=Source(
+            kind="lm_eval",
+            sha256=digest,
+            repository=names if len(names) < 200 else f"{len(datasets)} datasets",
+            config=next(iter(datasets))[1] if len(datasets) == 1 else None,
+            lm_eval=spec["versions"]["lm_eval"],
+            tasks={name: str(getattr(task, "VERSION", None)) for name, task in unit.tasks.items()},
+        ),
+        rows=RowCounts(read=len(items), kept=len(items), evaluated=len(items)),
+        few_shot_examples=RowCounts(read=0, kept=0),
+        limit=spec["limit"],
+        fingerprint=artifacts.input_fingerprint(digest, spec["items"]),
+    )

@@ -26,7 +26,7 @@ from vernacular.core.publication import is_public_address, publishable
 from vernacular.core.tables import to_frame
 from vernacular.interop.every_eval_ever import write_every_eval_ever
 from vernacular.interop.lm_eval_results import write_lm_eval_results
-from vernacular.metrics.schema import RESULTS, TASK_RESULTS
+from vernacular.metrics.schema import METRICS, RESULTS, TASK_RESULTS
 from vernacular.summary.grid import to_arrow
 from vernacular.summary.prompts import standard_errors
 from vernacular.summary.provenance import dataset_sources
@@ -92,7 +92,7 @@ def _write_exchange_files(
     datasets = {
         (row["task"], row["language"], row["limit"]): row
         for model in models
-        for row in dataset_sources(artifacts.metadata(results / model["name"] / "metrics.parquet"))
+        for row in dataset_sources(artifacts.metadata(results / model["name"] / "metrics.parquet", METRICS))
     }
     write_lm_eval_results(folder / "lm_eval", standard_errors(values, prompts))
     runs = values[values["prompt"] != ALL_PROMPTS]  # a mean over prompts has no results per item
@@ -111,7 +111,7 @@ def _task_results(directory: Path, evaluations: list[str]) -> Iterator[tuple[str
     """Yield the evaluations of a model with their results per item."""
     for evaluation in evaluations:
         path = directory / f"{evaluation}.parquet"
-        if artifacts.metadata(path)["outcome"].is_complete:
+        if artifacts.metadata(path, TASK_RESULTS).outcome.is_complete:
             yield evaluation, artifacts.read(path, TASK_RESULTS)
 
 

@@ -7,6 +7,8 @@ from vernacular.commands.batch import record_death as record_death  # called by 
 from vernacular.commands.common import items_in
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
+from vernacular.core.metadata import RequestsMetadata
+from vernacular.data.schema import ITEMS
 from vernacular.protocols.build import build_evaluation, inference_metadata
 from vernacular.protocols.schema import REQUESTS, request_size
 
@@ -22,28 +24,24 @@ class _Evaluations(Batch):
 
     kind = REQUESTS
 
-    def metadata(self, spec: dict) -> dict:
-        source = artifacts.metadata(self._items(spec))
-        keys = (
-            "evaluation",
-            "language",
-            "protocol",
-            "shots",
-            "seed",
-            "style",
-            "prompt",
-        )  # the default has no name here
-        metadata = {key: spec[key] for key in keys if key in spec}
-        metadata |= {"task": spec["task"]["task"], "items": source} | inference_metadata(spec["protocol"])
-        return metadata | {"fingerprint": artifacts.input_fingerprint(spec, source["fingerprint"])}
+    def metadata(self, spec: dict) -> RequestsMetadata:
+        source = artifacts.metadata(self._items(spec), ITEMS)
+        names = ("evaluation", "language", "protocol", "shots", "seed", "style", "prompt")
+        return RequestsMetadata(
+            **{name: spec[name] for name in names if name in spec},  # the default prompt has no name
+            **inference_metadata(spec["protocol"]),
+            task=spec["task"]["task"],
+            items=source,
+            fingerprint=artifacts.input_fingerprint(spec, source.fingerprint),
+        )
 
     def make(self, path: Path, spec: dict) -> str:
-        outcome = artifacts.metadata(self._items(spec))["outcome"]
+        outcome = artifacts.metadata(self._items(spec), ITEMS).outcome
         if not outcome.is_complete:
             self.write(path, spec, [], outcome=outcome)
             return "no requests (dataset unavailable)"
         rows, prompt_metadata = build_evaluation(items_in(self._items(spec)), spec)
-        self.write(path, spec, rows, **prompt_metadata, size=request_size(rows))
+        self.write(path, spec, rows, **prompt_metadata, **request_size(rows))
         return format_count(len(rows), "request")
 
     def _items(self, spec: dict) -> Path:

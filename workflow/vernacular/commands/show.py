@@ -51,7 +51,7 @@ def _rows(config: Config, evaluation: str) -> list[Request]:
         path = Path(config.output, "requests", f"{evaluation}.parquet")
         if not path.exists():
             raise UserError(f"{path}: file not found. Run `snakemake -c1 {path}` to write the prompts first.")
-        outcome = artifacts.metadata(path)["outcome"]
+        outcome = artifacts.metadata(path, REQUESTS).outcome
         if not outcome.is_complete:
             raise UserError(f"{evaluation}: {outcome.reason}")
         return artifacts.read(path, REQUESTS).to_pylist()

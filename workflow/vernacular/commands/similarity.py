@@ -7,7 +7,7 @@ from vernacular.commands.batch import record_death as record_death  # called by 
 from vernacular.commands.common import check_inputs, check_recorded, items_in
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
-from vernacular.core.outcome import Outcome
+from vernacular.core.metadata import Outcome, SimilaritiesMetadata
 from vernacular.core.records import read_record
 from vernacular.inference.schema import GENERATIONS
 from vernacular.metrics.schema import SIMILARITIES
@@ -42,19 +42,18 @@ class _Evaluations(Batch):
         by_items = sorted(self.specs.items(), key=lambda entry: entry[1]["items"])
         self.specs = {name: {"evaluation": name, **spec} for name, spec in by_items}
 
-    def metadata(self, spec: dict) -> dict:
+    def metadata(self, spec: dict) -> SimilaritiesMetadata:
         """Return a fingerprint of all inputs; the options may change without the prompts, and so the responses."""
         encoders = [record.get("fingerprint") for record in self._encoders(spec).values()]
-        generations = artifacts.metadata(self._generations(spec))["fingerprint"]
-        inputs = self._items(spec), self._requests(spec), generations
-        metadata = {"evaluation": spec["evaluation"], "signatures": {}, "encoders": {}, "generations": generations}
-        return metadata | {"fingerprint": artifacts.input_fingerprint(spec, encoders, *inputs)}
+        generations = artifacts.metadata(self._generations(spec), GENERATIONS).fingerprint
+        fingerprint = artifacts.input_fingerprint(spec, encoders, self._items(spec), self._requests(spec), generations)
+        return SimilaritiesMetadata(evaluation=spec["evaluation"], generations=generations, fingerprint=fingerprint)
 
     def make(self, path: Path, spec: dict) -> str:
         generations = self._generations(spec)
-        output_metadata = artifacts.metadata(generations)
-        if not output_metadata["outcome"].is_complete:
-            self.write(path, spec, [], outcome=output_metadata["outcome"])
+        output_metadata = artifacts.metadata(generations, GENERATIONS)
+        if not output_metadata.outcome.is_complete:
+            self.write(path, spec, [], outcome=output_metadata.outcome)
             return "no outputs"
         from vernacular.metrics.similarity.compute import similarities  # torch, which a masked model needs not
 
@@ -75,7 +74,7 @@ class _Evaluations(Batch):
 
     def failure(self, spec: dict, reason: str) -> Outcome:
         """Return the outcome of the generations, and if there are any, that all metrics are missing."""
-        outcome = artifacts.metadata(self._generations(spec))["outcome"]
+        outcome = artifacts.metadata(self._generations(spec), GENERATIONS).outcome
         missing = {metric["metric"]: reason for metric in spec["metrics"]}
         return Outcome(missing=missing) if outcome.is_complete else outcome
 

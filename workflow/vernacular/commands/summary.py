@@ -1,6 +1,7 @@
 """Command `summary`: metrics, token counts and comparisons of all models -> tables, spreadsheets and notes."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from vernacular.comparison.prompt_groups import without_single_prompts
 from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
+from vernacular.core.metadata import MetricsMetadata, ModelInfo
 from vernacular.core.publication import publishable
 from vernacular.core.tables import write_csv
 from vernacular.core.written import rewriting
@@ -32,9 +34,9 @@ from vernacular.types import ModelRecord
 def summary(args) -> str:
     """Write tables and spreadsheets of all models, and notes on missing, flagged, excluded and fallback results."""
     _write_tokenizers(args)
-    models_metadata = [artifacts.metadata(path) for path in args.metrics]
+    tables_of_models, models_metadata = zip(*(artifacts.read_all(path, METRICS) for path in args.metrics), strict=True)
     checkpoints = checkpoints_in(args.spec)
-    results = collect([artifacts.read(path, METRICS) for path in args.metrics])
+    results = collect(tables_of_models)
     tables = {kind.name: args.out / f"{kind.name}.parquet" for kind in (RANKINGS, COMPARISONS, OVERALL, PROMPTS)}
     comparison_tables = {
         kind.name: artifacts.read(tables[kind.name], kind).to_pylist() for kind in (RANKINGS, COMPARISONS, OVERALL)
@@ -122,22 +124,26 @@ def _external_result_notes(texts: list[str]) -> list[dict]:
     ]
 
 
-def _precision(metadata: dict) -> dict:
+def _precision(metadata: MetricsMetadata) -> dict:
     """Return name, base and precision of a model, from the metadata of its metrics file."""
-    record = metadata["record"]
-    models = (evaluation.get("inference", {}).get("model") for evaluation in metadata["evaluations"].values())
-    model = next(filter(None, models), {})
+    record = metadata.record
+    model = next(_models(metadata), ModelInfo(name=metadata.model))
     base = record.get("base") if record.get("adapter") else None
-    quantization = model.get("quantization")
+    quantization = model.quantization
     if quantization:
         names = [f"{bits}bit" for bits in (4, 8) if quantization.get(f"load_in_{bits}bit")]
         quantization = names[0] if names else quantization.get("quant_method", "quantized")
-    return {"name": metadata["model"], "base": base, "dtype": model.get("dtype"), "quantization": quantization}
+    return {"name": metadata.model, "base": base, "dtype": model.dtype, "quantization": quantization}
 
 
-def _describe(metadata: dict) -> dict:
+def _models(metadata: MetricsMetadata) -> Iterator[ModelInfo]:
+    """Yield the model of each evaluation with outputs, as it was loaded."""
+    return (results.inference.model for results in metadata.evaluations.values() if results.inference.model)
+
+
+def _describe(metadata: MetricsMetadata) -> dict:
     """Return what is published of a model, from the metadata of its metrics file: its source, version and engine."""
-    record: ModelRecord = metadata["record"]
+    record: ModelRecord = metadata.record
     keys = ("name", "source", "revision", "architecture", "kind", "parameters", "bytes", "fingerprint")
     adapter = record.get("adapter") or {}
     adapter_fields = {f"adapter {key}": adapter[key] for key in ("source", "revision") if adapter}
@@ -149,13 +155,12 @@ def _describe(metadata: dict) -> dict:
 _ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "llamacpp": "llama.cpp"}
 
 
-def _engine(metadata: dict) -> dict:
+def _engine(metadata: MetricsMetadata) -> dict:
     """Return the engine that ran a model, as far as it is known; a server is asked for its own name."""
-    if server := metadata["record"].get("server"):
+    if server := metadata.record.get("server"):
         reported = server["reported"]
         engine = {"engine": _ENGINES.get(reported.get("owned_by")), "engine version": reported.get("version")}
         engine |= {"served model": server["model"], "served file": reported.get("file")}
         return {key: value for key, value in engine.items() if value}
-    models = [evaluation.get("inference", {}).get("model") or {} for evaluation in metadata["evaluations"].values()]
-    versions = {model["transformers"] for model in models if model.get("transformers")}
+    versions = {model.transformers for model in _models(metadata) if model.transformers}
     return {"engine": "transformers", "engine version": ", ".join(sorted(versions))} if versions else {}

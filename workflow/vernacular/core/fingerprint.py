@@ -49,7 +49,7 @@ _ROOT = Path(__file__).resolve().parents[1]
 NO_EFFECT = {
     "vernacular.core.artifacts": "writing and verification of files; a file of another version is rejected",
     "vernacular.core.fingerprint": "computation of keys; a change gives other keys",
-    "vernacular.core.outcome": "what is missing, and why; a file of another version is rejected",
+    "vernacular.core.metadata": "what is missing, and why; a file of another version is rejected",
     "vernacular.core.processes": "processes, threads, time limits, stop signals, and reports of terminated processes",
     "vernacular.core.contents": "decision when to hash a file again; the hash is part of the keys",
     "vernacular.core.failures": "classification of errors, and messages",

@@ -7,7 +7,7 @@ from pathlib import Path
 from vernacular.core.artifacts import replacing
 from vernacular.core.errors import ArtifactError
 from vernacular.core.fingerprint import fingerprint
-from vernacular.core.outcome import Outcome
+from vernacular.core.metadata import Outcome
 
 _DAMAGED = "{}: damaged, or of another version; delete it to rebuild."
 

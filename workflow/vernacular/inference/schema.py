@@ -1,10 +1,6 @@
 """Schemas of scores and generations: the raw outputs of the evaluated model.
 
 Files: `results/{model}/scores/{evaluation}.parquet` and `results/{model}/generations/{evaluation}.parquet`.
-
-Metadata adds: model (name, source, revision, fingerprint, dtype, architecture), engine (versions, requested and
-selected strategy, fallbacks with reasons, self-check), tokenizer policy (bos, truncation), counters (forward passes,
-tokens computed, tokens in the trie, model loads, seconds).
 """
 
 import itertools
@@ -15,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vernacular.core.artifacts import Kind
+from vernacular.core.metadata import OutputsMetadata, RequestsMetadata
 
 SCORES = Kind(
     "scores",
@@ -48,6 +45,7 @@ SCORES = Kind(
     ),
     key=("item_id", "role"),
     required=("request_id",),
+    metadata=OutputsMetadata,
     path_depth=3,
 )
 
@@ -69,13 +67,14 @@ GENERATIONS = Kind(
     ),
     key=("item_id", "role"),
     required=("request_id",),
+    metadata=OutputsMetadata,
     path_depth=3,
 )
 
 
-def output_schema(requests: dict) -> Kind:
+def output_schema(requests: RequestsMetadata) -> Kind:
     """Return the schema of the outputs for requests with this metadata."""
-    return GENERATIONS if requests["request_kind"] == "generate" else SCORES
+    return GENERATIONS if requests.request_kind == "generate" else SCORES
 
 
 _ROWS_AT_A_TIME = 500

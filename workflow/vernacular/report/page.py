@@ -21,6 +21,7 @@ from vernacular.core.tables import rows_of
 from vernacular.core.written import rewriting
 from vernacular.metrics.schema import RESULTS
 from vernacular.protocols.registry import PROTOCOLS
+from vernacular.protocols.schema import REQUESTS
 from vernacular.report import leaderboard, provenance
 from vernacular.report.comparisons import write_pairs
 from vernacular.report.curves import write_curves
@@ -165,7 +166,7 @@ def _read_optional(results: Path, name: str, kind) -> pa.Table:
 
 def _requested_setting(results: Path, name: str) -> dict:
     """Return the setting of an evaluation without any value, from its requests."""
-    return leaderboard.setting(artifacts.metadata(results / "requests" / f"{name}.parquet"))
+    return leaderboard.setting(vars(artifacts.metadata(results / "requests" / f"{name}.parquet", REQUESTS)))
 
 
 def _protocol_note(name: str | None) -> str | None:

@@ -6,6 +6,7 @@ A report is published: paths of the machine that made it, and addresses of priva
 import csv
 from pathlib import Path
 
+from vernacular.core.metadata import ItemsMetadata, ModelInfo, ResultsMetadata
 from vernacular.core.publication import publishable
 from vernacular.report.data_files import Row, record
 from vernacular.report.leaderboard import ReportIndex
@@ -25,57 +26,57 @@ def models(records: list[dict]) -> list[dict]:
     ]
 
 
-def dataset_info(metadata: dict | None) -> dict | None:
+def dataset_info(metadata: ItemsMetadata | None) -> dict | None:
     """Describe the source of one evaluation's items, from the `dataset` of its results' metadata."""
     if not metadata:
         return None
-    source, rows = metadata["source"], metadata["rows"]
-    location_keys = ("repository", "url", "file", "directory")
+    source, rows = metadata.source, metadata.rows
+    locations = (source.repository, source.url, source.file, source.directory, source.kind)
     info = {
-        "task": metadata["task"],
-        "language": metadata["language"],
-        "limit": metadata.get("limit"),
-        "from": publishable(next((source[key] for key in location_keys if source.get(key)), source["kind"])),
-        "kind": source["kind"],
-        "config": source.get("config"),
-        "split": source.get("split"),
-        "revision": source.get("revision"),
-        "sha256": source.get("sha256"),
-        "license": source.get("license"),
-        "citation": metadata.get("citation"),
-        "read": rows["read"],
-        "items": rows["evaluated"],
-        "dropped": sum(rows["dropped"].values()),
-        "repaired": sum(rows["repaired"].values()),
+        "task": metadata.task,
+        "language": metadata.language,
+        "limit": metadata.limit,
+        "from": publishable(next(filter(None, locations))),
+        "kind": source.kind,
+        "config": source.config,
+        "split": source.split,
+        "revision": source.revision,
+        "sha256": source.sha256,
+        "license": source.license,
+        "citation": metadata.citation,
+        "read": rows.read,
+        "items": rows.evaluated,
+        "dropped": sum(rows.dropped.values()),
+        "repaired": sum(rows.repaired.values()),
     }
     return record("Dataset", info)
 
 
-def run_info(model: int, evaluation: int, metadata: dict) -> dict:
+def run_info(model: int, evaluation: int, metadata: ResultsMetadata) -> dict:
     """Describe how one evaluation of one model was run, from the metadata of its results."""
     info = {"model": model, "evaluation": evaluation}
-    if not metadata["outcome"].is_complete:
-        return record("Run", info | {"reason": publishable(metadata["outcome"].reason)})
-    inference = metadata.get("inference", {})
-    engine, counters, model_info = (inference.get(key, {}) for key in ("engine", "counters", "model"))
-    strategies = [strategy.get("used") for strategy in engine.get("strategies", [])] or [engine.get("strategy")]
+    if not metadata.outcome.is_complete:
+        return record("Run", info | {"reason": publishable(metadata.outcome.reason)})
+    inference = metadata.inference
+    engine, counters, loaded = inference.engine, inference.counters, inference.model or ModelInfo(name="")
+    strategies = [strategy.get("used") for strategy in engine.strategies or []] or [engine.strategy]
     info |= {
         "strategy": ", ".join(dict.fromkeys(str(strategy) for strategy in strategies if strategy)),
-        "fallback": publishable("; ".join(map(str, engine.get("fallback", [])))),
-        "engine": engine.get("name") or f"scorer {engine.get('version', '')}".strip(),
-        "dtype": model_info.get("dtype"),
-        "device": model_info.get("device"),
-        "quantization": model_info.get("quantization"),
-        "code": "custom, trusted" if model_info.get("remote_code") else None,
-        "torch": model_info.get("torch"),
-        "transformers": model_info.get("transformers"),
-        "items": metadata.get("items"),
-        "requests": counters.get("requests"),
-        "tokens": counters.get("tokens_computed"),
-        "generated": counters.get("tokens_generated"),
-        "seconds": counters.get("seconds"),
-        "flags": [Row.FlagCount(flag=flag, count=count) for flag, count in metadata.get("flags", {}).items()],
-        "skipped": len(metadata.get("skipped", {})),
+        "fallback": publishable("; ".join(engine.fallback)),
+        "engine": engine.name or f"scorer {engine.version or ''}".strip(),
+        "dtype": loaded.dtype,
+        "device": loaded.device,
+        "quantization": loaded.quantization,
+        "code": "custom, trusted" if loaded.remote_code else None,
+        "torch": loaded.torch,
+        "transformers": loaded.transformers,
+        "items": metadata.items,
+        "requests": counters.requests,
+        "tokens": counters.tokens_computed,
+        "generated": counters.tokens_generated,
+        "seconds": counters.seconds,
+        "flags": [Row.FlagCount(flag=flag, count=count) for flag, count in metadata.flags.items()],
+        "skipped": len(metadata.skipped),
     }
     return record("Run", info)
 

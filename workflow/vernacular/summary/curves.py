@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pandas as pd
 from openpyxl.worksheet.worksheet import Worksheet
 
+from vernacular.core.metadata import MetricsMetadata
 from vernacular.metrics.schema import POSITION
 from vernacular.summary.cells import TOP_WRAPPED, put_text
 from vernacular.summary.columns import EXCEL, SheetSize, continued
@@ -125,15 +126,12 @@ def add_positions(table: pd.DataFrame, checkpoints: dict[str, dict]) -> pd.DataF
     return table.assign(**{name: pd.array(values, dtype=types[name]) for name, values in columns.items()})
 
 
-def equal_weight_notes(models: list[dict], checkpoints: dict[str, dict]) -> list[dict]:
-    """Return a note for each set of checkpoints with the same weights: one may have been uploaded under a wrong name.
-
-    models: metadata of the metrics files of all models.
-    """
+def equal_weight_notes(models: list[MetricsMetadata], checkpoints: dict[str, dict]) -> list[dict]:
+    """Return a note for each set of checkpoints with the same weights: one may be stored under a wrong name."""
     by_weights: dict[tuple, list[str]] = {}
     for metadata in models:
-        if metadata["model"] in checkpoints and (weights := _weights(metadata["record"])):
-            by_weights.setdefault(weights, []).append(metadata["model"])
+        if metadata.model in checkpoints and (weights := _weights(metadata.record)):
+            by_weights.setdefault(weights, []).append(metadata.model)
     text = "checkpoints with the same weights, which training changes: one may be stored under a wrong name: "
     return [
         {"model": names[0], "evaluation": None, "kind": "same weights", "note": text + ", ".join(names), "count": None}

@@ -15,7 +15,7 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
@@ -27,6 +27,7 @@ from vernacular.core import artifacts
 from vernacular.core.artifacts import Kind
 from vernacular.core.errors import MachineError, ModelError, ServerError, UserError, first_line, is_contained
 from vernacular.core.failures import is_lost_device, wrap_tokenizer_panics
+from vernacular.core.metadata import OutputsMetadata, decode, encode
 from vernacular.core.processes import StopFlag, Stopped, Task
 from vernacular.core.progress import Progress
 from vernacular.inference.job.store import Store, StoreError
@@ -35,6 +36,7 @@ from vernacular.inference.journal import Journal
 from vernacular.inference.model.loaded import LoadedModel
 from vernacular.inference.model.rendering import try_template
 from vernacular.inference.schema import SCORES
+from vernacular.protocols.schema import REQUESTS
 
 _SETTING = ("task", "language", "protocol", "style", "seed", "options")  # all but the prompt
 _NOT_SUMMED = ("budget", "chunks")  # counters that describe the computation, and are the same for all its evaluations
@@ -62,7 +64,7 @@ class SharedUnit:
         """Read the rows of all units, one unit after the other."""
         return pa.concat_tables([unit.requests() for unit in self.units]).unify_dictionaries()
 
-    def outputs(self, table: pa.Table, metadata: dict) -> list[tuple[WorkUnit, pa.Table, dict]]:
+    def outputs(self, table: pa.Table, metadata: OutputsMetadata) -> list[tuple[WorkUnit, pa.Table, OutputsMetadata]]:
         """Return (unit, its rows, its metadata) for each unit, the first one last: the journal is removed with it."""
         parts, start = [], 0
         for unit in self.units:
@@ -71,36 +73,37 @@ class SharedUnit:
             start += unit.n_rows
         return parts[::-1]
 
-    def _metadata(self, unit: WorkUnit, rows: pa.Table, metadata: dict) -> dict:
+    def _metadata(self, unit: WorkUnit, rows: pa.Table, metadata: OutputsMetadata) -> OutputsMetadata:
         """Return a unit's metadata: its own flags and numbers of requests; the first one has the other counters.
 
         The sums over the units are those of the computation.
         """
         first_rows = rows.take(pa.array(_first_rows(rows["request_id"])))
-        counters = metadata["counters"]
+        counters = metadata.counters
         if unit is not self.units[0]:
-            counters = {name: count if name in _NOT_SUMMED else 0 for name, count in counters.items()}
+            computed = {name: count for name, count in vars(counters).items() if count is not None}
+            counters = replace(counters, **dict.fromkeys(computed.keys() - set(_NOT_SUMMED), 0))
         others = [other.evaluation for other in self.units if other is not unit]
         is_scored = first_rows.filter(pc.is_valid(first_rows["logprobs"]))
-        tokenizer = {
-            "unscored_first_tokens": pc.sum(pc.equal(is_scored["n_prompt_tokens"], 0)).as_py() or 0,
-            "chat": len(is_scored) - is_scored["rendered"].null_count,
-        }
-        return metadata | {
-            "counters": counters | {"requests": len(first_rows)},
-            "flags": _flags(first_rows["flags"], metadata["flags"]),
-            "tokenizer": metadata["tokenizer"] | tokenizer,
-            "engine": metadata["engine"] | {"computed_with": others},
-        }
+        n_unscored = pc.sum(pc.equal(is_scored["n_prompt_tokens"], 0)).as_py() or 0
+        n_chat = len(is_scored) - is_scored["rendered"].null_count
+        return replace(
+            metadata,
+            fingerprint=unit.key,
+            counters=replace(counters, requests=len(first_rows)),
+            flags=_flags(first_rows["flags"], metadata.flags),
+            tokenizer=replace(metadata.tokenizer, unscored_first_tokens=n_unscored, chat=n_chat),
+            engine=replace(metadata.engine, computed_with=others),
+        )
 
 
 def share(units: list[WorkUnit]) -> list[WorkUnit | SharedUnit]:
     """Return the units, in their order, where evaluations that differ in the prompt only are one."""
     groups: dict[tuple, list[WorkUnit]] = {}
     for number, unit in enumerate(units):
-        metadata = artifacts.metadata(unit.path)
-        is_shared = unit.kind is SCORES and "task" in metadata and metadata.get("shots") == 0
-        setting = tuple(str(metadata.get(name)) for name in _SETTING)
+        metadata = artifacts.metadata(unit.path, REQUESTS)
+        is_shared = unit.kind is SCORES and metadata.task is not None and metadata.shots == 0
+        setting = tuple(str(getattr(metadata, name)) for name in _SETTING)
         groups.setdefault(setting if is_shared else (number,), []).append(unit)
     return [group[0] if len(group) == 1 else SharedUnit(tuple(group)) for group in groups.values()]
 
@@ -215,10 +218,11 @@ class Pipeline:
         def write() -> None:
             table, metadata = evaluation.finish()
             version = engine_version(unit.kind, served=bool(self.loaded.record.get("server")))
-            metadata["engine"] = {**metadata.get("engine", {}), "version": version}
+            metadata = decode(OutputsMetadata, {"fingerprint": unit.key, **metadata})
+            metadata = replace(metadata, engine=replace(metadata.engine, version=version))
             try:
                 for part, rows, part_metadata in unit.outputs(table, metadata):
-                    self.store.put(part.key, part.kind, rows, part_metadata)
+                    self.store.put(part.key, part.kind, rows, encode(part_metadata))
             except StoreError as error:
                 self.stop.fail(error)
                 raise

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from vernacular.core import artifacts
 from vernacular.core.artifacts import Kind
 from vernacular.core.fingerprint import code_fingerprint, fingerprint, version_of
-from vernacular.core.outcome import Outcome, not_applicable, unavailable
+from vernacular.core.metadata import Outcome, OutputsMetadata, RequestsMetadata, not_applicable, unavailable
 from vernacular.inference.schema import GENERATIONS, output_schema
 from vernacular.protocols.schema import REQUESTS, generated_tokens, request_cost
 from vernacular.types import ModelRecord
@@ -45,7 +45,7 @@ class WorkUnit:
     def units(self) -> tuple["WorkUnit", ...]:
         return (self,)
 
-    def outputs(self, table: pa.Table, metadata: dict) -> list[tuple["WorkUnit", pa.Table, dict]]:
+    def outputs(self, table: pa.Table, metadata: OutputsMetadata) -> list[tuple["WorkUnit", pa.Table, OutputsMetadata]]:
         """Return (unit, its rows, its metadata); see `shared.SharedUnit`."""
         return [(self, table, metadata)]
 
@@ -60,7 +60,7 @@ def work_units(record: ModelRecord, request_files: dict[str, Path], shard: tuple
     columns = _KEY_COLUMNS if count == 1 else _KEY_COLUMNS + _SIZE_COLUMNS
     kinds, tables = {}, {}
     for evaluation, path in request_files.items():
-        metadata = artifacts.metadata(path)
+        metadata = artifacts.metadata(path, REQUESTS)
         if exclusion(record, metadata) is None:
             kinds[evaluation] = output_schema(metadata)
             tables[evaluation] = artifacts.read(path, REQUESTS, columns=columns)
@@ -74,30 +74,31 @@ def work_units(record: ModelRecord, request_files: dict[str, Path], shard: tuple
     return units
 
 
-def exclusion(record: ModelRecord, metadata: dict) -> Outcome | None:
+def exclusion(record: ModelRecord, metadata: RequestsMetadata) -> Outcome | None:
     """Return the outcome of an evaluation that this model cannot run; None if it can."""
-    if not metadata["outcome"].is_complete:
-        return metadata["outcome"]
+    if not metadata.outcome.is_complete:
+        return metadata.outcome
     if reason := record.get("unavailable"):
         return unavailable(reason)
-    if reason := not_answerable(record.get("server"), metadata):
+    kind = output_schema(metadata)
+    if reason := not_answerable(record.get("server"), metadata.protocol, kind, metadata.label_spans):
         return not_applicable(reason)
-    if record["kind"] == "masked" and metadata["causal_only"]:
-        return not_applicable(f"{metadata['protocol']} requires a causal model, and {record['name']} is a masked model")
+    if record["kind"] == "masked" and metadata.causal_only:
+        return not_applicable(f"{metadata.protocol} requires a causal model, and {record['name']} is a masked model")
     return None
 
 
-def not_answerable(server: dict | None, metadata: dict) -> str | None:
-    """Return why a model's server cannot answer the requests of an evaluation; None if it can, or without a server."""
+def not_answerable(server: dict | None, protocol: str, kind: Kind, label_spans: bool) -> str | None:
+    """Return why a model's server cannot answer the requests of a protocol; None if it can, or without a server."""
     if server is None:
         return None
-    if output_schema(metadata) is GENERATIONS:
+    if kind is GENERATIONS:
         needed, forms = "generation", ("generation",)
     else:
-        needed, forms = ("labels", ("spans", "labels")) if metadata.get("label_spans") else ("spans", ("spans",))
+        needed, forms = ("labels", ("spans", "labels")) if label_spans else ("spans", ("spans",))
     if any(server["forms"][form] for form in forms):
         return None
-    return f"{metadata['protocol']} is not possible: {server['reasons'][needed]}"
+    return f"{protocol} is not possible: {server['reasons'][needed]}"
 
 
 _BATCH_ROWS = 5_000

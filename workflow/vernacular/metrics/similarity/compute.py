@@ -13,7 +13,7 @@ from vernacular.checkpoints import inputs
 from vernacular.checkpoints.building import bounded_build
 from vernacular.core.errors import ConfigError, MachineError, ModelError, suggest
 from vernacular.core.failures import LibraryError, wrap_library_errors, wrap_tokenizer_panics
-from vernacular.core.outcome import Outcome
+from vernacular.core.metadata import Outcome
 from vernacular.metrics.similarity import cosine, moverscore
 from vernacular.metrics.similarity.outputs import parse_outputs
 from vernacular.metrics.similarity.token_metrics import Pair, group_by_encoder, token_metrics

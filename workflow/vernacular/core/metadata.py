@@ -1,0 +1,327 @@
+"""The metadata of artifacts: what every artifact states (its inputs and its outcome), and what those of a stage add."""
+
+import dataclasses
+import functools
+import typing
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import UnionType
+
+COMPLETE, NOT_APPLICABLE, UNAVAILABLE = "complete", "not applicable", "unavailable"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Whether an artifact was computed; if not, it has no rows, and neither has what is computed from it."""
+
+    state: str = COMPLETE  # COMPLETE, NOT_APPLICABLE or UNAVAILABLE
+    reason: str = ""  # why there are no rows; of a complete evaluation in a job's status, how it was completed
+    awaits: str | None = None  # directory of a deleted checkpoint, without which this is not applicable
+    missing: dict[str, str] = field(default_factory=dict)  # parts that a complete artifact lacks: {name: reason}
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the artifact was computed, except for the parts that are `missing`."""
+        return self.state == COMPLETE
+
+    @property
+    def may_try_again(self) -> bool:
+        """Whether another run may compute what this one could not."""
+        is_back = self.awaits is not None and Path(self.awaits).exists()
+        return self.state == UNAVAILABLE or bool(self.missing) or is_back
+
+
+def unavailable(reason: str) -> Outcome:
+    """Return the outcome of what could not be computed, but may be by another run."""
+    return Outcome(UNAVAILABLE, reason)
+
+
+def not_applicable(reason: str, *, awaits: str | None = None) -> Outcome:
+    """Return the outcome of what cannot be computed by any run, or by none before `awaits` exists again."""
+    return Outcome(NOT_APPLICABLE, reason, awaits)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metadata:
+    """What every artifact states."""
+
+    fingerprint: str  # of all inputs
+    outcome: Outcome = Outcome()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where the rows of a dataset come from."""
+
+    kind: str  # "hub", "url", "file", "samples", "treebank", "lm_eval"
+    sha256: str  # of the raw rows, evaluated split first; for lm-eval, of the documents
+    repository: str | None = None  # on the Hub; for lm-eval, those of its tasks
+    url: str | None = None
+    file: str | None = None  # as in the task file, or the path of a user's file
+    directory: str | None = None  # of samples
+    config: str | None = None  # of the repository
+    split: str | None = None  # evaluated
+    few_shot: str | None = None  # split or file of few-shot examples
+    revision: str | None = None  # commit of the repository
+    license: str | None = None
+    layout: int | None = None  # number of the source in the task file, from 1, if it has several
+    files: list[str] | None = None  # read
+    file_sha256: str | None = None  # of the files
+    pinned: bool | None = None  # whether the task file has the hash of a file from the web
+    forms: list[str] | None = None  # files of word forms (treebanks)
+    patterns: list[str] | None = None  # names (treebanks)
+    sentences: int | None = None  # in the treebanks
+    words: int | None = None  # in the treebanks
+    text_mismatches: int | None = None  # sentences whose text differs from their tokens (treebanks)
+    lm_eval: str | None = None  # version
+    tasks: dict[str, str] | None = None  # of lm-eval, with their versions
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowCounts:
+    """Rows of a dataset, or of its few-shot examples."""
+
+    read: int
+    kept: int
+    evaluated: int | None = None  # after a limit; None for few-shot examples
+    duplicates: int = 0  # exact repeats
+    dropped: dict[str, int] = field(default_factory=dict)  # rows by reason
+    first_dropped: dict[str, str] = field(default_factory=dict)  # the first such row, by reason
+    repaired: dict[str, int] = field(default_factory=dict)  # rows by reason
+
+
+@dataclass(frozen=True, kw_only=True)
+class ItemsMetadata(Metadata):
+    """Metadata of items; without rows, only the task is known."""
+
+    task: str
+    key: str | None = None  # hash of what the rule's spec states of the dataset
+    language: str | None = None
+    source: Source | None = None
+    rows: RowCounts | None = None
+    few_shot_examples: RowCounts | None = None
+    expected_rows: int | None = None  # of the evaluated split, as in the task file
+    limit: int | None = None  # largest number of evaluated items
+    seed: int = 0  # of the sample that a limit draws
+    citation: str | None = None
+    warnings: list[str] = field(default_factory=list)  # sentences
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestsMetadata(Metadata):
+    """Metadata of requests: the evaluation, and what inference must know of its protocol."""
+
+    protocol: str
+    request_kind: str  # "generate" or "score"
+    causal_only: bool  # whether masked models cannot answer the requests
+    evaluation: str | None = None
+    task: str | None = None
+    language: str | None = None
+    shots: int | None = None
+    seed: int | None = None
+    style: str | None = None
+    items: ItemsMetadata | None = None
+    prompt: str | None = None  # name of the wording; None: the default
+    options: dict = field(default_factory=dict)  # of the protocol
+    label_spans: bool = False  # whether the spans are labels, of which a server may state the log-probabilities
+    few_shot_examples: list[str] = field(default_factory=list)  # IDs of the items, in the order of the prompt
+    held_out: list[str] = field(default_factory=list)  # IDs of the evaluated items with their content
+    skipped: dict[str, str] = field(default_factory=dict)  # reason by item ID
+    prefix: str = ""  # the few-shot prefix
+    prompts: str | None = None  # fingerprint of the prompt lines
+    characters: int = 0  # to read
+    new_tokens: int = 0  # to generate
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdapterInfo:
+    """The adapter of the model that computed outputs."""
+
+    source: str
+    revision: str | None = None
+    type: str | None = None
+    rank: int | None = None
+    without_effect: bool = False  # whether no output differs from the base's
+
+
+@dataclass(frozen=True)
+class UnusedWeights:
+    """Weights in a checkpoint that its architecture does not use."""
+
+    count: int
+    first: str  # name
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelInfo:
+    """The model that computed outputs, as it was loaded, and its machine."""
+
+    name: str
+    fingerprint: str | None = None
+    revision: str | None = None
+    architecture: str | None = None  # class
+    kind: str | None = None  # "causal" or "masked"
+    dtype: str | None = None
+    device: str | None = None
+    quantization: str | dict | None = None
+    attention: str | None = None  # implementation
+    max_length: int | None = None  # tokens
+    torch: str | None = None  # version
+    transformers: str | None = None  # version
+    threads: int | None = None
+    remote_code: bool = False  # whether custom code of the model was run
+    linear_layers: str | None = None  # library that multiplies matrices, if it is not torch's own
+    unused_weights: UnusedWeights | None = None
+    adapter: AdapterInfo | None = None
+    base_loaded_again: dict | None = None  # after an adapter that changed it: {"times": number, "after": name, …}
+    server: dict | None = None  # its address and model, and what it states of itself
+    forms: dict | None = None  # in which a server returns generations, spans and labels
+    probe: list | None = None  # checks of a server
+    sampling_fields: list | None = None  # that a server accepts
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineInfo:
+    """How outputs were computed."""
+
+    name: str | None = None  # "transformers", "vllm", "server: …"; None for scores of a local model
+    version: str | None = None  # hash of the code and of the versions of libraries
+    strategy: str | None = None  # of scoring: "plain", "prefix", "tree"
+    strategy_requested: str | None = None
+    strategies: list[dict] | None = None  # of generation: the way of each group of prompts, in `used`
+    fallback: list[str] = field(default_factory=list)  # why slower ways were used
+    head: str | None = None  # "rows" or "full"
+    batching: str | None = None  # how texts are combined
+    self_check: dict | None = None  # comparisons with single texts, by strategy
+    pll: list[str] | None = None  # variants of pseudo-log-likelihood (masked models)
+    limits: dict | None = None  # of a batch of prompts
+    stated: dict | None = None  # names and fingerprints in a server's answers
+    journal: list[str] | None = None  # parts that were dropped
+    computed_with: list[str] | None = None  # evaluations that share the computation and differ in the prompt only
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenizerInfo:
+    """How texts became tokens."""
+
+    type: str | None = None  # class
+    bos_policy: str | None = None
+    bos: str | bool | None = None  # the setting (generation)
+    adds_bos: bool | None = None
+    bos_token: str | None = None
+    unk_token: str | None = None
+    truncation: str | None = None  # what is dropped from a long prompt
+    unscored_first_tokens: int | None = None  # requests whose first token nothing precedes
+    chat: int | None = None  # requests with a chat template
+    texts_in_windows: int | None = None  # requests longer than the model's limit
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counters:
+    """What was computed; of an evaluation in several shards, the sums."""
+
+    requests: int | None = None
+    distinct: int | None = None  # requests, as equal ones are computed once
+    seconds: float | None = None
+    loads: int | None = None  # 1 if the model was loaded for this evaluation, else 0
+    seconds_loading: float | None = None
+    budget: int | None = None  # tokens per batch, after the last reduction
+    chunks: int | None = None  # in which the requests were prepared
+    forwards: int | None = None  # forward passes
+    tokens_computed: int | None = None  # through the model, padding included; of a server, in the prompts
+    tokens_generated: int | None = None
+    tokens_trie: int | None = None  # minimum that must go through the model
+    prefix_tokens: int | None = None  # computed once for several prompts
+    states_recomputed: int | None = None  # of texts that reached a length at which the model's positions change
+    batches: int | None = None
+    batches_resumed: int | None = None  # of scoring, read from the journal
+    resumed: int | None = None  # batches of generation, read from the journal
+    oom_retries: int | None = None  # batches that were computed again in halves
+    out_of_memory: int | None = None  # requests that do not fit in memory
+    truncated: int | None = None  # prompts that lost examples or tokens
+    invalid_prompts: int | None = None
+    finish_reasons: dict[str, int] | None = None  # requests by reason
+    calls: int | None = None  # of the server
+    server: dict[str, int] | None = None  # what was sent and received
+    labels_not_listed: int | None = None  # requests
+    coverage: float | None = None  # share of the labels that a server lists
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputsMetadata(Metadata):
+    """Metadata of scores and generations, in the store and in the results."""
+
+    evaluation: str | None = None  # None in the store
+    requests: str | None = None  # fingerprint of the requests; None in the store
+    model: ModelInfo | None = None
+    engine: EngineInfo = EngineInfo()
+    tokenizer: TokenizerInfo = TokenizerInfo()
+    counters: Counters = Counters()
+    flags: dict[str, int] = field(default_factory=dict)  # requests by flag (scores)
+    journal: list[str] | None = None  # parts that were dropped (generations)
+    shards: int | None = None  # in which the evaluation was computed
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimilaritiesMetadata(Metadata):
+    """Metadata of similarities; metrics without an encoder are missing from the outcome."""
+
+    evaluation: str
+    generations: str  # fingerprint of the generations
+    signatures: dict[str, str] = field(default_factory=dict)  # by metric: encoder, layer, versions
+    encoders: dict[str, dict] = field(default_factory=dict)  # by metric: name, revision, fingerprint, truncated texts
+    counts: dict[str, int] = field(default_factory=dict)  # items, empty answers, distinct pairs and texts
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolResultsMetadata(Metadata):
+    """Metadata of what another tool has computed from outputs."""
+
+    definitions: list[dict] = field(default_factory=list)  # of its metrics
+    values: list[dict] = field(default_factory=list)  # rows per METRICS, without labels
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultsMetadata(Metadata):
+    """Metadata of one model's results of one evaluation."""
+
+    evaluation: str | None = None
+    dataset: ItemsMetadata | None = None
+    few_shot_examples: list[str] | None = None  # IDs of the items, in the order of the prompt
+    skipped: dict[str, str] = field(default_factory=dict)  # reason by item ID
+    inference: OutputsMetadata = OutputsMetadata(fingerprint="")
+    items: int | None = None  # number of rows
+    flags: dict[str, int] = field(default_factory=dict)  # items by flag, without what follows a colon
+    metrics: list[dict] = field(default_factory=list)  # definitions by another tool
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricsMetadata(Metadata):
+    """Metadata of one model's values."""
+
+    model: str
+    record: dict  # of the model
+    version: str  # of this package
+    evaluations: dict[str, ResultsMetadata]
+
+
+def encode(metadata: Metadata) -> dict:
+    """Return metadata as a JSON object, without fields that are None."""
+    return dataclasses.asdict(metadata, dict_factory=lambda items: {k: v for k, v in items if v is not None})
+
+
+def decode(cls: type, value: dict):
+    """Return the dataclass of a JSON object; raise TypeError or KeyError if a field is unknown or missing."""
+    hints = _hints(cls)
+    return cls(**{name: _decode_field(hints[name], item) for name, item in value.items()})
+
+
+_hints = functools.cache(typing.get_type_hints)
+
+
+def _decode_field(hint, value):
+    if isinstance(hint, UnionType):
+        return None if value is None else _decode_field(typing.get_args(hint)[0], value)
+    if typing.get_origin(hint) is dict and dataclasses.is_dataclass(typing.get_args(hint)[1]):
+        return {name: decode(typing.get_args(hint)[1], item) for name, item in value.items()}
+    return decode(hint, value) if dataclasses.is_dataclass(hint) and not isinstance(value, hint) else value
