@@ -9,6 +9,7 @@ import pytest
 from support.result_rows import EVALUATION, row
 from vernacular import cli
 from vernacular.core import artifacts
+from vernacular.core.metadata import unavailable
 from vernacular.metrics.aggregate import aggregate
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
 from vernacular.protocols.evaluate import label_values
@@ -31,7 +32,7 @@ SHARES = {100: 0.5, 200: 0.6, 300: None, 400: 0.75, 500: 0.9}
 
 def write_results(model: str, share: float | None) -> None:
     """Write the results of a checkpoint that answers this share of the items correctly; None: lm-eval failed."""
-    rows, note = [], {"unavailable": "lm-eval stopped"}
+    rows, note = [], {"outcome": unavailable("lm-eval stopped")}
     if share is not None:
         correct = np.random.default_rng(0).permutation(N) < share * N
         gold = np.arange(N) % 2

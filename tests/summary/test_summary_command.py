@@ -10,6 +10,7 @@ import pytest
 from vernacular.commands.summary import summary
 from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.core import artifacts
+from vernacular.core.metadata import unavailable
 from vernacular.metrics.schema import METRICS, RESULTS, TOKENS
 
 HOME = "/home/ana/private"
@@ -25,7 +26,7 @@ def metadata(model: str, **record) -> dict:
     inference = {"model": {"dtype": "float32", "quantization": {"load_in_4bit": True} if model == "mine" else None}}
     evaluations = {
         EVALUATION: {"dataset": dataset, "inference": inference},
-        "lost.gl.cloze.0shot": {"unavailable": f"lost (gl): {HOME}/data/lost.csv: file not found."},
+        "lost.gl.cloze.0shot": {"outcome": unavailable(f"lost (gl): {HOME}/data/lost.csv: file not found.")},
     }
     return {"model": model, "record": {"name": model, **record}, "evaluations": evaluations, "fingerprint": "f"}
 
@@ -66,9 +67,9 @@ def test_no_table_or_workbook_contains_a_local_path(out):
 
 
 def test_run_without_any_value_has_all_tables(tmp_path):
-    unavailable = {"evaluations": {EVALUATION: {"unavailable": "gated"}}, "fingerprint": "f"}
+    evaluations = {"evaluations": {EVALUATION: {"outcome": unavailable("gated")}}, "fingerprint": "f"}
     record = {"model": "base", "record": {"name": "base", "source": "owner/name"}}
-    metrics = write_metrics(tmp_path, METRICS.schema.empty_table(), record | unavailable)
+    metrics = write_metrics(tmp_path, METRICS.schema.empty_table(), record | evaluations)
     for kind in (RANKINGS, COMPARISONS, OVERALL, PROMPTS):
         artifacts.write(tmp_path / f"{kind.name}.parquet", kind, kind.schema.empty_table(), {"fingerprint": "f"})
     spec = {"models": ["base"], "evaluations": [EVALUATION], "tasks": {}, "parallel": []}

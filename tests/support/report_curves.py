@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 from vernacular.commands.curves import curves
+from vernacular.core.metadata import unavailable
 from vernacular.inference.schema import SCORES
 from vernacular.metrics.schema import METRICS, RESULTS
 from vernacular.protocols.evaluate import PROTOCOL_METRICS, metric_rows
@@ -38,7 +39,7 @@ def write_run(root: Path) -> dict:
                 "tokens": step * TOKENS_PER_STEP, "words": None,
             }  # fmt: skip
             rows = [] if model == MISSING else _rows(shares, k)
-            notes = {} if rows else {"unavailable": "deleted"}
+            notes = {} if rows else {"outcome": unavailable("deleted")}
             _write_task_results(results / model, EVALUATION, rows)
             labels = {**setting, "model": model, "evaluation": EVALUATION}
             values = metric_rows(rows, PROTOCOL_METRICS["minimal_pair"].METRICS, labels, {}) if rows else []

@@ -29,7 +29,7 @@ def write_run(root: Path) -> dict:
     for number, (name, setting) in enumerate(evaluations.items()):
         question = f"{WORDINGS[setting['prompt']]}\nA. auga\nB. leite\nResposta:"
         requests = [_request(f"q{i}", f"choice:{c}", "", question, f" {'AB'[c]}") for i in range(N) for c in range(2)]
-        _write(results / "requests" / f"{name}.parquet", REQUESTS, requests, setting)
+        _write(results / "requests" / f"{name}.parquet", REQUESTS, requests, setting | {"items": None})
         for m, model in enumerate(MODELS):
             correct = [(5 * i + number) % N < 4 + number + 3 * m for i in range(N)]
             _write_outputs(results / model, name, question, correct)

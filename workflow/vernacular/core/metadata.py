@@ -43,9 +43,9 @@ def not_applicable(reason: str, *, awaits: str | None = None) -> Outcome:
 
 @dataclass(frozen=True, kw_only=True)
 class Metadata:
-    """What every artifact states."""
+    """What every artifact states. A field that is None is not known, or does not apply."""
 
-    fingerprint: str  # of all inputs
+    fingerprint: str | None = None  # of all inputs
     outcome: Outcome = Outcome()
 
 
@@ -53,8 +53,8 @@ class Metadata:
 class Source:
     """Where the rows of a dataset come from."""
 
-    kind: str  # "hub", "url", "file", "samples", "treebank", "lm_eval"
-    sha256: str  # of the raw rows, evaluated split first; for lm-eval, of the documents
+    kind: str | None = None  # "hub", "url", "file", "samples", "treebank", "lm_eval"
+    sha256: str | None = None  # of the raw rows, evaluated split first; for lm-eval, of the documents
     repository: str | None = None  # on the Hub; for lm-eval, those of its tasks
     url: str | None = None
     file: str | None = None  # as in the task file, or the path of a user's file
@@ -81,8 +81,8 @@ class Source:
 class RowCounts:
     """Rows of a dataset, or of its few-shot examples."""
 
-    read: int
-    kept: int
+    read: int = 0
+    kept: int = 0
     evaluated: int | None = None  # after a limit; None for few-shot examples
     duplicates: int = 0  # exact repeats
     dropped: dict[str, int] = field(default_factory=dict)  # rows by reason
@@ -94,7 +94,7 @@ class RowCounts:
 class ItemsMetadata(Metadata):
     """Metadata of items; without rows, only the task is known."""
 
-    task: str
+    task: str | None = None
     key: str | None = None  # hash of what the rule's spec states of the dataset
     language: str | None = None
     source: Source | None = None
@@ -112,8 +112,8 @@ class RequestsMetadata(Metadata):
     """Metadata of requests: the evaluation, and what inference must know of its protocol."""
 
     protocol: str
-    request_kind: str  # "generate" or "score"
-    causal_only: bool  # whether masked models cannot answer the requests
+    request_kind: str = "score"  # or "generate"
+    causal_only: bool = False  # whether masked models cannot answer the requests
     evaluation: str | None = None
     task: str | None = None
     language: str | None = None
@@ -137,7 +137,7 @@ class RequestsMetadata(Metadata):
 class AdapterInfo:
     """The adapter of the model that computed outputs."""
 
-    source: str
+    source: str | None = None
     revision: str | None = None
     type: str | None = None
     rank: int | None = None
@@ -156,7 +156,7 @@ class UnusedWeights:
 class ModelInfo:
     """The model that computed outputs, as it was loaded, and its machine."""
 
-    name: str
+    name: str | None = None
     fingerprint: str | None = None
     revision: str | None = None
     architecture: str | None = None  # class
@@ -266,8 +266,8 @@ class OutputsMetadata(Metadata):
 class SimilaritiesMetadata(Metadata):
     """Metadata of similarities; metrics without an encoder are missing from the outcome."""
 
-    evaluation: str
-    generations: str  # fingerprint of the generations
+    evaluation: str | None = None
+    generations: str | None = None  # fingerprint of the generations
     signatures: dict[str, str] = field(default_factory=dict)  # by metric: encoder, layer, versions
     encoders: dict[str, dict] = field(default_factory=dict)  # by metric: name, revision, fingerprint, truncated texts
     counts: dict[str, int] = field(default_factory=dict)  # items, empty answers, distinct pairs and texts
@@ -289,7 +289,7 @@ class ResultsMetadata(Metadata):
     dataset: ItemsMetadata | None = None
     few_shot_examples: list[str] | None = None  # IDs of the items, in the order of the prompt
     skipped: dict[str, str] = field(default_factory=dict)  # reason by item ID
-    inference: OutputsMetadata = OutputsMetadata(fingerprint="")
+    inference: OutputsMetadata = OutputsMetadata()
     items: int | None = None  # number of rows
     flags: dict[str, int] = field(default_factory=dict)  # items by flag, without what follows a colon
     metrics: list[dict] = field(default_factory=list)  # definitions by another tool
@@ -299,10 +299,10 @@ class ResultsMetadata(Metadata):
 class MetricsMetadata(Metadata):
     """Metadata of one model's values."""
 
-    model: str
-    record: dict  # of the model
-    version: str  # of this package
-    evaluations: dict[str, ResultsMetadata]
+    model: str | None = None
+    record: dict = field(default_factory=dict)  # of the model
+    version: str | None = None  # of this package
+    evaluations: dict[str, ResultsMetadata] = field(default_factory=dict)
 
 
 def encode(metadata: Metadata) -> dict:
