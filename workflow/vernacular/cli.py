@@ -49,8 +49,7 @@ def main(arguments: list[str] | None = None, *, supervised: bool = False) -> int
         if not (args.contained and _is_last(args)):
             _fail(args, UserError(f"{reason}.{' The next attempt runs it again.' if args.contained else ''}"))
             return 128 - status
-        record_death = getattr(_module(args.run), "record_death", None)
-        if record_death is None or not record_death(args, reason):
+        if not _module("batch").Attempts(args).record_death(reason):
             break
         args.restarted = True
     return _give_up(args, reason)

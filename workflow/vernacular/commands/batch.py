@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from vernacular.commands.common import failure_of
 from vernacular.core import artifacts
 from vernacular.core.artifacts import Kind, replacing
 from vernacular.core.errors import (
     ArtifactError,
     DataError,
+    ModelError,
     UserError,
     as_write_error,
     first_line,
@@ -26,6 +26,7 @@ from vernacular.core.errors import (
 )
 from vernacular.core.metadata import Metadata, Outcome, unavailable
 from vernacular.core.progress import Progress
+from vernacular.core.records import write_record
 
 log = logging.getLogger("vernacular")
 
@@ -139,9 +140,24 @@ class Batch(ABC):
         print(line, file=sys.stderr, flush=True)
 
 
-def record_death(args, reason: str) -> bool:
-    """Record what a job was working on when its process died; return whether to try again without it."""
-    return Attempts(args).record_death(reason)
+def failure_of(args) -> str | None:
+    """Return why an attempt of this command has ended: it then tries nothing but writes what states this reason."""
+    return getattr(args, "failure", None)
+
+
+def raise_failure(args) -> None:
+    """Raise the reason why an attempt of this command has ended as ModelError; see `failure_of`."""
+    if reason := failure_of(args):
+        raise ModelError(reason)
+
+
+def write_unavailable(args, reason: str) -> str:
+    """Write a record that states why a model or encoder is unavailable; return one line about it."""
+    spec = args.spec
+    log.error(reason)
+    source = spec.get("adapter") or spec["source"]
+    write_record(args.out, {"name": spec["name"], "source": source, "unavailable": reason})
+    return f"{args.command}: {spec['name']}: unavailable ({reason})"
 
 
 class Attempts:

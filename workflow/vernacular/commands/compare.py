@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vernacular.commands.common import items_in, tool_documents, tool_metrics
+from vernacular.commands.common import items_in
 from vernacular.comparison.align import scatter
 from vernacular.comparison.compare import compare_all
 from vernacular.comparison.external.load import Reference, load_external_results
@@ -35,6 +35,7 @@ from vernacular.interop import EXPORTS
 from vernacular.interop.serbian_cloze import serbian_json
 from vernacular.metrics.choice import correct_options, margin
 from vernacular.metrics.schema import METRICS, TASK_RESULTS, as_table
+from vernacular.protocols.lm_eval.metrics import tool_documents, tool_metrics
 
 _REGRESSED, _IMPROVED = "regressed", "improved"
 _SORT_KEYS = [

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from vernacular.commands.common import checkpoints_in, tool_metrics
+from vernacular.commands.common import checkpoints_in
 from vernacular.comparison.curves.compute import curve_tables
 from vernacular.comparison.curves.schema import ALL
 from vernacular.comparison.curves.trust import sentence
@@ -12,6 +12,7 @@ from vernacular.core import artifacts
 from vernacular.core.errors import format_count
 from vernacular.core.tables import to_frame, write_csv
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
+from vernacular.protocols.lm_eval.metrics import tool_metrics
 
 _VALUE_COLUMNS = ["evaluation", "category", "metric", "value", "ci_low", "ci_high", "n", "chance_level"]
 

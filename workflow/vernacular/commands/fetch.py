@@ -6,7 +6,7 @@ from pathlib import Path
 from vernacular.checkpoints.adapters import resolve_adapter
 from vernacular.checkpoints.inputs import identity, is_path
 from vernacular.checkpoints.resolve import resolve
-from vernacular.commands.common import raise_failure, write_unavailable
+from vernacular.commands.batch import raise_failure, write_unavailable
 from vernacular.core.errors import ArtifactError, ModelError
 from vernacular.core.failures import LOADING_ERRORS, describe_error, wrap_library_errors
 from vernacular.core.records import backup_path, read_record, write_record

@@ -4,9 +4,8 @@ import logging
 from collections import Counter
 
 from vernacular.checkpoints.deleted import DELETED, deleted
-from vernacular.commands.batch import Attempts
-from vernacular.commands.batch import record_death as record_death  # called by cli.py
-from vernacular.commands.common import check_recorded, failure_of, inference_record
+from vernacular.commands.batch import Attempts, failure_of
+from vernacular.commands.common import check_recorded, inference_record
 from vernacular.core.errors import format_count
 from vernacular.core.metadata import Outcome, unavailable
 from vernacular.core.records import write_status

@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 
 from vernacular.commands.batch import Batch
-from vernacular.commands.batch import record_death as record_death  # called by cli.py
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
 from vernacular.core.fingerprint import fingerprint

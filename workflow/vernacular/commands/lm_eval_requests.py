@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from vernacular.commands.batch import Batch
-from vernacular.commands.batch import record_death as record_death  # called by cli.py
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError, DataError, format_count
 from vernacular.core.fingerprint import fingerprint

@@ -7,7 +7,8 @@ import pyarrow as pa
 
 from vernacular import __version__
 from vernacular.checkpoints.inputs import tokenizer_identity
-from vernacular.commands.common import check_inputs, failure_of
+from vernacular.commands.batch import failure_of
+from vernacular.commands.common import check_inputs
 from vernacular.core import artifacts
 from vernacular.core.errors import UserError, first_line, format_count, is_contained
 from vernacular.core.metadata import (

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from vernacular.commands.batch import Batch
-from vernacular.commands.batch import record_death as record_death  # called by cli.py
 from vernacular.commands.common import items_in
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from vernacular.checkpoints.tokenizers import resolve_tokenizer
-from vernacular.commands.common import raise_failure, write_unavailable
+from vernacular.commands.batch import raise_failure, write_unavailable
 from vernacular.core.errors import ArtifactError, ModelError
 from vernacular.core.failures import LOADING_ERRORS, describe_error, wrap_library_errors, wrap_tokenizer_panics
 from vernacular.core.fingerprint import fingerprint
