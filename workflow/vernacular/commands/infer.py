@@ -25,6 +25,7 @@ def infer(args) -> str:
         names = [path.stem for path in args.models]
         failed = {path.stem: unavailable(reason) for path in args.requests}
         write_status(args.out, dict.fromkeys(names, failed))
+        Attempts(args).end()
         return f"infer: {', '.join(names)}: failed ({reason})"
     attempts = Attempts(args)
     attempts.begin(overlaps=True)
