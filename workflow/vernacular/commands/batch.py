@@ -103,6 +103,10 @@ class Batch(ABC):
         extra = [f"{counts[outcome]} {outcome}" for outcome in ("up to date", self.failed_label) if counts[outcome]]
         return ", ".join([f"{label}: {format_count(counts[self.done_label], self.noun)} {self.done_label}", *extra])
 
+    def items(self, spec: dict) -> Path:
+        """Return the file with the items of an evaluation."""
+        return self.args.items_dir / f"{spec['items']}.parquet"
+
     def _files(self) -> Iterator[tuple[str, Path, dict]]:
         return ((name, self.args.out / f"{name}.parquet", spec) for name, spec in self.specs.items())
 

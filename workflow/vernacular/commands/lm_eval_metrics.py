@@ -42,7 +42,7 @@ class _Evaluations(Batch):
             return "no outputs"
         requests = artifacts.read(self._requests(spec), REQUESTS).to_pylist()
         outputs = artifacts.read(self._outputs(spec), _kind(spec)).to_pylist()
-        items = items_in(self.args.items_dir / f"{spec['items']}.parquet")
+        items = items_in(self.items(spec))
         with template_environment(trusted=spec["trusted"]):
             unit = load_unit(spec)
             results = evaluate(unit, requests, outputs, limit=spec["limit"], trusted=spec["trusted"])

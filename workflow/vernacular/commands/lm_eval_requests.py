@@ -39,7 +39,7 @@ class _Evaluations(Batch):
         )
 
     def is_current(self, metadata: RequestsMetadata, spec: dict) -> bool:
-        path = self._items(spec)
+        path = self.items(spec)
         if not super().is_current(metadata, spec):
             return False
         if artifacts.metadata(path, ITEMS).fingerprint != metadata.items.fingerprint:
@@ -54,25 +54,22 @@ class _Evaluations(Batch):
             unit = load_unit(spec)
             items, rows = build(unit, limit=spec["limit"], seed=spec["seed"], generates=spec["generates"])
         source = _items_metadata(unit, items, spec)
-        artifacts.write(self._items(spec), ITEMS, items, source)
+        artifacts.write(self.items(spec), ITEMS, items, source)
         self.write(path, spec, rows, items=source, **request_size(rows))
         return format_count(len(rows), "request")
 
     def failure(self, spec: dict, reason: str) -> Outcome:
         outcome = super().failure(spec, reason)
         if not self._has_items(spec):
-            artifacts.write(self._items(spec), ITEMS, [], replace(_no_items(spec), outcome=outcome))
+            artifacts.write(self.items(spec), ITEMS, [], replace(_no_items(spec), outcome=outcome))
         return outcome
 
     def _has_items(self, spec: dict) -> bool:
         """Return whether an evaluation with another number of shots has written the items."""
         try:
-            return artifacts.metadata(self._items(spec), ITEMS).outcome.is_complete
+            return artifacts.metadata(self.items(spec), ITEMS).outcome.is_complete
         except ArtifactError:
             return False
-
-    def _items(self, spec: dict) -> Path:
-        return self.args.items_dir / f"{spec['items']}.parquet"
 
 
 def _no_items(spec: dict) -> ItemsMetadata:

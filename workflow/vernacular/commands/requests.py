@@ -24,7 +24,7 @@ class _Evaluations(Batch):
     kind = REQUESTS
 
     def metadata(self, spec: dict) -> RequestsMetadata:
-        source = artifacts.metadata(self._items(spec), ITEMS)
+        source = artifacts.metadata(self.items(spec), ITEMS)
         names = ("evaluation", "language", "protocol", "shots", "seed", "style", "prompt")
         return RequestsMetadata(
             **{name: spec[name] for name in names if name in spec},  # the default prompt has no name
@@ -35,13 +35,10 @@ class _Evaluations(Batch):
         )
 
     def make(self, path: Path, spec: dict) -> str:
-        outcome = artifacts.metadata(self._items(spec), ITEMS).outcome
+        outcome = artifacts.metadata(self.items(spec), ITEMS).outcome
         if not outcome.is_complete:
             self.write(path, spec, [], outcome=outcome)
             return "no requests (dataset unavailable)"
-        rows, prompt_metadata = build_evaluation(items_in(self._items(spec)), spec)
+        rows, prompt_metadata = build_evaluation(items_in(self.items(spec)), spec)
         self.write(path, spec, rows, **prompt_metadata, **request_size(rows))
         return format_count(len(rows), "request")
-
-    def _items(self, spec: dict) -> Path:
-        return self.args.items_dir / f"{spec['items']}.parquet"

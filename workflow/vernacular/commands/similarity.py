@@ -45,7 +45,7 @@ class _Evaluations(Batch):
         """Return a fingerprint of all inputs; the options may change without the prompts, and so the responses."""
         encoders = [record.get("fingerprint") for record in self._encoders(spec).values()]
         generations = artifacts.metadata(self._generations(spec), GENERATIONS).fingerprint
-        fingerprint = artifacts.input_fingerprint(spec, encoders, self._items(spec), self._requests(spec), generations)
+        fingerprint = artifacts.input_fingerprint(spec, encoders, self.items(spec), self._requests(spec), generations)
         return SimilaritiesMetadata(evaluation=spec["evaluation"], generations=generations, fingerprint=fingerprint)
 
     def make(self, path: Path, spec: dict) -> str:
@@ -56,7 +56,7 @@ class _Evaluations(Batch):
             return "no outputs"
         from vernacular.metrics.similarity.compute import similarities  # torch, which a masked model needs not
 
-        items, requests = self._items(spec), self._requests(spec)
+        items, requests = self.items(spec), self._requests(spec)
         check_inputs(items, requests, generations, output_metadata, self.model)
         rows, metadata = similarities(
             items_in(items),
@@ -86,9 +86,6 @@ class _Evaluations(Batch):
 
     def _generations(self, spec: dict) -> Path:
         return self.generations[spec["evaluation"]]
-
-    def _items(self, spec: dict) -> Path:
-        return self.args.items_dir / f"{spec['items']}.parquet"
 
     def _requests(self, spec: dict) -> Path:
         return self.args.requests_dir / f"{spec['evaluation']}.parquet"

@@ -37,12 +37,9 @@ def build(
     options: dict,
     prompt: str = DEFAULT,
 ) -> tuple[list[dict], dict]:
-    """Build the requests of one evaluation; return (rows per REQUESTS, metadata).
+    """Build the requests of one evaluation; return (rows per REQUESTS, fields of RequestsMetadata).
 
-    Metadata: `few_shot_examples` (item IDs of the few-shot examples, in prompt order), `held_out` (evaluated
-    items with their content, which are excluded), `prefix` (the few-shot prefix), `skipped` (reason by skipped item),
-    `prompts` (fingerprint of the prompt lines), `prompt` (its name, if it is not the default). Raises
-    ConfigError if the settings cannot be combined.
+    Raises ConfigError if the settings cannot be combined.
     """
     _check(task, protocol=protocol, shots=shots, style=style, options=options)
     metadata = {"language": language, "protocol": protocol, "shots": shots, "seed": seed, "style": style}
@@ -77,9 +74,8 @@ def build_evaluation(items: list[Item], spec: dict) -> tuple[list[dict], dict]:
 def inference_metadata(protocol: str) -> dict:
     """Return the properties of a protocol that inference requires, as metadata of the requests."""
     declaration = PROTOCOLS[protocol]
-    request_kind = "generate" if declaration.generates else "score"
-    properties = {"causal_only": declaration.causal_only, "label_spans": declaration.label_spans}
-    return properties | {"request_kind": request_kind}
+    kind = "generate" if declaration.generates else "score"
+    return {"causal_only": declaration.causal_only, "label_spans": declaration.label_spans, "request_kind": kind}
 
 
 def _row_metadata(rows: list[dict], example_ids: list[str], held_out: set[str], setting: Setting) -> dict:

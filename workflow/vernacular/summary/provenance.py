@@ -126,15 +126,10 @@ def dataset_sources(metadata: MetricsMetadata) -> list[dict]:
         if dataset := results.dataset:
             source = dataset.source
             sources[dataset.task, dataset.language, dataset.limit] = {
-                "task": dataset.task,
-                "language": dataset.language,
-                "limit": dataset.limit,
+                **{name: getattr(dataset, name) for name in ("task", "language", "limit")},
                 "kind": source.kind,
                 "from": source.repository or source.url or source.file or source.kind,
-                "split": source.split,
-                "revision": source.revision,
-                "sha256": source.sha256,
-                "license": source.license,
+                **{name: getattr(source, name) for name in ("split", "revision", "sha256", "license")},
                 "citation": dataset.citation,
                 "rows read": dataset.rows.read,
                 "items": dataset.rows.evaluated,
