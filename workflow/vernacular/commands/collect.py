@@ -17,6 +17,7 @@ from vernacular.core.metadata import (
     ModelInfo,
     Outcome,
     OutputsMetadata,
+    decode,
     encode,
     unavailable,
 )
@@ -139,12 +140,13 @@ def _merge_shards(results: list[tuple[pa.Table, OutputsMetadata]]) -> tuple[pa.T
     Counters and flags are added up and fallbacks united; all other metadata are those of the first shard.
     """
     shards = [metadata for _, metadata in results]
-    counters = {name: _sum([getattr(shard.counters, name) for shard in shards]) for name in vars(shards[0].counters)}
+    counts = [encode(shard.counters) for shard in shards]
+    names = dict.fromkeys(name for shard in counts for name in shard)
     flags = dict.fromkeys(flag for shard in shards for flag in shard.flags)
     fallbacks = dict.fromkeys(reason for shard in shards for reason in shard.engine.fallback)
     return pa.concat_tables([table for table, _ in results]), replace(
         shards[0],
-        counters=Counters(**counters),
+        counters=decode(Counters, {name: _sum([shard.get(name) for shard in counts]) for name in names}),
         flags={flag: sum(shard.flags.get(flag, 0) for shard in shards) for flag in flags},
         engine=replace(shards[0].engine, fallback=list(fallbacks)),
         shards=len(shards),
@@ -152,10 +154,8 @@ def _merge_shards(results: list[tuple[pa.Table, OutputsMetadata]]) -> tuple[pa.T
 
 
 def _sum(values: list):
-    """Return the sum of the numbers; the first value if one is not a number."""
     numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
-    is_sum = numbers and len(numbers) == len([v for v in values if v is not None])
-    return sum(numbers) if is_sum else values[0]
+    return sum(numbers) if len(numbers) == len([v for v in values if v is not None]) else values[0]
 
 
 def _write_without_rows(directory: Path, requests: Path, record: ModelRecord, kind: Kind, outcome: Outcome) -> None:

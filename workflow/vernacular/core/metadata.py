@@ -43,7 +43,7 @@ def not_applicable(reason: str, *, awaits: str | None = None) -> Outcome:
 
 @dataclass(frozen=True, kw_only=True)
 class Metadata:
-    """What every artifact states. A field that is None is not known, or does not apply."""
+    """What every artifact states. A field that is None is not known, or does not apply; `details` are for people."""
 
     fingerprint: str | None = None  # of all inputs
     outcome: Outcome = Outcome()
@@ -61,20 +61,10 @@ class Source:
     directory: str | None = None  # of samples
     config: str | None = None  # of the repository
     split: str | None = None  # evaluated
-    few_shot: str | None = None  # split or file of few-shot examples
     revision: str | None = None  # commit of the repository
     license: str | None = None
-    layout: int | None = None  # number of the source in the task file, from 1, if it has several
-    files: list[str] | None = None  # read
-    file_sha256: str | None = None  # of the files
-    pinned: bool | None = None  # whether the task file has the hash of a file from the web
-    forms: list[str] | None = None  # files of word forms (treebanks)
-    patterns: list[str] | None = None  # names (treebanks)
-    sentences: int | None = None  # in the treebanks
-    words: int | None = None  # in the treebanks
-    text_mismatches: int | None = None  # sentences whose text differs from their tokens (treebanks)
-    lm_eval: str | None = None  # version
     tasks: dict[str, str] | None = None  # of lm-eval, with their versions
+    details: dict = field(default_factory=dict)  # few-shot split, files read and their hash, counts of a treebank, …
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,26 +148,16 @@ class ModelInfo:
 
     name: str | None = None
     fingerprint: str | None = None
-    revision: str | None = None
-    architecture: str | None = None  # class
     kind: str | None = None  # "causal" or "masked"
     dtype: str | None = None
     device: str | None = None
     quantization: str | dict | None = None
-    attention: str | None = None  # implementation
-    max_length: int | None = None  # tokens
     torch: str | None = None  # version
     transformers: str | None = None  # version
-    threads: int | None = None
     remote_code: bool = False  # whether custom code of the model was run
-    linear_layers: str | None = None  # library that multiplies matrices, if it is not torch's own
     unused_weights: UnusedWeights | None = None
     adapter: AdapterInfo | None = None
-    base_loaded_again: dict | None = None  # after an adapter that changed it: {"times": number, "after": name, …}
-    server: dict | None = None  # its address and model, and what it states of itself
-    forms: dict | None = None  # in which a server returns generations, spans and labels
-    probe: list | None = None  # checks of a server
-    sampling_fields: list | None = None  # that a server accepts
+    details: dict = field(default_factory=dict)  # revision, architecture, threads, what a server states, …
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,33 +167,21 @@ class EngineInfo:
     name: str | None = None  # "transformers", "vllm", "server: …"; None for scores of a local model
     version: str | None = None  # hash of the code and of the versions of libraries
     strategy: str | None = None  # of scoring: "plain", "prefix", "tree"
-    strategy_requested: str | None = None
     strategies: list[dict] | None = None  # of generation: the way of each group of prompts, in `used`
     fallback: list[str] = field(default_factory=list)  # why slower ways were used
-    head: str | None = None  # "rows" or "full"
-    batching: str | None = None  # how texts are combined
-    self_check: dict | None = None  # comparisons with single texts, by strategy
-    pll: list[str] | None = None  # variants of pseudo-log-likelihood (masked models)
-    limits: dict | None = None  # of a batch of prompts
-    stated: dict | None = None  # names and fingerprints in a server's answers
-    journal: list[str] | None = None  # parts that were dropped
     computed_with: list[str] | None = None  # evaluations that share the computation and differ in the prompt only
+    details: dict = field(default_factory=dict)  # self-checks, limits of batches, dropped parts of the journal, …
 
 
 @dataclass(frozen=True, kw_only=True)
 class TokenizerInfo:
     """How texts became tokens."""
 
-    type: str | None = None  # class
     bos_policy: str | None = None
-    bos: str | bool | None = None  # the setting (generation)
-    adds_bos: bool | None = None
-    bos_token: str | None = None
     unk_token: str | None = None
-    truncation: str | None = None  # what is dropped from a long prompt
     unscored_first_tokens: int | None = None  # requests whose first token nothing precedes
     chat: int | None = None  # requests with a chat template
-    texts_in_windows: int | None = None  # requests longer than the model's limit
+    details: dict = field(default_factory=dict)  # class, other tokens, what is dropped from long texts, …
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,30 +189,10 @@ class Counters:
     """What was computed; of an evaluation in several shards, the sums."""
 
     requests: int | None = None
-    distinct: int | None = None  # requests, as equal ones are computed once
-    seconds: float | None = None
-    loads: int | None = None  # 1 if the model was loaded for this evaluation, else 0
-    seconds_loading: float | None = None
-    budget: int | None = None  # tokens per batch, after the last reduction
-    chunks: int | None = None  # in which the requests were prepared
-    forwards: int | None = None  # forward passes
     tokens_computed: int | None = None  # through the model, padding included; of a server, in the prompts
     tokens_generated: int | None = None
-    tokens_trie: int | None = None  # minimum that must go through the model
-    prefix_tokens: int | None = None  # computed once for several prompts
-    states_recomputed: int | None = None  # of texts that reached a length at which the model's positions change
-    batches: int | None = None
-    batches_resumed: int | None = None  # of scoring, read from the journal
-    resumed: int | None = None  # batches of generation, read from the journal
-    oom_retries: int | None = None  # batches that were computed again in halves
-    out_of_memory: int | None = None  # requests that do not fit in memory
-    truncated: int | None = None  # prompts that lost examples or tokens
-    invalid_prompts: int | None = None
-    finish_reasons: dict[str, int] | None = None  # requests by reason
-    calls: int | None = None  # of the server
-    server: dict[str, int] | None = None  # what was sent and received
-    labels_not_listed: int | None = None  # requests
-    coverage: float | None = None  # share of the labels that a server lists
+    seconds: float | None = None  # without loading the model
+    details: dict = field(default_factory=dict)  # forward passes, batches, what was sent to a server, …
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -305,15 +253,25 @@ class MetricsMetadata(Metadata):
     evaluations: dict[str, ResultsMetadata] = field(default_factory=dict)
 
 
-def encode(metadata: Metadata) -> dict:
-    """Return metadata as a JSON object, without fields that are None."""
-    return dataclasses.asdict(metadata, dict_factory=lambda items: {k: v for k, v in items if v is not None})
+def encode(metadata) -> dict:
+    """Return metadata, or a part of them, as a JSON object: without fields that are None, details beside the fields."""
+    return dataclasses.asdict(metadata, dict_factory=_without_none)
+
+
+def _without_none(items: list[tuple]) -> dict:
+    fields = {name: value for name, value in items if value is not None}
+    return fields.pop("details", {}) | fields
 
 
 def decode(cls: type, value: dict):
-    """Return the dataclass of a JSON object; raise TypeError or KeyError if a field is unknown or missing."""
+    """Return the dataclass of a JSON object; keys of no field are its `details`, if it has any.
+
+    Raises TypeError or LookupError if a key is unknown.
+    """
     hints = _hints(cls)
-    return cls(**{name: _decode_field(hints[name], item) for name, item in value.items()})
+    details = {name: item for name, item in value.items() if "details" in hints and name not in hints}
+    fields = {name: _decode_field(hints[name], item) for name, item in value.items() if name not in details}
+    return cls(**fields, **({"details": details} if details else {}))
 
 
 _hints = functools.cache(typing.get_type_hints)

@@ -27,7 +27,7 @@ from vernacular.core import artifacts
 from vernacular.core.artifacts import Kind
 from vernacular.core.errors import MachineError, ModelError, ServerError, UserError, first_line, is_contained
 from vernacular.core.failures import is_lost_device, wrap_tokenizer_panics
-from vernacular.core.metadata import OutputsMetadata, decode, encode
+from vernacular.core.metadata import Counters, OutputsMetadata, decode, encode
 from vernacular.core.processes import StopFlag, Stopped, Task
 from vernacular.core.progress import Progress
 from vernacular.inference.job.store import Store, StoreError
@@ -81,8 +81,8 @@ class SharedUnit:
         first_rows = rows.take(pa.array(_first_rows(rows["request_id"])))
         counters = metadata.counters
         if unit is not self.units[0]:
-            computed = {name: count for name, count in vars(counters).items() if count is not None}
-            counters = replace(counters, **dict.fromkeys(computed.keys() - set(_NOT_SUMMED), 0))
+            counts = encode(counters).items()
+            counters = decode(Counters, {name: count if name in _NOT_SUMMED else 0 for name, count in counts})
         others = [other.evaluation for other in self.units if other is not unit]
         is_scored = first_rows.filter(pc.is_valid(first_rows["logprobs"]))
         n_unscored = pc.sum(pc.equal(is_scored["n_prompt_tokens"], 0)).as_py() or 0

@@ -247,7 +247,7 @@ class Scoring:
     def _tokenizer_metadata(self) -> dict:
         """Return the tokenizer's metadata."""
         return {
-            "type": type(self.loaded.tokenizer).__name__,
+            "class": type(self.loaded.tokenizer).__name__,
             "bos_policy": bos_policy(self.loaded) if self.loaded.kind == "causal" else None,
             "bos_token": self.loaded.tokenizer.bos_token,
             "unk_token": self.loaded.tokenizer.unk_token,

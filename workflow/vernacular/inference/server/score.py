@@ -116,7 +116,7 @@ class Scoring:
                 "journal": self.journal_notes,
             },
             "tokenizer": {
-                "type": type(served.tokenizer).__name__ if served.tokenizer else None,
+                "class": type(served.tokenizer).__name__ if served.tokenizer else None,
                 "bos_policy": bos_policy(served) if served.tokenizer else None,
                 "adds_bos": served.adds_bos,
             },
