@@ -280,3 +280,4 @@ def test_file_without_an_outcome_is_of_another_version(tmp_path):
     path = artifacts.write(tmp_path / "pets.parquet", KIND, ROWS, {"outcome": None, "unavailable": "gated"})
     for call in (lambda: artifacts.read(path, KIND), lambda: artifacts.metadata(path)):
         assert "from another version" in read_error(call, path)
+    assert artifacts.read(path, KIND, allow_moved=True).num_rows == len(ROWS), "of another group, for example"

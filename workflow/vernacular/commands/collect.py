@@ -38,8 +38,8 @@ def collect(args) -> str:
     """
     record = inference_record(args.model, args.spec)
     request_files = {path.stem: path for path in args.requests}
-    failed = {e: outcome.reason for path in args.status for e, outcome in _status(path, record["name"]).items()
-              if outcome.state == UNAVAILABLE}  # fmt: skip
+    outcomes = [entry for path in args.status for entry in _status(path, record["name"]).items()]
+    failed = {evaluation: outcome.reason for evaluation, outcome in outcomes if outcome.state == UNAVAILABLE}
     counts, missing = write_outputs(record, request_files, args.out, args.store, shards=len(args.status), failed=failed)
     messages = [f"collect: {record['name']}: {evaluation}: {reason}" for evaluation, reason in missing.items()]
     for line in messages:

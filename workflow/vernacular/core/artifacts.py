@@ -286,13 +286,13 @@ def _parse_metadata(parquet: pq.FileMetaData, path, allow_moved: bool) -> dict:
         stored = dict(json.loads(text))
         recorded_path = stored.pop("path_suffix")
         parts = Path(recorded_path).parts
-        outcome = stored.pop("outcome", None)
-        stored["outcome"] = None if outcome is None else Outcome(**outcome)
+        outcome = stored.get("outcome")
+        stored["outcome"] = Outcome(**(outcome or {}))
     except (ValueError, KeyError, TypeError, RecursionError):
         raise ArtifactError(f"{path}: not a file of this workflow (its metadata is not valid).") from None
     if not allow_moved and recorded_path != _path_suffix(path, len(parts)):
         raise ArtifactError(f"{path}: moved or copied from {recorded_path}; delete it to rebuild.")
-    if stored["outcome"] is None:
+    if outcome is None and not allow_moved:  # files of others may be older: only what has rows is used of them
         raise ArtifactError(f"{path}: from another version of the workflow; delete it to rebuild.")
     return stored
 
