@@ -14,7 +14,7 @@ from support import tiny
 from support.hub_server import environment
 from support.stage_run import Run
 from vernacular import cli
-from vernacular.checkpoints.deleted import REASON, deleted, is_deleted
+from vernacular.checkpoints.inputs import DELETED_REASON, deleted, is_deleted
 from vernacular.commands.fetch import model
 from vernacular.config import load as config
 from vernacular.config.directories import clear_unavailable
@@ -156,7 +156,7 @@ def test_checkpoint_that_is_deleted_before_its_first_evaluation_does_not_stop_ot
         assert run(command) == 0
     notes = pd.read_csv("results/summary/notes.csv").query("models == 'mine.step5'")
     assert notes["note"].tolist() == [
-        REASON if recorded_before else "./out/checkpoint-5 was deleted before its first evaluation"
+        DELETED_REASON if recorded_before else "./out/checkpoint-5 was deleted before its first evaluation"
     ]
     points = pd.read_csv("results/summary/curves.csv").query("category.isna() and metric == 'auc'")
     assert points["value"].isna().tolist() == [True, False]

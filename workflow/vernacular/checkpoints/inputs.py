@@ -12,6 +12,7 @@ from vernacular.checkpoints.files import read_json
 from vernacular.core.contents import compare_contents, contents
 from vernacular.core.errors import ModelError
 from vernacular.core.fingerprint import fingerprint
+from vernacular.core.metadata import Outcome, not_applicable
 from vernacular.types import ModelRecord
 
 PATTERNS = (
@@ -117,6 +118,30 @@ def stale(record: ModelRecord) -> list[str]:
     """
     recorded = [record.get("contents"), record.get("source_contents"), (record.get("adapter") or {}).get("contents")]
     return [_path(listing, name) for listing in recorded if listing for name in differences(listing)]
+
+
+# how an inference job completed an evaluation of a checkpoint of a series that was deleted after it had been evaluated,
+# which is usual while a model is trained, and why other evaluations are missing; its results remain
+DELETED, DELETED_REASON = "of a deleted checkpoint", "the checkpoint was deleted before this evaluation"
+
+
+def is_deleted(record: ModelRecord) -> bool:
+    """Return whether the directory or file of a recorded local checkpoint, or of an adapter, no longer exists.
+
+    A revision on the Hub can be downloaded again.
+    """
+    source = (record.get("adapter") or record).get("source") or ""
+    return bool(_own_listing(record)) and is_path(source) and not Path(_own_listing(record)["root"]).exists()
+
+
+def deleted(record: ModelRecord) -> Outcome:
+    """Return the outcome of an evaluation of a deleted checkpoint: it is tried again if the checkpoint exists again."""
+    return not_applicable(DELETED_REASON, awaits=_own_listing(record)["root"])
+
+
+def _own_listing(record: ModelRecord) -> dict | None:
+    adapter = record.get("adapter")
+    return adapter["contents"] if adapter else record.get("source_contents") or record.get("contents")
 
 
 def verify(record: ModelRecord) -> None:

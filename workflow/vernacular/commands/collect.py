@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from vernacular.checkpoints.deleted import deleted, is_deleted
+from vernacular.checkpoints.inputs import deleted, is_deleted
 from vernacular.commands.common import inference_record
 from vernacular.core import artifacts
 from vernacular.core.artifacts import Kind

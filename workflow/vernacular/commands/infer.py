@@ -3,7 +3,7 @@
 import logging
 from collections import Counter
 
-from vernacular.checkpoints.deleted import DELETED, deleted
+from vernacular.checkpoints.inputs import DELETED, deleted
 from vernacular.commands.batch import Attempts, failure_of
 from vernacular.commands.common import check_recorded, inference_record
 from vernacular.core.errors import format_count

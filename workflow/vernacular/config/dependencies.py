@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from vernacular.checkpoints import inputs
-from vernacular.checkpoints.deleted import is_deleted
+from vernacular.checkpoints.inputs import is_deleted
 from vernacular.checkpoints.tokenizers import tokenizer_files
 from vernacular.comparison.external.published_files import is_publication, published_models
 from vernacular.comparison.external.results import result_files

@@ -25,8 +25,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from vernacular.checkpoints.deleted import is_deleted
-from vernacular.checkpoints.inputs import is_path
+from vernacular.checkpoints.inputs import is_deleted, is_path
 from vernacular.core.errors import ArtifactError, suggest
 from vernacular.core.names import portable_problem, quoted
 from vernacular.core.records import read_record

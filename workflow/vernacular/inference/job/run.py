@@ -6,7 +6,7 @@ Only outputs missing from the store are computed, and the model is loaded once.
 from collections.abc import Callable
 from pathlib import Path
 
-from vernacular.checkpoints.deleted import DELETED, is_deleted
+from vernacular.checkpoints.inputs import DELETED, is_deleted
 from vernacular.core.errors import MachineError, ModelError
 from vernacular.core.processes import StopFlag, stop_on_signals
 from vernacular.core.progress import Progress
