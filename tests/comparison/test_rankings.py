@@ -167,6 +167,14 @@ def test_auc_represents_acceptability():
     assert records["all", "a"]["win_rate"] is None
 
 
+def test_few_sentences_of_a_label_leave_the_overall_interval():
+    rng = np.random.default_rng(5)
+    labels = [float(i < 14) for i in range(16)]  # 12 % of the resamples have one label only
+    table = [row(f"i{i}", surprisal=rng.normal() - label, label=label) for i, label in enumerate(labels)]
+    record = aggregate(evaluation({"a": table}, acceptability.METRICS))["all", "a"]
+    assert record["ci_low"] < record["mean"] < record["ci_high"]
+
+
 def test_overall_matches_the_schema(tmp_path):
     records = overall([evaluation(TABLES), evaluation(TABLES, language="es")], resamples=100)
     artifacts.write(tmp_path / "o.parquet", OVERALL, records, {})

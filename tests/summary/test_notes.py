@@ -1,7 +1,14 @@
 """Notes on missing, dropped, flagged and fallback results, and sources of the datasets."""
 
 import pandas as pd
-from vernacular.summary.notes import collect_notes, group_notes, mixed_version_notes, notes_to_frame, split_list
+from vernacular.summary.notes import (
+    collect_notes,
+    group_notes,
+    mixed_version_notes,
+    no_interval_notes,
+    notes_to_frame,
+    split_list,
+)
 from vernacular.summary.provenance import dataset_sources
 
 DATASET = {
@@ -34,6 +41,21 @@ METADATA = {
         "openbookqa.gl.letters.0shot": {"not_applicable": "letters needs a causal model"},
     },
 }
+
+
+def test_headline_values_without_an_interval_are_noted_once():
+    row = {"model": "a", "evaluation": "cola.gl", "metric": "auc_char", "category": "", "headline": True, "value": 0.7}
+    rows = [
+        row | {"ci_low": None},
+        row | {"model": "b", "ci_low": 0.5},
+        row | {"model": "c", "value": None, "ci_low": None},
+        row | {"category": "short", "ci_low": None},
+        row | {"headline": False, "ci_low": None},
+        row | {"evaluation": "cola.es", "ci_low": None},
+    ]
+    [note] = group_notes(no_interval_notes(pd.DataFrame(rows)))
+    assert (note["kind"], note["models"], note["evaluations"]) == ("no interval", "a", "cola.gl, cola.es")
+    assert note["note"].startswith("ROC AUC, per character: no 95 % interval (too few items")
 
 
 def test_collect_notes_covers_all_note_types():

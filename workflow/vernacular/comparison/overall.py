@@ -18,7 +18,7 @@ from scipy.special import ndtr
 
 from vernacular.comparison.align import Items, Side
 from vernacular.metrics.metric import Metric, chance_level
-from vernacular.statistics.intervals import resample_statistic
+from vernacular.statistics.intervals import redrawn, resample_statistic
 from vernacular.statistics.paired import ALPHA, cluster_counts, cluster_sums, competition_ranks, holm, resample_means
 
 RESAMPLES = 1_000
@@ -164,7 +164,7 @@ def _normalize(evaluation: Evaluation, models, clusters, seed: int, resamples: i
         sizes = cluster_sums(np.append(np.ones(len(indices)), 0.0)[:, None], padded)
         counts = cluster_counts(k, resamples, seed)
         draws = resample_means(sums, np.repeat(sizes, len(models), axis=1), counts)
-    return (value - chance) / (1 - chance), (draws - chance) / (1 - chance)
+    return (value - chance) / (1 - chance), (redrawn(draws) - chance) / (1 - chance)
 
 
 def _interval(draws: np.ndarray) -> tuple[float | None, float | None]:
