@@ -77,10 +77,16 @@ const board = (() => {
     ];
     if (over.size) {
       list.push({
-        title: "Rank",
+        title: el("span", { title: ABOUT_RANK }, "Rank"),
+        name: "rank",
         class: "rank",
-        key: (model) => over.get(model)?.rank ?? null,
-        cell: (model) => format.count(over.get(model)?.rank),
+        key: (model) =>
+          over.get(model)?.rank ? 1000 * over.get(model).rank + (over.get(model).rank_worst ?? 0) : null,
+        csv: (model) => [
+          ["rank", over.get(model)?.rank ?? null],
+          ["worst rank", over.get(model)?.rank_worst ?? null],
+        ],
+        cell: (model) => ranks(over.get(model)),
       });
       list.push({
         title: el(
@@ -198,6 +204,15 @@ const board = (() => {
     "Mean over evaluations of (value − chance) / (1 − chance), with a 95 % bootstrap interval; models " +
     "that are not significantly different share a rank.";
 
+  const ABOUT_RANK =
+    "The possible ranks by the overall mean, from 1 + the number of significantly better models to the number of " +
+    "models − that of significantly worse ones.";
+
+  function ranks(row) {
+    if (!row?.rank || !row.rank_worst || row.rank === row.rank_worst) return format.count(row?.rank);
+    return `${row.rank}\u2009–\u2009${row.rank_worst}`;
+  }
+
   /** @param {Index} index */
   function standing(index, chosen) {
     const scope = chosen.language || "all";
@@ -214,8 +229,12 @@ const board = (() => {
           `over ${format.counted(row.n, "evaluation")}, ${row.excluded ?? 0} excluded; leads in ` +
           `${format.value(row.win_rate, "share")} % of the comparisons with other models`,
       },
-      el("span", { class: "value" }, format.value(row.mean, "share")),
-      el("span", { class: "interval" }, format.interval(row.low, row.high, "share")),
+      el(
+        "span",
+        { class: "value" },
+        row.low === null ? `(${format.value(row.mean, "share")})` : format.value(row.mean, "share"),
+      ),
+      el("span", { class: "interval" }, row.low === null ? "no interval" : format.interval(row.low, row.high, "share")),
       el("span", { class: "n" }, format.counted(row.n, "evaluation")),
     );
   }
@@ -225,7 +244,10 @@ const board = (() => {
   function legend(index, chosen, columns, models) {
     const line = chosen.down === "evaluations" ? "row" : "column"; // contains the models' values of one metric
     const units = new Set(columns.map((column) => index.metrics[column.metric].unit));
-    const shares = units.has("share") ? "shares from 0 to 100 %" : null;
+    const shares = units.has("share") ? "from 0 to 100 %" : null;
+    const shown = columns.flatMap((column) => [...column.cells.values()].map((cell) => [cell, column.metric]));
+    const judged = shown.some(([cell]) => cell.chance !== null);
+    const lacking = shown.some(([cell, metric]) => cells.lacksInterval(cell, index.metrics[metric]));
     const others =
       units.size > (shares ? 1 : 0)
         ? `${shares ? "other units " : ""}from the worst to the best value of the ${line}, or over the ` +
@@ -237,7 +259,14 @@ const board = (() => {
         null,
         el("span", { class: "key", "aria-hidden": "true" }, el("i"), el("i"), el("i")),
         chosen.scale === "absolute"
-          ? ` darker is better: ${[shares, others].filter(Boolean).join(", ")}`
+          ? ` darker is better. ${[
+              judged ? "Teal: above chance, up to all correct; ochre: below chance" : null,
+              shown.some(([cell]) => cell.chance === null)
+                ? `${judged ? "without a chance level: " : ""}${[shares && `shares ${shares}`, others].filter(Boolean).join(", ")}`
+                : null,
+            ]
+              .filter(Boolean)
+              .join("; ")}.`
           : " teal is better, ochre is worse; the sign of the value states the same",
       ),
       el(
@@ -269,6 +298,7 @@ const board = (() => {
       chosen.scale === "baseline"
         ? null
         : el("li", null, el("em", null, "Italic"), ": not distinguishable from chance."),
+      lacking && chosen.scale !== "baseline" ? el("li", null, cells.ABOUT_PARENTHESES) : null,
       models > 1
         ? el(
             "li",
@@ -292,6 +322,9 @@ const board = (() => {
             "Above chance: (value − chance) / (1 − chance); 0 is guessing, 100 is all correct. Metrics " +
               "without a chance level show –.",
           )
+        : null,
+      models > 1 && chosen.down === "models"
+        ? el("li", null, "Rank: the ranks that are possible by the overall mean and its significant differences.")
         : null,
       el(
         "li",

@@ -213,7 +213,7 @@
         heading: true,
         class: "name",
         key: ([category]) => task.categories.names[category],
-        cell: ([category]) => data(task.categories.names[category]),
+        cell: ([category]) => data(names.category(task.categories.names[category])),
       },
       {
         title: "Items",

@@ -124,7 +124,7 @@ def build(
             "models": provenance.models(records),
             "datasets": list(datasets.values()),
             "runs": runs,
-            "notes": provenance.note_rows(notes, report_index),
+            "notes": provenance.note_rows(notes),
             "jobs": provenance.job_costs(benchmarks),
             "version": __version__,
         }

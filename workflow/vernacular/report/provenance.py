@@ -8,7 +8,7 @@ from pathlib import Path
 
 from vernacular.core.publication import publishable
 from vernacular.report.data_files import Row, record
-from vernacular.report.leaderboard import ReportIndex
+from vernacular.summary.notes import group_notes
 
 _MODEL_KEYS = ("name", "source", "revision", "architecture", "kind", "bytes", "fingerprint", "base", "unavailable")
 
@@ -92,19 +92,9 @@ def job_costs(directory: Path | None) -> list[dict]:
     return jobs
 
 
-def note_rows(notes: list[dict], index: ReportIndex) -> list[dict]:
-    """Return the summary's notes with models and evaluations by number."""
-    rows = [
-        {
-            "model": index.models.number(note["model"]),
-            "evaluation": None if note["evaluation"] is None else index.evaluations.number(note["evaluation"]),
-            "kind": note["kind"],
-            "note": publishable(note["note"]),
-            "count": note["count"],
-        }
-        for note in notes
-    ]
-    return [record("Note", row) for row in rows]
+def note_rows(notes: list[dict]) -> list[dict]:
+    """Return the summary's notes, each text once with all models and evaluations that it applies to."""
+    return [record("Note", row) for row in publishable(group_notes(notes))]
 
 
 _COST_COLUMNS = {"seconds": "s", "memory": "max_rss", "cpu": "cpu_time"}

@@ -108,7 +108,8 @@ def _write_mean(sheet: Worksheet, number: int, mean: MeanColumn, row: int) -> in
         f"{count} that all models have; {excluded} excluded. Details: sheet overall."
     )
     if mean.key == "rank":
-        text = "1 + number of models with a significantly better mean; models may share a rank. Details: sheet overall."
+        text = "1 + number of models with a significantly better mean; models may share a rank. "
+        text += "Comments contain the worst possible rank. Details: sheet overall."
     put_text(sheet, row, number, _MEAN_TITLES[mean.key]).comment = comment(text, lines=8)
     if mean.scope == "all" and row > 1:
         put_text(sheet, 1, number, "all languages")

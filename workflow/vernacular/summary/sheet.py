@@ -145,6 +145,7 @@ def _write_means(sheet: Worksheet, number: int, mean: MeanColumn, first_row: int
             if row["rank"] is not None:
                 cell = cells.put_number(sheet, first_row + index, number, row["rank"])
                 set_style(cell, number_format="0", alignment=cells.CENTERED)
+                cell.comment = cells.comment(f"possible ranks: {rank_range(row)}")
             continue
         mark = cells.BEST if value == best else cells.SHARED if row["rank"] == 1 else cells.NONE
         mark = mark if has_marks else None
@@ -152,12 +153,22 @@ def _write_means(sheet: Worksheet, number: int, mean: MeanColumn, first_row: int
         set_style(
             cell, number_format=cells.number_format("share", mark), font=_FONTS.get(mark), border=cells.GROUP_START
         )
-        lines = [f"rank {row['rank']} of {sum(other is not None for other in mean.rows)}"] if row["rank"] else []
+        lines = [f"rank {rank_range(row)} of {sum(other is not None for other in mean.rows)}"] if row["rank"] else []
         if is_finite(row["ci_low"]) and is_finite(row["ci_high"]):
             lines.insert(0, f"95 % interval {row['ci_low']:.1%} to {row['ci_high']:.1%}")
         if is_finite(row["win_rate"]):
             lines.append(f"win rate {row['win_rate']:.1%}")
         cell.comment = cells.comment("\n".join(lines)) if lines else None
+
+
+def rank_range(row: dict) -> str:
+    """Return the possible ranks of a model.
+
+    >>> rank_range({"rank": 1, "rank_worst": 3}), rank_range({"rank": 2, "rank_worst": 2})
+    ('1–3', '2')
+    """
+    worst = row.get("rank_worst")
+    return str(row["rank"]) if worst in (None, row["rank"]) else f"{row['rank']}–{worst}"
 
 
 def _write_models(sheet: Worksheet, layout: Grid, first_row: int) -> None:
