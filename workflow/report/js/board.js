@@ -80,8 +80,7 @@ const board = (() => {
         title: el("span", { title: ABOUT_RANK }, "Rank"),
         name: "rank",
         class: "rank",
-        key: (model) =>
-          over.get(model)?.rank ? 1000 * over.get(model).rank + (over.get(model).rank_worst ?? 0) : null,
+        key: (model) => over.get(model)?.rank ?? null,
         csv: (model) => [
           ["rank", over.get(model)?.rank ?? null],
           ["worst rank", over.get(model)?.rank_worst ?? null],
