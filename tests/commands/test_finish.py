@@ -8,9 +8,10 @@ from support.result_rows import EVALUATION, rows
 from vernacular.commands import status
 from vernacular.comparison.compare import compare_all
 from vernacular.comparison.schema import COMPARISONS
+from vernacular.core import artifacts
 from vernacular.core.errors import UserError
 from vernacular.core.tables import to_frame, write_csv
-from vernacular.metrics.schema import as_table
+from vernacular.metrics.schema import RESULTS, as_table
 
 SPEC = {name: EVALUATION[name] for name in ("task", "language", "protocol", "shots", "seed", "style", "prompt")}
 
@@ -53,6 +54,25 @@ def test_wall_and_cpu_time_of_each_stage_are_labeled(run_directory, capsys):
     header, row = (line.split() for line in lines if line.startswith(("stage", "infer")))
     assert header == ["stage", "jobs", "wall", "time,", "s", "CPU", "time,", "s", "peak", "MB"]
     assert row == ["infer", "2", "10.5", "40.5", "100"]
+
+
+def test_stages_of_models_that_the_config_no_longer_has_are_not_listed(run_directory, capsys):
+    for name in (
+        "metrics/m.tsv",
+        "metrics/other.tsv",
+        "collect/other.tsv",
+        "compare/compare.tsv",
+        "other/infer/m.1of1.tsv",
+    ):
+        path = run_directory / "benchmarks" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("s\tmax_rss\tcpu_time\n1.0\t1.0\t1.0\n")
+    summary = run_directory / "results" / "summary"
+    metadata = {"models": [{"name": "tuned", "base": "m"}, {"name": "m"}], "fingerprint": "0"}
+    artifacts.write(summary / "results.parquet", RESULTS, [], metadata)
+    status.finish(Namespace(results=summary, benchmarks=run_directory / "benchmarks"))
+    lines = capsys.readouterr().out.split("\nstage")[1].splitlines()[1:]
+    assert [line.split()[:2] for line in lines] == [["infer", "2"], ["metrics", "1"], ["compare", "1"]]
 
 
 def test_comparison_counts_significant_headline_metrics_and_names_the_clearest_difference(run_directory, capsys):

@@ -4,9 +4,11 @@ import csv
 from collections import Counter
 from pathlib import Path
 
+from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing
 from vernacular.core.errors import UserError, format_count
 from vernacular.metrics.metric import display_name
+from vernacular.report.provenance import benchmark_files
 from vernacular.summary.notes import split_list
 
 MAX_SENTENCES = 5  # comparisons on the terminal; the others are in the tables
@@ -61,7 +63,12 @@ def finish(args) -> None:
         if more := sentences[MAX_SENTENCES:]:
             print(f"{format_count(len(more), 'other comparison')}: {comparisons}")
     rows: dict[str, list[dict]] = {}
-    for path in sorted(args.benchmarks.glob("*/*.tsv")):
+    summary = args.results / "results.parquet"
+    described = artifacts.metadata(summary).get("models", []) if summary.exists() else None
+    names = (
+        None if described is None else {model[key] for model in described for key in ("name", "base") if key in model}
+    )
+    for path in benchmark_files(args.benchmarks, names):
         with open(path, newline="") as file:
             rows.setdefault(path.parent.name, []).extend(csv.DictReader(file, delimiter="\t"))
     order = ["items", "requests", "model", "server", "encoder", "infer", "infer_server", "collect"]

@@ -125,7 +125,7 @@ def build(
             "datasets": list(datasets.values()),
             "runs": runs,
             "notes": provenance.note_rows(notes),
-            "jobs": provenance.job_costs(benchmarks),
+            "jobs": provenance.job_costs(benchmarks, {*models, *(r["base"] for r in records if r.get("base"))}),
             "version": __version__,
         }
         write_data_file(out, "provenance", record("Provenance", provenance_piece))

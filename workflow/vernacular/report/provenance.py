@@ -4,6 +4,7 @@ A report is published: paths of the machine that made it, and addresses of priva
 """
 
 import csv
+from collections.abc import Iterable
 from pathlib import Path
 
 from vernacular.core.publication import publishable
@@ -81,10 +82,26 @@ def run_info(model: int, evaluation: int, metadata: dict) -> dict:
     return record("Run", info)
 
 
-def job_costs(directory: Path | None) -> list[dict]:
-    """Return the cost of each job from Snakemake's benchmark files: seconds, peak memory in MB, CPU seconds."""
+def benchmark_files(directory: Path, models: Iterable[str] | None) -> list[Path]:
+    """Return Snakemake's benchmark files, `{stage}/{job}.tsv`.
+
+    models: models and bases of this config; files of others remain of an earlier state of the config. None: all files.
+    """
+    files, names = sorted(directory.glob("*/*.tsv")), set(models or ())
+    return [
+        path
+        for path in files
+        if models is None
+        or path.stem in names
+        or path.stem.rpartition(".")[0] in names  # a shard
+        or path.parent.name in (path.stem, "encoder")
+    ]
+
+
+def job_costs(directory: Path | None, models: Iterable[str] | None = None) -> list[dict]:
+    """Return the cost of each job from `benchmark_files`: seconds, peak memory in MB, CPU seconds."""
     jobs = []
-    for path in sorted(directory.glob("*/*.tsv")) if directory else []:
+    for path in benchmark_files(directory, models) if directory else []:
         with open(path, newline="", encoding="utf-8") as file:
             for row in csv.DictReader(file, delimiter="\t"):
                 costs = {name: _parse_number(row.get(key)) for name, key in _COST_COLUMNS.items()}
