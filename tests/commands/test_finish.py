@@ -15,9 +15,7 @@ from vernacular.metrics.schema import RESULTS, as_table
 
 SPEC = {name: EVALUATION[name] for name in ("task", "language", "protocol", "shots", "seed", "style", "prompt")}
 
-COLUMNS = (
-    "baseline,candidate,evaluation,category,metric,baseline_value,candidate_value,p_value,p_holm,significant,better"
-)
+COLUMNS = "baseline,candidate,evaluation,category,metric,unit,baseline_value,candidate_value,p_value,p_holm,significant,better"
 
 
 @pytest.fixture
@@ -77,16 +75,16 @@ def test_stages_of_models_that_the_config_no_longer_has_are_not_listed(run_direc
 
 def test_comparison_counts_significant_headline_metrics_and_names_the_clearest_difference(run_directory, capsys):
     rows = [
-        "base,tuned,a.gl,,accuracy,0.25,0.5,0.04,0.08,False,",
-        "base,tuned,b.gl,,accuracy,0.2,0.9,0.001,0.003,True,candidate",
-        "base,tuned,c.gl,,auc,0.9,0.2,0.002,0.004,True,baseline",
-        "base,tuned,c.gl,syntax,auc,0.9,0.2,0.0001,0.0004,True,baseline",  # a category
-        "base,tuned,c.gl,,mcc,0.9,0.2,0.0001,,True,baseline",  # not a headline metric
+        "base,tuned,a.gl,,accuracy,share,0.25,0.5,0.04,0.08,False,",
+        "base,tuned,b.gl,,accuracy,share,0.2,0.9,0.001,0.003,True,candidate",
+        "base,tuned,c.gl,,auc,share,0.9,0.2,0.002,0.004,True,baseline",
+        "base,tuned,c.gl,syntax,auc,share,0.9,0.2,0.0001,0.0004,True,baseline",  # a category
+        "base,tuned,c.gl,,mcc,share,0.9,0.2,0.0001,,True,baseline",  # not a headline metric
     ]
     text = output(run_directory, capsys, rows)
     expected = (
         "tuned is significantly better than base in 1 of 3 headline metrics and worse in 1; clearest difference: b.gl, "
-        "Accuracy: 0.2 -> 0.9 (p = 0.001, corrected 0.003)."
+        "Accuracy: 20.0% -> 90.0% (p 0.001, p (Holm) 0.003)."
     )
     assert expected in text.split("\n")
 
@@ -104,9 +102,9 @@ def test_counts_are_those_of_the_table_that_compare_writes(run_directory, capsys
 
 
 def test_at_most_five_comparisons_are_printed(run_directory, capsys):
-    rows = [f"base,m{i},a.gl,,accuracy,0.25,0.5,0.04,0.08,False," for i in range(7)]
+    rows = [f"base,m{i},a.gl,,accuracy,share,0.25,0.5,0.04,0.08,False," for i in range(7)]
     text = output(run_directory, capsys, rows)
-    assert text.count("significantly better") == 5
+    assert text.count("does not differ significantly from base in any of 1 headline metric;") == 5
     assert "2 other comparisons: " in text
 
 

@@ -262,7 +262,7 @@
       folded.addEventListener("toggle", () => folded.append(make(rows, label)), { once: true });
       return rows.length ? folded : null;
     };
-    const notes = [...new Set(rows.map((row) => row.note).filter(Boolean))];
+    const notes = [...new Set(rows.flatMap((row) => row.note?.split("; ") ?? []))]; // a fact once, whatever else a row notes
     return el(
       "div",
       null,

@@ -3,12 +3,9 @@
 One note per model and evaluation is collected; the tables list each text once, with all that it applies to.
 """
 
-from typing import TYPE_CHECKING
+import pandas as pd
 
 from vernacular.metrics.metric import display_name
-
-if TYPE_CHECKING:
-    import pandas as pd  # not at run time: it takes half a second, and the command `verify` does not need it
 
 _COLUMNS = ["kind", "note", "count", "models", "evaluations"]
 _SEPARATOR = ", "
@@ -62,7 +59,7 @@ def collect_notes(metadata: dict) -> list[dict]:
     return notes
 
 
-def no_interval_notes(rows: "pd.DataFrame") -> list[dict]:
+def no_interval_notes(rows: pd.DataFrame) -> list[dict]:
     """Return a note for each headline value over all items, of the long table, that has no interval."""
     is_headline = rows["headline"].fillna(False).astype(bool) & (rows["category"].fillna("") == "")
     lacking = rows[is_headline & rows["value"].notna() & rows["ci_low"].isna()]
@@ -171,8 +168,6 @@ def split_list(text: str) -> list[str]:
     return text.split(_SEPARATOR) if text else []
 
 
-def notes_to_frame(notes: list[dict]) -> "pd.DataFrame":
+def notes_to_frame(notes: list[dict]) -> pd.DataFrame:
     """Return the grouped notes as a table, in the order of their first appearance."""
-    import pandas as pd
-
     return pd.DataFrame(group_notes(notes), columns=_COLUMNS).astype({"count": "Int64"})
