@@ -5,7 +5,7 @@ const board = (() => {
   const FEW = 4; // models, side by side, whose intervals are drawn
 
   /** @param {Index} index */
-  function heading(index, column, titled) {
+  function heading(index, column) {
     const setting = index.evaluations[column.evaluation];
     const info = index.metrics[column.metric];
     const unit = format.unit(info.unit);
@@ -13,7 +13,7 @@ const board = (() => {
     return el(
       "span",
       { class: "heading", title: about },
-      el("span", { class: "task" }, data(titled ? names.title(index, setting) : (setting.task ?? setting.id))),
+      el("span", { class: "task" }, data(names.title(index, setting))),
       el(
         "span",
         null,
@@ -105,7 +105,7 @@ const board = (() => {
     for (const column of columns) {
       const name = `${index.evaluations[column.evaluation].id} ${index.metrics[column.metric].name}`;
       list.push({
-        title: heading(index, column, false),
+        title: heading(index, column),
         first: index.metrics[column.metric].higher === false ? "asc" : "desc",
         key: (model) => key(display)(column.cells.get(model)),
         cell: (model) => content(index, column.cells.get(model), display),
@@ -137,7 +137,7 @@ const board = (() => {
         title: "Evaluation",
         heading: true,
         class: "name",
-        cell: (column) => heading(index, column, innerWidth >= 700),
+        cell: (column) => heading(index, column),
         key: (column) => index.evaluations[column.evaluation].id,
         csv: (column) => [
           ["evaluation", index.evaluations[column.evaluation].id],
@@ -258,7 +258,7 @@ const board = (() => {
         null,
         el("span", { class: "key", "aria-hidden": "true" }, el("i"), el("i"), el("i")),
         chosen.scale === "absolute"
-          ? ` darker is better. ${[
+          ? ` Darker is better. ${[
               judged ? "Teal: above chance, up to all correct; ochre: below chance" : null,
               shown.some(([cell]) => cell.chance === null)
                 ? `${judged ? "without a chance level: " : ""}${[shares && `shares ${shares}`, others].filter(Boolean).join(", ")}`

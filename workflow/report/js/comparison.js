@@ -119,13 +119,21 @@
     return { title: `${candidate} against ${baseline}`, element, after };
   }
 
+  const LONGEST = 28; // characters of a title in front of the protocol and the metric
+
+  /** @param {Index} index @param {Evaluation} setting */
+  function short(index, setting) {
+    const title = names.title(index, setting);
+    return title.length <= LONGEST ? title : setting.task;
+  }
+
   // Plot label: the language comes first, because the axis truncates the end of long names, where evaluations differ.
   /** @param {Index} index */
   function label(index, row) {
     const setting = index.evaluations[row.evaluation];
     const measured = index.metrics[row.metric].title;
     return setting
-      ? `${setting.language} ${names.title(index, setting)} ${names.manner(setting)}: ${measured}`
+      ? `${setting.language} ${short(index, setting)} ${names.manner(setting)}: ${measured}`
       : `${index.names[row.evaluation]}: ${measured}`;
   }
 
