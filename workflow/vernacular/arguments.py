@@ -73,10 +73,13 @@ def add_user_commands(commands) -> None:
     join.add_argument("folder", type=Path, help="folder of publications, as `vernacular publish` writes them")
     join.add_argument("out", type=Path, help="directory to write: leaderboard")
 
-    init = add("init", "write a config file for models and languages")
-    init.add_argument("config", type=Path, help="file to write: mine.yaml")
-    init.add_argument("--model", action="append", required=True, metavar="SOURCE", help="Hub ID, path or package:NAME")
-    init.add_argument("--language", nargs="+", required=True, help="codes: gl es")
+    init = add("init", "write a config file for models and languages, or the prompt lines of a language to translate")
+    init.add_argument(
+        "config", type=Path, help="file to write: mine.yaml; with --prompts-from: my_tasks/prompts/ast.yaml"
+    )
+    init.add_argument("--model", action="append", default=[], metavar="SOURCE", help="Hub ID, path or package:NAME")
+    init.add_argument("--language", nargs="+", help="codes: gl es")
+    init.add_argument("--prompts-from", metavar="LANGUAGE", help="write its prompt lines, to translate, instead")
     init.add_argument("--directory", type=Path, action="append", default=[], help="further directory of task files")
 
     plan = add("plan", "print what numbers of items and prompts can show, before a run or from an earlier one")

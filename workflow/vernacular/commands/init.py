@@ -1,4 +1,4 @@
-"""Command `init`: a commented config file for models and languages."""
+"""Command `init`: a commented config file for models and languages, or the prompt lines of a language to translate."""
 
 import json
 import re
@@ -8,9 +8,9 @@ from vernacular.commands.tasks import check_languages
 from vernacular.config.load import load
 from vernacular.core.artifacts import replacing
 from vernacular.core.errors import UserError, format_count
-from vernacular.core.paths import WORKFLOW
+from vernacular.core.paths import WORKFLOW, display_path
 from vernacular.data.tasks import load_task, task_names
-from vernacular.protocols.prompts import load_labels, prompt_lines
+from vernacular.protocols.prompts import LINES, PURPOSES, load_labels, prompt_lines, prompts_directory
 from vernacular.protocols.registry import uses_prompt_lines
 
 _TEMPLATE = """\
@@ -35,7 +35,8 @@ similarity:
 def init(args) -> str:
     """Write a config file that evaluates models on all tasks of some languages, with the first protocol of each task.
 
-    Tasks that need prompt lines which a language does not have are written as comments.
+    With `--prompts-from`, write a file of prompt lines to translate instead. Tasks that need prompt lines which a
+    language does not have are written as comments.
 
     Raises:
         UserError: The file exists, a language has no task, or two models would have the same name.
@@ -43,10 +44,14 @@ def init(args) -> str:
     """
     if args.config.exists():
         raise UserError(f"{args.config}: the file exists. Choose another name, or remove it.")
+    if args.prompts_from:
+        return _write_prompts(args.config, args.prompts_from)
+    if not args.model or not args.language:
+        raise UserError("init: --model and --language are required for a config file.")
     names = _model_names(args.model)
-    entries, comments = _evaluations(args.language, args.directory)
+    entries, comments, lacking = _evaluations(args.language, args.directory)
     if not entries:
-        load_labels(args.language[0])  # raises: the language has no prompt lines
+        load_labels(*lacking)  # raises: the language has no prompt lines
     directories = f"tasks: {json.dumps(list(map(str, args.directory)), ensure_ascii=False)}\n" if args.directory else ""
     text = _TEMPLATE.format(
         name=args.config,
@@ -74,26 +79,49 @@ def _model_names(sources: list[str]) -> list[str]:
     return names
 
 
-def _evaluations(languages: list[str], directories: list[Path]) -> tuple[list[str], list[str]]:
-    """Return the entries of `evaluations:`, one per task and its languages among these, and those without prompts."""
+def _write_prompts(path: Path, language: str) -> str:
+    """Write the prompt lines of a language as comments, each with its purpose above an empty line to fill in."""
+    lines = load_labels(language)
+    text = (
+        f"# Prompt lines of {path.stem}, to be written in that language in place of the empty ones. Idiomatic text is\n"
+    )
+    text += "# better than a translation. Keep the names in braces: they are filled with the texts of an item.\n"
+    for name, field in LINES.items():
+        text += f"\n# {PURPOSES[name]}{f'; contains {field} once' if field else ''}\n"
+        text += f'# {language}: {json.dumps(lines[name], ensure_ascii=False)}\n{name}: ""\n'
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary:
+        temporary.write_text(text, "utf-8")
+    return f"init: {path}: {format_count(len(LINES), 'line')} to write"
+
+
+def _evaluations(languages: list[str], directories: list[Path]) -> tuple[list[str], list[str], tuple[str, Path] | None]:
+    """Return the entries of `evaluations:`, one per task and its languages among these, and those without prompts.
+
+    The last value is the language and directory of the first missing prompt lines.
+    """
     tasks = [load_task(path) for path in task_names([WORKFLOW / "tasks", *directories]).values()]
     check_languages(languages, tasks)
-    entries, comments = [], []
+    entries, comments, missing = [], [], None
     for task in tasks:
         first, *others = task["protocols"]
         codes = [code for code in languages if code in task["languages"]]
-        lacking = [code for code in codes if not _can_prompt(first, code)]
+        lacking = [code for code in codes if not _can_prompt(first, code, task)]
         if possible := [code for code in codes if code not in lacking]:
             entry = f"  - {_entry(task, possible)}"
             entries.append(f"{entry}   # also: {', '.join(others)}" if others else entry)
-        comments += [f"  # - {_entry(task, [code])}   # needs workflow/prompts/{code}.yaml" for code in lacking]
-    return entries, comments
+        for code in lacking:
+            directory = prompts_directory(code, task)
+            missing = missing or (code, directory)
+            comments.append(f"  # - {_entry(task, [code])}   # needs {display_path(directory / f'{code}.yaml')}")
+    return entries, comments, missing
 
 
 def _entry(task: dict, languages: list[str]) -> str:
     return f"{{task: {task['task']}, languages: [{', '.join(languages)}], protocols: [{task['protocols'][0]}]}}"
 
 
-def _can_prompt(protocol: str, language: str) -> bool:
+def _can_prompt(protocol: str, language: str, task: dict) -> bool:
     """Return whether a protocol needs no prompt lines, or the language has them."""
-    return not uses_prompt_lines(protocol, "default") or prompt_lines(language) is not None
+    needs_lines = uses_prompt_lines(protocol, "default")
+    return not needs_lines or prompt_lines(language, prompts_directory(language, task)) is not None

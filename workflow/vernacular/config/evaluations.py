@@ -10,7 +10,7 @@ from vernacular.core.paths import WORKFLOW
 from vernacular.core.yaml import as_list
 from vernacular.protocols.prompt_template import usual_layout
 from vernacular.protocols.prompt_variants import covering
-from vernacular.protocols.prompts import load_labels
+from vernacular.protocols.prompts import load_labels, prompts_directory
 from vernacular.protocols.registry import OPTIONS, PROTOCOLS, protocols_with, uses_prompt_lines
 from vernacular.types import ALL_PROMPTS, DEFAULT_PROMPT, Evaluation
 
@@ -52,7 +52,7 @@ def expand(entry: dict, task: dict, data: str, limit: int | None, report) -> lis
         if style not in PROTOCOLS[protocol].styles:
             continue  # an entry may have several protocols, not all of which have this style
         if uses_prompt_lines(protocol, style):
-            _check_labels(language, report)
+            _check_labels(language, task, report)
         for prompt, seed in prompts_and_seeds(entry, task, language, protocol, style, n_shots, report):
             evaluation = Evaluation(
                 task=task["task"],
@@ -107,9 +107,9 @@ def _languages(entry: dict, task: dict, data: str, report) -> list[str]:
     return [language for language in languages if language in usable]
 
 
-def _check_labels(language: str, report) -> None:
+def _check_labels(language: str, task: dict, report) -> None:
     try:
-        load_labels(language)
+        load_labels(language, prompts_directory(language, task))
     except ConfigError as error:
         report("languages", str(error))
 
@@ -183,7 +183,7 @@ def _reason(task: dict, protocols: list[str], styles: list[str]) -> str:
 
 def _covering(task: dict, language: str, letters: bool, report) -> list[str]:
     try:
-        return covering(language, task["item_type"], letters=letters)
+        return covering(language, task["item_type"], letters=letters, directory=prompts_directory(language, task))
     except ConfigError as error:
         report("prompts", str(error))
         return []
