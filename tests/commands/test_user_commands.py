@@ -11,8 +11,12 @@ import yaml
 from support import tiny
 from support.workspace import ROOT
 from vernacular import __version__, cli
+from vernacular.commands.tasks import _CODES
 from vernacular.config.load import load
 from vernacular.core.errors import ConfigError
+from vernacular.core.paths import WORKFLOW
+from vernacular.data.tasks import load_task, task_names
+from vernacular.data.treebank.patterns import builtin_patterns
 from vernacular.protocols.prompts import LINES, PURPOSES, load_labels
 
 CONFIG = """
@@ -67,6 +71,23 @@ def test_tasks_of_all_languages_count_many_and_list_few(capsys):
     rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
     assert "101 languages" in rows["multiblimp"]
     assert " gl pt " in rows["calame"]
+
+
+def test_languages_are_found_by_their_english_name(capsys):
+    assert cli.main(["tasks", "eu"]) == 0
+    expected = capsys.readouterr().out.splitlines()[:-1]
+    assert cli.main(["tasks", "basque"]) == 0
+    assert capsys.readouterr().out.splitlines()[:-1] == expected
+    assert cli.main(["tasks", "Baskue"]) == 1
+    assert 'Did you mean "Basque"?' in capsys.readouterr().err
+    included = [load_task(path)["languages"] for path in task_names([WORKFLOW / "tasks"]).values()]
+    assert set(_CODES.values()) == {code for languages in included for code in languages}
+
+
+def test_treebank_without_a_pattern_lists_them(directory, capsys):
+    assert cli.main(["treebank", "any.conllu"]) == 0
+    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()[:-1]]
+    assert names == builtin_patterns()
 
 
 def test_tasks_of_unknown_language_suggest_others(capsys):
@@ -126,6 +147,29 @@ def test_init_writes_a_valid_config_of_all_tasks_in_the_languages(directory, cap
     assert {"gl", "eu"} == {evaluation.language for evaluation in config.evaluations.values()}
     entries = yaml.safe_load((directory / "new.yaml").read_text())["evaluations"]
     assert len(entries) == len({entry["task"] for entry in entries}) > 10
+
+
+def test_init_takes_servers_and_adapters_of_several_models(directory):
+    sources = [
+        "--model",
+        "http://localhost:8000/v1",
+        "--model",
+        "me/one",
+        "--adapter",
+        "./tuned",
+        "--adapter",
+        "me/two",
+    ]
+    assert cli.main(["init", "new.yaml", *sources, "--model", "me/three", "--language", "Galician"]) == 0
+    models = yaml.safe_load((directory / "new.yaml").read_text())["models"]
+    assert models == {
+        "localhost-8000": {"source": "http://localhost:8000/v1"},
+        "one": {"source": "me/one", "dtype": "auto"},
+        "tuned": {"base": "one", "adapter": "./tuned"},
+        "two": {"base": "one", "adapter": "me/two"},
+        "three": {"source": "me/three", "dtype": "auto"},
+    }
+    assert load(["new.yaml"]).servers == ["localhost-8000"]
 
 
 @pytest.fixture
@@ -193,6 +237,11 @@ def test_lines_that_are_not_translated_are_an_error(own_tasks):
     [
         (["mine.yaml", "--model", "me/one", "--language", "gl"], "the file exists"),
         (["new.yaml", "--model", "me/one", "--language", "xx"], 'language "xx". For your own data, write a'),
+        (
+            ["new.yaml", "--adapter", "./a", "--model", "me/one", "--language", "gl"],
+            "--adapter ./a: expected a --model",
+        ),
+        (["new.yaml", "--language", "gl"], "--model and --language are required"),
         (["new.yaml", "--model", "me/one", "--model", "you/one", "--language", "gl"], 'would be named "one"'),
     ],
 )

@@ -8,6 +8,7 @@ import itertools
 from vernacular.core.errors import ConfigError, suggest
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.yaml import as_list
+from vernacular.data.treebank.patterns import is_local as is_local_treebank
 from vernacular.protocols.prompt_template import usual_layout
 from vernacular.protocols.prompt_variants import covering
 from vernacular.protocols.prompts import load_labels, prompts_directory
@@ -116,7 +117,8 @@ def _check_labels(language: str, task: dict, report) -> None:
 
 def _has_samples(task: dict, language: str) -> bool:
     """Return whether samples are shipped, or not needed because the dataset is a user-provided file."""
-    is_local = all("file" in source for source in task["languages"][language]["source"])
+    sources = task["languages"][language]["source"]
+    is_local = all("file" in source or is_local_treebank(source) for source in sources)
     return is_local or (WORKFLOW / "samples" / task["task"] / language).is_dir()
 
 
