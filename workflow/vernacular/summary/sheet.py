@@ -150,9 +150,9 @@ def _write_means(sheet: Worksheet, number: int, mean: MeanColumn, first_row: int
         mark = cells.BEST if value == best else cells.SHARED if row["rank"] == 1 else cells.NONE
         mark = mark if has_marks else None
         cell = cells.put_number(sheet, first_row + index, number, value)
-        set_style(
-            cell, number_format=cells.number_format("share", mark), font=_FONTS.get(mark), border=cells.GROUP_START
-        )
+        lacks_interval = not is_finite(row["ci_low"])
+        number_format = cells.number_format("share", mark, lacks_interval)
+        set_style(cell, number_format=number_format, font=_FONTS.get(mark), border=cells.GROUP_START)
         lines = [f"rank {rank_range(row)} of {sum(other is not None for other in mean.rows)}"] if row["rank"] else []
         if is_finite(row["ci_low"]) and is_finite(row["ci_high"]):
             lines.insert(0, f"95 % interval {row['ci_low']:.1%} to {row['ci_high']:.1%}")
