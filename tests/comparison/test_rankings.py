@@ -146,6 +146,7 @@ def test_model_without_results_is_excluded():
 def test_ranks_are_shared_unless_significant():
     records = aggregate(*(evaluation(TABLES, task=f"t{i}") for i in range(3)))
     assert [records["all", model]["rank"] for model in ("best", "near", "weak")] == [1, 1, 3]
+    assert [records["all", model]["rank_worst"] for model in ("best", "near", "weak")] == [2, 2, 3]
     best = records["all", "best"]
     assert best["ci_low"] < best["mean"] < best["ci_high"]
     assert best["win_rate"] >= records["all", "weak"]["win_rate"] == 0.0

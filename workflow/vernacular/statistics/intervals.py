@@ -21,7 +21,7 @@ from scipy.special import ndtr, ndtri, stdtrit  # importing scipy.stats takes mo
 _CELLS = 2_000_000  # maximum size of one array (16 MB as float64)
 _MAX_DISTINCT = 24  # up to this many distinct clusters, counting them is faster than drawing clusters
 _BITS = 20  # sums of clusters that are equal to so many binary digits (1e-6 of the sum) are counted as equal
-_MAX_UNDEFINED = 0.2  # share of resamples; see `redrawn`
+_UNDEFINED_SHARE = 0.2  # share of resamples; see `redrawn`
 _UNDEFINED = (float("nan"), float("nan"))
 
 
@@ -251,7 +251,7 @@ def redrawn(draws: np.ndarray) -> np.ndarray:
     """
     is_undefined = np.isnan(draws).reshape(len(draws), -1).any(axis=1)
     undefined, defined = np.flatnonzero(is_undefined), np.flatnonzero(~is_undefined)
-    if not len(undefined) or len(undefined) > _MAX_UNDEFINED * len(draws):
+    if not len(undefined) or len(undefined) > _UNDEFINED_SHARE * len(draws):
         return draws
     draws = draws.copy()
     draws[undefined] = draws[defined[: len(undefined)]]
