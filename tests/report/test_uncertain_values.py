@@ -47,6 +47,9 @@ def test_value_without_an_interval_is_in_parentheses_and_explained(page):
     page.open("#/overview")
     assert "(10.805)" in page.texts(".map tbody .value")
     assert "(Parentheses): no interval" in page.text(".map .note")
+    page.open(f"#/task/{LETTERS}/base")
+    assert "(10.805)" in page.texts(".numbers tbody .value")
+    assert "(Parentheses): no interval" in page.text("main")
     page.open("#/leaderboard?scale=baseline&down=evaluations")
     assert "(" not in "".join(page.texts(".board tbody .value"))
 
