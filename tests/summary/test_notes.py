@@ -12,7 +12,14 @@ from vernacular.core.metadata import (
     decode,
     unavailable,
 )
-from vernacular.summary.notes import collect_notes, group_notes, mixed_version_notes, notes_to_frame, split_list
+from vernacular.summary.notes import (
+    collect_notes,
+    group_notes,
+    mixed_version_notes,
+    no_interval_notes,
+    notes_to_frame,
+    split_list,
+)
 from vernacular.summary.provenance import dataset_sources
 
 DATASET = {
@@ -50,6 +57,21 @@ METADATA = decode(
         },
     },
 )
+
+
+def test_headline_values_without_an_interval_are_noted_once():
+    row = {"model": "a", "evaluation": "cola.gl", "metric": "auc_char", "category": "", "headline": True, "value": 0.7}
+    rows = [
+        row | {"ci_low": None},
+        row | {"model": "b", "ci_low": 0.5},
+        row | {"model": "c", "value": None, "ci_low": None},
+        row | {"category": "short", "ci_low": None},
+        row | {"headline": False, "ci_low": None},
+        row | {"evaluation": "cola.es", "ci_low": None},
+    ]
+    [note] = group_notes(no_interval_notes(pd.DataFrame(rows)))
+    assert (note["kind"], note["models"], note["evaluations"]) == ("no interval", "a", "cola.gl, cola.es")
+    assert note["note"].startswith("ROC AUC, per character: no 95 % interval (too few items")
 
 
 def test_collect_notes_covers_all_note_types():

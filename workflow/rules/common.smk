@@ -53,6 +53,7 @@ try:
     else:
         CONFIG_FILES = list(map(str, workflow.overwrite_configfiles or [default_config()]))
         CONFIG = settings.load(CONFIG_FILES, dict(workflow.config_settings.config), place=place)
+    BENCHMARKS = CONFIG.benchmarks  # Snakemake adds the prefix of a module
     CONFIG = placed(CONFIG, place)
     if workflow.is_main_process:  # a job goes on if files were added since
         if conflicts := list(output_conflicts(Path(CONFIG.results), CONFIG.exports, CONFIG_FILES)):

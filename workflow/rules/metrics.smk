@@ -14,7 +14,7 @@ rule encoder:
     log:
         "logs/encoder/{encoder}.log",
     benchmark:
-        "benchmarks/encoder/{encoder}.tsv"
+        f"{BENCHMARKS}/encoder/{{encoder}}.tsv"
     localrule: True
     conda:
         "../../envs/models.yaml"
@@ -45,7 +45,7 @@ rule similarity:
     log:
         "logs/similarity/{model}.log",
     benchmark:
-        "benchmarks/similarity/{model}.tsv"
+        f"{BENCHMARKS}/similarity/{{model}}.tsv"
     conda:
         "../../envs/models.yaml"
     threads: similarity_threads
@@ -87,7 +87,7 @@ rule metrics:
     log:
         "logs/metrics/{model}.log",
     benchmark:
-        "benchmarks/metrics/{model}.tsv"
+        f"{BENCHMARKS}/metrics/{{model}}.tsv"
     localrule: True
     conda:
         "../../envs/models.yaml"
@@ -119,7 +119,7 @@ rule export:
     log:
         "logs/export/{model}.log",
     benchmark:
-        "benchmarks/export/{model}.tsv"
+        f"{BENCHMARKS}/export/{{model}}.tsv"
     localrule: True
     conda:
         "../../envs/tables.yaml"

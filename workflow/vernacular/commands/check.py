@@ -63,6 +63,7 @@ def _server(config: Config, name: str, references: References, *, online: bool) 
         return None
     from vernacular.commands.server import probe_server
 
+    print(f"asking {source}", flush=True)
     try:
         with tempfile.TemporaryDirectory() as directory:
             return probe_server(server_spec(config, name), Path(directory), None)[0]["server"]

@@ -9,7 +9,7 @@ from vernacular.commands.common import check_recorded, inference_record
 from vernacular.core.errors import format_count
 from vernacular.core.metadata import Outcome, unavailable
 from vernacular.core.records import write_status
-from vernacular.inference.job.run import run_group, shard_label
+from vernacular.inference.job.run import EMPTY, run_group, shard_label
 from vernacular.types import ModelRecord
 
 log = logging.getLogger("vernacular")
@@ -52,11 +52,23 @@ def infer(args) -> str:
     messages = [_failure(name, reasons, statuses[name]) for name, reasons in failed.items() if reasons]
     for line in messages:
         log.error(line)
-    counts = Counter(status for by_evaluation in statuses.values() for status in by_evaluation.values())
-    counts["failed"] = sum(map(len, failed.values()))
-    parts = [f"{format_count(n, 'evaluation')} {status}" for status, n in sorted(counts.items()) if n]
     models = ", ".join(statuses) + shard_label(shard)
-    return "\n".join([*messages, f"infer: {models}: {', '.join(parts) or 'no evaluations'}"])
+    return "\n".join([*messages, f"infer: {models}: {_counts(statuses, failed, count > 1)}"])
+
+
+def _counts(statuses: dict[str, dict[str, str]], failed: dict[str, dict[str, str]], has_shards: bool) -> str:
+    """Return how many evaluations were completed in which way.
+
+    >>> _counts({"m": {"a": "computed", "b": EMPTY}}, {"m": {}}, False)
+    '1 evaluation computed, 1 evaluation with nothing to compute: not applicable, or without a dataset (notes.csv)'
+    """
+    counts = Counter(status for by_evaluation in statuses.values() for status in by_evaluation.values())
+    n_empty, counts["failed"] = counts.pop(EMPTY, 0), sum(map(len, failed.values()))
+    parts = [f"{format_count(n, 'evaluation')} {status}" for status, n in sorted(counts.items()) if n]
+    if n_empty:
+        reasons = f"not applicable, {'in another shard, ' if has_shards else ''}or without a dataset (notes.csv)"
+        parts.append(f"{format_count(n_empty, 'evaluation')} with nothing to compute: {reasons}")
+    return ", ".join(parts) or "no evaluations"
 
 
 def _outcomes(record: ModelRecord, statuses: dict, failed: dict) -> dict[str, Outcome]:

@@ -5,6 +5,7 @@ from pathlib import Path
 from vernacular.commands.common import inference_record
 from vernacular.config import dependencies
 from vernacular.config.load import Config, load
+from vernacular.config.placement import run_command
 from vernacular.core import artifacts
 from vernacular.core.errors import UserError, format_count, suggest
 from vernacular.core.paths import display_path
@@ -27,14 +28,14 @@ def show(args) -> str:
     if args.evaluation not in config.evaluations:
         hint = suggest(args.evaluation, config.evaluations)
         raise UserError(f'{display_path(args.config)}: evaluation "{args.evaluation}" not found.{hint}')
-    rows = _rows(config, args.evaluation)
+    rows = _rows(config, args.evaluation, args.config)
     by_item: dict[str, list[Request]] = {}
     for row in rows:
         by_item.setdefault(row["item_id"], []).append(row)
     if not 1 <= args.item <= len(by_item):
         raise UserError(f"{args.evaluation}: expected an item from 1 to {len(by_item)}, got {args.item}.")
     item_id, requests = list(by_item.items())[args.item - 1]
-    loaded = _tokenizer_only(config, args.model) if args.model else None
+    loaded = _tokenizer_only(config, args.model, args.config) if args.model else None
     print(f"{args.evaluation}, item {args.item} of {len(by_item)}: {item_id}")
     for row in requests:
         print(f"\n--- {row['role']}")
@@ -46,11 +47,11 @@ def show(args) -> str:
     return f"\nshow: {format_count(len(requests), 'request')}{marks}"
 
 
-def _rows(config: Config, evaluation: str) -> list[Request]:
+def _rows(config: Config, evaluation: str, file: Path) -> list[Request]:
     if evaluation in config.lm_eval:  # only lm-eval can build them
         path = Path(config.output, "requests", f"{evaluation}.parquet")
         if not path.exists():
-            raise UserError(f"{path}: file not found. Run `snakemake -c1 {path}` to write the prompts first.")
+            raise UserError(f"{path}: file not found. Run `{run_command(file, str(path))}` to write the prompts first.")
         outcome = artifacts.metadata(path, REQUESTS).outcome
         if not outcome.is_complete:
             raise UserError(f"{evaluation}: {outcome.reason}")
@@ -107,7 +108,7 @@ def _served(record: dict):
     return served
 
 
-def _tokenizer_only(config: Config, name: str):
+def _tokenizer_only(config: Config, name: str, file: Path):
     """Return the model without weights: its config and its tokenizer."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
@@ -118,7 +119,7 @@ def _tokenizer_only(config: Config, name: str):
         raise UserError(f'model "{name}" not found in the config.{suggest(name, config.models)}')
     path = Path("resources", "models", f"{name}.json")
     if not path.exists():
-        raise UserError(f"{path}: file not found. Run `snakemake -c1 {path}` to fetch the model first.")
+        raise UserError(f"{path}: file not found. Run `{run_command(file, str(path))}` to fetch the model first.")
     record = inference_record(path, dependencies.inference_spec(config, [name]))
     if "server" in record:
         return _served(record)

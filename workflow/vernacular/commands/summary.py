@@ -23,7 +23,7 @@ from vernacular.metrics.schema import METRICS, RESULTS, TOKENS
 from vernacular.summary.curves import add_positions, curve_sheets, equal_weight_notes
 from vernacular.summary.grid import collect, to_arrow, wide
 from vernacular.summary.headings import make_headings, model_labels
-from vernacular.summary.notes import collect_notes, group_notes, mixed_version_notes, notes_to_frame
+from vernacular.summary.notes import collect_notes, group_notes, mixed_version_notes, no_interval_notes, notes_to_frame
 from vernacular.summary.prompts import as_questions, prompt_notes, standard_errors, with_means
 from vernacular.summary.provenance import dataset_sources
 from vernacular.summary.tokenizers import TOKENIZERS, ModelTokens, tokenizer_rows, write_tokenizers
@@ -46,6 +46,7 @@ def summary(args) -> str:
     notes = [row for note in models_metadata for row in collect_notes(note)]
     notes += mixed_version_notes(models_metadata)
     notes += equal_weight_notes(models_metadata, checkpoints)
+    notes += no_interval_notes(results)
     compared = artifacts.metadata(tables["comparisons"])
     notes += _external_result_notes(compared.get("notes", []))
     notes += [

@@ -3,12 +3,20 @@
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
 from vernacular.data.treebank.pairs import MASK, Pairs, shorten_context
-from vernacular.data.treebank.patterns import load_pattern
+from vernacular.data.treebank.patterns import builtin_patterns, load_pattern
 from vernacular.data.treebank.source import Extraction, extract
 
 
 def treebank(args) -> str:
-    """Extract minimal pairs from treebanks with patterns; print an explanation, write a CSV file, or both."""
+    """Extract minimal pairs from treebanks with patterns; print an explanation, write a CSV file, or both.
+
+    Without a pattern, list the included ones.
+    """
+    if not args.pattern:
+        patterns = {name: load_pattern(name)["phenomenon"] for name in builtin_patterns()}
+        width = max(map(len, patterns))
+        print("\n".join(f"{name:<{width}}  {phenomenon}" for name, phenomenon in patterns.items()))
+        return f"treebank: {format_count(len(patterns), 'included pattern')}; choose with --pattern NAME"
     extracted = extract(args.treebank, [load_pattern(name) for name in args.pattern], args.forms)
     if args.csv:
         from vernacular.interop.grew_tse import pairs_csv

@@ -27,7 +27,7 @@ from vernacular.inference.job.work import additional_libraries, engine_version
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.similarity import simil_eval
 from vernacular.protocols.prompt_variants import description, variant_labels
-from vernacular.protocols.prompts import prompt_lines
+from vernacular.protocols.prompts import prompt_lines, prompts_directory
 from vernacular.types import DEFAULT_PROMPT, SETTING, SIMIL_EVAL_STYLES, Evaluation
 
 _LOADING_KEYS = ("source", "kind", "allow_pickle", "trust_remote_code")  # settings that determine the files of a model
@@ -72,6 +72,7 @@ def lm_eval_spec(config: Config) -> dict:
 def _prompt_spec(config: Config, evaluation: Evaluation) -> dict:
     """Return an evaluation and its prompt lines; those of a variant do not depend on the other variants."""
     task = config.tasks[evaluation.task]
+    directory = prompts_directory(evaluation.language, task)
     spec = {
         "evaluation": evaluation.id,
         "task": {key: task[key] for key in ("task", "item_type", "protocols")},
@@ -81,11 +82,11 @@ def _prompt_spec(config: Config, evaluation: Evaluation) -> dict:
         "seed": evaluation.seed,
         "style": evaluation.style,
         "options": dict(evaluation.options),
-        "prompts": prompt_lines(evaluation.language),
+        "prompts": prompt_lines(evaluation.language, directory),
     }
     if evaluation.prompt == DEFAULT_PROMPT:
         return spec
-    prompts = variant_labels(evaluation.language, evaluation.prompt)
+    prompts = variant_labels(evaluation.language, evaluation.prompt, directory)
     return spec | {"prompt": evaluation.prompt, "prompts": prompts}
 
 
@@ -231,7 +232,8 @@ def report_spec(config: Config) -> dict:
 def _prompt_description(config: Config, evaluation: Evaluation) -> dict:
     if evaluation.id in config.lm_eval:
         return {"differs": f"{config.lm_eval[evaluation.id].unit.name} of lm-eval"}
-    return description(evaluation.language, evaluation.prompt)
+    directory = prompts_directory(evaluation.language, config.tasks[evaluation.task])
+    return description(evaluation.language, evaluation.prompt, directory)
 
 
 def task_labels(config: Config) -> dict[str, dict]:

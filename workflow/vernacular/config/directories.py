@@ -30,6 +30,15 @@ def output_directory(setting: str, report) -> str:
     return output
 
 
+def benchmarks_directory(output: str) -> str:
+    """Return the directory of the times of jobs, one per directory of results: configs share names of models.
+
+    >>> benchmarks_directory("results"), benchmarks_directory("runs/second")
+    ('benchmarks', 'benchmarks/runs--second')
+    """
+    return "benchmarks" if output == "results" else f"benchmarks/{output.strip('/').replace('/', '--')}"
+
+
 def store_directory(setting: str, output: str, report) -> str:
     """Return the store's directory without creating it; report a directory that the workflow clears."""
     store = os.path.expanduser(setting)

@@ -5,6 +5,7 @@ In a workflow that imports this one as a module, the directories are below the m
 
 import dataclasses
 import os
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +20,16 @@ _CONFIG_FILES = ("config.yaml", "config/config.yaml")
 def default_config() -> str:
     """Return the config file of the working directory; the first of the two names if neither exists."""
     return next(filter(os.path.exists, _CONFIG_FILES), _CONFIG_FILES[0])
+
+
+def run_command(config: os.PathLike | str, target: str | None = None) -> str:
+    """Return the command that runs a config in the working directory, for messages; `target`: one file only."""
+    has_rules = any(map(os.path.exists, ("Snakefile", "workflow/Snakefile")))
+    parts = ["snakemake -c4", shlex.quote(target) if target else ""]
+    parts.append("" if has_rules else "--snakefile $(vernacular snakefile)")
+    is_default = os.path.realpath(config) == os.path.realpath(default_config())
+    parts.append("" if is_default and has_rules else f"--configfile {shlex.quote(os.fspath(config))}")
+    return " ".join(filter(None, parts))
 
 
 def rule_files() -> list[str]:

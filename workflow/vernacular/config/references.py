@@ -171,12 +171,17 @@ def _check_hub(source: str, file: str, online: bool) -> str | None:
     """Download a small file of a repository: only this shows whether a gated one may be read."""
     if not online:
         return source
+    _progress(source)
     repository, _, revision = source.partition("@")
     owner, name, *path = repository.split("/", 2)
     errors = {"error_class": ModelError, "missing_file_error": ModelError}
     patterns = [".gitattributes" if path else file]
     hub_snapshot.snapshot(f"{owner}/{name}", revision or None, patterns, repo_type="model", **errors)
     return None
+
+
+def _progress(source: str) -> None:
+    print(f"checking {source} on the Hub", flush=True)
 
 
 def _check_data(config: Config, references: References, online: bool) -> None:
@@ -233,6 +238,7 @@ def _check_dataset(spec: dict) -> bool:
     """
     repositories = [repository for source in _sources(spec) if (repository := _hub_source(source))]
     for repository in repositories:
+        _progress(repository["hub"])
         hub_snapshot.snapshot(
             repository["hub"],
             repository.get("revision"),

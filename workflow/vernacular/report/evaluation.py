@@ -132,7 +132,7 @@ def _list_item(positions: dict[str, int], row: dict, outcomes: ItemOutcomes, i: 
         position=positions[row["item_id"]],
         outcome=outcomes.outcomes[i],
         severity=round_significant(outcomes.severity[i], 4),
-        value=round_significant(outcomes.measure_values[i], 4),
+        value=round_significant(outcomes.measure_values[i]),
         flagged=int(outcomes.flagged[i]),
         prediction=prediction,
     )

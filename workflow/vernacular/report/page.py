@@ -125,8 +125,8 @@ def build(
             "models": provenance.models(records),
             "datasets": list(datasets.values()),
             "runs": runs,
-            "notes": provenance.note_rows(notes, report_index),
-            "jobs": provenance.job_costs(benchmarks),
+            "notes": provenance.note_rows(notes),
+            "jobs": provenance.job_costs(benchmarks, {*models, *(r["base"] for r in records if r.get("base"))}),
             "version": __version__,
         }
         write_data_file(out, "provenance", record("Provenance", provenance_piece))

@@ -4,12 +4,13 @@ A report is published: paths of the machine that made it, and addresses of priva
 """
 
 import csv
+from collections.abc import Iterable
 from pathlib import Path
 
 from vernacular.core.metadata import ItemsMetadata, ModelInfo, ResultsMetadata
 from vernacular.core.publication import publishable
 from vernacular.report.data_files import Row, record
-from vernacular.report.leaderboard import ReportIndex
+from vernacular.summary.notes import group_notes
 
 _MODEL_KEYS = ("name", "source", "revision", "architecture", "kind", "bytes", "fingerprint", "base", "unavailable")
 
@@ -69,10 +70,26 @@ def run_info(model: int, evaluation: int, metadata: ResultsMetadata) -> dict:
     return record("Run", info)
 
 
-def job_costs(directory: Path | None) -> list[dict]:
-    """Return the cost of each job from Snakemake's benchmark files: seconds, peak memory in MB, CPU seconds."""
+def benchmark_files(directory: Path, models: Iterable[str] | None) -> list[Path]:
+    """Return Snakemake's benchmark files, `{stage}/{job}.tsv`.
+
+    models: models and bases of this config; files of others remain of an earlier state of the config. None: all files.
+    """
+    files, names = sorted(directory.glob("*/*.tsv")), set(models or ())
+    return [
+        path
+        for path in files
+        if models is None
+        or path.stem in names
+        or path.stem.rpartition(".")[0] in names  # a shard
+        or path.parent.name in (path.stem, "encoder")
+    ]
+
+
+def job_costs(directory: Path | None, models: Iterable[str] | None = None) -> list[dict]:
+    """Return the cost of each job from `benchmark_files`: seconds, peak memory in MB, CPU seconds."""
     jobs = []
-    for path in sorted(directory.glob("*/*.tsv")) if directory else []:
+    for path in benchmark_files(directory, models) if directory else []:
         with open(path, newline="", encoding="utf-8") as file:
             for row in csv.DictReader(file, delimiter="\t"):
                 costs = {name: _parse_number(row.get(key)) for name, key in _COST_COLUMNS.items()}
@@ -80,19 +97,9 @@ def job_costs(directory: Path | None) -> list[dict]:
     return jobs
 
 
-def note_rows(notes: list[dict], index: ReportIndex) -> list[dict]:
-    """Return the summary's notes with models and evaluations by number."""
-    rows = [
-        {
-            "model": index.models.number(note["model"]),
-            "evaluation": None if note["evaluation"] is None else index.evaluations.number(note["evaluation"]),
-            "kind": note["kind"],
-            "note": publishable(note["note"]),
-            "count": note["count"],
-        }
-        for note in notes
-    ]
-    return [record("Note", row) for row in rows]
+def note_rows(notes: list[dict]) -> list[dict]:
+    """Return the summary's notes, each text once with all models and evaluations that it applies to."""
+    return [record("Note", row) for row in publishable(group_notes(notes))]
 
 
 _COST_COLUMNS = {"seconds": "s", "memory": "max_rss", "cpu": "cpu_time"}

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from vernacular.core.metadata import UNAVAILABLE, MetricsMetadata
+from vernacular.metrics.metric import display_name
 
 if TYPE_CHECKING:
     import pandas as pd  # not at run time: it takes half a second, and the command `verify` does not need it
@@ -57,6 +58,23 @@ def collect_notes(metadata: MetricsMetadata) -> list[dict]:
         text = f"weights in the checkpoint that the architecture does not use; the first is {unused.first}"
         add_note(None, "unused weights", text, unused.count)
     return notes
+
+
+def no_interval_notes(rows: "pd.DataFrame") -> list[dict]:
+    """Return a note for each headline value over all items, of the long table, that has no interval."""
+    is_headline = rows["headline"].fillna(False).astype(bool) & (rows["category"].fillna("") == "")
+    lacking = rows[is_headline & rows["value"].notna() & rows["ci_low"].isna()]
+    reason = "too few items, too few with one of the labels, an infinite value, or a metric that is not resampled"
+    return [
+        {
+            "model": row.model,
+            "evaluation": row.evaluation,
+            "kind": "no interval",
+            "note": f"{display_name(row.metric)}: no 95 % interval ({reason})",
+            "count": None,
+        }
+        for row in lacking.itertuples()
+    ]
 
 
 def mixed_version_notes(models: list[MetricsMetadata]) -> list[dict]:
