@@ -43,7 +43,11 @@ def write_run(root: Path) -> dict:
             labels = {**setting, "model": model, "evaluation": EVALUATION}
             values = metric_rows(rows, PROTOCOL_METRICS["minimal_pair"].METRICS, labels, {}) if rows else []
             long += values
-            metadata = {"record": {"parameters": 135_000_000}, "evaluations": {EVALUATION: notes}, "model": model}
+            metadata = {
+                "record": {"name": model, "parameters": 135_000_000},
+                "evaluations": {EVALUATION: notes},
+                "model": model,
+            }
             _write(results / model / "metrics.parquet", METRICS, values, metadata)
             _write(results / model / "scores" / f"{EVALUATION}.parquet", SCORES, _scores(rows), {})
     _write(results / "summary" / "results.parquet", RESULTS, long, {"models": [], "notes": []})

@@ -8,7 +8,7 @@ from vernacular.config.directories import output_conflicts
 from vernacular.config.load import Config, load_valid
 from vernacular.config.references import References, check_references
 from vernacular.core.errors import ArtifactError, ModelError, format_count
-from vernacular.core.records import read_record
+from vernacular.core.model_record import ModelRecord, read_model
 from vernacular.inference.job.work import not_answerable
 from vernacular.protocols.build import inference_metadata
 
@@ -45,7 +45,7 @@ def check(args) -> str:
     return f"check: {models}, {evaluations} per model"
 
 
-def _server(config: Config, name: str, references: References, *, online: bool) -> dict | None:
+def _server(config: Config, name: str, references: References, *, online: bool) -> ModelRecord | None:
     """Return what the probe of a server found: now, if `online`, else in an earlier run; None if it is not known.
 
     Nothing is written.
@@ -53,27 +53,27 @@ def _server(config: Config, name: str, references: References, *, online: bool) 
     source = config.models[name]["source"]
     if not online:
         try:
-            record = read_record(Path("resources", "models", f"{name}.json"))
+            record = read_model(Path("resources", "models", f"{name}.json"))
         except ArtifactError:
-            record = {}
-        if "server" in record and record["source"] == source:
-            return record["server"]
+            record = None
+        if record and record.server and record.source == source:
+            return record
         references.unchecked.append(source)
         return None
     from vernacular.commands.server import probe_server
 
     try:
         with tempfile.TemporaryDirectory() as directory:
-            return probe_server(server_spec(config, name), Path(directory), None)[0]["server"]
+            return probe_server(server_spec(config, name), Path(directory), None)[0]
     except ModelError as error:
         references.problems.add(f"model {name}: {str(error).removeprefix(f'model {name}: ')}")
         return None
 
 
-def _protocol_lines(config: Config, name: str, server: dict) -> list[str]:
+def _protocol_lines(config: Config, name: str, record: ModelRecord) -> list[str]:
     """Return which protocols of the config a server can answer, and for the others the reason."""
     protocols = dict.fromkeys(evaluation.protocol for evaluation in config.evaluations.values())
-    reasons = {p: not_answerable(server, {"protocol": p, **inference_metadata(p)}) for p in protocols}
+    reasons = {p: not_answerable(record, {"protocol": p, **inference_metadata(p)}) for p in protocols}
     possible = [protocol for protocol, reason in reasons.items() if reason is None]
     return [
         f"  {name} ({config.models[name]['source']}): {', '.join(possible) or 'no protocol'}",

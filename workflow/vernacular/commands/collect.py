@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from vernacular.checkpoints.deleted import REASON, is_deleted
+from vernacular.checkpoints.inputs import DELETED_REASON, is_deleted
 from vernacular.commands.common import inference_record
 from vernacular.core import artifacts
 from vernacular.core.artifacts import Kind
 from vernacular.core.errors import format_count
+from vernacular.core.model_record import ModelRecord
 from vernacular.core.records import add_failures, failures
 from vernacular.inference.job.store import Store, StoreError
 from vernacular.inference.job.work import WorkUnit, exclusion_metadata, work_units
 from vernacular.inference.schema import output_schema
-from vernacular.types import ModelRecord
 
 log = logging.getLogger("vernacular")
 
@@ -26,16 +26,16 @@ def collect(args) -> str:
     """
     record = inference_record(args.model, args.spec)
     request_files = {path.stem: path for path in args.requests}
-    failed = {e: reason for path in args.status for e, reason in failures(path, record["name"]).items()}
+    failed = {e: reason for path in args.status for e, reason in failures(path, record.name).items()}
     counts, missing = write_outputs(record, request_files, args.out, args.store, shards=len(args.status), failed=failed)
-    messages = [f"collect: {record['name']}: {evaluation}: {reason}" for evaluation, reason in missing.items()]
+    messages = [f"collect: {record.name}: {evaluation}: {reason}" for evaluation, reason in missing.items()]
     for line in messages:
         log.error(line)
     if missing:
-        add_failures(args.status[0], record["name"], missing)
+        add_failures(args.status[0], record.name, missing)
     counts |= {"not found in the store": len(missing)}
     parts = [f"{format_count(n, 'evaluation')} {status}" for status, n in counts.items() if n]
-    return "\n".join([*messages, f"collect: {record['name']}: {', '.join(parts) or 'no evaluations'}"])
+    return "\n".join([*messages, f"collect: {record.name}: {', '.join(parts) or 'no evaluations'}"])
 
 
 def write_outputs(
@@ -84,8 +84,8 @@ def write_outputs(
             parts = [part for part in shard_units.get(unit.evaluation, []) if part.n_rows]
             shard_results = [store.get(part.key, part.kind) for part in parts]
             if not parts or None in shard_results:
-                if record.get("checkpoint") and is_deleted(record):
-                    explanation = {"not_applicable": REASON}
+                if record.checkpoint and is_deleted(record):
+                    explanation = {"not_applicable": DELETED_REASON}
                     counts["not applicable"] += 1
                 else:
                     reason = f"outputs not found in {store_root}. Run snakemake again to compute them."
@@ -133,7 +133,7 @@ def _write(
     directory: Path, evaluation: str, record: ModelRecord, kind: Kind, table, metadata: dict, fingerprint: str
 ) -> None:
     # one model with two names has one entry in the store, with the name under which it was first evaluated
-    model = {**metadata.get("model", {}), "name": record["name"], "fingerprint": record.get("fingerprint")}
+    model = {**metadata.get("model", {}), "name": record.name, "fingerprint": record.fingerprint}
     metadata = {key: value for key, value in metadata.items() if key != "store_key"}  # internal to the store
     metadata = {**metadata, "model": model, "evaluation": evaluation, "fingerprint": fingerprint}
     artifacts.write(directory / kind.name / f"{evaluation}.parquet", kind, table, metadata)

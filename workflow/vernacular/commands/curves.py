@@ -11,6 +11,7 @@ from vernacular.comparison.curves.schema import ALL
 from vernacular.comparison.curves.trust import sentence
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
+from vernacular.core.model_record import recorded_model
 from vernacular.core.tables import to_frame, write_csv
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
 
@@ -48,7 +49,7 @@ class _Values:
 
     def __init__(self, path: Path):
         metadata = artifacts.metadata(path)
-        self.parameters = metadata["record"].get("parameters")
+        self.parameters = recorded_model(metadata).parameters
         self._rows: dict[str, dict] = {}
         for row in artifacts.read(path, METRICS).select(_VALUE_COLUMNS).to_pylist():
             self._rows.setdefault(row["evaluation"], {})[row["category"], row["metric"]] = row

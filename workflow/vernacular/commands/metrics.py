@@ -10,8 +10,8 @@ from vernacular.checkpoints.inputs import tokenizer_identity
 from vernacular.commands.common import check_inputs, missing_reason
 from vernacular.core import artifacts
 from vernacular.core.errors import UserError, first_line, format_count, is_contained
+from vernacular.core.model_record import ModelRecord, read_model
 from vernacular.core.progress import Progress
-from vernacular.core.records import read_record
 from vernacular.core.tables import by_items, rows_of
 from vernacular.data.schema import ITEMS
 from vernacular.inference.schema import GENERATIONS, SCORES
@@ -23,7 +23,7 @@ from vernacular.protocols.declaration import Protocol
 from vernacular.protocols.evaluate import evaluate, label_values, signature_conditions
 from vernacular.protocols.registry import COMPARED, PROTOCOLS
 from vernacular.protocols.schema import REQUESTS
-from vernacular.types import SETTING, ModelRecord
+from vernacular.types import SETTING
 
 log = logging.getLogger("vernacular")
 
@@ -34,7 +34,7 @@ _REQUEST_COLUMNS = [name for name in REQUESTS.schema.names if name not in ("mess
 
 def metrics(args) -> str:
     """Compute per-item results and metrics of one model; an evaluation without outputs gets a file that states why."""
-    record = read_record(args.model)
+    record = read_model(args.model)
     long_rows, tokens, notes = [], [TOKENS.schema.empty_table()], {}
     with Progress(f"metrics {args.spec['model']}", len(args.spec["evaluations"]), "evaluation") as progress:
         for evaluation, spec in args.spec["evaluations"].items():
@@ -49,7 +49,7 @@ def metrics(args) -> str:
 
 def give_up(args, reason: str) -> str:
     """Write files without rows that state why the metrics of this model are missing."""
-    record = read_record(args.model)
+    record = read_model(args.model)
     notes = {
         evaluation: _Inputs(args, evaluation, spec).write_unavailable({"unavailable": reason})
         for evaluation, spec in args.spec["evaluations"].items()
@@ -128,9 +128,9 @@ def _compute(args, inputs: _Inputs, record: ModelRecord) -> tuple[list[dict], pa
     }
     artifacts.write(inputs.target, TASK_RESULTS, rows, {"evaluation": evaluation, **note})
     names = {key: spec[key] for key in SETTING}
-    adapter = record.get("adapter") or {}
-    labels = {"model": args.spec["model"], "adapter": adapter.get("source"), "evaluation": evaluation, **names}
-    labels |= {"base": record.get("base"), "model_revision": _model_revision(record)}
+    adapter = record.adapter.source if record.adapter else None
+    labels = {"model": args.spec["model"], "adapter": adapter, "evaluation": evaluation, **names}
+    labels |= {"base": record.base, "model_revision": _model_revision(record)}
     labels |= {"dataset_revision": _dataset_revision(request_metadata["items"]["source"])}
     majority = majority_baseline(PROTOCOLS[spec["protocol"]].majority, rows)
     long_rows = []
@@ -180,7 +180,7 @@ def _counted_roles(protocol: Protocol) -> tuple[str, ...]:
 
 
 def _write(args, record: ModelRecord, long_rows: list[dict], tokens: list[pa.Table], notes: dict) -> None:
-    metadata = {"model": args.spec["model"], "record": record, "version": __version__, "evaluations": notes}
+    metadata = {"model": args.spec["model"], "record": record.as_dict(), "version": __version__, "evaluations": notes}
     fingerprints = [note["fingerprint"] for note in notes.values()]
     metadata |= {"fingerprint": artifacts.input_fingerprint(args.spec, fingerprints)}
     artifacts.write(args.out / "metrics.parquet", METRICS, long_rows, metadata)
@@ -211,10 +211,10 @@ def _evaluation_metadata(request_metadata: dict, output_metadata: dict, rows: pa
 
 def _model_revision(record: ModelRecord) -> str:
     """Return the commit of a model, and for an adapter its own after its base's; for local files a hash."""
-    adapter = record.get("adapter")
-    if adapter and adapter["revision"] and record.get("revision"):
-        return f"{record['revision']} + {adapter['revision']}"
-    return (not adapter and record.get("revision")) or record.get("fingerprint", "")[:12]
+    adapter = record.adapter
+    if adapter and adapter.revision and record.revision:
+        return f"{record.revision} + {adapter.revision}"
+    return (not adapter and record.revision) or (record.fingerprint or "")[:12]
 
 
 def _dataset_revision(source: dict) -> str:

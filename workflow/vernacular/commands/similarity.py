@@ -7,7 +7,7 @@ from vernacular.commands.batch import record_death as record_death  # called by 
 from vernacular.commands.common import check_inputs, check_recorded, items_in, missing_reason
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
-from vernacular.core.records import read_record
+from vernacular.core.model_record import read_model
 from vernacular.inference.schema import GENERATIONS
 from vernacular.metrics.schema import SIMILARITIES
 from vernacular.metrics.similarity import simil_eval
@@ -18,14 +18,14 @@ from vernacular.types import SIMIL_EVAL_STYLES
 def similarity(args) -> str:
     """Compute the similarity of each response to every option, for the evaluations of one model that lack it."""
     evaluations = _Evaluations(args)
-    return evaluations.run(f"similarity: {evaluations.model['name']}")
+    return evaluations.run(f"similarity: {evaluations.model.name}")
 
 
 def give_up(args, reason: str) -> str:
     """Write, for evaluations that this job did not finish, files with the reason why all metrics are missing."""
     evaluations = _Evaluations(args)
     count = format_count(len(evaluations.fail_rest(reason)), "evaluation")
-    return f"similarity: {evaluations.model['name']}: {count} without similarity ({reason})"
+    return f"similarity: {evaluations.model.name}: {count} without similarity ({reason})"
 
 
 class _Evaluations(Batch):
@@ -37,7 +37,7 @@ class _Evaluations(Batch):
 
     def __init__(self, args):
         super().__init__(args)
-        records = {path: read_record(path) for path in [*args.encoders, args.model]}
+        records = {path: read_model(path) for path in [*args.encoders, args.model]}
         for path, record in records.items():
             check_recorded(path, record)
         self.model = records[args.model]
@@ -79,7 +79,7 @@ class _Evaluations(Batch):
         metadata = {"signatures": {}, "encoders": {}, "missing_metrics": missing_metrics}
         metadata["generations"] = output_metadata.get("fingerprint")
         self._write(path, spec, [], missing_reason(output_metadata) or metadata)
-        return f"similarity: {self.model['name']}: {path.stem}: {reason}"
+        return f"similarity: {self.model.name}: {path.stem}: {reason}"
 
     def _write(self, path: Path, spec: dict, rows: list[dict], metadata: dict) -> None:
         metadata = {"evaluation": path.stem, **metadata, "fingerprint": self._fingerprint(spec)}
@@ -103,7 +103,7 @@ class _Evaluations(Batch):
 
     def _fingerprint(self, spec: dict) -> str:
         """Return the fingerprint of all inputs; the options may change without the prompts, and so the responses."""
-        encoders = [record.get("fingerprint") for record in self._encoders(spec).values()]
+        encoders = [record.fingerprint for record in self._encoders(spec).values()]
         return artifacts.input_fingerprint(
             spec, encoders, self._items(spec), self._requests(spec), self._generations(spec)
         )

@@ -8,10 +8,11 @@ import logging
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from vernacular.checkpoints.deleted import DELETED, is_deleted
+from vernacular.checkpoints.inputs import DELETED, is_deleted
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError
-from vernacular.core.records import failures, outcomes, read_record
+from vernacular.core.model_record import read_model
+from vernacular.core.records import failures, outcomes
 from vernacular.core.written import COMPLETE
 
 log = logging.getLogger("vernacular")
@@ -70,7 +71,7 @@ def _items(resources: Path) -> Iterator[Path]:
 def _records(resources: Path, results: Path) -> Iterator[Path]:
     for path in sorted([*resources.glob("models/*.json"), *resources.glob("encoders/*.json")]):
         try:
-            unavailable = "unavailable" in read_record(path)
+            unavailable = read_model(path).unavailable
         except ArtifactError:
             unavailable = True
         if unavailable:
@@ -129,7 +130,7 @@ def _restored(resources: Path, results: Path) -> Iterator[Path]:
 
 def _exists(record: Path) -> bool:
     try:
-        return not is_deleted(read_record(record))
+        return not is_deleted(read_model(record))
     except ArtifactError:
         return False
 

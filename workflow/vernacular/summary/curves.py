@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pandas as pd
 from openpyxl.worksheet.worksheet import Worksheet
 
+from vernacular.core.model_record import ModelRecord, recorded_model
 from vernacular.metrics.schema import POSITION
 from vernacular.summary.cells import TOP_WRAPPED, put_text
 from vernacular.summary.columns import EXCEL, SheetSize, continued
@@ -132,7 +133,7 @@ def equal_weight_notes(models: list[dict], checkpoints: dict[str, dict]) -> list
     """
     by_weights: dict[tuple, list[str]] = {}
     for metadata in models:
-        if metadata["model"] in checkpoints and (weights := _weights(metadata["record"])):
+        if metadata["model"] in checkpoints and (weights := _weights(recorded_model(metadata))):
             by_weights.setdefault(weights, []).append(metadata["model"])
     text = "checkpoints with the same weights, which training changes: one may be stored under a wrong name: "
     return [
@@ -142,11 +143,10 @@ def equal_weight_notes(models: list[dict], checkpoints: dict[str, dict]) -> list
     ]
 
 
-def _weights(record: dict) -> tuple:
+def _weights(record: ModelRecord) -> tuple:
     """Return the hashes of the files with weights, which are the adapter's if there is one."""
-    adapter = record.get("adapter")
-    listing = adapter["contents"] if adapter else record.get("source_contents") or record.get("contents") or {}
-    files = listing.get("files", {})
+    listing = record.adapter.contents if record.adapter else record.source_contents or record.contents
+    files = listing.files if listing else {}
     is_single_file = "." in files
     suffixes = (".safetensors", ".bin")
     hashes = [entry["sha256"] for name, entry in files.items() if is_single_file or name.endswith(suffixes)]
