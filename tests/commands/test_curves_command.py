@@ -48,7 +48,7 @@ def write_results(model: str, share: float | None) -> None:
     )
     values = aggregate(rows, [to_metric(d) for d in DEFINITIONS], seed=0, categories=True) if rows else []
     labels = dict.fromkeys(METRICS.schema.names) | SETTING | {"model": model, "evaluation": NAME}
-    metadata = {"fingerprint": model, "record": {"parameters": 135_000_000}, "evaluations": {NAME: note}}
+    metadata = {"fingerprint": model, "record": {"name": model, "parameters": 135_000_000}, "evaluations": {NAME: note}}
     artifacts.write(Path("results", model, "metrics.parquet"), METRICS, label_values(values, labels, {}), metadata)
 
 

@@ -346,8 +346,8 @@ def test_nan_token_affects_only_texts_containing_it(evaluate, checkpoints):
 
 
 def tiny_scores(checkpoints) -> list[dict]:
+    from support.engines import score
     from vernacular.inference.model.load import load
-    from vernacular.inference.scoring.score import score
 
     record = tiny.record("llama", directory=str(checkpoints / "llama"))
     return score(load(record), tiny.score_requests(TEXTS))[0].to_pylist()

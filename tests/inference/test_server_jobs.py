@@ -79,7 +79,7 @@ def test_server_killed_in_the_middle_and_restarted_costs_only_what_is_missing(mo
     path, other = requests_file(tmp_path), requests_file(tmp_path, "f", [("A choiva cae amodo.", 2, 18)])
     with served.Server(model) as server:
         record = served.record(server, tmp_path, tokenizer=model)
-    port = int(record["source"].rpartition(":")[2].removesuffix("/v1"))
+    port = int(record.source.rpartition(":")[2].removesuffix("/v1"))
     with served.Server(model, faults=dies_later, port=port) as server:
         done, failed = run(record | {"concurrency": 1}, tmp_path, e=path, f=other)
         first = scored(server)
@@ -107,14 +107,14 @@ def test_server_that_answers_differently_is_another_model(model, tmp_path):
         record = served.record(server, tmp_path, tokenizer=model)
     other = served.trained_model("bytes", steps=60)
     with served.Server(other) as server:
-        moved = {**record, "source": server.source}
+        moved = record | {"source": server.source}
         done, failed = run(moved, tmp_path, e=path)
         assert done == {"big": {}}
         assert (
             "does not answer as it did when the model was recorded: log-probabilities differ by" in failed["big"]["e"]
         )
         changed = served.record(server, tmp_path, tokenizer=model)
-    assert changed["fingerprint"] != record["fingerprint"]
+    assert changed.fingerprint != record.fingerprint
 
 
 def test_server_replaced_during_an_evaluation_leaves_no_outputs(model, tmp_path):
@@ -140,10 +140,10 @@ def test_same_server_at_another_address_is_the_same_model(model, tmp_path):
         with served.Server(model) as server:
             records.append(served.record(server, tmp_path, tokenizer=model))
     assert records[0]["source"] != records[1]["source"]
-    assert records[0]["fingerprint"] == records[1]["fingerprint"]
+    assert records[0].fingerprint == records[1].fingerprint
     with served.Server(model) as server:
         declared = served.record(server, tmp_path, tokenizer=model, revision="v2")
-    assert declared["fingerprint"] != records[0]["fingerprint"]
+    assert declared["fingerprint"] != records[0].fingerprint
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from support.messages import assert_states
 from transformers import AutoTokenizer
 from vernacular.checkpoints.resolve import resolve
 from vernacular.core.errors import MachineError
+from vernacular.core.model_record import ModelRecord
 from vernacular.metrics.similarity import compute, cosine, token_metrics
 
 ALL = ["cosine", "moverscore", "bertscore"]
@@ -155,11 +156,11 @@ def test_pooler_weights_may_be_missing(encoder_dir, tmp_path):
 
 
 def test_unavailable_encoder_disables_its_metric_only(encoder_dir):
-    unavailable = {"name": "gone", "source": "nobody/gone", "unavailable": "nobody/gone: there is no such repository."}
+    unavailable = ModelRecord(name="gone", unavailable="nobody/gone: there is no such repository.")
     values, metadata = measure({"cosine": unavailable, "default": tiny.record(encoder_dir)})
     assert set(values) == {"moverscore", "bertscore"}
     assert metadata["outcome"].missing.keys() == {"cosine"}
-    assert_states(metadata["outcome"].missing["cosine"], "gone: ", unavailable["unavailable"])
+    assert_states(metadata["outcome"].missing["cosine"], "gone: ", unavailable.unavailable)
     assert values == measure({"default": tiny.record(encoder_dir)}, ALL[1:])[0]
 
 

@@ -2,6 +2,7 @@
 
 import zipfile
 from argparse import Namespace
+from dataclasses import asdict
 from pathlib import Path
 
 import openpyxl
@@ -11,6 +12,7 @@ from vernacular.commands.summary import summary
 from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.core import artifacts
 from vernacular.core.metadata import unavailable
+from vernacular.core.model_record import AdapterRecord, Listing
 from vernacular.metrics.schema import METRICS, RESULTS, TOKENS
 
 HOME = "/home/ana/private"
@@ -43,7 +45,8 @@ def out(metrics_table, tmp_path):
     """Return the directory of a summary of a local model and its local adapter."""
     rows = {"base": {}, "mine": {"adapter": f"{HOME}/lora-gl", "base": "base", "value": 0.6}}
     records = {"base": {"source": f"{HOME}/base"}, "mine": {"source": f"{HOME}/base", "base": "base"}}
-    records["mine"]["adapter"] = {"source": f"{HOME}/lora-gl", "revision": None}
+    listing = Listing(f"{HOME}/lora-gl", {})
+    records["mine"]["adapter"] = asdict(AdapterRecord(f"{HOME}/lora-gl", "a", None, "LORA", 4, False, False, listing))
     for model, changes in rows.items():
         table = metrics_table(changes | {"model": model, "style": "default"})
         write_metrics(tmp_path / model, table, metadata(model, **records[model]))

@@ -6,6 +6,7 @@ import pyarrow as pa
 from vernacular.comparison.compare import compare_all
 from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.core import artifacts
+from vernacular.core.model_record import ModelRecord
 from vernacular.inference.schema import SCORES
 from vernacular.metrics.schema import METRICS, RESULTS, TASK_RESULTS
 from vernacular.protocols.schema import REQUESTS
@@ -57,7 +58,7 @@ def write_run(root: Path) -> dict:
         "results": results,
         "models": MODELS,
         "evaluations": list(evaluations),
-        "records": [{"name": name, "source": name} for name in MODELS],
+        "records": [ModelRecord(name=name, source=name) for name in MODELS],
         "changes": {},
         "tasks": {"quiz": {"title": "A quiz"}},
         "prompts": {f"{EVALUATION}.{name}": {"differs": f"{name} words", "reviewed": False} for name in WORDINGS},

@@ -5,6 +5,7 @@ from pathlib import Path
 from vernacular.comparison.schema import CHANGES, COMPARISONS, OVERALL, RANKINGS
 from vernacular.core import artifacts
 from vernacular.core.metadata import unavailable
+from vernacular.core.model_record import ModelRecord
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.schema import RESULTS, TASK_RESULTS
 from vernacular.protocols.schema import REQUESTS
@@ -59,7 +60,7 @@ def write_run(root: Path) -> dict:
         "results": results,
         "models": MODELS,
         "evaluations": EVALUATIONS,
-        "records": [{"name": name, "source": "lab/" + name, "revision": "abc"} for name in MODELS],
+        "records": [ModelRecord(name=name, source="lab/" + name, revision="abc") for name in MODELS],
         "changes": {(MODELS[0], MODELS[1]): changes},
         "benchmarks": root / "benchmarks",
         "tasks": {

@@ -25,8 +25,8 @@ from vernacular.core.errors import (
     is_contained,
 )
 from vernacular.core.metadata import Metadata, Outcome, unavailable
+from vernacular.core.model_record import ModelRecord, write_model
 from vernacular.core.progress import Progress
-from vernacular.core.records import write_record
 
 log = logging.getLogger("vernacular")
 
@@ -160,7 +160,7 @@ def write_unavailable(args, reason: str) -> str:
     spec = args.spec
     log.error(reason)
     source = spec.get("adapter") or spec["source"]
-    write_record(args.out, {"name": spec["name"], "source": source, "unavailable": reason})
+    write_model(args.out, ModelRecord(name=spec["name"], source=source, unavailable=reason))
     return f"{args.command}: {spec['name']}: unavailable ({reason})"
 
 

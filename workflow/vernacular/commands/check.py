@@ -8,10 +8,10 @@ from vernacular.config.directories import output_conflicts
 from vernacular.config.load import Config, load_valid
 from vernacular.config.references import References, check_references
 from vernacular.core.errors import ArtifactError, ModelError, format_count
-from vernacular.core.records import read_record
+from vernacular.core.metadata import RequestsMetadata
+from vernacular.core.model_record import ModelRecord, read_model
 from vernacular.inference.job.work import not_answerable
-from vernacular.inference.schema import GENERATIONS, SCORES
-from vernacular.protocols.registry import PROTOCOLS
+from vernacular.protocols.build import inference_metadata
 
 
 def check(args) -> str:
@@ -46,7 +46,7 @@ def check(args) -> str:
     return f"check: {models}, {evaluations} per model"
 
 
-def _server(config: Config, name: str, references: References, *, online: bool) -> dict | None:
+def _server(config: Config, name: str, references: References, *, online: bool) -> ModelRecord | None:
     """Return what the probe of a server found: now, if `online`, else in an earlier run; None if it is not known.
 
     Nothing is written.
@@ -54,11 +54,11 @@ def _server(config: Config, name: str, references: References, *, online: bool) 
     source = config.models[name]["source"]
     if not online:
         try:
-            record = read_record(Path("resources", "models", f"{name}.json"))
+            record = read_model(Path("resources", "models", f"{name}.json"))
         except ArtifactError:
-            record = {}
-        if "server" in record and record["source"] == source:
-            return record["server"]
+            record = None
+        if record and record.server and record.source == source:
+            return record
         references.unchecked.append(source)
         return None
     from vernacular.commands.server import probe_server
@@ -66,17 +66,18 @@ def _server(config: Config, name: str, references: References, *, online: bool) 
     print(f"asking {source}", flush=True)
     try:
         with tempfile.TemporaryDirectory() as directory:
-            return probe_server(server_spec(config, name), Path(directory), None)[0]["server"]
+            return probe_server(server_spec(config, name), Path(directory), None)[0]
     except ModelError as error:
         references.problems.add(f"model {name}: {str(error).removeprefix(f'model {name}: ')}")
         return None
 
 
-def _protocol_lines(config: Config, name: str, server: dict) -> list[str]:
+def _protocol_lines(config: Config, name: str, record: ModelRecord) -> list[str]:
     """Return which protocols of the config a server can answer, and for the others the reason."""
     protocols = dict.fromkeys(evaluation.protocol for evaluation in config.evaluations.values())
-    kinds = {name: GENERATIONS if PROTOCOLS[name].generates else SCORES for name in protocols}
-    reasons = {name: not_answerable(server, name, kinds[name], PROTOCOLS[name].label_spans) for name in protocols}
+    reasons = {
+        name: not_answerable(record, RequestsMetadata(protocol=name, **inference_metadata(name))) for name in protocols
+    }
     possible = [protocol for protocol, reason in reasons.items() if reason is None]
     return [
         f"  {name} ({config.models[name]['source']}): {', '.join(possible) or 'no protocol'}",

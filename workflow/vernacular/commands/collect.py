@@ -21,12 +21,12 @@ from vernacular.core.metadata import (
     encode,
     unavailable,
 )
+from vernacular.core.model_record import ModelRecord
 from vernacular.core.records import read_status, write_status
 from vernacular.inference.job.store import Store, StoreError
 from vernacular.inference.job.work import WorkUnit, exclusion, work_units
 from vernacular.inference.schema import output_schema
 from vernacular.protocols.schema import REQUESTS
-from vernacular.types import ModelRecord
 
 log = logging.getLogger("vernacular")
 
@@ -38,19 +38,19 @@ def collect(args) -> str:
     """
     record = inference_record(args.model, args.spec)
     request_files = {path.stem: path for path in args.requests}
-    outcomes = [entry for path in args.status for entry in _status(path, record["name"]).items()]
+    outcomes = [entry for path in args.status for entry in _status(path, record.name).items()]
     failed = {evaluation: outcome.reason for evaluation, outcome in outcomes if outcome.state == UNAVAILABLE}
     counts, missing = write_outputs(record, request_files, args.out, args.store, shards=len(args.status), failed=failed)
-    messages = [f"collect: {record['name']}: {evaluation}: {reason}" for evaluation, reason in missing.items()]
+    messages = [f"collect: {record.name}: {evaluation}: {reason}" for evaluation, reason in missing.items()]
     for line in messages:
         log.error(line)
     if missing:
         status = read_status(args.status[0])
-        status[record["name"]] |= {evaluation: unavailable(reason) for evaluation, reason in missing.items()}
+        status[record.name] |= {evaluation: unavailable(reason) for evaluation, reason in missing.items()}
         write_status(args.status[0], status)
     counts |= {"not found in the store": len(missing)}
     parts = [f"{format_count(n, 'evaluation')} {status}" for status, n in counts.items() if n]
-    return "\n".join([*messages, f"collect: {record['name']}: {', '.join(parts) or 'no evaluations'}"])
+    return "\n".join([*messages, f"collect: {record.name}: {', '.join(parts) or 'no evaluations'}"])
 
 
 def _status(path: Path, name: str) -> dict[str, Outcome]:
@@ -105,7 +105,7 @@ def write_outputs(
             parts = [part for part in shard_units.get(unit.evaluation, []) if part.n_rows]
             shard_results = [_stored(store, part) for part in parts]
             if not parts or None in shard_results:
-                if record.get("checkpoint") and is_deleted(record):
+                if record.checkpoint and is_deleted(record):
                     outcome = deleted(record)
                     counts["not applicable"] += 1
                 else:
@@ -121,7 +121,7 @@ def write_outputs(
                 log.warning("collect: %s", error)
         table, metadata = result
         # one model with two names has one entry in the store, with the name under which it was first evaluated
-        model = replace(metadata.model, name=record["name"], fingerprint=record.get("fingerprint"))
+        model = replace(metadata.model, name=record.name, fingerprint=record.fingerprint)
         requests = request_metadata[unit.evaluation].fingerprint
         metadata = replace(metadata, model=model, evaluation=unit.evaluation, requests=requests, fingerprint=unit.key)
         artifacts.write(directory / unit.kind.name / f"{unit.evaluation}.parquet", unit.kind, table, metadata)
@@ -161,7 +161,7 @@ def _sum(values: list):
 def _write_without_rows(directory: Path, requests: Path, record: ModelRecord, kind: Kind, outcome: Outcome) -> None:
     metadata = OutputsMetadata(
         evaluation=requests.stem,
-        model=ModelInfo(name=record["name"], fingerprint=record.get("fingerprint")),
+        model=ModelInfo(name=record.name, fingerprint=record.fingerprint),
         outcome=outcome,
         fingerprint=artifacts.input_fingerprint(outcome.state, outcome.reason, requests),
     )

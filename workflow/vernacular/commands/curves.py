@@ -10,6 +10,7 @@ from vernacular.comparison.curves.schema import ALL
 from vernacular.comparison.curves.trust import sentence
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
+from vernacular.core.model_record import recorded_model
 from vernacular.core.tables import to_frame, write_csv
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
 from vernacular.protocols.lm_eval.metrics import tool_metrics
@@ -48,7 +49,7 @@ class _Values:
 
     def __init__(self, path: Path):
         table, metadata = artifacts.read_all(path, METRICS)
-        self.parameters = metadata.record.get("parameters")
+        self.parameters = recorded_model(metadata).parameters
         self._rows: dict[str, dict] = {}
         for row in table.select(_VALUE_COLUMNS).to_pylist():
             self._rows.setdefault(row["evaluation"], {})[row["category"], row["metric"]] = row

@@ -7,24 +7,23 @@ from vernacular.checkpoints.adapters import resolve_adapter
 from vernacular.checkpoints.inputs import identity, is_path
 from vernacular.checkpoints.resolve import resolve
 from vernacular.commands.batch import raise_failure, write_unavailable
-from vernacular.core.errors import ArtifactError, ModelError
+from vernacular.core.errors import ModelError
 from vernacular.core.failures import LOADING_ERRORS, describe_error, wrap_library_errors
-from vernacular.core.records import backup_path, read_record, write_record
-from vernacular.types import ModelRecord
+from vernacular.core.model_record import ModelRecord, previous_model, read_model, write_model
 
 
 def model(args) -> str:
     """Fetch a model's files; an unavailable model gets a record that states why, and the other models continue."""
     spec = args.spec
     name, source = spec["name"], spec.get("adapter") or spec["source"]
-    known = _previous_record(args.out)
+    known = previous_model(args.out)
     try:
         with _as_model_errors(name, spec):
             raise_failure(args)
             if "adapter" in spec:
-                base = read_record(args.base)
-                if reason := base.get("unavailable"):
-                    raise ModelError(f"base model {base['name']} unavailable: {reason}")
+                base = read_model(args.base)
+                if base.unavailable:
+                    raise ModelError(f"base model {base.name} unavailable: {base.unavailable}")
                 permissions = {key: spec[key] for key in ("allow_pickle", "allow_base_mismatch")}
                 record = resolve_adapter(name, source, base, known=known, **permissions)
             else:
@@ -33,21 +32,21 @@ def model(args) -> str:
                 record = resolve(name, source, args.out.parent / "converted", known=known, **options)
     except ModelError as error:
         if known and spec.get("checkpoint") and _remains(known, args.base):
-            write_record(args.out, {**known, "files_key": spec.get("files")})
+            write_model(args.out, known | {"files_key": spec.get("files")})
             return f"model: {name}: unavailable now, its results are kept ({error})"
         is_deleted = spec.get("checkpoint") and is_path(source) and not Path(source).expanduser().exists()
         reason = f"{source} was deleted before its first evaluation" if is_deleted else str(error)
         return write_unavailable(args, reason)
-    _write(args.out, {**record, "files_key": spec.get("files")})
-    if adapter := record.get("adapter"):
-        return f"model: {name}: {adapter['type']} adapter of {record['base']}, rank {adapter['rank']}"
-    return f"model: {name}: {record['architecture']} ({record['kind']}), {_size(record['bytes'])}"
+    write_model(args.out, record | {"files_key": spec.get("files")}, keep=True)
+    if adapter := record.adapter:
+        return f"model: {name}: {adapter.type} adapter of {record.base}, rank {adapter.rank}"
+    return f"model: {name}: {record.architecture} ({record.kind}), {_size(record.bytes)}"
 
 
 def encoder(args) -> str:
     """Fetch an encoder's files; an unavailable one gets a record that states why, and only its metrics are missing."""
     spec = args.spec
-    options = {"kind": "encoder", "allow_pickle": spec.get("allow_pickle", False), "known": _previous_record(args.out)}
+    options = {"kind": "encoder", "allow_pickle": spec.get("allow_pickle", False), "known": previous_model(args.out)}
     try:
         with _as_model_errors(spec["name"], spec):
             raise_failure(args)
@@ -55,8 +54,8 @@ def encoder(args) -> str:
     except ModelError as error:
         return write_unavailable(args, str(error))
     settings = {key: spec.get(key) for key in ("layer", "prefix", "allow_pickle")}
-    _write(args.out, {**record, **settings, "files_key": spec.get("files")})
-    return f"encoder: {spec['name']}: {record['architecture']}, {_size(record['bytes'])}"
+    write_model(args.out, record | settings | {"files_key": spec.get("files")}, keep=True)
+    return f"encoder: {spec['name']}: {record.architecture}, {_size(record.bytes)}"
 
 
 def _remains(known: ModelRecord, base: Path | None) -> bool:
@@ -64,27 +63,13 @@ def _remains(known: ModelRecord, base: Path | None) -> bool:
 
     A checkpoint whose files changed is not gone.
     """
-    listing = (known.get("adapter") or known).get("contents") or {}
-    if not listing or Path(listing["root"]).exists():
+    listing = (known.adapter or known).contents
+    if listing is None or Path(listing.root).exists():
         return False
-    if not known.get("adapter"):
+    if known.adapter is None:
         return True
-    base_contents = read_record(base).get("contents")
-    return bool(base_contents) and identity(base_contents) == identity(known["contents"])
-
-
-def _write(path: Path, record: ModelRecord) -> None:
-    """Write the record, and a copy of it for `_previous_record`: Snakemake deletes an output before recreating it."""
-    write_record(backup_path(path), record)
-    write_record(path, record)
-
-
-def _previous_record(path: Path) -> dict | None:
-    """Return the last record written to `path`, whose hashes need not be computed again; None if there is none."""
-    try:
-        return read_record(backup_path(path))
-    except ArtifactError:
-        return None
+    base_contents = read_model(base).contents
+    return base_contents is not None and identity(base_contents) == identity(known.contents)
 
 
 @contextlib.contextmanager
@@ -94,7 +79,9 @@ def _as_model_errors(name: str, spec: dict):
         with wrap_library_errors():
             yield
     except LOADING_ERRORS as error:
-        raise ModelError(f"model {name}: files cannot be read: {describe_error(error, spec)}") from error
+        permissions = {key: spec[key] for key in ("kind", "allow_pickle", "trust_remote_code") if key in spec}
+        reason = describe_error(error, ModelRecord(name=name, **permissions))
+        raise ModelError(f"model {name}: files cannot be read: {reason}") from error
 
 
 def _size(count: int) -> str:

@@ -8,9 +8,9 @@ from vernacular.commands.batch import Attempts, failure_of
 from vernacular.commands.common import check_recorded, inference_record
 from vernacular.core.errors import format_count
 from vernacular.core.metadata import Outcome, unavailable
+from vernacular.core.model_record import ModelRecord
 from vernacular.core.records import write_status
 from vernacular.inference.job.run import EMPTY, run_group, shard_label
-from vernacular.types import ModelRecord
 
 log = logging.getLogger("vernacular")
 
@@ -48,7 +48,7 @@ def infer(args) -> str:
         )
     finally:  # runs unless the process is killed
         attempts.end()
-    write_status(args.out, {record["name"]: _outcomes(record, statuses, failed) for record in records})
+    write_status(args.out, {record.name: _outcomes(record, statuses, failed) for record in records})
     messages = [_failure(name, reasons, statuses[name]) for name, reasons in failed.items() if reasons]
     for line in messages:
         log.error(line)
@@ -72,9 +72,9 @@ def _counts(statuses: dict[str, dict[str, str]], failed: dict[str, dict[str, str
 
 
 def _outcomes(record: ModelRecord, statuses: dict, failed: dict) -> dict[str, Outcome]:
-    outcomes = {e: Outcome(reason=status) for e, status in statuses[record["name"]].items()}
+    outcomes = {e: Outcome(reason=status) for e, status in statuses[record.name].items()}
     outcomes |= {e: deleted(record) for e, outcome in outcomes.items() if outcome.reason == DELETED}
-    return outcomes | {e: unavailable(reason) for e, reason in failed[record["name"]].items()}
+    return outcomes | {e: unavailable(reason) for e, reason in failed[record.name].items()}
 
 
 def _failure(name: str, failed: dict[str, str], statuses: dict) -> str:

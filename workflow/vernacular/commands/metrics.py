@@ -19,8 +19,8 @@ from vernacular.core.metadata import (
     Source,
     unavailable,
 )
+from vernacular.core.model_record import ModelRecord, read_model
 from vernacular.core.progress import Progress
-from vernacular.core.records import read_record
 from vernacular.core.tables import by_items, rows_of
 from vernacular.data.schema import ITEMS
 from vernacular.inference.schema import GENERATIONS, SCORES
@@ -32,7 +32,7 @@ from vernacular.protocols.declaration import Protocol
 from vernacular.protocols.evaluate import evaluate, label_values, signature_conditions
 from vernacular.protocols.registry import COMPARED, PROTOCOLS
 from vernacular.protocols.schema import REQUESTS
-from vernacular.types import SETTING, ModelRecord
+from vernacular.types import SETTING
 
 log = logging.getLogger("vernacular")
 
@@ -43,7 +43,7 @@ _REQUEST_COLUMNS = [name for name in REQUESTS.schema.names if name not in ("mess
 
 def metrics(args) -> str:
     """Compute per-item results and metrics of one model; an evaluation without outputs gets a file that states why."""
-    record = read_record(args.model)
+    record = read_model(args.model)
     long_rows, tokens, results = [], [TOKENS.schema.empty_table()], {}
     with Progress(f"metrics {args.spec['model']}", len(args.spec["evaluations"]), "evaluation") as progress:
         for evaluation, spec in args.spec["evaluations"].items():
@@ -58,7 +58,7 @@ def metrics(args) -> str:
     return f"metrics: {args.spec['model']}: {values} of {evaluations}"
 
 
-def _try(args, inputs: "_Inputs", record: dict) -> tuple[list[dict], pa.Table, ResultsMetadata]:
+def _try(args, inputs: "_Inputs", record: ModelRecord) -> tuple[list[dict], pa.Table, ResultsMetadata]:
     """Return the values, token counts and metadata of one evaluation, which state its failure."""
     try:
         reason = failure_of(args)
@@ -136,9 +136,9 @@ def _compute(args, inputs: _Inputs, record: ModelRecord) -> tuple[list[dict], pa
     )
     artifacts.write(inputs.target, TASK_RESULTS, rows, metadata)
     names = {key: spec[key] for key in SETTING}
-    adapter = record.get("adapter") or {}
-    labels = {"model": args.spec["model"], "adapter": adapter.get("source"), "evaluation": evaluation, **names}
-    labels |= {"base": record.get("base"), "model_revision": _model_revision(record)}
+    adapter = record.adapter.source if record.adapter else None
+    labels = {"model": args.spec["model"], "adapter": adapter, "evaluation": evaluation, **names}
+    labels |= {"base": record.base, "model_revision": _model_revision(record)}
     labels |= {"dataset_revision": _dataset_revision(requests.items.source)}
     majority = majority_baseline(PROTOCOLS[spec["protocol"]].majority, rows)
     long_rows = []
@@ -190,7 +190,7 @@ def _write(args, record: ModelRecord, long_rows: list[dict], tokens: list[pa.Tab
     fingerprints = [evaluation.fingerprint for evaluation in evaluations.values()]
     metadata = MetricsMetadata(
         model=args.spec["model"],
-        record=record,
+        record=record.as_dict(),
         version=__version__,
         evaluations=evaluations,
         fingerprint=artifacts.input_fingerprint(args.spec, fingerprints),
@@ -204,10 +204,10 @@ def _write(args, record: ModelRecord, long_rows: list[dict], tokens: list[pa.Tab
 
 def _model_revision(record: ModelRecord) -> str:
     """Return the commit of a model, and for an adapter its own after its base's; for local files a hash."""
-    adapter = record.get("adapter")
-    if adapter and adapter["revision"] and record.get("revision"):
-        return f"{record['revision']} + {adapter['revision']}"
-    return (not adapter and record.get("revision")) or record.get("fingerprint", "")[:12]
+    adapter = record.adapter
+    if adapter and adapter.revision and record.revision:
+        return f"{record.revision} + {adapter.revision}"
+    return (not adapter and record.revision) or (record.fingerprint or "")[:12]
 
 
 def _dataset_revision(source: Source) -> str:

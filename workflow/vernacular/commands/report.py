@@ -1,7 +1,7 @@
 """Command `report`: metrics, comparisons and per-item results -> HTML report."""
 
 from vernacular.commands.common import checkpoints_in
-from vernacular.core.records import read_record
+from vernacular.core.model_record import read_model
 from vernacular.report.page import build
 
 
@@ -16,7 +16,7 @@ def report(args) -> str:
         args.out,
         models=args.spec["models"],
         evaluations=args.spec["evaluations"],
-        records=[read_record(path) for path in args.models],
+        records=[read_model(path) for path in args.models],
         changes=changes,
         benchmarks=args.benchmarks,
         tasks=args.spec["tasks"],

@@ -1,19 +1,23 @@
 """Command `server`: a model behind a server -> a record of what it can answer."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from vernacular.checkpoints.tokenizers import resolve_tokenizer
 from vernacular.commands.batch import raise_failure, write_unavailable
-from vernacular.core.errors import ArtifactError, ModelError
+from vernacular.core.errors import ModelError
 from vernacular.core.failures import LOADING_ERRORS, describe_error, wrap_library_errors, wrap_tokenizer_panics
 from vernacular.core.fingerprint import fingerprint
+from vernacular.core.model_record import ModelRecord, previous_model, write_model
 from vernacular.core.names import displayable, quoted, readable_problem
-from vernacular.core.records import backup_path, read_record, write_record
+from vernacular.inference.model.tokenization import load_tokenizer
+from vernacular.inference.server.checks import known_answers
 from vernacular.inference.server.client import Usage
 from vernacular.inference.server.probe import differences, probe
-from vernacular.inference.server.reference import known_answers
-from vernacular.inference.server.served import connect, load_tokenizer
+from vernacular.inference.server.served import connect
 from vernacular.inference.server.start import describe_usage
+
+_SETTINGS = ("revision", "api_key_env", "concurrency", "timeout", "chat", "max_length")  # that the probe uses
 
 
 def server(args) -> str:
@@ -21,22 +25,21 @@ def server(args) -> str:
     spec = args.spec
     try:
         raise_failure(args)
-        record, usage = probe_server(spec, args.out.parent / "converted", _previous_record(args.out))
+        record, usage = probe_server(spec, args.out.parent / "converted", previous_model(args.out))
     except ModelError as error:
         return write_unavailable(args, str(error))
-    for path in (backup_path(args.out), args.out):  # Snakemake deletes an output before recreating it
-        write_record(path, record)
+    write_model(args.out, record, keep=True)
     return f"server: {describe(record)} ({describe_usage(usage)})"
 
 
-def describe(record: dict) -> str:
+def describe(record: ModelRecord) -> str:
     """Return one line: the model, and how texts, spans and labels are obtained."""
-    forms = record["server"]["forms"]
-    parts = [f"{kind} by {forms[kind]}" if forms[kind] else f"no {kind}" for kind in ("generation", "spans", "labels")]
-    return f"{record['name']}: {record['server']['model']}: {', '.join(parts)}"
+    forms = {kind: getattr(record.server.forms, kind) for kind in ("generation", "spans", "labels")}
+    parts = [f"{kind} by {form}" if form else f"no {kind}" for kind, form in forms.items()]
+    return f"{record.name}: {record.server.model}: {', '.join(parts)}"
 
 
-def probe_server(spec: dict, conversion_dir: Path, known: dict | None) -> tuple[dict, Usage]:
+def probe_server(spec: dict, conversion_dir: Path, known: ModelRecord | None) -> tuple[ModelRecord, Usage]:
     """Probe a server and return (record of its model, number of requests and tokens).
 
     Args:
@@ -48,55 +51,37 @@ def probe_server(spec: dict, conversion_dir: Path, known: dict | None) -> tuple[
         ModelError: The server or its tokenizer cannot be used.
     """
     name = spec["name"]
+    settings = {key: spec[key] for key in ("source", *_SETTINGS) if key in spec}
+    record = ModelRecord(name=name, kind="causal", architecture="server", **settings)
     try:
         with wrap_library_errors():
-            tokenizer_files = (
-                resolve_tokenizer(name, spec["tokenizer"], conversion_dir) if spec.get("tokenizer") else {}
-            )
+            files = resolve_tokenizer(name, spec["tokenizer"], conversion_dir) if spec.get("tokenizer") else None
     except LOADING_ERRORS as error:
-        raise ModelError(f"model {name}: the tokenizer cannot be read: {describe_error(error, {})}") from error
-    directory = tokenizer_files.get("directory")
+        raise ModelError(f"model {name}: the tokenizer cannot be read: {describe_error(error, record)}") from error
+    if files:
+        record |= {"tokenizer": spec["tokenizer"], "tokenizer_revision": files.revision}
+        record |= {"directory": files.directory, "contents": files.contents}
     answers = known_answers(name, spec["reference"], conversion_dir) if spec.get("reference") else None
-    client = connect(spec)
+    client = connect(record)
     try:
-        tokenizer = load_tokenizer(name, directory) if directory else None
-        with wrap_tokenizer_panics({"name": name, "directory": directory}):
-            found = probe(spec, client, tokenizer, answers)
+        tokenizer = load_tokenizer(record, record.directory) if files else None
+        with wrap_tokenizer_panics(record):
+            found = probe(record, client, tokenizer, answers, model=spec.get("model"))
     finally:
         client.close()
-    if problem := readable_problem(found["model"]):
-        raise ModelError(f"model {name}: the name of the model on the server, {quoted(found['model'])}, {problem}.")
-    reported = {key: displayable(text) if isinstance(text, str) else text for key, text in found["reported"].items()}
-    found |= {"known": answers, "reported": reported}
-    subject = [found["model"], spec.get("revision"), tokenizer_files.get("fingerprint")]
-    same = known is not None and known.get("subject") == subject and differences(known["server"], found) is None
+    if problem := readable_problem(found.model):
+        raise ModelError(f"model {name}: the name of the model on the server, {quoted(found.model)}, {problem}.")
+    reported = {key: displayable(text) if isinstance(text, str) else text for key, text in found.reported.items()}
+    found = replace(found, known=answers, reported=reported)
+    subject = [found.model, record.revision, files and files.fingerprint]
+    same = (
+        known is not None
+        and known.server is not None
+        and known.subject == subject
+        and differences(known.server, found) is None
+    )
     if same:  # the first answers remain those to compare with: small differences do not add up
-        found |= {"answers": known["server"]["answers"]}
-    identity = known["identity"] if same else fingerprint(found["answers"])
-    return {
-        "name": name,
-        "source": spec["source"],
-        "kind": "causal",
-        "architecture": "server",
-        "revision": spec.get("revision"),
-        "directory": directory,
-        "contents": tokenizer_files.get("contents"),
-        "tokenizer": spec.get("tokenizer"),
-        "tokenizer_revision": tokenizer_files.get("revision"),
-        "parameters": found["reported"].get("parameters"),
-        "bytes": None,
-        "subject": subject,
-        "identity": identity,
-        "fingerprint": fingerprint([*subject, identity]),
-        "server": found,
-        "files_key": None,
-    }, client.usage
-
-
-def _previous_record(path: Path) -> dict | None:
-    """Return the last record written to `path`; None if there is none, or none of a server."""
-    try:
-        record = read_record(backup_path(path))
-    except ArtifactError:
-        return None
-    return record if "server" in record else None
+        found = replace(found, answers=known.server.answers)
+    identity = known.identity if same else fingerprint(found.answers)
+    record |= {"server": found, "subject": subject, "identity": identity, "parameters": reported.get("parameters")}
+    return record | {"fingerprint": fingerprint([*subject, identity])}, client.usage

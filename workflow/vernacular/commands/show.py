@@ -8,6 +8,7 @@ from vernacular.config.load import Config, load
 from vernacular.config.placement import run_command
 from vernacular.core import artifacts
 from vernacular.core.errors import UserError, format_count, suggest
+from vernacular.core.model_record import ModelRecord
 from vernacular.core.paths import display_path
 from vernacular.data.load import load_items
 from vernacular.protocols.build import build_evaluation
@@ -98,13 +99,13 @@ def _print_tokens(row: Request, loaded) -> None:
         print(f"flags: {flag}")
 
 
-def _served(record: dict):
+def _served(record: ModelRecord):
     """Return a model behind a server, whose tokenizer prints the tokens; nothing is generated or scored."""
     from vernacular.inference.server.served import open_server
 
     served = open_server(record, attempts=2)
     if served.tokenizer is None:
-        raise UserError(f"model {record['name']}: its tokenizer is not known; set tokenizer in the config.")
+        raise UserError(f"model {record.name}: its tokenizer is not known; set tokenizer in the config.")
     return served
 
 
@@ -121,14 +122,14 @@ def _tokenizer_only(config: Config, name: str, file: Path):
     if not path.exists():
         raise UserError(f"{path}: file not found. Run `{run_command(file, str(path))}` to fetch the model first.")
     record = inference_record(path, dependencies.inference_spec(config, [name]))
-    if "server" in record:
+    if record.server:
         return _served(record)
-    kwargs = {"local_files_only": True, "trust_remote_code": bool(record.get("trust_remote_code"))}
-    model_class = AutoModelForCausalLM if record["kind"] == "causal" else AutoModelForMaskedLM
+    kwargs = {"local_files_only": True, "trust_remote_code": bool(record.trust_remote_code)}
+    model_class = AutoModelForCausalLM if record.kind == "causal" else AutoModelForMaskedLM
     with torch.device("meta"):
         model = model_class.from_config(
-            AutoConfig.from_pretrained(record["directory"], **kwargs), trust_remote_code=kwargs["trust_remote_code"]
+            AutoConfig.from_pretrained(record.directory, **kwargs), trust_remote_code=kwargs["trust_remote_code"]
         )
-    own_tokenizer = (record.get("adapter") or {}).get("own_tokenizer")
-    tokenizer_dir = record["adapter"]["directory"] if own_tokenizer else record["directory"]
+    has_own = record.adapter is not None and record.adapter.own_tokenizer
+    tokenizer_dir = record.adapter.directory if has_own else record.directory
     return wrap(model, AutoTokenizer.from_pretrained(tokenizer_dir, **kwargs), record)

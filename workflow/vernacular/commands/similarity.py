@@ -7,7 +7,7 @@ from vernacular.commands.common import check_inputs, check_recorded, items_in
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
 from vernacular.core.metadata import Outcome, SimilaritiesMetadata
-from vernacular.core.records import read_record
+from vernacular.core.model_record import read_model
 from vernacular.inference.schema import GENERATIONS
 from vernacular.metrics.schema import SIMILARITIES
 from vernacular.metrics.similarity import simil_eval
@@ -18,7 +18,7 @@ from vernacular.types import SIMIL_EVAL_STYLES
 def similarity(args) -> str:
     """Compute the similarity of each response to every option, for the evaluations of one model that lack it."""
     evaluations = _Evaluations(args)
-    return evaluations.run(f"similarity: {evaluations.model['name']}")
+    return evaluations.run(f"similarity: {evaluations.model.name}")
 
 
 class _Evaluations(Batch):
@@ -31,7 +31,7 @@ class _Evaluations(Batch):
 
     def __init__(self, args):
         super().__init__(args)
-        records = {path: read_record(path) for path in [*args.encoders, args.model]}
+        records = {path: read_model(path) for path in [*args.encoders, args.model]}
         for path, record in records.items():
             check_recorded(path, record)
         self.model = records[args.model]
@@ -43,7 +43,7 @@ class _Evaluations(Batch):
 
     def metadata(self, spec: dict) -> SimilaritiesMetadata:
         """Return a fingerprint of all inputs; the options may change without the prompts, and so the responses."""
-        encoders = [record.get("fingerprint") for record in self._encoders(spec).values()]
+        encoders = [record.fingerprint for record in self._encoders(spec).values()]
         generations = artifacts.metadata(self._generations(spec), GENERATIONS).fingerprint
         fingerprint = artifacts.input_fingerprint(spec, encoders, self.items(spec), self._requests(spec), generations)
         return SimilaritiesMetadata(evaluation=spec["evaluation"], generations=generations, fingerprint=fingerprint)

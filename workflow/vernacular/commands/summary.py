@@ -14,6 +14,7 @@ from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
 from vernacular.core.metadata import MetricsMetadata, ModelInfo
+from vernacular.core.model_record import ModelRecord, recorded_model
 from vernacular.core.publication import publishable
 from vernacular.core.tables import write_csv
 from vernacular.core.written import rewriting
@@ -28,7 +29,6 @@ from vernacular.summary.prompts import as_questions, prompt_notes, standard_erro
 from vernacular.summary.provenance import dataset_sources
 from vernacular.summary.tokenizers import TOKENIZERS, ModelTokens, tokenizer_rows, write_tokenizers
 from vernacular.summary.workbook import write_leaderboard, write_similarity, write_surprisal
-from vernacular.types import ModelRecord
 
 
 def summary(args) -> str:
@@ -127,9 +127,8 @@ def _external_result_notes(texts: list[str]) -> list[dict]:
 
 def _precision(metadata: MetricsMetadata) -> dict:
     """Return name, base and precision of a model, from the metadata of its metrics file."""
-    record = metadata.record
     model = next(_models(metadata), ModelInfo(name=metadata.model))
-    base = record.get("base") if record.get("adapter") else None
+    base = recorded_model(metadata).base
     quantization = model.quantization
     if quantization:
         names = [f"{bits}bit" for bits in (4, 8) if quantization.get(f"load_in_{bits}bit")]
@@ -144,24 +143,24 @@ def _models(metadata: MetricsMetadata) -> Iterator[ModelInfo]:
 
 def _describe(metadata: MetricsMetadata) -> dict:
     """Return what is published of a model, from the metadata of its metrics file: its source, version and engine."""
-    record: ModelRecord = metadata.record
-    keys = ("name", "source", "revision", "architecture", "kind", "parameters", "bytes", "fingerprint")
-    adapter = record.get("adapter") or {}
-    adapter_fields = {f"adapter {key}": adapter[key] for key in ("source", "revision") if adapter}
-    base_fields = {"base": record.get("base")} if adapter else {}
-    return {key: record.get(key) for key in keys} | base_fields | adapter_fields | _engine(metadata)
+    record = recorded_model(metadata)
+    names = ("name", "source", "revision", "architecture", "kind", "parameters", "bytes", "fingerprint")
+    described = {name: getattr(record, name) for name in names}
+    if adapter := record.adapter:
+        described |= {"base": record.base, "adapter source": adapter.source, "adapter revision": adapter.revision}
+    return described | _engine(record, metadata)
 
 
 # what servers state as the owner of their models
 _ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "llamacpp": "llama.cpp"}
 
 
-def _engine(metadata: MetricsMetadata) -> dict:
+def _engine(record: ModelRecord, metadata: MetricsMetadata) -> dict:
     """Return the engine that ran a model, as far as it is known; a server is asked for its own name."""
-    if server := metadata.record.get("server"):
-        reported = server["reported"]
+    if server := record.server:
+        reported = server.reported
         engine = {"engine": _ENGINES.get(reported.get("owned_by")), "engine version": reported.get("version")}
-        engine |= {"served model": server["model"], "served file": reported.get("file")}
+        engine |= {"served model": server.model, "served file": reported.get("file")}
         return {key: value for key, value in engine.items() if value}
     versions = {model.transformers for model in _models(metadata) if model.transformers}
     return {"engine": "transformers", "engine version": ", ".join(sorted(versions))} if versions else {}

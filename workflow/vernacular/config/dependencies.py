@@ -20,8 +20,8 @@ from vernacular.config.series import without_earlier
 from vernacular.core.contents import stamp
 from vernacular.core.errors import ArtifactError, DataError
 from vernacular.core.fingerprint import content_hash, file_fingerprint, fingerprint
+from vernacular.core.model_record import read_model
 from vernacular.core.paths import WORKFLOW
-from vernacular.core.records import read_record
 from vernacular.data.treebank.patterns import local_files as treebank_files
 from vernacular.inference.job.work import additional_libraries, engine_version
 from vernacular.inference.schema import GENERATIONS, SCORES
@@ -113,8 +113,8 @@ def server_spec(config: Config, name: str) -> dict:
 
 def inference_spec(config: Config, names: list[str]) -> dict:
     """Return the settings of each model that affect its outputs or its device, and the version of the engine."""
-    served = names[0] in config.servers
-    engines = {kind.name: engine_version(kind, served=served) for kind in (SCORES, GENERATIONS)}
+    engine = "server" if names[0] in config.servers else config.models[names[0]].get("engine_class", "transformers")
+    engines = {kind.name: engine_version(kind, engine) for kind in (SCORES, GENERATIONS)}
     models = {name: _inference_settings(config.models[name]) for name in names}
     for name in models.keys() & config.checkpoints.keys():
         models[name]["checkpoint"] = True  # its results remain if it is deleted
@@ -125,7 +125,8 @@ def _inference_settings(settings: dict) -> dict:
     left_out = {*_NON_INFERENCE_KEYS, *_PROBE_KEYS}  # in the record
     inference_settings = {key: value for key, value in settings.items() if key not in left_out}
     inference_settings |= {"quantization": _QUANTIZATION[settings["quantization"]]}
-    libraries = additional_libraries(inference_settings | {"adapter": settings.get("adapter")}, GENERATIONS)
+    uses = (settings["generation_engine"], settings.get("adapter"), inference_settings["quantization"])
+    libraries = additional_libraries(GENERATIONS, *uses)
     return inference_settings | {"libraries": libraries}
 
 
@@ -289,10 +290,10 @@ def files_key(path: Path, is_checkpoint: bool = False) -> str:
     deleted is as recorded.
     """
     try:
-        record = read_record(path)
+        record = read_model(path)
     except ArtifactError:
         return "damaged" if path.exists() else "not recorded yet"
-    recorded_key = record.get("files_key") or "not recorded yet"
+    recorded_key = record.files_key or "not recorded yet"
     if is_checkpoint and is_deleted(record):
         return recorded_key
     changed_paths = inputs.stale(record)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError
+from vernacular.core.model_record import read_model
 from vernacular.core.paths import display_path
-from vernacular.core.records import read_record, read_status
+from vernacular.core.records import read_status
 from vernacular.core.written import COMPLETE, foreign_files, named_files
 
 log = logging.getLogger("vernacular")
@@ -153,7 +154,7 @@ def _stale(path: Path, results: Path) -> Iterator[Path]:
             computed = [f"{name}/*/{evaluation}.parquet" for name, evaluation, entry in outcomes if entry.may_try_again]
             is_stale = bool(computed)
         elif path.suffix == ".json":
-            is_stale = "unavailable" in read_record(path)
+            is_stale = read_model(path).unavailable is not None
         else:
             is_stale = artifacts.metadata(path)["outcome"].may_try_again
     except ArtifactError:

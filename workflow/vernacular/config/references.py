@@ -21,6 +21,7 @@ from vernacular.config import dependencies
 from vernacular.config.load import Config
 from vernacular.core import hub_snapshot
 from vernacular.core.errors import ConfigError, DataError, ModelError, UserError, format_count
+from vernacular.core.model_record import ModelRecord
 from vernacular.core.validate import Problems
 from vernacular.data.load import load_items
 from vernacular.data.treebank.patterns import is_local as is_local_treebank
@@ -154,7 +155,7 @@ def _check_adapter(name: str, settings: dict, config: Config, online: bool) -> s
         if cached is None or not any((cached / file).exists() for file in weights):
             return _check_hub(source, ADAPTER_CONFIG, online)
         source = str(cached)
-    record = {"name": settings["base"], "source": base["source"]}
+    record = ModelRecord(name=settings["base"], source=base["source"])
     directory, _, adapter_config = check_adapter(name, source, record, **permissions)
     cached_base = None if _is_local(base["source"]) else hub_snapshot.cached(base["source"])
     if cached_base or _is_local(base["source"]):

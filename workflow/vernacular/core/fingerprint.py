@@ -55,6 +55,7 @@ NO_EFFECT = {
     "vernacular.core.failures": "classification of errors, and messages",
     "vernacular.core.paths": "location of the workflow's directory, and paths in messages",
     "vernacular.core.replacing": "writing of files",
+    "vernacular.core.model_record": "fields of records; what affects results is in the keys by its value",
     "vernacular.core.records": "writing and verification of records; a damaged one is rejected",
     "vernacular.core.progress": "progress lines",
     "vernacular.core.errors": "messages",

@@ -15,6 +15,7 @@ from vernacular import __version__
 from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count, writing
+from vernacular.core.model_record import ModelRecord
 from vernacular.core.processes import pool
 from vernacular.core.progress import Progress
 from vernacular.core.tables import rows_of
@@ -44,7 +45,7 @@ def build(
     *,
     models: list[str],
     evaluations: list[str],
-    records: list[dict],
+    records: list[ModelRecord],
     changes: dict[tuple[str, str], Path],
     benchmarks: Path | None = None,
     tasks: dict[str, dict] | None = None,
@@ -126,7 +127,7 @@ def build(
             "datasets": list(datasets.values()),
             "runs": runs,
             "notes": provenance.note_rows(notes),
-            "jobs": provenance.job_costs(benchmarks, {*models, *(r["base"] for r in records if r.get("base"))}),
+            "jobs": provenance.job_costs(benchmarks, {*models, *(r.base for r in records if r.base)}),
             "version": __version__,
         }
         write_data_file(out, "provenance", record("Provenance", provenance_piece))

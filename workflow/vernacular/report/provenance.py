@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from vernacular.core.metadata import ItemsMetadata, ModelInfo, ResultsMetadata
+from vernacular.core.model_record import ModelRecord
 from vernacular.core.publication import publishable
 from vernacular.report.data_files import Row, record
 from vernacular.summary.notes import group_notes
@@ -15,13 +16,13 @@ from vernacular.summary.notes import group_notes
 _MODEL_KEYS = ("name", "source", "revision", "architecture", "kind", "bytes", "fingerprint", "base", "unavailable")
 
 
-def models(records: list[dict]) -> list[dict]:
+def models(records: list[ModelRecord]) -> list[dict]:
     """Return one row per model record: where the model comes from and its exact version."""
     return [
         record(
             "ModelSource",
-            {name: publishable(model.get(name)) for name in _MODEL_KEYS}
-            | {f"adapter_{key}": publishable((model.get("adapter") or {}).get(key)) for key in ("source", "revision")},
+            {name: publishable(getattr(model, name)) for name in _MODEL_KEYS}
+            | {f"adapter_{key}": publishable(getattr(model.adapter, key, None)) for key in ("source", "revision")},
         )
         for model in records
     ]
