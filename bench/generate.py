@@ -14,9 +14,10 @@ import time
 import pyarrow as pa
 import torch
 from vernacular.config.load import WORKFLOW
+from vernacular.core.model_record import ModelRecord
 from vernacular.data.load import load_items
 from vernacular.data.tasks import load_task
-from vernacular.inference.generation.generate import generate
+from vernacular.inference.generation.generate import Generation
 from vernacular.inference.generation.prepare import decode_continuation, truncate_output
 from vernacular.inference.journal import MemoryJournal
 from vernacular.inference.model.load import load
@@ -68,21 +69,17 @@ def main() -> None:
     parser.add_argument("--dtype", default="float32")
     args = parser.parse_args()
 
-    record = {
-        "name": args.directory,
-        "directory": args.directory,
-        "kind": "causal",
-        "fingerprint": "bench",
-        "dtype": args.dtype,
-    }
-    loaded = load({**record, "chat": False}, threads=args.threads)
+    settings = {"kind": "causal", "fingerprint": "bench", "dtype": args.dtype, "chat": False}
+    loaded = load(ModelRecord(name=args.directory, directory=args.directory, **settings), threads=args.threads)
     rows = requests(args.language, args.style, args.shots, args.items)
     table = pa.Table.from_pylist(rows, schema=REQUESTS.schema)
     greedy = not args.style.startswith("simil-eval")
     ratios = []
     for _ in range(args.repeats):
         started = time.perf_counter()
-        generations, metadata = generate(loaded, table, journal=MemoryJournal())
+        generation = Generation(loaded, table)
+        generation.compute(MemoryJournal())
+        generations, metadata = generation.finish()
         middle = time.perf_counter()
         loop_texts = loop(loaded, rows, greedy)
         ratios.append((time.perf_counter() - middle) / (middle - started))

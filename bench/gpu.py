@@ -29,8 +29,10 @@ import torch
 from gpu_sets import SETS, SHAPES, make_tokenizer, write_requests
 from transformers import LlamaConfig, LlamaForCausalLM
 from vernacular.core import artifacts
+from vernacular.core.model_record import ModelRecord
 from vernacular.core.processes import StopFlag
 from vernacular.core.progress import Progress
+from vernacular.inference.engine import Local
 from vernacular.inference.job.pipeline import Pipeline
 from vernacular.inference.job.store import Store
 from vernacular.inference.job.work import work_units
@@ -82,13 +84,21 @@ class Meter:
         self.handle.remove()
 
 
+class InMemory(Local):
+    """An engine of a model that is in memory."""
+
+    def __init__(self, loaded: LoadedModel):
+        self.record, self.loaded, self.device = loaded.record, loaded, loaded.device
+        self.is_asynchronous, self.shares_prompts = loaded.is_asynchronous, True
+
+
 def run_vernacular(loaded: LoadedModel, paths: dict[str, Path], meter: Meter) -> tuple[list[float], int]:
     """Return (summed log-probability of each request, tokens of the trie) of all evaluations, as in a job."""
     with tempfile.TemporaryDirectory() as directory:
         store = Store(directory)
         with meter:
             units = work_units(loaded.record, paths)
-            pipeline = Pipeline(loaded, units, store, StopFlag(), overlaps=True)
+            pipeline = Pipeline(InMemory(loaded), units, store, StopFlag(), overlaps=True)
             _, failed = pipeline.run(lambda *_: None, Progress("bench", len(units), "evaluation"))
         if failed:
             raise SystemExit(f"failed: {failed}")
@@ -201,7 +211,7 @@ def main() -> None:
         name = torch.cuda.get_device_name()
         peak = peak or next((tflops for key, tflops in PEAK_TFLOPS.items() if key in name), None)
         print(f"{name}, torch {torch.__version__}")
-    record = {"name": "bench", "kind": "causal", "fingerprint": "bench", "chat": False}
+    record = ModelRecord(name="bench", kind="causal", fingerprint="bench", chat=False)
     loaded = wrap(make_model(arguments.shape, arguments.device), make_tokenizer(arguments.tokenizer), record)
     print("| set | engine | seconds | tokens read | / trie | MFU | peak GB | |\n|---|---|---|---|---|---|---|---|")
     for name in arguments.sets.split(","):

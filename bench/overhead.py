@@ -23,6 +23,7 @@ from score import words
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutputWithPast
 from vernacular.core import artifacts
+from vernacular.core.model_record import ModelRecord
 from vernacular.inference.job.store import Store
 from vernacular.inference.job.work import work_units
 from vernacular.inference.journal import MemoryJournal
@@ -89,15 +90,8 @@ def free_model(directory: str, **settings) -> LoadedModel:
     """Return a model whose passes cost nothing; `settings` as in a config."""
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(directory))
-    record = {
-        "name": "bench",
-        "kind": "causal",
-        "fingerprint": "bench",
-        "directory": directory,
-        "chat": False,
-        **settings,
-    }
-    loaded = wrap(model, AutoTokenizer.from_pretrained(directory), record | settings)
+    fields = {"kind": "causal", "fingerprint": "bench", "directory": directory, "chat": False}
+    loaded = wrap(model, AutoTokenizer.from_pretrained(directory), ModelRecord(name="bench", **fields | settings))
     loaded.device = torch.device("cpu")
     zero = torch.zeros(1, 1, 1)
 
@@ -125,7 +119,7 @@ def measure(loaded: LoadedModel, path: Path, directory: Path) -> tuple[list[floa
         times.append(time.process_time())
         return value
 
-    [unit] = work_units({"name": "bench", "kind": "causal", "fingerprint": "bench"}, {path.stem: path})
+    [unit] = work_units(loaded.record, {path.stem: path})
     requests = lap(unit.requests())
     scoring = lap(Scoring(loaded, requests))
     lap(scoring.compute(MemoryJournal()))

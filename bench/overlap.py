@@ -19,12 +19,21 @@ import torch
 from overhead import SETS, free_model, write_requests, zeros
 from vernacular.core.processes import StopFlag
 from vernacular.core.progress import Progress
+from vernacular.inference.engine import Local
 from vernacular.inference.job.pipeline import Pipeline
 from vernacular.inference.job.store import Store
 from vernacular.inference.job.work import work_units
 from vernacular.inference.model.loaded import LoadedModel
 from vernacular.inference.scoring import head
 from vernacular.inference.scoring.token_scores import PendingScores
+
+
+class InMemory(Local):
+    """An engine of a model that is in memory."""
+
+    def __init__(self, loaded: LoadedModel):
+        self.record, self.loaded, self.device = loaded.record, loaded, loaded.device
+        self.is_asynchronous, self.shares_prompts = loaded.is_asynchronous, True
 
 
 class Device:
@@ -60,7 +69,7 @@ def measure(device: Device, paths: dict[str, Path], directory: Path, *, overlaps
     device.free_at = 0.0
     with tempfile.TemporaryDirectory(dir=directory) as folder:
         units = work_units(device.loaded.record, paths)
-        pipeline = Pipeline(device.loaded, units, Store(folder), StopFlag(), overlaps=overlaps)
+        pipeline = Pipeline(InMemory(device.loaded), units, Store(folder), StopFlag(), overlaps=overlaps)
         device.seconds, wall, own = 0.0, time.perf_counter(), time.process_time()
         _, failed = pipeline.run(lambda *_: None, Progress("bench", len(units), "evaluation"))
         wall, own = time.perf_counter() - wall, time.process_time() - own

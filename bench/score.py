@@ -78,14 +78,14 @@ def vernacular(directory, pairs):
     """Return a function that scores the pairs with this package and reports the tokens it computed."""
     import pyarrow as pa
     from vernacular.core.fingerprint import fingerprint
+    from vernacular.core.model_record import ModelRecord
+    from vernacular.inference.journal import MemoryJournal
     from vernacular.inference.model.load import load
-    from vernacular.inference.scoring.score import score
+    from vernacular.inference.scoring.score import Scoring
     from vernacular.protocols.schema import REQUESTS
 
-    record = {
-        "name": "bench", "directory": directory, "kind": "causal", "fingerprint": "bench", "revision": None,
-        "dtype": "float32", "device": "cpu", "bos": "auto", "chat": False,
-    }  # fmt: skip
+    settings = {"fingerprint": "bench", "dtype": "float32", "device": "cpu", "chat": False}
+    record = ModelRecord(name="bench", directory=directory, kind="causal", **settings)
     empty = dict.fromkeys(REQUESTS.schema.names)
     rows = []
     for number, (context, continuation) in enumerate(pairs):
@@ -96,7 +96,9 @@ def vernacular(directory, pairs):
     loaded = load(record)
 
     def run():
-        scores, metadata = score(loaded, table)
+        scoring = Scoring(loaded, table)
+        scoring.compute(MemoryJournal())
+        scores, metadata = scoring.finish()
         counters = metadata["counters"]
         details = f"{counters['tokens_computed']} tokens computed, {counters['tokens_trie']} in the trie"
         return [sum(row) for row in scores.column("logprobs").to_pylist()], details

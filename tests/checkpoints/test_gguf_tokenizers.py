@@ -44,7 +44,7 @@ def test_boundaries_of_viking_survive_the_conversion(tmp_path):
     llama.write_gguf(model(), tmp_path / "v.gguf", pre="viking")
     llama.write_gguf(model(), tmp_path / "g.gguf", pre="gpt-2")
     record = resolve("v", str(tmp_path / "v.gguf"), tmp_path / "out")
-    converted = Tokenizer.from_file(f"{record['directory']}/tokenizer.json")
+    converted = Tokenizer.from_file(f"{record.directory}/tokenizer.json")
     words = [text for text, _ in converted.pre_tokenizer.pre_tokenize_str("L'any n'hi é 20.")]
     assert words == ["L'any", "Ġn'hi", "ĠÃ©", "Ġ", "2", "0", "."]
     assert converted.encode(TEXTS[0]).ids != read_tokenizer(tmp_path / "g.gguf")(TEXTS[0])["input_ids"]

@@ -20,6 +20,7 @@ from vernacular.checkpoints import inputs
 from vernacular.checkpoints.adapters import resolve_adapter
 from vernacular.checkpoints.resolve import resolve
 from vernacular.core.errors import ModelError
+from vernacular.core.model_record import ModelRecord
 
 # for each pattern, a file name that matches only this pattern
 PATTERN_EXAMPLES = {
@@ -82,12 +83,12 @@ def test_pattern_examples_match_exactly_one_pattern():
 )  # fmt: skip
 def test_modified_file_is_stale_and_changes_identity(checkpoint, name):
     original = inputs.record_of(checkpoint)
-    assert name in original["files"]
+    assert name in original.files
     flip_byte(checkpoint / name)
-    assert inputs.stale({"contents": original}) == [str(checkpoint / name)]
+    assert inputs.stale(ModelRecord(name="m", contents=original)) == [str(checkpoint / name)]
     updated = inputs.record_of(checkpoint, known=original)
     assert inputs.identity(updated) != inputs.identity(original)
-    assert {n for n in updated["files"] if updated["files"][n] is not original["files"][n]} == {name}
+    assert {n for n in updated.files if updated.files[n] is not original.files[n]} == {name}
 
 
 @pytest.mark.parametrize("name", ["vocab.txt", "chat_template.jinja", "additional_chat_templates/rag.jinja"])
@@ -147,7 +148,7 @@ def test_hashes_of_another_directory_are_not_reused(checkpoint, tmp_path):
     known = inputs.record_of(checkpoint)
     copy = Path(shutil.copytree(checkpoint, tmp_path / "elsewhere"))
     record = inputs.record_of(copy, known=known)
-    assert all(record["files"][name] is not known["files"][name] for name in known["files"])
+    assert all(record.files[name] is not known.files[name] for name in known.files)
 
 
 def test_all_vocab_file_names_of_transformers_match_a_pattern():
@@ -224,12 +225,12 @@ def test_adapter_fingerprint_changes_with_its_files(checkpoint, tmp_path, monkey
     adapter = lora_training.train(checkpoint, tmp_path / "adapter", steps=1)
     base = resolve("b", str(checkpoint), tmp_path)
     original = resolve_adapter("a", str(adapter), base)
-    assert original["contents"] == base["contents"]
+    assert original.contents == base.contents
     assert inputs.stale(original) == []
     flip_byte(adapter / "adapter_model.safetensors")
     assert inputs.stale(original) == [str(adapter / "adapter_model.safetensors")]
     updated = resolve_adapter("a", str(adapter), base, known=original)
-    assert updated["fingerprint"] != original["fingerprint"]
+    assert updated.fingerprint != original.fingerprint
     monkeypatch.setattr("vernacular.core.contents._hash", None)
     assert resolve_adapter("a", str(adapter), base, known=updated) == updated
 
@@ -260,11 +261,11 @@ def test_changed_single_file_is_stale(tmp_path):
     path = tmp_path / "model.gguf"
     path.write_bytes(b"GGUF" + bytes(100))
     record = inputs.record_of(path)
-    assert record["root"] == str(path.resolve())
+    assert record.root == str(path.resolve())
     assert inputs.differences(record) == []
     identity = inputs.identity(record)
     flip_byte(path)
-    assert inputs.stale({"contents": record}) == [str(path)]
+    assert inputs.stale(ModelRecord(name="m", contents=record)) == [str(path)]
     assert inputs.identity(inputs.record_of(path)) != identity
     path.unlink()
     assert inputs.differences(record) == ["."]
@@ -275,9 +276,9 @@ def test_changed_single_file_is_stale(tmp_path):
 )
 def test_record_includes_code_and_pickled_weights_if_allowed(checkpoint, listing, name):
     (checkpoint / name).write_text("first")
-    assert name not in inputs.record_of(checkpoint)["files"]
+    assert name not in inputs.record_of(checkpoint).files
     record = inputs.record_of(checkpoint, **listing)
-    assert name in record["files"]
+    assert name in record.files
     assert inputs.differences(record) == []
     (checkpoint / name).write_text("other")
     assert inputs.differences(record) == [name]
@@ -286,7 +287,8 @@ def test_record_includes_code_and_pickled_weights_if_allowed(checkpoint, listing
 def test_source_of_a_converted_checkpoint_is_stale_if_it_changed(checkpoint, tmp_path):
     source = tmp_path / "source.e5s1"
     source.write_bytes(b"source")
-    record = {"contents": inputs.record_of(checkpoint), "source_contents": inputs.record_of(source)}
+    contents = {"contents": inputs.record_of(checkpoint), "source_contents": inputs.record_of(source)}
+    record = ModelRecord(name="m", **contents)
     assert inputs.stale(record) == []
     source.write_bytes(b"Source")
     assert inputs.stale(record) == [str(source)]

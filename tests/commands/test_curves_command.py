@@ -8,6 +8,7 @@ import pytest
 from support import stages
 from support.result_rows import EVALUATION, row
 from vernacular.core import artifacts
+from vernacular.core.metadata import unavailable
 from vernacular.metrics.aggregate import aggregate
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
 from vernacular.protocols.evaluate import label_values
@@ -30,7 +31,7 @@ SHARES = {100: 0.5, 200: 0.6, 300: None, 400: 0.75, 500: 0.9}
 
 def write_results(model: str, share: float | None) -> None:
     """Write the results of a checkpoint that answers this share of the items correctly; None: lm-eval failed."""
-    rows, note = [], {"unavailable": "lm-eval stopped"}
+    rows, note = [], {"outcome": unavailable("lm-eval stopped")}
     if share is not None:
         correct = np.random.default_rng(0).permutation(N) < share * N
         gold = np.arange(N) % 2
@@ -46,7 +47,7 @@ def write_results(model: str, share: float | None) -> None:
     )
     values = aggregate(rows, [to_metric(d) for d in DEFINITIONS], seed=0, categories=True) if rows else []
     labels = dict.fromkeys(METRICS.schema.names) | SETTING | {"model": model, "evaluation": NAME}
-    metadata = {"fingerprint": model, "record": {"parameters": 135_000_000}, "evaluations": {NAME: note}}
+    metadata = {"fingerprint": model, "record": {"name": model, "parameters": 135_000_000}, "evaluations": {NAME: note}}
     artifacts.write(Path("results", model, "metrics.parquet"), METRICS, label_values(values, labels, {}), metadata)
 
 

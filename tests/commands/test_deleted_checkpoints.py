@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -12,11 +13,12 @@ import pytest
 from support import stages, tiny
 from support.hub_server import environment
 from support.stage_run import Run
-from vernacular.checkpoints.deleted import DELETED, REASON, is_deleted
+from vernacular.checkpoints.inputs import DELETED_REASON, deleted, is_deleted
 from vernacular.commands.fetch import model
 from vernacular.config import load as config
-from vernacular.config.unavailable import clear_unavailable
-from vernacular.core.records import read_record, write_record, write_status
+from vernacular.config.directories import clear_unavailable
+from vernacular.core.model_record import AdapterRecord, Listing, ModelRecord, read_model, write_model
+from vernacular.core.records import read_record, write_status
 
 CONFIG = "models:\n  {series}\nevaluations:\n  - {{task: cola, languages: [gl], data: samples}}\n"
 
@@ -29,10 +31,10 @@ def recorded(tmp_path, monkeypatch):
     path = Path("resources/models/mine.step5.json")
     path.parent.mkdir(parents=True)
 
-    def run(**changes) -> dict:
+    def run(**changes) -> ModelRecord:
         spec = {"name": "mine.step5", "source": "./out/checkpoint-5", "kind": "auto", "allow_pickle": False}
         model(stages.arguments(model, spec=spec | {"files": "key", "checkpoint": True} | changes, out=path))
-        return read_record(path)
+        return read_model(path)
 
     run()
     return run
@@ -49,31 +51,31 @@ def test_record_of_a_deleted_checkpoint_is_written_again_from_its_copy(recorded)
 
 def test_deleted_model_of_no_series_is_unavailable(recorded):
     shutil.rmtree("out/checkpoint-5")
-    assert "not found: ./out/checkpoint-5" in recorded(checkpoint=False)["unavailable"]
+    assert "not found: ./out/checkpoint-5" in recorded(checkpoint=False).unavailable
 
 
 def test_damaged_checkpoint_is_unavailable_and_not_deleted(recorded):
     Path("out/checkpoint-5/config.json").write_text("{")
-    assert "config.json" in recorded()["unavailable"]
+    assert "config.json" in recorded().unavailable
 
 
 def test_adapter_of_another_base_does_not_keep_its_results(recorded, tmp_path):
     base = recorded() | {"name": "base"}
-    write_record("resources/models/base.json", base)
-    listing = {"root": str(tmp_path / "gone"), "files": {"adapter_model.safetensors": {"sha256": "a"}}}
-    adapter = {"source": "./gone", "contents": listing, "type": "LORA", "rank": 4}
+    write_model("resources/models/base.json", base)
+    listing = Listing(str(tmp_path / "gone"), {"adapter_model.safetensors": {"sha256": "a"}})
+    adapter = AdapterRecord("./gone", "gone", None, "LORA", 4, False, False, listing)
     known = base | {"name": "gl.step5", "base": "base", "adapter": adapter}
     Path("resources/models/.known").mkdir(exist_ok=True)
-    write_record("resources/models/.known/gl.step5.json", known)
+    write_model("resources/models/.known/gl.step5.json", known)
     spec = {"name": "gl.step5", "adapter": "./gone", "allow_pickle": False, "allow_base_mismatch": False}
     files = {"out": "resources/models/gl.step5.json", "base": "resources/models/base.json"}
     args = stages.arguments(model, spec=spec | {"checkpoint": True}, **files)
     model(args)
-    assert read_record(args.out)["adapter"] == adapter
-    contents = {**base["contents"], "files": {"model.safetensors": {"sha256": "other"}}}
-    write_record("resources/models/base.json", base | {"contents": contents})
+    assert read_model(args.out).adapter == adapter
+    contents = replace(base.contents, files={"model.safetensors": {"sha256": "other"}})
+    write_model("resources/models/base.json", base | {"contents": contents})
     model(args)
-    assert "unavailable" in read_record(args.out)
+    assert read_model(args.out).unavailable
 
 
 def test_missing_evaluations_of_a_restored_checkpoint_are_computed_by_the_next_run(recorded):
@@ -81,7 +83,7 @@ def test_missing_evaluations_of_a_restored_checkpoint_are_computed_by_the_next_r
     evaluation = "cola.gl.acceptability.0shot"
     status = Path("results/inference_status/mine.step5/1of1.json")
     status.parent.mkdir(parents=True)
-    write_status(status, {"mine.step5": {evaluation: DELETED}}, {"mine.step5": {}})
+    write_status(status, {"mine.step5": {evaluation: deleted(recorded())}})
     shutil.move("out/checkpoint-5", "elsewhere")
     assert clear_unavailable(Path("resources"), Path("results")) == []
     shutil.move("elsewhere", "out/checkpoint-5")
@@ -150,7 +152,7 @@ def test_checkpoint_that_is_deleted_before_its_first_evaluation_does_not_stop_ot
         assert run(command) == 0
     notes = pd.read_csv("results/summary/notes.csv").query("models == 'mine.step5'")
     assert notes["note"].tolist() == [
-        REASON if recorded_before else "./out/checkpoint-5 was deleted before its first evaluation"
+        DELETED_REASON if recorded_before else "./out/checkpoint-5 was deleted before its first evaluation"
     ]
     points = pd.read_csv("results/summary/curves.csv").query("category.isna() and metric == 'auc'")
     assert points["value"].isna().tolist() == [True, False]

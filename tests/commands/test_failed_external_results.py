@@ -12,7 +12,7 @@ from support import tiny
 from support.stage_run import CONFIG, OPTIONS, Run
 from vernacular.comparison.external import load
 from vernacular.config import load as config
-from vernacular.config.unavailable import clear_unavailable
+from vernacular.config.directories import clear_unavailable
 from vernacular.core import artifacts
 from vernacular.core.written import COMPLETE
 from vernacular.data.schema import ITEMS

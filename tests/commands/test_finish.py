@@ -6,15 +6,14 @@ from support.result_rows import EVALUATION, rows
 from vernacular.commands import status
 from vernacular.comparison.compare import compare_all
 from vernacular.comparison.schema import COMPARISONS
+from vernacular.core import artifacts
 from vernacular.core.errors import UserError
 from vernacular.core.tables import to_frame, write_csv
-from vernacular.metrics.schema import as_table
+from vernacular.metrics.schema import RESULTS, as_table
 
 SPEC = {name: EVALUATION[name] for name in ("task", "language", "protocol", "shots", "seed", "style", "prompt")}
 
-COLUMNS = (
-    "baseline,candidate,evaluation,category,metric,baseline_value,candidate_value,p_value,p_holm,significant,better"
-)
+COLUMNS = "baseline,candidate,evaluation,category,metric,unit,baseline_value,candidate_value,p_value,p_holm,significant,better"
 
 
 @pytest.fixture
@@ -53,18 +52,37 @@ def test_wall_and_cpu_time_of_each_stage_are_labeled(run_directory, capsys):
     assert row == ["infer", "2", "10.5", "40.5", "100"]
 
 
+def test_stages_of_models_that_the_config_no_longer_has_are_not_listed(run_directory, capsys):
+    for name in (
+        "metrics/m.tsv",
+        "metrics/other.tsv",
+        "collect/other.tsv",
+        "compare/compare.tsv",
+        "other/infer/m.1of1.tsv",
+    ):
+        path = run_directory / "benchmarks" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("s\tmax_rss\tcpu_time\n1.0\t1.0\t1.0\n")
+    summary = run_directory / "results" / "summary"
+    metadata = {"models": [{"name": "tuned", "base": "m"}, {"name": "m"}], "fingerprint": "0"}
+    artifacts.write(summary / "results.parquet", RESULTS, [], metadata)
+    status.finish(status.Finish(results=summary, benchmarks=run_directory / "benchmarks"))
+    lines = capsys.readouterr().out.split("\nstage")[1].splitlines()[1:]
+    assert [line.split()[:2] for line in lines] == [["infer", "2"], ["metrics", "1"], ["compare", "1"]]
+
+
 def test_comparison_counts_significant_headline_metrics_and_names_the_clearest_difference(run_directory, capsys):
     rows = [
-        "base,tuned,a.gl,,accuracy,0.25,0.5,0.04,0.08,False,",
-        "base,tuned,b.gl,,accuracy,0.2,0.9,0.001,0.003,True,candidate",
-        "base,tuned,c.gl,,auc,0.9,0.2,0.002,0.004,True,baseline",
-        "base,tuned,c.gl,syntax,auc,0.9,0.2,0.0001,0.0004,True,baseline",  # a category
-        "base,tuned,c.gl,,mcc,0.9,0.2,0.0001,,True,baseline",  # not a headline metric
+        "base,tuned,a.gl,,accuracy,share,0.25,0.5,0.04,0.08,False,",
+        "base,tuned,b.gl,,accuracy,share,0.2,0.9,0.001,0.003,True,candidate",
+        "base,tuned,c.gl,,auc,share,0.9,0.2,0.002,0.004,True,baseline",
+        "base,tuned,c.gl,syntax,auc,share,0.9,0.2,0.0001,0.0004,True,baseline",  # a category
+        "base,tuned,c.gl,,mcc,share,0.9,0.2,0.0001,,True,baseline",  # not a headline metric
     ]
     text = output(run_directory, capsys, rows)
     expected = (
         "tuned is significantly better than base in 1 of 3 headline metrics and worse in 1; clearest difference: b.gl, "
-        "Accuracy: 0.2 -> 0.9 (p = 0.001, corrected 0.003)."
+        "Accuracy: 20.0% -> 90.0% (p 0.001, p (Holm) 0.003)."
     )
     assert expected in text.split("\n")
 
@@ -82,9 +100,9 @@ def test_counts_are_those_of_the_table_that_compare_writes(run_directory, capsys
 
 
 def test_at_most_five_comparisons_are_printed(run_directory, capsys):
-    rows = [f"base,m{i},a.gl,,accuracy,0.25,0.5,0.04,0.08,False," for i in range(7)]
+    rows = [f"base,m{i},a.gl,,accuracy,share,0.25,0.5,0.04,0.08,False," for i in range(7)]
     text = output(run_directory, capsys, rows)
-    assert text.count("significantly better") == 5
+    assert text.count("does not differ significantly from base in any of 1 headline metric;") == 5
     assert "2 other comparisons: " in text
 
 

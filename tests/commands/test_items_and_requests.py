@@ -13,6 +13,7 @@ from vernacular.config import load as config
 from vernacular.core import artifacts
 from vernacular.core.errors import DataError, MachineError
 from vernacular.core.fields import Fields, Stage
+from vernacular.core.metadata import Metadata
 from vernacular.data.schema import ITEMS
 from vernacular.protocols.schema import REQUESTS
 
@@ -118,11 +119,11 @@ def test_failed_dataset_affects_only_itself_and_is_retried(run, monkeypatch, cap
     assert "items: 0 datasets read, 2 unavailable" in (captured := capsys.readouterr()).out
     assert "es: gone" in captured.err
     assert "RecursionError: gl: too deep" in captured.err
-    assert [artifacts.metadata(path)["unavailable"][:2] for path in ITEMS_FILES.values()] == ["Re", "es"]
+    assert [artifacts.metadata(path)["outcome"].reason[:2] for path in ITEMS_FILES.values()] == ["Re", "es"]
     assert run("requests") == 0
-    assert {path.stem for path in Path("results/requests").glob("*") if "unavailable" in artifacts.metadata(path)} == {
-        f"{items}.{protocol}.0shot" for items in (GL, ES) for protocol in ("options", "generation")
-    }
+    assert {
+        path.stem for path in Path("results/requests").glob("*") if not artifacts.metadata(path)["outcome"].is_complete
+    } == {f"{items}.{protocol}.0shot" for items in (GL, ES) for protocol in ("options", "generation")}
     del errors["gl"]
     assert run("items") == run("requests") == 0
     _, line, _ = capsys.readouterr().out.splitlines()
@@ -140,27 +141,24 @@ def test_machine_error_ends_the_job(run, monkeypatch, capsys):
     assert "items: disk full" in capsys.readouterr().err
     assert not ITEMS_FILES[ES].exists()
     assert stages.run("items", **run.items(""), attempt="2of2") == 0
-    assert artifacts.metadata(ITEMS_FILES[ES])["unavailable"] == "disk full"
+    assert artifacts.metadata(ITEMS_FILES[ES])["outcome"].reason == "disk full"
     assert artifacts.read(ITEMS_FILES[GL], ITEMS).num_rows > 3
 
 
 @pytest.mark.parametrize("value", [10**12, 2**70, "many"])
 def test_rows_that_do_not_fit_their_file_affect_no_other_file(tmp_path, value):
-    kind = artifacts.Kind("counts", pa.schema([("name", pa.string()), ("count", pa.int32())]), key=("name",))
+    schema = pa.schema([("name", pa.string()), ("count", pa.int32())])
+    counts = artifacts.Kind("counts", schema, key=("name",), metadata=Metadata)
 
     class Counts(Batch):
-        key, noun = "counts", "count"
+        key, noun, kind = "counts", "count", counts
 
-        def is_current(self, metadata, spec):
-            return False
+        def metadata(self, spec):
+            return Metadata(fingerprint=str(spec))
 
         def make(self, path, spec):
-            artifacts.write(path, kind, [{"name": "a", "count": spec}], {})
-            return "made"
-
-        def fail(self, path, spec, reason):
-            artifacts.write(path, kind, [], {"unavailable": reason})
-            return "failed"
+            self.write(path, spec, [{"name": "a", "count": spec}])
+            return "one row"
 
     class Spec(Fields):
         counts: dict
@@ -171,5 +169,5 @@ def test_rows_that_do_not_fit_their_file_affect_no_other_file(tmp_path, value):
 
     batch = Counts(Job(spec=Spec(counts={"first": value, "second": 1}), out=tmp_path / "counts"))
     assert batch.run("counts") == "counts: 1 count made, 1 failed"
-    assert "do not fit the counts schema" in artifacts.metadata(tmp_path / "counts" / "first.parquet")["unavailable"]
-    assert artifacts.read(tmp_path / "counts" / "second.parquet", kind).num_rows == 1
+    assert "do not fit the counts schema" in artifacts.metadata(tmp_path / "counts" / "first.parquet")["outcome"].reason
+    assert artifacts.read(tmp_path / "counts" / "second.parquet", counts).num_rows == 1

@@ -23,7 +23,8 @@ def run_directory(tmp_path):
 
 def numbers(output, title):
     lines = output.partition(title)[2].splitlines()
-    return {int(line.split()[0]): line.split()[1:] for line in lines[2:4]}
+    rows = (line.split() for line in lines[2:6] if line.strip())
+    return {int(row[0]): row[1:] for row in rows if row[0].isdecimal()}
 
 
 def test_plan_states_its_assumptions_and_prints_each_design(capsys):
@@ -32,8 +33,10 @@ def test_plan_states_its_assumptions_and_prints_each_design(capsys):
     assert "3 points" in output
     errors = numbers(output, "standard error of a mean")
     assert float(errors[400][3]) < float(errors[400][0])
-    differences = numbers(output, "smallest difference")
-    assert differences[100][:2] == ["-", "-"]
+    differences = numbers(output, "smallest paired difference")
+    assert 0 < float(differences[400][0]) < float(differences[100][0])  # paired, with this prompt
+    # √((0.32 · clusters' variance) / 100) · (t(0.975) + t(0.8)), as models agree on 68 % of the items
+    assert float(differences[100][0]) == pytest.approx(100 * (0.32 / 100) ** 0.5 * (1.984 + 0.845), abs=0.02)
 
 
 def test_plan_uses_the_mean_components_of_a_run(run_directory, capsys):

@@ -95,7 +95,15 @@ def test_table_without_results_names_the_command_to_run(tmp_path, monkeypatch, c
     (tmp_path / "mine.yaml").write_text(CONFIG)
     monkeypatch.chdir(tmp_path)
     assert cli.main(["table", "mine.yaml"]) == 1
-    assert "snakemake -c4 --configfile mine.yaml" in capsys.readouterr().err
+    expected = "`snakemake -c4 --snakefile $(vernacular snakefile) --configfile mine.yaml`"  # here are no rules
+    assert expected in capsys.readouterr().err
+    (tmp_path / "Snakefile").touch()
+    (tmp_path / "mine.yaml").rename("my config.yaml")
+    assert cli.main(["table", "my config.yaml"]) == 1
+    assert "`snakemake -c4 --configfile 'my config.yaml'`" in capsys.readouterr().err
+    (tmp_path / "my config.yaml").rename("config.yaml")
+    assert cli.main(["table"]) == 1
+    assert "`snakemake -c4`" in capsys.readouterr().err
 
 
 def test_prompts_of_one_evaluation_are_one_column_with_their_mean(run, metrics_table, tmp_path):  # noqa: F811

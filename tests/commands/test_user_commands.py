@@ -11,7 +11,13 @@ import yaml
 from support import stages, tiny
 from support.workspace import ROOT
 from vernacular import __version__, cli
+from vernacular.commands.tasks import _CODES
 from vernacular.config.load import load
+from vernacular.core.errors import ConfigError
+from vernacular.core.paths import WORKFLOW
+from vernacular.data.tasks import load_task, task_names
+from vernacular.data.treebank.patterns import builtin_patterns
+from vernacular.protocols.prompts import LINES, PURPOSES, load_labels
 
 CONFIG = """
 models: {tiny: {source: ./tiny}}
@@ -65,6 +71,23 @@ def test_tasks_of_all_languages_count_many_and_list_few(capsys):
     rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
     assert "101 languages" in rows["multiblimp"]
     assert " gl pt " in rows["calame"]
+
+
+def test_languages_are_found_by_their_english_name(capsys):
+    assert cli.main(["tasks", "eu"]) == 0
+    expected = capsys.readouterr().out.splitlines()[:-1]
+    assert cli.main(["tasks", "basque"]) == 0
+    assert capsys.readouterr().out.splitlines()[:-1] == expected
+    assert cli.main(["tasks", "Baskue"]) == 1
+    assert 'Did you mean "Basque"?' in capsys.readouterr().err
+    included = [load_task(path)["languages"] for path in task_names([WORKFLOW / "tasks"]).values()]
+    assert set(_CODES.values()) == {code for languages in included for code in languages}
+
+
+def test_treebank_without_a_pattern_lists_them(directory, capsys):
+    assert cli.main(["treebank", "any.conllu"]) == 0
+    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()[:-1]]
+    assert names == builtin_patterns()
 
 
 def test_tasks_of_unknown_language_suggest_others(capsys):
@@ -126,6 +149,29 @@ def test_init_writes_a_valid_config_of_all_tasks_in_the_languages(directory, cap
     assert len(entries) == len({entry["task"] for entry in entries}) > 10
 
 
+def test_init_takes_servers_and_adapters_of_several_models(directory):
+    sources = [
+        "--model",
+        "http://localhost:8000/v1",
+        "--model",
+        "me/one",
+        "--adapter",
+        "./tuned",
+        "--adapter",
+        "me/two",
+    ]
+    assert cli.main(["init", "new.yaml", *sources, "--model", "me/three", "--language", "Galician"]) == 0
+    models = yaml.safe_load((directory / "new.yaml").read_text())["models"]
+    assert models == {
+        "localhost-8000": {"source": "http://localhost:8000/v1"},
+        "one": {"source": "me/one", "dtype": "auto"},
+        "tuned": {"base": "one", "adapter": "./tuned"},
+        "two": {"base": "one", "adapter": "me/two"},
+        "three": {"source": "me/three", "dtype": "auto"},
+    }
+    assert load(["new.yaml"]).servers == ["localhost-8000"]
+
+
 @pytest.fixture
 def own_tasks(directory):
     """Return a directory with a task in a language that has no prompt lines."""
@@ -152,14 +198,38 @@ def test_init_includes_own_tasks_and_comments_on_those_without_prompt_lines(own_
     assert list(load(["new.yaml"]).evaluations) == ["pairs.ast.minimal_pair.0shot"]
     (comment,) = [line for line in Path("new.yaml").read_text().splitlines() if line.startswith("  # - ")]
     assert "task: quiz, languages: [ast]" in comment
-    assert comment.endswith("needs workflow/prompts/ast.yaml")
+    assert comment.endswith("needs my tasks/prompts/ast.yaml")
 
 
 def test_init_without_any_prompt_lines_says_where_to_write_them(own_tasks, capsys):
     (own_tasks / "pairs.yaml").unlink()
     assert cli.main(["init", "new.yaml", "--model", "me/one", "--language", "ast", "--directory", "my tasks"]) == 1
-    assert "workflow/prompts/ast.yaml" in capsys.readouterr().err
+    assert "`vernacular init 'my tasks/prompts/ast.yaml' --prompts-from gl` writes the lines" in capsys.readouterr().err
     assert not Path("new.yaml").exists()
+
+
+def test_prompt_lines_are_written_to_translate_and_read_beside_own_tasks(own_tasks, capsys):
+    path = own_tasks / "prompts" / "ast.yaml"
+    assert cli.main(["init", str(path), "--prompts-from", "gl"]) == 0
+    text = path.read_text()
+    assert '# heads a question; contains {question} once\n# gl: "Pregunta: {question}"\nquestion: ""\n' in text
+    assert cli.main(["init", str(path), "--prompts-from", "gl"]) == 1
+    text = re.sub(r'# gl: (".*")\n(\w+): ""', r"\2: \1", text)
+    path.write_text(text.replace("Pregunta:", "Entruga:").replace("Resposta:", "Rempuesta:"))
+    entry = "{task: quiz, languages: [ast], protocols: [options]}"
+    Path("new.yaml").write_text(f"models: {{m: {{source: me/one}}}}\ntasks: [./my tasks]\nevaluations: [{entry}]\n")
+    capsys.readouterr()
+    assert cli.main(["show", "new.yaml", "quiz.ast.options.0shot"]) == 0
+    assert "Entruga: ¿Cuála ye la capital?\nRempuesta: Uviéu" in capsys.readouterr().out.replace("⟦", "").replace(
+        "⟧", ""
+    )
+
+
+def test_lines_that_are_not_translated_are_an_error(own_tasks):
+    cli.main(["init", "lines/ast.yaml", "--prompts-from", "gl"])
+    with pytest.raises(ConfigError, match=r"ast.yaml: the line `passage` is missing or empty"):
+        load_labels("ast", Path("lines"))
+    assert LINES.keys() == PURPOSES.keys()
 
 
 @pytest.mark.parametrize(
@@ -167,6 +237,11 @@ def test_init_without_any_prompt_lines_says_where_to_write_them(own_tasks, capsy
     [
         (["mine.yaml", "--model", "me/one", "--language", "gl"], "the file exists"),
         (["new.yaml", "--model", "me/one", "--language", "xx"], 'language "xx". For your own data, write a'),
+        (
+            ["new.yaml", "--adapter", "./a", "--model", "me/one", "--language", "gl"],
+            "--adapter ./a: expected a --model",
+        ),
+        (["new.yaml", "--language", "gl"], "--model and --language are required"),
         (["new.yaml", "--model", "me/one", "--model", "you/one", "--language", "gl"], 'would be named "one"'),
     ],
 )

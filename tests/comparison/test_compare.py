@@ -160,6 +160,19 @@ def test_corpus_statistic_difference():
     assert record["both_correct"] is None
 
 
+def test_few_sentences_of_a_label_leave_the_interval_of_a_difference():
+    rng = np.random.default_rng(2)
+    labels = [float(i < 14) for i in range(16)]
+    sides = [
+        [row(f"i{i:02}", surprisal=rng.normal() - shift * label, label=label) for i, label in enumerate(labels)]
+        for shift in (0, 2)
+    ]
+    record = select_row(compare_rows(*sides, acceptability.METRICS), "auc")
+    assert record["ci_low"] < record["difference"] < record["ci_high"]
+    assert record["p_value"] > 0
+    assert record["minimum_detectable_difference"] > 0
+
+
 def test_empty_side_gives_rows_with_n_0():
     records = compare_rows(rows([1, 0, 1]), [])
     assert [record["metric"] for record in records] == ["accuracy"]

@@ -406,7 +406,7 @@ def test_external_results_that_cannot_be_used_are_noted_and_the_others_compared(
     assert {(row["baseline"], row["candidate"]) for row in artifacts.read(path, COMPARISONS).to_pylist()} == {
         ("m", "n")
     }
-    (reason,) = artifacts.metadata(path)["failures"].values()
+    (reason,) = artifacts.metadata(path)["outcome"].missing.values()
     assert_states(reason, *parts)
 
 

@@ -227,7 +227,7 @@ def test_malformed_publication_is_the_failure_of_its_own_values(run, lab, tmp_pa
         run[0], tmp_path, spec["external_results"], [("lab-base", "tuned"), ("other-base", "tuned")]
     )
     assert {row["baseline"] for row in compared} == {"other-base"}
-    assert f"{file.relative_to(tmp_path)}: not valid JSON (" in json.dumps(stated)
+    assert f"{file.relative_to(tmp_path)}: not valid JSON (" in json.dumps(stated, default=str)
 
 
 def compare_with(results: Path, directory: Path, external: dict, pairs: list[tuple]) -> tuple[list[dict], dict]:

@@ -375,7 +375,7 @@ def test_agreement_of_prompts_is_that_under_the_first_seed():
 def test_models_without_spread_have_a_note_and_no_interval():
     left = one(rows_over_prompts(ACCURACY, {"a": {"accuracy": np.ones((4, 3))}}), model="a")
     assert (left["value"], left["se"], left["ci_low"], left["ci_high"]) == (1, 0, None, None)
-    assert left["note"] == "no variation, or undefined in a resample: no interval"
+    assert left["note"] == "no variation, or undefined in more than a fifth of the resamples: no interval"
 
 
 def test_items_of_each_side_are_counted_and_shared_items_compared():

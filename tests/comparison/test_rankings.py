@@ -146,6 +146,7 @@ def test_model_without_results_is_excluded():
 def test_ranks_are_shared_unless_significant():
     records = aggregate(*(evaluation(TABLES, task=f"t{i}") for i in range(3)))
     assert [records["all", model]["rank"] for model in ("best", "near", "weak")] == [1, 1, 3]
+    assert [records["all", model]["rank_worst"] for model in ("best", "near", "weak")] == [2, 2, 3]
     best = records["all", "best"]
     assert best["ci_low"] < best["mean"] < best["ci_high"]
     assert best["win_rate"] >= records["all", "weak"]["win_rate"] == 0.0
@@ -165,6 +166,14 @@ def test_auc_represents_acceptability():
     records = aggregate(evaluation({"a": table}, acceptability.METRICS))
     assert 0.5 < records["all", "a"]["mean"] <= 1
     assert records["all", "a"]["win_rate"] is None
+
+
+def test_few_sentences_of_a_label_leave_the_overall_interval():
+    rng = np.random.default_rng(5)
+    labels = [float(i < 14) for i in range(16)]  # 12 % of the resamples have one label only
+    table = [row(f"i{i}", surprisal=rng.normal() - label, label=label) for i, label in enumerate(labels)]
+    record = aggregate(evaluation({"a": table}, acceptability.METRICS))["all", "a"]
+    assert record["ci_low"] < record["mean"] < record["ci_high"]
 
 
 def test_overall_matches_the_schema(tmp_path):

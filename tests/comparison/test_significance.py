@@ -9,9 +9,10 @@ import pytest
 from support.result_rows import EVALUATION, compare, row, rows
 from vernacular.comparison.align import align, as_table
 from vernacular.comparison.compare import add_significance, compare_all, rankings
-from vernacular.comparison.overall import _interval, _ranks, overall
+from vernacular.comparison.overall import _better, _interval, overall
 from vernacular.comparison.pairwise import compare_sides
 from vernacular.metrics.metric import Metric, chance_level, majority_baseline
+from vernacular.statistics.paired import competition_ranks
 
 ACCURACY = Metric("accuracy", "share", True, "similarity", proportion=True, headline=True)
 SURPRISAL = Metric("surprisal", "nats", False, "surprisal", headline=True)
@@ -157,6 +158,7 @@ def test_overall_rows():
         "ci_low",
         "ci_high",
         "rank",
+        "rank_worst",
         "win_rate",
     ]
 
@@ -390,10 +392,10 @@ def test_interval_and_ranks_by_hand():
     assert _interval(np.array([1.0, 1.0])) == _interval(np.array([1.0, math.nan, 2.0])) == (None, None)
     quarter = 0.25 / math.sqrt(2)  # anticorrelated draws: their difference has a standard error of 0.5
     draws = np.array([[quarter, -quarter], [-quarter, quarter]])
-    assert _ranks(np.array([1.0, 0.0]), draws).tolist() == [1, 2]  # 2 standard errors
-    assert _ranks(np.array([0.0, 1.0]), draws).tolist() == [2, 1]
-    assert _ranks(np.array([0.97, 0.0]), draws).tolist() == [1, 1]  # 1.94
-    assert _ranks(np.array([1.0, 0.0]), np.zeros((2, 2))).tolist() == [1, 1]  # no spread
+    assert competition_ranks(_better(np.array([1.0, 0.0]), draws)).tolist() == [1, 2]  # 2 standard errors
+    assert competition_ranks(_better(np.array([0.0, 1.0]), draws)).tolist() == [2, 1]
+    assert competition_ranks(_better(np.array([0.97, 0.0]), draws)).tolist() == [1, 1]  # 1.94
+    assert competition_ranks(_better(np.array([1.0, 0.0]), np.zeros((2, 2)))).tolist() == [1, 1]  # no spread
 
 
 def test_models_without_common_values_share_a_rank():

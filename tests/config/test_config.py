@@ -56,6 +56,7 @@ def error_message(tmp_path, text: str) -> str:
         ("  mine:", "  summary:", ["models.summary:", '"summary"', "choose another name"]),
         ("  mine: {source: ./mine}", "  mine: {source: ./a}\n  Mine: {source: ./b}", ["models.Mine:", '"mine"', "case"]),
         ("  mine: {source: ./mine}", "  mine: {source: ./a}\n  mine: {source: ./b}", ["line 3:", 'duplicate key "mine"']),
+        ("models:", "task: [./mine]\nmodels:", ["line 1: task:", 'Did you mean "tasks"?']),
         ("models:", "model:", ["line 1: model:", 'Did you mean "models"?']),
         ("  mine: {source: ./mine}\n", "", ["models:", "a mapping", "null"]),
         ("- {task: cola", "- {task: cola, data: samples", ["line 4:", 'duplicate key "data"']),
@@ -178,6 +179,32 @@ def test_check_command_exits_with_status_1_without_traceback(tmp_path):
     assert process.stderr.count("\n") == 1
 
 
+def test_existing_path_is_a_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("models/tiny", "adapters/a", "encoder"):
+        Path(name).mkdir(parents=True)
+    text = GOOD.replace("./mine", "models/tiny") + "similarity: {encoders: {default: encoder, gl: me/encoder}}\n"
+    text = text.replace(
+        "evaluations:", "  a: {base: mine, adapter: adapters/a}\n  other: {source: me/tiny}\nevaluations:"
+    )
+    loaded = config.load([write(tmp_path, text)])
+    assert [loaded.models[name]["source"] for name in ("mine", "other")] == ["./models/tiny", "me/tiny"]
+    assert loaded.models["a"]["adapter"] == "./adapters/a"
+    assert loaded.similarity["encoders"] == {"default": "./encoder", "gl": "me/encoder"}
+
+
+def test_samples_do_not_hide_local_treebanks(tmp_path):
+    (tmp_path / "forms.yaml").write_text(
+        "task: forms\nprotocols: [target_word]\nitem_type: target_word\n"
+        "languages: {ast: {source: {treebank: ast.conllu, pattern: subject_verb_number}}}\n"
+    )
+    text = GOOD.replace("models:", f"tasks: [{tmp_path}]\nmodels:").replace(
+        "task: cola, languages: [gl]", "task: forms"
+    )
+    (tmp_path / "config").mkdir()
+    assert list(config.load([write(tmp_path / "config", text)]).evaluations) == ["forms.ast.target_word.0shot"]
+
+
 def test_language_without_prompt_file_is_rejected(tmp_path):
     (tmp_path / "tales.yaml").write_text(
         "task: tales\nprotocols: [options, minimal_pair]\nitem_type: story\ncolumns: {context: c, choices: o}\n"
@@ -192,6 +219,6 @@ def test_language_without_prompt_file_is_rejected(tmp_path):
         '"is"',
         "not found",
         "ar, ",
-        "workflow/prompts/is.yaml",
+        "prompts/is.yaml --prompts-from gl",
     )
     config.load([write(tmp_path, text.replace("PROTOCOL", "minimal_pair"))])  # needs no prompt lines

@@ -149,6 +149,11 @@ def test_every_model_setting_is_in_a_spec_or_determines_the_job(load_config):
     in_keys = {*specs.model_spec(cfg, "base"), *specs.model_spec(cfg, "tuned")}
     in_keys |= set(specs.inference_spec(cfg, ["base"])["models"]["base"])
     in_keys |= set(specs._SERVER_KEYS)  # of models behind a server only
+    del cfg.models["tuned"]  # its base has another engine now, which applies no adapters
+    cfg.models["base"]["engine_class"] = "json:Mine"
+    other = specs.inference_spec(cfg, ["base"])
+    in_keys |= set(other["models"]["base"])
+    assert other["engines"]["scores"] != engine_version(SCORES), "its code is in the key, too"
     # in the names of files, in resources, and an input of the rule; series are expanded into models
     job_keys = {"shards", "gpus", "base", "series", "revisions", "steps", "tokens_per_step", "tokens_per_sample"}
     assert settings - in_keys == job_keys
@@ -328,7 +333,7 @@ CHANGES = {
     "chat": True,
     "strategy": "plain",
     "generation_engine": "vllm",
-    "gguf_file": "x.gguf",
+    "engine_class": "module:Class",
     "trust_remote_code": True,
     "fingerprint": "another",
 }
@@ -410,7 +415,7 @@ def test_store_key_contains_number_of_bits():
 
 
 def test_scores_and_generations_have_different_keys_with_same_engine(monkeypatch):
-    monkeypatch.setattr(work, "engine_version", lambda kind, **_: "the same")
+    monkeypatch.setattr(work, "engine_version", lambda *_: "the same")
     record = tiny.record("llama")
     assert evaluation_key(record, REQUESTS, SCORES) != evaluation_key(record, REQUESTS, GENERATIONS)
 

@@ -18,7 +18,8 @@ def record(directory, **fields):
 
 
 def requests_file(directory, **size):
-    return artifacts.write(directory / "e.parquet", REQUESTS, [], {"fingerprint": "e", "size": size})
+    metadata = {"protocol": "letters", "request_kind": "score", "causal_only": True, "fingerprint": "e"}
+    return artifacts.write(directory / "e.parquet", REQUESTS, [], metadata | size)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ import pytest
 from vernacular.core import artifacts
 from vernacular.core.artifacts import Kind
 from vernacular.core.errors import ArtifactError
+from vernacular.core.metadata import ItemsMetadata, Outcome, RequestsMetadata, RowCounts
+from vernacular.protocols.schema import REQUESTS
 
 KIND = Kind("pets", pa.schema([("name", pa.string()), ("legs", pa.int32())]), key=("name",), required=("legs",))
 OTHER_KIND = Kind("plants", KIND.schema, key=("name",))
@@ -19,7 +21,9 @@ ROWS = [{"name": "can", "legs": 4}, {"name": "merlo", "legs": 2}]
 def test_write_and_read_round_trip(tmp_path):
     path = artifacts.write(tmp_path / "a" / "pets.parquet", KIND, ROWS, {"fingerprint": "x", "note": "ñandú 🦤"})
     assert artifacts.read(path, KIND).to_pylist() == ROWS
-    assert artifacts.metadata(path) == {"kind": "pets", "fingerprint": "x", "note": "ñandú 🦤"}
+    assert artifacts.metadata(path) == {
+        "kind": "pets", "fingerprint": "x", "note": "ñandú 🦤", "outcome": Outcome()
+    }  # fmt: skip
     assert [f.name for f in path.parent.iterdir()] == ["pets.parquet"]
 
 
@@ -251,3 +255,29 @@ def test_metadata_beyond_the_limit_are_not_called_damaged(tmp_path, monkeypatch,
     for read in (artifacts.metadata, lambda path: artifacts.read(path, KIND)):
         with pytest.raises(ArtifactError, match=r"pets\.parquet: its content is intact, but pyarrow .* size limit"):
             read(path)
+
+
+def test_metadata_of_a_kind_with_a_class_are_of_that_class(tmp_path):
+    metadata = RequestsMetadata(
+        protocol="letters",
+        items=ItemsMetadata(rows=RowCounts(read=3, dropped={"no gold": 1}), outcome=Outcome(missing={"a": "b"})),
+        fingerprint="x",
+    )
+    path = artifacts.write(tmp_path / "e.parquet", REQUESTS, [], metadata)
+    assert artifacts.metadata(path, REQUESTS) == metadata
+    assert artifacts.read_all(path, REQUESTS)[1].items.rows.dropped == {"no gold": 1}
+    with pytest.raises(AttributeError):
+        artifacts.metadata(path, REQUESTS).protocl  # noqa: B018
+
+
+@pytest.mark.parametrize("content", [{"protocl": "letters"}, {}, {"protocol": "letters", "items": {"rows": 3}}])
+def test_metadata_with_other_fields_are_rejected(tmp_path, content):
+    path = artifacts.write(tmp_path / "e.parquet", REQUESTS, [], content)
+    assert "requests file from another version" in read_error(lambda: artifacts.metadata(path, REQUESTS), path)
+
+
+def test_file_without_an_outcome_is_of_another_version(tmp_path):
+    path = artifacts.write(tmp_path / "pets.parquet", KIND, ROWS, {"outcome": None, "unavailable": "gated"})
+    for call in (lambda: artifacts.read(path, KIND), lambda: artifacts.metadata(path)):
+        assert "from another version" in read_error(call, path)
+    assert artifacts.read(path, KIND, allow_moved=True).num_rows == len(ROWS), "of another group, for example"

@@ -7,7 +7,7 @@ import pytest
 import vernacular
 from vernacular.core import fingerprint
 from vernacular.core.fingerprint import NO_EFFECT, closure, code_fingerprint
-from vernacular.inference.job.work import ENTRY_MODULES, SERVED_MODULES
+from vernacular.inference.engine import Local, Server
 
 ROOT = Path(vernacular.__file__).parent
 MODULES = {
@@ -31,7 +31,7 @@ NOT_IN_KEYS = {
     "vernacular.core.logs": "writes and reads logs",
     "vernacular.commands.status": "prints, and checks that nothing is missing",
     "vernacular.config.dependencies": "computes the values in the keys",
-    "vernacular.config.directories": "checks a config; what it describes is in the specifications",
+    "vernacular.config.directories": "checks a config, and deletes files when a run has ended",
     "vernacular.config.load": "checks a config; its result is in the keys",
     "vernacular.comparison.external.published_tables": "reads publications for a command that is run by hand",
     "vernacular.config.files": "reads a config; what it describes is in the specifications",
@@ -39,7 +39,6 @@ NOT_IN_KEYS = {
     "vernacular.config.evaluations": "its result is in the keys",
     "vernacular.config.models": "its result is in the keys",
     "vernacular.config.resources": "memory and time of a job",
-    "vernacular.config.unavailable": "deletes files when a run has ended",
     "vernacular.commands.lm_eval_index": "its result is in the keys",
     "vernacular.lm_eval.coverage": "its result is in the keys",
     "vernacular.summary.paper": "prints",
@@ -79,15 +78,15 @@ def test_every_module_is_in_a_key_or_excluded_with_reason():
 def test_keys_of_earlier_stages_exclude_metrics():
     for stage in ("items", "requests", "fetch", "infer", "collect"):
         assert not {name for name in closure(f"vernacular.commands.{stage}") if ".metrics" in name}
-    for entries in (*ENTRY_MODULES.values(), *SERVED_MODULES.values()):
-        unrelated = ("metrics", "store", "store_files", "run", "work", "collect", "commands", "data")
+    for entries in (*Local.code.values(), *Server.code.values()):
+        unrelated = ("metrics", "store", "store_files", "run", "work", "collect", "commands", "data", "engine")
         assert set(unrelated) <= {part for name in MODULES for part in name.split(".")}
         assert not {name for entry in entries for name in closure(entry) if name.split(".")[-1] in unrelated}
 
 
 def test_store_keys_cover_all_code_that_computes_outputs():
     packages = {"scores": ("scoring.", "model."), "generations": ("generation.", "model.")}
-    for kind, entries in ENTRY_MODULES.items():
+    for kind, entries in Local.code.items():
         covered = set().union(*map(closure, entries))
         names = tuple(f"vernacular.inference.{package}" for package in packages[kind])
         assert {name for name in MODULES if name.startswith(names)} <= covered
@@ -99,16 +98,13 @@ def test_store_keys_cover_all_code_that_computes_outputs():
 
 
 def test_store_keys_of_served_models_cover_all_code_that_computes_outputs_and_no_local_engine():
-    covered = [set().union(*map(closure, entries)) for entries in SERVED_MODULES.values()]
+    covered = [set().union(*map(closure, entries)) for entries in Server.code.values()]
     server_modules = {name for name in MODULES if name.startswith("vernacular.inference.server.")}
-    probing = {
-        f"vernacular.inference.server.{name}"
-        for name in ("checks", "fields", "prompt_checks", "identity", "known", "probe", "reference", "start")
-    }
+    probing = {f"vernacular.inference.server.{name}" for name in ("checks", "probe", "start")}
     assert (covered[0] | covered[1]) & server_modules == server_modules - probing - NO_EFFECT.keys()
     for name in ("generation.decode", "generation.generate", "model.base", "model.load", "scoring.forward"):
         assert not any(f"vernacular.inference.{name}" in modules for modules in covered)
-    local = set().union(*(closure(entry) for entries in ENTRY_MODULES.values() for entry in entries))
+    local = set().union(*(closure(entry) for entries in Local.code.values() for entry in entries))
     assert not server_modules & local
 
 
@@ -117,7 +113,7 @@ def test_styles_of_another_tool_are_in_keys_of_stages_that_use_them():
     expected = {"requests": {prompts}, "similarity": {outputs}, "metrics": {outputs}, "infer": set(), "collect": set()}
     for stage, modules in expected.items():
         assert closure(f"vernacular.commands.{stage}") & {prompts, outputs} == modules, stage
-    for entry in (entry for entries in ENTRY_MODULES.values() for entry in entries):
+    for entry in (entry for entries in Local.code.values() for entry in entries):
         assert not any(".interop" in name or "simil_eval" in name for name in closure(entry))
 
 

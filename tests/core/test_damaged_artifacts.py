@@ -23,9 +23,10 @@ from support.stage_run import CONFIG, ES, GENERATION, GL, OPTIONS, Run
 from support.workspace import read_notes
 from vernacular.comparison.schema import CHANGES, COMPARISONS, OVERALL, RANKINGS
 from vernacular.config import load as config
-from vernacular.config.unavailable import clear_unavailable
+from vernacular.config.directories import clear_unavailable
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError
+from vernacular.core.records import read_status
 from vernacular.data.schema import ITEMS
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.schema import METRICS, RESULTS, SIMILARITIES, TASK_RESULTS
@@ -165,12 +166,12 @@ def test_damaged_store_file_is_recomputed_identically(run, damage):
     else:
         damage(store_files[0])
     assert [run("infer", model) for model in ("one", "two")] == [0, 0]
-    job_statuses = [
-        status
+    job_outcomes = [
+        outcomes
         for path in Path("results/inference_status").glob("*/*.json")
-        for status in json.loads(path.read_text())["models"].values()
+        for outcomes in read_status(path).values()
     ]
-    assert sorted(status for statuses in job_statuses for status in statuses.values()).count("computed") == 1
+    assert [outcome.reason for outcomes in job_outcomes for outcome in outcomes.values()].count("computed") == 1
     assert all(pq.read_table(path).equals(table) for path, table in zip(store_files, original, strict=True))
 
 
@@ -191,7 +192,7 @@ def test_output_missing_from_store_is_noted_and_recomputed(run, capsys):
     assert run("collect") == 0
     [note] = [line for line in capsys.readouterr().out.splitlines() if OPTIONS in line]
     assert_states(note, "collect: one", OPTIONS, "outputs", "results/store")
-    assert "unavailable" in artifacts.metadata(scores)
+    assert not artifacts.metadata(scores)["outcome"].is_complete
     assert [run(command) for command in ("similarity", "metrics", "compare", "summary", "verify")] == [0, 0, 0, 0, 1]
     [note] = [line for line in capsys.readouterr().err.splitlines() if OPTIONS in line]
     assert_states(note, OPTIONS, "outputs", "results/store")

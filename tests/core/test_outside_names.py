@@ -125,4 +125,4 @@ def test_server_with_a_name_that_is_not_readable_is_unavailable(tmp_path, name):
         record = served.record(server, tmp_path)
     finally:
         server.stop()
-    assert record["unavailable"].startswith(f"model big: the name of the model on the server, {quoted(name)}, ")
+    assert record.unavailable.startswith(f"model big: the name of the model on the server, {quoted(name)}, ")

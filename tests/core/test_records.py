@@ -2,22 +2,24 @@
 
 import pytest
 from vernacular.core.errors import ArtifactError
-from vernacular.core.records import failures, read_record, write_record, write_status
+from vernacular.core.metadata import Outcome, unavailable
+from vernacular.core.records import read_record, read_status, write_record, write_status
 
 RECORD = {"name": "ñandú", "directory": "/models/1", "max_length": None, "bytes": 10**12, "scale": 0.1, "chat": False}
+STATUS = {"a": {"e": Outcome(reason="computed")}, "b": {"e": unavailable("no memory")}}
 
 
 def test_write_and_read_round_trip(tmp_path):
     write_record(tmp_path / "ñandú.json", RECORD)
     assert read_record(tmp_path / "ñandú.json") == RECORD
-    write_status(tmp_path / "status.json", {"a": {"e": "computed"}}, {"b": {"e": "no memory"}})
-    assert failures(tmp_path / "status.json") == {"a": {}, "b": {"e": "no memory"}}
+    write_status(tmp_path / "status.json", STATUS)
+    assert read_status(tmp_path / "status.json") == STATUS
 
 
 def test_any_flipped_bit_is_detected(tmp_path):
     write_record(tmp_path / "ñandú.json", RECORD)
-    write_status(tmp_path / "status.json", {"a": {"e": "computed"}}, {"b": {"e": "no memory"}})
-    for path, read in ((tmp_path / "ñandú.json", read_record), (tmp_path / "status.json", failures)):
+    write_status(tmp_path / "status.json", STATUS)
+    for path, read in ((tmp_path / "ñandú.json", read_record), (tmp_path / "status.json", read_status)):
         original = path.read_bytes()
         for bit in range(8 * len(original)):
             content = bytearray(original)

@@ -93,6 +93,15 @@ def test_answer_not_among_the_options_drops_the_row(gold_format, answer):
     assert drop_reason(row, "question", QUESTION | {"gold_format": gold_format}) == "answer not among the options"
 
 
+@pytest.mark.parametrize(
+    ("gold_format", "answer", "hint"), [("index", "B", True), ("number", "b)", True), ("index", "x", False)]
+)
+def test_letters_with_another_gold_format_suggest_it(gold_format, answer, hint):
+    row = {"q": "?", "choices": ["un", "dous", "tres"], "answer": answer}
+    _, counts = make_items([row], "question", QUESTION | {"gold_format": gold_format})
+    assert ("set gold_format: letter" in str(counts)) is hint
+
+
 def test_dataset_without_answers_has_items_without_gold():
     assert (
         make_item({"q": "?", "choices": ["a", "b"]}, "question", {"question": "q", "choices": "choices"})["gold"] == []

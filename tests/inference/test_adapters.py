@@ -9,6 +9,7 @@ import torch
 from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from support import lora_training, tiny, tuners
+from support.engines import score
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
 from vernacular.checkpoints.adapters import resolve_adapter
 from vernacular.checkpoints.resolve import resolve
@@ -21,7 +22,6 @@ from vernacular.inference.model.adapter import use_adapter
 from vernacular.inference.model.base import Base
 from vernacular.inference.model.load import load, wrap
 from vernacular.inference.schema import SCORES
-from vernacular.inference.scoring.score import score
 from vernacular.protocols.schema import REQUESTS
 
 SETTINGS = {"dtype": "float32", "device": "cpu", "strategy": "auto", "chat": False, "bos": "auto"}
@@ -88,8 +88,8 @@ def test_base_and_adapters_share_one_load_with_separate_outputs(workspace, tmp_p
     assert not any(failed.values())
     loads, outputs = 0, []
     for record in records:
-        write_outputs(record, {"e": path}, tmp_path / record["name"], tmp_path / "store")
-        output_path = tmp_path / record["name"] / "scores" / "e.parquet"
+        write_outputs(record, {"e": path}, tmp_path / record.name, tmp_path / "store")
+        output_path = tmp_path / record.name / "scores" / "e.parquet"
         loads += artifacts.metadata(output_path)["counters"]["loads"]
         outputs.append(artifacts.read(output_path, SCORES)["logprobs"].to_pylist())
     assert loads == 1
@@ -213,7 +213,7 @@ def test_changed_vocabulary_raises(workspace, tmp_path):
 
 def test_base_mismatch_raises_unless_allowed(workspace, tmp_path):
     directory, base = workspace
-    base = {**base, "source": "meta-llama/Llama-2-7b-hf@main"}
+    base = base | {"source": "meta-llama/Llama-2-7b-hf@main"}
     shutil.copytree(directory / "one", tmp_path / "other")
     config = json.loads((tmp_path / "other" / "adapter_config.json").read_text())
     for trained_on, is_mismatch in (
@@ -248,9 +248,9 @@ def test_adapter_fingerprint_depends_on_weights(workspace, tmp_path):
     directory, base = workspace
     adapter = resolve_adapter("a", str(directory / "one"), base)
     shutil.copytree(directory / "one", tmp_path / "copy")
-    assert resolve_adapter("b", str(tmp_path / "copy"), base)["fingerprint"] == adapter["fingerprint"]
-    assert resolve_adapter("c", str(directory / "two"), base)["fingerprint"] != adapter["fingerprint"]
-    assert adapter["fingerprint"] != base["fingerprint"]
+    assert resolve_adapter("b", str(tmp_path / "copy"), base).fingerprint == adapter.fingerprint
+    assert resolve_adapter("c", str(directory / "two"), base).fingerprint != adapter.fingerprint
+    assert adapter.fingerprint != base.fingerprint
 
 
 def test_embedding_weights_must_match_vocabulary(tmp_path):

@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from support import tiny, tuners
+from support.engines import generate, score
 from transformers import AutoModelForCausalLM
 from vernacular.checkpoints.adapters import resolve_adapter
 from vernacular.checkpoints.resolve import resolve
@@ -18,14 +19,12 @@ from vernacular.commands.collect import write_outputs
 from vernacular.core import artifacts
 from vernacular.core.errors import ModelError
 from vernacular.core.processes import Stopped
-from vernacular.inference.generation.generate import generate
 from vernacular.inference.job.run import run_group
 from vernacular.inference.journal import MemoryJournal
 from vernacular.inference.model import base as base_module
 from vernacular.inference.model.base import Base
 from vernacular.inference.model.load import load as real_load
 from vernacular.inference.schema import SCORES
-from vernacular.inference.scoring.score import score
 from vernacular.protocols.schema import REQUESTS
 
 pytestmark = pytest.mark.usefixtures("default_signals")
@@ -82,7 +81,7 @@ def test_outputs_are_independent_of_model_order(models_and_outputs):
 
 def test_random_state_is_neither_used_nor_changed(models_and_outputs, tmp_path):
     base = Base(models_and_outputs[0]["base"])
-    model = AutoModelForCausalLM.from_pretrained(base.record["directory"], dtype=torch.float32)
+    model = AutoModelForCausalLM.from_pretrained(base.record.directory, dtype=torch.float32)
     tuners.save(tuners.CASES["lora pissa_niter_4"], "qwen2", model, tmp_path / "one")  # its SVD is initialized randomly
     record = resolve_adapter("one", str(tmp_path / "one"), base.record)
     outputs_by_seed = []
@@ -104,7 +103,7 @@ def test_base_is_reloaded_after_adapter_that_edits_it(models_and_outputs, tmp_pa
         assert not any(failed.values())
         loads, reload_counts = 0, []
         for record in models:
-            name = record["name"]
+            name = record.name
             write_outputs(record, {"e": path}, tmp_path / job_name / name, tmp_path / job_name)
             output_path = tmp_path / job_name / name / "scores" / "e.parquet"
             assert artifacts.read(output_path, SCORES)["logprobs"].to_pylist() == expected_outputs[name], (
@@ -138,12 +137,12 @@ def test_job_stopped_during_reload_resumes_with_identical_scores(models_and_outp
         run_group(models, {"e": path}, tmp_path / "store")
     assert len(loads) == 2
     statuses, failed = run_group(models, {"e": path}, tmp_path / "store")
-    assert [statuses[record["name"]]["e"] for record in models] == ["found in the store"] * 2 + ["computed"]
+    assert [statuses[record.name]["e"] for record in models] == ["found in the store"] * 2 + ["computed"]
     assert not any(failed.values())
     for record in models:
-        write_outputs(record, {"e": path}, tmp_path / record["name"], tmp_path / "store")
-        output_path = tmp_path / record["name"] / "scores" / "e.parquet"
-        assert artifacts.read(output_path, SCORES)["logprobs"].to_pylist() == expected_outputs[record["name"]]
+        write_outputs(record, {"e": path}, tmp_path / record.name, tmp_path / "store")
+        output_path = tmp_path / record.name / "scores" / "e.parquet"
+        assert artifacts.read(output_path, SCORES)["logprobs"].to_pylist() == expected_outputs[record.name]
 
 
 def test_base_changed_by_evaluation_is_reloaded(models_and_outputs):
@@ -157,7 +156,7 @@ def test_base_changed_by_evaluation_is_reloaded(models_and_outputs):
 
 def test_partially_applied_adapter_does_not_affect_others(models_and_outputs, tmp_path):
     records, expected_outputs = models_and_outputs
-    shutil.copytree(records["lora bias all"]["adapter"]["directory"], tmp_path / "half")
+    shutil.copytree(records["lora bias all"].adapter.directory, tmp_path / "half")
     weights = load_file(tmp_path / "half" / "adapter_model.safetensors")
     weights["base_model.model.model.layers.0.self_attn.zz.lora_A.weight"] = torch.zeros(4, 32)
     save_file(weights, tmp_path / "half" / "adapter_model.safetensors")
@@ -171,8 +170,8 @@ def test_partially_applied_adapter_does_not_affect_others(models_and_outputs, tm
 
 def test_files_changed_during_job_fail_later_models(models_and_outputs, tmp_path):
     records, expected_outputs = models_and_outputs
-    shutil.copytree(records["base"]["directory"], tmp_path / "base")
-    moved_records = {name: {**record, "directory": str(tmp_path / "base")} for name, record in records.items()}
+    shutil.copytree(records["base"].directory, tmp_path / "base")
+    moved_records = {name: record | {"directory": str(tmp_path / "base")} for name, record in records.items()}
     base = Base(moved_records["base"])
     assert model_outputs(base, moved_records["lora pissa"]) == expected_outputs["lora pissa"]
     weights = load_file(tmp_path / "base" / "model.safetensors")
@@ -199,8 +198,8 @@ def test_generated_texts_match_peft_generate(models_and_outputs, name):
     records, _ = models_and_outputs
     prompts = ["A casa é grande e", "O neno come", "Question: What is"]
     torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_pretrained(records["base"]["directory"], dtype=torch.float32)
-    model = peft.PeftModel.from_pretrained(model, records[name]["adapter"]["directory"]).eval()
+    model = AutoModelForCausalLM.from_pretrained(records["base"].directory, dtype=torch.float32)
+    model = peft.PeftModel.from_pretrained(model, records[name].adapter.directory).eval()
     base = Base(records["base"])
     model_outputs(base, records["lora bias all"])
     with base.model(records[name]) as loaded:

@@ -14,7 +14,7 @@ from vernacular.checkpoints.resolve import resolve
 from vernacular.commands import fetch, infer
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError, ModelError
-from vernacular.core.records import read_record, write_record
+from vernacular.core.model_record import ModelRecord, read_model, write_model
 from vernacular.inference.job import run
 from vernacular.inference.model import load as load_module
 from vernacular.inference.model.adapter import use_adapter
@@ -31,7 +31,7 @@ TEMPLATES = "additional_chat_templates/rag.jinja"
 def checkpoint(tmp_path_factory):
     """A Llama model larger than the first and last 64 KiB, and an adapter of it."""
     directory = tmp_path_factory.mktemp("whole")
-    tokenizer = tf.AutoTokenizer.from_pretrained(tiny.save("llama", directory / "tokenizer")["directory"])
+    tokenizer = tf.AutoTokenizer.from_pretrained(tiny.save("llama", directory / "tokenizer").directory)
     config = tiny.CONFIGS["llama"](len(tokenizer))
     config.update({"hidden_size": 64, "intermediate_size": 128})
     tf.LlamaForCausalLM(config).save_pretrained(directory / "llama")
@@ -94,7 +94,7 @@ def test_file_changed_after_recording_raises(workspace, base, name):
     assert_states(message, "model m", str(workspace / "llama" / name), "changed", "snakemake")
     assert not list(workspace.glob("store/scores/*/*"))
     re_resolved = resolve("m", str(workspace / "llama"), workspace / "c", known=base)
-    assert re_resolved["fingerprint"] != base["fingerprint"]
+    assert re_resolved.fingerprint != base.fingerprint
 
 
 def test_touched_files_are_evaluated(workspace, base, monkeypatch):
@@ -111,7 +111,7 @@ def test_changed_adapter_fails_without_affecting_base(workspace, base, name):
     failed = run_job(workspace, base, adapter)
     assert failed["m"] == {}
     assert_states(failed["a"]["s.options"], "model a", str(workspace / "adapter" / name), "changed")
-    assert resolve_adapter("a", str(workspace / "adapter"), base)["fingerprint"] != adapter["fingerprint"]
+    assert resolve_adapter("a", str(workspace / "adapter"), base).fingerprint != adapter.fingerprint
 
 
 def test_file_changed_during_load_raises(workspace, base, monkeypatch):
@@ -137,7 +137,7 @@ def test_adapter_changed_during_load_raises(workspace, base, monkeypatch):
         edit(template)
         return tokenizer(*args, **kwargs)
 
-    monkeypatch.setattr("vernacular.inference.model.adapter.AutoTokenizer.from_pretrained", edit_during)
+    monkeypatch.setattr(tf.AutoTokenizer, "from_pretrained", edit_during)
     with pytest.raises(ModelError) as raised, use_adapter(loaded, record):
         pass
     assert_states(raised.value, "model a", str(template), "changed")
@@ -180,15 +180,14 @@ def test_model_rule_reuses_hashes_after_output_is_deleted(workspace, monkeypatch
 
 def test_model_rule_detects_changed_files(workspace):
     fetch.model(build_args(workspace))
-    first_result = read_record(workspace / "models" / "m.json")
+    first_result = read_model(workspace / "models" / "m.json")
     edit(workspace / "llama" / "model.safetensors")
     fetch.model(build_args(workspace))
-    assert read_record(workspace / "models" / "m.json")["fingerprint"] != first_result["fingerprint"]
+    assert read_model(workspace / "models" / "m.json").fingerprint != first_result.fingerprint
 
 
 def test_record_without_hashes_raises(workspace, base):
-    outdated = {key: value for key, value in base.items() if key != "contents"}
-    write_record(workspace / "m.json", outdated)
+    write_model(workspace / "m.json", base | {"contents": None})
     files = {"models": [workspace / "m.json"], "out": workspace / "1of1.json", "store": workspace / "store"}
     args = stages.arguments(infer.infer, spec={"models": {"m": SETTINGS}}, **files)
     with pytest.raises(ArtifactError) as raised:
@@ -197,6 +196,6 @@ def test_record_without_hashes_raises(workspace, base):
 
 
 def test_record_contents_format(workspace, base):
-    assert base["contents"]["root"] == str(workspace / "llama")
-    assert base["contents"]["files"]["config.json"].keys() == {"sha256", "size", "mtime_ns", "ctime_ns", "inode"}
-    assert json.loads(json.dumps(base)) == base
+    assert base.contents.root == str(workspace / "llama")
+    assert base.contents.files["config.json"].keys() == {"sha256", "size", "mtime_ns", "ctime_ns", "inode"}
+    assert ModelRecord.parse(json.loads(json.dumps(base.as_dict())), "m") | SETTINGS == base | SETTINGS

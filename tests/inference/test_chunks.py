@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import tiny
+from support.engines import score
 from support.simulated_crash import SimulatedKill, crashing_journal
 from support.soak import examples
 from vernacular.inference.job import work
@@ -15,7 +16,7 @@ from vernacular.inference.job.store import Journal
 from vernacular.inference.journal import MemoryJournal
 from vernacular.inference.scoring import score as chunks_module
 from vernacular.inference.scoring.prepare import PreparedRequest
-from vernacular.inference.scoring.score import merge_chunks, score, split_into_chunks
+from vernacular.inference.scoring.score import merge_chunks, split_into_chunks
 from vernacular.protocols.schema import REQUESTS
 
 SHOTS = "Question: Which animal sleeps on the roof?\nAnswer: the cat\nQuestion: And who barks?\nAnswer: the dog\n"

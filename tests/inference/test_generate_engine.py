@@ -4,12 +4,12 @@ import pyarrow as pa
 import pytest
 import torch
 from support import tiny
+from support.engines import generate
 from vernacular.core.artifacts import _as_table
 from vernacular.core.errors import ModelError
 from vernacular.core.processes import StopFlag, Stopped
 from vernacular.inference.generation import decode, self_check
 from vernacular.inference.generation import generate as generate_module
-from vernacular.inference.generation.generate import generate
 from vernacular.inference.generation.prepare import decode_continuation
 from vernacular.inference.job.store import Journal
 from vernacular.inference.journal import MemoryJournal

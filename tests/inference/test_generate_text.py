@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 import torch
 from support import tiny
+from support.engines import generate
 from transformers import RepetitionPenaltyLogitsProcessor
 from vernacular.inference.generation.cache import common_prefix
 from vernacular.inference.generation.decode import Sampler
-from vernacular.inference.generation.generate import generate
 from vernacular.inference.generation.prepare import (
     MARGIN,
     PreparedPrompt,

@@ -7,13 +7,12 @@ import pyarrow as pa
 import pytest
 import torch
 from support import lora_training, tiny
+from support.engines import generate, score
 from vernacular.checkpoints.adapters import resolve_adapter
-from vernacular.inference.generation.generate import generate
 from vernacular.inference.journal import MemoryJournal
 from vernacular.inference.model.adapter import use_adapter
 from vernacular.inference.model.load import load
 from vernacular.inference.model.loaded import wrap
-from vernacular.inference.scoring.score import score
 from vernacular.protocols.schema import REQUESTS
 
 pytestmark = [

@@ -6,25 +6,27 @@ from statistics import fmean
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
 pytest.importorskip("xllamacpp", reason="the package xllamacpp is not installed")
 
 from support import llama, served, tiny
+from support.engines import generate, score
+from support.engines import generate as generate_locally
+from support.engines import score as score_locally
 from support.scoring import build_requests, item
 from vernacular.checkpoints.resolve import resolve
 from vernacular.core import artifacts
 from vernacular.core.errors import ServerError
-from vernacular.inference.generation.generate import generate as generate_locally
+from vernacular.core.model_record import Forms, ModelRecord
 from vernacular.inference.job.run import run_group
 from vernacular.inference.job.store import Store
 from vernacular.inference.journal import MemoryJournal
 from vernacular.inference.model.load import load
-from vernacular.inference.scoring.score import score as score_locally
 from vernacular.inference.server import client as client_module
-from vernacular.inference.server.generate import generate
-from vernacular.inference.server.score import score
 from vernacular.inference.server.served import open_server
 from vernacular.protocols.schema import REQUESTS
 
@@ -75,13 +77,13 @@ def record(request, server, model, tmp_path_factory):
     """The record with the local tokenizer, and with the server's."""
     tokenizer = model if request.param == "local" else None
     record = served.record(server, tmp_path_factory.mktemp("model"), tokenizer=tokenizer, concurrency=1)
-    assert record["server"]["tokenizer"] == request.param
+    assert record.server.tokenizer == request.param
     return record
 
 
 def test_probe_selects_forced_tokens_because_echo_is_ignored(record):
-    checks = {(check["form"], check["check"]): check for check in record["server"]["checks"]}
-    assert record["server"]["forms"] == {"generation": "native", "chat": True, "spans": "forcing", "labels": "forcing"}
+    checks = {(check["form"], check["check"]): check for check in record.server.checks}
+    assert record.server.forms == Forms(generation="native", chat=True, spans="forcing", labels="forcing")
     assert not checks["echo", 3]["passed"]
     assert not checks["prompt_logprobs", 3]["passed"]
     assert all(check["passed"] for (form, _), check in checks.items() if form == "forcing")
@@ -94,9 +96,7 @@ def test_values_of_a_float32_file_are_those_of_the_local_model(record, model):
         score_locally(model, requests)[0].to_pylist(),
         score(open_server(record), requests)[0].to_pylist(),
     )
-    same = (
-        COMPARED if record["server"]["tokenizer"] == "local" else COMPARED[2:]
-    )  # the server names tokens by their text
+    same = COMPARED if record.server.tokenizer == "local" else COMPARED[2:]  # the server names tokens by their text
     assert [[row[name] for name in same] for row in actual] == [[row[name] for name in same] for row in expected]
     for row, expected_row in zip(actual, expected, strict=True):
         assert row["logprobs"] == pytest.approx(expected_row["logprobs"], abs=0.01)
@@ -193,7 +193,7 @@ def test_packaged_model_as_a_float32_file_has_the_outputs_of_the_local_model(tmp
         actual["options"] = rest.to_pylist()
         generated = generate(remote, generations(), journal=MemoryJournal())[0].to_pylist()
         chat = chat_letters(record, local, tables["letters"])
-    [known] = [check["seen"] for check in record["server"]["checks"] if check["check"] == 16 and check["passed"]]
+    [known] = [check["seen"] for check in record.server.checks if check["check"] == 16 and check["passed"]]
     assert float(known.split()[2]) < 0.01  # mean difference … nats per token
     for protocol, rows in actual.items():
         assert [[row[name] for name in COMPARED] for row in rows] == [
@@ -214,10 +214,10 @@ def generations() -> pa.Table:
     return pa.Table.from_pylist(rows, schema=REQUESTS.schema)
 
 
-def chat_letters(record: dict, local, requests: pa.Table) -> tuple[list[dict], list[dict]]:
+def chat_letters(record: ModelRecord, local, requests: pa.Table) -> tuple[list[dict], list[dict]]:
     """Return (the server's, local) letters in a chat; the server's with its own tokenizer and template."""
-    local.record["chat"] = True
-    record = record | {"directory": None, "chat": True, "server": record["server"] | {"tokenizer": "server"}}
+    local.record |= {"chat": True}
+    record = record | {"directory": None, "chat": True, "server": replace(record.server, tokenizer="server")}
     actual, expected = (
         score(open_server(record), requests)[0].to_pylist(),
         score_locally(local, requests)[0].to_pylist(),

@@ -26,12 +26,12 @@ def test_load_from_directory(llama):
 
 
 def test_dtype_defaults_to_checkpoint(llama):
-    assert load({**llama, "dtype": "auto"}).dtype is torch.float32
-    assert load({**llama, "dtype": "bfloat16"}).dtype is torch.bfloat16
+    assert load(llama | {"dtype": "auto"}).dtype is torch.float32
+    assert load(llama | {"dtype": "bfloat16"}).dtype is torch.bfloat16
 
 
 def test_max_length_setting_limits_context(llama):
-    assert load({**llama, "max_length": 100}).max_length == 100
+    assert load(llama | {"max_length": 100}).max_length == 100
 
 
 def test_roberta_max_length_excludes_padding_positions(tmp_path):
@@ -49,13 +49,13 @@ def test_roberta_max_length_excludes_padding_positions(tmp_path):
 )
 def test_invalid_record_raises_model_error(llama, record_change, parts):
     with pytest.raises(ModelError) as error_info:
-        load({**llama, **record_change})
+        load(llama | {**record_change})
     assert_states(error_info.value, *parts)
 
 
 def test_encoder_as_causal_model_raises(bert):
     with pytest.raises(ModelError) as raised:
-        load({**bert, "kind": "causal"})
+        load(bert | {"kind": "causal"})
     assert_states(raised.value, "BertForMaskedLM", "kind: masked")
 
 
@@ -64,7 +64,7 @@ def test_checkpoint_without_head_raises(bert, tmp_path):
     loaded.model.bert.save_pretrained(tmp_path)
     loaded.tokenizer.save_pretrained(tmp_path)
     with pytest.raises(ModelError) as raised:
-        load({**bert, "directory": str(tmp_path)})
+        load(bert | {"directory": str(tmp_path)})
     assert_states(raised.value, "weights", "BertForMaskedLM", "not found", str(tmp_path))
 
 
@@ -73,14 +73,14 @@ def test_pickled_weights_require_allow_pickle(llama, tmp_path):
     loaded.model.config.save_pretrained(tmp_path)
     loaded.tokenizer.save_pretrained(tmp_path)
     torch.save(loaded.model.state_dict(), tmp_path / "pytorch_model.bin")
-    record = {**llama, "directory": str(tmp_path)}
+    record = llama | {"directory": str(tmp_path)}
     with pytest.raises(ModelError, match="allow_pickle: true"):
         load(record)
-    assert load({**record, "allow_pickle": True}).kind == "causal"
+    assert load(record | {"allow_pickle": True}).kind == "causal"
 
 
 def test_directory_without_tokenizer_raises(llama, tmp_path):
     load(llama).model.save_pretrained(tmp_path)
     with pytest.raises(ModelError) as raised:
-        load({**llama, "directory": str(tmp_path)})
+        load(llama | {"directory": str(tmp_path)})
     assert_states(raised.value, "tokenizer", str(tmp_path), "loaded")

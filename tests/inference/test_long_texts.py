@@ -5,11 +5,11 @@ import pyarrow as pa
 import pytest
 import torch
 from support import tiny
+from support.engines import score
 from vernacular.inference.generation.prepare import prepare_prompt, prepare_prompts
 from vernacular.inference.scoring.outputs import Outputs
 from vernacular.inference.scoring.prepare import PreparedRequest
 from vernacular.inference.scoring.rolling import windows
-from vernacular.inference.scoring.score import score
 from vernacular.protocols.schema import REQUESTS
 
 TEXT = "O gato dorme no tellado e a cadela ladra na rúa. " * 12

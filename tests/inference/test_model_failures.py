@@ -79,7 +79,7 @@ def evaluate(checkpoints, tmp_path):
         for path in (tmp_path / "m").glob("*/*.parquet"):
             metadata = artifacts.metadata(path)
             rows = artifacts.read(path, {"scores": SCORES, "generations": GENERATIONS}[metadata["kind"]])
-            outputs[path.stem[0]] = metadata.get("unavailable") or rows.to_pylist()
+            outputs[path.stem[0]] = metadata["outcome"].reason or rows.to_pylist()
         return outputs
 
     return evaluate_spoiled
@@ -346,8 +346,8 @@ def test_nan_token_affects_only_texts_containing_it(evaluate, checkpoints):
 
 
 def tiny_scores(checkpoints) -> list[dict]:
+    from support.engines import score
     from vernacular.inference.model.load import load
-    from vernacular.inference.scoring.score import score
 
     record = tiny.record("llama", directory=str(checkpoints / "llama"))
     return score(load(record), tiny.score_requests(TEXTS))[0].to_pylist()

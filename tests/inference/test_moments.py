@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 from support import tiny
+from support.engines import score
 from torch.utils._python_dispatch import TorchDispatchMode
 from vernacular.inference.scoring import head
 from vernacular.inference.scoring.head import logprob_moments
-from vernacular.inference.scoring.score import score
 
 TEXTS = ["O gato dorme no tellado.", "O gato dorme na rúa e a cadela ladra.", "Jutros smo otišli na pijacu."]
 COLUMNS = ["logprob_mean", "logprob_sd"]

@@ -9,6 +9,7 @@ import time
 import pytest
 import torch
 from support import tiny
+from support.engines import score
 from vernacular.checkpoints.resolve import resolve
 from vernacular.core import artifacts
 from vernacular.core.processes import StopFlag, Task, TimeLimitExceeded, time_limit
@@ -18,7 +19,6 @@ from vernacular.inference.model.loaded import LoadedModel
 from vernacular.inference.schema import SCORES
 from vernacular.inference.scoring import execute, head, strategy
 from vernacular.inference.scoring import score as score_module
-from vernacular.inference.scoring.score import score
 from vernacular.inference.scoring.token_scores import PendingScores
 from vernacular.protocols.schema import REQUESTS
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 from support import tiny
+from support.engines import score
 from vernacular.inference.model.loaded import wrap
 from vernacular.inference.scoring.prepare import PreparedRequest
 from vernacular.inference.scoring.rolling import masked_windows, windows
-from vernacular.inference.scoring.score import score
 
 TEXT = "O gato dorme no tellado e a cadela ladra na rúa. " * 6
 P = 99  # the prefix token

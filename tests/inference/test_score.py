@@ -8,12 +8,12 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import tiny
+from support.engines import score
 from support.soak import examples
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError, ModelError
 from vernacular.inference.schema import SCORES
 from vernacular.inference.scoring import strategy
-from vernacular.inference.scoring.score import score
 
 EXAMPLES = [
     f"Question: {word} on the roof of the house?\nAnswer: the cat\n\n" for word in ("Who", "Which", "What", "Why")
@@ -330,9 +330,9 @@ def test_logprobs_are_independent_of_order_budget_and_strategy(texts, arch, budg
     shuffled = list(enumerate(requests))
     random.shuffle(shuffled)
     loaded = LOADED[arch]
-    loaded.record["max_batch_tokens"] = budget
+    loaded.record |= {"max_batch_tokens": budget}
     rows = score(loaded, tiny.score_requests([text for _, text in shuffled]))[0].to_pylist()
-    loaded.record["max_batch_tokens"] = None
+    loaded.record |= {"max_batch_tokens": None}
     for (index, _), row in zip(shuffled, rows, strict=True):
         expected = reference[index]
         assert (row["flags"], row["tokens"], row["offsets"]) == (

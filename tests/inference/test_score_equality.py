@@ -5,7 +5,7 @@ import functools
 import pytest
 from oracles import surprisal
 from support import tiny
-from vernacular.inference.scoring.score import score
+from support.engines import score
 
 EXAMPLES = (
     "Question: Which animal sleeps on the roof?\nA. the dog\nB. the cat\nAnswer: B\n\n"

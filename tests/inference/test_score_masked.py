@@ -3,8 +3,8 @@
 import pytest
 from oracles import surprisal
 from support import tiny
+from support.engines import score
 from vernacular.core.errors import ModelError
-from vernacular.inference.scoring.score import score
 
 TEXTS = ["O gato dorme no tellado.", "A choiva cae 🙂 amodo sobre a vila; ninguén sae da casa.", "rúa", "gato"]
 

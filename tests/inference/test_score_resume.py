@@ -6,10 +6,10 @@ import signal
 import pytest
 import torch
 from support import tiny
+from support.engines import score
 from support.simulated_crash import SimulatedKill, crashing_journal
 from vernacular.core.processes import Stopped, stop_on_signals
 from vernacular.inference.job.store import Journal
-from vernacular.inference.scoring.score import score
 
 pytestmark = pytest.mark.usefixtures("default_signals")
 

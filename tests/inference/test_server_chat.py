@@ -10,9 +10,9 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 from support import served
+from support.engines import score
+from support.engines import score as score_locally
 from support.scoring import build_requests, item
-from vernacular.inference.scoring.score import score as score_locally
-from vernacular.inference.server.score import score
 from vernacular.inference.server.served import open_server
 from vernacular.protocols.schema import REQUESTS
 
@@ -34,7 +34,7 @@ def model():
     trained = served.trained_model()
     tokenizer = copy.deepcopy(trained.tokenizer)
     tokenizer.chat_template = TEMPLATE
-    return replace(trained, tokenizer=tokenizer, record={**trained.record, "chat": True})
+    return replace(trained, tokenizer=tokenizer, record=trained.record | {"chat": True})
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def lists_letters(server, original, body: dict) -> dict:
 def test_letters_are_those_listed_as_the_answer_of_a_chat(model, requests, tmp_path):
     with served.Server(model, "chat", lie={"chat": lists_letters}) as server:
         record = served.record(server, tmp_path, chat=True)
-        assert record["server"]["forms"]["labels"] == "top 20 texts of a chat"
+        assert record.server.forms.labels == "top 20 texts of a chat"
         table, metadata = score(open_server(record), requests)
         sent = [row["messages"] for row in requests.to_pylist()]
         prompts = [server.encode("\n".join(turn["content"] for turn in turns)) for turns in sent]
@@ -96,5 +96,5 @@ def test_letters_are_those_listed_as_the_answer_of_a_chat(model, requests, tmp_p
 def test_chat_only_servers_answer_letters_in_chats_only(model, tmp_path):
     with served.Server(model, "chat") as server:
         record = served.record(server, tmp_path)
-    assert record["server"]["forms"]["labels"] is None
-    assert record["server"]["reasons"]["labels"].endswith("set chat: true to score letters as the answer of a chat")
+    assert record.server.forms.labels is None
+    assert record.server.reasons["labels"].endswith("set chat: true to score letters as the answer of a chat")

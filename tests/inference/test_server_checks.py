@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 from support import served
+from vernacular.core.model_record import ModelRecord
 from vernacular.inference.server.checks import check_generation, check_samples
 from vernacular.inference.server.client import RefusedError
 from vernacular.inference.server.completions import Completions, Echo, generated_scores
@@ -100,7 +101,7 @@ def answers(model, lie, ask):
     ids, found = model.tokenizer("O gato dorme no tellado.")["input_ids"], []
     for lies in ({}, lie):
         with served.Server(model, "echo" if "legacy_logprobs" in lie else "vllm", lie=lies) as server:
-            client = connect({"name": "big", "source": server.source, "model": server.name}, attempts=1)
+            client = connect(ModelRecord(name="big", source=server.source), attempts=1)
             found.append(ask(Completions(client, server.name, limit="max_tokens"), ids))
             client.close()
     return found

@@ -10,12 +10,12 @@ from email.utils import formatdate
 
 import pytest
 from support import served, tiny
+from support.engines import score
 from vernacular.core.errors import ServerError
 from vernacular.inference.journal import MemoryJournal
 from vernacular.inference.server import client as client_module
 from vernacular.inference.server.client import Client, RefusedError
 from vernacular.inference.server.limits import AdaptiveLimit, Slots
-from vernacular.inference.server.score import score
 from vernacular.inference.server.served import open_server
 
 TEXTS = [(f"O gato {i:02} dorme no tellado.", 10, 28) for i in range(12)]
@@ -74,7 +74,7 @@ FAULTS = [too_many, too_many_until_a_date, every_third, hangs, drops, garbage, r
 def test_faults_are_survived_with_nothing_lost_and_nothing_requested_twice(model, honest, fault):
     record, expected = honest
     with served.Server(model, faults=fault) as server:
-        remote = open_server({**record, "source": server.source, "timeout": 8 if fault is hangs else 60})
+        remote = open_server(record | {"source": server.source, "timeout": 8 if fault is hangs else 60})
         table, metadata = score(remote, tiny.score_requests(TEXTS))
     assert table.to_pylist() == expected
     assert set(server.answered.values()) == {1}
@@ -87,13 +87,13 @@ def test_dead_server_keeps_answered_requests_and_the_next_run_asks_for_the_rest_
     record, expected = honest
     journal = MemoryJournal()
     with served.Server(model, faults=lambda server, number, path: None if number <= 5 else 502) as server:
-        remote = open_server({**record, "source": server.source}, attempts=2)
+        remote = open_server(record | {"source": server.source}, attempts=2)
         with pytest.raises(ServerError, match=r"model big: .* no answer after 2 attempts \(HTTP 502"):
             score(remote, tiny.score_requests(TEXTS), journal=journal)
         first = set(server.answered)
     assert len(first) == 5
     with served.Server(model) as server:
-        remote = open_server({**record, "source": server.source})
+        remote = open_server(record | {"source": server.source})
         rows = score(remote, tiny.score_requests(TEXTS), journal=journal)[0].to_pylist()
     assert rows == expected
     assert len(server.answered) == len(TEXTS) - 5
@@ -108,7 +108,7 @@ def refuse_long(server, original, body):
 def test_refused_request_is_an_error_of_its_row_and_is_not_repeated(model, honest):
     record, expected = honest
     with served.Server(model, lie={"check_model": refuse_long}) as server:
-        remote = open_server({**record, "source": server.source})
+        remote = open_server(record | {"source": server.source})
         rows = score(remote, tiny.score_requests([*TEXTS[:2], ("O gato dorme. " * 20, 266, 279)]))[0].to_pylist()
     assert rows[:2] == expected[:2]
     assert rows[2]["flags"] == "error: the server refused the request (HTTP 400: too long)"
@@ -119,7 +119,7 @@ def test_refused_request_is_an_error_of_its_row_and_is_not_repeated(model, hones
 def test_concurrency_is_bounded_and_halved_by_429(model, honest):
     record, _ = honest
     with served.Server(model, faults=served.slow) as server:
-        score(open_server({**record, "source": server.source, "concurrency": 3}), tiny.score_requests(TEXTS))
+        score(open_server(record | {"source": server.source, "concurrency": 3}), tiny.score_requests(TEXTS))
     assert 2 <= server.most_active <= 3
     limit = AdaptiveLimit(8)
     limit.halve()

@@ -18,15 +18,16 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 from support import served, tiny
+from support.engines import generate, score
 from vernacular.core.errors import ModelError, ServerError
+from vernacular.core.model_record import ModelRecord
+from vernacular.inference.engine import Server
 from vernacular.inference.journal import MemoryJournal
 from vernacular.inference.server import client as client_module
 from vernacular.inference.server.client import Client
-from vernacular.inference.server.generate import generate
 from vernacular.inference.server.probe import differences, probe
-from vernacular.inference.server.score import score
 from vernacular.inference.server.served import connect, open_server
-from vernacular.inference.server.start import StartedServer, longest_prompt
+from vernacular.inference.server.start import longest_prompt
 from vernacular.protocols.schema import REQUESTS
 
 PROMPTS = ["O gato dorme no", "The capital of Italy", "A choiva cae"]
@@ -60,12 +61,12 @@ class Honest:
         tokenizer = model if form in ("vllm", "sglang", "echo") else None
         with served.Server(model, form) as server:
             self.record = served.record(server, directory, tokenizer=tokenizer)
-            assert "unavailable" not in self.record, self.record
+            assert self.record.unavailable is None, self.record
             self.generated = self.generate(server)
             self.scored = self.score(server) if tokenizer else []
 
     def open(self, server, attempts=2, **settings):
-        return open_server({**self.record, "source": server.source, **settings}, attempts=attempts)
+        return open_server(self.record | {"source": server.source, **settings}, attempts=attempts)
 
     def generate(self, server, journal=None, prompts=PROMPTS, **settings):
         remote = self.open(server, **settings)
@@ -294,13 +295,13 @@ def test_key_is_removed_from_everything_that_the_server_says(model, key, tmp_pat
         remote = open_server(record)
         table, metadata = generate(remote, requests(), journal=MemoryJournal())
         remote.client.close()
-    assert record["server"]["reported"]["version"].startswith("engine [LLM_AUTH: removed]")
+    assert record.server.reported["version"].startswith("engine [LLM_AUTH: removed]")
     flags = table["flags"].to_pylist()
     assert any("redacted: the text contained the key of the server" in flag for flag in flags)
     assert any("error: the server refused the request (HTTP 400" in flag for flag in flags)
     out = capsys.readouterr()
     written = [path.read_text("utf-8") for path in tmp_path.rglob("*.json")]
-    stored = [json.dumps(content, ensure_ascii=False) for content in (record, metadata, table.to_pylist())]
+    stored = [json.dumps(content, ensure_ascii=False) for content in (record.as_dict(), metadata, table.to_pylist())]
     for text in (*stored, *written, caplog.text, out.out, out.err):
         assert not leaked(text, key)
 
@@ -309,7 +310,7 @@ def test_key_is_removed_from_everything_that_the_server_says(model, key, tmp_pat
 def test_key_that_no_header_can_hold_is_named_by_its_variable_only(monkeypatch, key):
     monkeypatch.setenv("LLM_AUTH", key)
     with pytest.raises(ModelError, match="LLM_AUTH") as raised:
-        connect({"name": "big", "source": "http://127.0.0.1:9/v1", "api_key_env": "LLM_AUTH"})
+        connect(ModelRecord(name="big", source="http://127.0.0.1:9/v1", api_key_env="LLM_AUTH"))
     assert "sk-" not in str(raised.value)
 
 
@@ -334,8 +335,8 @@ def test_canonical_name_of_the_model_is_learned_and_another_one_stops_the_job(mo
     with served.Server(model, "chat") as server:
         server.chat = lambda body, original=server.chat: original(body) | alias
         record = served.record(server, tmp_path)
-        assert record["server"]["stated"]["/chat/completions"]["models"] == ["tiny-canonical.gguf"]
-        assert "/home/me" not in json.dumps(record)
+        assert record.server.stated["/chat/completions"]["models"] == ["tiny-canonical.gguf"]
+        assert "/home/me" not in json.dumps(record.as_dict())
         remote = open_server(record)
         rows = generate(remote, requests(), journal=MemoryJournal())[0].to_pylist()
         assert [row["flags"] for row in rows] == [None] * len(rows)
@@ -343,13 +344,13 @@ def test_canonical_name_of_the_model_is_learned_and_another_one_stops_the_job(mo
         with pytest.raises(ServerError, match=r'^model big: .* as the model "other" instead of "tiny-canonical\.gguf"'):
             generate(remote, requests(), journal=MemoryJournal())
         with pytest.raises(ModelError, match='answers as the model "other"'):
-            StartedServer(record)
+            Server(record)
 
 
 def test_server_that_states_two_models_is_refused_by_the_probe(model, tmp_path):
     with served.Server(model, "chat") as server:
         server.chat = lambda body, original=server.chat: original(body) | {"model": f"m{server.received % 2}"}
-        assert "answers as the model" in served.record(server, tmp_path)["unavailable"]
+        assert "answers as the model" in served.record(server, tmp_path).unavailable
 
 
 def test_another_system_fingerprint_is_flagged_counted_and_recorded(model, tmp_path):
@@ -395,16 +396,16 @@ def test_longest_request_of_the_run_is_read_whole_or_the_job_stops(model, form, 
     table = requests([*PROMPTS, LONG])
     with served.Server(model, form, length=None) as server:
         record = served.record(server, tmp_path, tokenizer=tokenizer)
-        started = StartedServer(record, [table])
-        checks = started.loaded.metadata()["probe"]
+        started = Server(record, requests=[table])
+        checks = started.served.metadata()["probe"]
         assert all(isinstance(check["seen"], str) for check in checks)
         lengths = [check for check in checks if check["name"] == "length"]
         assert [check["passed"] for check in lengths] == [True] * len(lengths) != []
         server.encode = lambda text, original=server.encode: original(text)[-150:]
         server.prompt_ids = lambda prompt, original=server.prompt_ids: original(prompt)[-150:]
-        StartedServer(record, [requests()])
+        Server(record, requests=[requests()])
         with pytest.raises(ModelError, match=r"fails check 14 \(length\): of a prompt of .*, the server read 150"):
-            StartedServer(record, [table])
+            Server(record, requests=[table])
 
 
 def test_longest_prompt_counts_the_prefix():
@@ -418,8 +419,8 @@ def test_longest_prompt_counts_the_prefix():
 def test_chats_are_counted_with_the_configured_tokenizer(model, tmp_path):
     with served.Server(model, "chat", length=None) as server:
         record = served.record(server, tmp_path, tokenizer=model)
-        assert record["server"]["forms"]["generation"] == "chat"
-        assert record["server"]["offset"] is not None
+        assert record.server.forms.generation == "chat"
+        assert record.server.offset is not None
         remote = open_server(record)
         assert [row["flags"] for row in generate(remote, requests(), journal=MemoryJournal())[0].to_pylist()] == [None] * 3  # fmt: skip
         server.encode = lambda text, original=server.encode: original(text)[-150:]
@@ -450,9 +451,9 @@ def test_refused_text_of_the_probe_is_noted(model, tmp_path):
 
     with served.Server(model, "chat", lie={"chat": filtered}) as server:
         record = served.record(server, tmp_path, tokenizer=model)
-        assert record["server"]["answers"]["texts"][1] is None
-        assert differences(record["server"], copy.deepcopy(record["server"])) is None
-        StartedServer(record, [requests()])
+        assert record.server.answers["texts"][1] is None
+        assert differences(record.server, copy.deepcopy(record.server)) is None
+        Server(record, requests=[requests()])
         rows = generate(open_server(record), requests(), journal=MemoryJournal())[0].to_pylist()
     assert [row["flags"] is None for row in rows] == [False, True, True]
 
@@ -490,18 +491,19 @@ SCALES = {"natural": 1.0, "base 2": 1 / math.log(2), "base 10": 1 / math.log(10)
 @pytest.mark.parametrize("form", ["vllm", "echo", "text", "chat"])
 def test_lists_in_another_base_or_at_another_temperature_are_refused(model, form, scale):
     with served.Server(model, form, lie=scaled(form, SCALES[scale])) as server:
-        settings = {"name": "big", "source": server.source, "model": server.name, "chat": form == "chat"}
-        client = connect(settings, attempts=2)
-        found = probe(settings, client, model.tokenizer if form in ("vllm", "echo") else None)
+        record = ModelRecord(name="big", source=server.source, chat=form == "chat")
+        client = connect(record, attempts=2)
+        tokenizer = model.tokenizer if form in ("vllm", "echo") else None
+        found = probe(record, client, tokenizer, model=server.name)
         client.close()
     kind = "spans" if form in ("vllm", "echo") else "labels"
-    assert (found["forms"][kind] is not None) == (scale == "natural")
+    assert (getattr(found.forms, kind) is not None) == (scale == "natural")
     if scale != "natural":
         # large factors also show where generated tokens are read again
         assert re.match(
-            r"the server fails check (6 \(self-consistent|9 \(no temperature or penalties)\): ", found["reasons"][kind]
+            r"the server fails check (6 \(self-consistent|9 \(no temperature or penalties)\): ", found.reasons[kind]
         )
-        assert found["forms"]["labels"] is None
+        assert found.forms.labels is None
 
 
 def test_lists_that_are_sampled_from_are_not_refused():

@@ -79,7 +79,7 @@ def test_server_killed_in_the_middle_and_restarted_costs_only_what_is_missing(mo
     path, other = requests_file(tmp_path), requests_file(tmp_path, "f", [("A choiva cae amodo.", 2, 18)])
     with served.Server(model) as server:
         record = served.record(server, tmp_path, tokenizer=model)
-    port = int(record["source"].rpartition(":")[2].removesuffix("/v1"))
+    port = int(record.source.rpartition(":")[2].removesuffix("/v1"))
     with served.Server(model, faults=dies_later, port=port) as server:
         done, failed = run(record | {"concurrency": 1}, tmp_path, e=path, f=other)
         first = scored(server)
@@ -107,14 +107,14 @@ def test_server_that_answers_differently_is_another_model(model, tmp_path):
         record = served.record(server, tmp_path, tokenizer=model)
     other = served.trained_model("bytes", steps=60)
     with served.Server(other) as server:
-        moved = {**record, "source": server.source}
+        moved = record | {"source": server.source}
         done, failed = run(moved, tmp_path, e=path)
         assert done == {"big": {}}
         assert (
             "does not answer as it did when the model was recorded: log-probabilities differ by" in failed["big"]["e"]
         )
         changed = served.record(server, tmp_path, tokenizer=model)
-    assert changed["fingerprint"] != record["fingerprint"]
+    assert changed.fingerprint != record.fingerprint
 
 
 def test_server_replaced_during_an_evaluation_leaves_no_outputs(model, tmp_path):
@@ -140,10 +140,10 @@ def test_same_server_at_another_address_is_the_same_model(model, tmp_path):
         with served.Server(model) as server:
             records.append(served.record(server, tmp_path, tokenizer=model))
     assert records[0]["source"] != records[1]["source"]
-    assert records[0]["fingerprint"] == records[1]["fingerprint"]
+    assert records[0].fingerprint == records[1].fingerprint
     with served.Server(model) as server:
         declared = served.record(server, tmp_path, tokenizer=model, revision="v2")
-    assert declared["fingerprint"] != records[0]["fingerprint"]
+    assert declared["fingerprint"] != records[0].fingerprint
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_evaluations_that_the_server_cannot_answer_are_not_applicable_with_the_r
     counts, _ = write_outputs(record, paths, tmp_path / "big", tmp_path / "store")
     for name in paths.keys() - possible:
         [output] = (tmp_path / "big").glob(f"*/{name}.parquet")
-        reason = artifacts.metadata(output)["not_applicable"]
+        reason = artifacts.metadata(output)["outcome"].reason
         assert reason.startswith(f"{'acceptability' if name == 'e' else name} is not possible: ")
     assert counts["not applicable"] == len(paths) - len(possible)
 
@@ -209,6 +209,6 @@ def test_keys_are_read_from_the_environment_and_stored_nowhere(model, tmp_path, 
     missing = served.record(server, tmp_path, tokenizer=model, api_key_env="BIG_KEY", name="missing")
     assert "environment variable BIG_KEY (api_key_env) is not set" in missing["unavailable"]
     texts = [file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()]
-    texts += [json.dumps(artifacts.metadata(file)).encode() for file in tmp_path.rglob("big/*/*.parquet")]
+    texts += [json.dumps(artifacts.metadata(file), default=str).encode() for file in tmp_path.rglob("big/*/*.parquet")]
     texts.append(caplog.text.encode())
     assert not any(b"secret" in text for text in texts)

@@ -6,6 +6,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 from support import served, tiny
+from vernacular.core.model_record import Forms, ModelRecord
 from vernacular.inference.server.forms import CHECKS
 from vernacular.inference.server.probe import probe
 from vernacular.inference.server.served import connect
@@ -116,10 +117,10 @@ def test_all_lies_that_servers_were_seen_to_tell_are_tested():
 
 
 def run_probe(server, tokenizer):
-    settings = {"name": "big", "source": server.source, "model": server.name, "concurrency": 4}
-    client = connect(settings, attempts=2)
+    record = ModelRecord(name="big", source=server.source, concurrency=4)
+    client = connect(record, attempts=2)
     try:
-        return probe(settings, client, tokenizer)
+        return probe(record, client, tokenizer, model=server.name)
     finally:
         client.close()
 
@@ -137,11 +138,11 @@ def test_liar_is_refused_by_the_check_that_it_fails(model, form, method, lie, ch
     with served.Server(model, form, lie={method: lie}, faults=served.slow) as server:
         server.most_active = 0
         found = run_probe(server, model.tokenizer)
-    assert found["forms"]["spans"] is None
-    reason = found["reasons"]["spans"]
+    assert found.forms.spans is None
+    reason = found.reasons["spans"]
     assert any(reason.startswith(f"the server fails check {n} ({CHECKS[n]}): ") for n in checks), reason
     assert "\n" not in reason
-    assert found["forms"]["generation"] is not None
+    assert found.forms.generation is not None
 
 
 def stop_ignored(server, original, ids, n, temperature, seed, stop):
@@ -156,9 +157,9 @@ def test_server_that_ignores_stop_strings_is_refused_for_generation(model):
     lies = {"generate": stop_ignored, "completions": stop_kept_in_the_middle}
     with served.Server(model, lie=lies) as server:
         found = run_probe(server, model.tokenizer)
-    assert found["forms"]["generation"] is None
-    assert found["reasons"]["generation"].startswith("the server fails check 15 (stop and seed): the stop string ")
-    assert found["forms"]["spans"] == "prompt_logprobs"
+    assert found.forms.generation is None
+    assert found.reasons["generation"].startswith("the server fails check 15 (stop and seed): the stop string ")
+    assert found.forms.spans == "prompt_logprobs"
 
 
 def labels_shifted(server, original, ids, new, values, k, body):
@@ -173,10 +174,10 @@ def labels_shifted(server, original, ids, new, values, k, body):
 def test_server_with_other_values_of_labels_is_refused_for_labels(model):
     with served.Server(model, lie={"legacy_logprobs": labels_shifted}) as server:
         found = run_probe(server, model.tokenizer)
-    assert found["forms"]["labels"] is None
-    [seen] = [check["seen"] for check in found["checks"] if check["form"] == "logprob_token_ids"]
+    assert found.forms.labels is None
+    [seen] = [check["seen"] for check in found.checks if check["form"] == "logprob_token_ids"]
     assert seen == "logprob_token_ids: labels have other values as part of a prompt"
-    assert found["forms"]["spans"] == "prompt_logprobs", "which score the labels as texts"
+    assert found.forms.spans == "prompt_logprobs", "which score the labels as texts"
 
 
 @pytest.mark.parametrize("form", ["vllm", "sglang", "echo"])
@@ -184,20 +185,20 @@ def test_server_with_another_tokenizer_is_refused(model, form):
     other = tiny.tokenizer("metaspace")
     with served.Server(model, form) as server:
         found = run_probe(server, other)
-    assert found["forms"]["spans"] is None
-    assert found["forms"]["labels"] in (None, "top 20 texts")  # no tokenizer is needed
-    assert "fails check 10 (tokenizer)" in found["reasons"]["spans"]
-    assert found["forms"]["generation"] == "text"
+    assert found.forms.spans is None
+    assert found.forms.labels in (None, "top 20 texts")  # no tokenizer is needed
+    assert "fails check 10 (tokenizer)" in found.reasons["spans"]
+    assert found.forms.generation == "text"
 
 
 def test_server_that_serves_another_name_is_refused_with_the_names_it_lists(model):
     with served.Server(model, name="org/other") as server:
-        settings = {"name": "big", "source": server.source, "model": "org/othr"}
-        client = connect(settings, attempts=1)
+        record = ModelRecord(name="big", source=server.source)
+        client = connect(record, attempts=1)
         with pytest.raises(
             Exception, match=r'lists org/other, and the model is "org/othr"\. Did you mean "org/other"\?'
         ):
-            probe(settings, client, model.tokenizer)
+            probe(record, client, model.tokenizer, model="org/othr")
 
 
 @pytest.mark.parametrize(("change", "passes"), [(0.0, True), (2.0, False)])
@@ -207,16 +208,16 @@ def test_known_answers_of_a_local_copy_are_compared(model, change, passes):
     with served.Server(model) as server:
         rows = {text: server.prompt_values(server.encode(text), {})[1:] for text in checks.TEXTS}
         known = {text: [value - change for value, _, _ in values] for text, values in rows.items()}
-        settings = {"name": "big", "source": server.source, "model": server.name}
-        client = connect(settings)
-        found = probe(settings, client, model.tokenizer, known)
-    assert (found["forms"]["spans"] is not None) == passes
-    assert passes or "fails check 16 (known answer)" in found["reasons"]["spans"]
+        record = ModelRecord(name="big", source=server.source)
+        client = connect(record)
+        found = probe(record, client, model.tokenizer, known, model=server.name)
+    assert (found.forms.spans is not None) == passes
+    assert passes or "fails check 16 (known answer)" in found.reasons["spans"]
 
 
 @pytest.mark.parametrize(("form", "labels"), [("text", "top 20 texts"), ("chat", None)])
 def test_servers_without_token_ids_generate_and_score_labels_only(model, form, labels):
     with served.Server(model, form) as server:
         found = run_probe(server, None)
-    assert found["forms"] == {"generation": form, "chat": form == "chat", "spans": None, "labels": labels}
-    assert found["reasons"]["spans"]
+    assert found.forms == Forms(generation=form, chat=form == "chat", spans=None, labels=labels)
+    assert found.reasons["spans"]

@@ -7,12 +7,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import pyarrow as pa
 import pytest
 from support import served, tiny
+from support.engines import generate, score
+from support.engines import generate as generate_locally
+from support.engines import score as score_locally
 from support.scoring import build_requests, item
-from vernacular.inference.generation.generate import generate as generate_locally
 from vernacular.inference.journal import MemoryJournal
-from vernacular.inference.scoring.score import score as score_locally
-from vernacular.inference.server.generate import generate
-from vernacular.inference.server.score import score
 from vernacular.inference.server.served import open_server
 from vernacular.protocols.schema import REQUESTS
 

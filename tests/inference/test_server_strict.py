@@ -7,10 +7,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import pyarrow as pa
 import pytest
 from support import served
+from support.engines import generate
 from vernacular.core.errors import ServerError
+from vernacular.core.model_record import Forms
 from vernacular.inference.journal import MemoryJournal
 from vernacular.inference.server.client import Client, RefusedError
-from vernacular.inference.server.generate import generate
 from vernacular.inference.server.served import open_server
 from vernacular.protocols.schema import REQUESTS
 
@@ -33,10 +34,10 @@ def test_strict_server_generates_with_the_fields_that_it_accepts(model, tmp_path
     monkeypatch.setenv("BIG_KEY", served.KEY)
     with served.Server(model, "strict", key=served.KEY) as server:
         record = served.record(server, tmp_path, api_key_env="BIG_KEY")
-        assert record["server"]["forms"] == {"generation": "chat", "chat": True, "spans": None, "labels": None}
-        assert record["server"]["fields"] == {"temperature": 0.0}
-        assert record["server"]["limit"] == "max_completion_tokens"
-        [generated] = [check for check in record["server"]["checks"] if check["name"] == "stop and seed"]
+        assert record.server.forms == Forms(generation="chat", chat=True)
+        assert record.server.fields == {"temperature": 0.0}
+        assert record.server.limit == "max_completion_tokens"
+        [generated] = [check for check in record.server.checks if check["name"] == "stop and seed"]
         assert (generated["form"], generated["passed"]) == ("chat", True)
         table, metadata = generate(open_server(record), requests(), journal=MemoryJournal())
     assert metadata["engine"]["fallback"] == []
@@ -49,20 +50,20 @@ def test_strict_server_generates_with_the_fields_that_it_accepts(model, tmp_path
 
 def test_what_a_strict_server_cannot_answer_is_stated(model, tmp_path):
     with served.Server(model, "strict") as server:
-        reasons = served.record(server, tmp_path)["server"]["reasons"]
+        reasons = served.record(server, tmp_path).server.reasons
     assert reasons == {
         "spans": "log-probabilities of a text are not available: the server answers chats only",
         "labels": "the server answers chats only; set chat: true to score letters as the answer of a chat",
     }
     with served.Server(model, "strict") as server:
-        reasons = served.record(server, tmp_path, chat=True)["server"]["reasons"]
+        reasons = served.record(server, tmp_path, chat=True).server.reasons
     assert reasons["labels"] == "the server returns no log-probabilities of the next token"
 
 
 def test_temperature_that_the_server_does_not_accept_is_noted_or_refused(model, tmp_path):
     with served.Server(model, "strict", accepted=()) as server:
         record = served.record(server, tmp_path)
-        assert record["server"]["fields"] == {}
+        assert record.server.fields == {}
         _, metadata = generate(open_server(record), requests(), journal=MemoryJournal())
         assert metadata["engine"]["fallback"] == ["temperature: not accepted by the server, which uses its own"]
         sampled = requests(decoding={"temperature": 0.5, "top_k": 40, "seed": 3})
@@ -84,7 +85,7 @@ def web_page(server, original, method, path, body):
 def test_web_pages_instead_of_endpoints_are_not_repeated(model, tmp_path):
     with served.Server(model, "strict", lie={"answer": web_page}) as server:
         record = served.record(server, tmp_path)
-        assert record["server"]["forms"]["generation"] == "chat"
+        assert record.server.forms.generation == "chat"
         client = Client(server.source, attempts=5)
         received = server.received
         with pytest.raises(RefusedError, match="a web page instead of JSON"):
@@ -99,4 +100,4 @@ def test_wrong_key_is_denied_although_other_endpoints_may_be_forbidden(model, tm
             client.get("/version", root=True)
         with pytest.raises(ServerError, match="denied access"):
             client.post("/chat/completions", {})
-        assert "denied access" in served.record(server, tmp_path)["unavailable"]
+        assert "denied access" in served.record(server, tmp_path).unavailable

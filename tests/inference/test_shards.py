@@ -103,7 +103,7 @@ def test_missing_shard_makes_evaluation_unavailable(job, tmp_path):
     assert counts["collected"] == len(paths) - len(missing)
     for evaluation, reason in missing.items():
         assert f"outputs not found in {tmp_path / 'store'}" in reason
-        assert artifacts.metadata(tmp_path / "out" / "scores" / f"{evaluation}.parquet")["unavailable"] == reason
+        assert artifacts.metadata(tmp_path / "out" / "scores" / f"{evaluation}.parquet")["outcome"].reason == reason
         assert read_logprobs(tmp_path / "out", evaluation) == {}
 
 
@@ -114,7 +114,7 @@ def test_failed_evaluation_does_not_affect_other_evaluations(job, tmp_path):
         run_group([record], paths, tmp_path / "store", shard=(shard, 2))
     counts, _ = write_outputs(record, paths, tmp_path / "out", tmp_path / "store", shards=2, failed={"b": "no memory"})
     assert counts == {"collected": 1, "not applicable": 0, "failed": 1}
-    assert artifacts.metadata(tmp_path / "out" / "scores" / "b.parquet")["unavailable"] == "no memory"
+    assert artifacts.metadata(tmp_path / "out" / "scores" / "b.parquet")["outcome"].reason == "no memory"
     run_group([record], {"a": paths["a"]}, tmp_path / "alone")
     write_outputs(record, {"a": paths["a"]}, tmp_path / "a", tmp_path / "alone")
     single_job, rows = read_logprobs(tmp_path / "a", "a"), read_logprobs(tmp_path / "out", "a")

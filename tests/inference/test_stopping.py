@@ -15,8 +15,8 @@ from vernacular.checkpoints.inputs import record_of
 from vernacular.checkpoints.resolve import resolve
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError
+from vernacular.core.model_record import write_model
 from vernacular.core.processes import StopFlag, Stopped, _Interruption, stop_on_signals
-from vernacular.core.records import write_record
 from vernacular.inference.job.run import CACHED, COMPUTED, run_group
 from vernacular.inference.job.store import Journal, Store
 from vernacular.inference.schema import SCORES
@@ -216,8 +216,7 @@ def test_signal_during_torch_import_stops_job(job, signum, tmp_path):
     record, paths = job
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").write_text("import time\nopen('held', 'w').close()\ntime.sleep(300)\n")
-    record = {key: value for key, value in record.items() if key not in ("dtype", "device", "chat")}
-    write_record(tmp_path / "m.json", record | {"contents": record_of(Path(record["directory"]))})
+    write_model(tmp_path / "m.json", record | {"contents": record_of(Path(record.directory))})
     files = {"models": ["m.json"], "requests": [paths["a"]], "out": "asked.json", "store": "store"}
     (tmp_path / "fields.json").write_text(stages.text("infer", spec={"models": {"m": {}}}, **files))
     command = [sys.executable, "-m", "vernacular", "infer"]

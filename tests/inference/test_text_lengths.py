@@ -4,12 +4,11 @@ import pyarrow as pa
 import pytest
 from oracles import surprisal
 from support import architectures, tiny
+from support.engines import generate, score
 from vernacular.core.errors import ModelError
 from vernacular.inference.generation import decode
-from vernacular.inference.generation.generate import generate
 from vernacular.inference.journal import MemoryJournal
 from vernacular.inference.model.lengths import Lengths, read_lengths
-from vernacular.inference.scoring.score import score
 from vernacular.protocols.schema import REQUESTS
 
 THRESHOLD = 64
@@ -57,7 +56,7 @@ def loaded(request):
 @pytest.mark.parametrize("strategy", ["auto", "prefix", "plain"])
 @pytest.mark.parametrize("budget", [None, 32])
 def test_scores_on_both_sides_of_the_threshold_are_those_of_single_texts(loaded, strategy, budget):
-    loaded.record["max_batch_tokens"] = budget
+    loaded.record |= {"max_batch_tokens": budget}
     beginning = text_of(loaded, 40)
     lengths = [9, 36, 48, 63, 64, 65, 66, 80, 81, 100, 130]
     texts = [text_of(loaded, length, beginning if length > 40 else "") for length in lengths]
@@ -85,7 +84,7 @@ def generated(loaded, texts, new_tokens, **decoding):
 
 
 def test_texts_that_reach_the_threshold_equal_a_computation_without_cache(loaded):
-    loaded.record["max_batch_tokens"] = None
+    loaded.record |= {"max_batch_tokens": None}
     beginning = text_of(loaded, 30)
     texts = [text_of(loaded, length, beginning) for length in (35, 50, 58, 63, 64, 65, 66, 90)]
     outputs, metadata = generated(loaded, texts, 12)

@@ -14,6 +14,7 @@ from peft.tuners.lora.config import ArrowConfig, CordaConfig
 from peft.utils import PeftType
 from safetensors.torch import load_file, save_file
 from support import tiny, tuners
+from support.engines import score
 from support.messages import assert_states
 from transformers import AutoModelForCausalLM
 from vernacular.checkpoints.adapters import resolve_adapter
@@ -23,7 +24,6 @@ from vernacular.core.errors import ModelError
 from vernacular.inference.model.base import Base
 from vernacular.inference.scoring.plan import STRATEGIES
 from vernacular.inference.scoring.prepare import prepare
-from vernacular.inference.scoring.score import score
 
 RECORD = {"dtype": "float32", "device": "cpu", "strategy": "auto", "chat": False, "bos": "auto"}
 PREFIX = "A choiva cae amodo sobre a vila; ninguén sae da casa. Question: What is the capital of Galicia?\n"
@@ -69,7 +69,7 @@ def models(request, tmp_path_factory):
 def peft_logprobs(models, adapter: dict) -> list[list[float]]:
     """Return the log-probabilities of the requests by PEFT's own model, one text at a time."""
     torch.manual_seed(0)
-    model = peft.PeftModel.from_pretrained(models.load_base(), adapter["adapter"]["directory"]).eval()
+    model = peft.PeftModel.from_pretrained(models.load_base(), adapter.adapter.directory).eval()
     rows = []
     for row in REQUESTS.to_pylist():
         request = prepare(models.base.loaded, row)
@@ -97,7 +97,7 @@ def test_adapter_matches_peft_with_every_strategy_and_restores_base(models, name
             peft_logprobs(models, adapter)
         with pytest.raises(ModelError) as raised, models.base.model(adapter):
             pass
-        assert_states(raised.value, "adapter", adapter["adapter"]["source"], "applied", "base")
+        assert_states(raised.value, "adapter", adapter.adapter.source, "applied", "base")
         return
     expected = peft_logprobs(models, adapter)
     assert max_difference(expected, models.outputs) > 0.004, "the adapter has no effect"

@@ -7,8 +7,9 @@ import pyarrow as pa
 import pytest
 import torch
 from support import tiny
+from support.engines import generate, outputs
+from vernacular.core.metadata import OutputsMetadata, decode
 from vernacular.inference.generation import vllm
-from vernacular.inference.generation.generate import generate
 from vernacular.inference.generation.prepare import decode_continuation
 from vernacular.inference.job.store import Journal
 from vernacular.inference.journal import MemoryJournal
@@ -81,14 +82,15 @@ def test_rows_match_transformers_engine(loaded, engines):
         build_request("e", "x", role="skipped: no question", kind="score"),
     )
     expected, _ = generate(loaded, requests, journal=MemoryJournal())
-    rows, metadata = vllm.generate(loaded, requests, journal=MemoryJournal())
+    rows, metadata = outputs(vllm.Generation(loaded, requests), MemoryJournal())
     assert rows.to_pylist() == expected.to_pylist()
     assert rows["finish_reason"].to_pylist()[2] == "stop"
+    assert decode(OutputsMetadata, metadata).counters.requests == 6
     assert metadata["engine"] == {"name": "vllm", "version": "9.9"}
     assert (metadata["counters"]["requests"], metadata["counters"]["distinct"]) == (6, 4)
     [(options, submitted)] = engines
     assert options["gpu_memory_utilization"] == pytest.approx(0.54)  # 0.9 of the free fraction
-    assert (options["dtype"], options["model"]) == ("float32", str(loaded.record["directory"]))
+    assert (options["dtype"], options["model"]) == ("float32", str(loaded.record.directory))
     assert len(submitted) == 3  # equal requests once, empty prompts never
 
 
@@ -99,7 +101,7 @@ def test_sampling_parameters_are_passed_with_seed_per_request(loaded, engines):
         build_request("b", "Jutros", decoding=sampled),
         build_request("c", "smo"),
     )
-    vllm.generate(loaded, requests, journal=MemoryJournal())
+    outputs(vllm.Generation(loaded, requests), MemoryJournal())
     [(_, submitted)] = engines
     sampling_settings = {
         (params.temperature, params.top_k, params.top_p, params.repetition_penalty) for params in submitted
@@ -112,8 +114,8 @@ def test_sampling_parameters_are_passed_with_seed_per_request(loaded, engines):
 
 def test_journaled_requests_are_not_regenerated(loaded, engines, tmp_path):
     requests = build_table(build_request("a", "O gato"), build_request("b", "Jutros smo"))
-    first_table, _ = vllm.generate(loaded, requests, journal=Journal(tmp_path / "journal", seconds=0))
-    second, _ = vllm.generate(loaded, requests, journal=Journal(tmp_path / "journal"))
+    first_table, _ = outputs(vllm.Generation(loaded, requests), Journal(tmp_path / "journal", seconds=0))
+    second, _ = outputs(vllm.Generation(loaded, requests), Journal(tmp_path / "journal"))
     assert second.to_pylist() == first_table.to_pylist()
     [(_, submitted)] = engines  # one engine for both runs
     assert len(submitted) == 2

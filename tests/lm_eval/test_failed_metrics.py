@@ -2,14 +2,18 @@
 
 from pathlib import Path
 
-from vernacular.config.unavailable import clear_unavailable
+from vernacular.config.directories import clear_unavailable
 from vernacular.core import artifacts
+from vernacular.core.metadata import unavailable
 from vernacular.metrics.schema import TASK_RESULTS
 
 
 def test_failed_metrics_are_deleted_at_end_of_run_with_the_results_computed_from_them(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name, metadata in (("failed", {"unavailable": "the filters take too long"}), ("complete", {"values": []})):
+    for name, metadata in (
+        ("failed", {"outcome": unavailable("the filters take too long")}),
+        ("complete", {"values": []}),
+    ):
         for stage in ("lm_eval", "tasks"):
             artifacts.write(Path("results", "m", stage, f"{name}.parquet"), TASK_RESULTS, [], metadata)
     deleted = clear_unavailable(Path("resources"), Path("results"))

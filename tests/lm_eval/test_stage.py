@@ -87,7 +87,7 @@ class Stage:
         for name, evaluation in json.loads(spec)["evaluations"].items():
             metadata = artifacts.metadata(f"requests/{name}.parquet")
             items = artifacts.read(f"items/{evaluation['items']}.parquet", ITEMS).to_pylist()
-            found[evaluation["unit"]] = metadata.get("unavailable") or [item["context"] for item in items]
+            found[evaluation["unit"]] = metadata["outcome"].reason or [item["context"] for item in items]
         return found
 
 

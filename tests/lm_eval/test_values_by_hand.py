@@ -53,6 +53,19 @@ def rendered(template):
     except UndefinedError:
         return None
 
+def both_classes(pairs):  # as sklearn's area under the curve, which raises without one of the classes
+    if len({gold for gold, _ in pairs}) < 2:
+        raise ValueError("one class")
+    return sum(gold == answer for gold, answer in pairs) / len(pairs)
+
+def interval(n_first):  # of 16 items, this many of the first class
+    pairs = [(int(i >= n_first), i % 2) for i in range(16)]
+    task = Record(aggregation=lambda: {"x": both_classes}, higher_is_better=lambda: {"x": True})
+    found = [{"doc_id": i, "filter": "none", "metrics": ["x"], "x": pair} for i, pair in enumerate(pairs)]
+    unit = UnitMetrics(Record(name="t", is_group=False, groups={}, tasks={"t": task}),
+                       {"samples": {"t": found}, "results": {"t": {"x,none": 0.5}}})
+    return unit._bootstrap("x", "t")
+
 model = next(kind for kind in vars(evaluation).values() if "generate_until" in getattr(kind, "__dict__", {}))
 functions = Record(problem=lambda name: None)
 answered = Record(_lookup=lambda requests: [(request, "a b\\nc") for request in requests])
@@ -75,6 +88,7 @@ print(json.dumps({
               role(Record(request_type=ROLLING, idx=0), 1)],
     "rendered": [rendered("{{ a }}\\n"), rendered("{{ b }}")],
     "seed": loading.SEED,
+    "intervals": [interval(n) for n in (1, 2)],
     "allowed": [allowed(generated(n, {}), True) for n in (None, 0, 1, 10_000, 10_001, True, "2")]
                + [allowed(generated(1, {}), False), allowed(generated(1, {"num_beams": 4}), True)],
     "reasons": [reason({"output_type": kind, "generation_kwargs": {"num_beams": 4}}, functions)
@@ -120,6 +134,12 @@ def test_metrics_of_a_task_and_of_a_group_that_averages_its_tasks(found):
             "u/0": {"acc": 1, "f1:0": 1, "f1:1": 1, "acc:weight": 1},
         },
     ]
+
+
+def test_resamples_without_a_class_are_drawn_again(found):
+    single, two = found["intervals"]
+    assert single == [None, None]
+    assert 0 <= two[0] < 0.5 < two[1] <= 1
 
 
 def test_correct_options_documents_and_roles(found):

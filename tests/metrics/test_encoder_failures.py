@@ -11,6 +11,7 @@ from support.messages import assert_states
 from transformers import AutoTokenizer
 from vernacular.checkpoints.resolve import resolve
 from vernacular.core.errors import MachineError
+from vernacular.core.model_record import ModelRecord
 from vernacular.metrics.similarity import compute, cosine, token_metrics
 
 ALL = ["cosine", "moverscore", "bertscore"]
@@ -102,8 +103,8 @@ def test_damaged_encoder_is_reported_for_each_metric(encoder_dir, tmp_path, case
     corrupt(tmp_path)
     values, metadata = measure({"default": tiny.record(tmp_path)})
     assert values == {}
-    assert set(metadata["missing_metrics"]) == set(ALL)
-    for reason in metadata["missing_metrics"].values():
+    assert set(metadata["outcome"].missing) == set(ALL)
+    for reason in metadata["outcome"].missing.values():
         assert reason.startswith("tiny: ")
         assert_states(reason, *parts)
         assert "\n" not in reason
@@ -113,11 +114,11 @@ def test_damaged_encoder_is_reported_for_each_metric(encoder_dir, tmp_path, case
 def test_files_changed_after_the_record_disable_metric_despite_cache(encoder_dir, tmp_path, metric):
     directory = Path(shutil.copytree(encoder_dir, tmp_path / "tiny"))
     record = resolve("tiny", str(directory), tmp_path, kind="encoder")
-    assert measure({"default": record}, [metric])[1]["missing_metrics"] == {}
+    assert measure({"default": record}, [metric])[1]["outcome"].missing == {}
     edit_weights(lambda tensors: {name: tensor * 1.5 for name, tensor in tensors.items()})(directory)
     values, metadata = measure({"default": record}, [metric])
     assert values == {}
-    assert_states(metadata["missing_metrics"][metric], str(directory / "model.safetensors"), "changed")
+    assert_states(metadata["outcome"].missing[metric], str(directory / "model.safetensors"), "changed")
 
 
 def panicking_regex(regex: str):
@@ -144,8 +145,8 @@ def test_panic_of_tokenizer_library_disables_metric(encoder_dir, tmp_path, corru
     corrupt(tmp_path)
     values, metadata = measure({"default": tiny.record(tmp_path)}, [metric], answer="a" * 40 + "!")
     assert values == {}
-    assert_states(metadata["missing_metrics"][metric], "tokenizer", str(tmp_path), "used", "panic")
-    assert "\n" not in metadata["missing_metrics"][metric]
+    assert_states(metadata["outcome"].missing[metric], "tokenizer", str(tmp_path), "used", "panic")
+    assert "\n" not in metadata["outcome"].missing[metric]
 
 
 def test_pooler_weights_may_be_missing(encoder_dir, tmp_path):
@@ -155,19 +156,19 @@ def test_pooler_weights_may_be_missing(encoder_dir, tmp_path):
 
 
 def test_unavailable_encoder_disables_its_metric_only(encoder_dir):
-    unavailable = {"name": "gone", "source": "nobody/gone", "unavailable": "nobody/gone: there is no such repository."}
+    unavailable = ModelRecord(name="gone", unavailable="nobody/gone: there is no such repository.")
     values, metadata = measure({"cosine": unavailable, "default": tiny.record(encoder_dir)})
     assert set(values) == {"moverscore", "bertscore"}
-    assert metadata["missing_metrics"].keys() == {"cosine"}
-    assert_states(metadata["missing_metrics"]["cosine"], "gone: ", unavailable["unavailable"])
+    assert metadata["outcome"].missing.keys() == {"cosine"}
+    assert_states(metadata["outcome"].missing["cosine"], "gone: ", unavailable.unavailable)
     assert values == measure({"default": tiny.record(encoder_dir)}, ALL[1:])[0]
 
 
 def test_missing_layer_disables_its_metric_only(encoder_dir):
     values, metadata = measure({"default": tiny.record(encoder_dir, layer=11)})
     assert set(values) == {"cosine", "moverscore"}
-    assert metadata["missing_metrics"].keys() == {"bertscore"}
-    assert_states(metadata["missing_metrics"]["bertscore"], "tiny: ", "layer", "0 to 3", "11")
+    assert metadata["outcome"].missing.keys() == {"bertscore"}
+    assert_states(metadata["outcome"].missing["bertscore"], "tiny: ", "layer", "0 to 3", "11")
 
 
 def test_custom_code_of_encoder_is_not_run(encoder_dir, tmp_path):
@@ -176,7 +177,7 @@ def test_custom_code_of_encoder_is_not_run(encoder_dir, tmp_path):
         tmp_path
     )
     (tmp_path / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Config: pass\nclass Model: pass\n")
-    missing = measure({"default": tiny.record(tmp_path)})[1]["missing_metrics"]
+    missing = measure({"default": tiny.record(tmp_path)})[1]["outcome"].missing
     assert missing
     for reason in missing.values():
         assert_states(reason, "tiny: ", "custom code", "not run")

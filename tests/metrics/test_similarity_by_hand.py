@@ -9,6 +9,7 @@ import numpy as np
 import ot
 import pytest
 import torch
+from vernacular.core.model_record import ModelRecord
 from vernacular.metrics.similarity import bertscore, cosine, encoder, moverscore, token_metrics
 from vernacular.metrics.similarity.encoder import Tokens
 
@@ -103,7 +104,7 @@ def test_idf_table():
     ],
 )
 def test_layer_is_configured_or_tuned_or_three_quarters(record, n_layers, layer):
-    assert bertscore.layer_of(record, SimpleNamespace(n_layers=n_layers)) == layer
+    assert bertscore.layer_of(ModelRecord(**record), SimpleNamespace(n_layers=n_layers)) == layer
 
 
 def test_rescale_offset_is_read_from_package_table(tmp_path, monkeypatch):
@@ -113,7 +114,7 @@ def test_rescale_offset_is_read_from_package_table(tmp_path, monkeypatch):
     (directory / "own.tsv").write_text("LAYER,P,R,F\n0,0.1,0.2,0.25\n1,0.3,0.4,0.5\n")
     (directory.parent / "small.tsv").write_text("LAYER,P,R,F\n3,0,0,0.75\n")
     offsets = [
-        bertscore.rescale_offset({"name": name}, language, layer)
+        bertscore.rescale_offset(ModelRecord(name=name), language, layer)
         for name, language, layer in [
             ("org/own", "gl", 1), ("org/own", "gl", 0), ("a/org/small", "gl", 3), ("small", "gl", 3),
             ("org/own", "gl", 2), ("own", "gl", 1), ("org/own", "es", 1), ("org/own", None, 1),
@@ -131,7 +132,7 @@ def test_rescale_offset_is_read_from_package_table(tmp_path, monkeypatch):
     ],
 )
 def test_signatures(record, encoder_label):
-    versions = f"transformers:{version('transformers')}"
+    record, versions = ModelRecord(**record), f"transformers:{version('transformers')}"
     for rescaled, expected in ((True, "yes"), (False, "no"), (None, "no (no baseline)")):
         assert bertscore.signature(record, layer=9, idf=rescaled is None, rescaled=rescaled) == (
             f"bertscore|encoder:{encoder_label}|layer:9|idf:{'yes' if rescaled is None else 'no'}|rescaled:{expected}"
@@ -202,10 +203,12 @@ def test_metrics_are_grouped_by_encoder_and_variant():
 
     cosine, mover, bert = spec("cosine"), spec("moverscore", variant="default"), spec("bertscore")
     other_mover = spec("moverscore", variant="other")
-    records = {name: {"directory": "f"} for name in ("cosine", "moverscore", "bertscore")}
+    records = {name: ModelRecord(name="e", directory="f") for name in ("cosine", "moverscore", "bertscore")}
     assert token_metrics.group_by_encoder([mover, cosine, bert], records) == [[mover, bert], [cosine]]
     assert token_metrics.group_by_encoder([other_mover, bert], records) == [[other_mover], [bert]]
-    assert token_metrics.group_by_encoder([mover, bert], records | {"bertscore": {"directory": "g"}}) == [
+    assert token_metrics.group_by_encoder(
+        [mover, bert], records | {"bertscore": ModelRecord(name="e", directory="g")}
+    ) == [
         [mover],
         [bert],
     ]
@@ -252,8 +255,8 @@ def test_texts_are_embedded_once_with_prefix_and_device_batch_size(device, batch
 )
 def test_prefix_is_of_record_or_encoder(record, prefix):
     encoder = Encoder({}, prompts={"query": "query: "}, default="query")
-    assert cosine.prefix_of(record, encoder) == prefix
-    assert cosine.prefix_of({}, Encoder({}, prompts={"query": "query: "})) == ""
+    assert cosine.prefix_of(ModelRecord(name="e", **record), encoder) == prefix
+    assert cosine.prefix_of(ModelRecord(name="e"), Encoder({}, prompts={"query": "query: "})) == ""
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from support import tiny
 from support.stage_run import CONFIG, ES, GL, Run
 from vernacular.config import load as config
 from vernacular.core import artifacts
+from vernacular.core.metadata import Outcome
 from vernacular.data.schema import ITEMS
 from vernacular.metrics.schema import SIMILARITIES
 
@@ -66,7 +67,9 @@ def test_a_file_that_is_out_of_date_is_computed_again(completed_run, capsys, dam
     if damage == "truncated":
         output(FIRST).write_bytes(content[:-20])
     elif damage == "missing metrics":
-        artifacts.write(output(FIRST), SIMILARITIES, rows, metadata | {"missing_metrics": {"cosine": "out of memory"}})
+        artifacts.write(
+            output(FIRST), SIMILARITIES, rows, metadata | {"outcome": Outcome(missing={"cosine": "out of memory"})}
+        )
     else:
         artifacts.write(output(FIRST), SIMILARITIES, rows, metadata | {"fingerprint": damage})
     capsys.readouterr()

@@ -4,6 +4,7 @@ import torch
 from support import similarity_encoders as tiny
 from vernacular.core.artifacts import _as_table
 from vernacular.core.errors import ConfigError
+from vernacular.core.model_record import ModelRecord
 from vernacular.metrics.schema import SIMILARITIES
 from vernacular.metrics.similarity import bertscore, compute, moverscore, token_metrics
 from vernacular.metrics.similarity.encoder import TokenEncoder
@@ -197,13 +198,13 @@ def test_text_shared_by_evaluations_is_embedded_once(encoder_dir, monkeypatch):
 
     monkeypatch.setattr(TokenEncoder, "_embed", count_rows)
     monkeypatch.setattr(SentenceTransformer, "encode", count_texts)
-    encoder = TokenEncoder({"name": "e", "directory": str(encoder_dir)})
+    encoder = TokenEncoder(ModelRecord(name="e", directory=str(encoder_dir)))
     first = encoder.tokenize(["o gato negro", "a casa"])
     encoder.embed([tokens.ids for tokens in first], (1,))
     second = encoder.tokenize(["a casa", "o can"])
     states = encoder.embed([tokens.ids for tokens in second], (1,))
     assert [state[1].shape[0] for state in states] == [len(tokens.ids) for tokens in second]
-    sentences = cosine.load({"name": "e", "directory": str(encoder_dir)})
+    sentences = cosine.load(ModelRecord(name="e", directory=str(encoder_dir)))
     original = cosine.cosine(sentences, [("a casa", "o can")])
     cosine.cosine(sentences, [("a casa", "o gato")])
     repeated = cosine.cosine(sentences, [("a casa", "o can")])

@@ -15,6 +15,7 @@ from support import lora_training, tuners
 from support import similarity_encoders as tiny
 from support import tiny as causal
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
+from vernacular.core.model_record import ModelRecord
 from vernacular.metrics.similarity import bertscore, cosine, moverscore
 from vernacular.metrics.similarity.compute import similarities
 
@@ -192,7 +193,7 @@ def test_pickled_weights_require_allow_pickle(encoder_dirs, tmp_path, metric):
     allowed, _ = run(metric, tmp_path, allow_pickle=True, name="pickled")
     np.testing.assert_allclose(allowed, run(metric, encoder_dirs["bert"])[0], atol=1e-6)
     _, metadata = run(metric, tmp_path, name="pickled")
-    assert metadata["missing_metrics"][metric].startswith("pickled: ")
+    assert metadata["outcome"].missing[metric].startswith("pickled: ")
 
 
 @pytest.mark.parametrize("metric", ["cosine", "moverscore", "bertscore"])
@@ -207,7 +208,7 @@ def test_half_precision_weights_are_computed_in_single_precision(encoder_dirs, t
 def test_bertscore_is_rescaled_with_the_package_baseline(encoder_dirs):
     name = "google-bert/bert-base-multilingual-cased"
     plain, _ = run("bertscore", encoder_dirs["bert"], layer=2, name=name)
-    offset = bertscore.rescale_offset({"name": name}, "pt", 2)
+    offset = bertscore.rescale_offset(ModelRecord(name=name), "pt", 2)
     rows, metadata = similarities(
         [item(0)],
         [generation(0, OUTPUTS[0])],

@@ -3,8 +3,8 @@
 import pyarrow as pa
 import pytest
 from support import tiny
+from support.engines import score as score_requests
 from support.scoring import build_requests, item, score
-from vernacular.inference.scoring.score import score as score_requests
 from vernacular.metrics.tokens import count_tokens, token_counts
 from vernacular.protocols.schema import REQUESTS
 

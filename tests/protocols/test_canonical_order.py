@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 from support import tiny
+from support.engines import score as score_requests
 from support.request_builder import build_requests, item
 from support.scoring import score
 from vernacular.core.errors import DataError
-from vernacular.inference.scoring.score import score as score_requests
 from vernacular.metrics.contamination import ORDER_METRICS, order_p, order_t
 from vernacular.protocols.evaluate import evaluate, metric_rows, signature_conditions
 from vernacular.protocols.schema import REQUESTS

@@ -3,8 +3,8 @@
 import pyarrow as pa
 import pytest
 from support import tiny
+from support.engines import score
 from support.scoring import build_requests, item
-from vernacular.inference.scoring.score import score
 from vernacular.metrics.spans import by_item, logliks
 from vernacular.protocols.cloze.metrics import per_item
 from vernacular.protocols.schema import REQUESTS

@@ -7,8 +7,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import pyarrow as pa
 import pytest
 from support import tiny
+from support.engines import score
 from support.scoring import build_requests, item
-from vernacular.inference.scoring.score import score
 from vernacular.metrics.aggregate import aggregate
 from vernacular.protocols.evaluate import PROTOCOL_METRICS as PROTOCOLS
 from vernacular.protocols.registry import CAUSAL_ONLY

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 import torch
 from support import tiny
+from support.engines import score as score_requests
 from support.scoring import build_requests, item, score
 from vernacular.data.load import make_items
 from vernacular.data.readers import read_rows
-from vernacular.inference.scoring.score import score as score_requests
 from vernacular.protocols.evaluate import evaluate, metric_rows, signature_conditions
 from vernacular.protocols.schema import REQUESTS
 

@@ -24,12 +24,12 @@ def test_script_json_rejects_nan():
 
 
 def test_round_significant_returns_none_for_non_finite_numbers():
-    assert [round_significant(x) for x in (None, float("nan"), float("inf"), 0.0, -0.123456, 7)] == [
+    assert [round_significant(x) for x in (None, float("nan"), float("inf"), 0.0, -0.1234567890123, 7)] == [
         None,
         None,
         None,
         0.0,
-        -0.12346,
+        -0.123456789,
         7,
     ]
 

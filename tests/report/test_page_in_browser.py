@@ -56,7 +56,7 @@ def test_names_that_look_like_code_are_text(browser):
 
 def test_column_header_sorts_and_sets_aria_sort(browser):
     browser.open("#/leaderboard?down=models")
-    header = next(th for th in browser.find_all(".board thead th") if "olas" in th.text)
+    header = next(th for th in browser.find_all(".board thead th") if "Waves" in th.text)
     header.find_element("css selector", ".dt-column-order").click()
     wait_for_sort(browser, header, "descending")
     assert browser.texts(BOARD) == ["__proto__", "=cmd()", "plain"]
@@ -67,7 +67,7 @@ def test_column_header_sorts_and_sets_aria_sort(browser):
 
 def test_column_sorts_by_keyboard(browser):
     browser.open("#/leaderboard?down=models")
-    header = next(th for th in browser.find_all(".board thead th") if "olas" in th.text)
+    header = next(th for th in browser.find_all(".board thead th") if "Waves" in th.text)
     header.find_element("css selector", "[tabindex='0']").send_keys("\n")
     wait_for_sort(browser, header, "descending")
 
@@ -289,7 +289,7 @@ def test_skip_link_is_first_tab_stop(browser):
 def test_unavailable_evaluation_is_reported_in_each_view(browser):
     browser.open("#/leaderboard")
     assert browser.text("main details summary") == "3 evaluations without values"
-    assert "plain · gone.gl.letters.0shot — unavailable: <b>gated</b>" in browser.text("main details")
+    assert "plain · gone · Galician · letters — unavailable: <b>gated</b>" in browser.text("main details")
     browser.open(address("task", UNAVAILABLE))
     assert "No value could be computed" in browser.text("main")
     browser.open(address("items", UNAVAILABLE, "plain"))

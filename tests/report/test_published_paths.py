@@ -2,6 +2,7 @@ import os
 
 import pytest
 from support import report_run
+from vernacular.core.model_record import AdapterRecord, Listing
 from vernacular.core.paths import without_local_paths
 from vernacular.core.publication import is_public_address, publishable
 from vernacular.report.page import build
@@ -70,11 +71,11 @@ def test_private_addresses_and_paths_are_shortened(text, expected):
 
 def test_report_contains_no_path_of_the_machine(tmp_path):
     run = report_run.write_run(tmp_path / "secret")
-    for record in run["records"]:
-        record["source"] = f"/home/someone/secret/{record['name'].strip('=()')}"
-        record["adapter"] = {"source": "/home/someone/secret/adapter", "revision": None}
-        record["unavailable"] = "/home/someone/secret/model.safetensors: damaged"
-    run["records"][1]["source"] = "http://someone7:8000/v1"
+    adapter = AdapterRecord("/home/someone/secret/adapter", "a", None, "LORA", 4, False, False, Listing("a", {}))
+    reason = "/home/someone/secret/model.safetensors: damaged"
+    for number, record in enumerate(run["records"]):
+        source = "http://someone7:8000/v1" if number == 1 else f"/home/someone/secret/{record.name.strip('=()')}"
+        run["records"][number] = record | {"source": source, "adapter": adapter, "unavailable": reason}
     build(out=tmp_path / "page", **run)
     texts = [path.read_text("utf-8") for path in (tmp_path / "page" / "data").rglob("*.js")]
     assert any("…/model.safetensors: damaged" in text for text in texts)

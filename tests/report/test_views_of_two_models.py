@@ -16,7 +16,7 @@ def test_overview_states_the_best_model_and_counts(page):
     assert page.text("h1") == "Overview"
     headline = page.text(".headline")
     assert headline.startswith("tuned has the highest overall value of 2 models, but not significantly: base shares")
-    assert "20.0 above chance (95 % interval 10.0\u2009–\u200930.0)" in headline
+    assert "20.0 points above chance (95 % interval 10.0\u2009–\u200930.0)" in headline
     assert page.texts(".tiles dd") == ["2", "2", "2", "3", "12"]
     assert "2 of 12 items changed: 2 improved, 0 regressed" in page.text(".verdicts")
 

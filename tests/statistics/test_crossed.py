@@ -1,5 +1,7 @@
 """Variance components, intervals over prompts, planning and the choice of a prompt, by hand and by invariance."""
 
+import math
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -266,7 +268,9 @@ def test_planning_prefers_prompts_to_items():
     assert standard_error(found, 100, 5) < standard_error(found, 400, 1)  # 500 items × 5 prompts, 2,000 × 1
     rows = planning_table(found, found, [100])
     assert [design.prompts for design in rows] == [1, 2, 3, 5, 10]
-    assert np.isnan([design.smallest_difference for design in rows[:2]]).all()
+    # one and two prompts: √((0.043 + 0.028 / k) / 100) · (t(0.975) + t(0.8)) on 99 degrees of freedom
+    assert [design.smallest_difference for design in rows[:2]] == pytest.approx([0.0754, 0.0676], abs=1e-4)
+    assert math.isnan(smallest_difference(found, 1, 1))
     assert smallest_difference(found, 100, 10) < smallest_difference(found, 100, 3)
 
 

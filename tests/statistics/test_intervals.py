@@ -5,12 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from vernacular.metrics.corpus import auc
 from vernacular.statistics import intervals
 from vernacular.statistics.intervals import (
     cluster_bootstrap,
     cluster_codes,
     clustered_wilson,
     expanded_tail,
+    redrawn,
     resample_statistic,
     wilson,
 )
@@ -283,6 +285,31 @@ def test_statistic_undefined_in_a_resample_gives_no_interval():
 
     interval = cluster_bootstrap(ones_ratio, [values], None, seed=0, resamples=100, vectorized=True)
     assert all(map(math.isnan, interval))
+
+
+def test_resamples_without_a_label_are_drawn_again():
+    label = np.array([1.0] * 14 + [0.0] * 2)  # 12 % of the resamples have one label only
+    surprisal = np.random.default_rng(0).normal(size=16) - label
+    low, high = cluster_bootstrap(auc, [surprisal, label], None, seed=1, resamples=2000, vectorized=True)
+    assert 0 <= low < auc(surprisal, label) < high <= 1
+
+
+@pytest.mark.parametrize(("n_acceptable", "has_interval"), [(1, False), (2, True), (14, True), (15, False)])
+def test_one_sentence_of_a_label_gives_no_interval(n_acceptable, has_interval):
+    label = np.arange(16) < n_acceptable
+    surprisal = np.random.default_rng(0).normal(size=16)
+    interval = cluster_bootstrap(auc, [surprisal, label], None, seed=1, resamples=2000, vectorized=True)
+    assert np.isfinite(interval).tolist() == [has_interval, has_interval]
+
+
+def test_redrawn_resamples_stay_paired_and_defined_ones_unchanged():
+    draws = np.random.default_rng(0).normal(size=(20, 2))
+    draws[:, 1] = 2 * draws[:, 0]
+    expected = draws[[0, 1, 2, 0, 4, 5, 6, 1, *range(8, 20)]]
+    draws[3, 0] = draws[7, 1] = np.nan
+    assert redrawn(draws).tolist() == expected.tolist()
+    draws[8:12] = np.nan  # 6 of 20
+    assert redrawn(draws) is draws
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,13 @@
 """Checkpoints of series in the summary: columns of their position, order, notes on equal weights, and sheets."""
 
+from dataclasses import asdict
+
 import openpyxl
 import pandas as pd
 from openpyxl import Workbook
 from vernacular.comparison.curves.schema import CURVE_STATISTICS, TASK_TRUST
+from vernacular.core.metadata import MetricsMetadata
+from vernacular.core.model_record import AdapterRecord, Listing
 from vernacular.summary.curves import add_positions, curve_sheets, equal_weight_notes
 from vernacular.summary.grid import build_grid, collect
 
@@ -28,15 +32,16 @@ def test_checkpoints_are_in_numeric_order(metrics_table):
 def test_equal_weights_of_checkpoints_are_noted():
     def metadata(model, digest, **record):
         files = {"model.safetensors": {"sha256": digest}, "trainer_state.json": {"sha256": model}}
-        return {"model": model, "record": {"contents": {"files": files}} | record}
+        return MetricsMetadata(model=model, record={"name": model, "contents": {"root": "/", "files": files}} | record)
 
     models = [metadata("a.step1", "x"), metadata("a.step2", "x"), metadata("a.step3", "y"), metadata("other", "x")]
     (note,) = equal_weight_notes(models, {name: {} for name in ("a.step1", "a.step2", "a.step3")})
     assert note["kind"] == "same weights"
     assert note["note"].endswith(": a.step1, a.step2")
     adapters = [
-        metadata(f"a.step{i}", "x", adapter={"contents": {"files": {"adapter_model.safetensors": {"sha256": str(i)}}}})
+        metadata(f"a.step{i}", "x", adapter=asdict(AdapterRecord("a", "a", None, "LORA", 4, False, False, listing)))
         for i in (1, 2)
+        for listing in [Listing("a", {"adapter_model.safetensors": {"sha256": str(i)}})]
     ]
     assert equal_weight_notes(adapters, {"a.step1": {}, "a.step2": {}}) == []
 

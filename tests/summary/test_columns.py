@@ -96,7 +96,7 @@ def test_mean_of_a_language_has_marks_interval_and_number_of_evaluations(write_w
     assert [sheet.cell(row, 1).value for row in (5, 6, 7)] == ["m1", "m2", "m0"]
     assert [sheet.cell(row, 2).value for row in (5, 6, 7)] == [1, 1, 2]
     assert [sheet.cell(row, 3).number_format for row in (5, 6, 7)] == ['0.0%" ●"', '0.0%" ○"', "0.0%_ _●"]
-    assert sheet["C7"].comment.text == "95 % interval 5.0% to 15.0%\nrank 2 of 3\nwin rate 0.0%"
+    assert sheet["C7"].comment.text == "95 % interval 5.0% to 15.0%\nrank 2–3 of 3\nwin rate 0.0%"
     assert sheet["C2"].value == "3 of 4 evaluations"
     assert "3 evaluations that all models have; 1 excluded" in sheet["C4"].comment.text
 

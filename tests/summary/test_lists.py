@@ -66,7 +66,7 @@ def test_missing_values_are_empty_cells_and_formula_names_are_text(leaderboard, 
     assert [(sheet[at].value, sheet[at].data_type) for at in ("A2", "B2")] == [("=1+1", "s"), ("@x", "s")]
     assert [sheet.cell(2, column).value for column in range(13, 20)] == [None] * 7
     assert sheet.cell(2, 10).value == "Not comparable: no items in common."
-    assert workbook["overall"]["C2"].data_type == "s"
+    assert workbook["overall"]["D2"].data_type == "s"
 
 
 def test_empty_list_sheets_contain_message(leaderboard, comparison_row):

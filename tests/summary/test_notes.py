@@ -1,7 +1,25 @@
 """Notes on missing, dropped, flagged and fallback results, and sources of the datasets."""
 
 import pandas as pd
-from vernacular.summary.notes import collect_notes, group_notes, mixed_version_notes, notes_to_frame, split_list
+from vernacular.core.metadata import (
+    EngineInfo,
+    ItemsMetadata,
+    MetricsMetadata,
+    ModelInfo,
+    OutputsMetadata,
+    ResultsMetadata,
+    RowCounts,
+    decode,
+    unavailable,
+)
+from vernacular.summary.notes import (
+    collect_notes,
+    group_notes,
+    mixed_version_notes,
+    no_interval_notes,
+    notes_to_frame,
+    split_list,
+)
 from vernacular.summary.provenance import dataset_sources
 
 DATASET = {
@@ -20,20 +38,40 @@ DATASET = {
     "rows": {"read": 12, "evaluated": 9, "dropped": {"empty sentence": 3}, "repaired": {"trailing full stop": 1}},
     "warnings": ["cola (gl): 12 rows, expected 14"],
 }
-METADATA = {
-    "model": "mine",
-    "evaluations": {
-        "cola.gl.acceptability.0shot": {
-            "dataset": DATASET,
-            "skipped": {"i1": "no gap", "i2": "no gap"},
-            "flags": {"truncated": 2},
-            "inference": {"engine": {"fallback": ["tree: disagrees with plain by 0.3"]}},
-            "missing_metrics": {"cosine": "e5: gone."},
+METADATA = decode(
+    MetricsMetadata,
+    {
+        "model": "mine",
+        "evaluations": {
+            "cola.gl.acceptability.0shot": {
+                "dataset": DATASET,
+                "skipped": {"i1": "no gap", "i2": "no gap"},
+                "flags": {"truncated": 2},
+                "inference": {"engine": {"fallback": ["tree: disagrees with plain by 0.3"]}},
+                "outcome": {"missing": {"cosine": "e5: gone."}},
+            },
+            "lost.gl.cloze.0shot": {"outcome": {"state": "unavailable", "reason": "lost: gated."}},
+            "openbookqa.gl.letters.0shot": {
+                "outcome": {"state": "not applicable", "reason": "letters needs a causal model"}
+            },
         },
-        "lost.gl.cloze.0shot": {"unavailable": "lost: gated."},
-        "openbookqa.gl.letters.0shot": {"not_applicable": "letters needs a causal model"},
     },
-}
+)
+
+
+def test_headline_values_without_an_interval_are_noted_once():
+    row = {"model": "a", "evaluation": "cola.gl", "metric": "auc_char", "category": "", "headline": True, "value": 0.7}
+    rows = [
+        row | {"ci_low": None},
+        row | {"model": "b", "ci_low": 0.5},
+        row | {"model": "c", "value": None, "ci_low": None},
+        row | {"category": "short", "ci_low": None},
+        row | {"headline": False, "ci_low": None},
+        row | {"evaluation": "cola.es", "ci_low": None},
+    ]
+    [note] = group_notes(no_interval_notes(pd.DataFrame(rows)))
+    assert (note["kind"], note["models"], note["evaluations"]) == ("no interval", "a", "cola.gl, cola.es")
+    assert note["note"].startswith("ROC AUC, per character: no 95 % interval (too few items")
 
 
 def test_collect_notes_covers_all_note_types():
@@ -54,10 +92,8 @@ def test_collect_notes_covers_all_note_types():
 
 
 def test_collect_notes_is_empty_without_issues():
-    metadata = {
-        "model": "mine",
-        "evaluations": {"x": {"dataset": {"rows": {"dropped": {}}}, "flags": {}, "skipped": {}}},
-    }
+    dataset = ItemsMetadata(rows=RowCounts())
+    metadata = MetricsMetadata(model="mine", evaluations={"x": ResultsMetadata(dataset=dataset)})
     assert collect_notes(metadata) == []
     assert list(notes_to_frame([]).columns) == ["kind", "note", "count", "models", "evaluations"]
 
@@ -90,7 +126,8 @@ def test_dataset_sources_lists_each_dataset_once():
 def test_trusted_code_and_unused_weights_are_noted_once_per_model():
     model = {"remote_code": True, "unused_weights": {"count": 2, "first": "mtp.weight"}}
     model["adapter"] = {"type": "LORA", "without_effect": True}
-    metadata = {"model": "mine", "evaluations": {name: {"inference": {"model": model}} for name in ("x", "y")}}
+    evaluations = {name: {"inference": {"model": model}} for name in ("x", "y")}
+    metadata = decode(MetricsMetadata, {"model": "mine", "evaluations": evaluations})
     assert [(row["evaluation"], row["kind"], row["count"]) for row in collect_notes(metadata)] == [
         (None, "trusted code", None),
         (None, "adapter", None),
@@ -98,13 +135,11 @@ def test_trusted_code_and_unused_weights_are_noted_once_per_model():
     ]
 
 
-def metadata_of(model: str, version: str, *evaluations: str) -> dict:
-    libraries = {"torch": "2.13.0", "transformers": version}
-    evaluation_metadata = {"inference": {"engine": {"version": f"of-{version}"}, "model": libraries}}
-    return {
-        "model": model,
-        "evaluations": dict.fromkeys(evaluations, evaluation_metadata) | {"lost": {"unavailable": "gone"}},
-    }
+def metadata_of(model: str, version: str, *evaluations: str) -> MetricsMetadata:
+    engine, libraries = EngineInfo(version=f"of-{version}"), ModelInfo(torch="2.13.0", transformers=version)
+    results = ResultsMetadata(inference=OutputsMetadata(engine=engine, model=libraries))
+    lost = {"lost": ResultsMetadata(outcome=unavailable("gone"))}
+    return MetricsMetadata(model=model, evaluations=dict.fromkeys(evaluations, results) | lost)
 
 
 def test_no_note_for_models_of_one_version():

@@ -88,10 +88,10 @@ def test_markdown_table_with_intervals(paper_table):
         "| Model | gl · OpenBookQA · generation, 0 shots | gl · OpenBookQA · generation, 5 shots |\n"
         "| :-- | --: | --: |\n"
         "| a | – | 40.0 \\[35.0, 45.0\\] |\n"
-        "| b | 30.0 \\[40.0, 60.0\\] | **50.0** |\n"
+        "| b | 30.0 \\[40.0, 60.0\\] | **(50.0)** |\n"
         "\n"
-        "Table: Accuracy in % (higher is better). n = 100 items. In brackets: 95 % intervals over items. Bold: best "
-        "value of the column.\n"
+        "Table: Accuracy in % (higher is better). n = 100 items. In parentheses: values without a 95 % interval. "
+        "In brackets: 95 % intervals over items. Bold: best value of the column.\n"
     )
 
 

@@ -1,6 +1,7 @@
 """Command `summary`: from metrics files to tables and workbooks for publication."""
 
 import zipfile
+from dataclasses import asdict
 from pathlib import Path
 
 import openpyxl
@@ -10,6 +11,8 @@ from support import stages
 from vernacular.commands.summary import summary
 from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.core import artifacts
+from vernacular.core.metadata import unavailable
+from vernacular.core.model_record import AdapterRecord, Listing
 from vernacular.metrics.schema import METRICS, RESULTS, TOKENS
 
 HOME = "/home/ana/private"
@@ -25,7 +28,7 @@ def metadata(model: str, **record) -> dict:
     inference = {"model": {"dtype": "float32", "quantization": {"load_in_4bit": True} if model == "mine" else None}}
     evaluations = {
         EVALUATION: {"dataset": dataset, "inference": inference},
-        "lost.gl.cloze.0shot": {"unavailable": f"lost (gl): {HOME}/data/lost.csv: file not found."},
+        "lost.gl.cloze.0shot": {"outcome": unavailable(f"lost (gl): {HOME}/data/lost.csv: file not found.")},
     }
     return {"model": model, "record": {"name": model, **record}, "evaluations": evaluations, "fingerprint": "f"}
 
@@ -42,7 +45,8 @@ def out(metrics_table, tmp_path):
     """Return the directory of a summary of a local model and its local adapter."""
     rows = {"base": {}, "mine": {"adapter": f"{HOME}/lora-gl", "base": "base", "value": 0.6}}
     records = {"base": {"source": f"{HOME}/base"}, "mine": {"source": f"{HOME}/base", "base": "base"}}
-    records["mine"]["adapter"] = {"source": f"{HOME}/lora-gl", "revision": None}
+    listing = Listing(f"{HOME}/lora-gl", {})
+    records["mine"]["adapter"] = asdict(AdapterRecord(f"{HOME}/lora-gl", "a", None, "LORA", 4, False, False, listing))
     for model, changes in rows.items():
         table = metrics_table(changes | {"model": model, "style": "default"})
         write_metrics(tmp_path / model, table, metadata(model, **records[model]))
@@ -67,9 +71,9 @@ def test_no_table_or_workbook_contains_a_local_path(out):
 
 
 def test_run_without_any_value_has_all_tables(tmp_path):
-    unavailable = {"evaluations": {EVALUATION: {"unavailable": "gated"}}, "fingerprint": "f"}
+    evaluations = {"evaluations": {EVALUATION: {"outcome": unavailable("gated")}}, "fingerprint": "f"}
     record = {"model": "base", "record": {"name": "base", "source": "owner/name"}}
-    metrics = write_metrics(tmp_path, METRICS.schema.empty_table(), record | unavailable)
+    metrics = write_metrics(tmp_path, METRICS.schema.empty_table(), record | evaluations)
     for kind in (RANKINGS, COMPARISONS, OVERALL, PROMPTS):
         artifacts.write(tmp_path / f"{kind.name}.parquet", kind, kind.schema.empty_table(), {"fingerprint": "f"})
     spec = {"models": ["base"], "evaluations": [EVALUATION], "tasks": {}, "parallel": []}

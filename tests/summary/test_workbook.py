@@ -137,7 +137,8 @@ def test_comment_has_interval_chance_level_and_counts(write_workbook):
         workbook["gl"]["B4"].comment.text
         == "95 % interval 40.0% to 60.0%\nchance level 25.0%\nitems 100, flagged 3, ties 2"
     )
-    assert workbook["gl"]["B5"].comment.text == "items 100"
+    assert workbook["gl"]["B5"].comment.text == "no 95 % interval\nitems 100"
+    assert [workbook["gl"].cell(row, 2).number_format for row in (4, 5)] == ["0.0%", r"\(0.0%\)"]
 
 
 def test_comment_has_majority_baseline(write_workbook):

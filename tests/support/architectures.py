@@ -20,14 +20,13 @@ if __name__ == "__main__":
 
 from oracles import surprisal
 from vernacular.core.errors import ModelError
-from vernacular.inference.generation.generate import generate
 from vernacular.inference.generation.prepare import decode_continuation
 from vernacular.inference.journal import MemoryJournal
 from vernacular.inference.model.load import wrap
-from vernacular.inference.scoring.score import score
 from vernacular.protocols.schema import REQUESTS
 
 from support import tiny
+from support.engines import generate, score
 
 NEW_TOKENS = 12
 LARGEST = 3_000_000  # parameters of a model that counts as tiny

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import numpy as np
 from vernacular.commands.curves import curves
+from vernacular.core.metadata import unavailable
+from vernacular.core.model_record import ModelRecord
 from vernacular.inference.schema import SCORES
 from vernacular.metrics.schema import METRICS, RESULTS
 from vernacular.protocols.evaluate import PROTOCOL_METRICS, metric_rows
@@ -38,12 +40,16 @@ def write_run(root: Path) -> dict:
                 "tokens": step * TOKENS_PER_STEP, "words": None,
             }  # fmt: skip
             rows = [] if model == MISSING else _rows(shares, k)
-            notes = {} if rows else {"unavailable": "deleted"}
+            notes = {} if rows else {"outcome": unavailable("deleted")}
             _write_task_results(results / model, EVALUATION, rows)
             labels = {**setting, "model": model, "evaluation": EVALUATION}
             values = metric_rows(rows, PROTOCOL_METRICS["minimal_pair"].METRICS, labels, {}) if rows else []
             long += values
-            metadata = {"record": {"parameters": 135_000_000}, "evaluations": {EVALUATION: notes}, "model": model}
+            metadata = {
+                "record": {"name": model, "parameters": 135_000_000},
+                "evaluations": {EVALUATION: notes},
+                "model": model,
+            }
             _write(results / model / "metrics.parquet", METRICS, values, metadata)
             _write(results / model / "scores" / f"{EVALUATION}.parquet", SCORES, _scores(rows), {})
     _write(results / "summary" / "results.parquet", RESULTS, long, {"models": [], "notes": []})
@@ -53,7 +59,7 @@ def write_run(root: Path) -> dict:
         "results": results,
         "models": list(checkpoints),
         "evaluations": [EVALUATION],
-        "records": [{"name": name, "source": name} for name in checkpoints],
+        "records": [ModelRecord(name=name, source=name) for name in checkpoints],
         "changes": {},
         "checkpoints": checkpoints,
     }

@@ -4,6 +4,7 @@ languages, and values below chance."""
 from pathlib import Path
 
 from vernacular.comparison.schema import CHANGES, COMPARISONS, OVERALL, RANKINGS
+from vernacular.core.model_record import ModelRecord
 from vernacular.inference.schema import SCORES
 from vernacular.metrics.schema import RESULTS
 
@@ -60,7 +61,7 @@ def write_run(root: Path) -> dict:
         "results": results,
         "models": MODELS,
         "evaluations": EVALUATIONS,
-        "records": [{"name": name, "source": name} for name in MODELS],
+        "records": [ModelRecord(name=name, source=name) for name in MODELS],
         "changes": {("base", "tuned"): changes},
         "tasks": {"quiz": {"title": "A quiz", "note": "For readers."}, "pairs": {"title": "Minimal pairs"}},
     }

@@ -6,6 +6,7 @@ import pyarrow as pa
 from vernacular.comparison.compare import compare_all
 from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.core import artifacts
+from vernacular.core.model_record import ModelRecord
 from vernacular.inference.schema import SCORES
 from vernacular.metrics.schema import METRICS, RESULTS, TASK_RESULTS
 from vernacular.protocols.schema import REQUESTS
@@ -29,7 +30,7 @@ def write_run(root: Path) -> dict:
     for number, (name, setting) in enumerate(evaluations.items()):
         question = f"{WORDINGS[setting['prompt']]}\nA. auga\nB. leite\nResposta:"
         requests = [_request(f"q{i}", f"choice:{c}", "", question, f" {'AB'[c]}") for i in range(N) for c in range(2)]
-        _write(results / "requests" / f"{name}.parquet", REQUESTS, requests, setting)
+        _write(results / "requests" / f"{name}.parquet", REQUESTS, requests, setting | {"items": None})
         for m, model in enumerate(MODELS):
             correct = [(5 * i + number) % N < 4 + number + 3 * m for i in range(N)]
             _write_outputs(results / model, name, question, correct)
@@ -57,7 +58,7 @@ def write_run(root: Path) -> dict:
         "results": results,
         "models": MODELS,
         "evaluations": list(evaluations),
-        "records": [{"name": name, "source": name} for name in MODELS],
+        "records": [ModelRecord(name=name, source=name) for name in MODELS],
         "changes": {},
         "tasks": {"quiz": {"title": "A quiz"}},
         "prompts": {f"{EVALUATION}.{name}": {"differs": f"{name} words", "reviewed": False} for name in WORDINGS},

@@ -4,6 +4,8 @@ from pathlib import Path
 
 from vernacular.comparison.schema import CHANGES, COMPARISONS, OVERALL, RANKINGS
 from vernacular.core import artifacts
+from vernacular.core.metadata import unavailable
+from vernacular.core.model_record import ModelRecord
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.schema import RESULTS, TASK_RESULTS
 from vernacular.protocols.schema import REQUESTS
@@ -33,7 +35,12 @@ def write_run(root: Path) -> dict:
         _write_options(results / model, model_index)
         _write_sentences(results / model, model_index)
         _write_generations(results / model, model_index)
-        _write(results / model / "tasks" / f"{UNAVAILABLE}.parquet", TASK_RESULTS, [], {"unavailable": "<b>gated</b>"})
+        _write(
+            results / model / "tasks" / f"{UNAVAILABLE}.parquet",
+            TASK_RESULTS,
+            [],
+            {"outcome": unavailable("<b>gated</b>")},
+        )
         metric_rows += _metric_rows(model, model_index)
     notes = [{"model": MODELS[0], "evaluation": GENERATION, "kind": "flagged", "note": "truncated", "count": 2}]
     notes.append(
@@ -53,7 +60,7 @@ def write_run(root: Path) -> dict:
         "results": results,
         "models": MODELS,
         "evaluations": EVALUATIONS,
-        "records": [{"name": name, "source": "lab/" + name, "revision": "abc"} for name in MODELS],
+        "records": [ModelRecord(name=name, source="lab/" + name, revision="abc") for name in MODELS],
         "changes": {(MODELS[0], MODELS[1]): changes},
         "benchmarks": root / "benchmarks",
         "tasks": {

@@ -16,6 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import torch
 from tokenizers import AddedToken
+from vernacular.core.model_record import ModelRecord, read_model
 from vernacular.inference.model.loaded import LoadedModel, wrap
 from vernacular.inference.server import checks
 
@@ -410,13 +411,14 @@ def slow(server: Server, number: int, path: str) -> None:
     time.sleep(0.02)
 
 
-def record(server: Server, directory, *, tokenizer: LoadedModel | None = None, name: str = "big", **settings) -> dict:
+def record(
+    server: Server, directory, *, tokenizer: LoadedModel | None = None, name: str = "big", **settings
+) -> ModelRecord:
     """Run the command `server` in `directory` and return the record, with settings as for a job.
 
     `tokenizer`: the model whose tokenizer is written to `directory` and configured; None: none is.
     """
     from vernacular.commands import server as command
-    from vernacular.core.records import read_record
 
     spec = {"name": name, "source": server.source, "model": server.name, "concurrency": 4, **settings}
     if tokenizer is not None:
@@ -426,4 +428,4 @@ def record(server: Server, directory, *, tokenizer: LoadedModel | None = None, n
     out.parent.mkdir(parents=True, exist_ok=True)
     command.server(stages.arguments(command.server, spec=spec, out=out))
     keys = ("concurrency", "timeout", "api_key_env", "chat", "bos", "max_length")
-    return read_record(out) | {key: spec[key] for key in keys if key in spec}
+    return read_model(out) | {key: spec[key] for key in keys if key in spec}

@@ -13,6 +13,7 @@ from transformers import (
     RobertaModel,
     RobertaTokenizerFast,
 )
+from vernacular.core.model_record import ModelRecord
 from vernacular.metrics.similarity import cosine
 
 LINES = [
@@ -25,15 +26,9 @@ LINES = [
 SIZES = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48}
 
 
-def record(directory, name="tiny", **fields) -> dict:
+def record(directory, name="tiny", **fields) -> ModelRecord:
     """Return an encoder record as the `encoder` command writes it."""
-    return {
-        "name": name,
-        "directory": str(directory),
-        "fingerprint": "f" * 64,
-        "revision": None,
-        "layer": None,
-    } | fields
+    return ModelRecord(name=name, directory=str(directory), fingerprint="f" * 64, **fields)
 
 
 def record_encoded_texts(monkeypatch) -> set[str]:

@@ -136,6 +136,7 @@ def overall_row():
             "ci_low": 0.3,
             "ci_high": 0.5,
             "rank": 1,
+            "rank_worst": 3,
             "win_rate": 0.75,
         }
         row = values | changes

@@ -12,6 +12,7 @@ import torch
 import transformers as tf
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from vernacular.core.fingerprint import fingerprint
+from vernacular.core.model_record import ModelRecord
 from vernacular.inference.model.load import LoadedModel, wrap
 from vernacular.protocols.schema import REQUESTS
 
@@ -167,14 +168,14 @@ def default_tokenizer(arch: str) -> str:
     return {**kinds, "gemma2": "bytes-bos", "gemma3": "bytes-bos"}.get(arch, "bytes")
 
 
-def record(arch: str, **options) -> dict:
-    """Return the record that the `model` command would write for a tiny model."""
-    return {
-        "name": f"tiny-{arch}", "directory": "", "gguf_file": None, "kind": "masked" if arch in MASKED else "causal",
-        "fingerprint": f"tiny-{arch}", "revision": "0", "dtype": "float32", "device": "cpu", "quantization": None,
-        "bos": "auto", "max_length": None, "max_batch_tokens": None, "strategy": "auto", "chat": False,
-        "allow_pickle": False, "trust_remote_code": False, **options,
+def record(arch: str, **options) -> ModelRecord:
+    """Return the record that the `model` command would write for a tiny model, with the settings of a run."""
+    fields = {
+        "name": f"tiny-{arch}", "directory": "", "kind": "masked" if arch in MASKED else "causal",
+        "fingerprint": f"tiny-{arch}", "revision": "0", "dtype": "float32", "device": "cpu", "chat": False,
+        "allow_pickle": False,
     }  # fmt: skip
+    return ModelRecord(**fields | options)
 
 
 def load_model(arch: str = "llama", *, tokens: str | None = None, seed: int = 0, **options) -> LoadedModel:
@@ -183,7 +184,7 @@ def load_model(arch: str = "llama", *, tokens: str | None = None, seed: int = 0,
     return wrap(model(arch, len(tok), seed=seed), tok, record(arch, **options))
 
 
-def save(arch: str, directory, *, tokens: str | None = None, **options) -> dict:
+def save(arch: str, directory, *, tokens: str | None = None, **options) -> ModelRecord:
     """Write a tiny model and its tokenizer to `directory` and return the record to load it with."""
     tok = tokenizer(tokens or default_tokenizer(arch))
     model(arch, len(tok)).save_pretrained(directory)

@@ -1,9 +1,12 @@
-"""A clone with a new protocol package."""
+"""A clone with a new protocol package, and an engine of another package."""
+
+from pathlib import Path
 
 import openpyxl
+import pandas as pd
 import pytest
 import yaml
-from support.workspace import ROOT, Clone, output_tail
+from support.workspace import ROOT, Clone, Workspace, output_tail
 
 pytestmark = pytest.mark.slow  # a complete run
 
@@ -81,3 +84,80 @@ def test_new_protocol_package_yields_requests_workbook_and_report(workspace):
     report = workspace.directory / "results" / "report" / "data"
     assert EVALUATION in (report / "index.js").read_text()
     assert any('"opening"' in path.read_text() for path in report.rglob("*.js")), "the tokens of its spans are shown"
+
+
+ENGINE = '''
+import math
+
+from vernacular.inference.engine import Abilities, Engine
+from vernacular.inference.schema import SCORES, iter_rows, rows_to_table
+
+
+class Letters(Engine):
+    """No model: each character is a token, and all letters are equally probable; all generated texts are the same."""
+
+    @classmethod
+    def abilities(cls, record):
+        return Abilities(entropies=False)
+
+    def prepare(self, kind, requests):
+        return {"kind": kind, "requests": list(iter_rows(requests))}
+
+    def compute(self, prepared, journal):
+        outputs = self.score if prepared["kind"] is SCORES else self.generate
+        prepared["outputs"] = {row["request_id"]: outputs(row) for row in prepared["requests"]}
+
+    def score(self, row):
+        text, span = row["prefix"] + row["text"], range(row["span_start"], row["span_end"])
+        values = {"logprobs": [-math.log(32)] * len(span), "is_greedy": [True] * len(span), "n_prompt_tokens": span.start}
+        return values | {"tokens": [text[i] for i in span], "offsets": [[i, i + 1] for i in span]}
+
+    def generate(self, row):
+        text = "Polo son das chocas"
+        return {"raw_output": text, "output": text, "finish_reason": "eos", "n_tokens": len(text), "n_prompt_tokens": 1}
+
+    def finish(self, prepared):
+        names = ("request_id", "item_id", "role")
+        rows = ({name: row[name] for name in names} | prepared["outputs"][row["request_id"]] for row in prepared["requests"])
+        return rows_to_table(rows, prepared["kind"].schema), {"engine": {"name": "letters"}}
+'''
+
+
+@pytest.fixture(scope="module")
+def engine_workspace(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("engine")
+    evaluations = [{"task": "belebele", "languages": ["gl"], "protocols": ["options", "generation"]}]
+    workspace = Workspace(directory / "work", evaluations)
+    (directory / "installed").mkdir()
+    (directory / "installed" / "my_engines.py").write_text(ENGINE)
+    workspace.environment["PYTHONPATH"] = str(directory / "installed")
+    workspace.config["models"] = {"letters": {"source": "./causal", "engine_class": "my_engines:Letters"}}
+    workspace.config["similarity"]["metrics"] = ["cosine"]
+    workspace.full_run = workspace.run()
+    return workspace
+
+
+def test_engine_of_another_package_is_run_to_the_spreadsheet(engine_workspace):
+    assert engine_workspace.full_run.returncode == 0, output_tail(engine_workspace.full_run)
+    items = pd.read_parquet(engine_workspace.directory / "resources" / "items" / "belebele.gl.parquet")
+    items = items[~items["few_shot"]]
+    shortest = [min(range(len(choices)), key=lambda i: len(choices[i])) for choices in items["choices"]]
+    accuracy = sum(choice in gold for choice, gold in zip(shortest, items["gold"], strict=True)) / len(items)
+    values = engine_workspace.results().query("category == ''").set_index(["protocol", "metric"])["value"]
+    assert 0 < values["options", "accuracy"] == accuracy < 1
+    assert values["options", "answer_bits_per_character"] == pytest.approx(5)  # log2(32)
+    assert values["generation", "exact_match"] == 1 / len(items)
+    book = openpyxl.load_workbook(engine_workspace.directory / "results" / "summary" / "leaderboard.xlsx")
+    [row] = [[cell.value for cell in row] for row in book["gl"].iter_rows() if row[0].value == "letters"]
+    assert {accuracy, 1 / len(items)} <= set(row)
+    metadata = engine_workspace.score_metadata("letters", "belebele.gl.options.0shot")
+    assert metadata["engine"]["name"] == "letters"
+    assert len(metadata["engine"]["version"]) == 16
+
+
+def test_code_of_an_engine_of_another_package_is_in_the_key(engine_workspace):
+    assert engine_workspace.planned_jobs() == {}
+    path = Path(engine_workspace.environment["PYTHONPATH"], "my_engines.py")
+    path.write_text(ENGINE + "\n\nVERSION = 2\n")
+    assert {"infer", "collect"} <= engine_workspace.planned_jobs().keys()
+    path.write_text(ENGINE)

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from support.workspace import Workspace, output_tail
 from vernacular.cli import main
-from vernacular.config.unavailable import clear_unavailable
+from vernacular.config.directories import clear_unavailable
 
 EVALUATIONS = [
     {"task": "palmx_culture", "languages": ["ar"], "protocols": ["letters"], "limit": 4},

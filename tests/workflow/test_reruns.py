@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from support.workspace import ROOT, Clone, output_tail
 from vernacular.core import artifacts
+from vernacular.core.metadata import unavailable
 from vernacular.data.schema import ITEMS
 
 pytestmark = pytest.mark.slow
@@ -107,7 +108,7 @@ def test_planning_writes_and_deletes_nothing(workspace, planning):
     requests = workspace.directory / "results" / "requests" / "openbookqa.gl.options.0shot.parquet"
     original_items, original_requests = items.read_bytes(), requests.read_bytes()
     workspace.run("-n")  # writes the config
-    artifacts.write(items, ITEMS, [], {"unavailable": "gated", "fingerprint": "x"})
+    artifacts.write(items, ITEMS, [], {"outcome": unavailable("gated"), "fingerprint": "x"})
     requests.write_bytes(original_requests[:100])
     try:
         previous = file_states(workspace.directory)

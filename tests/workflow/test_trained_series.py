@@ -18,7 +18,7 @@ from support import series_training
 from support.series_training import STEPS
 from support.stage_run import Run
 from support.workspace import ROOT, RULES, output_tail
-from vernacular.checkpoints.deleted import REASON
+from vernacular.checkpoints.inputs import DELETED_REASON
 from vernacular.config import load as config
 from vernacular.core import artifacts
 
@@ -130,10 +130,10 @@ def test_deleted_checkpoint_plans_nothing_and_keeps_its_results(workspace):
     Path("config.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
     evaluate()
     notes = table("notes").query("kind == 'not applicable'")
-    assert notes["note"].tolist() == [REASON]
+    assert notes["note"].tolist() == [DELETED_REASON]
     assert notes["models"].tolist() == ["mine.step1"]
     after = table("results").query(f"evaluation == '{EVALUATION}'").reset_index(drop=True)
     pd.testing.assert_frame_equal(after, before)
     gaps = table("curves").query("task == 'cola' and step == 1")
     assert gaps["value"].isna().all()
-    assert set(gaps["note"]) == {REASON}
+    assert set(gaps["note"]) == {DELETED_REASON}

@@ -59,6 +59,9 @@ def test_results_of_another_output_are_apart_and_share_the_store(workspace):
     assert (second / "summary" / "results.csv").read_bytes() == before[0]
     assert (results.read_bytes(), results.stat().st_mtime_ns) == before
     assert (second / "report" / "index.html").exists()
+    stages = {line.split()[0] for line in run.stdout.partition("\nstage ")[2].splitlines()[1:] if line}
+    assert stages >= {"infer", "metrics", "compare"}
+    assert not {"items", "model"} & stages  # of the first run
     assert "Report (open it in a browser): of mine/second/report/index.html" in run.stdout
     log = (workspace.directory / "logs" / "infer" / "tiny.1of1.log").read_text()
     assert "found in the store" in log

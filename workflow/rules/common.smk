@@ -25,8 +25,14 @@ except ModuleNotFoundError as error:
 
 from vernacular.comparison.curves.schema import ALL as CURVE_TABLES
 from vernacular.config import resources as estimates, dependencies as specs
-from vernacular.config.directories import check_package, default_config, directory_of, output_conflicts, rule_files
-from vernacular.config.unavailable import clear_unavailable
+from vernacular.config.directories import (
+    check_package,
+    clear_unavailable,
+    default_config,
+    directory_of,
+    output_conflicts,
+    rule_files,
+)
 from vernacular.core.console import collect_failures, simplify
 from vernacular.core.fields import to_json
 from vernacular.core.errors import ConfigError, UserError, escape_controls
@@ -53,6 +59,7 @@ try:
     else:
         CONFIG_FILES = list(map(str, workflow.overwrite_configfiles or [default_config()]))
         CONFIG = settings.load(CONFIG_FILES, dict(workflow.config_settings.config), place=place)
+    BENCHMARKS = CONFIG.benchmarks  # Snakemake adds the prefix of a module
     CONFIG = CONFIG.placed(place)
     if workflow.is_main_process:  # a job goes on if files were added since
         if conflicts := list(output_conflicts(Path(CONFIG.results), CONFIG.exports, CONFIG_FILES)):

@@ -16,7 +16,7 @@ rule items:
     log:
         "logs/items/items.log",
     benchmark:
-        "benchmarks/items/items.tsv"
+        f"{BENCHMARKS}/items/items.tsv"
     localrule: True
     conda:
         "../../envs/tables.yaml"

@@ -21,7 +21,7 @@ rule model:
     log:
         "logs/model/{model}.log",
     benchmark:
-        "benchmarks/model/{model}.tsv"
+        f"{BENCHMARKS}/model/{{model}}.tsv"
     wildcard_constraints:
         model=any_of(name for name in CONFIG.models if name not in CONFIG.servers),
     localrule: True
@@ -49,7 +49,7 @@ rule server:
     log:
         "logs/server/{model}.log",
     benchmark:
-        "benchmarks/server/{model}.tsv"
+        f"{BENCHMARKS}/server/{{model}}.tsv"
     wildcard_constraints:
         model=any_of(CONFIG.servers),
     localrule: True
@@ -78,7 +78,7 @@ rule infer:
     log:
         "logs/infer/{base}.{shard}.log",
     benchmark:
-        "benchmarks/infer/{base}.{shard}.tsv"
+        f"{BENCHMARKS}/infer/{{base}}.{{shard}}.tsv"
     wildcard_constraints:
         base=any_of(name for name in CONFIG.bases if name not in CONFIG.servers),
     conda:
@@ -112,7 +112,7 @@ rule infer_server:
     log:
         "logs/infer_server/{base}.{shard}.log",
     benchmark:
-        "benchmarks/infer_server/{base}.{shard}.tsv"
+        f"{BENCHMARKS}/infer_server/{{base}}.{{shard}}.tsv"
     wildcard_constraints:
         base=any_of(CONFIG.servers),
     localrule: True
@@ -145,7 +145,7 @@ rule collect:
     log:
         "logs/collect/{model}.log",
     benchmark:
-        "benchmarks/collect/{model}.tsv"
+        f"{BENCHMARKS}/collect/{{model}}.tsv"
     localrule: True
     conda:
         "../../envs/models.yaml"

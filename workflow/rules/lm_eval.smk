@@ -17,7 +17,7 @@ rule lm_eval_requests:
     log:
         "logs/lm_eval_requests/lm_eval_requests.log",
     benchmark:
-        "benchmarks/lm_eval_requests/lm_eval_requests.tsv"
+        f"{BENCHMARKS}/lm_eval_requests/lm_eval_requests.tsv"
     localrule: True
     conda:
         "../../envs/tables.yaml"
@@ -49,7 +49,7 @@ rule lm_eval_metrics:
     log:
         "logs/lm_eval_metrics/{model}.log",
     benchmark:
-        "benchmarks/lm_eval_metrics/{model}.tsv"
+        f"{BENCHMARKS}/lm_eval_metrics/{{model}}.tsv"
     localrule: True
     conda:
         "../../envs/tables.yaml"

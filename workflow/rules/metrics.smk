@@ -14,7 +14,7 @@ rule encoder:
     log:
         "logs/encoder/{encoder}.log",
     benchmark:
-        "benchmarks/encoder/{encoder}.tsv"
+        f"{BENCHMARKS}/encoder/{{encoder}}.tsv"
     localrule: True
     conda:
         "../../envs/models.yaml"
@@ -46,7 +46,7 @@ rule similarity:
     log:
         "logs/similarity/{model}.log",
     benchmark:
-        "benchmarks/similarity/{model}.tsv"
+        f"{BENCHMARKS}/similarity/{{model}}.tsv"
     conda:
         "../../envs/models.yaml"
     threads: similarity_threads
@@ -85,7 +85,7 @@ rule metrics:
     log:
         "logs/metrics/{model}.log",
     benchmark:
-        "benchmarks/metrics/{model}.tsv"
+        f"{BENCHMARKS}/metrics/{{model}}.tsv"
     localrule: True
     conda:
         "../../envs/models.yaml"
@@ -115,7 +115,7 @@ rule export:
     log:
         "logs/export/{model}.log",
     benchmark:
-        "benchmarks/export/{model}.tsv"
+        f"{BENCHMARKS}/export/{{model}}.tsv"
     localrule: True
     conda:
         "../../envs/tables.yaml"

@@ -11,7 +11,7 @@ rule requests:
     log:
         "logs/requests/requests.log",
     benchmark:
-        "benchmarks/requests/requests.tsv"
+        f"{BENCHMARKS}/requests/requests.tsv"
     localrule: True
     conda:
         "../../envs/tables.yaml"

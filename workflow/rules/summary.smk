@@ -20,7 +20,7 @@ rule compare:
     log:
         "logs/compare/compare.log",
     benchmark:
-        "benchmarks/compare/compare.tsv"
+        f"{BENCHMARKS}/compare/compare.tsv"
     localrule: True
     conda:
         "../../envs/tables.yaml"
@@ -54,7 +54,7 @@ rule curves:
     log:
         "logs/curves/curves.log",
     benchmark:
-        "benchmarks/curves/curves.tsv"
+        f"{BENCHMARKS}/curves/curves.tsv"
     localrule: True
     conda:
         "../../envs/tables.yaml"
@@ -93,7 +93,7 @@ rule summary:
     log:
         "logs/summary/summary.log",
     benchmark:
-        "benchmarks/summary/summary.tsv"
+        f"{BENCHMARKS}/summary/summary.tsv"
     localrule: True
     conda:
         "../../envs/tables.yaml"
@@ -136,7 +136,7 @@ rule report:
     log:
         "logs/report/report.log",
     benchmark:
-        "benchmarks/report/report.tsv"
+        f"{BENCHMARKS}/report/report.tsv"
     localrule: True
     conda:
         "../../envs/tables.yaml"

@@ -169,8 +169,9 @@ def _fail(args, error: UserError) -> int:
 
 
 def _give_up(args, reason: str) -> int:
-    """Write files that state why the results of a command are missing; return its exit status."""
-    summary = _module(args.command).give_up(_arguments(args), reason)
+    """Run a command again, which only writes files that state why its results are missing; return its exit status."""
+    args.fields["failure"] = reason
+    summary = _command(args.command)(_arguments(args))
     log.error(summary)
     print(summary, file=sys.stderr, flush=True)
     return 0
@@ -290,7 +291,7 @@ def _add_user_commands(commands) -> None:
     revisions.add_argument("config", type=Path, nargs="*", default=[Path("config.yaml")], help="default: config.yaml")
 
     tasks = add("tasks", "list tasks with their languages, protocols and licenses")
-    tasks.add_argument("language", nargs="?", help="only tasks in this language: gl")
+    tasks.add_argument("language", nargs="?", help="only tasks in this language: gl, Galician")
     tasks.add_argument("--directory", type=Path, action="append", default=[], help="further directory of task files")
 
     tasks.add_argument(
@@ -338,10 +339,17 @@ def _add_user_commands(commands) -> None:
     join.add_argument("folder", type=Path, help="folder of publications, as `vernacular publish` writes them")
     join.add_argument("out", type=Path, help="directory to write: leaderboard")
 
-    init = add("init", "write a config file for models and languages")
-    init.add_argument("config", type=Path, help="file to write: mine.yaml")
-    init.add_argument("--model", action="append", required=True, metavar="SOURCE", help="Hub ID, path or package:NAME")
-    init.add_argument("--language", nargs="+", required=True, help="codes: gl es")
+    init = add("init", "write a config file for models and languages, or the prompt lines of a language to translate")
+    init.add_argument(
+        "config", type=Path, help="file to write: mine.yaml; with --prompts-from: my_tasks/prompts/ast.yaml"
+    )
+    add_source = {"action": "append", "dest": "models", "default": [], "metavar": "SOURCE"}
+    model_help = "Hub ID, path, package:NAME or address of a server; may be repeated"
+    init.add_argument("--model", type=lambda source: ("model", source), help=model_help, **add_source)
+    adapter_help = "adapter of the --model before it; may be repeated"
+    init.add_argument("--adapter", type=lambda source: ("adapter", source), help=adapter_help, **add_source)
+    init.add_argument("--language", nargs="+", help="codes or English names: gl Basque")
+    init.add_argument("--prompts-from", metavar="LANGUAGE", help="write its prompt lines, to translate, instead")
     init.add_argument("--directory", type=Path, action="append", default=[], help="further directory of task files")
 
     plan = add("plan", "print what numbers of items and prompts can show, before a run or from an earlier one")
@@ -358,7 +366,7 @@ def _add_user_commands(commands) -> None:
 
     treebank = add("treebank", "extract minimal pairs from treebanks and explain the steps")
     treebank.add_argument("treebank", type=Path, nargs="+", help="CoNLL-U files")
-    treebank.add_argument("--pattern", nargs="+", required=True, help="names of included patterns, or files (….yaml)")
+    treebank.add_argument("--pattern", nargs="+", help="names of included patterns (by default, list them), or files")
     treebank.add_argument(
         "--forms", type=Path, nargs="*", default=[], help="additional word forms: CoNLL-U or UniMorph files"
     )

@@ -180,19 +180,3 @@ class Result(TypedDict):
     tie: bool | None
     metrics: dict[str, float]
     flags: str | None
-
-
-class ModelRecord(TypedDict, total=False):
-    """A local model or encoder: `resources/models/{name}.json`, and the settings of a run."""
-
-    name: str
-    source: str
-    kind: str  # "causal", "masked", "encoder"
-    directory: str
-    fingerprint: str
-    revision: str | None
-    contents: dict
-    files_key: str
-    adapter: dict
-    dtype: str
-    device: str

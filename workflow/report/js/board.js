@@ -5,7 +5,7 @@ const board = (() => {
   const FEW = 4; // models, side by side, whose intervals are drawn
 
   /** @param {Index} index */
-  function heading(index, column, titled) {
+  function heading(index, column) {
     const setting = index.evaluations[column.evaluation];
     const info = index.metrics[column.metric];
     const unit = format.unit(info.unit);
@@ -13,7 +13,7 @@ const board = (() => {
     return el(
       "span",
       { class: "heading", title: about },
-      el("span", { class: "task" }, data(titled ? names.title(index, setting) : (setting.task ?? setting.id))),
+      el("span", { class: "task" }, data(names.title(index, setting))),
       el(
         "span",
         null,
@@ -77,10 +77,15 @@ const board = (() => {
     ];
     if (over.size) {
       list.push({
-        title: "Rank",
+        title: el("span", { title: ABOUT_RANK }, "Rank"),
+        name: "rank",
         class: "rank",
         key: (model) => over.get(model)?.rank ?? null,
-        cell: (model) => format.count(over.get(model)?.rank),
+        csv: (model) => [
+          ["rank", over.get(model)?.rank ?? null],
+          ["worst rank", over.get(model)?.rank_worst ?? null],
+        ],
+        cell: (model) => ranks(over.get(model)),
       });
       list.push({
         title: el(
@@ -100,7 +105,7 @@ const board = (() => {
     for (const column of columns) {
       const name = `${index.evaluations[column.evaluation].id} ${index.metrics[column.metric].name}`;
       list.push({
-        title: heading(index, column, false),
+        title: heading(index, column),
         first: index.metrics[column.metric].higher === false ? "asc" : "desc",
         key: (model) => key(display)(column.cells.get(model)),
         cell: (model) => content(index, column.cells.get(model), display),
@@ -132,7 +137,7 @@ const board = (() => {
         title: "Evaluation",
         heading: true,
         class: "name",
-        cell: (column) => heading(index, column, innerWidth >= 700),
+        cell: (column) => heading(index, column),
         key: (column) => index.evaluations[column.evaluation].id,
         csv: (column) => [
           ["evaluation", index.evaluations[column.evaluation].id],
@@ -198,6 +203,15 @@ const board = (() => {
     "Mean over evaluations of (value − chance) / (1 − chance), with a 95 % bootstrap interval; models " +
     "that are not significantly different share a rank.";
 
+  const ABOUT_RANK =
+    "The possible ranks by the overall mean, from 1 + the number of significantly better models to the number of " +
+    "models − that of significantly worse ones.";
+
+  function ranks(row) {
+    if (!row?.rank || !row.rank_worst || row.rank === row.rank_worst) return format.count(row?.rank);
+    return `${row.rank}\u2009–\u2009${row.rank_worst}`;
+  }
+
   /** @param {Index} index */
   function standing(index, chosen) {
     const scope = chosen.language || "all";
@@ -214,8 +228,12 @@ const board = (() => {
           `over ${format.counted(row.n, "evaluation")}, ${row.excluded ?? 0} excluded; leads in ` +
           `${format.value(row.win_rate, "share")} % of the comparisons with other models`,
       },
-      el("span", { class: "value" }, format.value(row.mean, "share")),
-      el("span", { class: "interval" }, format.interval(row.low, row.high, "share")),
+      el(
+        "span",
+        { class: "value" },
+        row.low === null ? `(${format.value(row.mean, "share")})` : format.value(row.mean, "share"),
+      ),
+      el("span", { class: "interval" }, row.low === null ? "no interval" : format.interval(row.low, row.high, "share")),
       el("span", { class: "n" }, format.counted(row.n, "evaluation")),
     );
   }
@@ -225,7 +243,10 @@ const board = (() => {
   function legend(index, chosen, columns, models) {
     const line = chosen.down === "evaluations" ? "row" : "column"; // contains the models' values of one metric
     const units = new Set(columns.map((column) => index.metrics[column.metric].unit));
-    const shares = units.has("share") ? "shares from 0 to 100 %" : null;
+    const shares = units.has("share") ? "from 0 to 100 %" : null;
+    const shown = columns.flatMap((column) => [...column.cells.values()].map((cell) => [cell, column.metric]));
+    const judged = shown.some(([cell]) => cell.chance !== null);
+    const lacking = shown.some(([cell, metric]) => cells.lacksInterval(cell, index.metrics[metric]));
     const others =
       units.size > (shares ? 1 : 0)
         ? `${shares ? "other units " : ""}from the worst to the best value of the ${line}, or over the ` +
@@ -237,7 +258,14 @@ const board = (() => {
         null,
         el("span", { class: "key", "aria-hidden": "true" }, el("i"), el("i"), el("i")),
         chosen.scale === "absolute"
-          ? ` darker is better: ${[shares, others].filter(Boolean).join(", ")}`
+          ? ` Darker is better. ${[
+              judged ? "Teal: above chance, up to all correct; ochre: below chance" : null,
+              shown.some(([cell]) => cell.chance === null)
+                ? `${judged ? "without a chance level: " : ""}${[shares && `shares ${shares}`, others].filter(Boolean).join(", ")}`
+                : null,
+            ]
+              .filter(Boolean)
+              .join("; ")}.`
           : " teal is better, ochre is worse; the sign of the value states the same",
       ),
       el(
@@ -269,6 +297,7 @@ const board = (() => {
       chosen.scale === "baseline"
         ? null
         : el("li", null, el("em", null, "Italic"), ": not distinguishable from chance."),
+      lacking && chosen.scale !== "baseline" ? el("li", null, cells.ABOUT_PARENTHESES) : null,
       models > 1
         ? el(
             "li",
@@ -292,6 +321,9 @@ const board = (() => {
             "Above chance: (value − chance) / (1 − chance); 0 is guessing, 100 is all correct. Metrics " +
               "without a chance level show –.",
           )
+        : null,
+      models > 1 && chosen.down === "models"
+        ? el("li", null, "Rank: the ranks that are possible by the overall mean and its significant differences.")
         : null,
       el(
         "li",

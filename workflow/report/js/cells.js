@@ -11,6 +11,10 @@ const cells = (() => {
       : (number - cell.chance) / (1 - cell.chance);
   }
 
+  // Intensity of the color of a value with a chance level, the same in all views: 0 is chance, 1 is all correct, and
+  // below chance it is negative. Null without a chance level.
+  const heat = (cell) => clamp(aboveChance(cell, cell.value));
+
   // {value, low, high, unit, heat: -1…1 (negative: worse than the baseline or chance), signed}
   function scaled(cell, info, scale, spread, reference) {
     if (scale === "chance") {
@@ -20,15 +24,22 @@ const cells = (() => {
         low: value === null ? null : aboveChance(cell, cell.low),
         high: value === null ? null : aboveChance(cell, cell.high),
         unit: "share",
-        heat: clamp(value ?? 0),
+        heat: heat(cell) ?? 0,
         signed: true,
       };
     }
     if (scale === "baseline") return against(cell, info, spread, reference);
     const [low, high] = info.unit === "share" ? [0, 1] : spread;
     const part = high > low ? (cell.value - low) / (high - low) : 0;
-    const heat = cell.value === null || info.higher === null ? 0 : info.higher ? part : 1 - part;
-    return { value: cell.value, low: cell.low, high: cell.high, unit: info.unit, heat: clamp(heat), signed: false };
+    const relative = cell.value === null || info.higher === null ? 0 : info.higher ? part : 1 - part;
+    return {
+      value: cell.value,
+      low: cell.low,
+      high: cell.high,
+      unit: info.unit,
+      heat: heat(cell) ?? clamp(relative),
+      signed: false,
+    };
   }
 
   function against(cell, info, spread, reference) {
@@ -50,7 +61,18 @@ const cells = (() => {
     };
   }
 
-  const clamp = (x) => Math.max(-1, Math.min(1, x));
+  const clamp = (x) => (x === null ? null : Math.max(-1, Math.min(1, x)));
+
+  // A judged value without an interval is in parentheses: whether it differs from chance or from others is unknown.
+  const ABOUT_PARENTHESES = "(Parentheses): no interval; the notes under Provenance state why.";
+  const lacksInterval = (cell, info) => cell.value !== null && cell.low === null && info.higher !== null;
+  const interval = (cell, info) =>
+    cell.low === null ? "no 95 % interval" : `95 % interval ${format.interval(cell.low, cell.high, info.unit)}`;
+
+  function text(cell, info, display = { value: cell.value, unit: info.unit, signed: false }) {
+    const shown = (display.signed ? format.signed : format.value)(display.value, display.unit);
+    return lacksInterval(cell, info) && display.value !== null && !display.against ? `(${shown})` : shown;
+  }
 
   function nearChance(cell) {
     return cell.chance !== null && cell.low !== null && cell.low <= cell.chance && cell.chance <= cell.high;
@@ -62,7 +84,7 @@ const cells = (() => {
   function description(cell, info, display) {
     const value = (display.signed ? format.signed : format.value)(display.value, display.unit);
     const parts = [`${info.title}: ${value}${display.unit === "share" ? " %" : ` ${format.unit(display.unit)}`}`];
-    if (display.low !== null) parts.push(`95 % interval ${format.interval(display.low, display.high, display.unit)}`);
+    if (display.low !== null || !display.against) parts.push(interval(display, { unit: display.unit }));
     parts.push(format.counted(cell.n, "item"));
     if (cell.flagged) parts.push(`${format.count(cell.flagged)} flagged`);
     if (cell.ties) parts.push(format.counted(cell.ties, "tie"));
@@ -90,9 +112,6 @@ const cells = (() => {
   // axis: [low, high] of the drawn interval, or null for none
   function draw(cell, info, display, address, axis = null) {
     const mark = display.value === null ? null : cell.mark === BEST ? "★" : cell.mark ? "☆" : null;
-    const text = display.signed
-      ? format.signed(display.value, display.unit)
-      : format.value(display.value, display.unit);
     const small = [
       `n\u2009${format.count(cell.n)}`,
       cell.flagged ? el("span", { class: "flag" }, ` ⚑\u2009${format.count(cell.flagged)}`) : null,
@@ -103,7 +122,7 @@ const cells = (() => {
       el(
         "span",
         { class: "value" },
-        text,
+        text(cell, info, display),
         mark ? el("span", { class: "mark", "aria-hidden": "true" }, mark) : null,
         mark
           ? el(
@@ -116,7 +135,11 @@ const cells = (() => {
       el(
         "span",
         { class: "interval" },
-        display.low === null ? "\u00a0" : format.interval(display.low, display.high, display.unit),
+        display.low === null
+          ? lacksInterval(cell, info) && !display.against
+            ? "no interval"
+            : "\u00a0"
+          : format.interval(display.low, display.high, display.unit),
       ),
       axis ? range(cell, axis) : null,
       el("span", { class: "n" }, small),
@@ -137,5 +160,17 @@ const cells = (() => {
     element.classList.toggle("significant", display.significant === true);
   }
 
-  return { scaled, draw, style, shade, nearChance, belowChance };
+  return {
+    scaled,
+    draw,
+    style,
+    shade,
+    heat,
+    text,
+    interval,
+    lacksInterval,
+    ABOUT_PARENTHESES,
+    nearChance,
+    belowChance,
+  };
 })();

@@ -94,7 +94,8 @@
           low: row.ci_low === null ? null : row.ci_low * times,
           high: row.ci_high === null ? null : row.ci_high * times,
           label: format.signed(row.difference, unit),
-          p: format.probability(row.p_holm ?? row.p_value),
+          p: format.probability(row.p_value),
+          corrected: format.probability(row.p_holm),
           verdict: verdictOn(row),
         }));
         const name = unit === "share" ? "percentage points" : (unit ?? "");
@@ -118,13 +119,21 @@
     return { title: `${candidate} against ${baseline}`, element, after };
   }
 
+  const LONGEST = 28; // characters of a title in front of the protocol and the metric
+
+  /** @param {Index} index @param {Evaluation} setting */
+  function short(index, setting) {
+    const title = names.title(index, setting);
+    return title.length <= LONGEST ? title : setting.task;
+  }
+
   // Plot label: the language comes first, because the axis truncates the end of long names, where evaluations differ.
   /** @param {Index} index */
   function label(index, row) {
     const setting = index.evaluations[row.evaluation];
     const measured = index.metrics[row.metric].title;
     return setting
-      ? `${setting.language} ${setting.task} ${names.manner(setting)}: ${measured}`
+      ? `${setting.language} ${short(index, setting)} ${names.manner(setting)}: ${measured}`
       : `${index.names[row.evaluation]}: ${measured}`;
   }
 
@@ -197,8 +206,20 @@
       {
         title: "p",
         class: "number",
-        key: (r) => r.p_holm ?? r.p_value,
-        cell: (r) => el("span", { title: aboutTest(r) }, format.probability(r.p_holm ?? r.p_value)),
+        key: (r) => r.p_value,
+        cell: (r) => el("span", { title: `${r.test ?? ""}; uncorrected` }, format.probability(r.p_value)),
+      },
+      {
+        title: "p (Holm)",
+        class: "number",
+        key: (r) => r.p_holm,
+        cell: (r) => el("span", { title: aboutCorrection(r) }, format.probability(r.p_holm)),
+      },
+      {
+        title: "Minimum detectable",
+        class: "number",
+        key: (r) => r.minimum_detectable_difference,
+        cell: (r) => format.value(r.minimum_detectable_difference, unit(r)),
       },
       {
         title: "Verdict",
@@ -223,9 +244,8 @@
   }
 
   /** @param {Comparison} row */
-  function aboutTest(row) {
-    const correction = row.n_tests ? `Holm correction over ${format.counted(row.n_tests, "test")}` : "uncorrected";
-    return `${row.test ?? ""}; ${correction}`;
+  function aboutCorrection(row) {
+    return row.n_tests ? `Holm correction over ${format.counted(row.n_tests, "test")}` : "not in the correction";
   }
 
   // The rows that differ, and folded below them those without any difference and those of single prompts.
@@ -250,7 +270,7 @@
       folded.addEventListener("toggle", () => folded.append(make(rows, label)), { once: true });
       return rows.length ? folded : null;
     };
-    const notes = [...new Set(rows.map((row) => row.note).filter(Boolean))];
+    const notes = [...new Set(rows.flatMap((row) => row.note?.split("; ") ?? []))]; // a fact once, whatever else a row notes
     return el(
       "div",
       null,
@@ -266,7 +286,9 @@
       el(
         "p",
         { class: "note" },
-        "Improved: only the candidate is correct. Regressed: only the baseline is correct. The numbers " +
+        "Intervals and p are uncorrected; the verdict uses p (Holm), corrected for all headline metrics of the pair. " +
+          "Minimum detectable: the smallest difference that a test with these items detects with a probability of " +
+          "80 %, uncorrected. Improved: only the candidate is correct. Regressed: only the baseline is correct. The numbers " +
           "link to the items.",
       ),
     );
@@ -309,9 +331,9 @@
         heading: true,
         class: "name",
         key: (r) => index.names[r.evaluation],
-        cell: (r) => data(index.names[r.evaluation]),
+        cell: (r) => data(names.called(index, r.evaluation)),
       },
-      { title: "Category", key: (r) => r.category, cell: (r) => data(r.category) },
+      { title: "Category", key: (r) => r.category, cell: (r) => data(names.category(r.category)) },
       { title: "Metric", key: (r) => index.metrics[r.metric].name, cell: (r) => index.metrics[r.metric].title },
       { title: "Items", class: "number", key: (r) => r.n, cell: (r) => format.count(r.n) },
       {
@@ -331,6 +353,10 @@
       caption: "Differences by category",
     }).element;
   }
+
+  // Candidate minus baseline; the data file has how far the margin rose or fell.
+  const marginChange = (r) =>
+    r.change === "regressed" && r.margin_change !== null ? -r.margin_change : r.margin_change;
 
   // Change, item and both outputs, which link to the item.
   /** @param {Index} index @param {any} context @param {Route} route @param {Evaluation} setting */
@@ -384,8 +410,8 @@
       {
         title: "Margin change",
         class: "number",
-        key: (r) => r.margin_change,
-        cell: (r) => format.signed(r.margin_change, ""),
+        key: marginChange,
+        cell: (r) => format.signed(marginChange(r), ""),
       },
     ];
   }
@@ -433,7 +459,7 @@
       null,
       widgets.crumbs(
         el("a", { href: names.address(["comparison", baseline, candidate]) }, "Comparison"),
-        data(route.parts[2]),
+        data(names.called(index, evaluation)),
       ),
       top(index, context, [
         widgets.select("show", "Show", kinds, show, go),
@@ -442,11 +468,15 @@
       el(
         "p",
         { class: "note" },
-        "Margin change: how much the score of the correct option rose (improved) or fell (regressed) " +
-          "relative to the best incorrect option.",
+        "Margin change: how much the score of the correct option, relative to the best incorrect option, rose (+) or " +
+          `fell (${format.MINUS}).`,
       ),
       built.element,
     );
-    return { title: `Improved and regressed items in ${route.parts[2]}`, section: "comparison", element };
+    return {
+      title: `Improved and regressed items in ${names.called(index, evaluation)}`,
+      section: "comparison",
+      element,
+    };
   }
 })();

@@ -37,7 +37,10 @@
     const element = el(
       "section",
       { class: "item" },
-      widgets.crumbs(el("a", { href: names.address(["curves", setting.id]) }, "Curves"), data(setting.id)),
+      widgets.crumbs(
+        el("a", { href: names.address(["curves", setting.id]) }, "Curves"),
+        data(names.called(index, number)),
+      ),
       widgets.itemHeading(item, setting),
       widgets.around("Other items", around, address, `${at + 1} of ${order.length}`, [
         "← more changes",

@@ -277,7 +277,7 @@
       {
         title: "Category",
         key: (row) => content.categories[row.category],
-        cell: (row) => (row.category ? data(content.categories[row.category]) : "all items"),
+        cell: (row) => (row.category ? data(names.category(content.categories[row.category])) : "all items"),
       },
       of("Last", "last", (row) =>
         widgets.valued(

@@ -12,7 +12,7 @@ const fields = /** @type {const} */ ({
       "evaluation", "model", "metric", "value", "low", "high", "n", "flagged", "ties", "chance", "majority"
     ],
     "Mark": ["model", "evaluation", "metric", "mark", "rank"],
-    "Overall": ["model", "scope", "mean", "low", "high", "rank", "win_rate", "n", "excluded"],
+    "Overall": ["model", "scope", "mean", "low", "high", "rank", "rank_worst", "win_rate", "n", "excluded"],
     "Missing": ["model", "evaluation", "kind", "note"],
     "TaskTitle": ["name", "title", "note"],
     "Pair": ["baseline", "candidate", "summary"],
@@ -136,7 +136,7 @@ const fields = /** @type {const} */ ({
       "code?", "torch?", "transformers?", "items?", "requests?", "tokens?", "generated?", "seconds?", "flags?",
       "skipped?"
     ],
-    "Note": ["model", "evaluation", "kind", "note", "count"],
+    "Note": ["kind", "note", "count", "models", "evaluations"],
     "Job": ["stage", "job", "seconds", "memory", "cpu"]
   }
 });

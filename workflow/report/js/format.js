@@ -1,5 +1,6 @@
 "use strict";
-// Number formats for display. Shares are shown in percent; the unrounded values are in results.csv.
+// Number formats for display, the only place where the report rounds: shares and percentages to one digit in percent,
+// other values to three, as in the workbooks. results.csv contains all digits.
 const format = (() => {
   const MINUS = "\u2212";
   const NONE = "\u2013";
@@ -13,7 +14,7 @@ const format = (() => {
     if (unit === "percent") return minus(number.toFixed(1));
     const size = Math.abs(number);
     if (size !== 0 && (size >= 1e6 || size < 1e-3)) return minus(number.toExponential(1));
-    return minus(number.toFixed(size >= 100 ? 1 : size >= 10 ? 2 : 3));
+    return minus(number.toFixed(3));
   }
 
   function interval(low, high, unit) {
@@ -26,6 +27,11 @@ const format = (() => {
     if (number === null || number === undefined) return NONE;
     const text = value(number, unit);
     return number > 0 ? `+${text}` : text;
+  }
+
+  // (value − chance) / (1 − chance): "12.5 points above chance", "3.0 points below chance".
+  function fromChance(number) {
+    return `${value(Math.abs(number), "share")} points ${number < 0 ? "below" : "above"} chance`;
   }
 
   function probability(p) {
@@ -86,6 +92,7 @@ const format = (() => {
     value,
     interval,
     signed,
+    fromChance,
     probability,
     unit,
     count,
@@ -98,5 +105,6 @@ const format = (() => {
     list,
     OUTCOMES,
     NONE,
+    MINUS,
   };
 })();

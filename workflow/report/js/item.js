@@ -32,7 +32,7 @@
       { class: "item" },
       widgets.crumbs(
         el("a", { href: "#/leaderboard" }, "Leaderboard"),
-        el("a", { href: names.address(["task", setting.id, index.models[model]]) }, data(setting.id)),
+        el("a", { href: names.address(["task", setting.id, index.models[model]]) }, data(names.called(index, number))),
         el(
           "a",
           { href: names.address(["items", setting.id, index.models[model]]) },
@@ -45,7 +45,7 @@
         "← worse",
         "better →",
       ]),
-      outcome(item, detail, row, results),
+      outcome(index, item, detail, row, results),
       el(
         "div",
         { class: "columns" },
@@ -58,7 +58,7 @@
         el("div", null, parts.options(item, detail, row, setting, task)),
       ),
       parts.tokens(item, detail, setting, task),
-      allValues(detail, details),
+      allValues(index, detail, details),
       el("div", { class: "others" }),
     );
     return {
@@ -71,22 +71,22 @@
 
   // The outcome with the measure by which items are sorted, the category, and what was flagged.
   /** @param {Item} item @param {Detail} detail @param {Results["rows"][number]} row @param {Results} results */
-  function outcome(item, detail, row, results) {
+  function outcome(index, item, detail, row, results) {
     const show = results.measure === "margin" ? format.signed : format.value;
     return el(
       "p",
       { class: "verdict" },
       items.badge(row.outcome),
-      results.measure && row.value !== null ? ` ${results.measure.replaceAll("_", " ")} ${show(row.value, "")}` : "",
-      item.category ? [" · ", data(item.category)] : null,
+      results.measure && row.value !== null ? ` ${names.measure(index, results.measure)} ${show(row.value, "")}` : "",
+      item.category ? [" · ", data(names.category(item.category))] : null,
       detail.flags ? [" · ", el("span", { class: "flag" }, "⚑ ", data(detail.flags))] : null,
     );
   }
 
   /** @param {Detail} detail @param {Details} details */
-  function allValues(detail, details) {
+  function allValues(index, detail, details) {
     const line = (name, i) =>
-      el("div", null, el("dt", null, name.replaceAll("_", " ")), el("dd", null, format.value(detail.values[i], "")));
+      el("div", null, el("dt", null, names.measure(index, name)), el("dd", null, format.value(detail.values[i], "")));
     const lines = details.values.map((name, i) => (detail.values[i] === null ? null : line(name, i)));
     return el("details", null, el("summary", null, "All per-item values"), el("dl", { class: "values" }, lines));
   }
@@ -101,7 +101,7 @@
       let measure = "";
       for (const m of list) {
         const piece = await pieces.results(number, m);
-        measure = (piece.measure ?? "").replaceAll("_", " ");
+        measure = names.measure(index, piece.measure);
         const row = piece.rows.find((row) => row.position === position);
         if (!row) continue;
         lines.push(

@@ -79,7 +79,7 @@ const items = (() => {
       null,
       widgets.crumbs(
         el("a", { href: "#/leaderboard" }, "Leaderboard"),
-        el("a", { href: names.address(["task", setting.id, index.models[model]]) }, data(setting.id)),
+        el("a", { href: names.address(["task", setting.id, index.models[model]]) }, data(names.called(index, number))),
       ),
       widgets.heading(index, setting, { view: "Items" }),
       el(
@@ -101,7 +101,7 @@ const items = (() => {
 
   /** @param {Index} index @param {Task} task @param {Evaluation} setting @param {Results} results */
   function list(index, task, setting, model, results) {
-    const measure = (results.measure ?? "").replaceAll("_", " ");
+    const measure = names.measure(index, results.measure);
     const address = (r) => names.address(["item", setting.id, index.models[model], r.item.id]);
     const columns = [
       {
@@ -143,7 +143,12 @@ const items = (() => {
         key: (r) => r.value,
         cell: (r) => format.value(r.value, ""),
       },
-      { title: "Category", class: "category", key: (r) => r.item.category, cell: (r) => data(r.item.category) },
+      {
+        title: "Category",
+        class: "category",
+        key: (r) => r.item.category,
+        cell: (r) => data(names.category(r.item.category)),
+      },
     ].filter(
       (column) =>
         (column.class !== "category" || task.categories.names.length) &&

@@ -218,7 +218,7 @@
         null,
         data(index.models[row.model]),
         " · ",
-        data(index.names[row.evaluation]),
+        data(names.called(index, row.evaluation)),
         ` — ${row.kind}: `,
         data(row.note),
       ),

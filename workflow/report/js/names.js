@@ -51,6 +51,32 @@ const names = (() => {
     return index.tasks.get(evaluation.task)?.note ?? null;
   }
 
+  // Title, language and manner of an evaluation, by its number; the name of one that only external results have.
+  /** @param {Index} index */
+  function called(index, number) {
+    const evaluation = index.evaluations[number];
+    if (!evaluation) return index.names[number];
+    return [title(index, evaluation), language(evaluation.language), manner(evaluation)].filter(Boolean).join(" · ");
+  }
+
+  // Names of per-item values that are no metrics.
+  const MEASURES = {
+    surprisal_token: "surprisal per token",
+    surprisal_char: "surprisal per character",
+    surprisal_byte: "surprisal per byte",
+    chrf: "chrF",
+  };
+
+  // Title of a per-item value: that of the metric with its name, or its own.
+  /** @param {Index} index */
+  function measure(index, name) {
+    if (!name) return "";
+    return MEASURES[name] ?? index.metrics.find((info) => info.name === name)?.title ?? name.replaceAll("_", " ");
+  }
+
+  // Some datasets number their categories.
+  const category = (name) => (/^\d+$/u.test(name ?? "") ? `category ${name}` : name);
+
   // The address of an evaluation's view; that of a mean over prompts shows its prompts.
   /** @param {Evaluation} evaluation @param {string} [model] */
   function place(evaluation, model) {
@@ -81,5 +107,18 @@ const names = (() => {
     return [index.models[pair.baseline], index.models[pair.candidate]];
   }
 
-  return { read, sides, language, manner, title, remark, place, arrow, address };
+  return {
+    read,
+    sides,
+    language,
+    manner,
+    title,
+    remark,
+    called,
+    measure,
+    category,
+    place,
+    arrow,
+    address,
+  };
 })();

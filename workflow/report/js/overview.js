@@ -75,8 +75,8 @@
     if (!best || best.mean === null)
       return "No overall value: no evaluation has a chance level and a value for every model.";
     const value =
-      `${format.value(best.mean, "share")} above ` +
-      `chance${best.low === null ? "" : ` (95 % interval ${format.interval(best.low, best.high, "share")})`}, ` +
+      `${format.fromChance(best.mean)}` +
+      `${best.low === null ? "" : ` (95 % interval ${format.interval(best.low, best.high, "share")})`}, ` +
       `the mean of ${format.counted(best.n, "evaluation")}`;
     const guess =
       best.low !== null && best.low <= 0 && best.high >= 0 ? " This is not distinguishable from guessing." : "";
@@ -190,7 +190,7 @@
         ),
       ),
       download.buttons("languages and tasks", { CSV: () => download.csv(csv) }),
-      el("p", { class: "note" }, mapNote(models, shown)),
+      el("p", { class: "note" }, mapNote(models, shown, [...cellsOf.values()].flat(), index)),
     );
   }
 
@@ -272,7 +272,8 @@
     return [head, top];
   }
 
-  function mapNote(models, shown) {
+  /** @param {Index} index */
+  function mapNote(models, shown, all, index) {
     if (shown.kind === "pair")
       return "Candidate minus baseline; teal is better, ochre is worse, underlined: significant.";
     const underlined =
@@ -282,6 +283,7 @@
       "Teal: above chance, ochre: below; shares in %. Italic: not distinguishable from chance.",
       shown.kind === "best" && models.length > 1 ? underlined : "",
       " A metric without a chance level has no color.",
+      all.some((cell) => cells.lacksInterval(cell, index.metrics[cell.metric])) ? ` ${cells.ABOUT_PARENTHESES}` : "",
     ].join("");
   }
 
@@ -289,7 +291,6 @@
 
   /** @param {Index} index @param {Evaluation} setting @param {Found} found */
   function valueCell(index, setting, { info, cell, equal, alone }, shown, n) {
-    const above = cell.chance !== null && cell.chance < 1 ? (cell.value - cell.chance) / (1 - cell.chance) : null;
     const second =
       shown.kind === "best" && n > 1
         ? equal > 1
@@ -306,14 +307,14 @@
         {
           href: names.place(setting, index.models[cell.model]),
           title:
-            `${info.title}: ${format.value(cell.value, info.unit)} ${format.unit(info.unit)}, 95 % ` +
-            `interval ${format.interval(cell.low, cell.high, info.unit)}, ${format.counted(cell.n, "item")}`,
+            `${info.title}: ${format.value(cell.value, info.unit)} ${format.unit(info.unit)}, ` +
+            `${cells.interval(cell, info)}, ${format.counted(cell.n, "item")}`,
         },
-        el("span", { class: "value" }, format.value(cell.value, info.unit)),
+        el("span", { class: "value" }, cells.text(cell, info)),
         el("span", { class: "n" }, second),
       ),
     );
-    cells.shade(element, above ?? 0);
+    cells.shade(element, cells.heat(cell) ?? 0);
     element.classList.toggle("near-chance", cells.nearChance(cell));
     element.classList.toggle("significant", n > 1 && Boolean(alone) && !cells.belowChance(cell));
     return element;

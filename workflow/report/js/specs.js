@@ -5,7 +5,12 @@
 const specs = (() => {
   const NAME = { title: null, sort: null, axis: { labelLimit: 220 } };
   const OUTCOMES = ["correct", "tie", "incorrect", "not scored", "acceptable", "unacceptable"];
-  const counts = { tickMinStep: 1, format: "d" };
+  // An axis of numbers of items up to `highest`. The smallest step of ticks is not respected by stacked marks: few
+  // numbers are listed.
+  const counts = (highest) => ({
+    format: "d",
+    ...(highest < 9 ? { values: Array.from({ length: highest + 1 }, (_, i) => i) } : { tickMinStep: 1 }),
+  });
   const field = (name, type, more) => ({ field: name, type, ...more });
   const tip = (name, title) => ({ field: name, type: "nominal", title: title ?? name });
   const wide = (layer, more) => ({ width: "container", layer, ...more });
@@ -102,7 +107,7 @@ const specs = (() => {
     const y = {
       title: "items",
       stack: "zero",
-      axis: tallest < 6 ? { ...counts, values: Array.from({ length: tallest + 1 }, (_, i) => i) } : counts,
+      axis: counts(tallest),
     };
     const bars = {
       data: { values: rows },
@@ -126,13 +131,19 @@ const specs = (() => {
 
   // The outcomes of the items, a bar per model.
   function outcomes({ rows, colors }) {
+    const totals = new Map();
+    for (const { model, count } of rows) totals.set(model, (totals.get(model) ?? 0) + count);
     return {
       width: "container",
       data: { values: rows },
       mark: { type: "bar" },
       encoding: {
         y: field("model", "nominal", NAME),
-        x: field("count", "quantitative", { title: "items", stack: "zero", axis: counts }),
+        x: field("count", "quantitative", {
+          title: "items",
+          stack: "zero",
+          axis: counts(Math.max(...totals.values())),
+        }),
         color: field("outcome", "nominal", { title: null, sort: OUTCOMES, legend: { orient: "top" }, scale: colors }),
         order: field("order", "quantitative"),
         tooltip: [tip("model"), tip("outcome"), tip("count", "items")],
@@ -161,7 +172,13 @@ const specs = (() => {
           x: x("value"),
           color: fill,
           shape,
-          tooltip: [tip("evaluation"), tip("label", "difference"), tip("p"), tip("verdict")],
+          tooltip: [
+            tip("evaluation"),
+            tip("label", "difference"),
+            tip("p"),
+            tip("corrected", "p (Holm)"),
+            tip("verdict"),
+          ],
         },
       },
     ]);

@@ -88,12 +88,19 @@ const specsItems = (() => {
     };
   }
 
+  // Whole numbers, also where few positions leave room for more ticks.
+  function positions(rows) {
+    const [low, high] = [Math.min(...rows.map((row) => row.at)), Math.max(...rows.map((row) => row.at))];
+    if (high - low >= 9) return { tickMinStep: 1 };
+    return { values: Array.from({ length: Math.floor(high) - Math.ceil(low) + 1 }, (_, i) => Math.ceil(low) + i) };
+  }
+
   // Mean surprisal by position or length, a line per model.
   function profile({ rows, colors, shapes, titles }) {
     const encoding = {
       x: field("at", "quantitative", {
         title: titles[0],
-        axis: { tickMinStep: 1, format: "d", grid: false },
+        axis: { ...positions(rows), format: "d", grid: false },
         scale: { zero: false },
       }),
       y: field("nats", "quantitative", { title: titles[1], scale: { zero: true } }),

@@ -181,6 +181,9 @@
       "div",
       null,
       el("h2", null, "All values"),
+      task.cells.some((cell) => cells.lacksInterval(cell, index.metrics[cell.metric]))
+        ? el("p", { class: "note" }, cells.ABOUT_PARENTHESES)
+        : null,
       table.make(columns, task.models, {
         class: "numbers",
         label: "All values",
@@ -194,8 +197,8 @@
   function valueCell(cell, info) {
     if (!cell || cell.value === null) return format.NONE;
     return widgets.valued(
-      format.value(cell.value, info.unit),
-      format.interval(cell.low, cell.high, info.unit),
+      cells.text(cell, info),
+      cells.lacksInterval(cell, info) ? "no interval" : format.interval(cell.low, cell.high, info.unit),
       `${format.counted(cell.n, "item")}, ${cell.flagged} flagged, ${format.counted(cell.ties ?? 0, "tie")}`,
     );
   }
@@ -213,7 +216,7 @@
         heading: true,
         class: "name",
         key: ([category]) => task.categories.names[category],
-        cell: ([category]) => data(task.categories.names[category]),
+        cell: ([category]) => data(names.category(task.categories.names[category])),
       },
       {
         title: "Items",
@@ -229,7 +232,7 @@
         cell: ([, of]) => {
           const row = of.get(model);
           return row && row.value !== null
-            ? widgets.valued(format.value(row.value, info.unit), format.interval(row.low, row.high, info.unit))
+            ? widgets.valued(cells.text(row, info), format.interval(row.low, row.high, info.unit))
             : format.NONE;
         },
       })),

@@ -16,7 +16,7 @@ const taskPlots = (() => {
     surprisal: "Surprisal, nats.",
     chrf: "chrF relative to the most similar correct answer.",
   };
-  const about = (measure) => ABOUT[measure] ?? measure.replaceAll("_", " ");
+  const about = (index, measure) => ABOUT[measure] ?? names.measure(index, measure);
 
   // context: {index, task, setting, number, metric, info, model, against, rows: cells, best first}
   async function figures(context) {
@@ -138,7 +138,7 @@ const taskPlots = (() => {
     const tallest = Math.max(...edges.slice(1).map((_, i) => counts.reduce((sum, { bins }) => sum + bins[i], 0)));
     return plot.figure(
       `Distribution over items: ${index.models[model]}`,
-      about(measure),
+      about(index, measure),
       "distribution",
       { rows: bars, zero: measure === "margin", tallest, pairs: OUTCOME_COLORS, by: "outcome" },
       { file: file(context, `${index.models[model]} ${measure}`), description: `Histogram of ${measure} over items.` },
@@ -162,7 +162,7 @@ const taskPlots = (() => {
       .flatMap((category) => chosen.filter((row) => row.category === category))
       .map((r) => ({
         model: called.get(r.model),
-        category: task.categories.names[r.category],
+        category: names.category(task.categories.names[r.category]),
         value: times(r.value, scale),
         low: times(r.low, scale),
         high: times(r.high, scale),
@@ -202,7 +202,7 @@ const taskPlots = (() => {
       for (const row of inCategories({ task, metric })) {
         if (row.model === model)
           rows.push({
-            category: task.categories.names[row.category],
+            category: names.category(task.categories.names[row.category]),
             language: names.language(other.language),
             value: 100 * row.value,
             label: format.value(row.value, info.unit),
@@ -367,7 +367,7 @@ const taskPlots = (() => {
     };
     return plot.figure(
       "Item by item",
-      `${about(up.measure)} Across: ${left}; up: ${above}. On the diagonal, the models agree. A point ` +
+      `${about(index, up.measure)} Across: ${left}; up: ${above}. On the diagonal, the models agree. A point ` +
         `opens its item.${step > 1 ? ` Every ${step}th item is shown.` : ""}`,
       "scatter",
       { rows, pairs: colors, by: "outcome", zero: up.measure === "margin", titles: [left, above] },

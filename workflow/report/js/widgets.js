@@ -42,9 +42,15 @@ const widgets = (() => {
     return el("h1", null, view, el("small", null, " ", data(title), manner));
   }
 
-  // A table or another wide element that scrolls in its own box.
+  // A table or another wide element that scrolls in its own box, with a hint while a part on the right is hidden.
   function scrolled(label, content) {
-    return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, content);
+    const box = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, content);
+    const hint = () => box.classList.toggle("more", box.scrollWidth - box.scrollLeft > box.clientWidth + 2);
+    const sizes = new ResizeObserver(hint);
+    sizes.observe(box);
+    sizes.observe(content);
+    box.addEventListener("scroll", hint, { passive: true });
+    return box;
   }
 
   // The first line of an item and its ID.

@@ -6,6 +6,7 @@ those of its base from the headers of their files.
 """
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from vernacular.checkpoints import inputs
@@ -15,6 +16,7 @@ from vernacular.checkpoints.tuners import unsupported_reason
 from vernacular.core.errors import ModelError
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.hub_snapshot import snapshot
+from vernacular.core.model_record import AdapterRecord, ModelRecord
 
 _UNPACKED_DTYPES = {"F64", "F32", "F16", "BF16"}  # shapes of packed (quantized) weights cannot be compared
 
@@ -25,15 +27,13 @@ WEIGHTS, PICKLED, CONFIG = "adapter_model.safetensors", "adapter_model.bin", "ad
 def resolve_adapter(
     name: str,
     source: str,
-    base: dict,
+    base: ModelRecord,
     *,
     allow_pickle: bool = False,
     allow_base_mismatch: bool = False,
-    known: dict | None = None,
-) -> dict:
+    known: ModelRecord | None = None,
+) -> ModelRecord:
     """Return the record of `base` with the adapter of `source` added.
-
-    The keys name and fingerprint are replaced, base and adapter {source, directory, revision, type, rank, …} are added.
 
     Args:
         allow_base_mismatch: Whether the adapter may have been trained on another base than the given one.
@@ -46,28 +46,24 @@ def resolve_adapter(
     permissions = {"allow_pickle": allow_pickle, "allow_base_mismatch": allow_base_mismatch}
     directory, revision, config = check_adapter(name, source, base, **permissions)
     has_tokenizer = check_fits_base(name, source, directory, config, base)
-    known_contents = ((known or {}).get("adapter") or {}).get("contents")
+    known_contents = known.adapter.contents if known and known.adapter else None
     contents = inputs.record_of(directory, allow_pickle=allow_pickle, known=known_contents)
-    return {
-        **base,
-        "name": name,
-        "base": base["name"],
-        "fingerprint": fingerprint([base["fingerprint"], revision, inputs.identity(contents)]),
-        "adapter": {
-            "source": source,
-            "directory": str(directory.resolve()),
-            "revision": revision,
-            "type": str(config["peft_type"]),
-            "rank": config.get("r"),
-            "own_tokenizer": has_tokenizer,
-            "allow_pickle": allow_pickle,
-            "contents": contents,
-        },
-    }
+    adapter = AdapterRecord(
+        source=source,
+        directory=str(directory.resolve()),
+        revision=revision,
+        type=str(config["peft_type"]),
+        rank=config.get("r"),
+        own_tokenizer=has_tokenizer,
+        allow_pickle=allow_pickle,
+        contents=contents,
+    )
+    identity = fingerprint([base.fingerprint, revision, inputs.identity(contents)])
+    return replace(base, name=name, base=base.name, fingerprint=identity, adapter=adapter)
 
 
 def check_adapter(
-    name: str, source: str, base: dict, *, allow_pickle: bool, allow_base_mismatch: bool
+    name: str, source: str, base: ModelRecord, *, allow_pickle: bool, allow_base_mismatch: bool
 ) -> tuple[Path, str | None, dict]:
     """Check an adapter's files, without reading its weights or the files of its base; a Hub ID is downloaded.
 
@@ -95,7 +91,7 @@ def check_adapter(
     return directory, revision, config
 
 
-def check_fits_base(name: str, source: str, directory: Path, config: dict, base: dict) -> bool:
+def check_fits_base(name: str, source: str, directory: Path, config: dict, base: ModelRecord) -> bool:
     """Check an adapter's weights and vocabulary against its base's; return whether it has its own tokenizer.
 
     Raises:
@@ -137,12 +133,12 @@ def _config(name: str, directory: Path, source: str) -> dict:
     return config
 
 
-def _check_name(name: str, source: str, config: dict, base: dict, allowed: bool) -> None:
+def _check_name(name: str, source: str, config: dict, base: ModelRecord, allowed: bool) -> None:
     """Raise ModelError if the adapter was trained on another base than the given one.
 
     Only two Hub IDs can be compared; a local path on the training machine is not informative.
     """
-    trained_on, base_id = config.get("base_model_name_or_path") or "", base["source"].partition("@")[0]
+    trained_on, base_id = config.get("base_model_name_or_path") or "", base.source.partition("@")[0]
     hub_id = r"[\w.-]+/[\w.-]+"
     comparable = re.fullmatch(hub_id, trained_on) and re.fullmatch(hub_id, base_id)
     if allowed or not comparable or trained_on.startswith("."):
@@ -154,12 +150,12 @@ def _check_name(name: str, source: str, config: dict, base: dict, allowed: bool)
         )
 
 
-def _check_vocabulary(name: str, source: str, directory: Path, base: dict) -> bool:
+def _check_vocabulary(name: str, source: str, directory: Path, base: ModelRecord) -> bool:
     """Return whether the adapter has its own tokenizer; its chat template may differ from the base's.
 
     Raises ModelError if its vocabulary differs.
     """
-    adapter_tokenizer, base_tokenizer = (Path(path) / "tokenizer.json" for path in (directory, base["directory"]))
+    adapter_tokenizer, base_tokenizer = (Path(path) / "tokenizer.json" for path in (directory, base.directory))
     if not adapter_tokenizer.exists():
         return False
     if not base_tokenizer.exists():
@@ -181,7 +177,7 @@ def _read_vocabulary(name: str, tokenizer: Path) -> set[str]:
         raise ModelError(f"model {name}: {tokenizer} is not a tokenizer.") from None
 
 
-def check_shapes(name: str, source: str, weights: Path, config: dict, base: dict) -> None:
+def check_shapes(name: str, source: str, weights: Path, config: dict, base: ModelRecord) -> None:
     """Raise ModelError if a weight in the file `weights` does not fit the base weight that it changes or replaces."""
     shapes = shapes_in(name, weights, _UNPACKED_DTYPES)
     adapter_shapes = {key.removeprefix("base_model.model."): shape for key, shape in shapes.items()}
@@ -192,9 +188,9 @@ def check_shapes(name: str, source: str, weights: Path, config: dict, base: dict
             "stage3_gather_16bit_weights_on_model_save, or convert the checkpoint with zero_to_fp32.py."
         )
     base_shapes = {}
-    for file in sorted(Path(base["directory"]).glob("*.safetensors")):
+    for file in sorted(Path(base.directory).glob("*.safetensors")):
         base_shapes |= shapes_in(name, file, _UNPACKED_DTYPES)
-    mismatch = f"model {name}: the adapter {source} does not fit its base {base['name']} ({base['source']})"
+    mismatch = f"model {name}: the adapter {source} does not fit its base {base.name} ({base.source})"
     for key, shape in adapter_shapes.items():
         module, part = _split_key(key)
         base_shape = _base_shape(base_shapes, f"{module}.bias" if part == "bias" else f"{module}.weight")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from vernacular.checkpoints.files import read_json
 from vernacular.core.errors import ModelError, format_count
-from vernacular.types import ModelRecord
+from vernacular.core.model_record import ModelRecord
 
 MAX_LAYERS = 1000  # or the number of tensors, if larger: a layer has at least one
 # matches num_hidden_layers, n_layer, encoder_layers, num_blocks, depth, depths, num_hidden_groups; not layer_norm_eps
@@ -53,7 +53,7 @@ def bounded_build(record: ModelRecord):
     """Raise ModelError if what is built inside exceeds what the weights of a model's record justify."""
     from torch.nn.modules import module as torch_modules
 
-    directory, max_parameters = Path(record["directory"]), _max_parameters(record)
+    directory, max_parameters = Path(record.directory), _max_parameters(record)
     n_modules, parameters, n_parameters = 0, set(), 0
 
     def add_module(parent, name, child) -> None:
@@ -61,7 +61,7 @@ def bounded_build(record: ModelRecord):
         n_modules += 1
         if n_modules > MAX_MODULES:
             raise ModelError(
-                f"model {record['name']}: the config in {directory} defines more than {MAX_MODULES} modules. "
+                f"model {record.name}: the config in {directory} defines more than {MAX_MODULES} modules. "
                 "Correct its numbers of layers and experts."
             )
 
@@ -73,7 +73,7 @@ def bounded_build(record: ModelRecord):
         n_parameters += parameter.numel()
         if max_parameters is not None and n_parameters > max_parameters:
             raise ModelError(
-                f"model {record['name']}: expected at most {max_parameters:.3g} parameters, from the size of the "
+                f"model {record.name}: expected at most {max_parameters:.3g} parameters, from the size of the "
                 f"weights, got at least {n_parameters:.3g} from the config in {directory}. "
                 "Correct the sizes in the config."
             )
@@ -91,9 +91,9 @@ def bounded_build(record: ModelRecord):
 
 def _max_parameters(record: ModelRecord) -> int | None:
     """Return the maximum number of parameters that the weights can represent; None if nothing is known of them."""
-    path = Path(record["directory"]) / "config.json"
-    if count := record.get("parameters"):
-        config = read_json(record["name"], path) if path.exists() else {}
+    path = Path(record.directory) / "config.json"
+    if count := record.parameters:
+        config = read_json(record.name, path) if path.exists() else {}
         packed = isinstance(config, dict) and config.get("quantization_config")
         return (_PARAMETERS_PER_PACKED_NUMBER if packed else _PARAMETERS_PER_NUMBER) * count + _SLACK
-    return _PARAMETERS_PER_BYTE * record["bytes"] + _SLACK if record.get("bytes") else None
+    return _PARAMETERS_PER_BYTE * record.bytes + _SLACK if record.bytes else None

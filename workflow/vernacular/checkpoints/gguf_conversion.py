@@ -16,6 +16,7 @@ from vernacular.checkpoints.building import bounded_build
 from vernacular.checkpoints.files import DAMAGED_FILE_ERRORS
 from vernacular.core.errors import ModelError, first_line, first_of
 from vernacular.core.failures import wrap_library_errors
+from vernacular.core.model_record import ModelRecord
 
 # How llama.cpp divides a text before the merges of a byte-level vocabulary apply, by `tokenizer.ggml.pre`, where
 # transformers has no pattern and would use that of GPT-2 without a message. One after the other, as there.
@@ -41,7 +42,7 @@ def convert(file: Path, out: Path) -> None:
     Raises ModelError if the file is damaged, incomplete or of an unsupported architecture.
     """
     try:
-        file_record = {"name": file.name, "directory": str(file), "bytes": file.stat().st_size}
+        file_record = ModelRecord(name=file.name, directory=str(file), bytes=file.stat().st_size)
         with wrap_library_errors(), bounded_build(file_record):
             load_kwargs = {"gguf_file": file.name, "trust_remote_code": False, "local_files_only": True}
             tokenizer = read_tokenizer(file)

@@ -12,7 +12,8 @@ from vernacular.checkpoints.files import read_json
 from vernacular.core.contents import compare_contents, contents
 from vernacular.core.errors import ModelError
 from vernacular.core.fingerprint import fingerprint
-from vernacular.types import ModelRecord
+from vernacular.core.metadata import Outcome, not_applicable
+from vernacular.core.model_record import Listing, ModelRecord
 
 PATTERNS = (
     "*.json",  # configs, tokenizer.json, vocab.json, added tokens, indexes of weights, modules of an encoder
@@ -66,32 +67,28 @@ def files_of(root: Path, *, allow_pickle: bool = False, code: bool = False) -> l
     return sorted(names)
 
 
-def record_of(root: Path, *, allow_pickle: bool = False, code: bool = False, known: dict | None = None) -> dict:
-    """Return the contents record of a checkpoint: {root, files, allow_pickle, code}.
+def record_of(root: Path, *, allow_pickle: bool = False, code: bool = False, known: Listing | None = None) -> Listing:
+    """Return the listing of a checkpoint's files.
 
     Args:
         root: A directory, or a single file (GGUF, E5S1).
         allow_pickle: Whether pickled weights are included even if there are others.
         code: Whether Python files are included.
-        known: An earlier contents record; its hashes are reused for the same root (see `core.contents`).
+        known: An earlier listing; its hashes are reused for the same root (see `core.contents`).
 
     Raises:
         ModelError: A file is not a regular file or cannot be read.
     """
     listing = {"allow_pickle": allow_pickle, "code": code}
-    files = (known or {}).get("files") if (known or {}).get("root") == str(root.resolve()) else None
-    if root.is_dir():
-        return {
-            "root": str(root.resolve()),
-            "files": contents(root.resolve(), files_of(root, **listing), files),
-            **listing,
-        }
-    return {"root": str(root.resolve()), "files": contents(root.resolve(), ["."], files), **listing}
+    location = root.resolve()
+    files = known.files if known and known.root == str(location) else None
+    names = files_of(root, **listing) if root.is_dir() else ["."]
+    return Listing(str(location), contents(location, names, files), **listing)
 
 
-def identity(record: ModelRecord) -> str:
+def identity(listing: Listing) -> str:
     """Return a hash of the names and contents of the files, independent of their location and times."""
-    return fingerprint({name: entry["sha256"] for name, entry in record["files"].items()})
+    return fingerprint({name: entry["sha256"] for name, entry in listing.files.items()})
 
 
 def tokenizer_identity(record: ModelRecord) -> str | None:
@@ -99,15 +96,15 @@ def tokenizer_identity(record: ModelRecord) -> str | None:
 
     If there is a `tokenizer.json`, it alone counts, which defines how text is divided; chat templates are elsewhere.
     """
-    files = (record.get("contents") or {}).get("files", {})
+    files = record.contents.files if record.contents else {}
     names = [name for name in files if name == "tokenizer.json"]
     names = names or [name for name in files if name.startswith(_TOKENIZER_FILES)]
     return fingerprint({name: files[name]["sha256"] for name in names})[:12] if names else None
 
 
-def differences(record: ModelRecord) -> list[str]:
-    """Return the names of files that differ from `record` (see `record_of`), are new or are missing; read-only."""
-    return _compare(record)[0]
+def differences(listing: Listing) -> list[str]:
+    """Return the names of files that differ from a listing, are new or are missing; read-only."""
+    return _compare(listing)[0]
 
 
 def stale(record: ModelRecord) -> list[str]:
@@ -115,8 +112,31 @@ def stale(record: ModelRecord) -> list[str]:
 
     These include the source file of a converted checkpoint, and an adapter's files.
     """
-    recorded = [record.get("contents"), record.get("source_contents"), (record.get("adapter") or {}).get("contents")]
+    recorded = [record.contents, record.source_contents, record.adapter and record.adapter.contents]
     return [_path(listing, name) for listing in recorded if listing for name in differences(listing)]
+
+
+# how an inference job completed an evaluation of a checkpoint of a series that was deleted after it had been evaluated,
+# which is usual while a model is trained, and why other evaluations are missing; its results remain
+DELETED, DELETED_REASON = "of a deleted checkpoint", "the checkpoint was deleted before this evaluation"
+
+
+def is_deleted(record: ModelRecord) -> bool:
+    """Return whether the directory or file of a recorded local checkpoint, or of an adapter, no longer exists.
+
+    A revision on the Hub can be downloaded again.
+    """
+    source = (record.adapter or record).source or ""
+    return _own_listing(record) is not None and is_path(source) and not Path(_own_listing(record).root).exists()
+
+
+def deleted(record: ModelRecord) -> Outcome:
+    """Return the outcome of an evaluation of a deleted checkpoint: it is tried again if the checkpoint exists again."""
+    return not_applicable(DELETED_REASON, awaits=_own_listing(record).root)
+
+
+def _own_listing(record: ModelRecord) -> Listing | None:
+    return record.adapter.contents if record.adapter else record.source_contents or record.contents
 
 
 def verify(record: ModelRecord) -> None:
@@ -127,7 +147,7 @@ def verify(record: ModelRecord) -> None:
     Raises:
         ModelError: A file differs, is new or is missing.
     """
-    for listing in (record.get("contents"), (record.get("adapter") or {}).get("contents")):
+    for listing in (record.contents, record.adapter and record.adapter.contents):
         if not listing:
             continue
         changed_files, entries = _compare(listing)
@@ -135,25 +155,25 @@ def verify(record: ModelRecord) -> None:
             path = _path(listing, changed_files[0])
             suffix = f" and {len(changed_files) - 1} more" if len(changed_files) > 1 else ""
             raise ModelError(
-                f"model {record['name']}: {path}{suffix} changed since the model was recorded. "
+                f"model {record.name}: {path}{suffix} changed since the model was recorded. "
                 "Run snakemake again to record and evaluate the current files."
             )
-        listing["files"] = entries
+        listing.files.update(entries)
 
 
-def _compare(record: ModelRecord) -> tuple[list[str], dict]:
-    root = Path(record["root"])
-    if "." in record["files"]:
-        return compare_contents(root, ["."], record["files"])
+def _compare(listing: Listing) -> tuple[list[str], dict]:
+    root = Path(listing.root)
+    if "." in listing.files:
+        return compare_contents(root, ["."], listing.files)
     try:
-        present = files_of(root, allow_pickle=record["allow_pickle"], code=record["code"])
+        present = files_of(root, allow_pickle=listing.allow_pickle, code=listing.code)
     except OSError:  # the directory itself is missing or unreadable
         present = []
-    return compare_contents(root, present, record["files"])
+    return compare_contents(root, present, listing.files)
 
 
-def _path(record: ModelRecord, name: str) -> str:
-    return os.path.normpath(os.path.join(record["root"], name))
+def _path(listing: Listing, name: str) -> str:
+    return os.path.normpath(os.path.join(listing.root, name))
 
 
 def _subdirectories(root: Path) -> list[str]:

@@ -16,6 +16,7 @@ import os
 import re
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from vernacular.checkpoints import inputs
@@ -36,6 +37,7 @@ from vernacular.core.errors import ModelError, first_line
 from vernacular.core.failures import wrap_library_errors
 from vernacular.core.fingerprint import code_fingerprint, fingerprint, version_of
 from vernacular.core.hub_snapshot import snapshot
+from vernacular.core.model_record import Listing, ModelRecord
 
 STAMP = "converted_from.json"  # in a converted directory: the source it was made from, and its contents
 
@@ -48,38 +50,35 @@ def resolve(
     allow_pickle: bool = False,
     kind: str = "auto",
     trust_remote_code: bool = False,
-    known: dict | None = None,
-) -> dict:
+    known: ModelRecord | None = None,
+) -> ModelRecord:
     """Make `source` loadable from disk and return its record; conversions are written to `conversion_dir`.
 
-    The record: name, source, directory (absolute), revision (commit, package version, or null), fingerprint (of what is
-    loaded), contents (the files that are loaded, see `inputs.record_of`), source_contents (the file that was converted,
-    or null), kind ("causal", "masked" or "encoder"), architecture, bytes, and parameters (null: pickled). `known` is an
-    earlier record, whose hashes are reused for unchanged files.
+    `known` is an earlier record, whose hashes are reused for unchanged files.
 
     Raises ModelError if the source is not found, incomplete, damaged or not supported.
     """
-    known = known or {}
+    known = known or ModelRecord(name=name)
     path, revision, is_gguf = locate(source, allow_pickle=allow_pickle, code=trust_remote_code)
     source_contents = source_fingerprint = None
     if is_gguf or is_packed(path):
         check_size(name, path)
-        source_contents = inputs.record_of(path, known=known.get("source_contents"))
+        source_contents = inputs.record_of(path, known=known.source_contents)
         # the fingerprint excludes converted files: a conversion may fill unused weights at random
         source_fingerprint = fingerprint([revision or inputs.identity(source_contents), _converter(is_gguf)])
-        path = _convert_cached(path, conversion_dir, source_fingerprint, is_gguf, known.get("contents"))
+        path = _convert_cached(path, conversion_dir, source_fingerprint, is_gguf, known.contents)
     properties, config = check_files(name, path, kind=kind, allow_pickle=allow_pickle, code=trust_remote_code)
-    contents = inputs.record_of(path, allow_pickle=allow_pickle, code=trust_remote_code, known=known.get("contents"))
-    return {
-        "name": name,
-        "source": source,
-        "directory": str(path.resolve()),
-        "revision": revision or package_version(source),
-        "fingerprint": fingerprint([revision, source_fingerprint or _identity(contents), config]),
-        "contents": contents,
-        "source_contents": source_contents,
+    contents = inputs.record_of(path, allow_pickle=allow_pickle, code=trust_remote_code, known=known.contents)
+    return ModelRecord(
+        name=name,
+        source=source,
+        directory=str(path.resolve()),
+        revision=revision or package_version(source),
+        fingerprint=fingerprint([revision, source_fingerprint or _identity(contents), config]),
+        contents=contents,
+        source_contents=source_contents,
         **properties,
-    }
+    )
 
 
 def check_files(name: str, path: Path, *, kind: str, allow_pickle: bool, code: bool) -> tuple[dict, dict]:
@@ -133,7 +132,7 @@ def locate(source: str, *, allow_pickle: bool = False, code: bool = False) -> tu
     return (directory / patterns[0], directory.name, True) if len(parts) > 2 else (directory, directory.name, False)
 
 
-def _convert_cached(file: Path, parent: Path, identity: str, is_gguf: bool, known: dict | None = None) -> Path:
+def _convert_cached(file: Path, parent: Path, identity: str, is_gguf: bool, known: Listing | None = None) -> Path:
     """Return the directory in `parent` with `file` converted to safetensors, created atomically if it does not exist.
 
     Its name is derived from the file's content, so that models with the same file share it; concurrent processes wait
@@ -149,7 +148,7 @@ def _convert_cached(file: Path, parent: Path, identity: str, is_gguf: bool, know
     return directory
 
 
-def _is_conversion(directory: Path, identity: str, known: dict | None) -> bool:
+def _is_conversion(directory: Path, identity: str, known: Listing | None) -> bool:
     """Return whether `directory` is the unmodified conversion of the file `identity`; False, too, if it is damaged."""
     try:
         stamp = read_json(directory.name, directory / STAMP)
@@ -158,14 +157,14 @@ def _is_conversion(directory: Path, identity: str, known: dict | None) -> bool:
         return False
 
 
-def _directory_identity(directory: Path, known: dict | None = None) -> str:
+def _directory_identity(directory: Path, known: Listing | None = None) -> str:
     """Return the identity of a converted directory's files."""
     return _identity(inputs.record_of(directory, known=known))
 
 
-def _identity(contents: dict) -> str:
+def _identity(contents: Listing) -> str:
     """Return the identity of a checkpoint's files, without a conversion's stamp, which contains the source's name."""
-    return inputs.identity({"files": {name: entry for name, entry in contents["files"].items() if name != STAMP}})
+    return inputs.identity(replace(contents, files={n: entry for n, entry in contents.files.items() if n != STAMP}))
 
 
 def _converter(is_gguf: bool) -> dict:

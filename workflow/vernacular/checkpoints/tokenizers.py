@@ -11,6 +11,7 @@ from vernacular.checkpoints.files import check_tokenizer
 from vernacular.checkpoints.resolve import locate
 from vernacular.core.errors import ModelError
 from vernacular.core.hub_snapshot import snapshot
+from vernacular.core.model_record import ModelRecord
 
 PATTERNS = [pattern for pattern in inputs.PATTERNS if pattern != "*.safetensors"]
 
@@ -25,11 +26,8 @@ def tokenizer_files(directory: Path) -> list[str]:
     ]
 
 
-def resolve_tokenizer(name: str, source: str, conversion_dir: Path) -> dict:
-    """Copy the tokenizer at `source` to a directory of its own in `conversion_dir`.
-
-    Returns:
-        directory (absolute), revision (commit, or None), fingerprint and contents of its files.
+def resolve_tokenizer(name: str, source: str, conversion_dir: Path) -> ModelRecord:
+    """Copy the tokenizer at `source` to a directory of its own in `conversion_dir`; return the record of its files.
 
     Raises:
         ModelError: The source is not found, or has no tokenizer.
@@ -58,9 +56,7 @@ def resolve_tokenizer(name: str, source: str, conversion_dir: Path) -> dict:
         if not directory.exists() or inputs.identity(inputs.record_of(directory)) != identity:
             shutil.rmtree(directory, ignore_errors=True)
             os.replace(copy, directory)
-    return {
-        "directory": str(directory.resolve()),
-        "revision": revision,
-        "fingerprint": identity,
-        "contents": inputs.record_of(directory),
-    }
+    location, contents = str(directory.resolve()), inputs.record_of(directory)
+    return ModelRecord(
+        name=name, source=source, directory=location, revision=revision, fingerprint=identity, contents=contents
+    )

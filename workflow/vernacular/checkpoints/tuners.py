@@ -79,9 +79,7 @@ def apply_adapter(model: "torch.nn.Module", adapter_dir: str, *, allow_pickle: b
     with torch.random.fork_rng(devices), warnings.catch_warnings(action="ignore"):
         torch.manual_seed(_SEED)
         peft = PeftModel.from_pretrained(model, adapter_dir, **options)
-        report = peft.load_adapter(
-            adapter_dir, "default", **options
-        )  # load again: this call reports misfitting weights
+        report = peft.load_adapter(adapter_dir, "default", **options)  # again: this call reports misfitting weights
     return peft.eval().requires_grad_(False), report.unexpected_keys, _missing(peft, report.missing_keys)
 
 

@@ -2,37 +2,40 @@
 
 import json
 import re
+import shlex
 import tempfile
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from vernacular.commands.common import inference_record
 from vernacular.commands.tasks import check_languages
 from vernacular.config import dependencies
 from vernacular.config.dependencies import server_spec
-from vernacular.config.directories import output_conflicts
+from vernacular.config.directories import output_conflicts, run_command
 from vernacular.config.load import Config, load, load_valid
+from vernacular.config.models import is_server
 from vernacular.config.references import References, check_references
 from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing
 from vernacular.core.errors import ArtifactError, ModelError, UserError, format_count, suggest
+from vernacular.core.metadata import RequestsMetadata
+from vernacular.core.model_record import ModelRecord, read_model
 from vernacular.core.paths import WORKFLOW, display_path
-from vernacular.core.records import read_record
 from vernacular.data.load import load_items
 from vernacular.data.tasks import load_task, task_names
 from vernacular.inference.job.work import not_answerable
 from vernacular.protocols.build import build_evaluation, inference_metadata
-from vernacular.protocols.prompts import load_labels, prompt_lines
+from vernacular.protocols.prompts import LINES, PURPOSES, load_labels, prompt_lines, prompts_directory
 from vernacular.protocols.registry import uses_prompt_lines
 from vernacular.protocols.schema import REQUESTS
 from vernacular.types import Request, skipped_reason
 
 _TEMPLATE = """\
-# `vernacular check {name}` validates this file; `snakemake -c4 --configfile {name}` runs it.
+# `vernacular check {name}` validates this file; `{run}` runs it.
 # The config.yaml of Vernacular describes each key.
 
 models:
 {models}
-# mine-tuned: {{base: {first}, adapter: ./path/to/adapter}}   # a PEFT adapter, compared with its base
 
 {directories}data: hub                 # the real datasets; samples: a few items of some tasks, for trying the workflow
 
@@ -48,7 +51,8 @@ similarity:
 def init(args) -> str:
     """Write a config file that evaluates models on all tasks of some languages, with the first protocol of each task.
 
-    Tasks that need prompt lines which a language does not have are written as comments.
+    With `--prompts-from`, write a file of prompt lines to translate instead. Tasks that need prompt lines which a
+    language does not have are written as comments.
 
     Raises:
         UserError: The file exists, a language has no task, or two models would have the same name.
@@ -56,60 +60,99 @@ def init(args) -> str:
     """
     if args.config.exists():
         raise UserError(f"{args.config}: the file exists. Choose another name, or remove it.")
-    names = _model_names(args.model)
-    entries, comments = _evaluations(args.language, args.directory)
+    if args.prompts_from:
+        return _write_prompts(args.config, args.prompts_from)
+    if not args.models or not args.language:
+        raise UserError("init: --model and --language are required for a config file.")
+    models = _models(args.models)
+    entries, comments, lacking = _evaluations(args.language, args.directory)
     if not entries:
-        load_labels(args.language[0])  # raises: the language has no prompt lines
+        load_labels(*lacking)  # raises: the language has no prompt lines
     directories = f"tasks: {json.dumps(list(map(str, args.directory)), ensure_ascii=False)}\n" if args.directory else ""
     text = _TEMPLATE.format(
-        name=args.config,
-        first=names[0],
-        models="\n".join(
-            f'  {name}: {{source: "{source}", dtype: auto}}' for name, source in zip(names, args.model, strict=True)
-        ),
+        name=shlex.quote(str(args.config)),
+        run=run_command(args.config),
+        models="\n".join(models),
         directories=directories,
         evaluations="\n".join(entries + comments),
     )
     with replacing(args.config) as temporary:
         temporary.write_text(text, "utf-8")
         load([temporary])  # a model's source that is not valid is an error before the file exists
-    return f"init: {args.config}: {format_count(len(names), 'model')}, {format_count(len(entries), 'task')}"
+    return f"init: {args.config}: {format_count(len(args.models), 'model')}, {format_count(len(entries), 'task')}"
 
 
-def _model_names(sources: list[str]) -> list[str]:
-    """Return a name for each source: the last part of a Hub ID, path or package name."""
-    names = []
-    for source in sources:
-        stem = source.removeprefix("package:").partition("@")[0].rstrip("/").rpartition("/")[2]
-        names.append(re.sub(r"[^A-Za-z0-9._+-]+", "-", stem.removesuffix(".gguf")).strip("-._+").lower() or "model")
-        if names[-1] in names[:-1]:
-            raise UserError(f'two models would be named "{names[-1]}". Give one of them, and add the other by hand.')
-    return names
+def _models(sources: list[tuple[str, str]]) -> list[str]:
+    """Return the entries of `models:` of ("model" or "adapter", source); an adapter is of the model before it.
+
+    The name is the last part of a Hub ID, path or package name, or the host and port of a server.
+    """
+    names, entries, base = [], [], None
+    for kind, source in sources:
+        is_address = is_server({"source": source})
+        stem = urlsplit(source).netloc if is_address else source.removeprefix("package:").partition("@")[0]
+        stem = stem.rstrip("/").rpartition("/")[2].removesuffix(".gguf")
+        name = re.sub(r"[^A-Za-z0-9._+-]+", "-", stem).strip("-._+").lower() or "model"
+        if name in names:
+            raise UserError(f'two models would be named "{name}". Give one of them, and add the other by hand.')
+        if kind == "adapter" and base is None:
+            raise UserError(f"--adapter {source}: expected a --model that is not a server before it, its base.")
+        names.append(name)
+        quoted = json.dumps(source, ensure_ascii=False)
+        if kind == "adapter":
+            entries.append(f"  {name}: {{base: {base}, adapter: {quoted}}}")
+            continue
+        base = None if is_address else name
+        entries.append(f"  {name}: {{source: {quoted}{'' if is_address else ', dtype: auto'}}}")
+    return entries
 
 
-def _evaluations(languages: list[str], directories: list[Path]) -> tuple[list[str], list[str]]:
-    """Return the entries of `evaluations:`, one per task and its languages among these, and those without prompts."""
+def _write_prompts(path: Path, language: str) -> str:
+    """Write the prompt lines of a language as comments, each with its purpose above an empty line to fill in."""
+    lines = load_labels(language)
+    text = (
+        f"# Prompt lines of {path.stem}, to be written in that language in place of the empty ones. Idiomatic text is\n"
+    )
+    text += "# better than a translation. Keep the names in braces: they are filled with the texts of an item.\n"
+    for name, field in LINES.items():
+        text += f"\n# {PURPOSES[name]}{f'; contains {field} once' if field else ''}\n"
+        text += f'# {language}: {json.dumps(lines[name], ensure_ascii=False)}\n{name}: ""\n'
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary:
+        temporary.write_text(text, "utf-8")
+    return f"init: {path}: {format_count(len(LINES), 'line')} to write"
+
+
+def _evaluations(languages: list[str], directories: list[Path]) -> tuple[list[str], list[str], tuple[str, Path] | None]:
+    """Return the entries of `evaluations:`, one per task and its languages among these, and those without prompts.
+
+    The last value is the language and directory of the first missing prompt lines.
+    """
     tasks = [load_task(path) for path in task_names([WORKFLOW / "tasks", *directories]).values()]
-    check_languages(languages, tasks)
-    entries, comments = [], []
+    languages = check_languages(languages, tasks)
+    entries, comments, missing = [], [], None
     for task in tasks:
         first, *others = task["protocols"]
         codes = [code for code in languages if code in task["languages"]]
-        lacking = [code for code in codes if not _can_prompt(first, code)]
+        lacking = [code for code in codes if not _can_prompt(first, code, task)]
         if possible := [code for code in codes if code not in lacking]:
             entry = f"  - {_entry(task, possible)}"
             entries.append(f"{entry}   # also: {', '.join(others)}" if others else entry)
-        comments += [f"  # - {_entry(task, [code])}   # needs workflow/prompts/{code}.yaml" for code in lacking]
-    return entries, comments
+        for code in lacking:
+            directory = prompts_directory(code, task)
+            missing = missing or (code, directory)
+            comments.append(f"  # - {_entry(task, [code])}   # needs {display_path(directory / f'{code}.yaml')}")
+    return entries, comments, missing
 
 
 def _entry(task: dict, languages: list[str]) -> str:
     return f"{{task: {task['task']}, languages: [{', '.join(languages)}], protocols: [{task['protocols'][0]}]}}"
 
 
-def _can_prompt(protocol: str, language: str) -> bool:
+def _can_prompt(protocol: str, language: str, task: dict) -> bool:
     """Return whether a protocol needs no prompt lines, or the language has them."""
-    return not uses_prompt_lines(protocol, "default") or prompt_lines(language) is not None
+    needs_lines = uses_prompt_lines(protocol, "default")
+    return not needs_lines or prompt_lines(language, prompts_directory(language, task)) is not None
 
 
 def check(args) -> str:
@@ -144,7 +187,7 @@ def check(args) -> str:
     return f"check: {models}, {evaluations} per model"
 
 
-def _server(config: Config, name: str, references: References, *, online: bool) -> dict | None:
+def _server(config: Config, name: str, references: References, *, online: bool) -> ModelRecord | None:
     """Return what the probe of a server found: now, if `online`, else in an earlier run; None if it is not known.
 
     Nothing is written.
@@ -152,27 +195,30 @@ def _server(config: Config, name: str, references: References, *, online: bool) 
     source = config.models[name]["source"]
     if not online:
         try:
-            record = read_record(Path("resources", "models", f"{name}.json"))
+            record = read_model(Path("resources", "models", f"{name}.json"))
         except ArtifactError:
-            record = {}
-        if "server" in record and record["source"] == source:
-            return record["server"]
+            record = None
+        if record and record.server and record.source == source:
+            return record
         references.unchecked.append(source)
         return None
     from vernacular.commands.server import probe_server
 
+    print(f"asking {source}", flush=True)
     try:
         with tempfile.TemporaryDirectory() as directory:
-            return probe_server(server_spec(config, name), Path(directory), None)[0]["server"]
+            return probe_server(server_spec(config, name), Path(directory), None)[0]
     except ModelError as error:
         references.problems.add(f"model {name}: {str(error).removeprefix(f'model {name}: ')}")
         return None
 
 
-def _protocol_lines(config: Config, name: str, server: dict) -> list[str]:
+def _protocol_lines(config: Config, name: str, record: ModelRecord) -> list[str]:
     """Return which protocols of the config a server can answer, and for the others the reason."""
     protocols = dict.fromkeys(evaluation.protocol for evaluation in config.evaluations.values())
-    reasons = {p: not_answerable(server, {"protocol": p, **inference_metadata(p)}) for p in protocols}
+    reasons = {
+        name: not_answerable(record, RequestsMetadata(protocol=name, **inference_metadata(name))) for name in protocols
+    }
     possible = [protocol for protocol, reason in reasons.items() if reason is None]
     return [
         f"  {name} ({config.models[name]['source']}): {', '.join(possible) or 'no protocol'}",
@@ -193,14 +239,14 @@ def show(args) -> str:
     if args.evaluation not in config.evaluations:
         hint = suggest(args.evaluation, config.evaluations)
         raise UserError(f'{display_path(args.config)}: evaluation "{args.evaluation}" not found.{hint}')
-    rows = _rows(config, args.evaluation)
+    rows = _rows(config, args.evaluation, args.config)
     by_item: dict[str, list[Request]] = {}
     for row in rows:
         by_item.setdefault(row["item_id"], []).append(row)
     if not 1 <= args.item <= len(by_item):
         raise UserError(f"{args.evaluation}: expected an item from 1 to {len(by_item)}, got {args.item}.")
     item_id, requests = list(by_item.items())[args.item - 1]
-    loaded = _tokenizer_only(config, args.model) if args.model else None
+    loaded = _tokenizer_only(config, args.model, args.config) if args.model else None
     print(f"{args.evaluation}, item {args.item} of {len(by_item)}: {item_id}")
     for row in requests:
         print(f"\n--- {row['role']}")
@@ -212,13 +258,14 @@ def show(args) -> str:
     return f"\nshow: {format_count(len(requests), 'request')}{marks}"
 
 
-def _rows(config: Config, evaluation: str) -> list[Request]:
+def _rows(config: Config, evaluation: str, file: Path) -> list[Request]:
     if evaluation in config.lm_eval:  # only lm-eval can build them
         path = Path(config.output, "requests", f"{evaluation}.parquet")
         if not path.exists():
-            raise UserError(f"{path}: file not found. Run `snakemake -c1 {path}` to write the prompts first.")
-        if unavailable := artifacts.metadata(path).get("unavailable"):
-            raise UserError(f"{evaluation}: {unavailable}")
+            raise UserError(f"{path}: file not found. Run `{run_command(file, str(path))}` to write the prompts first.")
+        outcome = artifacts.metadata(path, REQUESTS).outcome
+        if not outcome.is_complete:
+            raise UserError(f"{evaluation}: {outcome.reason}")
         return artifacts.read(path, REQUESTS).to_pylist()
     spec = dependencies.requests_spec(config).evaluations[evaluation]
     dataset = dependencies.items_spec(config).items[spec.items]
@@ -262,17 +309,17 @@ def _print_tokens(row: Request, loaded) -> None:
         print(f"flags: {flag}")
 
 
-def _served(record: dict):
+def _served(record: ModelRecord):
     """Return a model behind a server, whose tokenizer prints the tokens; nothing is generated or scored."""
     from vernacular.inference.server.served import open_server
 
     served = open_server(record, attempts=2)
     if served.tokenizer is None:
-        raise UserError(f"model {record['name']}: its tokenizer is not known; set tokenizer in the config.")
+        raise UserError(f"model {record.name}: its tokenizer is not known; set tokenizer in the config.")
     return served
 
 
-def _tokenizer_only(config: Config, name: str):
+def _tokenizer_only(config: Config, name: str, file: Path):
     """Return the model without weights: its config and its tokenizer."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
@@ -283,18 +330,18 @@ def _tokenizer_only(config: Config, name: str):
         raise UserError(f'model "{name}" not found in the config.{suggest(name, config.models)}')
     path = Path("resources", "models", f"{name}.json")
     if not path.exists():
-        raise UserError(f"{path}: file not found. Run `snakemake -c1 {path}` to fetch the model first.")
+        raise UserError(f"{path}: file not found. Run `{run_command(file, str(path))}` to fetch the model first.")
     record = inference_record(path, dependencies.inference_spec(config, [name]))
-    if "server" in record:
+    if record.server:
         return _served(record)
-    kwargs = {"local_files_only": True, "trust_remote_code": bool(record.get("trust_remote_code"))}
-    model_class = AutoModelForCausalLM if record["kind"] == "causal" else AutoModelForMaskedLM
+    kwargs = {"local_files_only": True, "trust_remote_code": bool(record.trust_remote_code)}
+    model_class = AutoModelForCausalLM if record.kind == "causal" else AutoModelForMaskedLM
     with torch.device("meta"):
         model = model_class.from_config(
-            AutoConfig.from_pretrained(record["directory"], **kwargs), trust_remote_code=kwargs["trust_remote_code"]
+            AutoConfig.from_pretrained(record.directory, **kwargs), trust_remote_code=kwargs["trust_remote_code"]
         )
-    own_tokenizer = (record.get("adapter") or {}).get("own_tokenizer")
-    tokenizer_dir = record["adapter"]["directory"] if own_tokenizer else record["directory"]
+    has_own = record.adapter is not None and record.adapter.own_tokenizer
+    tokenizer_dir = record.adapter.directory if has_own else record.directory
     return wrap(model, AutoTokenizer.from_pretrained(tokenizer_dir, **kwargs), record)
 
 

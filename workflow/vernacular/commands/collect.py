@@ -1,22 +1,34 @@
 """Command `collect`: store -> one model's scores and generations, a file per evaluation; no model is loaded."""
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 
-from vernacular.checkpoints.deleted import REASON, is_deleted
+from vernacular.checkpoints.inputs import deleted, is_deleted
 from vernacular.commands.common import inference_record
 from vernacular.config.specs import InferenceSpec
 from vernacular.core import artifacts
 from vernacular.core.artifacts import Kind
-from vernacular.core.errors import format_count
+from vernacular.core.errors import ArtifactError, format_count
 from vernacular.core.fields import Stage
-from vernacular.core.records import add_failures, failures
+from vernacular.core.metadata import (
+    UNAVAILABLE,
+    Counters,
+    ModelInfo,
+    Outcome,
+    OutputsMetadata,
+    decode,
+    encode,
+    unavailable,
+)
+from vernacular.core.model_record import ModelRecord
+from vernacular.core.records import read_status, write_status
 from vernacular.inference.job.store import Store, StoreError
-from vernacular.inference.job.work import WorkUnit, exclusion_metadata, work_units
+from vernacular.inference.job.work import WorkUnit, exclusion, work_units
 from vernacular.inference.schema import output_schema
-from vernacular.types import ModelRecord
+from vernacular.protocols.schema import REQUESTS
 
 log = logging.getLogger("vernacular")
 
@@ -39,16 +51,27 @@ def collect(args: Collect) -> str:
     """
     record = inference_record(args.model, args.spec)
     request_files = {path.stem: path for path in args.requests}
-    failed = {e: reason for path in args.status for e, reason in failures(path, record["name"]).items()}
+    outcomes = [entry for path in args.status for entry in _status(path, record.name).items()]
+    failed = {evaluation: outcome.reason for evaluation, outcome in outcomes if outcome.state == UNAVAILABLE}
     counts, missing = write_outputs(record, request_files, args.out, args.store, shards=len(args.status), failed=failed)
-    messages = [f"collect: {record['name']}: {evaluation}: {reason}" for evaluation, reason in missing.items()]
+    messages = [f"collect: {record.name}: {evaluation}: {reason}" for evaluation, reason in missing.items()]
     for line in messages:
         log.error(line)
     if missing:
-        add_failures(args.status[0], record["name"], missing)
+        status = read_status(args.status[0])
+        status[record.name] |= {evaluation: unavailable(reason) for evaluation, reason in missing.items()}
+        write_status(args.status[0], status)
     counts |= {"not found in the store": len(missing)}
     parts = [f"{format_count(n, 'evaluation')} {status}" for status, n in counts.items() if n]
-    return "\n".join([*messages, f"collect: {record['name']}: {', '.join(parts) or 'no evaluations'}"])
+    return "\n".join([*messages, f"collect: {record.name}: {', '.join(parts) or 'no evaluations'}"])
+
+
+def _status(path: Path, name: str) -> dict[str, Outcome]:
+    """Return the outcomes of one model's evaluations in an inference job."""
+    status = read_status(path)
+    if name not in status:
+        raise ArtifactError(f'{path}: no entry for model "{name}"; delete it to rebuild.')
+    return status[name]
 
 
 def write_outputs(
@@ -74,67 +97,73 @@ def write_outputs(
     """
     store = Store(store_root)
     counts, missing = {"collected": 0, "not applicable": 0}, {}
-    request_metadata = {evaluation: artifacts.metadata(path) for evaluation, path in request_files.items()}
+    request_metadata = {e: artifacts.metadata(path, REQUESTS) for e, path in request_files.items()}
     for evaluation, path in request_files.items():
-        explanation = exclusion_metadata(record, request_metadata[evaluation])
-        if explanation is None and evaluation in (failed or {}):
-            explanation = {"unavailable": failed[evaluation]}
+        outcome = exclusion(record, request_metadata[evaluation])
+        if outcome is None and evaluation in (failed or {}):
+            outcome = unavailable(failed[evaluation])
             counts["failed"] = counts.get("failed", 0) + 1
-        elif explanation:
+        elif outcome:
             counts["not applicable"] += 1
-        if explanation:
-            kind = output_schema(request_metadata[evaluation])
-            fingerprint = artifacts.input_fingerprint(explanation, path)
-            _write(directory, evaluation, record, kind, kind.schema.empty_table(), explanation, fingerprint)
+        if outcome:
+            _write_without_rows(directory, path, record, output_schema(request_metadata[evaluation]), outcome)
     units = [unit for unit in work_units(record, request_files) if unit.evaluation not in (failed or {})]
     shard_units: dict[str, list[WorkUnit]] = {}
     for shard in range(shards) if shards > 1 else ():
         for unit in work_units(record, request_files, (shard, shards)):
             shard_units.setdefault(unit.evaluation, []).append(unit)
     for unit in units:
-        result = store.get(unit.key, unit.kind)
+        result = _stored(store, unit)
         if result is None:
             parts = [part for part in shard_units.get(unit.evaluation, []) if part.n_rows]
-            shard_results = [store.get(part.key, part.kind) for part in parts]
+            shard_results = [_stored(store, part) for part in parts]
             if not parts or None in shard_results:
-                if record.get("checkpoint") and is_deleted(record):
-                    explanation = {"not_applicable": REASON}
+                if record.checkpoint and is_deleted(record):
+                    outcome = deleted(record)
                     counts["not applicable"] += 1
                 else:
-                    reason = f"outputs not found in {store_root}. Run snakemake again to compute them."
-                    missing[unit.evaluation] = reason
-                    explanation = {"unavailable": reason}
-                empty_table = unit.kind.schema.empty_table()
-                fingerprint = artifacts.input_fingerprint(explanation, unit.path)
-                _write(directory, unit.evaluation, record, unit.kind, empty_table, explanation, fingerprint)
+                    outcome = unavailable(f"outputs not found in {store_root}. Run snakemake again to compute them.")
+                    missing[unit.evaluation] = outcome.reason
+                _write_without_rows(directory, unit.path, record, unit.kind, outcome)
                 continue
             result = _merge_shards(shard_results)
             try:
-                store.put(unit.key, unit.kind, *result)  # complete: found with any number of shards
+                table, metadata = result
+                store.put(unit.key, unit.kind, table, encode(metadata))  # complete: found with any number of shards
             except StoreError as error:  # a read-only store: the shards in it suffice
                 log.warning("collect: %s", error)
         table, metadata = result
-        metadata = {**metadata, "requests": request_metadata[unit.evaluation]["fingerprint"]}
-        _write(directory, unit.evaluation, record, unit.kind, table, metadata, unit.key)
+        # one model with two names has one entry in the store, with the name under which it was first evaluated
+        model = replace(metadata.model, name=record.name, fingerprint=record.fingerprint)
+        requests = request_metadata[unit.evaluation].fingerprint
+        metadata = replace(metadata, model=model, evaluation=unit.evaluation, requests=requests, fingerprint=unit.key)
+        artifacts.write(directory / unit.kind.name / f"{unit.evaluation}.parquet", unit.kind, table, metadata)
         counts["collected"] += 1
     return counts, missing
 
 
-def _merge_shards(results: list[tuple[pa.Table, dict]]) -> tuple[pa.Table, dict]:
+def _stored(store: Store, unit: WorkUnit) -> tuple[pa.Table, OutputsMetadata] | None:
+    result = store.get(unit.key, unit.kind)
+    return result and (result[0], artifacts.typed(result[1], unit.kind, store.path(unit.key, unit.kind)))
+
+
+def _merge_shards(results: list[tuple[pa.Table, OutputsMetadata]]) -> tuple[pa.Table, OutputsMetadata]:
     """Merge the rows and metadata of all shards.
 
     Counters and flags are added up and fallbacks united; all other metadata are those of the first shard.
     """
-    notes = [note for _, note in results]
-    merged = {key: value for key, value in notes[0].items() if key != "store_key"}
-    for name in ("counters", "flags"):
-        if name in merged:
-            keys = dict.fromkeys(key for note in notes for key in note.get(name, {}))
-            merged[name] = {key: _sum([note.get(name, {}).get(key) for note in notes]) for key in keys}
-    if "engine" in merged:
-        fallbacks = dict.fromkeys(str(reason) for note in notes for reason in note["engine"].get("fallback", []))
-        merged["engine"] = {**merged["engine"], "fallback": list(fallbacks)}
-    return pa.concat_tables([table for table, _ in results]), {**merged, "shards": len(results)}
+    shards = [metadata for _, metadata in results]
+    counts = [encode(shard.counters) for shard in shards]
+    names = dict.fromkeys(name for shard in counts for name in shard)
+    flags = dict.fromkeys(flag for shard in shards for flag in shard.flags)
+    fallbacks = dict.fromkeys(reason for shard in shards for reason in shard.engine.fallback)
+    return pa.concat_tables([table for table, _ in results]), replace(
+        shards[0],
+        counters=decode(Counters, {name: _sum([shard.get(name) for shard in counts]) for name in names}),
+        flags={flag: sum(shard.flags.get(flag, 0) for shard in shards) for flag in flags},
+        engine=replace(shards[0].engine, fallback=list(fallbacks)),
+        shards=len(shards),
+    )
 
 
 def _sum(values: list):
@@ -142,11 +171,11 @@ def _sum(values: list):
     return sum(numbers) if len(numbers) == len([v for v in values if v is not None]) else values[0]
 
 
-def _write(
-    directory: Path, evaluation: str, record: ModelRecord, kind: Kind, table, metadata: dict, fingerprint: str
-) -> None:
-    # one model with two names has one entry in the store, with the name under which it was first evaluated
-    model = {**metadata.get("model", {}), "name": record["name"], "fingerprint": record.get("fingerprint")}
-    metadata = {key: value for key, value in metadata.items() if key != "store_key"}  # internal to the store
-    metadata = {**metadata, "model": model, "evaluation": evaluation, "fingerprint": fingerprint}
-    artifacts.write(directory / kind.name / f"{evaluation}.parquet", kind, table, metadata)
+def _write_without_rows(directory: Path, requests: Path, record: ModelRecord, kind: Kind, outcome: Outcome) -> None:
+    metadata = OutputsMetadata(
+        evaluation=requests.stem,
+        model=ModelInfo(name=record.name, fingerprint=record.fingerprint),
+        outcome=outcome,
+        fingerprint=artifacts.input_fingerprint(outcome.state, outcome.reason, requests),
+    )
+    artifacts.write(directory / kind.name / requests.name, kind, kind.schema.empty_table(), metadata)

@@ -12,15 +12,17 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from vernacular.config.specs import InferenceSpec
 from vernacular.core import artifacts
-from vernacular.core.artifacts import replacing
+from vernacular.core.artifacts import Kind, replacing
 from vernacular.core.errors import (
     ArtifactError,
     DataError,
+    ModelError,
     UserError,
     as_write_error,
     first_line,
@@ -28,10 +30,11 @@ from vernacular.core.errors import (
     is_contained,
 )
 from vernacular.core.fields import Stage, to_json
+from vernacular.core.metadata import Metadata, Outcome, OutputsMetadata, unavailable
+from vernacular.core.model_record import ModelRecord, read_model, write_model
 from vernacular.core.progress import Progress
-from vernacular.core.records import read_record
 from vernacular.data.schema import ITEMS
-from vernacular.types import ModelRecord
+from vernacular.protocols.schema import REQUESTS
 
 log = logging.getLogger("vernacular")
 
@@ -40,29 +43,26 @@ def items_in(path: Path) -> list[dict]:
     return artifacts.read(path, ITEMS).to_pylist(maps_as_pydicts="strict")
 
 
-def inference_record(path: Path, spec: InferenceSpec) -> dict:
+def inference_record(path: Path, spec: InferenceSpec) -> ModelRecord:
     """Return a model's record, combined with the settings with which it is evaluated."""
-    record = read_record(path)
-    return record | spec.models[record["name"]]
+    record = read_model(path)
+    return record | spec.models[record.name]
 
 
 def check_recorded(path: Path, record: ModelRecord) -> None:
     """Raise ArtifactError if a model's or encoder's record lacks the hashes of its files, which a job verifies."""
-    if not {"contents", "unavailable"} & record.keys():
+    if record.contents is None and record.server is None and record.unavailable is None:
         raise ArtifactError(f"{path}: hashes of the model's files not found. Delete this file and run snakemake again.")
 
 
-def check_inputs(items: Path, requests: Path, outputs: Path, output_metadata: dict, model: dict) -> None:
+def check_inputs(
+    items: Path, requests: Path, outputs: Path, output_metadata: OutputsMetadata, model: ModelRecord
+) -> None:
     """Raise ArtifactError unless `outputs` are this model's outputs of these requests, built from these items."""
-    check, request_metadata = artifacts.check_input_fingerprint, artifacts.metadata(requests)
-    check(requests, request_metadata["items"]["fingerprint"], artifacts.metadata(items)["fingerprint"], "items")
-    check(outputs, output_metadata.get("requests"), request_metadata["fingerprint"], "requests")
-    check(outputs, output_metadata["model"]["fingerprint"], model["fingerprint"], "models")
-
-
-def missing_reason(metadata: dict) -> dict:
-    """Return the metadata that states why an evaluation was not possible; {} if it was."""
-    return {key: metadata[key] for key in ("unavailable", "not_applicable") if key in metadata}
+    check, request_metadata = artifacts.check_input_fingerprint, artifacts.metadata(requests, REQUESTS)
+    check(requests, request_metadata.items.fingerprint, artifacts.metadata(items, ITEMS).fingerprint, "items")
+    check(outputs, output_metadata.requests, request_metadata.fingerprint, "requests")
+    check(outputs, output_metadata.model.fingerprint, model.fingerprint, "models")
 
 
 _KILLED = "its process was killed in an earlier attempt (probable cause: out of memory)"
@@ -78,6 +78,7 @@ class Batch(ABC):
     key: str  # the field of `args.spec` with {name: the spec of its file}; the rest of `args.spec` is an input of all
     noun: str  # of a file's content, for the summary: "dataset"
     done_label, failed_label = "made", "failed"  # its outcome, for the summary
+    kind: Kind
     prints_files = True  # whether a file that takes more than a second, such as a download, gets a line in the terminal
 
     def __init__(self, args: Stage):
@@ -90,24 +91,35 @@ class Batch(ABC):
         return self.shared | to_json(spec)
 
     @abstractmethod
-    def is_current(self, metadata: dict, spec) -> bool:
-        """Return whether the file with this metadata was computed from `spec`."""
+    def metadata(self, spec) -> Metadata:
+        """Return the metadata of a file as far as they are known before it is made."""
 
     @abstractmethod
     def make(self, path: Path, spec) -> str:
-        """Write a file; return one line about it."""
+        """Write a file; return what it contains."""
 
-    @abstractmethod
-    def fail(self, path: Path, spec, reason: str) -> str:
-        """Write a file without rows that states the reason; return one line about it."""
+    def is_current(self, metadata: Metadata, spec) -> bool:
+        """Return whether the file with this metadata was computed from `spec`."""
+        return metadata.fingerprint == self.metadata(spec).fingerprint
+
+    def failure(self, spec, reason: str) -> Outcome:
+        """Return the outcome of a file that could not be made."""
+        return unavailable(reason)
+
+    def write(self, path: Path, spec, rows, /, **metadata) -> None:
+        """Write a file with these metadata in addition to those that are known before."""
+        artifacts.write(path, self.kind, rows, replace(self.metadata(spec), **metadata))
 
     def run(self, label: str) -> str:
         """Make the files that are not up to date; return a summary of one line, which begins with `label`.
+
+        If an attempt has ended (`Stage.failure`), all these files are written without rows.
 
         Raises:
             ArtifactError: An input is damaged.
             WriteError, OSError: A file cannot be written, for example because the disk is full.
         """
+        self.label = label
         attempts = Attempts(self.args)
         attempts.begin()
         skip_reasons = attempts.skip_reasons()
@@ -118,7 +130,7 @@ class Batch(ABC):
                     if self._is_current(path, spec):
                         os.utime(path)  # newer than the inputs of this job, or Snakemake would run it again
                         counts["up to date"] += 1
-                    elif reason := skip_reasons.get((name,)):
+                    elif reason := self.args.failure or skip_reasons.get((name,)):
                         counts[self.failed_label] += 1
                         self._report_failure(path, spec, reason)
                     else:
@@ -130,19 +142,17 @@ class Batch(ABC):
         extra = [f"{counts[outcome]} {outcome}" for outcome in ("up to date", self.failed_label) if counts[outcome]]
         return ", ".join([f"{label}: {format_count(counts[self.done_label], self.noun)} {self.done_label}", *extra])
 
-    def fail_rest(self, reason: str) -> list[str]:
-        """Write files that state `reason` for all that `run` has not written; return one line about each."""
-        lines = [self.fail(path, spec, reason) for _, path, spec in self._files() if not self._is_current(path, spec)]
-        Attempts(self.args).end()
-        return lines
+    def items(self, spec) -> Path:
+        """Return the file with the items of an evaluation."""
+        return self.args.items_dir / f"{spec.items}.parquet"
 
     def _files(self) -> Iterator[tuple[str, Path, Any]]:
         return ((name, self.args.out / f"{name}.parquet", spec) for name, spec in self.specs.items())
 
     def _is_current(self, path: Path, spec) -> bool:
         try:
-            metadata = artifacts.metadata(path)
-            return "unavailable" not in metadata and self.is_current(metadata, spec)
+            metadata = artifacts.metadata(path, self.kind)
+            return not metadata.outcome.may_try_again and self.is_current(metadata, spec)
         except ArtifactError:  # missing or damaged
             return False
 
@@ -150,7 +160,7 @@ class Batch(ABC):
         """Return the outcome of a file, `done_label` or `failed_label`."""
         started = time.perf_counter()
         try:
-            line = self.make(path, spec)
+            line = f"{self.label}: {path.stem}: {self.make(path, spec)}"
         except DataError as error:
             self._report_failure(path, spec, str(error))
             return self.failed_label
@@ -166,9 +176,26 @@ class Batch(ABC):
         return self.done_label
 
     def _report_failure(self, path: Path, spec, reason: str) -> None:
-        line = self.fail(path, spec, reason)
+        outcome = self.failure(spec, reason)
+        self.write(path, spec, [], outcome=outcome)
+        line = f"{self.label}: {path.stem}: unavailable ({reason})"
         log.error(line)
         print(line, file=sys.stderr, flush=True)
+
+
+def raise_failure(args: Stage) -> None:
+    """Raise the reason why a stage has failed (`Stage.failure`) as ModelError."""
+    if args.failure:
+        raise ModelError(args.failure)
+
+
+def write_unavailable(args: Stage, label: str, reason: str) -> str:
+    """Write a record that states why a model or encoder is unavailable; return one line, which begins with `label`."""
+    spec = args.spec
+    log.error(reason)
+    source = getattr(spec, "adapter", None) or spec.source
+    write_model(args.out, ModelRecord(name=spec.name, source=source, unavailable=reason))
+    return f"{label}: {spec.name}: unavailable ({reason})"
 
 
 class Attempts:

@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vernacular.commands.common import items_in
-from vernacular.commands.tool_metrics import tool_documents, tool_metrics
 from vernacular.comparison.align import scatter
 from vernacular.comparison.compare import compare_all
 from vernacular.comparison.external.load import Reference, load_external_results
@@ -29,6 +28,7 @@ from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing
 from vernacular.core.errors import UserError, first_line, format_count, is_contained
 from vernacular.core.fields import Stage, to_json
+from vernacular.core.metadata import Outcome
 from vernacular.core.processes import pool
 from vernacular.core.progress import Progress
 from vernacular.core.tables import csv_text, values_of
@@ -37,6 +37,7 @@ from vernacular.interop import EXPORTS
 from vernacular.interop.serbian_cloze import serbian_json
 from vernacular.metrics.choice import correct_options, margin
 from vernacular.metrics.schema import METRICS, TASK_RESULTS, as_table
+from vernacular.protocols.lm_eval.metrics import tool_documents, tool_metrics
 
 _REGRESSED, _IMPROVED = "regressed", "improved"
 _SORT_KEYS = [
@@ -126,7 +127,7 @@ def compare(args: Compare) -> str:
     metadata = {
         "fingerprint": artifacts.input_fingerprint(to_json(spec), *tasks),
         "notes": notes,
-        "failures": failures,
+        "outcome": Outcome(missing=failures),  # external results
         "prompt_notes": document_notes,
     }
     for kind, rows in (
@@ -230,7 +231,7 @@ def _load_external_results(
         model, rows = next(((model, table) for model, table in tables if table.num_rows), (None, None))
         if rows is not None:
             items = items_in(items_dir / f"{labels.items}.parquet")
-            few_shot_examples = artifacts.metadata(results[model].paths[evaluation]).get("few_shot_examples")
+            few_shot_examples = artifacts.metadata(results[model].paths[evaluation], TASK_RESULTS).few_shot_examples
             references[evaluation] = Reference(labels.protocol, labels.shots, rows, items, few_shot_examples)
     path = Path(entry.path)
     if is_publication(path):

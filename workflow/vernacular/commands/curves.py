@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from vernacular.commands.tool_metrics import tool_metrics
 from vernacular.comparison.curves.compute import curve_tables
 from vernacular.comparison.curves.schema import ALL
 from vernacular.comparison.curves.trust import sentence
@@ -12,8 +11,10 @@ from vernacular.config.specs import CurvesSpec
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
 from vernacular.core.fields import Stage, to_json
+from vernacular.core.model_record import recorded_model
 from vernacular.core.tables import to_frame, write_csv
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
+from vernacular.protocols.lm_eval.metrics import tool_metrics
 
 _VALUE_COLUMNS = ["evaluation", "category", "metric", "value", "ci_low", "ci_high", "n", "chance_level"]
 
@@ -56,15 +57,14 @@ class _Values:
     """METRICS rows of a model by evaluation, then by (category, metric); ("", "") has the reason if there are none."""
 
     def __init__(self, path: Path):
-        metadata = artifacts.metadata(path)
-        self.parameters = metadata["record"].get("parameters")
+        table, metadata = artifacts.read_all(path, METRICS)
+        self.parameters = recorded_model(metadata).parameters
         self._rows: dict[str, dict] = {}
-        for row in artifacts.read(path, METRICS).select(_VALUE_COLUMNS).to_pylist():
+        for row in table.select(_VALUE_COLUMNS).to_pylist():
             self._rows.setdefault(row["evaluation"], {})[row["category"], row["metric"]] = row
-        for evaluation, note in metadata["evaluations"].items():
-            reason = note.get("unavailable") or note.get("not_applicable")
-            if reason:
-                self._rows.setdefault(evaluation, {})["", ""] = {"note": reason}
+        for evaluation, results in metadata.evaluations.items():
+            if not results.outcome.is_complete:
+                self._rows.setdefault(evaluation, {})["", ""] = {"note": results.outcome.reason}
 
     def __getitem__(self, evaluation: str) -> dict:
         return self._rows.get(evaluation, {})

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from vernacular.commands.common import items_in, missing_reason
+from vernacular.commands.common import items_in
 from vernacular.config.specs import ExportSpec
 from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing
@@ -34,7 +34,7 @@ def export(args: Export) -> str:
     for path in args.tasks:
         evaluation = args.spec.evaluations[path.stem]
         with rewriting(args.out / path.stem, "exports") as directory:
-            if missing_reason(artifacts.metadata(path)):
+            if not artifacts.metadata(path, TASK_RESULTS).outcome.is_complete:
                 continue
             rows = artifacts.read(path, TASK_RESULTS).to_pylist(maps_as_pydicts="strict")
             items = items_in(args.items_dir / f"{evaluation.items}.parquet")

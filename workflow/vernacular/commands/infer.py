@@ -4,12 +4,15 @@ import logging
 from collections import Counter
 from pathlib import Path
 
+from vernacular.checkpoints.inputs import DELETED, deleted
 from vernacular.commands.common import Attempts, check_recorded, inference_record
 from vernacular.config.specs import InferenceSpec
 from vernacular.core.errors import format_count
 from vernacular.core.fields import ONLY, Part, Stage
+from vernacular.core.metadata import Outcome, unavailable
+from vernacular.core.model_record import ModelRecord
 from vernacular.core.records import write_status
-from vernacular.inference.job.run import run_group, shard_label
+from vernacular.inference.job.run import EMPTY, run_group, shard_label
 
 log = logging.getLogger("vernacular")
 
@@ -31,6 +34,12 @@ def infer(args: Infer) -> str:
     All evaluations are tried. A failed one is recorded in the status file and in the summary's notes, and the other
     evaluations and models continue. The last attempt skips evaluations in which the process died before.
     """
+    if reason := args.failure:  # the next run uses what is in the store by now
+        names = [path.stem for path in args.models]
+        failed = {path.stem: unavailable(reason) for path in args.requests}
+        write_status(args.out, dict.fromkeys(names, failed))
+        Attempts(args).end()
+        return f"infer: {', '.join(names)}: failed ({reason})"
     attempts = Attempts(args)
     attempts.begin(overlaps=True)
     records = [inference_record(path, args.spec) for path in args.models]
@@ -51,24 +60,33 @@ def infer(args: Infer) -> str:
         )
     finally:  # runs unless the process is killed
         attempts.end()
-    write_status(args.out, statuses, failed)
+    write_status(args.out, {record.name: _outcomes(record, statuses, failed) for record in records})
     messages = [_failure(name, reasons, statuses[name]) for name, reasons in failed.items() if reasons]
     for line in messages:
         log.error(line)
-    counts = Counter(status for by_evaluation in statuses.values() for status in by_evaluation.values())
-    counts["failed"] = sum(map(len, failed.values()))
-    parts = [f"{format_count(n, 'evaluation')} {status}" for status, n in sorted(counts.items()) if n]
     models = ", ".join(statuses) + shard_label(shard)
-    return "\n".join([*messages, f"infer: {models}: {', '.join(parts) or 'no evaluations'}"])
+    return "\n".join([*messages, f"infer: {models}: {_counts(statuses, failed, args.shard.count > 1)}"])
 
 
-def give_up(args: Infer, reason: str) -> str:
-    """Record that all evaluations failed; the next run uses what is in the store by now."""
-    names = [path.stem for path in args.models]
-    failed = {path.stem: reason for path in args.requests}
-    write_status(args.out, {name: {} for name in names}, dict.fromkeys(names, failed))
-    Attempts(args).end()
-    return f"infer: {', '.join(names)}: failed ({reason})"
+def _counts(statuses: dict[str, dict[str, str]], failed: dict[str, dict[str, str]], has_shards: bool) -> str:
+    """Return how many evaluations were completed in which way.
+
+    >>> _counts({"m": {"a": "computed", "b": EMPTY}}, {"m": {}}, False)
+    '1 evaluation computed, 1 evaluation with nothing to compute: not applicable, or without a dataset (notes.csv)'
+    """
+    counts = Counter(status for by_evaluation in statuses.values() for status in by_evaluation.values())
+    n_empty, counts["failed"] = counts.pop(EMPTY, 0), sum(map(len, failed.values()))
+    parts = [f"{format_count(n, 'evaluation')} {status}" for status, n in sorted(counts.items()) if n]
+    if n_empty:
+        reasons = f"not applicable, {'in another shard, ' if has_shards else ''}or without a dataset (notes.csv)"
+        parts.append(f"{format_count(n_empty, 'evaluation')} with nothing to compute: {reasons}")
+    return ", ".join(parts) or "no evaluations"
+
+
+def _outcomes(record: ModelRecord, statuses: dict, failed: dict) -> dict[str, Outcome]:
+    outcomes = {e: Outcome(reason=status) for e, status in statuses[record.name].items()}
+    outcomes |= {e: deleted(record) for e, outcome in outcomes.items() if outcome.reason == DELETED}
+    return outcomes | {e: unavailable(reason) for e, reason in failed[record.name].items()}
 
 
 def _failure(name: str, failed: dict[str, str], statuses: dict) -> str:

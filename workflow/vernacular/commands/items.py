@@ -10,6 +10,7 @@ from vernacular.core import artifacts
 from vernacular.core.errors import format_count
 from vernacular.core.fields import Stage
 from vernacular.core.fingerprint import fingerprint
+from vernacular.core.metadata import ItemsMetadata, decode
 from vernacular.core.paths import WORKFLOW
 from vernacular.data.load import load_items
 from vernacular.data.schema import ITEMS
@@ -32,36 +33,32 @@ def items(args: Items) -> str:
     return _Datasets(args).run("items")
 
 
-def give_up(args: Items, reason: str) -> str:
-    """Write items files without rows that state why the remaining datasets are unavailable."""
-    return "\n".join(_Datasets(args).fail_rest(reason))
-
-
 class _Datasets(Batch):
     key = "items"
     noun, done_label, failed_label = "dataset", "read", "unavailable"
+    kind = ITEMS
 
-    def is_current(self, metadata: dict, spec: DatasetSpec) -> bool:
-        return metadata.get("key") == fingerprint(self.inputs(spec))
+    def metadata(self, spec: DatasetSpec) -> ItemsMetadata:
+        key = fingerprint(self.inputs(spec))
+        return ItemsMetadata(task=spec.task["task"], language=spec.language, key=key, fingerprint=key)
+
+    def is_current(self, metadata: ItemsMetadata, spec: DatasetSpec) -> bool:
+        return metadata.key == fingerprint(self.inputs(spec))  # its fingerprint depends on the rows, too
 
     def make(self, path: Path, spec: DatasetSpec) -> str:
         rows, metadata = load_items(spec.task, spec.language, source=spec.data, limit=spec.limit, seed=0, root=WORKFLOW)
-        input_fingerprint = artifacts.input_fingerprint(self.inputs(spec), metadata["source"]["sha256"])
-        key = fingerprint(self.inputs(spec))
-        artifacts.write(path, ITEMS, rows, {**metadata, "key": key, "fingerprint": input_fingerprint})
-        for warning in metadata["warnings"]:
+        inputs = self.inputs(spec)
+        input_fingerprint = artifacts.input_fingerprint(inputs, metadata["source"]["sha256"])
+        metadata = decode(ItemsMetadata, {**metadata, "key": fingerprint(inputs), "fingerprint": input_fingerprint})
+        artifacts.write(path, ITEMS, rows, metadata)
+        for warning in metadata.warnings:
             log.warning(warning)
             print(f"items: {warning}", file=sys.stderr)
         n_examples = sum(row["few_shot"] for row in rows)
-        n_dropped = sum(metadata["rows"]["dropped"].values())
+        n_dropped = sum(metadata.rows.dropped.values())
         counts = [format_count(len(rows) - n_examples, "item")]
         if n_examples:
             counts.append(f"{format_count(n_examples, 'candidate')} for few-shot examples")
         if n_dropped:
             counts.append(f"{format_count(n_dropped, 'row')} dropped (reasons in the notes)")
-        return f"items: {path.stem}: {', '.join(counts)}"
-
-    def fail(self, path: Path, spec: DatasetSpec, reason: str) -> str:
-        metadata = {"task": spec.task["task"], "unavailable": reason}
-        artifacts.write(path, ITEMS, [], {**metadata, "fingerprint": artifacts.input_fingerprint(metadata)})
-        return f"items: {path.stem}: unavailable ({reason})"
+        return ", ".join(counts)

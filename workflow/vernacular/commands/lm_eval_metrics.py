@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
-from vernacular.commands.common import Batch, items_in, missing_reason
+from vernacular.commands.common import Batch, items_in
 from vernacular.config.specs import LmEvalSpec, UnitSpec
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
 from vernacular.core.fields import Stage
+from vernacular.core.metadata import Outcome, ToolResultsMetadata, unavailable
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.lm_eval import instances
 from vernacular.lm_eval.aggregation import UnitMetrics
@@ -14,7 +15,7 @@ from vernacular.lm_eval.evaluation import evaluate
 from vernacular.lm_eval.loading import LoadedUnit, load_unit
 from vernacular.lm_eval.sandbox import template_environment
 from vernacular.metrics.choice import best_indices
-from vernacular.metrics.schema import TASK_RESULTS
+from vernacular.metrics.schema import TOOL_RESULTS
 from vernacular.metrics.spans import by_item, flags
 from vernacular.protocols.schema import REQUESTS
 from vernacular.types import Item, Result
@@ -35,40 +36,32 @@ def lm_eval_metrics(args: LmEvalMetrics) -> str:
     return _Evaluations(args).run(f"lm-eval-metrics: {args.spec.model}")
 
 
-def give_up(args: LmEvalMetrics, reason: str) -> str:
-    """Write files without rows that state why the remaining evaluations have no metrics."""
-    return "\n".join(_Evaluations(args).fail_rest(reason))
-
-
 class _Evaluations(Batch):
     key = "evaluations"
     noun, done_label, failed_label = "evaluation", "evaluated", "failed"
+    kind = TOOL_RESULTS
 
-    def is_current(self, metadata: dict, spec: UnitSpec) -> bool:
-        return metadata["fingerprint"] == self._fingerprint(spec)
+    def metadata(self, spec: UnitSpec) -> ToolResultsMetadata:
+        inputs = self.inputs(spec), self._requests(spec), self._outputs(spec)
+        return ToolResultsMetadata(fingerprint=artifacts.input_fingerprint(*inputs))
 
     def make(self, path: Path, spec: UnitSpec) -> str:
-        if missing := missing_reason(artifacts.metadata(self._outputs(spec))):
-            artifacts.write(path, TASK_RESULTS, [], missing | {"fingerprint": self._fingerprint(spec)})
-            return f"lm-eval-metrics: {path.stem}: no outputs"
+        outcome = artifacts.metadata(self._outputs(spec), _kind(spec)).outcome
+        if not outcome.is_complete:
+            self.write(path, spec, [], outcome=outcome)
+            return "no outputs"
         requests = artifacts.read(self._requests(spec), REQUESTS).to_pylist()
         outputs = artifacts.read(self._outputs(spec), _kind(spec)).to_pylist()
-        items = items_in(self.args.items_dir / f"{spec.items}.parquet")
+        items = items_in(self.items(spec))
         with template_environment(trusted=spec.trusted):
             unit = load_unit(spec)
             results = evaluate(unit, requests, outputs, limit=spec.limit, trusted=spec.trusted)
             rows, definitions, values = task_results(unit, items, requests, outputs, results)
-        metadata = {"definitions": definitions, "values": values, "fingerprint": self._fingerprint(spec)}
-        artifacts.write(path, TASK_RESULTS, rows, metadata)
-        return f"lm-eval-metrics: {path.stem}: {format_count(len(values), 'value')}"
+        self.write(path, spec, rows, definitions=definitions, values=values)
+        return format_count(len(values), "value")
 
-    def fail(self, path: Path, spec: UnitSpec, reason: str) -> str:
-        reason = f"metrics not computed ({reason})"
-        artifacts.write(path, TASK_RESULTS, [], {"unavailable": reason, "fingerprint": self._fingerprint(spec)})
-        return f"lm-eval-metrics: {path.stem}: {reason}"
-
-    def _fingerprint(self, spec: UnitSpec) -> str:
-        return artifacts.input_fingerprint(self.inputs(spec), self._requests(spec), self._outputs(spec))
+    def failure(self, spec: UnitSpec, reason: str) -> Outcome:
+        return unavailable(f"metrics not computed ({reason})")
 
     def _outputs(self, spec: UnitSpec) -> Path:
         return self.args.results / _kind(spec).name / f"{spec.evaluation}.parquet"

@@ -8,25 +8,33 @@ import pyarrow as pa
 
 from vernacular import __version__
 from vernacular.checkpoints.inputs import tokenizer_identity
-from vernacular.commands.common import check_inputs, missing_reason
+from vernacular.commands.common import check_inputs
 from vernacular.config.specs import MetricLabels, MetricsSpec
 from vernacular.core import artifacts
 from vernacular.core.errors import UserError, first_line, format_count, is_contained
 from vernacular.core.fields import Stage, to_json
+from vernacular.core.metadata import (
+    MetricsMetadata,
+    Outcome,
+    OutputsMetadata,
+    ResultsMetadata,
+    Source,
+    unavailable,
+)
+from vernacular.core.model_record import ModelRecord, read_model
 from vernacular.core.progress import Progress
-from vernacular.core.records import read_record
 from vernacular.core.tables import by_items, rows_of
 from vernacular.data.schema import ITEMS
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.aggregate import aggregate
 from vernacular.metrics.metric import CHANCE, Metric, majority_baseline
-from vernacular.metrics.schema import METRICS, SIMILARITIES, TASK_RESULTS, TOKENS
+from vernacular.metrics.schema import METRICS, SIMILARITIES, TASK_RESULTS, TOKENS, TOOL_RESULTS
 from vernacular.metrics.tokens import token_counts
 from vernacular.protocols.declaration import Protocol
 from vernacular.protocols.evaluate import evaluate, label_values, signature_conditions
 from vernacular.protocols.registry import COMPARED, PROTOCOLS
 from vernacular.protocols.schema import REQUESTS
-from vernacular.types import SETTING, ModelRecord
+from vernacular.types import SETTING
 
 log = logging.getLogger("vernacular")
 
@@ -47,39 +55,26 @@ class Metrics(Stage):
 
 def metrics(args: Metrics) -> str:
     """Compute per-item results and metrics of one model; an evaluation without outputs gets a file that states why."""
-    record = read_record(args.model)
-    long_rows, tokens, notes = [], [TOKENS.schema.empty_table()], {}
+    record = read_model(args.model)
+    long_rows, tokens, results = [], [TOKENS.schema.empty_table()], {}
     with Progress(f"metrics {args.spec.model}", len(args.spec.evaluations), "evaluation") as progress:
         for evaluation, spec in args.spec.evaluations.items():
-            evaluation_rows, token_rows, notes[evaluation] = _try(args, _Inputs(args, evaluation, spec), record)
+            evaluation_rows, token_rows, results[evaluation] = _try(args, _Inputs(args, evaluation, spec), record)
             long_rows += evaluation_rows
             tokens.append(token_rows)
             progress.advance()
-    _write(args, record, long_rows, tokens, notes)
-    values, evaluations = format_count(len(long_rows), "value"), format_count(len(notes), "evaluation")
+    _write(args, record, long_rows, tokens, results)
+    if reason := args.failure:
+        return f"metrics: {args.spec.model}: unavailable ({reason})"
+    values, evaluations = format_count(len(long_rows), "value"), format_count(len(results), "evaluation")
     return f"metrics: {args.spec.model}: {values} of {evaluations}"
 
 
-def give_up(args: Metrics, reason: str) -> str:
-    """Write files without rows that state why the metrics of this model are missing."""
-    record = read_record(args.model)
-    notes = {
-        evaluation: _Inputs(args, evaluation, spec).write_unavailable({"unavailable": reason})
-        for evaluation, spec in args.spec.evaluations.items()
-    }
-    _write(args, record, [], [TOKENS.schema.empty_table()], notes)
-    return f"metrics: {args.spec.model}: unavailable ({reason})"
-
-
-def _try(args, inputs: "_Inputs", record: dict) -> tuple[list[dict], pa.Table, dict]:
-    """Return the values, token counts and notes of one evaluation; a failure of this evaluation is a note."""
+def _try(args, inputs: "_Inputs", record: ModelRecord) -> tuple[list[dict], pa.Table, ResultsMetadata]:
+    """Return the values, token counts and metadata of one evaluation, which state its failure."""
     try:
-        missing = missing_reason(inputs.output_metadata)
-        if not missing and inputs.tool_results:
-            missing = missing_reason(artifacts.metadata(inputs.tool_results))
-        if missing:
-            return [], TOKENS.schema.empty_table(), inputs.write_unavailable(missing)
-        return _compute(args, inputs, record)
+        outcome = unavailable(args.failure) if args.failure else inputs.incomplete()
+        return inputs.write_without_rows(outcome) if outcome else _compute(args, inputs, record)
     except UserError:
         raise
     except BaseException as error:
@@ -87,7 +82,7 @@ def _try(args, inputs: "_Inputs", record: dict) -> tuple[list[dict], pa.Table, d
             raise
         log.exception("%s failed", inputs.evaluation)
         reason = f"metrics not computed ({type(error).__name__}: {first_line(error)})"
-        return [], TOKENS.schema.empty_table(), inputs.write_unavailable({"unavailable": reason})
+        return inputs.write_without_rows(unavailable(reason))
 
 
 class _Inputs:
@@ -105,65 +100,75 @@ class _Inputs:
         self.items = args.items_dir / f"{spec.items}.parquet"
         self.requests = args.requests_dir / f"{evaluation}.parquet"
         self.target = args.out / "tasks" / f"{evaluation}.parquet"
-        self.output_metadata = artifacts.metadata(self.outputs)
+        self.output_metadata: OutputsMetadata = artifacts.metadata(self.outputs, self.kind)
         sources = [path for path in (self.outputs, self.similarities, self.tool_results) if path]
         self.input_fingerprint = artifacts.input_fingerprint(to_json(spec), *sources)
 
-    def write_unavailable(self, reason_metadata: dict) -> dict:
-        """Write a file without rows that states why; return the metadata of the evaluation."""
-        note = {**reason_metadata, "fingerprint": self.input_fingerprint}
-        artifacts.write(self.target, TASK_RESULTS, [], {"evaluation": self.evaluation, **note})
-        return note
+    def incomplete(self) -> Outcome | None:
+        """Return the outcome of the outputs, or of the tool that evaluates them, that is not complete."""
+        outcomes = [self.output_metadata.outcome]
+        outcomes += [artifacts.metadata(self.tool_results, TOOL_RESULTS).outcome] if self.tool_results else []
+        return next((outcome for outcome in outcomes if not outcome.is_complete), None)
+
+    def write_without_rows(self, outcome: Outcome) -> tuple[list[dict], pa.Table, ResultsMetadata]:
+        """Write a file without rows that states the outcome; return what `_compute` returns."""
+        metadata = ResultsMetadata(evaluation=self.evaluation, outcome=outcome, fingerprint=self.input_fingerprint)
+        artifacts.write(self.target, TASK_RESULTS, [], metadata)
+        return [], TOKENS.schema.empty_table(), metadata
 
 
-def _compute(args, inputs: _Inputs, record: ModelRecord) -> tuple[list[dict], pa.Table, dict]:
+def _compute(args, inputs: _Inputs, record: ModelRecord) -> tuple[list[dict], pa.Table, ResultsMetadata]:
     """Write the per-item results of one evaluation, and return (rows per METRICS, table per TOKENS, metadata)."""
     spec, evaluation = inputs.spec, inputs.evaluation
-    request_metadata = artifacts.metadata(inputs.requests)
-    check_inputs(inputs.items, inputs.requests, inputs.outputs, inputs.output_metadata, record)
-    similarity_metadata: dict = {}
+    requests, outputs = artifacts.metadata(inputs.requests, REQUESTS), inputs.output_metadata
+    check_inputs(inputs.items, inputs.requests, inputs.outputs, outputs, record)
+    outcome, signatures = Outcome(), {}
     if inputs.similarities:
-        similarity_metadata = artifacts.metadata(inputs.similarities)
-        actual, expected = similarity_metadata.get("generations"), inputs.output_metadata["fingerprint"]
-        artifacts.check_input_fingerprint(inputs.similarities, actual, expected, "generations")
+        similarities = artifacts.metadata(inputs.similarities, SIMILARITIES)
+        outcome, signatures = similarities.outcome, similarities.signatures
+        artifacts.check_input_fingerprint(
+            inputs.similarities, similarities.generations, outputs.fingerprint, "generations"
+        )
     rows, tokens, known = _results(inputs)
-    definitions: dict = {}
-    if inputs.tool_results:
-        tool_metadata = artifacts.metadata(inputs.tool_results)
-        values, definitions = tool_metadata["values"], {"metrics": tool_metadata["definitions"]}
-    else:
-        values = aggregate(rows, known, seed=0, categories=True)
-    note = {
-        **definitions,
-        **_evaluation_metadata(request_metadata, inputs.output_metadata, rows),
-        "missing_metrics": similarity_metadata.get("missing_metrics", {}),
-        "fingerprint": inputs.input_fingerprint,
-    }
-    artifacts.write(inputs.target, TASK_RESULTS, rows, {"evaluation": evaluation, **note})
+    tool = artifacts.metadata(inputs.tool_results, TOOL_RESULTS) if inputs.tool_results else None
+    values = tool.values if tool else aggregate(rows, known, seed=0, categories=True)
+    flags = (part for text in rows["flags"].drop_null().to_pylist() for part in text.split("; ") if part)
+    metadata = ResultsMetadata(
+        evaluation=evaluation,
+        outcome=outcome,
+        metrics=tool.definitions if tool else [],
+        dataset=requests.items,
+        few_shot_examples=requests.few_shot_examples,
+        skipped=requests.skipped,
+        inference=outputs,
+        items=len(rows),
+        flags=dict(Counter(map(_flag_type, flags))),
+        fingerprint=inputs.input_fingerprint,
+    )
+    artifacts.write(inputs.target, TASK_RESULTS, rows, metadata)
     names = {key: getattr(spec, key) for key in SETTING}
-    adapter = record.get("adapter") or {}
-    labels = {"model": args.spec.model, "adapter": adapter.get("source"), "evaluation": evaluation, **names}
-    labels |= {"base": record.get("base"), "model_revision": _model_revision(record)}
-    labels |= {"dataset_revision": _dataset_revision(request_metadata["items"]["source"])}
+    adapter = record.adapter.source if record.adapter else None
+    labels = {"model": args.spec.model, "adapter": adapter, "evaluation": evaluation, **names}
+    labels |= {"base": record.base, "model_revision": _model_revision(record)}
+    labels |= {"dataset_revision": _dataset_revision(requests.items.source)}
     majority = majority_baseline(PROTOCOLS[spec.protocol].majority, rows)
     long_rows = []
-    bos_policy = inputs.output_metadata.get("tokenizer", {}).get("bos_policy")
-    conditions = signature_conditions(spec.protocol, request_metadata.get("options", {}), bos_policy)
-    for row in label_values(values, labels, similarity_metadata.get("signatures", {}), conditions):
+    conditions = signature_conditions(spec.protocol, requests.options, outputs.tokenizer.bos_policy)
+    for row in label_values(values, labels, signatures, conditions):
         # the baseline applies to accuracies over all items, from which it is computed
         accuracy = row["chance_level"] is not None and row["metric"].partition("_")[0] not in CHANCE
         long_rows.append({**row, "majority_baseline": majority if accuracy and not row["category"] else None})
-    return long_rows, tokens, note
+    return long_rows, tokens, metadata
 
 
 def _results(inputs: _Inputs) -> tuple[pa.Table, pa.Table, list[Metric]]:
     """Return (TASK_RESULTS, TOKENS, the metrics of the results), computed in parts of `_ITEMS_AT_A_TIME` items."""
-    protocol, masked = inputs.spec.protocol, inputs.output_metadata.get("model", {}).get("kind") == "masked"
+    protocol, masked = inputs.spec.protocol, inputs.output_metadata.model.kind == "masked"
     similarities, tool_results = SIMILARITIES.schema.empty_table(), TASK_RESULTS.schema.empty_table()
     if inputs.similarities:
         similarities = artifacts.read(inputs.similarities, SIMILARITIES)
     if inputs.tool_results:
-        tool_results = artifacts.read(inputs.tool_results, TASK_RESULTS)
+        tool_results = artifacts.read(inputs.tool_results, TOOL_RESULTS)
     requests = artifacts.read(inputs.requests, REQUESTS, columns=_REQUEST_COLUMNS, dictionary_columns=("prefix",))
     tables = [requests, artifacts.read(inputs.outputs, inputs.kind), similarities, tool_results]
     results, tokens = [TASK_RESULTS.schema.empty_table()], [TOKENS.schema.empty_table()]
@@ -178,7 +183,7 @@ def _results(inputs: _Inputs) -> tuple[pa.Table, pa.Table, list[Metric]]:
             outputs,
             rows,
             roles=_counted_roles(PROTOCOLS[protocol]),
-            unknown_token=inputs.output_metadata.get("tokenizer", {}).get("unk_token"),
+            unknown_token=inputs.output_metadata.tokenizer.unk_token,
         )
         results.append(pa.Table.from_pylist(rows, schema=TASK_RESULTS.schema))
         tokens.append(
@@ -192,47 +197,33 @@ def _counted_roles(protocol: Protocol) -> tuple[str, ...]:
     return () if protocol.generates or protocol.label_spans or protocol.tool else protocol.displayed_roles
 
 
-def _write(args, record: ModelRecord, long_rows: list[dict], tokens: list[pa.Table], notes: dict) -> None:
-    metadata = {"model": args.spec.model, "record": record, "version": __version__, "evaluations": notes}
-    fingerprints = [note["fingerprint"] for note in notes.values()]
-    metadata |= {"fingerprint": artifacts.input_fingerprint(to_json(args.spec), fingerprints)}
+def _write(args, record: ModelRecord, long_rows: list[dict], tokens: list[pa.Table], evaluations: dict) -> None:
+    fingerprints = [evaluation.fingerprint for evaluation in evaluations.values()]
+    metadata = MetricsMetadata(
+        model=args.spec.model,
+        record=record.as_dict(),
+        version=__version__,
+        evaluations=evaluations,
+        fingerprint=artifacts.input_fingerprint(to_json(args.spec), fingerprints),
+    )
     artifacts.write(args.out / "metrics.parquet", METRICS, long_rows, metadata)
     settings = {name: {key: getattr(spec, key) for key in SETTING} for name, spec in args.spec.evaluations.items()}
     token_metadata = {"model": args.spec.model, "tokenizer": tokenizer_identity(record), "evaluations": settings}
-    token_metadata |= {"fingerprint": artifacts.input_fingerprint("tokens", metadata["fingerprint"])}
+    token_metadata |= {"fingerprint": artifacts.input_fingerprint("tokens", metadata.fingerprint)}
     artifacts.write(args.out / "tokens.parquet", TOKENS, pa.concat_tables(tokens), token_metadata)
-
-
-def _evaluation_metadata(request_metadata: dict, output_metadata: dict, rows: pa.Table) -> dict:
-    """Return the metadata of an evaluation: dataset, prompts, inference, number of items, and counts of flags."""
-    return {
-        "dataset": request_metadata["items"],
-        "few_shot_examples": request_metadata["few_shot_examples"],
-        "skipped": request_metadata["skipped"],
-        "inference": output_metadata,
-        "items": len(rows),
-        "flags": dict(
-            Counter(
-                _flag_type(part)
-                for flags in rows["flags"].drop_null().to_pylist()
-                for part in flags.split("; ")
-                if part
-            )
-        ),
-    }
 
 
 def _model_revision(record: ModelRecord) -> str:
     """Return the commit of a model, and for an adapter its own after its base's; for local files a hash."""
-    adapter = record.get("adapter")
-    if adapter and adapter["revision"] and record.get("revision"):
-        return f"{record['revision']} + {adapter['revision']}"
-    return (not adapter and record.get("revision")) or record.get("fingerprint", "")[:12]
+    adapter = record.adapter
+    if adapter and adapter.revision and record.revision:
+        return f"{record.revision} + {adapter.revision}"
+    return (not adapter and record.revision) or (record.fingerprint or "")[:12]
 
 
-def _dataset_revision(source: dict) -> str:
+def _dataset_revision(source: Source) -> str:
     """Return the commit of a dataset; for samples and files, the hash of their rows."""
-    return source.get("revision") or f"{source['kind']} {source['sha256'][:12]}"
+    return source.revision or f"{source.kind} {source.sha256[:12]}"
 
 
 def _flag_type(flag: str) -> str:

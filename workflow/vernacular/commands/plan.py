@@ -33,7 +33,10 @@ def plan(args) -> str:
     unit = "points" if scale == 100 else "the unit of the metric"
     _print(f"standard error of a mean, in {unit}", args.items, prompts, [scale * design.se for design in designs])
     differences = [scale * design.smallest_difference for design in designs]
-    title = f"smallest difference found with a power of 0.8, in {unit} (-: no test with fewer than three prompts)"
+    title = (
+        f"smallest paired difference found with a power of 0.8, in {unit}\n"
+        "(1 and 2 prompts: a difference with these prompts, not with prompts like them)"
+    )
     _print(title, args.items, prompts, differences)
     if args.se is not None:
         _print_needed(of_value, prompts, args.se, scale, per_cluster)

@@ -21,7 +21,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from huggingface_hub import get_token
 
-from vernacular.commands.common import missing_reason
 from vernacular.comparison.external.published_tables import PublishedTables, read_tables
 from vernacular.comparison.schema import PROMPTS
 from vernacular.core import artifacts
@@ -33,7 +32,7 @@ from vernacular.core.publication import is_public_address, publishable
 from vernacular.core.tables import to_frame, write_csv
 from vernacular.interop.every_eval_ever import write_every_eval_ever
 from vernacular.interop.lm_eval_results import write_lm_eval_results
-from vernacular.metrics.schema import RESULTS, TASK_RESULTS
+from vernacular.metrics.schema import METRICS, RESULTS, TASK_RESULTS
 from vernacular.summary.grid import collect, to_arrow, wide
 from vernacular.summary.headings import make_headings
 from vernacular.summary.prompts import as_questions, standard_errors
@@ -103,7 +102,7 @@ def _write_exchange_files(
     datasets = {
         (row["task"], row["language"], row["limit"]): row
         for model in models
-        for row in dataset_sources(artifacts.metadata(results / model["name"] / "metrics.parquet"))
+        for row in dataset_sources(artifacts.metadata(results / model["name"] / "metrics.parquet", METRICS))
     }
     write_lm_eval_results(folder / "lm_eval", standard_errors(values, prompts))
     runs = values[values["prompt"] != ALL_PROMPTS]  # a mean over prompts has no results per item
@@ -122,7 +121,7 @@ def _task_results(directory: Path, evaluations: list[str]) -> Iterator[tuple[str
     """Yield the evaluations of a model with their results per item."""
     for evaluation in evaluations:
         path = directory / f"{evaluation}.parquet"
-        if not missing_reason(artifacts.metadata(path)):
+        if artifacts.metadata(path, TASK_RESULTS).outcome.is_complete:
             yield evaluation, artifacts.read(path, TASK_RESULTS)
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from vernacular.config.specs import ReportSpec
 from vernacular.core.fields import Stage
-from vernacular.core.records import read_record
+from vernacular.core.model_record import read_model
 from vernacular.report.page import build
 
 
@@ -30,7 +30,7 @@ def report(args: Report) -> str:
         args.out,
         models=args.spec.models,
         evaluations=args.spec.evaluations,
-        records=[read_record(path) for path in args.models],
+        records=[read_model(path) for path in args.models],
         changes=changes,
         benchmarks=args.benchmarks,
         tasks=args.spec.tasks,

@@ -7,6 +7,8 @@ from vernacular.config.specs import PromptSpec, RequestsSpec
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
 from vernacular.core.fields import Stage, to_json
+from vernacular.core.metadata import RequestsMetadata
+from vernacular.data.schema import ITEMS
 from vernacular.protocols.build import build_evaluation, inference_metadata
 from vernacular.protocols.schema import REQUESTS, request_size
 
@@ -24,49 +26,27 @@ def requests(args: Requests) -> str:
     return _Evaluations(args).run("requests")
 
 
-def give_up(args: Requests, reason: str) -> str:
-    """Write requests files without rows that state why the remaining evaluations have none."""
-    return "\n".join(_Evaluations(args).fail_rest(reason))
-
-
 class _Evaluations(Batch):
     key = "evaluations"
     noun, done_label, failed_label = "evaluation", "built", "failed"
+    kind = REQUESTS
 
-    def is_current(self, metadata: dict, spec: PromptSpec) -> bool:
-        return metadata["fingerprint"] == self._fingerprint(spec, artifacts.metadata(self._items(spec)))
+    def metadata(self, spec: PromptSpec) -> RequestsMetadata:
+        source = artifacts.metadata(self.items(spec), ITEMS)
+        names = ("evaluation", "language", "protocol", "shots", "seed", "style", "prompt")
+        return RequestsMetadata(
+            **{name: value for name, value in to_json(spec).items() if name in names},  # the default prompt has no name
+            **inference_metadata(spec.protocol),
+            task=spec.task["task"],
+            items=source,
+            fingerprint=artifacts.input_fingerprint(self.inputs(spec), source.fingerprint),
+        )
 
     def make(self, path: Path, spec: PromptSpec) -> str:
-        source = artifacts.metadata(self._items(spec))
-        if unavailable := source.get("unavailable"):
-            self.fail(path, spec, unavailable)
-            return f"requests: {path.stem}: no requests (dataset unavailable)"
-        rows, prompt_metadata = build_evaluation(items_in(self._items(spec)), spec)
-        metadata = {**self._metadata(spec, source), **prompt_metadata, "size": request_size(rows)}
-        artifacts.write(path, REQUESTS, rows, metadata)
-        return f"requests: {path.stem}: {format_count(len(rows), 'request')}"
-
-    def fail(self, path: Path, spec: PromptSpec, reason: str) -> str:
-        metadata = self._metadata(spec, artifacts.metadata(self._items(spec)))
-        artifacts.write(path, REQUESTS, [], {**metadata, "unavailable": reason})
-        return f"requests: {path.stem}: unavailable ({reason})"
-
-    def _items(self, spec: PromptSpec) -> Path:
-        return self.args.items_dir / f"{spec.items}.parquet"
-
-    def _metadata(self, spec: PromptSpec, source: dict) -> dict:
-        keys = (
-            "evaluation",
-            "language",
-            "protocol",
-            "shots",
-            "seed",
-            "style",
-            "prompt",
-        )  # the default is not named
-        metadata = {key: value for key, value in to_json(spec).items() if key in keys}
-        metadata |= {"task": spec.task["task"], "items": source} | inference_metadata(spec.protocol)
-        return metadata | {"fingerprint": self._fingerprint(spec, source)}
-
-    def _fingerprint(self, spec: PromptSpec, source: dict) -> str:
-        return artifacts.input_fingerprint(self.inputs(spec), source["fingerprint"])
+        outcome = artifacts.metadata(self.items(spec), ITEMS).outcome
+        if not outcome.is_complete:
+            self.write(path, spec, [], outcome=outcome)
+            return "no requests (dataset unavailable)"
+        rows, prompt_metadata = build_evaluation(items_in(self.items(spec)), spec)
+        self.write(path, spec, rows, **prompt_metadata, **request_size(rows))
+        return format_count(len(rows), "request")

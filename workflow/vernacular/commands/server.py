@@ -1,23 +1,26 @@
 """Command `server`: a model behind a server -> a record of what it can answer."""
 
-import logging
+from dataclasses import replace
 from pathlib import Path
 
 from vernacular.checkpoints.tokenizers import resolve_tokenizer
+from vernacular.commands.common import raise_failure, write_unavailable
 from vernacular.config.specs import ServerSpec
 from vernacular.core.errors import ModelError
 from vernacular.core.failures import LOADING_ERRORS, describe_error, wrap_library_errors, wrap_tokenizer_panics
 from vernacular.core.fields import Stage, to_json
 from vernacular.core.fingerprint import fingerprint
+from vernacular.core.model_record import ModelRecord, previous_model, write_model
 from vernacular.core.names import displayable, quoted, readable_problem
-from vernacular.core.records import last_record, write_record, write_with_copy
+from vernacular.inference.model.tokenization import load_tokenizer
+from vernacular.inference.server.checks import known_answers
 from vernacular.inference.server.client import Usage
 from vernacular.inference.server.probe import differences, probe
-from vernacular.inference.server.reference import known_answers
-from vernacular.inference.server.served import connect, load_tokenizer
+from vernacular.inference.server.served import connect
 from vernacular.inference.server.start import describe_usage
 
-log = logging.getLogger("vernacular")
+# that the probe uses
+_SETTINGS = ("source", "revision", "api_key_env", "concurrency", "timeout", "chat", "max_length")
 
 
 class Server(Stage):
@@ -31,29 +34,22 @@ def server(args: Server) -> str:
     """Probe a server and write the record of its model; an unavailable one gets a record that states why."""
     spec = args.spec
     try:
-        record, usage = probe_server(spec, args.out.parent / "converted", last_record(args.out))
+        raise_failure(args)
+        record, usage = probe_server(spec, args.out.parent / "converted", previous_model(args.out))
     except ModelError as error:
-        log.error(str(error))
-        return give_up(args, str(error))
-    write_with_copy(args.out, record)
+        return write_unavailable(args, "server", str(error))
+    write_model(args.out, record, keep=True)
     return f"server: {describe(record)} ({describe_usage(usage)})"
 
 
-def give_up(args: Server, reason: str) -> str:
-    """Write a record that states why the model is unavailable."""
-    spec = args.spec
-    write_record(args.out, {"name": spec.name, "source": spec.source, "unavailable": reason})
-    return f"server: {spec.name}: unavailable ({reason})"
-
-
-def describe(record: dict) -> str:
+def describe(record: ModelRecord) -> str:
     """Return one line: the model, and how texts, spans and labels are obtained."""
-    forms = record["server"]["forms"]
-    parts = [f"{kind} by {forms[kind]}" if forms[kind] else f"no {kind}" for kind in ("generation", "spans", "labels")]
-    return f"{record['name']}: {record['server']['model']}: {', '.join(parts)}"
+    forms = {kind: getattr(record.server.forms, kind) for kind in ("generation", "spans", "labels")}
+    parts = [f"{kind} by {form}" if form else f"no {kind}" for kind, form in forms.items()]
+    return f"{record.name}: {record.server.model}: {', '.join(parts)}"
 
 
-def probe_server(spec: ServerSpec, conversion_dir: Path, known: dict | None) -> tuple[dict, Usage]:
+def probe_server(spec: ServerSpec, conversion_dir: Path, known: ModelRecord | None) -> tuple[ModelRecord, Usage]:
     """Probe a server and return (record of its model, number of requests and tokens).
 
     Args:
@@ -65,44 +61,37 @@ def probe_server(spec: ServerSpec, conversion_dir: Path, known: dict | None) -> 
         ModelError: The server or its tokenizer cannot be used.
     """
     name = spec.name
+    settings = {key: value for key, value in to_json(spec).items() if key in _SETTINGS}
+    record = ModelRecord(name=name, kind="causal", architecture="server", **settings)
     try:
         with wrap_library_errors():
-            tokenizer_files = resolve_tokenizer(name, spec.tokenizer, conversion_dir) if spec.tokenizer else {}
+            files = resolve_tokenizer(name, spec.tokenizer, conversion_dir) if spec.tokenizer else None
     except LOADING_ERRORS as error:
-        raise ModelError(f"model {name}: the tokenizer cannot be read: {describe_error(error, {})}") from error
-    directory = tokenizer_files.get("directory")
+        raise ModelError(f"model {name}: the tokenizer cannot be read: {describe_error(error, record)}") from error
+    if files:
+        record |= {"tokenizer": spec.tokenizer, "tokenizer_revision": files.revision}
+        record |= {"directory": files.directory, "contents": files.contents}
     answers = known_answers(name, spec.reference, conversion_dir) if spec.reference else None
-    client = connect(to_json(spec))
+    client = connect(record)
     try:
-        tokenizer = load_tokenizer(name, directory) if directory else None
-        with wrap_tokenizer_panics({"name": name, "directory": directory}):
-            found = probe(to_json(spec), client, tokenizer, answers)
+        tokenizer = load_tokenizer(record, record.directory) if files else None
+        with wrap_tokenizer_panics(record):
+            found = probe(record, client, tokenizer, answers, model=spec.model)
     finally:
         client.close()
-    if problem := readable_problem(found["model"]):
-        raise ModelError(f"model {name}: the name of the model on the server, {quoted(found['model'])}, {problem}.")
-    reported = {key: displayable(text) if isinstance(text, str) else text for key, text in found["reported"].items()}
-    found |= {"known": answers, "reported": reported}
-    subject = [found["model"], spec.revision, tokenizer_files.get("fingerprint")]
-    same = known is not None and known.get("subject") == subject and differences(known["server"], found) is None
+    if problem := readable_problem(found.model):
+        raise ModelError(f"model {name}: the name of the model on the server, {quoted(found.model)}, {problem}.")
+    reported = {key: displayable(text) if isinstance(text, str) else text for key, text in found.reported.items()}
+    found = replace(found, known=answers, reported=reported)
+    subject = [found.model, record.revision, files and files.fingerprint]
+    same = (
+        known is not None
+        and known.server is not None
+        and known.subject == subject
+        and differences(known.server, found) is None
+    )
     if same:  # the first answers remain those to compare with: small differences do not add up
-        found |= {"answers": known["server"]["answers"]}
-    identity = known["identity"] if same else fingerprint(found["answers"])
-    return {
-        "name": name,
-        "source": spec.source,
-        "kind": "causal",
-        "architecture": "server",
-        "revision": spec.revision,
-        "directory": directory,
-        "contents": tokenizer_files.get("contents"),
-        "tokenizer": spec.tokenizer,
-        "tokenizer_revision": tokenizer_files.get("revision"),
-        "parameters": found["reported"].get("parameters"),
-        "bytes": None,
-        "subject": subject,
-        "identity": identity,
-        "fingerprint": fingerprint([*subject, identity]),
-        "server": found,
-        "files_key": None,
-    }, client.usage
+        found = replace(found, answers=known.server.answers)
+    identity = known.identity if same else fingerprint(found.answers)
+    record |= {"server": found, "subject": subject, "identity": identity, "parameters": reported.get("parameters")}
+    return record | {"fingerprint": fingerprint([*subject, identity])}, client.usage

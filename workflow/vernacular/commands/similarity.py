@@ -3,12 +3,13 @@
 from dataclasses import replace
 from pathlib import Path
 
-from vernacular.commands.common import Batch, check_inputs, check_recorded, items_in, missing_reason
+from vernacular.commands.common import Batch, check_inputs, check_recorded, items_in
 from vernacular.config.specs import SimilaritySettings, SimilaritySpec
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
 from vernacular.core.fields import Stage
-from vernacular.core.records import read_record
+from vernacular.core.metadata import Outcome, SimilaritiesMetadata
+from vernacular.core.model_record import read_model
 from vernacular.inference.schema import GENERATIONS
 from vernacular.metrics.schema import SIMILARITIES
 from vernacular.metrics.similarity import simil_eval
@@ -31,14 +32,7 @@ class Similarity(Stage):
 def similarity(args: Similarity) -> str:
     """Compute the similarity of each response to every option, for the evaluations of one model that lack it."""
     evaluations = _Evaluations(args)
-    return evaluations.run(f"similarity: {evaluations.model['name']}")
-
-
-def give_up(args: Similarity, reason: str) -> str:
-    """Write, for evaluations that this job did not finish, files with the reason why all metrics are missing."""
-    evaluations = _Evaluations(args)
-    count = format_count(len(evaluations.fail_rest(reason)), "evaluation")
-    return f"similarity: {evaluations.model['name']}: {count} without similarity ({reason})"
+    return evaluations.run(f"similarity: {evaluations.model.name}")
 
 
 class _Evaluations(Batch):
@@ -46,11 +40,12 @@ class _Evaluations(Batch):
 
     key = "evaluations"
     noun, done_label, failed_label = "evaluation", "computed", "failed"
+    kind = SIMILARITIES
     prints_files = False
 
     def __init__(self, args):
         super().__init__(args)
-        records = {path: read_record(path) for path in [*args.encoders, args.model]}
+        records = {path: read_model(path) for path in [*args.encoders, args.model]}
         for path, record in records.items():
             check_recorded(path, record)
         self.model = records[args.model]
@@ -60,18 +55,23 @@ class _Evaluations(Batch):
         by_items = sorted(self.specs.items(), key=lambda entry: entry[1].items)
         self.specs = {name: replace(spec, evaluation=name) for name, spec in by_items}
 
-    def is_current(self, metadata: dict, spec: SimilaritySettings) -> bool:
-        return metadata["fingerprint"] == self._fingerprint(spec) and not metadata.get("missing_metrics")
+    def metadata(self, spec: SimilaritySettings) -> SimilaritiesMetadata:
+        """Return a fingerprint of all inputs; the options may change without the prompts, and so the responses."""
+        encoders = [record.fingerprint for record in self._encoders(spec).values()]
+        generations = artifacts.metadata(self._generations(spec), GENERATIONS).fingerprint
+        inputs = self.inputs(spec), encoders, self.items(spec), self._requests(spec), generations
+        fingerprint = artifacts.input_fingerprint(*inputs)
+        return SimilaritiesMetadata(evaluation=spec.evaluation, generations=generations, fingerprint=fingerprint)
 
     def make(self, path: Path, spec: SimilaritySettings) -> str:
         generations = self._generations(spec)
-        output_metadata = artifacts.metadata(generations)
-        if missing := missing_reason(output_metadata):
-            self._write(path, spec, [], missing)
-            return f"similarity: {path.stem}: no outputs"
+        output_metadata = artifacts.metadata(generations, GENERATIONS)
+        if not output_metadata.outcome.is_complete:
+            self.write(path, spec, [], outcome=output_metadata.outcome)
+            return "no outputs"
         from vernacular.metrics.similarity.compute import similarities  # torch, which a masked model needs not
 
-        items, requests = self._items(spec), self._requests(spec)
+        items, requests = self.items(spec), self._requests(spec)
         check_inputs(items, requests, generations, output_metadata, self.model)
         rows, metadata = similarities(
             items_in(items),
@@ -83,20 +83,14 @@ class _Evaluations(Batch):
             language=spec.language,
             threads=self.args.threads,
         )
-        self._write(path, spec, rows, metadata | {"generations": output_metadata["fingerprint"]})
-        return f"similarity: {path.stem}: {format_count(len(rows), 'row')}"
+        self.write(path, spec, rows, **metadata)
+        return format_count(len(rows), "row")
 
-    def fail(self, path: Path, spec: SimilaritySettings, reason: str) -> str:
-        output_metadata = artifacts.metadata(self._generations(spec))
-        missing_metrics = {metric["metric"]: reason for metric in spec.metrics}
-        metadata = {"signatures": {}, "encoders": {}, "missing_metrics": missing_metrics}
-        metadata["generations"] = output_metadata.get("fingerprint")
-        self._write(path, spec, [], missing_reason(output_metadata) or metadata)
-        return f"similarity: {self.model['name']}: {path.stem}: {reason}"
-
-    def _write(self, path: Path, spec: SimilaritySettings, rows: list[dict], metadata: dict) -> None:
-        metadata = {"evaluation": path.stem, **metadata, "fingerprint": self._fingerprint(spec)}
-        artifacts.write(path, SIMILARITIES, rows, metadata)
+    def failure(self, spec: SimilaritySettings, reason: str) -> Outcome:
+        """Return the outcome of the generations, and if there are any, that all metrics are missing."""
+        outcome = artifacts.metadata(self._generations(spec), GENERATIONS).outcome
+        missing = {metric["metric"]: reason for metric in spec.metrics}
+        return Outcome(missing=missing) if outcome.is_complete else outcome
 
     def _encoders(self, spec: SimilaritySettings) -> dict[str, dict]:
         """Return the record of each metric's encoder; Simil-Eval compares by the evaluated model itself."""
@@ -108,15 +102,5 @@ class _Evaluations(Batch):
     def _generations(self, spec: SimilaritySettings) -> Path:
         return self.generations[spec.evaluation]
 
-    def _items(self, spec: SimilaritySettings) -> Path:
-        return self.args.items_dir / f"{spec.items}.parquet"
-
     def _requests(self, spec: SimilaritySettings) -> Path:
         return self.args.requests_dir / f"{spec.evaluation}.parquet"
-
-    def _fingerprint(self, spec: SimilaritySettings) -> str:
-        """Return the fingerprint of all inputs; the options may change without the prompts, and so the responses."""
-        encoders = [record.get("fingerprint") for record in self._encoders(spec).values()]
-        return artifacts.input_fingerprint(
-            self.inputs(spec), encoders, self._items(spec), self._requests(spec), self._generations(spec)
-        )

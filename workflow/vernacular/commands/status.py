@@ -4,10 +4,13 @@ import csv
 from collections import Counter
 from pathlib import Path
 
+from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing
 from vernacular.core.errors import UserError, format_count
 from vernacular.core.fields import Stage
 from vernacular.metrics.metric import display_name
+from vernacular.report.provenance import benchmark_files
+from vernacular.summary.cells import format_p_value, format_value
 from vernacular.summary.notes import split_list
 
 MAX_SENTENCES = 5  # comparisons on the terminal; the others are in the tables
@@ -76,7 +79,12 @@ def finish(args: Finish) -> None:
         if more := sentences[MAX_SENTENCES:]:
             print(f"{format_count(len(more), 'other comparison')}: {comparisons}")
     rows: dict[str, list[dict]] = {}
-    for path in sorted(args.benchmarks.glob("*/*.tsv")):
+    summary = args.results / "results.parquet"
+    described = artifacts.metadata(summary).get("models", []) if summary.exists() else None
+    names = (
+        None if described is None else {model[key] for model in described for key in ("name", "base") if key in model}
+    )
+    for path in benchmark_files(args.benchmarks, names):
         with open(path, newline="") as file:
             rows.setdefault(path.parent.name, []).extend(csv.DictReader(file, delimiter="\t"))
     order = ["items", "requests", "model", "server", "encoder", "infer", "infer_server", "collect"]
@@ -105,10 +113,14 @@ def _sentence(baseline: str, candidate: str, rows: list[dict]) -> str:
     significant = Counter(row["better"] for row in rows if row["significant"] == "True")
     better, worse = significant["candidate"], significant["baseline"]
     clearest = min(rows, key=lambda row: float(row["p_value"]))
-    values = " -> ".join(f"{float(clearest[side]):.4g}" for side in ("baseline_value", "candidate_value"))
+    unit = clearest["unit"]
+    values = " -> ".join(format_value(float(clearest[side]), unit) for side in ("baseline_value", "candidate_value"))
+    p, p_holm = (format_p_value(float(clearest[name])) for name in ("p_value", "p_holm"))
     n_metrics = format_count(len(rows), "headline metric")
+    verdict = f"is significantly better than {baseline} in {better} of {n_metrics} and worse in {worse}"
+    if not better and not worse:
+        verdict = f"does not differ significantly from {baseline} in any of {n_metrics}"
     return (
-        f"{candidate} is significantly better than {baseline} in {better} of {n_metrics} and worse in {worse}; "
-        f"clearest difference: {clearest['evaluation']}, {display_name(clearest['metric'])}: "
-        f"{values} (p = {float(clearest['p_value']):.2g}, corrected {float(clearest['p_holm']):.2g})."
+        f"{candidate} {verdict}; clearest difference: {clearest['evaluation']}, {display_name(clearest['metric'])}: "
+        f"{values} ({p}, {p_holm.replace('p', 'p (Holm)', 1)})."
     )

@@ -1,6 +1,7 @@
 """Command `summary`: metrics, token counts and comparisons of all models -> tables, spreadsheets and notes."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,8 @@ from vernacular.config.specs import SummarySpec
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
 from vernacular.core.fields import Stage, to_json
+from vernacular.core.metadata import MetricsMetadata, ModelInfo
+from vernacular.core.model_record import ModelRecord, recorded_model
 from vernacular.core.publication import publishable
 from vernacular.core.tables import write_csv
 from vernacular.core.written import rewriting
@@ -22,12 +25,11 @@ from vernacular.metrics.schema import METRICS, RESULTS, TOKENS
 from vernacular.summary.curves import add_positions, curve_sheets, equal_weight_notes
 from vernacular.summary.grid import collect, to_arrow, wide
 from vernacular.summary.headings import make_headings, model_labels
-from vernacular.summary.notes import collect_notes, group_notes, mixed_version_notes, notes_to_frame
+from vernacular.summary.notes import collect_notes, group_notes, mixed_version_notes, no_interval_notes, notes_to_frame
 from vernacular.summary.prompts import as_questions, prompt_notes, standard_errors, with_means
 from vernacular.summary.provenance import dataset_sources
 from vernacular.summary.tokenizers import TOKENIZERS, ModelTokens, tokenizer_rows, write_tokenizers
 from vernacular.summary.workbook import write_leaderboard, write_similarity, write_surprisal
-from vernacular.types import ModelRecord
 
 
 class Summary(Stage):
@@ -42,9 +44,9 @@ class Summary(Stage):
 def summary(args: Summary) -> str:
     """Write tables and spreadsheets of all models, and notes on missing, flagged, excluded and fallback results."""
     _write_tokenizers(args)
-    models_metadata = [artifacts.metadata(path) for path in args.metrics]
+    tables_of_models, models_metadata = zip(*(artifacts.read_all(path, METRICS) for path in args.metrics), strict=True)
     checkpoints = args.spec.positions
-    results = collect([artifacts.read(path, METRICS) for path in args.metrics])
+    results = collect(tables_of_models)
     tables = {kind.name: args.out / f"{kind.name}.parquet" for kind in (RANKINGS, COMPARISONS, OVERALL, PROMPTS)}
     comparison_tables = {
         kind.name: artifacts.read(tables[kind.name], kind).to_pylist() for kind in (RANKINGS, COMPARISONS, OVERALL)
@@ -54,11 +56,12 @@ def summary(args: Summary) -> str:
     notes = [row for note in models_metadata for row in collect_notes(note)]
     notes += mixed_version_notes(models_metadata)
     notes += equal_weight_notes(models_metadata, checkpoints)
+    notes += no_interval_notes(results)
     compared = artifacts.metadata(tables["comparisons"])
     notes += _external_result_notes(compared.get("notes", []))
     notes += [
         {"model": name, "evaluation": None, "kind": "unavailable", "note": reason, "count": None}
-        for name, reason in compared.get("failures", {}).items()
+        for name, reason in compared["outcome"].missing.items()
     ]
     notes = publishable(notes + compared.get("prompt_notes", []) + prompt_notes(prompts))
     models = [_describe(note) for note in models_metadata]
@@ -132,40 +135,42 @@ def _external_result_notes(texts: list[str]) -> list[dict]:
     ]
 
 
-def _precision(metadata: dict) -> dict:
+def _precision(metadata: MetricsMetadata) -> dict:
     """Return name, base and precision of a model, from the metadata of its metrics file."""
-    record = metadata["record"]
-    models = (evaluation.get("inference", {}).get("model") for evaluation in metadata["evaluations"].values())
-    model = next(filter(None, models), {})
-    base = record.get("base") if record.get("adapter") else None
-    quantization = model.get("quantization")
+    model = next(_models(metadata), ModelInfo(name=metadata.model))
+    base = recorded_model(metadata).base
+    quantization = model.quantization
     if quantization:
         names = [f"{bits}bit" for bits in (4, 8) if quantization.get(f"load_in_{bits}bit")]
         quantization = names[0] if names else quantization.get("quant_method", "quantized")
-    return {"name": metadata["model"], "base": base, "dtype": model.get("dtype"), "quantization": quantization}
+    return {"name": metadata.model, "base": base, "dtype": model.dtype, "quantization": quantization}
 
 
-def _describe(metadata: dict) -> dict:
+def _models(metadata: MetricsMetadata) -> Iterator[ModelInfo]:
+    """Yield the model of each evaluation with outputs, as it was loaded."""
+    return (results.inference.model for results in metadata.evaluations.values() if results.inference.model)
+
+
+def _describe(metadata: MetricsMetadata) -> dict:
     """Return what is published of a model, from the metadata of its metrics file: its source, version and engine."""
-    record: ModelRecord = metadata["record"]
-    keys = ("name", "source", "revision", "architecture", "kind", "parameters", "bytes", "fingerprint")
-    adapter = record.get("adapter") or {}
-    adapter_fields = {f"adapter {key}": adapter[key] for key in ("source", "revision") if adapter}
-    base_fields = {"base": record.get("base")} if adapter else {}
-    return {key: record.get(key) for key in keys} | base_fields | adapter_fields | _engine(metadata)
+    record = recorded_model(metadata)
+    names = ("name", "source", "revision", "architecture", "kind", "parameters", "bytes", "fingerprint")
+    described = {name: getattr(record, name) for name in names}
+    if adapter := record.adapter:
+        described |= {"base": record.base, "adapter source": adapter.source, "adapter revision": adapter.revision}
+    return described | _engine(record, metadata)
 
 
 # what servers state as the owner of their models
 _ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "llamacpp": "llama.cpp"}
 
 
-def _engine(metadata: dict) -> dict:
+def _engine(record: ModelRecord, metadata: MetricsMetadata) -> dict:
     """Return the engine that ran a model, as far as it is known; a server is asked for its own name."""
-    if server := metadata["record"].get("server"):
-        reported = server["reported"]
+    if server := record.server:
+        reported = server.reported
         engine = {"engine": _ENGINES.get(reported.get("owned_by")), "engine version": reported.get("version")}
-        engine |= {"served model": server["model"], "served file": reported.get("file")}
+        engine |= {"served model": server.model, "served file": reported.get("file")}
         return {key: value for key, value in engine.items() if value}
-    models = [evaluation.get("inference", {}).get("model") or {} for evaluation in metadata["evaluations"].values()]
-    versions = {model["transformers"] for model in models if model.get("transformers")}
+    versions = {model.transformers for model in _models(metadata) if model.transformers}
     return {"engine": "transformers", "engine version": ", ".join(sorted(versions))} if versions else {}

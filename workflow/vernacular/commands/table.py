@@ -7,6 +7,7 @@ import pandas as pd
 
 from vernacular.comparison.schema import COMPARISONS, PROMPTS, RANKINGS
 from vernacular.config.dependencies import task_labels
+from vernacular.config.directories import run_command
 from vernacular.config.load import Config, load
 from vernacular.core import artifacts
 from vernacular.core.errors import UserError, suggest
@@ -62,7 +63,7 @@ def table(args) -> None:
 def _read_results(summary: Path, config: Path) -> pd.DataFrame:
     path = summary / "results.parquet"
     if not path.exists():
-        raise UserError(f"{path}: file not found. Run `snakemake -c4 --configfile {config}` first.")
+        raise UserError(f"{path}: file not found. Run `{run_command(config)}` first.")
     return to_frame(artifacts.read(path, RESULTS))
 
 

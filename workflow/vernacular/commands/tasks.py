@@ -16,13 +16,29 @@ from vernacular.core.paths import WORKFLOW
 from vernacular.core.records import write_record
 from vernacular.data.tasks import load_task, task_names
 from vernacular.data.treebank.pairs import MASK, Pairs, shorten_context
-from vernacular.data.treebank.patterns import load_pattern
+from vernacular.data.treebank.patterns import builtin_patterns, load_pattern
 from vernacular.data.treebank.source import Extraction, extract
 from vernacular.lm_eval.catalog import load_catalog
 from vernacular.lm_eval.expansion import DEFAULT_TYPE
 from vernacular.lm_eval.prompts import prompt_names
 
 _MAX_LANGUAGES = 8  # of a task that are listed by code
+# English names of the languages of the included tasks (ISO 639-3), by which they are also found
+_NAMES = """\
+ab Abkhazian; aln Gheg Albanian; am Amharic; apu Apurinã; aqz Akuntsu; ar Arabic; azz Highland Puebla Nahuatl;
+be Belarusian; bg Bulgarian; bho Bhojpuri; bn Bengali; bor Borôro; br Breton; bua Buriat; ca Catalan; cs Czech;
+cu Old Church Slavonic; cy Welsh; da Danish; de German; egy Ancient Egyptian; el Greek; en English; es Spanish;
+et Estonian; eu Basque; fa Persian; fi Finnish; fo Faroese; fr French; frm Middle French; fro Old French; ga Irish;
+gd Scottish Gaelic; gl Galician; got Gothic; grc Ancient Greek; gu Gujarati; hbo Ancient Hebrew; he Hebrew; hi Hindi;
+hit Hittite; hsb Upper Sorbian; hu Hungarian; hy Armenian; hyw Western Armenian; is Icelandic; it Italian; ka Georgian;
+kk Kazakh; kmr Northern Kurdish; koi Komi-Permyak; kpv Komi-Zyrian; krl Karelian; kxh Karo; ky Kyrgyz; la Latin;
+lij Ligurian; lt Lithuanian; lv Latvian; mdf Moksha; mk Macedonian; mr Marathi; myv Erzya; nds Low German;
+nhi Zacatlán Nahuatl; nl Dutch; olo Livvi; orv Old Russian; ota Ottoman Turkish; pcm Nigerian Pidgin; pl Polish;
+pt Portuguese; quc K'iche'; ro Romanian; ru Russian; sa Sanskrit; sah Yakut; se Northern Sami; sk Slovak; sl Slovenian;
+sms Skolt Sami; sq Albanian; sr Serbian; sv Swedish; ta Tamil; tpn Tupinambá; tr Turkish; ttc Tektiteko; ug Uyghur;
+uk Ukrainian; ur Urdu; urb Urubú-Kaapor; uz Uzbek; vep Veps; wbp Warlpiri; wo Wolof; xcl Classical Armenian; xnr Kangri;
+xpg Phrygian; yrl Nhengatu"""
+_CODES = {name.casefold(): code for code, name in (entry.split(None, 1) for entry in _NAMES.split(";"))}
 
 
 def tasks(args) -> str:
@@ -42,7 +58,7 @@ def tasks(args) -> str:
         header = ("task", "languages", "protocols", "items", "license")
         rows = [_overview(name, task) for name, task in loaded.items()]
     else:
-        check_languages([args.language], loaded.values())
+        [args.language] = check_languages([args.language], loaded.values())
         header = ("task", "protocols", "items", "license", "source")
         rows = [_in_language(name, task, args.language) for name, task in loaded.items()]
         rows = [row for row in rows if row]
@@ -50,13 +66,17 @@ def tasks(args) -> str:
     return f"tasks: {format_count(len(rows), 'task')}" + (f" in {args.language}" if args.language else "")
 
 
-def check_languages(languages: Iterable[str], tasks: Iterable[dict]) -> None:
-    """Raise UserError if there is no task in one of these languages."""
+def check_languages(languages: Iterable[str], tasks: Iterable[dict]) -> list[str]:
+    """Return the codes of languages, given by code or English name; raise UserError if one of them has no task."""
     available = {code for task in tasks for code in task["languages"]}
     own_data = "For your own data, write a task file (docs/tasks.md) and name its directory with --directory."
-    for language in languages:
-        if language not in available:
-            raise UserError(f'no task in the language "{language}".{suggest(language, available, own_data)}')
+    codes = [name if name in available else _CODES.get(name.casefold(), name) for name in languages]
+    for language, code in zip(languages, codes, strict=True):
+        if code not in available:
+            names = {name.title() for name, known in _CODES.items() if known in available}
+            hint = suggest(language, available if len(language) < 4 else names, own_data)
+            raise UserError(f'no task in the language "{language}".{hint}')
+    return codes
 
 
 def _overview(name: str, task: dict) -> tuple[str, ...]:
@@ -145,7 +165,15 @@ def revisions_of(repository: str) -> dict[str, str]:
 
 
 def treebank(args) -> str:
-    """Extract minimal pairs from treebanks with patterns; print an explanation, write a CSV file, or both."""
+    """Extract minimal pairs from treebanks with patterns; print an explanation, write a CSV file, or both.
+
+    Without a pattern, list the included ones.
+    """
+    if not args.pattern:
+        patterns = {name: load_pattern(name)["phenomenon"] for name in builtin_patterns()}
+        width = max(map(len, patterns))
+        print("\n".join(f"{name:<{width}}  {phenomenon}" for name, phenomenon in patterns.items()))
+        return f"treebank: {format_count(len(patterns), 'included pattern')}; choose with --pattern NAME"
     extracted = extract(args.treebank, [load_pattern(name) for name in args.pattern], args.forms)
     if args.csv:
         from vernacular.interop.grew_tse import pairs_csv

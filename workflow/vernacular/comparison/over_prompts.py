@@ -189,7 +189,7 @@ def _interval(found: MeanOverPrompts, *, clip: bool = False) -> dict:
     row |= {"ci_low": finite_or_none(low), "ci_high": finite_or_none(high), "question": found.question}
     notes = []
     if not found.se > 0:
-        notes.append("no variation, or undefined in a resample: no interval")
+        notes.append("no variation, or undefined in more than a fifth of the resamples: no interval")
     if found.question != LIKE_THESE:
         notes.append(f"an interval for prompts like these needs at least {FEWEST_PROMPTS} prompts")
     return row | {"note": "; ".join(notes) or None}

@@ -18,7 +18,7 @@ from scipy.special import ndtr
 
 from vernacular.comparison.align import Items, Side
 from vernacular.metrics.metric import Metric, chance_level
-from vernacular.statistics.intervals import resample_statistic
+from vernacular.statistics.intervals import redrawn, resample_statistic
 from vernacular.statistics.paired import ALPHA, cluster_counts, cluster_sums, competition_ranks, holm, resample_means
 
 RESAMPLES = 1_000
@@ -108,7 +108,8 @@ def _aggregate_scope(
     means = weights @ np.array(values)
     drawn_means = np.einsum("e,erm->rm", weights, np.array(draws))
     rates = _win_rates(np.array(values), weights)
-    ranks = _ranks(means, drawn_means)
+    better = _better(means, drawn_means)
+    ranks = competition_ranks(better)
     return [
         {
             "model": model,
@@ -118,6 +119,7 @@ def _aggregate_scope(
             "mean": float(means[m]),
             **dict(zip(("ci_low", "ci_high"), _interval(drawn_means[:, m]), strict=True)),
             "rank": int(ranks[m]),
+            "rank_worst": len(models) - int(better[m].sum()),
             "win_rate": None if len(models) < 2 else float(rates[m]),
         }
         for m, model in enumerate(models)
@@ -164,7 +166,7 @@ def _normalize(evaluation: Evaluation, models, clusters, seed: int, resamples: i
         sizes = cluster_sums(np.append(np.ones(len(indices)), 0.0)[:, None], padded)
         counts = cluster_counts(k, resamples, seed)
         draws = resample_means(sums, np.repeat(sizes, len(models), axis=1), counts)
-    return (value - chance) / (1 - chance), (draws - chance) / (1 - chance)
+    return (value - chance) / (1 - chance), (redrawn(draws) - chance) / (1 - chance)
 
 
 def _interval(draws: np.ndarray) -> tuple[float | None, float | None]:
@@ -174,8 +176,8 @@ def _interval(draws: np.ndarray) -> tuple[float | None, float | None]:
     return float(low), float(high)
 
 
-def _ranks(means: np.ndarray, draws: np.ndarray) -> np.ndarray:
-    """Return (models,) ranks: 1 + the number of significantly better models.
+def _better(means: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    """Return (models, models) whether the first is significantly better than the second.
 
     The test is the difference over its bootstrap standard error, with Holm's correction over all pairs.
     """
@@ -189,7 +191,7 @@ def _ranks(means: np.ndarray, draws: np.ndarray) -> np.ndarray:
         if p < ALPHA:
             winner, loser = (i, j) if means[i] > means[j] else (j, i)
             better[winner, loser] = True
-    return competition_ranks(better)
+    return better
 
 
 def _win_rates(values: np.ndarray, weights: np.ndarray) -> np.ndarray:

@@ -244,7 +244,9 @@ def _note_missing_interval(row: dict, n_clusters: int, *, spread: bool, undefine
     """Append to the note why there is no interval."""
     reason = None
     if undefined:
-        reason = "infinite value of an item, or undefined in a resample: no interval and no test"
+        reason = (
+            "infinite value of an item, or undefined in more than a fifth of the resamples: no interval and no test"
+        )
     elif n_clusters < 2:
         reason = "one cluster of items: no interval and no test"
     elif not spread:

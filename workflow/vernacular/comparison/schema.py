@@ -110,7 +110,8 @@ OVERALL = Kind(
             ("mean", pa.float64()),  # of (value - chance) / (1 - chance)
             ("ci_low", pa.float64()),  # bootstrap of items within each evaluation
             ("ci_high", pa.float64()),
-            ("rank", pa.int32()),  # 1 + number of significantly better models
+            ("rank", pa.int32()),  # 1 + number of significantly better models: the best possible rank
+            ("rank_worst", pa.int32()),  # models of the scope - number of significantly worse ones: the worst possible
             ("win_rate", pa.float64()),  # share of (other model, evaluation) pairs led, ties half
         ]
     ),

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from vernacular.checkpoints import inputs
-from vernacular.checkpoints.deleted import is_deleted
+from vernacular.checkpoints.inputs import is_deleted
 from vernacular.checkpoints.tokenizers import tokenizer_files
 from vernacular.comparison.external.published_files import is_publication, published_models
 from vernacular.comparison.external.results import result_files
@@ -21,14 +21,14 @@ from vernacular.config.series import without_earlier
 from vernacular.core.contents import stamp
 from vernacular.core.errors import ArtifactError, DataError
 from vernacular.core.fingerprint import content_hash, file_fingerprint, fingerprint
+from vernacular.core.model_record import read_model
 from vernacular.core.paths import WORKFLOW
-from vernacular.core.records import read_record
 from vernacular.data.treebank.patterns import local_files as treebank_files
 from vernacular.inference.job.work import additional_libraries, engine_version
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.similarity import simil_eval
 from vernacular.protocols.prompt_variants import description, variant_labels
-from vernacular.protocols.prompts import prompt_lines
+from vernacular.protocols.prompts import prompt_lines, prompts_directory
 from vernacular.types import DEFAULT_PROMPT, SETTING, SIMIL_EVAL_STYLES, Evaluation
 
 _LOADING_KEYS = ("source", "kind", "allow_pickle", "trust_remote_code")  # settings that determine the files of a model
@@ -72,14 +72,14 @@ def lm_eval_spec(config: Config, model: str | None = None) -> specs.LmEvalSpec:
 def _prompt_spec(config: Config, evaluation: Evaluation) -> specs.PromptSpec:
     """Return an evaluation and its prompt lines; those of a variant do not depend on the other variants."""
     task, is_default = config.tasks[evaluation.task], evaluation.prompt == DEFAULT_PROMPT
+    language, directory = evaluation.language, prompts_directory(evaluation.language, task)
+    lines = prompt_lines(language, directory) if is_default else variant_labels(language, evaluation.prompt, directory)
     return specs.PromptSpec(
         evaluation=evaluation.id,
         items=evaluation.items,
         task={key: task[key] for key in ("task", "item_type", "protocols")},
         options=dict(evaluation.options),
-        prompts=prompt_lines(evaluation.language)
-        if is_default
-        else variant_labels(evaluation.language, evaluation.prompt),
+        prompts=lines,
         **_fields(evaluation, "language", "protocol", "shots", "seed", "style", "prompt"),
     )
 
@@ -108,8 +108,8 @@ def server_spec(config: Config, name: str) -> specs.ServerSpec:
 
 def inference_spec(config: Config, names: list[str]) -> specs.InferenceSpec:
     """Return the settings of each model that affect its outputs or its device, and the version of the engine."""
-    served = names[0] in config.servers
-    engines = {kind.name: engine_version(kind, served=served) for kind in (SCORES, GENERATIONS)}
+    engine = "server" if names[0] in config.servers else config.models[names[0]].get("engine_class", "transformers")
+    engines = {kind.name: engine_version(kind, engine) for kind in (SCORES, GENERATIONS)}
     models = {name: _inference_settings(config.models[name]) for name in names}
     for name in models.keys() & config.checkpoints.keys():
         models[name]["checkpoint"] = True  # its results remain if it is deleted
@@ -120,7 +120,8 @@ def _inference_settings(settings: dict) -> dict:
     left_out = {*_NON_INFERENCE_KEYS, *_PROBE_KEYS}  # in the record
     inference_settings = {key: value for key, value in settings.items() if key not in left_out}
     inference_settings |= {"quantization": _QUANTIZATION[settings["quantization"]]}
-    libraries = additional_libraries(inference_settings | {"adapter": settings.get("adapter")}, GENERATIONS)
+    uses = (settings["generation_engine"], settings.get("adapter"), inference_settings["quantization"])
+    libraries = additional_libraries(GENERATIONS, *uses)
     return inference_settings | {"libraries": libraries}
 
 
@@ -213,7 +214,8 @@ def report_spec(config: Config) -> specs.ReportSpec:
 def _prompt_description(config: Config, evaluation: Evaluation) -> dict:
     if evaluation.id in config.lm_eval:
         return {"differs": f"{config.lm_eval[evaluation.id].unit.name} of lm-eval"}
-    return description(evaluation.language, evaluation.prompt)
+    directory = prompts_directory(evaluation.language, config.tasks[evaluation.task])
+    return description(evaluation.language, evaluation.prompt, directory)
 
 
 def task_labels(config: Config) -> dict[str, dict]:
@@ -264,10 +266,10 @@ def files_key(path: Path, is_checkpoint: bool = False) -> str:
     deleted is as recorded.
     """
     try:
-        record = read_record(path)
+        record = read_model(path)
     except ArtifactError:
         return "damaged" if path.exists() else "not recorded yet"
-    recorded_key = record.get("files_key") or "not recorded yet"
+    recorded_key = record.files_key or "not recorded yet"
     if is_checkpoint and is_deleted(record):
         return recorded_key
     changed_paths = inputs.stale(record)

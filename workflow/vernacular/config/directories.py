@@ -1,16 +1,23 @@
 """Where a run is: the directories of results (`output:`) and store (`store:`), config file, package of the rules.
 
-In a workflow that imports this one as a module, the directories are below the module's `prefix:`.
+In a workflow that imports this one as a module, the directories are below the module's `prefix:`. When a run has ended,
+it deletes in them what the next one tries again.
 """
 
+import logging
 import os
-from collections.abc import Callable, Iterator
+import shlex
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError, UserError
+from vernacular.core.model_record import read_model
 from vernacular.core.paths import WORKFLOW, display_path
-from vernacular.core.written import foreign_files, named_files
+from vernacular.core.records import read_status
+from vernacular.core.written import COMPLETE, foreign_files, named_files
+
+log = logging.getLogger("vernacular")
 
 DEFAULT_STORE = "results/store"
 _CONFIG_FILES = ("config.yaml", "config/config.yaml")
@@ -28,6 +35,15 @@ def output_directory(setting: str, report) -> str:
             report(f'expected a directory outside of {name}/, which the workflow uses, got "{setting}".')
     _check_access(setting, path, report)
     return output
+
+
+def benchmarks_directory(output: str) -> str:
+    """Return the directory of the times of jobs, one per directory of results: configs share names of models.
+
+    >>> benchmarks_directory("results"), benchmarks_directory("runs/second")
+    ('benchmarks', 'benchmarks/runs--second')
+    """
+    return "benchmarks" if output == "results" else f"benchmarks/{output.strip('/').replace('/', '--')}"
 
 
 def store_directory(setting: str, output: str, report) -> str:
@@ -100,6 +116,16 @@ def default_config() -> str:
     return next(filter(os.path.exists, _CONFIG_FILES), _CONFIG_FILES[0])
 
 
+def run_command(config: os.PathLike | str, target: str | None = None) -> str:
+    """Return the command that runs a config in the working directory, for messages; `target`: one file only."""
+    has_rules = any(map(os.path.exists, ("Snakefile", "workflow/Snakefile")))
+    parts = ["snakemake -c4", shlex.quote(target) if target else ""]
+    parts.append("" if has_rules else "--snakefile $(vernacular snakefile)")
+    is_default = os.path.realpath(config) == os.path.realpath(default_config())
+    parts.append("" if is_default and has_rules else f"--configfile {shlex.quote(os.fspath(config))}")
+    return " ".join(filter(None, parts))
+
+
 def rule_files() -> list[str]:
     """Return the names of the files of rules."""
     return sorted(path.name for path in (WORKFLOW / "rules").glob("*.smk"))
@@ -140,3 +166,64 @@ def directory_of(path: str, replace_prefix: Callable[[str], str]) -> str:
         replace_prefix: Changes the path of a file of a rule as Snakemake does in a module; otherwise returns it.
     """
     return os.path.normpath(os.path.join(replace_prefix(f"{path}/a/file"), "../.."))
+
+
+_STAGES = ("scores", "generations", "lm_eval", "similarity", "tasks")  # a file per model and evaluation, in this order
+
+
+def clear_unavailable(resources: Path, results: Path, names: Collection[str] | None = None) -> list[Path]:
+    """Delete what another run may try again, damaged files, and what was computed from either; return the paths.
+
+    To Snakemake such a file is complete, and so is everything computed from it; it recreates a file only if something
+    missing depends on it. Planning deletes nothing: the Snakefile calls this function when a run has ended.
+
+    Args:
+        names: Models, evaluations, items and encoders of the config: files of other names may be a user's. None: all.
+    """
+    patterns = ["requests/*.parquet", "inference_status/*/*.json", *(f"*/{stage}/*.parquet" for stage in _STAGES)]
+    patterns += ["*/metrics.parquet", "summary/comparisons.parquet"]
+    outputs = [
+        path for name in ("items/*.parquet", "models/*.json", "encoders/*.json") for path in resources.glob(name)
+    ]
+    outputs += [path for pattern in patterns for path in results.glob(pattern)]
+    stale = dict.fromkeys(path for output in outputs for path in _stale(output, results))
+    deleted = [path for path in sorted(stale) if path.exists() and (names is None or _is_output(path, names))]
+    for path in deleted:
+        log.info("deleted %s", path)
+        path.unlink(missing_ok=True)
+    return deleted
+
+
+def _is_output(path: Path, names: Collection[str]) -> bool:
+    """Return whether a rule writes a file for a model, evaluation, dataset or encoder of these names."""
+    *_, model, kind, _ = path.parts
+    if path.name == "metrics.parquet":
+        return kind in names
+    if path.suffix == ".parquet":
+        is_shared = kind in ("items", "requests")
+        return path.stem in names and (is_shared or (model in names and kind in _STAGES))
+    return path.stem in names or kind in names or path.name == COMPLETE  # records, status files
+
+
+def _stale(path: Path, results: Path) -> Iterator[Path]:
+    """Yield a file that is damaged, or that another run may try again, and what was computed from it."""
+    *_, model, kind, _ = path.parts
+    computed = {"models": [f"{path.stem}/*/*.parquet"], "requests": [f"*/*/{path.stem}.parquet"]}.get(kind, [])
+    if kind in _STAGES:
+        computed = [f"{model}/{stage}/{path.name}" for stage in _STAGES[_STAGES.index(kind) + 1 :]]
+    try:
+        if model == "inference_status":
+            outcomes = [(name, *entry) for name, entries in read_status(path).items() for entry in entries.items()]
+            computed = [f"{name}/*/{evaluation}.parquet" for name, evaluation, entry in outcomes if entry.may_try_again]
+            is_stale = bool(computed)
+        elif path.suffix == ".json":
+            is_stale = read_model(path).unavailable is not None
+        else:
+            is_stale = artifacts.metadata(path)["outcome"].may_try_again
+    except ArtifactError:
+        is_stale = True
+    if is_stale:
+        # the tables of comparisons that lack external results remain until they are replaced
+        yield results / "comparisons" / COMPLETE if path.name == "comparisons.parquet" else path
+        for pattern in computed:
+            yield from results.glob(pattern)

@@ -13,13 +13,14 @@ from vernacular.config.specs import UnitSpec
 from vernacular.core.errors import ConfigError, suggest
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.yaml import as_list
+from vernacular.data.treebank.patterns import is_local as is_local_treebank
 from vernacular.lm_eval.catalog import Catalog, file_name, load_catalog, shots_by_task, shots_of
 from vernacular.lm_eval.expansion import Unit
 from vernacular.lm_eval.own_files import missing_files
 from vernacular.lm_eval.prompts import PromptUnit
 from vernacular.protocols.prompt_template import usual_layout
 from vernacular.protocols.prompt_variants import covering
-from vernacular.protocols.prompts import load_labels
+from vernacular.protocols.prompts import load_labels, prompts_directory
 from vernacular.protocols.registry import OPTIONS, PROTOCOLS, protocols_with, uses_prompt_lines
 from vernacular.types import ALL_PROMPTS, DEFAULT_PROMPT, Evaluation
 
@@ -64,7 +65,7 @@ def expand(entry: dict, task: dict, data: str, limit: int | None, report) -> lis
         if style not in PROTOCOLS[protocol].styles:
             continue  # an entry may have several protocols, not all of which have this style
         if uses_prompt_lines(protocol, style):
-            _check_labels(language, report)
+            _check_labels(language, task, report)
         for prompt, seed in prompts_and_seeds(entry, task, language, protocol, style, n_shots, report):
             evaluation = Evaluation(
                 task=task["task"],
@@ -119,16 +120,17 @@ def _languages(entry: dict, task: dict, data: str, report) -> list[str]:
     return [language for language in languages if language in usable]
 
 
-def _check_labels(language: str, report) -> None:
+def _check_labels(language: str, task: dict, report) -> None:
     try:
-        load_labels(language)
+        load_labels(language, prompts_directory(language, task))
     except ConfigError as error:
         report("languages", str(error))
 
 
 def _has_samples(task: dict, language: str) -> bool:
     """Return whether samples are shipped, or not needed because the dataset is a user-provided file."""
-    is_local = all("file" in source for source in task["languages"][language]["source"])
+    sources = task["languages"][language]["source"]
+    is_local = all("file" in source or is_local_treebank(source) for source in sources)
     return is_local or (WORKFLOW / "samples" / task["task"] / language).is_dir()
 
 
@@ -195,7 +197,7 @@ def _reason(task: dict, protocols: list[str], styles: list[str]) -> str:
 
 def _covering(task: dict, language: str, letters: bool, report) -> list[str]:
     try:
-        return covering(language, task["item_type"], letters=letters)
+        return covering(language, task["item_type"], letters=letters, directory=prompts_directory(language, task))
     except ConfigError as error:
         report("prompts", str(error))
         return []

@@ -1,6 +1,7 @@
 """Reading of config files: each is checked against the schema, and later files take precedence."""
 
 import copy
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -65,6 +66,34 @@ class Files:
         return valid if has_models else {**valid, "models": {}}
 
 
+_SOURCES = ("source", "adapter", "tokenizer", "reference", "series")  # keys of a model
+
+
+def _with_existing_paths(value):
+    """Return the content of a config file with "./" before sources that exist on this disk, but look like Hub IDs."""
+    models = value.get("models") if isinstance(value, dict) else None
+    similarity = value.get("similarity") if isinstance(value, dict) else None
+    encoders = similarity.get("encoders") if isinstance(similarity, dict) else None
+
+    def fix(source):
+        is_relative = isinstance(source, str) and not source.startswith((".", "/", "~")) and source.strip()
+        return f"./{source}" if is_relative and "\0" not in source and os.path.exists(source) else source
+
+    def fixed(entries):
+        return {
+            name: {key: fix(entry[key]) if key in _SOURCES else entry[key] for key in entry}
+            if isinstance(entry, dict)
+            else fix(entry)
+            for name, entry in entries.items()
+        }
+
+    if isinstance(models, dict):
+        value = {**value, "models": fixed(models)}
+    if isinstance(encoders, dict):
+        value = {**value, "similarity": {**similarity, "encoders": fixed(encoders)}}
+    return value
+
+
 def read(paths: list[Path], overrides: dict | None, origin: str) -> Files:
     """Read config files, then `overrides`, which are from `origin`: `--config`, or the module that they configure.
 
@@ -82,9 +111,9 @@ def read(paths: list[Path], overrides: dict | None, origin: str) -> Files:
                 f'{display_path(path)}: expected the keys "models" and "evaluations", got an empty file.'
             )
             files.problems.raise_all()
-        files.add(value, lines, schema, path)
+        files.add(_with_existing_paths(value), lines, schema, path)
         files._last = path
-    files.add(overrides or {}, {}, schema, origin)
+    files.add(_with_existing_paths(overrides or {}), {}, schema, origin)
     if all(files.is_valid(key) for key in files.values):
         required = {"type": "object", "required": schema["required"]}
         names = ", ".join(map(display_path, paths)) or origin

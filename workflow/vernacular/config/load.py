@@ -12,7 +12,7 @@ from pathlib import Path
 
 from vernacular.comparison.external.published_files import check_model, is_publication, published_models
 from vernacular.comparison.external.results import result_files
-from vernacular.config.directories import DEFAULT_STORE, output_directory, store_directory
+from vernacular.config.directories import DEFAULT_STORE, benchmarks_directory, output_directory, store_directory
 from vernacular.config.evaluations import LmEvalEntries, LmEvalTask, expand
 from vernacular.config.files import Files, read
 from vernacular.config.models import check_name, expand_pairs, is_server, read_models
@@ -176,6 +176,7 @@ def load_valid(
             lambda keys, message: report(("comparisons", *keys), message),
         )
     evaluations, tasks, lm_eval_tasks = _evaluations(files, values)
+    output = output_directory(values["output"], lambda message: report(("output",), message))
     config = Config(
         models,
         evaluations,
@@ -185,7 +186,8 @@ def load_valid(
         external_results,
         gpu_memory_gb=values["gpu_memory_gb"],
         checkpoints=checkpoints,
-        output=output_directory(values["output"], lambda message: report(("output",), message)),
+        output=output,
+        benchmarks=benchmarks_directory(output),
         store=store_directory(values["store"], values["output"], lambda message: report(("store",), message)),
         lm_eval=lm_eval_tasks,
     )

@@ -1,5 +1,6 @@
 """Checks of `models:` that the schema cannot express, settings that adapters inherit, and pairs of `comparisons:`."""
 
+import importlib.util
 import os
 from collections.abc import Callable
 from itertools import combinations
@@ -55,6 +56,8 @@ def check_models(models: dict, report) -> None:
             report((name,), message)
         seen[name.casefold()] = name
         _check_server_keys(name, entry, report)
+        if "engine_class" in entry:
+            _check_engine(name, entry["engine_class"], report)
         if "adapter" in entry or "base" in entry:
             _check_adapter(name, models, report)
         elif "source" not in entry:
@@ -85,6 +88,18 @@ def _check_adapter(name: str, models: dict, report) -> None:
         report(
             (name, "base"),
             f"{base} has generation_engine: vllm, which supports no adapters; use generation_engine: transformers.",
+        )
+    elif engine := models[base].get("engine_class"):
+        report((name, "base"), f"{base} has engine_class: {engine}, which applies no adapters; remove it.")
+
+
+def _check_engine(name: str, engine: str, report) -> None:
+    """Check that Python finds the package of an engine, which is imported by the jobs."""
+    package = engine.partition(":")[0].partition(".")[0]
+    if importlib.util.find_spec(package) is None:
+        report(
+            (name, "engine_class"),
+            f'expected MODULE:CLASS of an installed package, got "{engine}": no module {package} is found.',
         )
 
 

@@ -22,6 +22,7 @@ from vernacular.config.load import Config
 from vernacular.config.specs import DatasetSpec
 from vernacular.core import hub_snapshot
 from vernacular.core.errors import ConfigError, DataError, ModelError, UserError, format_count
+from vernacular.core.model_record import ModelRecord
 from vernacular.core.validate import Problems
 from vernacular.data.load import load_items
 from vernacular.data.treebank.patterns import is_local as is_local_treebank
@@ -155,7 +156,7 @@ def _check_adapter(name: str, settings: dict, config: Config, online: bool) -> s
         if cached is None or not any((cached / file).exists() for file in weights):
             return _check_hub(source, ADAPTER_CONFIG, online)
         source = str(cached)
-    record = {"name": settings["base"], "source": base["source"]}
+    record = ModelRecord(name=settings["base"], source=base["source"])
     directory, _, adapter_config = check_adapter(name, source, record, **permissions)
     cached_base = None if _is_local(base["source"]) else hub_snapshot.cached(base["source"])
     if cached_base or _is_local(base["source"]):
@@ -172,12 +173,17 @@ def _check_hub(source: str, file: str, online: bool) -> str | None:
     """Download a small file of a repository: only this shows whether a gated one may be read."""
     if not online:
         return source
+    _progress(source)
     repository, _, revision = source.partition("@")
     owner, name, *path = repository.split("/", 2)
     errors = {"error_class": ModelError, "missing_file_error": ModelError}
     patterns = [".gitattributes" if path else file]
     hub_snapshot.snapshot(f"{owner}/{name}", revision or None, patterns, repo_type="model", **errors)
     return None
+
+
+def _progress(source: str) -> None:
+    print(f"checking {source} on the Hub", flush=True)
 
 
 def _check_data(config: Config, references: References, online: bool) -> None:
@@ -232,6 +238,7 @@ def _check_dataset(spec: DatasetSpec) -> bool:
     """
     repositories = [repository for source in _sources(spec) if (repository := _hub_source(source))]
     for repository in repositories:
+        _progress(repository["hub"])
         hub_snapshot.snapshot(
             repository["hub"],
             repository.get("revision"),

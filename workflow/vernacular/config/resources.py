@@ -17,12 +17,11 @@ from pathlib import Path
 
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError
-from vernacular.protocols.schema import request_cost
+from vernacular.protocols.schema import REQUESTS, request_cost
 
 _BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0, "8bit": 1.0, "4bit": 0.55}
 OPERATIONS = {"cpu": 2e10, "gpu": 2e13}  # per second: one slow core; a fifteenth of an A100's nominal rate
 _SNAKEMAKE_MB = 500  # Snakemake's own process, which counts toward the job's memory
-_EMPTY_SIZE = {"characters": 0, "new_tokens": 0}
 _MAX_MINUTES = 7 * 24 * 60  # minutes; a cluster with a lower limit reports an error
 
 
@@ -63,10 +62,10 @@ def _tokens(path) -> float:
 @functools.lru_cache(maxsize=100_000)
 def _tokens_of(path: Path, _mtime_ns: int) -> float:
     try:
-        size = artifacts.metadata(path).get("size") or _EMPTY_SIZE
+        metadata = artifacts.metadata(path, REQUESTS)
     except ArtifactError:  # damaged: reported by the job that reads it
-        size = _EMPTY_SIZE
-    return request_cost(size["characters"], size["new_tokens"])
+        return 0.0
+    return request_cost(metadata.characters, metadata.new_tokens)
 
 
 def _read(record: Path) -> dict:

@@ -25,9 +25,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from vernacular.checkpoints.deleted import is_deleted
-from vernacular.checkpoints.inputs import is_path
+from vernacular.checkpoints.inputs import is_deleted, is_path
 from vernacular.core.errors import ArtifactError, suggest
+from vernacular.core.model_record import read_model
 from vernacular.core.names import portable_problem, quoted
 from vernacular.core.records import read_record
 
@@ -240,14 +240,14 @@ def _deleted(name: str, entry: dict, pattern: str, *, output: str, records: Path
     paths = []
     for path in sorted(records.glob(f"{glob.escape(name)}.*.json")):
         try:
-            record = read_record(path)
+            record = read_model(path)
         except ArtifactError:  # written again if the checkpoint still exists
             continue
-        source = (record.get("adapter") or record).get("source", "")
+        source = (record.adapter or record).source or ""
         directory = os.path.expanduser(source)
-        if not _matches(directory, pattern) or not is_deleted(record) or not _has_results(output, record["name"]):
+        if not _matches(directory, pattern) or not is_deleted(record) or not _has_results(output, record.name):
             continue
-        if next(iter(_named(name, {source: _position(source, entry)}, lambda *_: None)), None) == record["name"]:
+        if next(iter(_named(name, {source: _position(source, entry)}, lambda *_: None)), None) == record.name:
             paths.append(directory)
     return paths
 

@@ -1,9 +1,9 @@
 """Parquet artifacts: one writer and reader, with schema checks, atomic writes and provenance in the file metadata.
 
 The metadata of every artifact has a JSON object under the key `vernacular`: its `kind`, its `path_suffix` (the last
-components of its path), the `fingerprint` of its inputs, and the provenance that its stage adds. SHA-256 digests cover
-all bytes and are verified before the bytes are parsed, so that a damaged file, or one moved to the path of another
-artifact, is rejected with an error that names it.
+components of its path), its `outcome`, the `fingerprint` of its inputs, and the provenance that its stage adds.
+SHA-256 digests cover all bytes and are verified before the bytes are parsed, so that a damaged file, or one moved to
+the path of another artifact, is rejected with an error that names it.
 
 The digests are stored in the footer of the file itself. Parquet's page checksums cover neither the page headers nor the
 footer: of the 89,808 single-bit flips of one 11 KB scores file, ten were read as different rows. A footer written by
@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 
 from vernacular.core.errors import ArtifactError, RowsError, first_line
 from vernacular.core.fingerprint import fingerprint
+from vernacular.core.metadata import Metadata, Outcome, decode, encode
 from vernacular.core.replacing import replacing
 
 _DIGITS = 64
@@ -47,6 +48,7 @@ ROWS_PER_GROUP = 5_000  # rows of a Parquet row group, whatever the stage: only 
 # digests of these are verified first
 METADATA_LIMIT = 2**31 - 1
 _KEY = b"vernacular"
+_OWN_KEYS = ("kind", "store_key")  # in no class of metadata
 
 
 @dataclass(frozen=True)
@@ -57,18 +59,23 @@ class Kind:
     schema: pa.Schema
     key: tuple[str, ...]  # unique in combination; () if rows have no identity
     required: tuple[str, ...] = field(default=())  # non-nullable columns in addition to the key
+    metadata: type[Metadata] | None = None  # its class of metadata; None: a dict
     path_depth: int = 1  # number of last path components that identify it: 3 for tiny/scores/openbookqa.gl….parquet
 
 
-def write(path, kind: Kind, rows, metadata: dict) -> Path:
+def write(path, kind: Kind, rows, metadata: Metadata | dict) -> Path:
     """Write `rows` (list of dicts, or a pa.Table) as an artifact of `kind`, atomically and with fsync.
+
+    `metadata`: an instance of `kind.metadata`, or for kinds without a class of their own, a dict.
 
     Raises:
         RowsError: A column is unknown, a value does not fit its type, a required value is null, or a key repeats.
         WriteError: The file system rejects the file.
     """
-    file_metadata = {**metadata, "kind": kind.name, "path_suffix": _path_suffix(path, kind.path_depth)}
-    encoded = json.dumps(file_metadata, ensure_ascii=False, sort_keys=True).encode("utf-8", "backslashreplace")
+    content = {"outcome": Outcome(), **metadata} if isinstance(metadata, dict) else encode(metadata)
+    content |= {"kind": kind.name, "path_suffix": _path_suffix(path, kind.path_depth)}
+    text = json.dumps(content, ensure_ascii=False, sort_keys=True, default=encode)
+    encoded = text.encode("utf-8", "backslashreplace")
     keys = []
     with replacing(path) as temporary:
         with pq.ParquetWriter(temporary, kind.schema, compression="zstd", write_page_checksum=True) as writer:
@@ -116,8 +123,7 @@ def read(
         footer = checked_footer(file)
         parsed = _parse(_footer_only(footer), path)
         stored = _parse_metadata(parsed.metadata, path, allow_moved)
-        if stored.get("kind") != kind.name:
-            raise ArtifactError(f"{path}: expected {kind.name!r}, got {stored.get('kind')!r}; delete it to rebuild.")
+        _check_kind(stored, kind, path)
         if not parsed.schema_arrow.remove_metadata().equals(kind.schema):
             raise ArtifactError(f"{path}: a {kind.name} file from another version; delete it to rebuild.")
         check_body(file, footer)
@@ -131,10 +137,38 @@ def read(
             return pa.concat_tables([_with_dictionaries(group, dictionary_columns) for group in groups])
 
 
-def metadata(path, *, allow_moved: bool = False) -> dict:
-    """Return the `vernacular` metadata of an artifact of any kind, without reading its rows; see `read` for errors."""
+def read_all(path, kind: Kind, **kwargs) -> tuple[pa.Table, Metadata]:
+    """Return the rows and the metadata of an artifact; see `read` for arguments and errors."""
+    return read(path, kind, **kwargs), metadata(path, kind, allow_moved=kwargs.get("allow_moved", False))
+
+
+def metadata(path, kind: Kind | None = None, *, allow_moved: bool = False):
+    """Return the metadata of an artifact without reading its rows; see `read` for errors.
+
+    With a `kind` that has a class of metadata, they are of this class; otherwise they are a dict, with their `outcome`.
+    """
     with _open_artifact(path) as file:
-        return _parse_metadata(_parse(_footer_only(checked_footer(file)), path).metadata, path, allow_moved)
+        parquet = _parse(_footer_only(checked_footer(file)), path)
+        stored = _parse_metadata(parquet.metadata, path, allow_moved)
+    return stored if kind is None else typed(stored, kind, path)
+
+
+def typed(stored: dict, kind: Kind, path) -> Metadata | dict:
+    """Return stored metadata as those of `kind`; see `metadata`."""
+    _check_kind(stored, kind, path)
+    if kind.metadata is None:
+        return stored
+    try:
+        return decode(kind.metadata, {name: value for name, value in stored.items() if name not in _OWN_KEYS})
+    except (TypeError, LookupError, AttributeError):
+        raise ArtifactError(
+            f"{path}: metadata of a {kind.name} file from another version; delete it to rebuild."
+        ) from None
+
+
+def _check_kind(stored: dict, kind: Kind, path) -> None:
+    if stored.get("kind") != kind.name:
+        raise ArtifactError(f"{path}: expected {kind.name!r}, got {stored.get('kind')!r}; delete it to rebuild.")
 
 
 def check_input_fingerprint(path, actual: str | None, expected: str, noun: str) -> None:
@@ -252,10 +286,14 @@ def _parse_metadata(parquet: pq.FileMetaData, path, allow_moved: bool) -> dict:
         stored = dict(json.loads(text))
         recorded_path = stored.pop("path_suffix")
         parts = Path(recorded_path).parts
+        outcome = stored.get("outcome")
+        stored["outcome"] = Outcome(**(outcome or {}))
     except (ValueError, KeyError, TypeError, RecursionError):
         raise ArtifactError(f"{path}: not a file of this workflow (its metadata is not valid).") from None
     if not allow_moved and recorded_path != _path_suffix(path, len(parts)):
         raise ArtifactError(f"{path}: moved or copied from {recorded_path}; delete it to rebuild.")
+    if outcome is None and not allow_moved:  # files of others may be older: only what has rows is used of them
+        raise ArtifactError(f"{path}: from another version of the workflow; delete it to rebuild.")
     return stored
 
 

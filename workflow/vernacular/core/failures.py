@@ -7,6 +7,7 @@ from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 
 from vernacular.core.errors import ModelError, UserError, first_line, is_panic
+from vernacular.core.model_record import ModelRecord
 
 # Errors from loading a malformed checkpoint: any key in its files may have an unexpected type.
 LOADING_ERRORS = (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, ArithmeticError)
@@ -55,15 +56,15 @@ def wrap_panics():
 
 
 @contextlib.contextmanager
-def wrap_tokenizer_panics(record: dict):
+def wrap_tokenizer_panics(record: ModelRecord):
     """Raise a panic as ModelError with the tokenizer of `record`, the only Rust code that runs inside the block."""
     try:
         with wrap_panics():
             yield
     except PanicError as error:
-        adapter = record.get("adapter") or {}
-        directory = adapter["directory"] if adapter.get("own_tokenizer") else record.get("directory")
-        raise ModelError(f"model {record['name']}: the tokenizer in {directory} cannot be used: {error}.") from error
+        has_own = record.adapter is not None and record.adapter.own_tokenizer
+        directory = record.adapter.directory if has_own else record.directory
+        raise ModelError(f"model {record.name}: the tokenizer in {directory} cannot be used: {error}.") from error
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -83,18 +84,18 @@ def is_lost_device(error: BaseException) -> bool:
     return isinstance(error, torch.AcceleratorError) and not is_out_of_memory(error)
 
 
-def describe_error(error: BaseException, record: dict) -> str:
+def describe_error(error: BaseException, record: ModelRecord) -> str:
     """Return a sentence: the first line of a library's message or, if known, how the user can resolve the error."""
     message, summary = str(error), first_line(error)
-    if "custom code" in message and record.get("kind") == "encoder":
+    if "custom code" in message and record.kind == "encoder":
         return "it requires custom code, which is not run for encoders."
-    if "custom code" in message and not record.get("trust_remote_code"):
+    if "custom code" in message and not record.trust_remote_code:
         return "it requires custom code. If you have read and trust it, set trust_remote_code: true for this model."
     if isinstance(error, pickle.UnpicklingError):
         return "its pickle contains more than weights, which is never executed; convert it to safetensors."
     if isinstance(error, ImportError):
         return f"a required package is not installed: {summary}."
-    if not record.get("allow_pickle") and "safetensors" in message:
+    if not record.allow_pickle and "safetensors" in message:
         return f"{summary}. Weights in pickle files are read only with allow_pickle: true."
     if isinstance(error, LookupError | AssertionError | ArithmeticError):  # uninformative messages
         return f"{type(error).__name__} {summary}." if message.strip() else f"{summary}."

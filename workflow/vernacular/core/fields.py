@@ -44,6 +44,7 @@ class Stage(Fields):
     threads: int = 1  # CPU cores
     attempt: Part = ONLY  # 1of3; the last attempt writes why results are missing and exits with status 0
     restarted: bool = False  # whether a process of this attempt died
+    failure: str | None = None  # why the stage failed: it then tries nothing but writes files that state this reason
 
 
 def to_json(value):

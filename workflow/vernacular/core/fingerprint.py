@@ -49,11 +49,13 @@ _ROOT = Path(__file__).resolve().parents[1]
 NO_EFFECT = {
     "vernacular.core.artifacts": "writing and verification of files; a file of another version is rejected",
     "vernacular.core.fingerprint": "computation of keys; a change gives other keys",
+    "vernacular.core.metadata": "what is missing, and why; a file of another version is rejected",
     "vernacular.core.processes": "processes, threads, time limits, stop signals, and reports of terminated processes",
     "vernacular.core.contents": "decision when to hash a file again; the hash is part of the keys",
     "vernacular.core.failures": "classification of errors, and messages",
     "vernacular.core.paths": "location of the workflow's directory, and paths in messages",
     "vernacular.core.replacing": "writing of files",
+    "vernacular.core.model_record": "fields of records; what affects results is in the keys by its value",
     "vernacular.core.records": "writing and verification of records; a damaged one is rejected",
     "vernacular.core.fields": "reading and writing of specs, whose values are in the keys",
     "vernacular.config.specs": "fields of specs, whose values are in the keys",

@@ -1,11 +1,15 @@
 """Records: small JSON files that describe models and encoders on this disk, and the status of inference jobs."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 from vernacular.core.artifacts import replacing
 from vernacular.core.errors import ArtifactError
 from vernacular.core.fingerprint import fingerprint
+from vernacular.core.metadata import Outcome
+
+_DAMAGED = "{}: damaged, or of another version; delete it to rebuild."
 
 
 def write_record(path, record: dict) -> None:
@@ -24,42 +28,19 @@ def read_record(path) -> dict:
     return record
 
 
-def write_status(path, outcomes: dict[str, dict[str, str]], failed: dict[str, dict[str, str]]) -> None:
-    """Write the status of an inference job: by model and evaluation, "computed" etc., or {"failed": reason}."""
-    names = dict.fromkeys([*outcomes, *failed])
-    failed_entries = {name: {e: {"failed": reason} for e, reason in failed.get(name, {}).items()} for name in names}
-    _write(path, {"models": {name: outcomes.get(name, {}) | failed_entries[name] for name in names}})
+def write_status(path, models: dict[str, dict[str, Outcome]]) -> None:
+    """Write the status of an inference job: the outcomes of its evaluations, by model and evaluation."""
+    entries = {name: {e: asdict(outcome) for e, outcome in outcomes.items()} for name, outcomes in models.items()}
+    _write(path, {"models": entries})
 
 
-def failures(path, name: str | None = None) -> dict:
-    """Return {evaluation: reason} of the failures of one model; without a `name`, of all models by name.
-
-    Raises:
-        ArtifactError: The file is missing or damaged, or has no entry for the model.
-    """
-    failed = {
-        model: {
-            e: outcome["failed"] for e, outcome in entries.items() if isinstance(outcome, dict) and "failed" in outcome
-        }
-        for model, entries in _read(path).get("models", {}).items()
-    }
-    if name is None:
-        return failed
-    if name not in failed:
-        raise ArtifactError(f'{path}: no entry for model "{name}"; delete it to rebuild.')
-    return failed[name]
-
-
-def outcomes(path) -> dict[str, dict]:
-    """Return how each evaluation was completed, or {"failed": reason}, by model. Raises ArtifactError if damaged."""
-    return _read(path).get("models", {})
-
-
-def add_failures(path, name: str, failed: dict[str, str]) -> None:
-    """Add failed evaluations of one model, {evaluation: reason}, to the status of an inference job."""
-    models = _read(path).get("models", {})
-    entries = {e: {"failed": reason} for e, reason in failed.items()}
-    _write(path, {"models": models | {name: models.get(name, {}) | entries}})
+def read_status(path) -> dict[str, dict[str, Outcome]]:
+    """Return the outcomes of an inference job by model and evaluation; raise ArtifactError as `read_record` does."""
+    try:
+        models = _read(path)["models"]
+        return {name: {e: Outcome(**entry) for e, entry in entries.items()} for name, entries in models.items()}
+    except (LookupError, AttributeError, TypeError):
+        raise ArtifactError(_DAMAGED.format(path)) from None
 
 
 def _write(path, content: dict) -> None:
@@ -80,23 +61,10 @@ def _read(path) -> dict:
     except (ValueError, LookupError, AttributeError, TypeError, RecursionError):
         is_intact = False
     if not is_intact:
-        raise ArtifactError(f"{path}: damaged, or of another version; delete it to rebuild.")
+        raise ArtifactError(_DAMAGED.format(path))
     return content
 
 
-def write_with_copy(path: Path, record: dict) -> None:
-    """Write a record, and a copy for `last_record`, because Snakemake deletes an output before its job recreates it."""
-    for each in (_copy_of(path), path):
-        write_record(each, record)
-
-
-def last_record(path: Path) -> dict | None:
-    """Return the last record that was written to `path` with a copy, also if it was deleted; None if there is none."""
-    try:
-        return read_record(_copy_of(path))
-    except ArtifactError:
-        return None
-
-
-def _copy_of(path: Path) -> Path:
+def backup_path(path: Path) -> Path:
+    """Return where the last record is kept, because Snakemake deletes an output before its job recreates it."""
     return path.parent / ".known" / path.name

@@ -262,7 +262,11 @@ def _gold(cells: Cells, options: list[str]) -> list[int]:
             foreign = next((char for char in text if char.isalpha() and not char.isascii()), None)
             script = f" ({unicodedata.name(foreign).split()[0].title()})" if foreign and gold_format == "letter" else ""
             listed = ", ".join(map(quote, names))
-            raise RowRejected(_NO_OPTION, detail=f"answer {quote(text)}{script} is not among the options {listed}")
+            is_letter = gold_format in ("index", "number") and _letter(text) in string.ascii_lowercase[: len(options)]
+            hint = f" (gold_format: {gold_format}); for letters, set gold_format: letter" if is_letter else ""
+            raise RowRejected(
+                _NO_OPTION, detail=f"answer {quote(text)}{script} is not among the options {listed}{hint}"
+            )
         indices.append(index)
     if not indices and cells.has("gold"):
         cells.repaired.add("answer withheld by the dataset")

@@ -38,10 +38,7 @@ def load_items(
         limit: The maximum number of evaluated items (see `sample`); rows of the `few_shot` split are not counted.
 
     Returns:
-        (rows per ITEMS, metadata). Metadata: task, language, citation (None if the task file has none), source (origin,
-        revision, sha256 of the raw rows, license), rows (read, kept, dropped and repaired with counts per reason,
-        duplicates, evaluated), few_shot_examples (the same counts for these), expected_rows, limit, seed,
-        warnings (sentences).
+        (rows per ITEMS, fields of ItemsMetadata).
 
     Raises:
         ConfigError: The task does not have the language.

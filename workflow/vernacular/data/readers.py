@@ -19,7 +19,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from vernacular.core.errors import DataError, first_line, format_count
-from vernacular.data.text_files import TEXT_READERS
 
 _LocatedRows = Iterator[tuple[str, dict]]  # ("rows.csv, line 3", row)
 FORMATS = {".csv": "csv", ".tsv": "tsv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
@@ -361,4 +360,28 @@ def _depth(value, depth: int = 0) -> int:
     return max((_depth(v, depth + 1) for v in inner if isinstance(v, (dict, list))), default=depth)
 
 
-_READERS = {"csv": _read_csv, "tsv": _read_tsv, "json": _read_json, "jsonl": _read_jsonl} | TEXT_READERS
+_EMPTY_LINES = re.compile(r"\n(?:[ \t]*\n)+")
+
+
+def _read_text(text: str, name: str) -> _LocatedRows:
+    """Yield one row, whose column `text` is the whole file; lines end in \\n."""
+    yield name, {"text": _with_unix_lines(text)}
+
+
+def _read_paragraphs(text: str, name: str) -> _LocatedRows:
+    """Yield a row per paragraph, with its location for messages.
+
+    >>> list(_read_paragraphs("a\\nb\\n\\n \\nc\\n", "f.txt"))
+    [('f.txt, paragraph 1', {'text': 'a\\nb'}), ('f.txt, paragraph 2', {'text': 'c'})]
+    """
+    paragraphs = filter(None, (part.strip("\n") for part in _EMPTY_LINES.split(_with_unix_lines(text))))
+    for number, paragraph in enumerate(paragraphs, start=1):
+        yield f"{name}, paragraph {number}", {"text": paragraph}
+
+
+def _with_unix_lines(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+_READERS = {"csv": _read_csv, "tsv": _read_tsv, "json": _read_json, "jsonl": _read_jsonl}
+_READERS |= {"txt": _read_text, "paragraphs": _read_paragraphs}

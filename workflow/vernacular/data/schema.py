@@ -1,13 +1,9 @@
-"""Schema of items, `resources/items/{task}.{lang}.parquet`: one example of a task in one language per row.
-
-Metadata adds: task, language, source (repository, config, split, revision, sha256, license), rows (read, kept, and
-`dropped` as a count per reason), expected_rows, and `unavailable`: the error message if the dataset is unavailable (the
-file then has no rows).
-"""
+"""Schema of items, `resources/items/{task}.{lang}.parquet`: one example of a task in one language per row."""
 
 import pyarrow as pa
 
 from vernacular.core.artifacts import Kind
+from vernacular.core.metadata import ItemsMetadata
 
 ITEMS = Kind(
     "items",
@@ -28,5 +24,6 @@ ITEMS = Kind(
         ]
     ),
     key=("item_id",),
+    metadata=ItemsMetadata,
     required=("few_shot", "context", "question", "choices", "gold", "source_row"),
 )

@@ -1,10 +1,6 @@
 """Schemas of scores and generations: the raw outputs of the evaluated model.
 
 Files: `results/{model}/scores/{evaluation}.parquet` and `results/{model}/generations/{evaluation}.parquet`.
-
-Metadata adds: model (name, source, revision, fingerprint, dtype, architecture), engine (versions, requested and
-selected strategy, fallbacks with reasons, self-check), tokenizer policy (bos, truncation), counters (forward passes,
-tokens computed, tokens in the trie, model loads, seconds).
 """
 
 import itertools
@@ -15,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vernacular.core.artifacts import Kind
+from vernacular.core.metadata import OutputsMetadata, RequestsMetadata
 
 SCORES = Kind(
     "scores",
@@ -33,10 +30,8 @@ SCORES = Kind(
             ("entropy", pa.list_(pa.float32())),  # nats, of the next-token distribution; null unless requested
             ("topk_entropy", pa.list_(pa.float32())),  # nats, of the top 100, renormalized; null unless requested
             ("rank", pa.list_(pa.int32())),  # 1 = most probable; null unless requested
-            (
-                "word_end_logprobs",
-                pa.list_(pa.float32()),
-            ),  # ln P(a word ends here), before each token and after the last; nats
+            # ln P(a word ends here), before each token and after the last; nats
+            ("word_end_logprobs", pa.list_(pa.float32())),
             # mean and standard deviation of ln p under the next-token distribution, nats; null unless requested
             ("logprob_mean", pa.list_(pa.float32())),
             ("logprob_sd", pa.list_(pa.float32())),
@@ -48,6 +43,7 @@ SCORES = Kind(
     ),
     key=("item_id", "role"),
     required=("request_id",),
+    metadata=OutputsMetadata,
     path_depth=3,
 )
 
@@ -69,13 +65,30 @@ GENERATIONS = Kind(
     ),
     key=("item_id", "role"),
     required=("request_id",),
+    metadata=OutputsMetadata,
     path_depth=3,
 )
 
 
-def output_schema(requests: dict) -> Kind:
+def output_schema(requests: RequestsMetadata) -> Kind:
     """Return the schema of the outputs for requests with this metadata."""
-    return GENERATIONS if requests["request_kind"] == "generate" else SCORES
+    return GENERATIONS if requests.request_kind == "generate" else SCORES
+
+
+# statistics that need the distribution over all tokens, and their names for users
+_STATISTICS = {
+    "entropy": "entropy",
+    "logprob_moments": "min_k_plus_plus",
+    "rank": "rank",
+    "word_end_logprobs": "word_end_logprobs",
+}
+
+
+def missing_statistics(requests: pa.Table, reason: str) -> list[str]:
+    """Return, for the notes, the requested statistics of an engine that has no distributions over all tokens."""
+    requested = {extra for extras in requests["extras"].to_pylist() for extra in extras or []}
+    names = sorted(name for extra, name in _STATISTICS.items() if extra in requested)
+    return [f"{', '.join(names)}: {reason}"] if names else []
 
 
 _ROWS_AT_A_TIME = 500

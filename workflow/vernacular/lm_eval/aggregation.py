@@ -6,6 +6,7 @@ group, its aggregate, weighted as its file says. Intervals are Vernacular's, fro
 environment.
 """
 
+import contextlib
 import math
 from collections.abc import Sequence
 
@@ -17,7 +18,7 @@ from vernacular.lm_eval import instances
 from vernacular.lm_eval.loading import LoadedUnit
 from vernacular.metrics.aggregate import aggregate
 from vernacular.protocols.lm_eval.metrics import CORPUS, to_metric
-from vernacular.statistics.intervals import expanded_tail
+from vernacular.statistics.intervals import expanded_tail, redrawn
 from vernacular.types import Result
 
 _RESAMPLES, _TEXT_RESAMPLES = 1000, 100  # for aggregations that only lm-eval can compute; corpora of texts are slow
@@ -160,13 +161,12 @@ class UnitMetrics:
         if function is None or len(values) < 2 or (is_text and _aggregation(task, label) not in _TEXT_AGGREGATIONS):
             return None, None
         rng = np.random.default_rng(0)
-        try:
-            draws = [
-                float(function([values[i] for i in rng.integers(len(values), size=len(values))]))
-                for _ in range(resamples)
-            ]
-        except (ValueError, TypeError, ArithmeticError, LookupError):  # a resample without one of the classes
-            return None, None
+        draws = np.full(resamples, np.nan)
+        for row in range(resamples):
+            # a resample without one of the classes stays undefined
+            with contextlib.suppress(ValueError, TypeError, ArithmeticError, LookupError):
+                draws[row] = function([values[i] for i in rng.integers(len(values), size=len(values))])
+        draws = redrawn(draws)
         if not np.isfinite(draws).all():
             return None, None
         tail = expanded_tail(len(values))

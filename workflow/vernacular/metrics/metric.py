@@ -55,6 +55,10 @@ _TITLES = {
     "ece_calibrated": "ECE if perfectly calibrated",
     "ece_adaptive": "Calibration error, equal counts",
     "greedy": "Greedy match",
+    "acc": "Accuracy",  # of lm-eval, as the next three
+    "acc_norm": "Accuracy, normalized by length",
+    "acc_bytes": "Accuracy, normalized by bytes",
+    "acc_mutual_info": "Accuracy, mutual information",
 }
 _WORDS = {"auc": "ROC AUC", "mcc": "MCC", "pmi": "PMI", "f1": "F1", "chrf": "chrF", "bertscore": "BERTScore",
           "moverscore": "MoverScore", "difsur": "difsur"}  # fmt: skip
@@ -64,7 +68,7 @@ _SUFFIXES = {"token": "per token", "char": "per character", "byte": "per byte", 
 def display_name(metric: str) -> str:
     """Return the name of a metric for tables and figures.
 
-    >>> [display_name(name) for name in ("accuracy", "auc_char", "bits_per_byte", "token_f1")]
+    >>> [display_name(name) for name in ("acc", "auc_char", "bits_per_byte", "token_f1")]
     ['Accuracy', 'ROC AUC, per character', 'Bits per byte', 'Token F1']
     """
     name, _, suffix = metric.rpartition("_")

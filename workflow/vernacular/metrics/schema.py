@@ -1,9 +1,12 @@
 """Schemas of the metrics stage: similarities and per-item results by evaluation, metric values by model."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 
 from vernacular.core.artifacts import Kind
+from vernacular.core.metadata import MetricsMetadata, ResultsMetadata, SimilaritiesMetadata, ToolResultsMetadata
 
 EVALUATION_COLUMNS = [
     ("evaluation", pa.string()),
@@ -28,6 +31,7 @@ SIMILARITIES = Kind(
     ),
     key=("item_id", "metric"),
     required=("similarities",),
+    metadata=SimilaritiesMetadata,
     path_depth=3,
 )
 
@@ -53,8 +57,11 @@ TASK_RESULTS = Kind(
     ),
     key=("item_id",),
     required=("prompt", "choices", "gold", "metrics"),
+    metadata=ResultsMetadata,
     path_depth=3,
 )
+
+TOOL_RESULTS = replace(TASK_RESULTS, name="tool results", metadata=ToolResultsMetadata)  # results/{model}/lm_eval/
 
 # results/{model}/metrics.parquet: one model's rows of the results, in long format
 METRICS = Kind(
@@ -86,6 +93,7 @@ METRICS = Kind(
     ),
     key=("model", "evaluation", "category", "metric"),
     required=("n", "n_flagged"),
+    metadata=MetricsMetadata,
     path_depth=2,
 )
 

@@ -22,7 +22,16 @@ POOL = 32  # items from which held-out examples are sampled
 
 _MODULES = import_modules("vernacular/protocols/*/requests.py")
 REQUESTS = {name: _MODULES[name] for name in OWN}
-_BUILD_KEYS = {"language", "protocol", "shots", "seed", "style", "options", "prompt"}  # settings that `build` takes
+_BUILD_KEYS = {
+    "language",
+    "protocol",
+    "shots",
+    "seed",
+    "style",
+    "options",
+    "prompt",
+    "prompts",
+}  # settings that `build` takes
 
 
 def build(
@@ -36,20 +45,19 @@ def build(
     style: str,
     options: dict,
     prompt: str = DEFAULT,
+    prompts: dict | None = None,
 ) -> tuple[list[dict], dict]:
-    """Build the requests of one evaluation; return (rows per REQUESTS, metadata).
+    """Build the requests of one evaluation; return (rows per REQUESTS, fields of RequestsMetadata).
 
-    Metadata: `few_shot_examples` (item IDs of the few-shot examples, in prompt order), `held_out` (evaluated
-    items with their content, which are excluded), `prefix` (the few-shot prefix), `skipped` (reason by skipped item),
-    `prompts` (fingerprint of the prompt lines), `prompt` (its name, if it is not the default). Raises
-    ConfigError if the settings cannot be combined.
+    The argument `prompts` holds the lines, or those of the variant; None: those of Vernacular. Raises ConfigError if
+    the settings cannot be combined.
     """
     _check(task, protocol=protocol, shots=shots, style=style, options=options)
     metadata = {"language": language, "protocol": protocol, "shots": shots, "seed": seed, "style": style}
     metadata |= {"task": task["task"], "options": options} | inference_metadata(protocol)
     metadata |= {"prompt": prompt} if prompt != DEFAULT else {}
     module = REQUESTS[protocol]
-    labels = _labels(language, prompt) if uses_prompt_lines(protocol, style) else {}
+    labels = (prompts or _labels(language, prompt)) if uses_prompt_lines(protocol, style) else {}
     setting = Setting(task["item_type"], language, seed, style, options, labels)
     examples, held_out = sample_examples(items, task=task["task"], language=language, shots=shots, seed=seed)
     formatted = [module.few_shot_example(item, setting) for item in examples]
@@ -77,9 +85,8 @@ def build_evaluation(items: list[Item], spec) -> tuple[list[dict], dict]:
 def inference_metadata(protocol: str) -> dict:
     """Return the properties of a protocol that inference requires, as metadata of the requests."""
     declaration = PROTOCOLS[protocol]
-    request_kind = "generate" if declaration.generates else "score"
-    properties = {"causal_only": declaration.causal_only, "label_spans": declaration.label_spans}
-    return properties | {"request_kind": request_kind}
+    kind = "generate" if declaration.generates else "score"
+    return {"causal_only": declaration.causal_only, "label_spans": declaration.label_spans, "request_kind": kind}
 
 
 def _row_metadata(rows: list[dict], example_ids: list[str], held_out: set[str], setting: Setting) -> dict:

@@ -77,7 +77,7 @@ def variant_labels(language: str, name: str, directory: Path = PROMPTS_DIR) -> d
     return labels | {"templates": {layout: block[layout] for layout in LAYOUT_FIELDS if layout in block}}
 
 
-def description(language: str, name: str) -> dict:
+def description(language: str, name: str, directory: Path = PROMPTS_DIR) -> dict:
     """Return how a variant differs from the default, and who has read it: {"differs", "reviewed"}."""
-    block = variants(language)[name]
+    block = variants(language, directory)[name]
     return {"differs": block["differs"], "reviewed": block.get("reviewed", False)}

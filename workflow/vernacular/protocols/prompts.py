@@ -1,4 +1,4 @@
-"""Prompts of items: the lines of `workflow/prompts/{language}.yaml`, in the order of the task's layout.
+"""Prompts of items: the lines of `prompts/{language}.yaml` (`prompts_directory`), in the order of the task's layout.
 
 These lines are the default; a variant has a template instead (`prompt_variants`).
 
@@ -7,6 +7,7 @@ follows after one space. Few-shot examples are such prompts with their answers, 
 """
 
 import functools
+import shlex
 from pathlib import Path
 
 from vernacular.core.errors import ConfigError
@@ -52,16 +53,44 @@ LAYOUTS = {
 }
 
 
+# what each line is for, for those who write the lines of another language
+PURPOSES = {
+    "passage": "heads a text that questions are about, or that is summarized",
+    "question": "heads a question",
+    "story": "heads the beginning of a story, which the model ends",
+    "sentence": "heads a sentence, with a gap if a word is missing",
+    "options": "heads the list of options; they follow, one per line",
+    "option": "one option of that list",
+    "answer": "the model continues it with the answer to a question",
+    "ending": "the model continues it with the end of a story, or with one of two sentences",
+    "summary": "the model continues it with a summary of the text",
+    "word": "the model continues it with the missing word",
+    "letter": "the model continues it with the letter of an option: A, B, …",
+    "complete": "instruction above a text whose last word is missing",
+}
+
+
+def prompts_directory(language: str, task: dict) -> Path:
+    """Return the directory with the prompt lines of a language, or where a task's author would write them.
+
+    Those beside the task's file precede those of Vernacular.
+    """
+    own = Path(task["directory"]).absolute() / "prompts"
+    is_shipped = (PROMPTS_DIR / f"{language}.yaml").is_file() or own.parent == WORKFLOW / "tasks"
+    return PROMPTS_DIR if is_shipped and not (own / f"{language}.yaml").is_file() else own
+
+
 @functools.cache  # called for each evaluation of a grid
 def load_labels(language: str, directory: Path = PROMPTS_DIR) -> dict[str, str]:
     """Return the prompt lines of a language. Raises ConfigError if they are not found, or a line is invalid."""
     path = Path(directory) / f"{language}.yaml"
     labels = prompt_lines(language, directory)
     if labels is None:
-        available = ", ".join(sorted(file.stem for file in Path(directory).glob("*.yaml")))
+        available = ", ".join(sorted(file.stem for file in PROMPTS_DIR.glob("*.yaml")))
+        command = f"vernacular init {shlex.quote(display_path(path))} --prompts-from gl"
         raise ConfigError(
             f'prompts for the language "{language}" not found (available: {available}).\n'
-            f"Copy one of these files to {display_path(path)} and translate its lines."
+            f"`{command}` writes the lines to translate."
         )
     if not isinstance(labels, dict):
         raise ConfigError(f"{display_path(path)}: expected a mapping with one `line: text` per row.")

@@ -1,11 +1,9 @@
-"""Schema of the requests to the evaluated model, `results/requests/{evaluation}.parquet`.
-
-Metadata: evaluation, task, language, protocol, shots, seed, style, few_shot_examples (item IDs), items_fingerprint.
-"""
+"""Schema of the requests to the evaluated model, `results/requests/{evaluation}.parquet`."""
 
 import pyarrow as pa
 
 from vernacular.core.artifacts import Kind
+from vernacular.core.metadata import RequestsMetadata
 from vernacular.types import Request
 
 # Approximate cost of a request: characters per token in the languages of the tasks, and the cost of a generated token
@@ -56,6 +54,7 @@ REQUESTS = Kind(
     ),
     key=("item_id", "role"),
     required=("request_id", "kind", "prefix", "text"),
+    metadata=RequestsMetadata,
 )
 
 

@@ -107,10 +107,10 @@ def _change(row: dict, position: int | None):
     return Row.Change(
         position=position,
         change=row["change"],
-        margin_change=round_significant(row["margin_change"], 4),
+        margin_change=round_significant(row["margin_change"]),
         baseline_prediction=row["baseline_prediction"],
         candidate_prediction=row["candidate_prediction"],
-        baseline_scores=round_all(row["baseline_scores"], 4),
-        candidate_scores=round_all(row["candidate_scores"], 4),
+        baseline_scores=round_all(row["baseline_scores"]),
+        candidate_scores=round_all(row["candidate_scores"]),
         item=item_row(row) if position is None else None,
     )

@@ -84,7 +84,7 @@ def _point(row: dict):
 
 def _difference(row: dict, prefix: str = "") -> dict:
     columns = {"value": "difference", "low": "difference_low", "high": "difference_high", "p": "p_holm"}
-    return {name: round_significant(row[prefix + column], 4) for name, column in columns.items()}
+    return {name: round_significant(row[prefix + column]) for name, column in columns.items()}
 
 
 def _add_pair_points(evaluations: dict[int, dict], summary: Path, numbers: Index, index: ReportIndex) -> None:
@@ -108,7 +108,7 @@ def _overview(summary: Path, curves: list, checkpoints: dict, numbers: Index, in
     trust, areas = summary / "task_trust.parquet", []
     for row in rows_of(artifacts.read(summary / "curve_pairs.parquet", CURVE_PAIRS)):
         if not row["category"]:
-            value, low, high, p = round_all([row["area"], row["area_low"], row["area_high"], row["p_holm"]], 4)
+            value, low, high, p = round_all([row["area"], row["area_low"], row["area_high"], row["p_holm"]])
             area = Row.Area(
                 baseline=numbers.number(row["baseline"]),
                 candidate=numbers.number(row["candidate"]),

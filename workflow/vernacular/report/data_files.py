@@ -77,18 +77,21 @@ def write_data_file(directory: Path, name: str, value) -> int:
     return len(content)
 
 
-def round_significant(number, digits: int = 5):
-    """Round `number` to `digits` significant digits for display; None if it is null, NaN or infinite.
+DIGITS = 9  # of numbers in the data files; views round to about four (format.js), and twice rounded may be one off
 
-    >>> round_significant(0.123456789), round_significant(float("nan")), round_significant(None), round_significant(12)
-    (0.12346, None, None, 12)
+
+def round_significant(number, digits: int = DIGITS):
+    """Round `number` to `digits` significant digits, to save space; None if it is null, NaN or infinite.
+
+    >>> round_significant(0.1234567890123), round_significant(float("nan")), round_significant(None)
+    (0.123456789, None, None)
     """
     if number is None or not math.isfinite(number):
         return None
     return number if isinstance(number, int) else float(f"%.{digits}g" % number)
 
 
-def round_all(numbers, digits: int = 5) -> list | None:
+def round_all(numbers, digits: int = DIGITS) -> list | None:
     """Apply `round_significant` to each number; None if there is no list."""
     if numbers is None:
         return None

@@ -82,12 +82,12 @@ def calibration(model: int, rows: Iterable[dict]):
     bins = []
     for i in np.unique(bin_index):
         chosen = bin_index == i
-        means = round_all([confidence[chosen].mean(), correct[chosen].mean()], 4)
+        means = round_all([confidence[chosen].mean(), correct[chosen].mean()])
         bins.append(Row.ConfidenceBin(confidence=means[0], accuracy=means[1], n=int(chosen.sum())))
     error = float(expected_calibration_error(confidence, correct, N_CONFIDENCE_BINS))
     expected = float(calibrated_error(confidence, N_CONFIDENCE_BINS))
     signed = float(overconfidence(confidence, correct))
-    error, expected, signed = round_all([error, expected, signed], 4)
+    error, expected, signed = round_all([error, expected, signed])
     return Row.Calibration(model=model, error=error, bins=bins, expected=expected, signed=signed)
 
 
@@ -137,7 +137,7 @@ def surprisal_profiles(profiles: dict[int, SurprisalProfile]) -> dict:
     positions = {
         model: [
             Row.WordMean(
-                word=i + 1, nats=round_significant(profile.totals[i] / profile.counts[i], 4), n=int(profile.counts[i])
+                word=i + 1, nats=round_significant(profile.totals[i] / profile.counts[i]), n=int(profile.counts[i])
             )
             for i in np.flatnonzero(profile.counts).tolist()
         ]
@@ -190,7 +190,7 @@ def _by_length(profiles: dict[int, SurprisalProfile]) -> list:
         ranges = []
         for i in np.unique(bin_index):
             chosen = bin_index == i
-            per_character = round_significant(float((nats[chosen] / length[chosen]).mean()), 4)
+            per_character = round_significant(float((nats[chosen] / length[chosen]).mean()))
             low, high = int(edges[i]), int(edges[i + 1])
             ranges.append(Row.LengthMean(low=low, high=high, nats=per_character, n=int(chosen.sum())))
         rows.append(Row.Profile(model=model, points=ranges))

@@ -47,10 +47,10 @@ def write_evaluation(out: Path, number: int, evaluation: str, models: dict[int, 
     `FILES_AT_A_TIME` files only; in memory are the requests of the evaluation, and then one model's results, as tables.
     """
     requests = results / "requests" / f"{evaluation}.parquet"
-    protocol = PROTOCOLS[artifacts.metadata(requests)["protocol"]]
+    protocol = PROTOCOLS[artifacts.metadata(requests, REQUESTS).protocol]
     task: dict = {"outcomes": [], "calibration": [], "models": []}
     paths = {model: results / name / "tasks" / f"{evaluation}.parquet" for model, name in models.items()}
-    metadata = {model: artifacts.metadata(path) for model, path in paths.items()}
+    metadata = {model: artifacts.metadata(path, TASK_RESULTS) for model, path in paths.items()}
     items = _all_items(paths.values())
     positions = {item: position for position, item in enumerate(items["item_id"].to_pylist())}
     shown = _write_items(out, f"e{number}", items, requests, protocol.displayed_roles)
@@ -82,7 +82,7 @@ def write_evaluation(out: Path, number: int, evaluation: str, models: dict[int, 
     task |= {"letters": protocol.letters, "generates": protocol.generates}
     task |= {"items": len(items), "block": ITEMS_PER_FILE, "distributions": histograms(outcomes_by_model)}
     task["surprisal"] = surprisal_profiles(profiles)
-    task["dataset"] = next((run["dataset"] for run in metadata.values() if "dataset" in run), None)
+    task["dataset"] = next((run.dataset for run in metadata.values() if run.dataset), None)
     return task, positions, metadata
 
 
@@ -132,7 +132,7 @@ def _list_item(positions: dict[str, int], row: dict, outcomes: ItemOutcomes, i: 
         position=positions[row["item_id"]],
         outcome=outcomes.outcomes[i],
         severity=round_significant(outcomes.severity[i], 4),
-        value=round_significant(outcomes.measure_values[i], 4),
+        value=round_significant(outcomes.measure_values[i]),
         flagged=int(outcomes.flagged[i]),
         prediction=prediction,
     )

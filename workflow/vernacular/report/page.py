@@ -15,12 +15,14 @@ from vernacular import __version__
 from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count, writing
+from vernacular.core.model_record import ModelRecord
 from vernacular.core.processes import pool
 from vernacular.core.progress import Progress
 from vernacular.core.tables import rows_of
 from vernacular.core.written import rewriting
 from vernacular.metrics.schema import RESULTS
 from vernacular.protocols.registry import PROTOCOLS
+from vernacular.protocols.schema import REQUESTS
 from vernacular.report import leaderboard, provenance
 from vernacular.report.comparisons import write_pairs
 from vernacular.report.curves import write_curves
@@ -43,7 +45,7 @@ def build(
     *,
     models: list[str],
     evaluations: list[str],
-    records: list[dict],
+    records: list[ModelRecord],
     changes: dict[tuple[str, str], Path],
     benchmarks: Path | None = None,
     tasks: dict[str, dict] | None = None,
@@ -124,8 +126,8 @@ def build(
             "models": provenance.models(records),
             "datasets": list(datasets.values()),
             "runs": runs,
-            "notes": provenance.note_rows(notes, report_index),
-            "jobs": provenance.job_costs(benchmarks),
+            "notes": provenance.note_rows(notes),
+            "jobs": provenance.job_costs(benchmarks, {*models, *(r.base for r in records if r.base)}),
             "version": __version__,
         }
         write_data_file(out, "provenance", record("Provenance", provenance_piece))
@@ -165,7 +167,7 @@ def _read_optional(results: Path, name: str, kind) -> pa.Table:
 
 def _requested_setting(results: Path, name: str) -> dict:
     """Return the setting of an evaluation without any value, from its requests."""
-    return leaderboard.setting(artifacts.metadata(results / "requests" / f"{name}.parquet"))
+    return leaderboard.setting(vars(artifacts.metadata(results / "requests" / f"{name}.parquet", REQUESTS)))
 
 
 def _protocol_note(name: str | None) -> str | None:

@@ -65,7 +65,7 @@ def _row(row: dict, index: ReportIndex) -> dict:
         "n": row["n"],
         "values": round_all(row["prompt_values"]),
         "ranks": row["ranks"],
-        "shares": {name: round_significant(row[column], 3) for name, column in _SHARES.items()},
+        "shares": {name: round_significant(row[column]) for name, column in _SHARES.items()},
         **{name: round_significant(row[name]) for name in _MEAN_FIELDS},
         **{name: row[name] for name in ("question", "lowest_prompt", "highest_prompt", "best_prompt", "note")},
     }

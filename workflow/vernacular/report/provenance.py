@@ -4,87 +4,93 @@ A report is published: paths of the machine that made it, and addresses of priva
 """
 
 import csv
+from collections.abc import Iterable
 from pathlib import Path
 
+from vernacular.core.metadata import ItemsMetadata, ModelInfo, ResultsMetadata
+from vernacular.core.model_record import ModelRecord
 from vernacular.core.publication import publishable
 from vernacular.report.data_files import Row, record
-from vernacular.report.leaderboard import ReportIndex
+from vernacular.summary.notes import group_notes
 
 _MODEL_KEYS = ("name", "source", "revision", "architecture", "kind", "bytes", "fingerprint", "base", "unavailable")
 
 
-def models(records: list[dict]) -> list[dict]:
+def models(records: list[ModelRecord]) -> list[dict]:
     """Return one row per model record: where the model comes from and its exact version."""
     return [
         record(
             "ModelSource",
-            {name: publishable(model.get(name)) for name in _MODEL_KEYS}
-            | {f"adapter_{key}": publishable((model.get("adapter") or {}).get(key)) for key in ("source", "revision")},
+            {name: publishable(getattr(model, name)) for name in _MODEL_KEYS}
+            | {f"adapter_{key}": publishable(getattr(model.adapter, key, None)) for key in ("source", "revision")},
         )
         for model in records
     ]
 
 
-def dataset_info(metadata: dict | None) -> dict | None:
+def dataset_info(metadata: ItemsMetadata | None) -> dict | None:
     """Describe the source of one evaluation's items, from the `dataset` of its results' metadata."""
     if not metadata:
         return None
-    source, rows = metadata["source"], metadata["rows"]
-    location_keys = ("repository", "url", "file", "directory")
+    source, rows = metadata.source, metadata.rows
+    locations = (source.repository, source.url, source.file, source.directory, source.kind)
     info = {
-        "task": metadata["task"],
-        "language": metadata["language"],
-        "limit": metadata.get("limit"),
-        "from": publishable(next((source[key] for key in location_keys if source.get(key)), source["kind"])),
-        "kind": source["kind"],
-        "config": source.get("config"),
-        "split": source.get("split"),
-        "revision": source.get("revision"),
-        "sha256": source.get("sha256"),
-        "license": source.get("license"),
-        "citation": metadata.get("citation"),
-        "read": rows["read"],
-        "items": rows["evaluated"],
-        "dropped": sum(rows["dropped"].values()),
-        "repaired": sum(rows["repaired"].values()),
+        **{name: getattr(metadata, name) for name in ("task", "language", "limit", "citation")},
+        **{name: getattr(source, name) for name in ("kind", "config", "split", "revision", "sha256", "license")},
+        "from": publishable(next(filter(None, locations))),
+        "read": rows.read,
+        "items": rows.evaluated,
+        "dropped": sum(rows.dropped.values()),
+        "repaired": sum(rows.repaired.values()),
     }
     return record("Dataset", info)
 
 
-def run_info(model: int, evaluation: int, metadata: dict) -> dict:
+def run_info(model: int, evaluation: int, metadata: ResultsMetadata) -> dict:
     """Describe how one evaluation of one model was run, from the metadata of its results."""
     info = {"model": model, "evaluation": evaluation}
-    for key in ("unavailable", "not_applicable"):
-        if key in metadata:
-            return record("Run", info | {"reason": publishable(metadata[key])})
-    inference = metadata.get("inference", {})
-    engine, counters, model_info = (inference.get(key, {}) for key in ("engine", "counters", "model"))
-    strategies = [strategy.get("used") for strategy in engine.get("strategies", [])] or [engine.get("strategy")]
+    if not metadata.outcome.is_complete:
+        return record("Run", info | {"reason": publishable(metadata.outcome.reason)})
+    inference = metadata.inference
+    engine, counters, loaded = inference.engine, inference.counters, inference.model or ModelInfo(name="")
+    strategies = [strategy.get("used") for strategy in engine.strategies or []] or [engine.strategy]
     info |= {
         "strategy": ", ".join(dict.fromkeys(str(strategy) for strategy in strategies if strategy)),
-        "fallback": publishable("; ".join(map(str, engine.get("fallback", [])))),
-        "engine": engine.get("name") or f"scorer {engine.get('version', '')}".strip(),
-        "dtype": model_info.get("dtype"),
-        "device": model_info.get("device"),
-        "quantization": model_info.get("quantization"),
-        "code": "custom, trusted" if model_info.get("remote_code") else None,
-        "torch": model_info.get("torch"),
-        "transformers": model_info.get("transformers"),
-        "items": metadata.get("items"),
-        "requests": counters.get("requests"),
-        "tokens": counters.get("tokens_computed"),
-        "generated": counters.get("tokens_generated"),
-        "seconds": counters.get("seconds"),
-        "flags": [Row.FlagCount(flag=flag, count=count) for flag, count in metadata.get("flags", {}).items()],
-        "skipped": len(metadata.get("skipped", {})),
+        "fallback": publishable("; ".join(engine.fallback)),
+        "engine": engine.name or f"scorer {engine.version or ''}".strip(),
+        **{name: getattr(loaded, name) for name in ("dtype", "device", "quantization", "torch", "transformers")},
+        "code": "custom, trusted" if loaded.remote_code else None,
+        "items": metadata.items,
+        "requests": counters.requests,
+        "tokens": counters.tokens_computed,
+        "generated": counters.tokens_generated,
+        "seconds": counters.seconds,
+        "flags": [Row.FlagCount(flag=flag, count=count) for flag, count in metadata.flags.items()],
+        "skipped": len(metadata.skipped),
     }
     return record("Run", info)
 
 
-def job_costs(directory: Path | None) -> list[dict]:
-    """Return the cost of each job from Snakemake's benchmark files: seconds, peak memory in MB, CPU seconds."""
+def benchmark_files(directory: Path, models: Iterable[str] | None) -> list[Path]:
+    """Return Snakemake's benchmark files, `{stage}/{job}.tsv`.
+
+    models: models and bases of this config; files of others remain of an earlier state of the config. None: all files.
+    """
+    files, names = sorted(directory.glob("*/*.tsv")), set(models or ())
+    return [
+        path
+        for path in files
+        if models is None
+        or path.stem in names
+        or path.stem.rpartition(".")[0] in names  # a shard
+        or path.parent.name in (path.stem, "encoder")
+    ]
+
+
+def job_costs(directory: Path | None, models: Iterable[str] | None = None) -> list[dict]:
+    """Return the cost of each job from `benchmark_files`: seconds, peak memory in MB, CPU seconds."""
     jobs = []
-    for path in sorted(directory.glob("*/*.tsv")) if directory else []:
+    for path in benchmark_files(directory, models) if directory else []:
         with open(path, newline="", encoding="utf-8") as file:
             for row in csv.DictReader(file, delimiter="\t"):
                 costs = {name: _parse_number(row.get(key)) for name, key in _COST_COLUMNS.items()}
@@ -92,19 +98,9 @@ def job_costs(directory: Path | None) -> list[dict]:
     return jobs
 
 
-def note_rows(notes: list[dict], index: ReportIndex) -> list[dict]:
-    """Return the summary's notes with models and evaluations by number."""
-    rows = [
-        {
-            "model": index.models.number(note["model"]),
-            "evaluation": None if note["evaluation"] is None else index.evaluations.number(note["evaluation"]),
-            "kind": note["kind"],
-            "note": publishable(note["note"]),
-            "count": note["count"],
-        }
-        for note in notes
-    ]
-    return [record("Note", row) for row in rows]
+def note_rows(notes: list[dict]) -> list[dict]:
+    """Return the summary's notes, each text once with all models and evaluations that it applies to."""
+    return [record("Note", row) for row in publishable(group_notes(notes))]
 
 
 _COST_COLUMNS = {"seconds": "s", "memory": "max_rss", "cpu": "cpu_time"}

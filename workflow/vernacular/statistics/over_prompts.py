@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr, stdtr, stdtrit
 
-from vernacular.statistics.intervals import cluster_codes, resample_statistic
+from vernacular.statistics.intervals import cluster_codes, redrawn, resample_statistic
 
 FEWEST_PROMPTS = 3  # with two, the interval would hold about 90 % at four times the width
 THESE, LIKE_THESE = "these prompts", "prompts like these"  # the question that an interval answers
@@ -87,7 +87,8 @@ def resampled_variance(
     """Return (variance over clusters of the mean over prompts of a corpus statistic, number of clusters).
 
     `arrays` holds the arguments of `statistic` for each prompt, each of shape (n items,); all prompts use the same
-    draws of clusters. NaN if the statistic is undefined in a draw. 500 draws give the standard error to about 3 %.
+    draws of clusters. NaN if the statistic is undefined in more than a fifth of the draws. 500 draws give the standard
+    error to about 3 %.
     """
     codes = cluster_codes(clusters, len(arrays[0][0]))
     n_clusters = int(codes.max(initial=-1)) + 1
@@ -101,7 +102,7 @@ def resampled_variance(
         return np.mean([statistic(*drawn[start : start + width]) for start in starts], axis=0)
 
     rng = np.random.default_rng(seed)
-    draws = resample_statistic(mean_statistic, flat, codes, n_clusters, resamples, rng, vectorized)
+    draws = redrawn(resample_statistic(mean_statistic, flat, codes, n_clusters, resamples, rng, vectorized))
     if not np.isfinite(draws).all():
         return float("nan"), n_clusters
     return float(draws.var(ddof=1) * n_clusters / (n_clusters - 1)), n_clusters

@@ -27,7 +27,7 @@ import numpy as np
 from scipy import sparse
 from scipy.special import stdtr, stdtrit
 
-from vernacular.statistics.intervals import chunks, expanded_tail
+from vernacular.statistics.intervals import chunks, expanded_tail, redrawn
 
 
 def holm(p_values) -> np.ndarray:
@@ -122,9 +122,10 @@ def corpus_difference(value: float, draws: np.ndarray, n_clusters: int) -> tuple
     """Return (low, high, p, standard error) of a difference of corpus statistics from its paired `draws` (resamples,).
 
     The interval is the difference ± t standard errors, so it includes 0 exactly if p is above 0.05. All NaN with fewer
-    than two clusters, or if a side is undefined in a resample. Constant draws have no spread: no interval, and p is 1
-    if the difference is 0.
+    than two clusters, or if a side is undefined in more than a fifth of the resamples (`intervals.redrawn`). Constant
+    draws have no spread: no interval, and p is 1 if the difference is 0.
     """
+    draws = redrawn(draws)
     if n_clusters < 2 or not np.isfinite(value) or not np.isfinite(draws).all():
         return (float("nan"),) * 4
     if np.ptp(draws) == 0:

@@ -31,7 +31,7 @@ class Design:
     clusters: int
     prompts: int
     se: float
-    smallest_difference: float  # found with a power of 0.8 at a level of 0.05; NaN below three prompts
+    smallest_difference: float  # paired, found with a power of 0.8 at a level of 0.05; see the function
 
 
 def standard_error(found: Components, clusters: int, prompts: int) -> float:
@@ -46,13 +46,17 @@ def standard_error(found: Components, clusters: int, prompts: int) -> float:
 
 
 def smallest_difference(found: Components, clusters: int, prompts: int) -> float:
-    """Return (t(0.975) + t(0.8)) · SE of the components of a difference; NaN below three prompts or two clusters.
+    """Return (t(0.975) + t(0.8)) · SE of the components of a paired difference; NaN below two clusters.
 
-    SE and its degrees of freedom are those of the test (`over_prompts`), whose a and b both contain the interaction.
+    SE and its degrees of freedom are those of the test (`over_prompts`), whose a and b both contain the interaction;
+    below three prompts, the test is for these prompts, and b is not part of it.
     """
-    if prompts < FEWEST_PROMPTS or clusters < 2:
+    if clusters < 2:
         return float("nan")
     both = found.of("items", "prompts") / (clusters * prompts)
+    if prompts < FEWEST_PROMPTS:
+        se = np.sqrt(found.of("items") / clusters + both)
+        return detectable(float(se), clusters - 1) or float("nan")
     a, b = found.of("items") / clusters + both, found.of("prompts") / prompts + both
     if a + b == 0:
         return float("nan")

@@ -94,9 +94,13 @@ def put_number(sheet: Worksheet, row: int, column: int, value: float):
     return cell
 
 
-def number_format(unit, mark: int | None = None) -> str:
-    """Return the Excel format of a value of `unit`, with its mark if its column has marks (None: it has none)."""
+def number_format(unit, mark: int | None = None, lacks_interval: bool = False) -> str:
+    """Return the Excel format of a value of `unit`, with its mark if its column has marks (None: it has none).
+
+    A value that lacks an interval is in parentheses.
+    """
     base_format = _FORMATS.get(unit, _DEFAULT_FORMATS)[0]
+    base_format = rf"\({base_format}\)" if lacks_interval else base_format
     return base_format if mark is None else base_format + _MARK_FORMATS[mark]
 
 
@@ -226,6 +230,15 @@ def mark_by_test(
         if marks[row] != BEST:
             marks[row] = SHARED if ranking["in_best_group"] else NONE
     return marks, paired
+
+
+def lacks_interval(values, low, high, higher_is_better: bool | None) -> np.ndarray:
+    """Return (R,) True for a value without an interval: nothing is known about its distance from chance or from others.
+
+    False for metrics without a better direction, whose values are not judged.
+    """
+    values, low, high = (np.asarray(array, dtype=float) for array in (values, low, high))
+    return np.isfinite(values) & ~(np.isfinite(low) & np.isfinite(high)) & (higher_is_better is not None)
 
 
 def near_chance(low, high, chance) -> np.ndarray:

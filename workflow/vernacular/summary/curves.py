@@ -8,6 +8,8 @@ from collections.abc import Callable
 import pandas as pd
 from openpyxl.worksheet.worksheet import Worksheet
 
+from vernacular.core.metadata import MetricsMetadata
+from vernacular.core.model_record import ModelRecord, recorded_model
 from vernacular.metrics.schema import POSITION
 from vernacular.summary.cells import TOP_WRAPPED, put_text
 from vernacular.summary.columns import EXCEL, SheetSize, continued
@@ -125,15 +127,12 @@ def add_positions(table: pd.DataFrame, checkpoints: dict[str, dict]) -> pd.DataF
     return table.assign(**{name: pd.array(values, dtype=types[name]) for name, values in columns.items()})
 
 
-def equal_weight_notes(models: list[dict], checkpoints: dict[str, dict]) -> list[dict]:
-    """Return a note for each set of checkpoints with the same weights: one may have been uploaded under a wrong name.
-
-    models: metadata of the metrics files of all models.
-    """
+def equal_weight_notes(models: list[MetricsMetadata], checkpoints: dict[str, dict]) -> list[dict]:
+    """Return a note for each set of checkpoints with the same weights: one may be stored under a wrong name."""
     by_weights: dict[tuple, list[str]] = {}
     for metadata in models:
-        if metadata["model"] in checkpoints and (weights := _weights(metadata["record"])):
-            by_weights.setdefault(weights, []).append(metadata["model"])
+        if metadata.model in checkpoints and (weights := _weights(recorded_model(metadata))):
+            by_weights.setdefault(weights, []).append(metadata.model)
     text = "checkpoints with the same weights, which training changes: one may be stored under a wrong name: "
     return [
         {"model": names[0], "evaluation": None, "kind": "same weights", "note": text + ", ".join(names), "count": None}
@@ -142,11 +141,10 @@ def equal_weight_notes(models: list[dict], checkpoints: dict[str, dict]) -> list
     ]
 
 
-def _weights(record: dict) -> tuple:
+def _weights(record: ModelRecord) -> tuple:
     """Return the hashes of the files with weights, which are the adapter's if there is one."""
-    adapter = record.get("adapter")
-    listing = adapter["contents"] if adapter else record.get("source_contents") or record.get("contents") or {}
-    files = listing.get("files", {})
+    listing = record.adapter.contents if record.adapter else record.source_contents or record.contents
+    files = listing.files if listing else {}
     is_single_file = "." in files
     suffixes = (".safetensors", ".bin")
     hashes = [entry["sha256"] for name, entry in files.items() if is_single_file or name.endswith(suffixes)]

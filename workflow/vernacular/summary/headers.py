@@ -21,6 +21,7 @@ LEGEND = [
     "correction over the column. Otherwise: the 95 % interval of the value includes the best value. The comment on the "
     "column heading names the method.",
     "Gray: the 95 % interval includes the chance level or the majority baseline (always the most frequent answer).",
+    "(In parentheses): no 95 % interval, so that the difference from chance is unknown (reason: sheet provenance).",
     "Blue: darker is better; shares from chance to 100 %, other units from the worst to the best value of the column.",
     "↑ higher is better, ↓ lower is better; without an arrow, no value is marked.",
     "Units: shares are shown in %; the heading names any other unit.",
@@ -107,7 +108,8 @@ def _write_mean(sheet: Worksheet, number: int, mean: MeanColumn, row: int) -> in
         f"{count} that all models have; {excluded} excluded. Details: sheet overall."
     )
     if mean.key == "rank":
-        text = "1 + number of models with a significantly better mean; models may share a rank. Details: sheet overall."
+        text = "1 + number of models with a significantly better mean; models may share a rank. "
+        text += "Comments contain the worst possible rank. Details: sheet overall."
     put_text(sheet, row, number, _MEAN_TITLES[mean.key]).comment = comment(text, lines=8)
     if mean.scope == "all" and row > 1:
         put_text(sheet, 1, number, "all languages")

@@ -103,6 +103,7 @@ _COMPARISONS = [
 _OVERALL = [
     Column("scope", "scope", 10, "a language, or all languages"),
     Column("rank", "rank", 7, "1 + number of significantly better models; models may share a rank", "0"),
+    Column("worst rank", "rank_worst", 7, "number of models - number of significantly worse models", "0"),
     Column("model", "model", 34),
     Column(
         "mean above chance",
@@ -158,5 +159,5 @@ def write_overall(sheet: Worksheet, overall: list[dict], size: SheetSize = EXCEL
     scale = ColorScaleRule(
         start_type="num", start_value=0, start_color="FFFFFF", end_type="num", end_value=1, end_color="9ECAE1"
     )
-    for part, part_rows in write_rows(sheet, _OVERALL, rows, 4, size):
+    for part, part_rows in write_rows(sheet, _OVERALL, rows, 5, size):
         part.conditional_formatting.add(f"{mean_column}2:{mean_column}{len(part_rows) + 1}", scale)

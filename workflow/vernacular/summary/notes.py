@@ -3,7 +3,11 @@
 One note per model and evaluation is collected; the tables list each text once, with all that it applies to.
 """
 
+from collections import Counter
 from typing import TYPE_CHECKING
+
+from vernacular.core.metadata import UNAVAILABLE, MetricsMetadata
+from vernacular.metrics.metric import display_name
 
 if TYPE_CHECKING:
     import pandas as pd  # not at run time: it takes half a second, and the command `verify` does not need it
@@ -13,7 +17,7 @@ _SEPARATOR = ", "
 _MAX_LIST = 30_000  # characters of a list in one cell; a longer list continues in the next row
 
 
-def collect_notes(metadata: dict) -> list[dict]:
+def collect_notes(metadata: MetricsMetadata) -> list[dict]:
     """Return one model's notes from the metadata of its metrics file, one row per note.
 
     kind: "unavailable" (a dataset, model or encoder), "not applicable", "dropped" and "repaired" (rows of the
@@ -24,56 +28,70 @@ def collect_notes(metadata: dict) -> list[dict]:
     notes = []
 
     def add_note(evaluation: str | None, kind: str, text: str, count: int | None = None) -> None:
-        notes.append({"model": metadata["model"], "evaluation": evaluation, "kind": kind, "note": text, "count": count})
+        notes.append({"model": metadata.model, "evaluation": evaluation, "kind": kind, "note": text, "count": count})
 
-    for evaluation, evaluation_metadata in metadata["evaluations"].items():
-        for key, kind in (("unavailable", "unavailable"), ("not_applicable", "not applicable")):
-            if key in evaluation_metadata:
-                add_note(evaluation, kind, evaluation_metadata[key])
-        for metric, reason in evaluation_metadata.get("missing_metrics", {}).items():
-            add_note(evaluation, "unavailable", f"{metric} not computed: {reason}")
-        dataset = evaluation_metadata.get("dataset", {})
-        for key, kind in (("dropped", "dropped"), ("repaired", "repaired")):
-            for reason, count in dataset.get("rows", {}).get(key, {}).items():
-                add_note(evaluation, kind, reason, count)
-        for warning in dataset.get("warnings", []):
-            add_note(evaluation, "rows", warning)
-        skipped = list(evaluation_metadata.get("skipped", {}).values())
-        for reason in dict.fromkeys(skipped):
-            add_note(evaluation, "skipped", reason, skipped.count(reason))
-        for flag, count in evaluation_metadata.get("flags", {}).items():
+    for evaluation, results in metadata.evaluations.items():
+        if not results.outcome.is_complete:
+            add_note(evaluation, results.outcome.state, results.outcome.reason)
+        for metric, reason in results.outcome.missing.items():
+            add_note(evaluation, UNAVAILABLE, f"{metric} not computed: {reason}")
+        if results.dataset:
+            rows = results.dataset.rows
+            for kind, counts in (("dropped", rows.dropped), ("repaired", rows.repaired)):
+                for reason, count in counts.items():
+                    add_note(evaluation, kind, reason, count)
+            for warning in results.dataset.warnings:
+                add_note(evaluation, "rows", warning)
+        for reason, count in Counter(results.skipped.values()).items():
+            add_note(evaluation, "skipped", reason, count)
+        for flag, count in results.flags.items():
             add_note(evaluation, "flagged", flag, count)
-        for fallback in evaluation_metadata.get("inference", {}).get("engine", {}).get("fallback", []):
-            add_note(evaluation, "fallback", str(fallback))
-    models = [
-        evaluation_metadata.get("inference", {}).get("model", {})
-        for evaluation_metadata in metadata["evaluations"].values()
-    ]
-    if any(model.get("remote_code") for model in models):
+        for fallback in results.inference.engine.fallback:
+            add_note(evaluation, "fallback", fallback)
+    models = [results.inference.model for results in metadata.evaluations.values() if results.inference.model]
+    if any(model.remote_code for model in models):
         add_note(None, "trusted code", "custom code of the model was run (trust_remote_code)")
-    if any(model.get("adapter", {}).get("without_effect") for model in models):
+    if any(model.adapter and model.adapter.without_effect for model in models):
         text = "no output differs from the base's: untrained, or saved without its weights (every lora_B is zero)"
         add_note(None, "adapter", text)
-    if unused_weights := next((model["unused_weights"] for model in models if "unused_weights" in model), None):
-        text = f"weights in the checkpoint that the architecture does not use; the first is {unused_weights['first']}"
-        add_note(None, "unused weights", text, unused_weights["count"])
+    if unused := next((model.unused_weights for model in models if model.unused_weights), None):
+        text = f"weights in the checkpoint that the architecture does not use; the first is {unused.first}"
+        add_note(None, "unused weights", text, unused.count)
     return notes
 
 
-def mixed_version_notes(models: list[dict]) -> list[dict]:
+def no_interval_notes(rows: "pd.DataFrame") -> list[dict]:
+    """Return a note for each headline value over all items, of the long table, that has no interval."""
+    is_headline = rows["headline"].fillna(False).astype(bool) & (rows["category"].fillna("") == "")
+    lacking = rows[is_headline & rows["value"].notna() & rows["ci_low"].isna()]
+    reason = "too few items, too few with one of the labels, an infinite value, or a metric that is not resampled"
+    return [
+        {
+            "model": row.model,
+            "evaluation": row.evaluation,
+            "kind": "no interval",
+            "note": f"{display_name(row.metric)}: no 95 % interval ({reason})",
+            "count": None,
+        }
+        for row in lacking.itertuples()
+    ]
+
+
+def mixed_version_notes(models: list[MetricsMetadata]) -> list[dict]:
     """Return a note for each way in which models were computed by different versions of the engine or its libraries.
 
-    models: metadata of their metrics files. Values of one evaluation are compared across models, so all of them should
-    come from one version; they do not if some models could not be run again after an upgrade.
+    Values of one evaluation are compared across models, so all of them should come from one version; they do not if
+    some models could not be run again after an upgrade.
     """
     versions: dict[str, dict[str, list[str]]] = {}  # evaluation -> version -> models
     for metadata in models:
-        for evaluation, evaluation_metadata in metadata["evaluations"].items():
-            if (engine := evaluation_metadata.get("inference", {}).get("engine", {})).get("version"):
-                model = evaluation_metadata["inference"].get("model", {})
-                libraries = ", ".join(f"{name} {model[name]}" for name in ("torch", "transformers") if name in model)
-                version = f"{libraries} (engine {engine['version'][:8]})"
-                versions.setdefault(evaluation, {}).setdefault(version, []).append(metadata["model"])
+        for evaluation, results in metadata.evaluations.items():
+            engine, model = results.inference.engine, results.inference.model
+            if engine.version:
+                libraries = {"torch": model.torch, "transformers": model.transformers}
+                names = ", ".join(f"{name} {version}" for name, version in libraries.items() if version)
+                version = f"{names} (engine {engine.version[:8]})"
+                versions.setdefault(evaluation, {}).setdefault(version, []).append(metadata.model)
     # scoring and generation have separate versions: group by the models that share a version
     groups: dict[tuple, list[str]] = {}
     for models_by_version in versions.values():

@@ -15,7 +15,7 @@ from vernacular.core.tables import plain_text
 from vernacular.metrics.metric import display_name
 from vernacular.statistics.over_prompts import LIKE_THESE
 from vernacular.statistics.paired import ALPHA
-from vernacular.summary.cells import BEST, NONE, SHARED, index_rankings, mark_by_interval, mark_by_test
+from vernacular.summary.cells import BEST, NONE, SHARED, index_rankings, lacks_interval, mark_by_interval, mark_by_test
 from vernacular.summary.grid import Grid, build_grid
 from vernacular.summary.headings import Headings
 
@@ -26,7 +26,7 @@ _FACTORS, _DIGITS = {"share": 100}, {"share": 1, "percent": 1}
 
 @dataclass(frozen=True)
 class Cell:
-    """A value as text, with its interval (None: not shown) and mark (NONE, SHARED or BEST)."""
+    """A value as text, in parentheses without an interval; the interval (None: not shown) and the mark."""
 
     text: str
     interval: tuple[str, str] | None = None
@@ -111,7 +111,9 @@ def make_table(
         table_headings.append([_metric_heading(*column[2:]) for column in columns])
     cells = [list(row) for row in zip(*(column[0] for column in columns), strict=True)]
     means = _means_over_prompts(long, layout, prompts)
-    caption = _caption(long, layout, [column[1] for column in columns], intervals, tests or {}, means)
+    any_lacks_interval = any(cell and cell.text.startswith("(") for row in cells for cell in row)
+    tested = [column[1] for column in columns]
+    caption = _caption(long, layout, tested, intervals, tests or {}, means, any_lacks_interval)
     return PaperTable(table_headings, layout.models["label"].tolist(), cells, caption)
 
 
@@ -122,22 +124,25 @@ def _column(long: pd.DataFrame, layout: Grid, position: int, rankings: Mapping, 
     first = next(row for row in rows if row is not None)
     value, low, high = (layout.take(long[name])[:, position] for name in ("value", "ci_low", "ci_high"))
     direction = None if pd.isna(first["higher_is_better"]) else bool(first["higher_is_better"])
-    without_intervals = np.full(len(value), np.nan)
-    column_marks = mark_by_interval(value, without_intervals, without_intervals, direction)
+    unknown = np.full(len(value), np.nan)
+    column_marks = mark_by_interval(value, unknown, unknown, direction)
     keys = [None if row is None else (row["model"], row["evaluation"], row["metric"]) for row in rows]
     tested_marks, paired = mark_by_test(keys, value, column_marks, rankings)
     has_best = bool((column_marks == BEST).any())  # not if all values are equal
     is_tested = bool(paired[np.isfinite(value)].all()) if has_best else None
     if is_tested and not intervals:
         column_marks = tested_marks
+    without_interval = lacks_interval(value, low, high, direction)
     cells = []
     for index, row in enumerate(rows):
         if row is None:
             cells.append(None)
             continue
+        text = _number(value[index], first["unit"])
+        text = f"({text})" if without_interval[index] else text
         has_interval = intervals and np.isfinite(low[index]) and np.isfinite(high[index])
         bounds = tuple(_number(bound[index], first["unit"]) for bound in (low, high)) if has_interval else None
-        cells.append(Cell(_number(value[index], first["unit"]), bounds, int(column_marks[index])))
+        cells.append(Cell(text, bounds, int(column_marks[index])))
     return cells, is_tested, first["metric"], first["unit"], direction
 
 
@@ -161,11 +166,13 @@ def _caption(
     intervals: bool,
     tests: Mapping[tuple[str, str], Iterable[str]],
     means: list[dict],
+    any_lacks_interval: bool,
 ) -> str:
     """Describe metrics, units, numbers of items and of prompts, and what the marks mean."""
     examples = [long.iloc[column.max()] for column in layout.cells.T]
     sentences = [f"{_describe_metrics(examples)}.", f"{_describe_items(long, layout)}."]
     sentences += [f"{_describe_prompts(means)}."] if means else []
+    sentences += ["In parentheses: values without a 95 % interval."] if any_lacks_interval else []
     has_best = any(is_tested is not None for is_tested in tested)
     best = ["Bold: best value of the column."] if has_best else []
     if intervals:
@@ -312,7 +319,7 @@ def _latex_cell(cell: Cell | None) -> str:
 
 
 def _latex_number(text: str) -> str:
-    return latex_text(text) if not text.startswith("-") else f"$-${latex_text(text[1:])}"
+    return latex_text(text).replace("-", "$-$", 1)
 
 
 def _groups(headings: list[list[str]]) -> list[tuple[int, int]]:

@@ -174,7 +174,12 @@ def _write_designs(sheet: Worksheet, rows: list[dict], start: int, size: SheetSi
     if start + 1 + len(lines) > size.rows:
         sheet, start = continued(sheet), 1
     for part, part_lines in parts_of(sheet, lines, size, n_headers=2):
-        cells.put_text(part, start, 1, "Other designs, by the components above").font = cells.TITLE
+        cells.put_text(
+            part,
+            start,
+            1,
+            "Other designs, by the components above; differences with 1 or 2 prompts hold for these prompts",
+        ).font = cells.TITLE
         for column, title in enumerate(titles, 1):
             cells.style_header(cells.put_text(part, start + 1, column, title))
         for line, (texts, counts, numbers, unit) in enumerate(part_lines, start + 2):

@@ -6,6 +6,7 @@ import pandas as pd
 from openpyxl.styles import Alignment, Font
 from openpyxl.worksheet.worksheet import Worksheet
 
+from vernacular.core.metadata import MetricsMetadata
 from vernacular.summary.cells import TITLE, print_landscape, put_text
 from vernacular.summary.columns import EXCEL, SheetSize
 from vernacular.summary.grid import sort_key
@@ -118,24 +119,19 @@ def seed_spread(long: pd.DataFrame) -> pd.DataFrame:
     return spread[spread["n_seeds"] > 1].reset_index()
 
 
-def dataset_sources(metadata: dict) -> list[dict]:
+def dataset_sources(metadata: MetricsMetadata) -> list[dict]:
     """Return the source of one model's items by task, language and limit: repository, commit, hash, license, counts."""
     sources = {}
-    for evaluation_metadata in metadata["evaluations"].values():
-        if dataset := evaluation_metadata.get("dataset"):
-            source, rows = dataset["source"], dataset["rows"]
-            sources[dataset["task"], dataset["language"], dataset["limit"]] = {
-                "task": dataset["task"],
-                "language": dataset["language"],
-                "limit": dataset["limit"],
-                "kind": source["kind"],
-                "from": source.get("repository") or source.get("url") or source.get("file") or source["kind"],
-                "split": source.get("split"),
-                "revision": source.get("revision"),
-                "sha256": source["sha256"],
-                "license": source.get("license"),
-                "citation": dataset.get("citation"),
-                "rows read": rows["read"],
-                "items": rows["evaluated"],
+    for results in metadata.evaluations.values():
+        if dataset := results.dataset:
+            source = dataset.source
+            sources[dataset.task, dataset.language, dataset.limit] = {
+                **{name: getattr(dataset, name) for name in ("task", "language", "limit")},
+                "kind": source.kind,
+                "from": source.repository or source.url or source.file or source.kind,
+                **{name: getattr(source, name) for name in ("split", "revision", "sha256", "license")},
+                "citation": dataset.citation,
+                "rows read": dataset.rows.read,
+                "items": dataset.rows.evaluated,
             }
     return list(sources.values())

@@ -55,6 +55,7 @@ def write_grid(
         rules.append(_marking_rule(column_marks, paired, column["value"]))
         is_near_chance = cells.near_chance(column["ci_low"], column["ci_high"], column["chance_level"])
         is_near_chance |= cells.near_chance(column["ci_low"], column["ci_high"], column["majority_baseline"])
+        without_interval = cells.lacks_interval(column["value"], column["ci_low"], column["ci_high"], higher_is_better)
         has_marks = bool(column_marks.any())
         border = cells.GROUP_START if is_group_start[position] else None
         for row in range(len(layout.models)):
@@ -67,9 +68,8 @@ def write_grid(
             cell = cells.put_number(sheet, first_row + row, number, values["value"])
             font = _GRAY_FONTS.get(mark, cells.GRAY) if is_near_chance[row] else _FONTS.get(mark)
             alignment = cells.RIGHT if cell.data_type == "s" else None  # "n/a" is aligned like numbers
-            set_style(
-                cell, number_format=cells.number_format(unit, mark), font=font, border=border, alignment=alignment
-            )
+            number_format = cells.number_format(unit, mark, bool(without_interval[row]))
+            set_style(cell, number_format=number_format, font=font, border=border, alignment=alignment)
             if comments:
                 ranking = rankings[row_keys[row]] if paired[row] else None
                 cell.comment = cells.comment(describe(values, unit, ranking))
@@ -102,6 +102,8 @@ def describe(values: dict[str, float], unit, ranking: dict | None = None) -> str
     low, high = values["ci_low"], values["ci_high"]
     if math.isfinite(low) and math.isfinite(high):
         lines.append(f"95 % interval {cells.format_value(low, unit)} to {cells.format_value(high, unit)}")
+    elif math.isfinite(values["value"]):
+        lines.append("no 95 % interval")
     levels = [
         f"{name} {cells.format_value(values[column], unit)}"
         for column, name in BASELINES.items()
@@ -143,19 +145,30 @@ def _write_means(sheet: Worksheet, number: int, mean: MeanColumn, first_row: int
             if row["rank"] is not None:
                 cell = cells.put_number(sheet, first_row + index, number, row["rank"])
                 set_style(cell, number_format="0", alignment=cells.CENTERED)
+                cell.comment = cells.comment(f"possible ranks: {rank_range(row)}")
             continue
         mark = cells.BEST if value == best else cells.SHARED if row["rank"] == 1 else cells.NONE
         mark = mark if has_marks else None
         cell = cells.put_number(sheet, first_row + index, number, value)
-        set_style(
-            cell, number_format=cells.number_format("share", mark), font=_FONTS.get(mark), border=cells.GROUP_START
-        )
-        lines = [f"rank {row['rank']} of {sum(other is not None for other in mean.rows)}"] if row["rank"] else []
+        lacks_interval = not is_finite(row["ci_low"])
+        number_format = cells.number_format("share", mark, lacks_interval)
+        set_style(cell, number_format=number_format, font=_FONTS.get(mark), border=cells.GROUP_START)
+        lines = [f"rank {rank_range(row)} of {sum(other is not None for other in mean.rows)}"] if row["rank"] else []
         if is_finite(row["ci_low"]) and is_finite(row["ci_high"]):
             lines.insert(0, f"95 % interval {row['ci_low']:.1%} to {row['ci_high']:.1%}")
         if is_finite(row["win_rate"]):
             lines.append(f"win rate {row['win_rate']:.1%}")
         cell.comment = cells.comment("\n".join(lines)) if lines else None
+
+
+def rank_range(row: dict) -> str:
+    """Return the possible ranks of a model.
+
+    >>> rank_range({"rank": 1, "rank_worst": 3}), rank_range({"rank": 2, "rank_worst": 2})
+    ('1–3', '2')
+    """
+    worst = row.get("rank_worst")
+    return str(row["rank"]) if worst in (None, row["rank"]) else f"{row['rank']}–{worst}"
 
 
 def _write_models(sheet: Worksheet, layout: Grid, first_row: int) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from vernacular.comparison.align import Items, Side
 from vernacular.metrics.metric import Metric
-from vernacular.statistics.intervals import cluster_codes, resample_statistic
+from vernacular.statistics.intervals import cluster_codes, redrawn, resample_statistic
 from vernacular.statistics.paired import (
     Differences,
     cluster_counts,
@@ -48,16 +48,16 @@ class Samples:
 
     @cached_property
     def draws(self) -> np.ndarray:
-        """(R, M) values of the metric in resamples of the clusters; NaN where undefined."""
+        """(R, M) values of the metric in resamples of the clusters; NaN where undefined too often (`redrawn`)."""
         n_clusters = self.n_clusters
         if n_clusters < 2 or not self.models:
             return np.full((0, len(self.models)), np.nan)
         if self.metric.corpus:
-            return np.column_stack([self._corpus_draws(model) for model in self.models])
+            return redrawn(np.column_stack([self._corpus_draws(model) for model in self.models]))
         known = ~np.isnan(self.values)
         sums = cluster_sums(np.where(known, self.values, 0.0), self.codes)
         sizes = cluster_sums(known.astype(float), self.codes)
-        return resample_means(sums, sizes, cluster_counts(n_clusters, self.resamples, self.seed))
+        return redrawn(resample_means(sums, sizes, cluster_counts(n_clusters, self.resamples, self.seed)))
 
     @property
     def n_clusters(self) -> int:

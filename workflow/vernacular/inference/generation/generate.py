@@ -25,27 +25,15 @@ from vernacular.inference.schema import GENERATIONS, iter_rows, rows_to_table
 SHORTEST_PREFIX = 16  # tokens; recomputing a shorter prefix in each row costs less than copying its cache
 
 
-def generate(loaded: LoadedModel, requests: pa.Table, *, journal) -> tuple[pa.Table, dict]:
-    """Run the generate requests of one evaluation; return (table per GENERATIONS, metadata with counters).
+class Generation:
+    """Run the generate requests of one evaluation: a row of GENERATIONS per row, and metadata with counters.
 
-    Args:
-        requests: Table per REQUESTS. Rows of another kind (skipped items) are returned with a flag; equal request
-            IDs are generated once.
-        journal: Finished batches of an earlier attempt, to which new ones are added (`store.Journal`).
+    Prepared by the constructor, computed by `compute`, and read by `finish`; see `engine.py`. Rows of another kind
+    (skipped items) are returned with a flag; equal requests are generated once.
 
     Raises:
         ModelError: The model is a masked language model.
         Stopped: A stop signal was received.
-    """
-    generation = Generation(loaded, requests)
-    generation.compute(journal)
-    return generation.finish()
-
-
-class Generation:
-    """One evaluation: prepared by the constructor, computed by `compute`, and read by `finish`.
-
-    `compute` may be called by the main thread only, the others by any. Raises what `generate` raises.
     """
 
     def __init__(self, loaded: LoadedModel, requests: pa.Table):
@@ -71,7 +59,7 @@ class Generation:
         self.seconds += time.perf_counter() - started
 
     def finish(self) -> tuple[pa.Table, dict]:
-        """Return (table, metadata), see `generate`."""
+        """Return (table per GENERATIONS, metadata)."""
         run, prompts, loaded = self.run, self.prompts, self.loaded
         rows = (output_row(row, prompts, run.outcomes) for row in iter_rows(self.requests))
         table = rows_to_table(rows, GENERATIONS.schema)
@@ -82,7 +70,7 @@ class Generation:
             "engine": {"name": "transformers", "strategies": run.strategies, "limits": run.limits}
             | {"fallback": run.fallback()},
             "tokenizer": {
-                "bos": loaded.option("bos", "auto"),
+                "bos": loaded.record.bos,
                 "adds_bos": loaded.adds_bos,
                 "truncation": "few-shot examples",
             },
@@ -198,7 +186,7 @@ def batch_limits(loaded: LoadedModel) -> dict[str, int]:
     memory; `cache_tokens` is rounded down to a power of two, so that the next attempt probably computes the same plan.
     """
     if loaded.device.type != "cuda":
-        prefill_tokens = loaded.option("max_batch_tokens") or _CPU_PREFILL
+        prefill_tokens = loaded.record.max_batch_tokens or _CPU_PREFILL
         cache_tokens = _CPU_CACHE // _cache_bytes(loaded)
         return {"rows": _CPU_ROWS, "prefill_tokens": int(prefill_tokens), "cache_tokens": max(1, cache_tokens)}
     free, _ = torch.cuda.mem_get_info(loaded.device)

@@ -7,9 +7,8 @@ import pyarrow as pa
 
 from vernacular.core.errors import ModelError, format_count
 from vernacular.inference.model.batch_tokenization import encode_all
-from vernacular.inference.model.loaded import LoadedModel
 from vernacular.inference.model.rendering import dropped_flag, fit_to_length, render, uses_chat
-from vernacular.inference.model.tokenization import AlignmentError, Encoded, encode, prompt_ids
+from vernacular.inference.model.tokenization import AlignmentError, Encoded, TextModel, encode, prompt_ids
 from vernacular.inference.schema import iter_rows
 from vernacular.types import Request, skipped_reason
 
@@ -41,7 +40,7 @@ class PreparedPrompt:
         return dropped_flag(self.n_dropped_examples)
 
 
-def prepare_prompts(loaded: LoadedModel, requests: pa.Table) -> dict[str, PreparedPrompt]:
+def prepare_prompts(loaded: TextModel, requests: pa.Table) -> dict[str, PreparedPrompt]:
     """Return the prompt of each distinct generate request, by request ID; equal tokens share one int object.
 
     Each prompt equals that of `prepare_prompt`; shared texts are tokenized once.
@@ -66,7 +65,7 @@ def prepare_prompts(loaded: LoadedModel, requests: pa.Table) -> dict[str, Prepar
     return prompts
 
 
-def prepare_prompt(loaded: LoadedModel, row: Request) -> PreparedPrompt:
+def prepare_prompt(loaded: TextModel, row: Request) -> PreparedPrompt:
     """Build the prompt of a generate request.
 
     If the prompt leaves too little room for the new tokens, few-shot examples are dropped, first ones first. The
@@ -96,7 +95,7 @@ class _Unfitted:
     is_truncatable: bool
 
 
-def _begin(loaded: LoadedModel, row: Request) -> _Unfitted:
+def _begin(loaded: TextModel, row: Request) -> _Unfitted:
     chat = uses_chat(loaded, row["messages"], row["kind"])
     text = render(loaded, row["messages"]) if chat else row["prefix"] + row["text"]
     prompt = PreparedPrompt(
@@ -110,7 +109,7 @@ def _begin(loaded: LoadedModel, row: Request) -> _Unfitted:
     return _Unfitted(prompt, text, is_truncatable="truncate_left" in (row["extras"] or ()))
 
 
-def _fit(loaded: LoadedModel, unfitted: _Unfitted, encoded: Encoded | AlignmentError) -> tuple[PreparedPrompt, bool]:
+def _fit(loaded: TextModel, unfitted: _Unfitted, encoded: Encoded | AlignmentError) -> tuple[PreparedPrompt, bool]:
     """Return (the prompt with its tokens, or with an error; whether it fits the model's context length)."""
     prompt = unfitted.prompt
     if isinstance(encoded, AlignmentError):
@@ -132,7 +131,7 @@ def _fit(loaded: LoadedModel, unfitted: _Unfitted, encoded: Encoded | AlignmentE
     return replace(prompt, rendered=None, error=error), False
 
 
-def resolve_max_new_tokens(loaded: LoadedModel, row: dict) -> int:
+def resolve_max_new_tokens(loaded: TextModel, row: dict) -> int:
     """Return the number of tokens to generate: the request's own, else the longest expected output's plus MARGIN."""
     if row["max_new_tokens"] is not None:
         return row["max_new_tokens"]
@@ -142,10 +141,10 @@ def resolve_max_new_tokens(loaded: LoadedModel, row: dict) -> int:
     return len(target_ids) + MARGIN
 
 
-def check_can_generate(loaded: LoadedModel) -> None:
+def check_can_generate(loaded: TextModel) -> None:
     """Raise ModelError if the model is a masked language model."""
     if loaded.kind != "causal":
-        raise ModelError(f"model {loaded.record['name']} is a masked language model, which cannot generate text.")
+        raise ModelError(f"model {loaded.record.name} is a masked language model, which cannot generate text.")
 
 
 _CONTEXT = 8  # prompt tokens decoded with the new ones, so that the space before the first new word is retained

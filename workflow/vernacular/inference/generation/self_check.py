@@ -74,7 +74,7 @@ def select_batching(
             return None, Way("single"), note | {"used": "single", "error": OUT_OF_MEMORY}
     except MODEL_ERRORS as error:
         raise ModelError(
-            f"model {loaded.record['name']}: a {type(loaded.model).__name__} cannot generate text: "
+            f"model {loaded.record.name}: a {type(loaded.model).__name__} cannot generate text: "
             f"{type(error).__name__}: {first_line(error)}"
         ) from error
     for way in ways:
@@ -87,7 +87,7 @@ def select_batching(
             return (prefix if ids else None), way, note | rows | {"used": way.name, "prefix_tokens": len(ids)}
     if not _is_reproducible(loaded, cases[0], references[0], counters):
         raise ModelError(
-            f"model {loaded.record['name']}: a {type(loaded.model).__name__} cannot generate text: two computations of "
+            f"model {loaded.record.name}: a {type(loaded.model).__name__} cannot generate text: two computations of "
             "one text differ."
         )
     return None, UNCACHED, note | {"used": UNCACHED.name}

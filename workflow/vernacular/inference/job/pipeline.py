@@ -14,27 +14,25 @@ import contextlib
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from functools import partial
-from typing import Protocol
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vernacular.checkpoints import inputs
 from vernacular.core import artifacts
 from vernacular.core.artifacts import Kind
 from vernacular.core.errors import MachineError, ModelError, ServerError, UserError, first_line, is_contained
 from vernacular.core.failures import is_lost_device, wrap_tokenizer_panics
+from vernacular.core.metadata import Counters, OutputsMetadata, decode, encode
 from vernacular.core.processes import StopFlag, Stopped, Task
 from vernacular.core.progress import Progress
+from vernacular.inference.engine import Engine, engine_name
 from vernacular.inference.job.store import Store, StoreError
 from vernacular.inference.job.work import WorkUnit, engine_version
-from vernacular.inference.journal import Journal
-from vernacular.inference.model.loaded import LoadedModel
-from vernacular.inference.model.rendering import try_template
-from vernacular.inference.schema import SCORES
+from vernacular.inference.schema import SCORES, missing_statistics
+from vernacular.protocols.schema import REQUESTS
 
 _SETTING = ("task", "language", "protocol", "style", "seed", "options")  # all but the prompt
 _NOT_SUMMED = ("budget", "chunks")  # counters that describe the computation, and are the same for all its evaluations
@@ -58,11 +56,11 @@ class SharedUnit:
     def kind(self) -> Kind:
         return self.units[0].kind
 
-    def requests(self) -> pa.Table:
+    def requests(self, columns: list[str] | None = None) -> pa.Table:
         """Read the rows of all units, one unit after the other."""
-        return pa.concat_tables([unit.requests() for unit in self.units]).unify_dictionaries()
+        return pa.concat_tables([unit.requests(columns) for unit in self.units]).unify_dictionaries()
 
-    def outputs(self, table: pa.Table, metadata: dict) -> list[tuple[WorkUnit, pa.Table, dict]]:
+    def outputs(self, table: pa.Table, metadata: OutputsMetadata) -> list[tuple[WorkUnit, pa.Table, OutputsMetadata]]:
         """Return (unit, its rows, its metadata) for each unit, the first one last: the journal is removed with it."""
         parts, start = [], 0
         for unit in self.units:
@@ -71,36 +69,37 @@ class SharedUnit:
             start += unit.n_rows
         return parts[::-1]
 
-    def _metadata(self, unit: WorkUnit, rows: pa.Table, metadata: dict) -> dict:
+    def _metadata(self, unit: WorkUnit, rows: pa.Table, metadata: OutputsMetadata) -> OutputsMetadata:
         """Return a unit's metadata: its own flags and numbers of requests; the first one has the other counters.
 
         The sums over the units are those of the computation.
         """
         first_rows = rows.take(pa.array(_first_rows(rows["request_id"])))
-        counters = metadata["counters"]
+        counters = metadata.counters
         if unit is not self.units[0]:
-            counters = {name: count if name in _NOT_SUMMED else 0 for name, count in counters.items()}
+            counts = encode(counters).items()
+            counters = decode(Counters, {name: count if name in _NOT_SUMMED else 0 for name, count in counts})
         others = [other.evaluation for other in self.units if other is not unit]
         is_scored = first_rows.filter(pc.is_valid(first_rows["logprobs"]))
-        tokenizer = {
-            "unscored_first_tokens": pc.sum(pc.equal(is_scored["n_prompt_tokens"], 0)).as_py() or 0,
-            "chat": len(is_scored) - is_scored["rendered"].null_count,
-        }
-        return metadata | {
-            "counters": counters | {"requests": len(first_rows)},
-            "flags": _flags(first_rows["flags"], metadata["flags"]),
-            "tokenizer": metadata["tokenizer"] | tokenizer,
-            "engine": metadata["engine"] | {"computed_with": others},
-        }
+        n_unscored = pc.sum(pc.equal(is_scored["n_prompt_tokens"], 0)).as_py() or 0
+        n_chat = len(is_scored) - is_scored["rendered"].null_count
+        return replace(
+            metadata,
+            fingerprint=unit.key,
+            counters=replace(counters, requests=len(first_rows)),
+            flags=_flags(first_rows["flags"], metadata.flags),
+            tokenizer=replace(metadata.tokenizer, unscored_first_tokens=n_unscored, chat=n_chat),
+            engine=replace(metadata.engine, computed_with=others),
+        )
 
 
 def share(units: list[WorkUnit]) -> list[WorkUnit | SharedUnit]:
     """Return the units, in their order, where evaluations that differ in the prompt only are one."""
     groups: dict[tuple, list[WorkUnit]] = {}
     for number, unit in enumerate(units):
-        metadata = artifacts.metadata(unit.path)
-        is_shared = unit.kind is SCORES and "task" in metadata and metadata.get("shots") == 0
-        setting = tuple(str(metadata.get(name)) for name in _SETTING)
+        metadata = artifacts.metadata(unit.path, REQUESTS)
+        is_shared = unit.kind is SCORES and metadata.task is not None and metadata.shots == 0
+        setting = tuple(str(getattr(metadata, name)) for name in _SETTING)
         groups.setdefault(setting if is_shared else (number,), []).append(unit)
     return [group[0] if len(group) == 1 else SharedUnit(tuple(group)) for group in groups.values()]
 
@@ -123,33 +122,20 @@ def _flags(texts: pa.ChunkedArray, known: Iterable[str]) -> dict[str, int]:
 log = logging.getLogger("vernacular")
 
 
-class Evaluation(Protocol):
-    """An evaluation that is prepared; only `compute` uses the device."""
-
-    def compute(self, journal: Journal) -> None:
-        """Run the model."""
-
-    def finish(self) -> tuple[pa.Table, dict]:
-        """Return (rows, metadata)."""
-
-
 class Pipeline:
-    """The work units of one loaded model."""
+    """The work units of one model, which its engine has made ready."""
 
-    def __init__(self, loaded: LoadedModel, units: list[WorkUnit], store: Store, stop: StopFlag, *, overlaps: bool):
-        self.loaded, self.store, self.stop, self.overlaps = loaded, store, stop, overlaps
-        shares = overlaps and loaded.kind == "causal" and not loaded.record.get("server")
-        self.units: list[WorkUnit | SharedUnit] = share(units) if shares else list(units)
+    def __init__(self, engine: Engine, units: list[WorkUnit], store: Store, stop: StopFlag, *, overlaps: bool):
+        self.engine, self.store, self.stop, self.overlaps = engine, store, stop, overlaps
+        self.units: list[WorkUnit | SharedUnit] = share(units) if overlaps and engine.shares_prompts else list(units)
         self.computed: list[str] = []
         self.failed: dict[str, str] = {}
-        self.preparing: Task[Evaluation] | None = None  # the next unit
+        self.preparing: Task | None = None  # the next unit
         self.writing: tuple[WorkUnit | SharedUnit, Task[None]] | None = None  # the last unit
         self.busy = threading.Event()  # the device computes the current unit, or has no more to do
 
     def run(self, on_begin, progress: Progress) -> tuple[list[str], dict[str, str]]:
         """Compute all units; return (completed evaluations, reason by failed evaluation)."""
-        with self.stop.interruptible():
-            try_template(self.loaded)
         sizes = {part.path: part.path.stat().st_size for unit in self.units for part in unit.units}
         total, completed = sum(sizes.values()), 0
         try:
@@ -158,7 +144,7 @@ class Pipeline:
                 unit = self.units[index]
                 size = sum(sizes[part.path] for part in unit.units)
                 progress.span = completed / total, size / total
-                on_begin(self.loaded.record["name"], unit.evaluation)
+                on_begin(self.engine.record.name, unit.evaluation)
                 try:
                     with self._contained(unit):
                         self._write(unit, self._compute(index))
@@ -181,44 +167,61 @@ class Pipeline:
                     self.writing[1].result()
         return self.computed, self.failed
 
-    def _compute(self, index: int) -> Evaluation:
-        """Run the model on a unit, and begin to prepare the next one."""
+    def _compute(self, index: int) -> Any:
+        """Compute a unit, and begin to prepare the next one; return it as `Engine.prepare` did."""
         unit = self.units[index]
         preparing, self.preparing = self.preparing or self._prepare(index), None
         try:
-            with wrap_tokenizer_panics(self.loaded.record):
-                _verify(self.loaded, self.store, unit.key)
+            with wrap_tokenizer_panics(self.engine.record):
+                self._verify(unit.key)
                 with self.stop.defer_signals():  # it creates a file for a moment
                     self.store.check_writable(unit.key, unit.kind)
                 journal = self.store.journal(unit.key, stop=self.stop)
-                evaluation = preparing.result()
-                if unit.kind is not SCORES or not self.loaded.is_asynchronous:
+                prepared = preparing.result()
+                if unit.kind is not SCORES or not self.engine.is_asynchronous:
                     self.busy.set()  # at once: when the first batch is returned, it is computed
                 if self.overlaps and index + 1 < len(self.units):
                     self.preparing = self._prepare(index + 1, after=self.busy)
-                self.loaded.on_batch = self.busy.set
-                evaluation.compute(journal)
-                _verify(self.loaded, self.store, unit.key)
-                return evaluation
+                self.engine.on_batch = self.busy.set
+                self.engine.compute(prepared, journal)
+                self._verify(unit.key)
+                return prepared
         finally:
             self.busy.set()
             preparing.cancel()
 
-    def _prepare(self, index: int, after: threading.Event | None = None) -> Task[Evaluation]:
+    def _prepare(self, index: int, after: threading.Event | None = None) -> Task:
         unit = self.units[index]
-        prepare = _evaluation_factory(self.loaded, unit)
-        return Task(lambda: prepare(self.loaded, unit.requests()), after=after)
+        return Task(lambda: self.engine.prepare(unit.kind, unit.requests()), after=after)
 
-    def _write(self, unit: WorkUnit | SharedUnit, evaluation: Evaluation) -> None:
+    def _verify(self, key: str) -> None:
+        """Remove the journal of `key` and raise ModelError if the model changed since it was recorded.
+
+        A loaded model changes with its files if its weights are memory-mapped; a server can be started with another.
+        """
+        try:
+            self.engine.verify()
+        except ServerError:
+            raise
+        except ModelError:
+            self.store.remove_journal(key)
+            raise
+
+    def _write(self, unit: WorkUnit | SharedUnit, prepared: Any) -> None:
         """Begin to write the outputs of a computed unit."""
 
         def write() -> None:
-            table, metadata = evaluation.finish()
-            version = engine_version(unit.kind, served=bool(self.loaded.record.get("server")))
-            metadata["engine"] = {**metadata.get("engine", {}), "version": version}
+            table, metadata = self.engine.finish(prepared)
+            version = engine_version(unit.kind, engine_name(self.engine.record))
+            metadata = decode(OutputsMetadata, {"fingerprint": unit.key, **metadata})
+            fallback = metadata.engine.fallback
+            if reason := unit.kind is SCORES and self.engine.abilities(self.engine.record).reason("entropies"):
+                fallback = [*fallback, *missing_statistics(unit.requests(["item_id", "extras"]), reason)]
+            engine = replace(metadata.engine, version=version, fallback=list(dict.fromkeys(fallback)))
+            metadata = replace(metadata, engine=engine)
             try:
                 for part, rows, part_metadata in unit.outputs(table, metadata):
-                    self.store.put(part.key, part.kind, rows, part_metadata)
+                    self.store.put(part.key, part.kind, rows, encode(part_metadata))
             except StoreError as error:
                 self.stop.fail(error)
                 raise
@@ -256,8 +259,8 @@ class Pipeline:
             log.exception("%s failed", unit.evaluation)
             message = f"{type(error).__name__}: {first_line(error)}"
             if is_lost_device(error):
-                name, device = self.loaded.record["name"], self.loaded.device
-                raise MachineError(f"model {name}: {device} failed: {message}") from error
+                model = f"model {self.engine.record.name}: {self.engine.device}"
+                raise MachineError(f"{model} failed: {message}") from error
             self._fail(unit, message)
 
     def _fail(self, unit: WorkUnit | SharedUnit, message: str) -> None:
@@ -267,40 +270,3 @@ class Pipeline:
             return
         log.warning("%s and others with its items failed together, computed singly: %s", unit.evaluation, message)
         self.units += unit.units
-
-
-def _evaluation_factory(
-    loaded: LoadedModel, unit: WorkUnit | SharedUnit
-) -> Callable[[LoadedModel, pa.Table], Evaluation]:
-    if loaded.record.get("server"):
-        from vernacular.inference.server.generate import Generation as ServedGeneration
-        from vernacular.inference.server.score import Scoring as ServedScoring
-
-        return ServedScoring if unit.kind is SCORES else ServedGeneration
-    if unit.kind is SCORES:
-        from vernacular.inference.scoring.score import Scoring
-
-        return partial(Scoring, strategy=loaded.option("strategy"))
-    if loaded.option("generation_engine") == "vllm":
-        from vernacular.inference.generation.vllm import Generation
-    else:
-        from vernacular.inference.generation.generate import Generation
-    return Generation
-
-
-def _verify(loaded: LoadedModel, store: Store, key: str) -> None:
-    """Remove the journal of `key` and raise ModelError if the model changed since it was recorded.
-
-    The loaded model changes with its files if its weights are memory-mapped; a server can be restarted with another.
-    """
-    try:
-        inputs.verify(loaded.record)
-        if loaded.record.get("server"):
-            from vernacular.inference.server.start import verify_answers
-
-            verify_answers(loaded)
-    except ServerError:
-        raise
-    except ModelError:
-        store.remove_journal(key)
-        raise

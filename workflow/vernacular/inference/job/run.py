@@ -6,19 +6,21 @@ Only outputs missing from the store are computed, and the model is loaded once.
 from collections.abc import Callable
 from pathlib import Path
 
-from vernacular.checkpoints.deleted import DELETED, is_deleted
+from vernacular.checkpoints.inputs import DELETED, is_deleted
 from vernacular.core.errors import MachineError, ModelError
+from vernacular.core.model_record import ModelRecord
 from vernacular.core.processes import StopFlag, stop_on_signals
 from vernacular.core.progress import Progress
+from vernacular.inference.engine import engine_of
+from vernacular.inference.job.pipeline import Pipeline
 from vernacular.inference.job.store import Store
 from vernacular.inference.job.work import WorkUnit, work_units
-from vernacular.types import ModelRecord
 
 CACHED, COMPUTED, EMPTY = "found in the store", "computed", "without requests"
 
 
 def run_group(
-    records: list[dict],
+    records: list[ModelRecord],
     request_files: dict[str, Path],
     store_root: Path,
     *,
@@ -50,26 +52,26 @@ def run_group(
         MachineError: This machine cannot run the job; another attempt may succeed.
     """
     store = Store(store_root)
-    done: dict[str, dict[str, str]] = {record["name"]: {} for record in records}
-    failed: dict[str, dict[str, str]] = {record["name"]: {} for record in records}
+    done: dict[str, dict[str, str]] = {record.name: {} for record in records}
+    failed: dict[str, dict[str, str]] = {record.name: {} for record in records}
     with stop_on_signals() as stop, stop.interruptible():
-        missing: list[tuple[dict, list[WorkUnit], Progress]] = []
+        missing: list[tuple[ModelRecord, list[WorkUnit], Progress]] = []
         for record in records:
             units = []
             for unit in work_units(record, request_files, shard):
                 if not unit.n_rows:
-                    done[record["name"]][unit.evaluation] = EMPTY
+                    done[record.name][unit.evaluation] = EMPTY
                 elif any(store.get(key, unit.kind) for key in dict.fromkeys((unit.key, unit.full_key))):
-                    done[record["name"]][unit.evaluation] = CACHED
+                    done[record.name][unit.evaluation] = CACHED
                     store.remove_journal(unit.key)  # left by a job that was killed after another had finished
-                elif record.get("checkpoint") and is_deleted(record):
-                    done[record["name"]][unit.evaluation] = DELETED
-                elif reason := _skip_reason(skip_reasons or {}, records[0]["name"], record["name"], unit.evaluation):
-                    failed[record["name"]][unit.evaluation] = reason
+                elif record.checkpoint and is_deleted(record):
+                    done[record.name][unit.evaluation] = DELETED
+                elif reason := _skip_reason(skip_reasons or {}, records[0].name, record.name, unit.evaluation):
+                    failed[record.name][unit.evaluation] = reason
                 else:
                     units.append(unit)
             if units:
-                label = f"infer {record['name']}{shard_label(shard)}"
+                label = f"infer {record.name}{shard_label(shard)}"
                 missing.append((record, units, Progress(label, len(units), "evaluation")))
         if missing:
             on_begin = on_begin or (lambda *_: None)
@@ -94,65 +96,36 @@ def _skip_reason(skip_reasons: dict, base: str, name: str, evaluation: str) -> s
 
 
 def _run_models(
-    base_record: dict, missing, store: Store, stop: StopFlag, threads, done, failed, on_begin, overlaps: bool
+    base_record: ModelRecord, missing, store: Store, stop: StopFlag, threads, done, failed, on_begin, overlaps: bool
 ) -> None:
     """Compute the missing evaluations of the base and its adapters; update `done` and `failed`."""
-    on_begin(base_record["name"], None)
+    on_begin(base_record.name, None)
     try:
         with stop.interruptible():
             units = [unit for _, units, _ in missing for unit in units]
-            base = _open(base_record, units, threads=threads, shared=len(missing) > 1)
+            tables = (unit.requests(["item_id", "prefix", "text"]) for unit in units)
+            engine = engine_of(base_record)(base_record, threads=threads, is_shared=len(missing) > 1, requests=tables)
     except MachineError:
         raise
     except ModelError as error:
         for record, units, _ in missing:
             reason = _base_failure(base_record, record, error)
-            failed[record["name"]] |= {unit.evaluation: reason for unit in units}
+            failed[record.name] |= {unit.evaluation: reason for unit in units}
         return
     for record, units, progress in missing:
-        on_begin(record["name"], None)
+        on_begin(record.name, None)
         try:
-            computed, failures = _run_model(base, record, units, progress, store, stop, on_begin, overlaps)
+            with stop.interruptible(), progress, engine.model(record):
+                computed, failures = Pipeline(engine, units, store, stop, overlaps=overlaps).run(on_begin, progress)
         except MachineError:
             raise
         except ModelError as error:  # this adapter is unavailable; the base and its other adapters are not affected
-            reason = _base_failure(base_record, record, error) if base.loaded is None else str(error)
+            reason = _base_failure(base_record, record, error) if not engine.is_open else str(error)
             computed, failures = [], {unit.evaluation: reason for unit in units}
-        done[record["name"]] |= dict.fromkeys(computed, COMPUTED)
-        failed[record["name"]] |= failures
+        done[record.name] |= dict.fromkeys(computed, COMPUTED)
+        failed[record.name] |= failures
 
 
-def _open(record: dict, units: list[WorkUnit], *, threads, shared: bool):
-    """Load a base, or probe its server; imported here, because outputs may all be in the store."""
-    if record.get("server"):
-        from vernacular.inference.server.start import StartedServer
-
-        return StartedServer(record, (unit.requests(["item_id", "prefix", "text"]) for unit in units))
-    from vernacular.inference.model.base import Base
-
-    return Base(record, threads=threads, shared=shared)
-
-
-def _run_model(
-    base,
-    record: ModelRecord,
-    units: list[WorkUnit],
-    progress: Progress,
-    store: Store,
-    stop: StopFlag,
-    on_begin,
-    overlaps: bool,
-) -> tuple[list[str], dict[str, str]]:
-    """Compute one model's work units; return (completed evaluations, reason by failed evaluation).
-
-    No reference to the model remains afterwards, so that its memory is free if it is loaded again.
-    """
-    from vernacular.inference.job.pipeline import Pipeline
-
-    with stop.interruptible(), progress, base.model(record) as loaded:
-        return Pipeline(loaded, units, store, stop, overlaps=overlaps).run(on_begin, progress)
-
-
-def _base_failure(base: dict, record: ModelRecord, error: ModelError) -> str:
+def _base_failure(base: ModelRecord, record: ModelRecord, error: ModelError) -> str:
     """Return the reason why a model is unavailable if its base could not be loaded."""
-    return str(error) if record is base else f"its base {base['name']} is unavailable: {error}"
+    return str(error) if record is base else f"its base {base.name} is unavailable: {error}"

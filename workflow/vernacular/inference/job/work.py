@@ -5,6 +5,7 @@ time: their rows repeat the few-shot prefix and its messages, and those of one l
 """
 
 import functools
+import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,10 +14,12 @@ import pyarrow.compute as pc
 
 from vernacular.core import artifacts
 from vernacular.core.artifacts import Kind
-from vernacular.core.fingerprint import code_fingerprint, fingerprint, version_of
+from vernacular.core.fingerprint import code_fingerprint, content_hash, fingerprint, version_of
+from vernacular.core.metadata import Outcome, OutputsMetadata, RequestsMetadata, not_applicable, unavailable
+from vernacular.core.model_record import ModelRecord
+from vernacular.inference.engine import ENGINES, engine_name, engine_of
 from vernacular.inference.schema import GENERATIONS, output_schema
 from vernacular.protocols.schema import REQUESTS, generated_tokens, request_cost
-from vernacular.types import ModelRecord
 
 _KEY_COLUMNS = ["item_id", "role", "request_id"]
 _SIZE_COLUMNS = ["text", "max_new_tokens", "longest_target"]
@@ -44,7 +47,7 @@ class WorkUnit:
     def units(self) -> tuple["WorkUnit", ...]:
         return (self,)
 
-    def outputs(self, table: pa.Table, metadata: dict) -> list[tuple["WorkUnit", pa.Table, dict]]:
+    def outputs(self, table: pa.Table, metadata: OutputsMetadata) -> list[tuple["WorkUnit", pa.Table, OutputsMetadata]]:
         """Return (unit, its rows, its metadata); see `shared.SharedUnit`."""
         return [(self, table, metadata)]
 
@@ -59,8 +62,8 @@ def work_units(record: ModelRecord, request_files: dict[str, Path], shard: tuple
     columns = _KEY_COLUMNS if count == 1 else _KEY_COLUMNS + _SIZE_COLUMNS
     kinds, tables = {}, {}
     for evaluation, path in request_files.items():
-        metadata = artifacts.metadata(path)
-        if exclusion_metadata(record, metadata) is None:
+        metadata = artifacts.metadata(path, REQUESTS)
+        if exclusion(record, metadata) is None:
             kinds[evaluation] = output_schema(metadata)
             tables[evaluation] = artifacts.read(path, REQUESTS, columns=columns)
     units = []
@@ -73,32 +76,26 @@ def work_units(record: ModelRecord, request_files: dict[str, Path], shard: tuple
     return units
 
 
-def exclusion_metadata(record: ModelRecord, metadata: dict) -> dict | None:
-    """Return why this model cannot run an evaluation, as metadata of a file without rows; None if it can."""
-    if reason := metadata.get("unavailable"):
-        return {"unavailable": reason}
-    if reason := record.get("unavailable"):
-        return {"unavailable": reason}
-    if reason := not_answerable(record.get("server"), metadata):
-        return {"not_applicable": reason}
-    if record["kind"] == "masked" and metadata["causal_only"]:
-        return {
-            "not_applicable": f"{metadata['protocol']} requires a causal model, and {record['name']} is a masked model"
-        }
-    return None
+def exclusion(record: ModelRecord, metadata: RequestsMetadata) -> Outcome | None:
+    """Return the outcome of an evaluation that this model cannot run; None if it can."""
+    if not metadata.outcome.is_complete:
+        return metadata.outcome
+    if record.unavailable:
+        return unavailable(record.unavailable)
+    reason = not_answerable(record, metadata)
+    return not_applicable(reason) if reason else None
 
 
-def not_answerable(server: dict | None, metadata: dict) -> str | None:
-    """Return why a model's server cannot answer the requests of an evaluation; None if it can, or without a server."""
-    if server is None:
-        return None
+def not_answerable(record: ModelRecord, metadata: RequestsMetadata) -> str | None:
+    """Return why a model's engine cannot compute the outputs of an evaluation; None if it can."""
+    abilities = engine_of(record).abilities(record)
+    if metadata.causal_only and not abilities.left_to_right:
+        return f"{metadata.protocol} requires a causal model, and {record.name} is a masked model"
     if output_schema(metadata) is GENERATIONS:
-        needed, forms = "generation", ("generation",)
+        reason = abilities.reason("generation")
     else:
-        needed, forms = ("labels", ("spans", "labels")) if metadata.get("label_spans") else ("spans", ("spans",))
-    if any(server["forms"][form] for form in forms):
-        return None
-    return f"{metadata['protocol']} is not possible: {server['reasons'][needed]}"
+        reason = abilities.reason("scores" if metadata.label_spans else "forced_spans")
+    return reason and f"{metadata.protocol} is not possible: {reason}"
 
 
 _BATCH_ROWS = 5_000
@@ -155,51 +152,47 @@ OPTIONS = (
     "chat",
     "strategy",
     "generation_engine",
-    "gguf_file",
+    "engine_class",
     "trust_remote_code",
 )
-ENTRY_MODULES = {
-    "scores": (
-        "vernacular.inference.scoring.score",
-        "vernacular.inference.model.base",
-    ),
-    "generations": (
-        "vernacular.inference.generation.generate",
-        "vernacular.inference.generation.vllm",
-        "vernacular.inference.model.base",
-    ),
-}
-SERVED_MODULES = {  # of models behind a server; the probe decides whether it is asked, not what it answers
-    "scores": ("vernacular.inference.server.score",),
-    "generations": ("vernacular.inference.server.generate",),
-}
 LIBRARIES = ("torch", "transformers", "tokenizers")  # their versions are read without importing them
 
 
 @functools.cache
-def engine_version(kind: Kind, served: bool = False) -> str:
+def engine_version(kind: Kind, engine: str = "transformers") -> str:
     """Return a hash of the code that computes artifacts of `kind`, and of the library versions that affect them.
 
-    `served`: of models behind a server.
+    `engine`: see `engine_name`. Of one in another package, all Python files of the package count; nothing is imported.
     """
-    code = code_fingerprint(*(SERVED_MODULES if served else ENTRY_MODULES)[kind.name])
+    code = code_fingerprint(*ENGINES[engine].code[kind.name]) if engine in ENGINES else _hash_of_package(engine)
     return fingerprint([code, *(f"{name} {version_of(name)}" for name in LIBRARIES)])[:16]
+
+
+def _hash_of_package(engine: str) -> str | None:
+    """Return a hash of the package, or single module, of "module:Class"; None if Python does not find it."""
+    found = importlib.util.find_spec(engine.partition(":")[0].partition(".")[0])
+    if found is None:
+        return None
+    directories = [Path(directory) for directory in found.submodule_search_locations or []]
+    files = [(file.relative_to(root).as_posix(), file) for root in directories for file in sorted(root.rglob("*.py"))]
+    return fingerprint([[name, content_hash(str(file))] for name, file in files or [(found.name, found.origin)]])
 
 
 def evaluation_key(record: ModelRecord, requests: pa.Table, kind: Kind) -> str:
     """Return the store key of an evaluation; independent of row order."""
     columns = (requests.column(name).to_pylist() for name in ("item_id", "role", "request_id"))
     request_keys = sorted(zip(*columns, strict=True))
-    options = {name: record.get(name) for name in OPTIONS}
-    engine = [engine_version(kind, served=bool(record.get("server"))), *additional_libraries(record, kind)]
-    return fingerprint([kind.name, record["fingerprint"], options, engine, request_keys])[:40]
+    options = {name: getattr(record, name) for name in OPTIONS}
+    uses = (record.generation_engine, record.adapter, record.quantization)
+    engine = [engine_version(kind, engine_name(record)), *additional_libraries(kind, *uses)]
+    return fingerprint([kind.name, record.fingerprint, options, engine, request_keys])[:40]
 
 
-def additional_libraries(record: ModelRecord, kind: Kind) -> list[str]:
-    """Return the additional libraries that affect this model's outputs, with their versions."""
+def additional_libraries(kind: Kind, generation_engine: str, adapter, quantization) -> list[str]:
+    """Return the additional libraries that affect the outputs of a model with these settings, with their versions."""
     libraries = {
-        "vllm": record.get("generation_engine") == "vllm" and kind.name == "generations",
-        "peft": bool(record.get("adapter")),
-        "bitsandbytes": bool(record.get("quantization")),
+        "vllm": generation_engine == "vllm" and kind is GENERATIONS,
+        "peft": bool(adapter),
+        "bitsandbytes": bool(quantization),
     }
     return [f"{name} {version_of(name)}" for name, is_used in libraries.items() if is_used]

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import AutoTokenizer
 
 from vernacular.checkpoints import inputs
 from vernacular.checkpoints.tuners import apply_adapter
@@ -23,8 +22,9 @@ from vernacular.core.failures import (
     is_out_of_memory,
     wrap_library_errors,
 )
+from vernacular.core.model_record import ModelRecord
 from vernacular.inference.model.loaded import LoadedModel
-from vernacular.types import ModelRecord
+from vernacular.inference.model.tokenization import load_tokenizer
 
 if TYPE_CHECKING:
     from peft import PeftModel  # not at run time: a base without adapters does not need it
@@ -83,8 +83,8 @@ _NO_EFFECT = 1e-6  # difference of logits, relative to the largest: rounding
 
 def _apply(loaded: LoadedModel, record: ModelRecord) -> "tuple[PeftModel, bool]":
     """Apply the adapter; return (PEFT's model, whether any output for a few tokens differs from that of the base)."""
-    name, adapter = record["name"], record["adapter"]
-    label = f"model {name}: the adapter {adapter['source']}"
+    name, adapter = record.name, record.adapter
+    label = f"model {name}: the adapter {adapter.source}"
     inputs.verify(record)
     probe = torch.linspace(0, loaded.n_embeddings - 1, _PROBE, device=loaded.device).long()[None]
     try:
@@ -92,7 +92,7 @@ def _apply(loaded: LoadedModel, record: ModelRecord) -> "tuple[PeftModel, bool]"
             base_logits = loaded.model(input_ids=probe).logits
         with wrap_library_errors():
             peft, unexpected, missing = apply_adapter(
-                loaded.model, adapter["directory"], allow_pickle=adapter["allow_pickle"]
+                loaded.model, adapter.directory, allow_pickle=adapter.allow_pickle
             )
             # some adapters load but cannot run: OLoRA on a layer that stores its weight transposed
             with torch.inference_mode():
@@ -109,38 +109,20 @@ def _apply(loaded: LoadedModel, record: ModelRecord) -> "tuple[PeftModel, bool]"
             ) from error
         if is_lost_device(error):
             raise MachineError(f"model {name}: {loaded.device} failed: {describe_error(error, record)}") from error
-        reason = describe_error(error, {**record, "allow_pickle": adapter["allow_pickle"]})
-        raise ModelError(f"{label} cannot be applied to {record['base']}: {reason}") from error
+        reason = describe_error(error, record | {"allow_pickle": adapter.allow_pickle})
+        raise ModelError(f"{label} cannot be applied to {record.base}: {reason}") from error
     for keys, problem in ((unexpected, "have no counterpart in the base"), (missing, "were not found in its files")):
         if keys:
             raise ModelError(
-                f"{label} does not fit {record['base']}: "
-                f"{len(keys)} of its weights ({first_of(sorted(keys))}) {problem}."
+                f"{label} does not fit {record.base}: {len(keys)} of its weights ({first_of(sorted(keys))}) {problem}."
             )
     return peft, has_effect
 
 
 def _with_adapter(loaded: LoadedModel, record: ModelRecord) -> LoadedModel:
-    adapter, tokenizer = record["adapter"], loaded.tokenizer
-    if adapter["own_tokenizer"]:  # same vocabulary, but the chat template may differ
-        tokenizer = _load_tokenizer(record)
+    adapter, tokenizer = record.adapter, loaded.tokenizer
+    if adapter.own_tokenizer:  # same vocabulary, but the chat template may differ
+        tokenizer = load_tokenizer(record, adapter.directory)  # without running code from its directory
     inputs.verify(record)  # detects files written while the adapter was read
-    metadata = {key: adapter[key] for key in ("source", "revision", "type", "rank")}
+    metadata = {key: getattr(adapter, key) for key in ("source", "revision", "type", "rank")}
     return replace(loaded, tokenizer=tokenizer, record=record, checks={}, notes={**loaded.notes, "adapter": metadata})
-
-
-def _load_tokenizer(record: ModelRecord):
-    """Load the adapter's own tokenizer, without running code from its directory.
-
-    Raises ModelError if it cannot be loaded.
-    """
-    directory = record["adapter"]["directory"]
-    try:
-        with wrap_library_errors():
-            tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True, trust_remote_code=False)
-            tokenizer("a")
-            return tokenizer
-    except LOADING_ERRORS as error:
-        raise ModelError(
-            f"model {record['name']}: the tokenizer in {directory} cannot be loaded: {describe_error(error, record)}"
-        ) from error

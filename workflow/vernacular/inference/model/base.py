@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import torch
 
 from vernacular.core.errors import ModelError, first_of
+from vernacular.core.model_record import ModelRecord
 from vernacular.inference.model.adapter import use_adapter
 from vernacular.inference.model.load import load
 from vernacular.inference.model.loaded import LoadedModel
-from vernacular.types import ModelRecord
 
 log = logging.getLogger("vernacular")
 
@@ -29,7 +29,7 @@ class Base:
     """
 
     def __init__(self, record: ModelRecord, *, threads: int | None = None, shared: bool = True):
-        self.record = {key: value for key, value in record.items() if key != "adapter"}
+        self.record = record | {"adapter": None}
         self.threads, self.shared = threads, shared
         self.reloads: list[dict] = []  # one entry per reload: the model before it, and what differed
         self._last_model: str | None = None  # the model evaluated last
@@ -45,8 +45,8 @@ class Base:
         latter case `loaded` is None.
         """
         self.verify()
-        self._last_model = record["name"]
-        context = use_adapter(self.loaded, record) if record.get("adapter") else contextlib.nullcontext(self.loaded)
+        self._last_model = record.name
+        context = use_adapter(self.loaded, record) if record.adapter else contextlib.nullcontext(self.loaded)
         with context as loaded:
             try:
                 yield loaded
@@ -59,15 +59,13 @@ class Base:
             self._load()
         elif self._last_model is not None:
             if not self.shared:
-                raise ValueError(
-                    f"{self.record['name']} was loaded for a single model, and another model was requested."
-                )
+                raise ValueError(f"{self.record.name} was loaded for a single model, and another model was requested.")
             if changed := self._state.differences(model_state(self.loaded.model)):
                 self._reload(changed)
         self._last_model = None
 
     def _reload(self, changed: list[str]) -> None:
-        name, summary = self.record["name"], f"{len(changed)} of the base's tensors and modules ({first_of(changed)})"
+        name, summary = self.record.name, f"{len(changed)} of the base's tensors and modules ({first_of(changed)})"
         log.warning("model %s: %s changed %s. Loading the base again.", name, self._last_model, summary)
         self.reloads.append({"after": self._last_model, "changed": len(changed), "first": changed[0]})
         self.loaded = None
@@ -83,7 +81,7 @@ class Base:
             # tensors without a checksum cannot be compared and are taken as loaded
             if self._state and (changed := [n for n in self._state.differences(state) if self._comparable(n)]):
                 raise ModelError(
-                    f"model {self.record['name']}: {self.record['directory']} changed while the job ran: "
+                    f"model {self.record.name}: {self.record.directory} changed while the job ran: "
                     f"{len(changed)} of its tensors ({first_of(changed)}) differ from those loaded before. "
                     "Run snakemake again."
                 )

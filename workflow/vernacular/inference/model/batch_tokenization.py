@@ -21,8 +21,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from transformers import TokenizersBackend
 
-from vernacular.inference.model.loaded import LoadedModel
-from vernacular.inference.model.tokenization import AlignmentError, Encoded, encode, from_encoding
+from vernacular.inference.model.tokenization import AlignmentError, Encoded, TextModel, encode, from_encoding
 
 BLOCK = 1024  # texts at a time: only their tokens are in memory
 _OVERLAP = 64  # characters of the earlier text in a window, in addition to the longest special token
@@ -31,7 +30,7 @@ _MIN_TOKENS, _MIN_CHARACTERS = 4, 16  # that must agree: tokens, and characters 
 
 
 def encode_all(
-    loaded: LoadedModel, texts: list[str], *, add_special_tokens: bool = True, needs_offsets: bool = True
+    loaded: TextModel, texts: list[str], *, add_special_tokens: bool = True, needs_offsets: bool = True
 ) -> Iterator[tuple[int, Encoded | AlignmentError]]:
     """Yield (index, tokens) of each text, in any order; equal to `encode` of each, or the error that it raises."""
     options = {"add_special_tokens": add_special_tokens, "needs_offsets": needs_offsets}
@@ -99,7 +98,7 @@ class _Overlap:
 class _Encoder:
     """Encodes blocks of sorted texts; remembers those that texts of later blocks may continue."""
 
-    def __init__(self, loaded: LoadedModel, add_special_tokens: bool):
+    def __init__(self, loaded: TextModel, add_special_tokens: bool):
         loaded.tokenizer("", verbose=False)  # resets truncation and padding of the backend
         self.backend = loaded.tokenizer.backend_tokenizer
         self.add_special_tokens = add_special_tokens

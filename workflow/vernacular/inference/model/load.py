@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 import transformers
-from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer, BitsAndBytesConfig
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, BitsAndBytesConfig
 
 from vernacular.checkpoints import inputs
 from vernacular.checkpoints.building import bounded_build
@@ -25,8 +25,9 @@ from vernacular.core.failures import (
     is_out_of_memory,
     wrap_library_errors,
 )
+from vernacular.core.model_record import ModelRecord
 from vernacular.inference.model.loaded import LoadedModel, wrap
-from vernacular.types import ModelRecord
+from vernacular.inference.model.tokenization import load_tokenizer
 
 DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 KINDS = {"causal": AutoModelForCausalLM, "masked": AutoModelForMaskedLM}
@@ -46,34 +47,25 @@ def load(record: ModelRecord, *, threads: int | None = None) -> LoadedModel:
     """
     started = time.perf_counter()
     transformers.logging.disable_progress_bar()  # progress bars clutter the log
-    name = record["name"]
+    name = record.name
     _check_options(name, record)
     if threads is not None:
         torch.set_num_threads(threads)
-    directory = Path(record["directory"])
+    directory = Path(record.directory)
     if not directory.is_dir():
         raise ModelError(
             f"model {name}: directory not found: {directory}. If it was deleted, delete resources/models/{name}.json "
             "as well and run snakemake again."
         )
     inputs.verify(record)
-    load_kwargs = {"local_files_only": True, "trust_remote_code": bool(record.get("trust_remote_code"))}
-    if record.get("gguf_file"):
-        load_kwargs["gguf_file"] = record["gguf_file"]
-    try:
-        with wrap_library_errors():
-            tokenizer = AutoTokenizer.from_pretrained(directory, **load_kwargs)
-            tokenizer("a")  # an invalid limit in its config raises only here
-    except LOADING_ERRORS as error:
-        raise ModelError(
-            f"model {name}: the tokenizer in {directory} cannot be loaded: {describe_error(error, record)}"
-        ) from error
+    load_kwargs = {"local_files_only": True, "trust_remote_code": record.trust_remote_code}
+    tokenizer = load_tokenizer(record, directory, trust_remote_code=record.trust_remote_code)
     device, device_map = _select_device(name, record)
     model, loading_info = _read_weights(name, directory, record, device, device_map, load_kwargs)
     if missing := sorted(loading_info.get("missing_keys") or []):
         raise ModelError(
             f"model {name}: {len(missing)} of the weights of a {type(model).__name__} not found in {directory} "
-            f"({first_of(missing)}); the model may not be a {record['kind']} language model. Set its kind, or use a "
+            f"({first_of(missing)}); the model may not be a {record.kind} language model. Set its kind, or use a "
             "complete checkpoint."
         )
     if mismatched := sorted(loading_info.get("mismatched_keys") or []):
@@ -87,9 +79,8 @@ def load(record: ModelRecord, *, threads: int | None = None) -> LoadedModel:
     loaded = wrap(model.eval().requires_grad_(False), tokenizer, record)
     if use_onednn(model):
         loaded.notes["linear_layers"] = "oneDNN"
-    if unexpected := sorted(
-        loading_info.get("unexpected_keys") or []
-    ):  # layers beyond the configured number, or an unused part
+    # layers beyond the configured number, or an unused part
+    if unexpected := sorted(loading_info.get("unexpected_keys") or []):
         loaded.notes["unused_weights"] = {"count": len(unexpected), "first": unexpected[0]}
     loaded.seconds = time.perf_counter() - started
     return loaded
@@ -97,14 +88,14 @@ def load(record: ModelRecord, *, threads: int | None = None) -> LoadedModel:
 
 def _check_options(name: str, record: ModelRecord) -> None:
     for key, allowed in (("kind", KINDS), ("dtype", DTYPES), ("device", DEVICES)):
-        value = record.get(key, "auto")
+        value = getattr(record, key) or "auto"
         if value not in allowed:
             raise ModelError(f'model {name}: {key} has the invalid value "{value}".{suggest(value, allowed)}')
 
 
 def _select_device(name: str, record: ModelRecord) -> tuple[str, str | dict | None]:
     """Return (device, device_map). The device_map reads weights straight to CUDA devices; None: another device."""
-    device = record.get("device", "auto")
+    device = record.device
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     if device == "cuda" and not torch.cuda.is_available():
@@ -113,28 +104,28 @@ def _select_device(name: str, record: ModelRecord) -> tuple[str, str | dict | No
         raise MachineError(f"model {name}: device is mps, but torch found no MPS device on this machine.")
     if device != "cuda":
         return device, None
-    return device, "auto" if torch.cuda.device_count() > 1 or record.get("quantization") else {"": device}
+    return device, "auto" if torch.cuda.device_count() > 1 or record.quantization else {"": device}
 
 
 def _read_weights(name, directory, record, device, device_map, load_kwargs) -> tuple[Any, dict]:
     """Return (model on its device, transformers' loading info with missing and mismatched keys)."""
     kwargs = {
         **load_kwargs,
-        "dtype": DTYPES[record.get("dtype", "auto")],
-        "use_safetensors": None if record.get("allow_pickle") or record.get("gguf_file") else True,
+        "dtype": DTYPES[record.dtype],
+        "use_safetensors": None if record.allow_pickle else True,
         "output_loading_info": True,
         "ignore_mismatched_sizes": True,  # reported below in a ModelError that names them
     }
     if device_map:
         kwargs["device_map"] = device_map
-    if record.get("quantization"):
-        kwargs["quantization_config"] = _quantization(record["quantization"])
+    if record.quantization:
+        kwargs["quantization_config"] = _quantization(record.quantization)
     transformers_log = logging.getLogger("transformers.modeling_utils")
     level = transformers_log.level
     transformers_log.setLevel(logging.ERROR)  # hides its table of unexpected keys; missing ones raise a ModelError
     try:
         with wrap_library_errors(), bounded_build(record):
-            model, loading_info = KINDS[record["kind"]].from_pretrained(directory, **kwargs)
+            model, loading_info = KINDS[record.kind].from_pretrained(directory, **kwargs)
         _reject_bidirectional(name, record, model)
         return (model if device_map else model.to(device)), loading_info
     except LOADING_ERRORS as error:
@@ -155,7 +146,7 @@ def _reject_bidirectional(name: str, record: ModelRecord, model) -> None:
     config = model.config
     architectures = getattr(config, "architectures", None) or []
     is_masked_lm = any(architecture.endswith("ForMaskedLM") for architecture in architectures)
-    if record["kind"] == "causal" and is_masked_lm and not getattr(config, "is_decoder", False):
+    if record.kind == "causal" and is_masked_lm and not getattr(config, "is_decoder", False):
         raise ModelError(f"model {name} is a masked language model ({architectures[0]}). Set kind: masked.")
 
 

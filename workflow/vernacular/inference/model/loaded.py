@@ -13,8 +13,9 @@ import transformers
 
 from vernacular.core.errors import ModelError
 from vernacular.core.failures import is_out_of_memory
+from vernacular.core.model_record import ModelRecord
 from vernacular.inference.model.lengths import Lengths, read_lengths
-from vernacular.types import ModelRecord
+from vernacular.inference.model.tokenization import TextModel, special_tokens
 
 T = TypeVar("T")
 
@@ -24,33 +25,18 @@ _LENGTH_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "max_se
 _UNLIMITED = 1_000_000  # tokenizers without a limit report 1e30
 
 
-@dataclass
-class LoadedModel:
+@dataclass(kw_only=True)
+class LoadedModel(TextModel):
     """A model in memory, with the properties that scoring and generation use."""
 
     model: Any  # transformers PreTrainedModel, in eval mode
-    tokenizer: Any  # transformers PreTrainedTokenizerBase
-    kind: str  # "causal" or "masked"
-    device: torch.device | None  # of the input IDs; None: behind a server
-    max_length: int | None  # context length in tokens; None: unknown
-    bos_id: int | None  # the token that "bos: always" or "auto" prepends; None if the tokenizer has none
-    eos_id: int | None
-    adds_bos: bool  # whether the tokenizer itself begins a text with bos_id
-    n_embeddings: int  # rows of the input embeddings; token IDs are smaller
-    record: ModelRecord  # of the model step: name, directory, fingerprint, revision, options
-    tokenizer_limit: bool = False  # whether max_length is the tokenizer's, and the model's own is larger or none
+    device: torch.device  # of the input IDs
     seconds: float = 0.0  # loading time
     notes: dict = field(default_factory=dict)  # additional metadata of the artifacts
     evaluations: int = 0  # completed since the model was loaded
     checks: dict = field(default_factory=dict)  # what was found out about the model, once per load, as by self-checks
     strategy: str | None = None  # of the last evaluation that was scored
-    template_error: str | None = None  # of a chat template that does not finish
     on_batch: Callable[[], None] = lambda: None  # called after each batch that the device was given
-
-    def option(self, name: str, default=None):
-        """Return an option of the record, or `default` if it is absent or null."""
-        value = self.record.get(name)
-        return default if value is None else value
 
     @property
     def dtype(self) -> torch.dtype:
@@ -66,7 +52,7 @@ class LoadedModel:
     def lengths(self) -> Lengths:
         """The lengths of texts at which the computation changes."""
         if "lengths" not in self.checks:
-            self.checks["lengths"] = Lengths() if self.model is None else read_lengths(self.model.config)
+            self.checks["lengths"] = read_lengths(self.model.config)
         return self.checks["lengths"]
 
     @torch.inference_mode()
@@ -80,25 +66,20 @@ class LoadedModel:
     @property
     def is_asynchronous(self) -> bool:
         """Whether a forward pass returns before it is computed, as on a GPU."""
-        return self.device is not None and self.device.type == "cuda"
+        return self.device.type == "cuda"
 
     def metadata(self) -> dict:
         """Return the metadata of the model and the machine for an artifact."""
-        return {
-            "name": self.record.get("name"),
-            "revision": self.record.get("revision"),
-            "fingerprint": self.record.get("fingerprint"),
+        return super().metadata() | {
             "architecture": type(self.model).__name__,
-            "kind": self.kind,
             "dtype": str(self.dtype).removeprefix("torch."),
             "device": str(self.device),
-            "quantization": self.record.get("quantization"),
+            "quantization": self.record.quantization,
             "attention": getattr(self.model.config, "_attn_implementation", None),
-            "max_length": self.max_length,
             "torch": torch.__version__,
             "transformers": transformers.__version__,
             "threads": torch.get_num_threads(),
-            "remote_code": bool(self.option("trust_remote_code")),
+            "remote_code": self.record.trust_remote_code,
             **self.notes,
         }
 
@@ -106,22 +87,16 @@ class LoadedModel:
 def wrap(model, tokenizer, record: ModelRecord) -> LoadedModel:
     """Return a LoadedModel of a model that is already in memory (tests, models created by other code)."""
     embeddings = model.get_input_embeddings().weight
-    ids = tokenizer("a")["input_ids"]
-    bos_id = tokenizer.bos_token_id
-    # False for tokenizers like BERT's, whose first token is CLS and which define no BOS
-    adds_bos = bool(ids) and bos_id is not None and ids[0] == bos_id
     limit, tokenizer_limit = _limits(model, tokenizer, record)
     return LoadedModel(
         model=model,
         tokenizer=tokenizer,
-        kind=record["kind"],
+        kind=record.kind,
         device=embeddings.device,
         max_length=min(filter(None, (limit, tokenizer_limit)), default=None),
         tokenizer_limit=tokenizer_limit is not None and (limit is None or tokenizer_limit < limit),
-        bos_id=bos_id,
-        eos_id=tokenizer.eos_token_id,
-        adds_bos=adds_bos,
         n_embeddings=embeddings.shape[0],
+        **special_tokens(tokenizer),
         record=record,
     )
 
@@ -133,8 +108,8 @@ def _limits(model, tokenizer, record: ModelRecord) -> tuple[int | None, int | No
     limits = [limit for limit in limits if isinstance(limit, int) and limit > 0][:1]
     if limits and config.model_type in _OFFSET_POSITIONS:
         limits[0] -= (config.pad_token_id or 0) + 1
-    if record.get("max_length"):
-        limits.append(record["max_length"])
+    if record.max_length:
+        limits.append(record.max_length)
     tokenizer_limit = tokenizer.model_max_length
     is_limited = isinstance(tokenizer_limit, int) and 0 < tokenizer_limit < _UNLIMITED
     return min(limits, default=None), tokenizer_limit if is_limited else None
@@ -151,7 +126,7 @@ _LARGEST_GPU_BUDGET = 16_384  # tokens; larger batches are not faster and delay 
 
 def token_budget(loaded: LoadedModel) -> int:
     """Return the tokens per forward, padding included: the setting `max_batch_tokens`, else by device and memory."""
-    if budget := loaded.option("max_batch_tokens"):
+    if budget := loaded.record.max_batch_tokens:
         return int(budget)
     if loaded.device.type != "cuda":
         return _CPU_TOKENS
@@ -278,7 +253,7 @@ def check_is_causal(loaded: LoadedModel, tokens) -> None:
     result = agreement(values.gather(-1, top).flatten(), reference.gather(-1, top).flatten(), loaded.dtype)
     if result.compared and not result.agrees:
         raise ModelError(
-            f"model {loaded.record['name']}: with its config, a {type(loaded.model).__name__} reads later tokens when "
+            f"model {loaded.record.name}: with its config, a {type(loaded.model).__name__} reads later tokens when "
             "it predicts one, so it is not a causal language model. If it is a masked one, set kind: masked."
         )
     loaded.checks["causal"] = True

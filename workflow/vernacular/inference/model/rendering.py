@@ -10,7 +10,7 @@ from jinja2 import TemplateError
 
 from vernacular.core.errors import ModelError, first_line, format_count
 from vernacular.core.processes import TimeLimitExceeded, time_limit
-from vernacular.inference.model.loaded import LoadedModel
+from vernacular.inference.model.tokenization import TextModel
 from vernacular.types import Request
 
 T = TypeVar("T")
@@ -24,29 +24,29 @@ _TEMPLATE_ERRORS = (TemplateError, ValueError, TypeError, LookupError, Attribute
 _TEMPLATE_ERRORS += (MemoryError,)
 
 
-def uses_chat(loaded: LoadedModel, messages: list[dict] | None, kind: str) -> bool:
+def uses_chat(loaded: TextModel, messages: list[dict] | None, kind: str) -> bool:
     """Return whether the chat template is applied to a request; kind: "generate" or "score".
 
     With "auto", it is applied to generate requests if the tokenizer has one. Log-probabilities are those of plain text
     unless `chat` is true: PalmX and lm-evaluation-harness define their prompts so, and the scores of a base model and
     its chat model remain comparable. Raises ModelError if `chat` is true and the tokenizer has no template.
     """
-    chat_option = loaded.option("chat", "auto")
+    chat_option = loaded.record.chat
     has_template = bool(getattr(loaded.tokenizer, "chat_template", None))
     if chat_option is True and not has_template:
         raise ModelError(
-            f"model {loaded.record['name']}: chat is true, but its tokenizer has no chat template. Set chat: auto."
+            f"model {loaded.record.name}: chat is true, but its tokenizer has no chat template. Set chat: auto."
         )
     return bool(messages) and (has_template and kind == "generate" if chat_option == "auto" else bool(chat_option))
 
 
-def render(loaded: LoadedModel, messages: list[dict]) -> str:
+def render(loaded: TextModel, messages: list[dict]) -> str:
     """Render chat turns as text, up to the beginning of the model's turn and without a date.
 
     The text contains its special tokens: tokenize it without adding any. Raises ModelError if the template fails or
     takes more than `_TIME_LIMIT`.
     """
-    name = loaded.record["name"]
+    name = loaded.record.name
     if loaded.template_error:
         raise ModelError(loaded.template_error)
     messages = [{"role": turn["role"], "content": turn["content"]} for turn in messages]
@@ -64,13 +64,13 @@ def render(loaded: LoadedModel, messages: list[dict]) -> str:
         raise ModelError(f"model {name}: its chat template failed: {first_line(error)}.") from error
 
 
-def try_template(loaded: LoadedModel) -> None:
+def try_template(loaded: TextModel) -> None:
     """Render a short conversation, so that a template that does not finish is not used by threads.
 
     Call it in the main thread. A power of large integers can be interrupted only there; in any other, it stops the
     entire process, because it does not release the interpreter.
     """
-    if not getattr(loaded.tokenizer, "chat_template", None) or loaded.option("chat") is False:
+    if not getattr(loaded.tokenizer, "chat_template", None) or loaded.record.chat is False:
         return
     turns = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]
     try:
@@ -80,7 +80,7 @@ def try_template(loaded: LoadedModel) -> None:
             loaded.template_error = str(error)  # other errors can depend on the turns
 
 
-def render_continuation(loaded: LoadedModel, messages: list[dict], continuation: str) -> tuple[str, int]:
+def render_continuation(loaded: TextModel, messages: list[dict], continuation: str) -> tuple[str, int]:
     """Return (text, start of the continuation in it): the rendered prompt followed by the text to score.
 
     The continuation begins the model's turn, so the space that separates it from the question in plain text is dropped.

@@ -7,11 +7,65 @@ tokenizer that has none are reconstructed from its decoding; a text for which th
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from transformers import AutoTokenizer
 
 from vernacular.core.errors import ModelError
-from vernacular.inference.model.loaded import LoadedModel
+from vernacular.core.failures import LOADING_ERRORS, describe_error, wrap_library_errors
+from vernacular.core.model_record import ModelRecord
+from vernacular.inference.model.lengths import Lengths
+
+
+@dataclass(kw_only=True)
+class TextModel:
+    """What is known of a model where its texts are prepared; nothing is computed with it."""
+
+    record: ModelRecord
+    kind: str  # "causal" or "masked"
+    tokenizer: Any  # transformers PreTrainedTokenizerBase, or of the same interface; None: unknown
+    max_length: int | None  # context length in tokens; None: unknown
+    tokenizer_limit: bool = False  # whether max_length is the tokenizer's, and the model's own is larger or none
+    n_embeddings: int  # rows of the input embeddings; token IDs are smaller
+    bos_id: int | None = None  # the token that "bos: always" or "auto" prepends; None if the tokenizer has none
+    eos_id: int | None = None
+    adds_bos: bool = False  # whether the tokenizer itself begins a text with bos_id
+    template_error: str | None = None  # of a chat template that does not finish
+
+    def metadata(self) -> dict:
+        """Return the metadata of the model for an artifact."""
+        names = ("name", "revision", "fingerprint")
+        record = {name: getattr(self.record, name) for name in names}
+        return record | {"kind": self.kind, "max_length": self.max_length}
+
+    @property
+    def lengths(self) -> Lengths:
+        """The lengths of texts at which the computation changes."""
+        return Lengths()
+
+
+def load_tokenizer(record: ModelRecord, directory: str | Path, *, trust_remote_code: bool = False):
+    """Return the tokenizer in a directory of a model. Raises ModelError if it cannot be loaded."""
+    try:
+        with wrap_library_errors():
+            kwargs = {"local_files_only": True, "trust_remote_code": trust_remote_code}
+            tokenizer = AutoTokenizer.from_pretrained(directory, **kwargs)
+            tokenizer("a")  # an invalid limit in its config raises only here
+            return tokenizer
+    except LOADING_ERRORS as error:
+        reason = describe_error(error, record)
+        raise ModelError(f"model {record.name}: the tokenizer in {directory} cannot be loaded: {reason}") from error
+
+
+def special_tokens(tokenizer) -> dict:
+    """Return the fields of TextModel that describe the special tokens of a tokenizer."""
+    ids, bos_id = tokenizer("a")["input_ids"], tokenizer.bos_token_id
+    # False for tokenizers like BERT's, whose first token is CLS and which define no BOS
+    adds_bos = bos_id is not None and ids[:1] == [bos_id]
+    return {"bos_id": bos_id, "eos_id": tokenizer.eos_token_id, "adds_bos": adds_bos}
+
 
 BOS_POLICIES = ("auto", "always", "never", "eos")
 
@@ -68,14 +122,14 @@ class AlignmentError(Exception):
     """Failure to reproduce a text from the tokens of a tokenizer without offsets."""
 
 
-def bos_policy(loaded: LoadedModel) -> str:
+def bos_policy(loaded: TextModel) -> str:
     """Return the record's BOS policy. Raises ModelError if it is unknown or needs a token that the tokenizer lacks.
 
     "auto": as the tokenizer does; if it adds nothing and a text is scored from its first character, its BOS token is
     prepended if it has one (otherwise, the first token is not scored). "always": BOS before every text. "never":
     removed if the tokenizer adds it. "eos": the EOS token in place of BOS, if the tokenizer adds no special token.
     """
-    policy, name = loaded.option("bos", "auto"), loaded.record["name"]
+    policy, name = loaded.record.bos, loaded.record.name
     if policy not in BOS_POLICIES:
         raise ModelError(
             f'model {name}: expected {", ".join(BOS_POLICIES[:-1])} or {BOS_POLICIES[-1]} as bos, got "{policy}".'
@@ -87,7 +141,7 @@ def bos_policy(loaded: LoadedModel) -> str:
     return policy
 
 
-def encode(loaded: LoadedModel, text: str, *, add_special_tokens: bool = True, needs_offsets: bool = True) -> Encoded:
+def encode(loaded: TextModel, text: str, *, add_special_tokens: bool = True, needs_offsets: bool = True) -> Encoded:
     """Return IDs and offsets of `text`, as the tokenizer computes them.
 
     `add_special_tokens` False: a chat template has already added special tokens. `needs_offsets` False: only special
@@ -126,7 +180,7 @@ def from_encoding(encoding, *, has_special: bool = True) -> Encoded:
 
 
 def with_bos(
-    loaded: LoadedModel, encoded: Encoded, *, templated: bool = False, scored_from_start: bool = False
+    loaded: TextModel, encoded: Encoded, *, templated: bool = False, scored_from_start: bool = False
 ) -> Encoded:
     """Return `encoded` with the special token in front that the record's BOS policy requires.
 
@@ -150,7 +204,7 @@ def with_bos(
     return encoded.prepend(loaded.bos_id) if scored_from_start and loaded.bos_id is not None else encoded
 
 
-def prompt_ids(loaded: LoadedModel, encoded: Encoded, *, templated: bool) -> list[int]:
+def prompt_ids(loaded: TextModel, encoded: Encoded, *, templated: bool) -> list[int]:
     """Return the token IDs of a prompt under the BOS policy, without closing special tokens.
 
     Text after a closing special token would not be a continuation.

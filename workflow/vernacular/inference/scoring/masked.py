@@ -90,11 +90,9 @@ def score_masked(
     text differ.
     """
     if loaded.tokenizer.mask_token_id is None:
-        raise ModelError(f"model {loaded.record['name']}: its tokenizer has no mask token.")
+        raise ModelError(f"model {loaded.record.name}: its tokenizer has no mask token.")
     if loaded.tokenizer.mask_token_id >= loaded.n_embeddings:
-        raise ModelError(
-            f"model {loaded.record['name']}: its tokenizer's mask token is outside the model's vocabulary."
-        )
+        raise ModelError(f"model {loaded.record.name}: its tokenizer's mask token is outside the model's vocabulary.")
     copies = [masked_copies(loaded, request) for request in requests]
     unique_copies, _ = merge_copies(copies)
     counters = Counters(budget=budget, tokens_trie=sum(len(copy.ids) for copy in unique_copies))
@@ -237,7 +235,7 @@ def _select_way(loaded: LoadedModel, copies: list[MaskedCopy]) -> tuple[_Way, di
     sample = list({id(copy): copy for copy in (*copies[:1], *copies[len(copies) // 2 :][:1], *copies[-1:])}.values())
     if not sample:
         return _WAYS[0], {}, []
-    name, checks, fallback = loaded.record["name"], {}, []
+    name, checks, fallback = loaded.record.name, {}, []
     try:
         references = [_reference_logprobs(loaded, copy) for copy in sample]
     except MODEL_ERRORS as error:

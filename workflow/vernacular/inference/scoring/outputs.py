@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from vernacular.inference.model.loaded import LoadedModel
+from vernacular.inference.model.tokenization import TextModel
 from vernacular.inference.scoring.head import EXTRAS
 from vernacular.inference.scoring.prepare import PreparedRequest
 from vernacular.inference.scoring.token_scores import TokenScores
@@ -43,7 +43,7 @@ class Outputs:
 
 
 def score_columns(
-    loaded: LoadedModel, requests: list[PreparedRequest], outputs: Outputs, numbers: np.ndarray
+    loaded: TextModel, requests: list[PreparedRequest], outputs: Outputs, numbers: np.ndarray
 ) -> dict[str, pa.Array]:
     """Return the columns of SCORES after `role`, with a row per request.
 

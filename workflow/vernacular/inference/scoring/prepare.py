@@ -10,8 +10,7 @@ import pyarrow as pa
 from vernacular.core.errors import format_count
 from vernacular.inference.model import rendering
 from vernacular.inference.model.batch_tokenization import encode_all
-from vernacular.inference.model.loaded import LoadedModel
-from vernacular.inference.model.tokenization import AlignmentError, Encoded, encode, span_tokens, with_bos
+from vernacular.inference.model.tokenization import AlignmentError, Encoded, TextModel, encode, span_tokens, with_bos
 from vernacular.inference.schema import iter_rows
 from vernacular.types import Request
 
@@ -24,9 +23,7 @@ class PreparedRequest:
     """A request ready to be scored: tokens `ids[first:stop]`, each given all tokens before it. Arrays are int32."""
 
     request_id: str
-    ids: np.ndarray = field(
-        default_factory=lambda: _NONE
-    )  # up to the span's end for a causal model, all for a masked one
+    ids: np.ndarray = field(default_factory=lambda: _NONE)  # causal: up to the span's end; masked: all
     offsets: np.ndarray = field(default_factory=lambda: _NO_OFFSETS)  # [size, 2], of the span's tokens
     words: np.ndarray = field(default_factory=lambda: _NONE)  # index of the word of each of `ids` (masked models)
     rest: np.ndarray = field(default_factory=lambda: _NONE)  # tokens after `ids`, if a model's positions depend on them
@@ -49,7 +46,7 @@ class PreparedRequest:
         return self.stop == self.first
 
 
-def prepare(loaded: LoadedModel, row: Request) -> PreparedRequest:
+def prepare(loaded: TextModel, row: Request) -> PreparedRequest:
     """Return the token path of one row of kind "score"; a failure of the row is recorded in its flags.
 
     Raises ModelError if the model's chat template or BOS policy cannot be applied.
@@ -76,7 +73,7 @@ def tokenizer_limit_flag(limit: int) -> str:
     return f"tokenizer limit: {limit} tokens (model_max_length), fewer than the model reads"
 
 
-def prepare_all(loaded: LoadedModel, requests: pa.Table) -> Iterator[PreparedRequest]:
+def prepare_all(loaded: TextModel, requests: pa.Table) -> Iterator[PreparedRequest]:
     """Yield the same as `prepare` of each row of `requests`, in any order; shared texts are tokenized once."""
     sources: dict[bool, list[tuple]] = {False: [], True: []}  # by whether a chat template was applied
     for index, row in enumerate(_rows(loaded, requests)):
@@ -97,7 +94,7 @@ def prepare_all(loaded: LoadedModel, requests: pa.Table) -> Iterator[PreparedReq
                 yield _finish(loaded, request, unknown_id)
 
 
-def _rows(loaded: LoadedModel, requests: pa.Table) -> Iterator[dict]:
+def _rows(loaded: TextModel, requests: pa.Table) -> Iterator[dict]:
     """Yield the columns of each row that tokenization needs; the chat turns only if a template is applied."""
     names = ["request_id", "kind", "prefix", "text", "span_start", "span_end", "extras"]
     columns = [_values(requests[name]) for name in names]
@@ -119,7 +116,7 @@ def _values(column: pa.ChunkedArray) -> list:
     return values
 
 
-def _begin(loaded: LoadedModel, row: Request) -> tuple[PreparedRequest, str, int, int]:
+def _begin(loaded: TextModel, row: Request) -> tuple[PreparedRequest, str, int, int]:
     """Return (request without tokens, full text, span start, span end)."""
     text, start, end = row["prefix"] + row["text"], row["span_start"], row["span_end"]
     is_empty, rendered = start >= end, None
@@ -134,7 +131,7 @@ def _begin(loaded: LoadedModel, row: Request) -> tuple[PreparedRequest, str, int
     return request, text, start, end
 
 
-def _tokenized(loaded: LoadedModel, row: Request) -> PreparedRequest:
+def _tokenized(loaded: TextModel, row: Request) -> PreparedRequest:
     """Tokenize a row and locate its span, whatever the number of tokens."""
     request, text, start, end = _begin(loaded, row)
     if not request.flags:
@@ -146,7 +143,7 @@ def _tokenized(loaded: LoadedModel, row: Request) -> PreparedRequest:
     return request
 
 
-def _finish(loaded: LoadedModel, request: PreparedRequest, unknown_id: int | None) -> PreparedRequest:
+def _finish(loaded: TextModel, request: PreparedRequest, unknown_id: int | None) -> PreparedRequest:
     """Set the span of a request that fits the model, and flag what its tokens show."""
     if len(request.ids) and request.ids.max() >= loaded.n_embeddings:
         request.flags.append("error: a token is outside the model's vocabulary")
@@ -194,12 +191,12 @@ def _locate_span(
         request.flags.append("error: no token precedes the only token, so it cannot be predicted")
 
 
-def _excess(loaded: LoadedModel, request: PreparedRequest) -> int:
+def _excess(loaded: TextModel, request: PreparedRequest) -> int:
     """Return the number of tokens to read beyond the model's maximum length; at most 0 if the text fits."""
     return 0 if loaded.max_length is None else reads(loaded, request) - loaded.max_length
 
 
-def reads(loaded: LoadedModel, request: PreparedRequest) -> int:
+def reads(loaded: TextModel, request: PreparedRequest) -> int:
     """Return the number of tokens that the model reads: a causal one does not read the last, which it predicts."""
     last_is_read = loaded.kind == "masked" or "word_end_logprobs" in request.extras
     return len(request.ids) - (not last_is_read)
@@ -216,7 +213,7 @@ def option(request: PreparedRequest, name: str) -> int | None:
     return next(map(int, values), None)
 
 
-def _truncate(loaded: LoadedModel, request: PreparedRequest, n_excess: int) -> None:
+def _truncate(loaded: TextModel, request: PreparedRequest, n_excess: int) -> None:
     """Truncate `n_excess` tokens: from the text's left, then (masked models) from its right.
 
     Special tokens and the span are retained, and one context token if a causal model has no special token before the

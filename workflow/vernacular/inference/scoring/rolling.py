@@ -11,14 +11,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from vernacular.inference.model.loaded import LoadedModel
+from vernacular.inference.model.tokenization import TextModel
 from vernacular.inference.scoring.prepare import PreparedRequest, option, reads, tokenizer_limit_flag
 
 EXTRA = "rolling"
 
 
 def split_into_windows(
-    loaded: LoadedModel, requests: list[PreparedRequest]
+    loaded: TextModel, requests: list[PreparedRequest]
 ) -> tuple[list[PreparedRequest], np.ndarray, int]:
     """Return (the requests, those of long texts replaced by their windows; the number of the first part of each
     request; number of texts that were split). A setting that is not possible is an error in the request's flags, which
@@ -50,7 +50,7 @@ def split_into_windows(
     return parts, np.array(first_parts, np.int64), n_split
 
 
-def window_length(loaded: LoadedModel, request: PreparedRequest) -> int | None:
+def window_length(loaded: TextModel, request: PreparedRequest) -> int | None:
     """Return the maximum number of tokens to read at a time; None if the text is not read in windows, or unlimited."""
     if EXTRA not in request.extras:
         return None

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from vernacular.core.errors import ArtifactError
 from vernacular.core.processes import Task
-from vernacular.inference.journal import Journal, MemoryJournal
+from vernacular.inference.journal import Journal
 from vernacular.inference.model.loaded import LoadedModel, token_budget
 from vernacular.inference.model.tokenization import bos_policy
 from vernacular.inference.schema import SCORES, characters_of, iter_rows
@@ -34,31 +34,6 @@ from vernacular.protocols.schema import CHARACTERS_PER_TOKEN
 # Measured: a chunk of short texts takes about 70 MB; one is computed while another is prepared.
 CHUNK_CHARACTERS = 32_000_000  # characters
 _OWN = 2_500  # memory of a request in addition to its text, in characters
-
-
-def score(
-    loaded: LoadedModel,
-    requests: pa.Table,
-    *,
-    journal: Journal | None = None,
-    strategy: str | None = None,
-) -> tuple[pa.Table, dict]:
-    """Score the spans of `requests` (kind "score"); return (table per SCORES, a row per request row; metadata).
-
-    Equal requests are computed once. The failure of a single request is recorded in its row's flag.
-
-    Args:
-        strategy: "auto" (or None) for the fastest that the model supports, or the first of STRATEGIES to try.
-            Fallbacks and their reasons are in the metadata.
-
-    Raises:
-        ModelError: The model cannot be scored at all.
-        ArtifactError: A request is of another kind, or two requests with the same ID differ.
-        Stopped: A stop signal was received.
-    """
-    scoring = Scoring(loaded, requests, strategy=strategy)
-    scoring.compute(MemoryJournal() if journal is None else journal)
-    return scoring.finish()
 
 
 @dataclass(eq=False)
@@ -82,14 +57,24 @@ class _Chunk:
 
 
 class Scoring:
-    """One evaluation: its first chunk is prepared by the constructor, computed by `compute`, and read by `finish`.
+    """Score the spans of one evaluation's requests (kind "score"): a row of SCORES per row, and metadata.
 
-    `compute` may be called by the main thread only, the others by any. Raises what `score` raises.
+    The first chunk is prepared by the constructor, computed by `compute`, and read by `finish`; see `engine.py`. Equal
+    requests are computed once. The failure of a single request is recorded in its row's flag.
+
+    Args:
+        strategy: "auto" for the fastest that the model supports, or the first of STRATEGIES to try. Fallbacks and their
+            reasons are in the metadata.
+
+    Raises:
+        ModelError: The model cannot be scored at all.
+        ArtifactError: A request is of another kind, or two requests with the same ID differ.
+        Stopped: A stop signal was received.
     """
 
-    def __init__(self, loaded: LoadedModel, requests: pa.Table, *, strategy: str | None = None):
+    def __init__(self, loaded: LoadedModel, requests: pa.Table, *, strategy: str = "auto"):
         started = time.perf_counter()
-        self.loaded, self.requests, self.strategy = loaded, requests, strategy or "auto"
+        self.loaded, self.requests, self.strategy = loaded, requests, strategy
         _check(requests)
         self.chunk_rows = split_into_chunks(requests, masked=loaded.kind == "masked")
         self.n_unscored = self.n_chat = self.n_windows = 0
@@ -117,7 +102,7 @@ class Scoring:
         self.seconds += time.perf_counter() - started
 
     def finish(self) -> tuple[pa.Table, dict]:
-        """Return (table, metadata), see `score`."""
+        """Return (table per SCORES, a row per request row; metadata)."""
         started = time.perf_counter()
         self.tables.append(self._build_rows(self.computed.pop()))
         n_requests = pc.count_distinct(self.requests["request_id"]).as_py()

@@ -37,7 +37,7 @@ def select_strategy(loaded: LoadedModel, requested: str, paths: list[Path], toke
     if not paths:
         return "plain", {**metadata, "strategy": "plain"}
     if reason := _REFUSED.get(loaded.model.config.model_type):
-        raise ModelError(f"model {loaded.record['name']}: a {type(loaded.model).__name__} cannot be scored: {reason}.")
+        raise ModelError(f"model {loaded.record.name}: a {type(loaded.model).__name__} cannot be scored: {reason}.")
     check_is_causal(loaded, paths[0].tokens)
     first_index = 0 if requested == "auto" else STRATEGIES.index(requested)
     attempts = [(strategy, "rows", "padded") for strategy in STRATEGIES[first_index:]]
@@ -55,10 +55,10 @@ def select_strategy(loaded: LoadedModel, requested: str, paths: list[Path], toke
                 paths_with_numbers = paths_without_nan(loaded, paths)
                 if 0 < len(paths_with_numbers) < len(paths):  # single broken tokens, not a broken model
                     return select_strategy(loaded, requested, paths_with_numbers, build_trie(paths_with_numbers).size)
-                raise ModelError(f"model {loaded.record['name']}: {reason}. {NAN_ADVICE}")
+                raise ModelError(f"model {loaded.record.name}: {reason}. {NAN_ADVICE}")
         metadata["fallback"].append(f"{_label(strategy, head, batching)}: {reason}")
     raise ModelError(
-        f"model {loaded.record['name']}: a {type(loaded.model).__name__} cannot be scored, not even one text at a time "
+        f"model {loaded.record.name}: a {type(loaded.model).__name__} cannot be scored, not even one text at a time "
         f"({reason})."
     )
 
@@ -198,7 +198,7 @@ def _compare(
         return _evaluate_check(loaded, strategy, pairs, max_tokens)
     if (shorter := halve(max_tokens, _SHORTEST_CHECK)) is None:
         raise ModelError(
-            f"model {loaded.record['name']}: out of memory for a text of {max_tokens} tokens on {loaded.device}."
+            f"model {loaded.record.name}: out of memory for a text of {max_tokens} tokens on {loaded.device}."
         )
     return _compare(loaded, strategy, [_truncate(path, shorter) for path in sample], shorter, full_model, batching)
 

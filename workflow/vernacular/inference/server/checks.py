@@ -7,33 +7,16 @@ the noise of a 16-bit model, whose sums depend on the other requests of a batch.
 import itertools
 import math
 import random
+from pathlib import Path
 from statistics import fmean
 
+import torch
+
 from vernacular.core.errors import format_count
-from vernacular.inference.model.loaded import LoadedModel
-from vernacular.inference.model.tokenization import AlignmentError, encode
+from vernacular.inference.model.tokenization import AlignmentError, TextModel, encode
 from vernacular.inference.server.client import Client, RefusedError
 from vernacular.inference.server.completions import Completions, count_tokens
-from vernacular.inference.server.forms import (
-    BATCH,
-    BOUNDARY,
-    BYTES,
-    CONSISTENT,
-    IDS,
-    LENGTH,
-    LETTERS,
-    PENALTIES,
-    PLAUSIBLE,
-    REPETITION,
-    STOP,
-    TOKENIZER,
-    AnswerError,
-    LabelForm,
-    LengthError,
-    SpanForm,
-    TokenScore,
-    read,
-)
+from vernacular.inference.server.forms import AnswerError, Check, LabelForm, LengthError, SpanForm, TokenScore, read
 
 MEAN_TOLERANCE, TOLERANCE = 0.15, 0.75  # nats: of the mean over a text's tokens, and of a single token
 _BATCH_TOLERANCE = 1.0  # nats, of a single token among concurrent requests; more than MEAN_TOLERANCE is noted
@@ -56,12 +39,12 @@ _REPEATED_TEXTS = 4  # equal texts of a prompt after which a server does not sam
 OPEN_PROMPTS = ("Write some random words.", "Begin a story about a", "Here is a list of things:")
 
 
-def ids_of(loaded: LoadedModel, text: str) -> list[int]:
+def ids_of(loaded: TextModel, text: str) -> list[int]:
     """Return the token IDs of `text`, with the special tokens that the tokenizer puts before it."""
     try:
         encoded = encode(loaded, text)
     except AlignmentError as error:
-        raise AnswerError(TOKENIZER, f"the tokenizer provides no offsets, and {error}") from error
+        raise AnswerError(Check.TOKENIZER, f"the tokenizer provides no offsets, and {error}") from error
     return encoded.ids[: len(encoded) - encoded.tail].tolist()
 
 
@@ -84,26 +67,26 @@ def agree(values: list[float], others: list[float]) -> bool:
     return mean <= MEAN_TOLERANCE and largest <= TOLERANCE
 
 
-def check_structure(loaded: LoadedModel, form: SpanForm) -> str:
+def check_structure(loaded: TextModel, form: SpanForm) -> str:
     """Check that every token of a text has one plausible value; the form itself checks IDs and nulls."""
     values = values_of(form.score(ids_of(loaded, TEXTS[0]), 0))
     if len(set(values)) == 1 or min(values) < -100:
-        raise AnswerError(BOUNDARY, f"{form.name}: all values are {values[0]}, or one is {min(values):.1f}")
+        raise AnswerError(Check.BOUNDARY, f"{form.name}: all values are {values[0]}, or one is {min(values):.1f}")
     return f"{format_count(len(values), 'value')} from {min(values):.2f} to {max(values):.2f}"
 
 
-def check_bytes(loaded: LoadedModel, form: SpanForm) -> str:
+def check_bytes(loaded: TextModel, form: SpanForm) -> str:
     """Check that tokens that are parts of a character have values, too."""
     try:
         scores = [score for text in TEXTS[1:] for score in form.score(ids_of(loaded, text), 0)]
     except LengthError:
         raise
     except AnswerError as error:
-        raise AnswerError(BYTES, f"{error}, in a text with tokens inside of characters") from error
+        raise AnswerError(Check.BYTES, f"{error}, in a text with tokens inside of characters") from error
     return format_count(len(values_of(scores)), "value")
 
 
-def check_repetition(loaded: LoadedModel, form: SpanForm) -> str:
+def check_repetition(loaded: TextModel, form: SpanForm) -> str:
     """Check that values do not depend on the requests before: the same texts forward, backward and extended."""
     ids = [ids_of(loaded, text) for text in TEXTS]
     forward = [values_of(form.score(text, 0)) for text in ids]
@@ -112,24 +95,28 @@ def check_repetition(loaded: LoadedModel, form: SpanForm) -> str:
     for name, others in (("repeated", backward), ("followed by another text", extended)):
         if not all(map(agree, forward, others)):
             largest = max(deviations(a, b)[1] for a, b in zip(forward, others, strict=True))
-            raise AnswerError(REPETITION, f"{form.name}: a text has other values if it is {name} (by {largest:.2f})")
+            raise AnswerError(
+                Check.REPETITION, f"{form.name}: a text has other values if it is {name} (by {largest:.2f})"
+            )
     return f"largest difference {max(deviations(a, b)[1] for a, b in zip(forward, backward, strict=True)):.4f}"
 
 
-def check_plausible(loaded: LoadedModel, form: SpanForm) -> str:
+def check_plausible(loaded: TextModel, form: SpanForm) -> str:
     """Check that a sentence is more probable than its tokens in another order."""
     ids = ids_of(loaded, TEXTS[0])
     shuffled = ids[:1] + random.Random(_SHUFFLE_SEED).sample(ids[1:], len(ids) - 1)
     natural, other = (fmean(values_of(form.score(tokens, 0))) for tokens in (ids, shuffled))
     if natural <= other:
         values = f"{natural:.2f} and {other:.2f} nats per token"
-        raise AnswerError(PLAUSIBLE, f"{form.name}: a sentence is less probable than its shuffled tokens ({values})")
+        raise AnswerError(
+            Check.PLAUSIBLE, f"{form.name}: a sentence is less probable than its shuffled tokens ({values})"
+        )
     return f"{natural:.2f} nats per token, shuffled {other:.2f}"
 
 
-def check_consistency(loaded: LoadedModel, form: SpanForm) -> str:
+def check_consistency(loaded: TextModel, form: SpanForm) -> str:
     """Check that generated tokens have the values that the same tokens have as part of a prompt."""
-    seen = [_compare_generated(form, ids_of(loaded, text), CONSISTENT) for text in (PROMPT, QUESTION)]
+    seen = [_compare_generated(form, ids_of(loaded, text), Check.CONSISTENT) for text in (PROMPT, QUESTION)]
     return f"largest difference {max(seen):.4f}"
 
 
@@ -144,7 +131,7 @@ def _compare_generated(form: SpanForm, ids: list[int], check: int, **sampling) -
     return largest
 
 
-def check_batch(loaded: LoadedModel, form: SpanForm, client: Client) -> str:
+def check_batch(loaded: TextModel, form: SpanForm, client: Client) -> str:
     """Check the values of eight concurrent requests against those of single ones."""
     ids = [ids_of(loaded, f"{text} {TEXTS[0]}") for text in (*TEXTS, PROMPT)]
     single = [values_of(form.score(text, len(text) - 8)) for text in ids]
@@ -152,22 +139,22 @@ def check_batch(loaded: LoadedModel, form: SpanForm, client: Client) -> str:
     for index, scores in client.map(lambda i: form.score(ids[i % 4], len(ids[i % 4]) - 8), range(8)):
         largest = max(largest, deviations(values_of(scores), single[index % 4])[1])
     if largest > _BATCH_TOLERANCE:
-        raise AnswerError(BATCH, f"{form.name}: concurrent requests change a value by {largest:.2f}")
+        raise AnswerError(Check.BATCH, f"{form.name}: concurrent requests change a value by {largest:.2f}")
     return f"largest difference {largest:.4f}" + (": noise of the batch" if largest > MEAN_TOLERANCE else "")
 
 
-def check_penalties(loaded: LoadedModel, form: SpanForm) -> str:
+def check_penalties(loaded: TextModel, form: SpanForm) -> str:
     """Check that neither the temperature of the request nor the server's own penalties are in the values."""
     ids = ids_of(loaded, TEXTS[0])
     cold, hot = (values_of(form.score(ids, 0, temperature=temperature, seed=1)) for temperature in (1.0, 2.0))
     if not agree(cold, hot):
         raise AnswerError(
-            PENALTIES, f"{form.name}: values change with the temperature (by {deviations(cold, hot)[1]:.2f})"
+            Check.PENALTIES, f"{form.name}: values change with the temperature (by {deviations(cold, hot)[1]:.2f})"
         )
-    return f"repeated words differ by {_compare_generated(form, ids_of(loaded, _REPEATED), PENALTIES):.4f}"
+    return f"repeated words differ by {_compare_generated(form, ids_of(loaded, _REPEATED), Check.PENALTIES):.4f}"
 
 
-def check_labels(loaded: LoadedModel, form: LabelForm, spans: SpanForm | None) -> str:
+def check_labels(loaded: TextModel, form: LabelForm, spans: SpanForm | None) -> str:
     """Check the labels of a question against their values as part of a prompt."""
     ids = ids_of(loaded, QUESTION)
     labels = [ids_of(loaded, QUESTION + label)[-1] for label in LABELS]
@@ -177,9 +164,9 @@ def check_labels(loaded: LoadedModel, form: LabelForm, spans: SpanForm | None) -
         pairs = [(v, spans.score([*ids, t], len(ids))[0].logprob) for v, t in zip(values, labels, strict=True)]
         compared = [pair for pair in pairs if pair[0] is not None]
         if compared and not agree(*map(list, zip(*compared, strict=True))):
-            raise AnswerError(LETTERS, f"{form.name}: labels have other values as part of a prompt")
+            raise AnswerError(Check.LETTERS, f"{form.name}: labels have other values as part of a prompt")
     elif found and not agree(found, values_of(form.label_scores(ids, labels))):
-        raise AnswerError(LETTERS, f"{form.name}: repeated labels have other values")
+        raise AnswerError(Check.LETTERS, f"{form.name}: repeated labels have other values")
     return f"{len(found)} of {len(labels)} labels found"
 
 
@@ -206,7 +193,7 @@ def check_samples(lister, prompts: list, lengths: tuple[int, ...] = (20, 5)) -> 
             return "samples not comparable: the server does not sample"
         if not is_constant and bets.evidence() >= -math.log(_ERROR_RATE):
             raise AnswerError(
-                PENALTIES,
+                Check.PENALTIES,
                 "sampled tokens do not have the listed probabilities: the values are not natural logarithms, or scaled",
             )
         if not is_constant and n >= _SAMPLED_TOKENS:
@@ -267,20 +254,20 @@ _LONG = 128  # tokens of a prompt that must be read completely
 _JOINED = 8  # tokens that can be fewer in a text than in its halves
 
 
-def check_ids(loaded: LoadedModel, completions: Completions) -> str:
+def check_ids(loaded: TextModel, completions: Completions) -> str:
     """Check that token IDs are accepted as the prompt, all of them and no others."""
     ids = ids_of(loaded, PROMPT)
     try:
         by_ids, by_text = completions.complete(ids, 1), completions.complete(PROMPT, 1)
     except LengthError as error:
-        raise AnswerError(IDS, str(error)) from error
+        raise AnswerError(Check.IDS, str(error)) from error
     if by_text.prompt_tokens == by_ids.prompt_tokens and by_text.text != by_ids.text:
-        raise AnswerError(IDS, f"a text and its token IDs are continued as {by_text.text!r} and {by_ids.text!r}")
+        raise AnswerError(Check.IDS, f"a text and its token IDs are continued as {by_text.text!r} and {by_ids.text!r}")
     added = (by_text.prompt_tokens or len(ids)) - len(ids)
     return f"{format_count(len(ids), 'ID')} read" + (f"; the server adds {added} to a text" if added else "")
 
 
-def check_tokenizer(loaded: LoadedModel, client: Client, completions: Completions) -> str:
+def check_tokenizer(loaded: TextModel, client: Client, completions: Completions) -> str:
     """Check that the local tokenizer and the server's give the same token IDs, or without `/tokenize` as many."""
     for text in _TOKENIZED:
         expected = loaded.tokenizer(text, add_special_tokens=False)["input_ids"]
@@ -292,22 +279,24 @@ def check_tokenizer(loaded: LoadedModel, client: Client, completions: Completion
             return _check_token_counts(loaded, completions)
         if tokens != expected:
             raise AnswerError(
-                TOKENIZER, f"the server's tokenizer gives other token IDs than the local one for {text!r}"
+                Check.TOKENIZER, f"the server's tokenizer gives other token IDs than the local one for {text!r}"
             )
     return f"equal token IDs of {format_count(len(_TOKENIZED), 'text')}"
 
 
-def _check_token_counts(loaded: LoadedModel, completions: Completions) -> str:
+def _check_token_counts(loaded: TextModel, completions: Completions) -> str:
     for text in TEXTS:
         expected, got = len(ids_of(loaded, text)), completions.complete(text, 1).prompt_tokens
         if got is None:
             return "not comparable: the server has no /tokenize and reports no number of tokens"
         if abs(got - expected) > 1:  # BOS
-            raise AnswerError(TOKENIZER, f"the server counts {got} tokens in {text!r}, the local tokenizer {expected}")
+            raise AnswerError(
+                Check.TOKENIZER, f"the server counts {got} tokens in {text!r}, the local tokenizer {expected}"
+            )
     return f"equal numbers of tokens of {format_count(len(TEXTS), 'text')}"
 
 
-def check_length(loaded: LoadedModel, completions: Completions, form: SpanForm | None, longest: int) -> str:
+def check_length(loaded: TextModel, completions: Completions, form: SpanForm | None, longest: int) -> str:
     """Check that long prompts are read completely, and that one beyond the context is refused instead of cut.
 
     `longest`: number of tokens of the longest prompt of the run; 0 if it is not known yet.
@@ -345,7 +334,7 @@ def _check_whole(completions: Completions, form: SpanForm | None, text: list, ot
         changed = max(4, size // 16)
         prompts = ids, [*_repeat(other[1:], changed), *ids[changed:]]
         if len({tuple(values_of(form.score(prompt, size - 8))) for prompt in prompts}) == 1:
-            raise AnswerError(LENGTH, f"{form.name}: the beginning of a prompt of {size} tokens has no effect")
+            raise AnswerError(Check.LENGTH, f"{form.name}: the beginning of a prompt of {size} tokens has no effect")
 
 
 def check_text_length(complete, message, text: str) -> str:
@@ -367,7 +356,9 @@ def check_text_length(complete, message, text: str) -> str:
         return "not comparable: the server does not report the number of tokens"
     expected = parts[0] + parts[1] - (2 * parts[2] - parts[3])  # without the tokens around a text, counted twice
     if whole < expected - _JOINED:
-        raise AnswerError(LENGTH, f"of a prompt of about {format_count(expected, 'token')}, the server read {whole}")
+        raise AnswerError(
+            Check.LENGTH, f"of a prompt of about {format_count(expected, 'token')}, the server read {whole}"
+        )
     return f"{whole} tokens read, {expected} in its halves"
 
 
@@ -394,7 +385,41 @@ def check_generation(complete, prompt: str | list, *, stops: bool) -> str:
         if (stop in stopped and not stopped.endswith(stop)) or not first.startswith(
             stopped.removesuffix(stop).rstrip()
         ):
-            raise AnswerError(STOP, f"the stop string {stop!r} did not end the text")
+            raise AnswerError(Check.STOP, f"the stop string {stop!r} did not end the text")
     sampled = [complete(prompt, 12, temperature=1.0, seed=7).text for _ in range(2)]
     notes = ["greedy texts repeat" if first == second else "greedy texts differ"]
     return ", ".join([*notes, "the seed repeats" if sampled[0] == sampled[1] else "the seed is ignored"])
+
+
+def known_answers(name: str, source: str, conversion_dir: Path) -> dict[str, list[float]]:
+    """Return {text: log-probabilities of its tokens, nats} of the model at `source`, in float32 on the CPU.
+
+    The first token has none, as in `values_of`. Raises ModelError if the model cannot be loaded.
+    """
+    from vernacular.checkpoints.resolve import resolve
+    from vernacular.inference.model.load import load
+
+    loaded = load(resolve(name, source, conversion_dir, kind="causal") | {"dtype": "float32", "device": "cpu"})
+    answers = {}
+    for text in TEXTS:
+        ids = torch.tensor(ids_of(loaded, text))
+        with torch.inference_mode():
+            logits = loaded.model(input_ids=ids[None]).logits[0, :-1].float()
+        answers[text] = logits.log_softmax(-1).gather(1, ids[1:, None])[:, 0].tolist()
+    return answers
+
+
+_KNOWN_TOLERANCE = 0.5  # nats, of a text's mean: a quantized copy differs by less, another model by more
+
+
+def check_known_answers(loaded: TextModel, form: SpanForm, known: dict[str, list[float]] | None) -> str:
+    """Compare the values of texts with `known`, {text: log-probabilities in nats}; None: there is no local copy."""
+    if known is None:
+        return "not run: no local copy (reference) is configured"
+    means = []
+    for text, expected in known.items():
+        mean, _ = deviations(values_of(form.score(ids_of(loaded, text), 0)), expected)
+        if mean > _KNOWN_TOLERANCE:
+            raise AnswerError(Check.KNOWN, f"{form.name}: values of the local copy differ by {mean:.2f} nats per token")
+        means.append(mean)
+    return f"mean difference {max(means):.4f} nats per token"

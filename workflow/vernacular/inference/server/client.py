@@ -20,13 +20,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import httpx2
 
 from vernacular.core.errors import ServerError, first_line
-from vernacular.inference.server.forms import REACH, AnswerError, Stated, one_line
+from vernacular.inference.server.forms import AnswerError, Check, Stated, one_line
 from vernacular.inference.server.limits import AdaptiveLimit, Slots
 
 log = logging.getLogger("vernacular")
@@ -74,10 +74,6 @@ class Usage:
     cached_tokens: int = 0  # of the prompt tokens, as reported by the server
     received_bytes: int = 0
     uncounted: int = 0  # answers without the number of tokens of the prompt
-
-    def minus(self, other: "Usage") -> "Usage":
-        """Return what was added since `other`."""
-        return Usage(**{name: value - getattr(other, name) for name, value in asdict(self).items()})
 
 
 class Client:
@@ -233,7 +229,7 @@ class Client:
                 log.info("server: %s; attempt %d of %d in %.1f s", problem, attempt + 1, self.attempts, delay)
                 self._pause(delay)
         if is_answered:  # other requests may succeed
-            raise AnswerError(REACH, f"{problem}, also after {self.attempts} attempts")
+            raise AnswerError(Check.REACH, f"{problem}, also after {self.attempts} attempts")
         raise ServerError(
             f"{self.source}: no answer after {self.attempts} attempts ({problem}). Finished requests are stored; start "
             "the server and run snakemake again."

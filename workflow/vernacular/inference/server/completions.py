@@ -10,14 +10,10 @@ from typing import ClassVar
 
 from vernacular.inference.server.client import Client
 from vernacular.inference.server.forms import (
-    BOUNDARY,
-    CONSISTENT,
-    ECHO,
     EXTENDED,
-    LETTERS,
-    REACH,
     STANDARD,
     AnswerError,
+    Check,
     TokenScore,
     ask,
     by_id,
@@ -81,7 +77,7 @@ class Completions:
         text, reason, stop = text_of(text, "text"), read(choice, "finish_reason"), read(choice, "stop_reason")
         usage = read(content, "usage")
         if not isinstance(usage, dict | None):
-            raise AnswerError(REACH, f"expected the usage, got {usage!r:.40}")
+            raise AnswerError(Check.REACH, f"expected the usage, got {usage!r:.40}")
         prompt_tokens, completion_tokens = count(read(usage, "prompt_tokens")), count(read(usage, "completion_tokens"))
         cached = count(read(usage, "prompt_tokens_details", "cached_tokens"))
         self.client.count_tokens(prompt_tokens, completion_tokens, cached)
@@ -136,7 +132,7 @@ def generated_scores(completions: Completions, ids: list[int], n: int, **samplin
     fields = {"logprobs": 1, "return_token_ids": True, "return_tokens_as_token_ids": True, **sampling}
     completion = completions.complete(ids, n, **fields)
     if not completion.ids or not completion.logprobs or len(completion.ids) < len(completion.logprobs):
-        raise AnswerError(CONSISTENT, "no token IDs and log-probabilities of generated tokens are returned")
+        raise AnswerError(Check.CONSISTENT, "no token IDs and log-probabilities of generated tokens are returned")
     pairs = zip(completion.ids, completion.logprobs, strict=False)
     return [TokenScore(token, finite(value, "generated tokens")) for token, value in pairs]
 
@@ -198,7 +194,7 @@ class _PromptForm(ABC):
         choice = read(self._completions.complete(ids, 1, **self._fields, **sampling).content, "choices", 0)
         entries = self._entries(choice, ids)
         if entries[0] is not None or None in entries[1:]:
-            raise AnswerError(BOUNDARY, f"{self.name}: expected a null for the first token only")
+            raise AnswerError(Check.BOUNDARY, f"{self.name}: expected a null for the first token only")
         scores = [TokenScore(ids[0], None)] if first == 0 else []
         return scores + [self._score(choice, i, ids[i], entries[i]) for i in range(max(first, 1), len(ids))]
 
@@ -224,18 +220,18 @@ class PromptLogprobs(_PromptForm):
     def _entries(self, choice, ids: list[int]) -> list:
         entries, sent = read(choice, "prompt_logprobs"), read(choice, "prompt_token_ids")
         if not isinstance(entries, list):
-            raise AnswerError(ECHO, f"{self.name}: the response contains no log-probabilities of the prompt")
+            raise AnswerError(Check.ECHO, f"{self.name}: the response contains no log-probabilities of the prompt")
         if sent is not None and sent != ids:
-            raise AnswerError(ECHO, f"{self.name}: the server scored other token IDs than those sent")
+            raise AnswerError(Check.ECHO, f"{self.name}: the server scored other token IDs than those sent")
         if len(entries) != len(ids):
-            raise AnswerError(ECHO, f"{self.name}: {len(entries)} entries for {len(ids)} tokens")
+            raise AnswerError(Check.ECHO, f"{self.name}: {len(entries)} entries for {len(ids)} tokens")
         return entries
 
     def _score(self, choice, index: int, token: int, entry) -> TokenScore:
         pairs = entry.items() if isinstance(entry, dict) else ()
         values = listed(((name, read(value, "logprob")) for name, value in pairs), self.name)
         if str(token) not in values:
-            raise AnswerError(ECHO, f"{self.name}: no entry for token {token} of the prompt")
+            raise AnswerError(Check.ECHO, f"{self.name}: no entry for token {token} of the prompt")
         return TokenScore(token, values[str(token)], max(values.values()))
 
 
@@ -248,14 +244,16 @@ class Echo(_PromptForm):
     def _entries(self, choice, ids: list[int]) -> list:
         values, tokens = read(choice, "logprobs", "token_logprobs"), read(choice, "logprobs", "tokens")
         if not isinstance(values, list) or not isinstance(tokens, list):
-            raise AnswerError(ECHO, f"{self.name}: the response contains no log-probabilities of the prompt")
+            raise AnswerError(Check.ECHO, f"{self.name}: the response contains no log-probabilities of the prompt")
         if len(values) < len(ids) or len(tokens) != len(values):
-            raise AnswerError(ECHO, f"{self.name}: {len(values)} entries for {len(ids)} tokens and a generated one")
+            raise AnswerError(
+                Check.ECHO, f"{self.name}: {len(values)} entries for {len(ids)} tokens and a generated one"
+            )
         returned = [parse_id(token) for token in tokens[: len(ids)]]
         if None in returned:
-            raise AnswerError(ECHO, f"{self.name}: the server returns strings instead of token IDs")
+            raise AnswerError(Check.ECHO, f"{self.name}: the server returns strings instead of token IDs")
         if returned != ids:
-            raise AnswerError(ECHO, f"{self.name}: the server scored other token IDs than those sent")
+            raise AnswerError(Check.ECHO, f"{self.name}: the server scored other token IDs than those sent")
         return values[: len(ids)]
 
     def _score(self, choice, index: int, token: int, entry) -> TokenScore:
@@ -279,7 +277,7 @@ class LabelIds:
         top = read(completion.content, "choices", 0, "logprobs", "top_logprobs", 0)
         values = by_id(((parse_id(token), value) for token, value in _pairs(top)), self.name)
         if not set(labels) <= values.keys():
-            raise AnswerError(LETTERS, f"{self.name}: the response lacks some of the requested tokens")
+            raise AnswerError(Check.LETTERS, f"{self.name}: the response lacks some of the requested tokens")
         return [TokenScore(label, values[label], max(values.values())) for label in labels]
 
 
@@ -301,3 +299,35 @@ class TopIds:
             pairs = _pairs(read(choice, "logprobs", "content", 0, "top_logprobs"))
         values = by_id(pairs, self.name)
         return [TokenScore(label, values.get(label), max(values.values())) for label in labels]
+
+
+class TextLabels:
+    """Log-probabilities of the `k` most probable next tokens, by their text; `chat`: as the answer in a chat.
+
+    A label is answerable if exactly one of the listed tokens has its bytes. This is the only form without token IDs,
+    and only for labels: a label of several tokens is never in the list.
+    """
+
+    def __init__(self, completions: Completions, k: int, *, chat: bool):
+        self._completions, self.k, self.chat = completions, k, chat
+        self.name = f"top {k} texts" + (" of a chat" if chat else "")
+
+    def label_texts(self, prompt: str | list[dict], labels: list[str]) -> tuple[list[float | None], int | None]:
+        """Return the log-probability (nats) of each label as the next token, and the length of the prompt in tokens.
+
+        None: the label is not in the list, or two tokens have its text. Raises AnswerError without a list, and what
+        `Client.post` raises.
+        """
+        fields = {"logprobs": True, "top_logprobs": self.k} if self.chat else {"logprobs": self.k}
+        completion = self._completions.complete(prompt, 1, **fields)
+        logprobs = read(completion.content, "choices", 0, "logprobs")
+        top = read(logprobs, "top_logprobs", 0)
+        if isinstance(top, dict):
+            pairs = [(token.encode("utf-8", "surrogatepass"), value) for token, value in top.items()]
+        else:
+            entries = elements(read(logprobs, "content", 0, "top_logprobs"))
+            pairs = [(token_bytes(entry), read(entry, "logprob")) for entry in entries]
+        if not pairs:
+            raise AnswerError(Check.LETTERS, f"{self.name}: the response contains no list of the most probable tokens")
+        values = listed(pairs, self.name)
+        return [values.get(label.encode("utf-8")) for label in labels], completion.prompt_tokens

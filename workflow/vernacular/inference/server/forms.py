@@ -15,6 +15,7 @@ import re
 import threading
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Protocol
 
 from vernacular.core.errors import ServerError, format_count
@@ -30,8 +31,11 @@ CHECKS = {
     7: "repetition and cache", 8: "batch", 9: "no temperature or penalties", 10: "tokenizer", 11: "byte tokens",
     12: "labels", 13: "forcing", 14: "length", 15: "stop and seed", 16: "known answer",
 }  # fmt: skip
-REACH, IDS, ECHO, BOUNDARY, PLAUSIBLE, CONSISTENT, REPETITION, BATCH, PENALTIES = range(1, 10)
-TOKENIZER, BYTES, LETTERS, FORCING, LENGTH, STOP, KNOWN = range(10, 17)
+Check = IntEnum(
+    "Check",
+    "REACH IDS ECHO BOUNDARY PLAUSIBLE CONSISTENT REPETITION BATCH PENALTIES "
+    "TOKENIZER BYTES LETTERS FORCING LENGTH STOP KNOWN",
+)
 _LEAST = -9998.0  # servers write -9999 for minus infinity, or for "not computed"
 _ROUNDING = 1e-3  # nats; a log-probability above 0 by more is none
 _SUM_TOLERANCE = 0.02  # of the probabilities of a list: values may have three digits
@@ -51,7 +55,7 @@ class LengthError(AnswerError):
     """Response to another prompt than the one that was sent, which is an error of its row."""
 
     def __init__(self, text: str):
-        super().__init__(LENGTH, text)
+        super().__init__(Check.LENGTH, text)
 
 
 @dataclass(frozen=True)
@@ -95,9 +99,9 @@ class LabelForm(Protocol):
 def finite(value, form: str) -> float:
     """Return a log-probability in nats. Raises AnswerError if it is not a finite number of at most 0."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < math.inf:
-        raise AnswerError(BOUNDARY, f"{form}: expected a log-probability, got {value!r:.80}")
+        raise AnswerError(Check.BOUNDARY, f"{form}: expected a log-probability, got {value!r:.80}")
     if value > _ROUNDING or value < _LEAST:
-        raise AnswerError(BOUNDARY, f"{form}: {value!r:.40} is not a log-probability of a token")
+        raise AnswerError(Check.BOUNDARY, f"{form}: {value!r:.40} is not a log-probability of a token")
     return min(float(value), 0.0)
 
 
@@ -110,12 +114,12 @@ def listed(pairs: Iterable[tuple], form: str) -> dict:
     values: dict = {}
     for token, value in pairs:
         if not isinstance(token, Hashable):
-            raise AnswerError(BOUNDARY, f"{form}: expected a token, got {token!r:.80}")
+            raise AnswerError(Check.BOUNDARY, f"{form}: expected a token, got {token!r:.80}")
         values.setdefault(token, []).append(finite(value, form))
     total = sum(math.exp(value) for same in values.values() for value in set(same))  # a token may be repeated
     if total > 1 + _SUM_TOLERANCE:
         raise AnswerError(
-            PENALTIES,
+            Check.PENALTIES,
             f"{form}: the listed probabilities sum to {total:.2f}, so the values are not natural logarithms, or scaled",
         )
     return {token: same[0] if len(same) == 1 else None for token, same in values.items()}
@@ -140,7 +144,7 @@ def by_id(pairs: Iterable[tuple], form: str) -> dict[int, float]:
     """Return {token ID: log-probability} as `listed`. Raises AnswerError without IDs, or if one has two values."""
     values = listed(pairs, form)
     if not values or None in values.values() or any(type(token) is not int for token in values):
-        raise AnswerError(LETTERS, f"{form}: the response contains no token IDs")
+        raise AnswerError(Check.LETTERS, f"{form}: the response contains no token IDs")
     return values
 
 
@@ -149,16 +153,18 @@ def count(value) -> int | None:
     if type(value) is float and value.is_integer():
         value = int(value)
     if value is not None and not (type(value) is int and 0 <= value <= _MOST_TOKENS):
-        raise AnswerError(REACH, f"expected a number of tokens, got {value!r:.40}")
+        raise AnswerError(Check.REACH, f"expected a number of tokens, got {value!r:.40}")
     return value
 
 
 def text_of(value, name: str) -> str:
     """Return a text that a server sends. Raises AnswerError if it is none, or contains a lone surrogate."""
     if not isinstance(value, str):
-        raise AnswerError(REACH, f"the response contains no {name}" if value is None else _unexpected(name, value))
+        raise AnswerError(
+            Check.REACH, f"the response contains no {name}" if value is None else _unexpected(name, value)
+        )
     if _SURROGATE.search(value):
-        raise AnswerError(REACH, f"the {name} contains a lone surrogate, which is no character")
+        raise AnswerError(Check.REACH, f"the {name} contains a lone surrogate, which is no character")
     return value
 
 
@@ -170,7 +176,7 @@ def only(values, name: str):
     """Return the element of a list of one. Raises AnswerError if it is no such list."""
     if not isinstance(values, list) or len(values) != 1:
         got = f"{len(values)}" if isinstance(values, list) else f"{values!r:.40}"
-        raise AnswerError(REACH, f"the response contains no text: expected one of {name}, got {got}")
+        raise AnswerError(Check.REACH, f"the response contains no text: expected one of {name}, got {got}")
     return values[0]
 
 
@@ -248,7 +254,7 @@ def ask(client, path: str, body: dict, *, root: bool = False) -> dict:
     """Return the answer to a POST request for tokens; see `Client.post` and `Stated.check`."""
     content = client.post(path, body, root=root)
     if not isinstance(content, dict):
-        raise AnswerError(REACH, _unexpected("JSON object", content))
+        raise AnswerError(Check.REACH, _unexpected("JSON object", content))
     client.stated.check(path, content)
     return content
 

@@ -25,7 +25,6 @@ from vernacular.inference.generation.prepare import (
 )
 from vernacular.inference.journal import Journal
 from vernacular.inference.schema import GENERATIONS, iter_rows, rows_to_table
-from vernacular.inference.server.calls import answer_all
 from vernacular.inference.server.completions import Completion
 from vernacular.inference.server.forms import read
 from vernacular.inference.server.served import ServedModel
@@ -43,29 +42,22 @@ class Call:
     content: str | list  # token IDs, a text, or chat messages
 
 
-def generate(served: ServedModel, requests: pa.Table, *, journal: Journal) -> tuple[pa.Table, dict]:
-    """Run the generate requests of one evaluation; return (table per GENERATIONS, metadata with counters).
+class Generation:
+    """One evaluation; see `generation.generate.Generation`.
 
     Raises:
         ServerError: The server cannot be reached any more; answered requests are in the journal.
         ModelError: The server's responses are no longer those that the probe found.
         Stopped: A stop signal was received.
     """
-    generation = Generation(served, requests)
-    generation.compute(journal)
-    return generation.finish()
-
-
-class Generation:
-    """One evaluation; see `generation.generate.Generation`. Raises what `generate` raises."""
 
     def __init__(self, served: ServedModel, requests: pa.Table):
         started = time.perf_counter()
         self.served, self.requests = served, requests
-        self.form = served.record["server"]["forms"]["generation"]
+        self.form = served.record.server.forms.generation
         self.prompts: dict[str, PreparedPrompt] | None = None
         self.flags: dict[str, list[str]] = {}  # by request ID
-        if served.record["server"]["tokenizer"] != "server":
+        if served.record.server.tokenizer != "server":
             self._prepare()
         self.seconds = time.perf_counter() - started
 
@@ -87,7 +79,7 @@ class Generation:
         served, started, before = self.served, time.perf_counter(), asdict(self.served.client.usage)
         if self.prompts is None:
             self._prepare()
-        answers = answer_all(served, self.calls, lambda call: _answer(served, call), journal, "generate")
+        answers = served.answer_all(self.calls, lambda call: _answer(served, call), journal, "generate")
         self.outcomes = {call.prompt.request_id: {"error": None, **answers[call.name]} for call in self.calls}
         for call in self.calls:
             if flags := answers[call.name].get("flags"):
@@ -97,7 +89,7 @@ class Generation:
         self.seconds += time.perf_counter() - started
 
     def finish(self) -> tuple[pa.Table, dict]:
-        """Return (table, metadata), see `generate`."""
+        """Return (table per GENERATIONS, metadata)."""
         served = self.served
         rows = (self._row(row) for row in iter_rows(self.requests))
         reasons = Counter(str(outcome.get("finish_reason")) for outcome in self.outcomes.values())
@@ -109,7 +101,7 @@ class Generation:
                 "stated": served.client.stated.summary(),
             },
             "tokenizer": {
-                "bos": served.option("bos", "auto"),
+                "bos": served.record.bos,
                 "adds_bos": served.adds_bos,
                 "truncation": "few-shot examples",
             },
@@ -142,16 +134,14 @@ def _text_prompts(served: ServedModel, requests: pa.Table) -> tuple[dict[str, Pr
     """Return the prompts without token IDs, and what is sent for each."""
     prompts: dict[str, PreparedPrompt] = {}
     contents: dict[str, str | list] = {}
-    forms, chat_option = served.record["server"]["forms"], served.option("chat", "auto")
-    if chat_option is True and not forms["chat"]:
-        raise ModelError(
-            f"model {served.record['name']}: chat is true, but the server answers no chats. Set chat: auto."
-        )
+    forms, chat_option = served.record.server.forms, served.record.chat
+    if chat_option is True and not forms.chat:
+        raise ModelError(f"model {served.record.name}: chat is true, but the server answers no chats. Set chat: auto.")
     for row in iter_rows(requests):
         if row["kind"] != "generate" or row["request_id"] in prompts:
             continue
-        chat = bool(row["messages"]) and forms["chat"] and chat_option is not False
-        error = None if chat or forms["generation"] != "chat" else "the server answers chats only"
+        chat = bool(row["messages"]) and forms.chat and chat_option is not False
+        error = None if chat or forms.generation != "chat" else "the server answers chats only"
         contents[row["request_id"]] = (
             [{"role": turn["role"], "content": turn["content"]} for turn in row["messages"]]
             if chat

@@ -3,63 +3,68 @@
 Names and versions decide nothing: servers ignore requests that they do not understand. Each form of log-probabilities
 is tried in turn, and the first that passes all of its checks is used. The outcome of every check, and answers to a few
 texts, are stored in the model's record; each later start runs the probe again and compares the answers.
+
+What a server states about itself is for provenance, and never a reason to trust it.
 """
 
-from vernacular.core.errors import ModelError
+import itertools
+from dataclasses import replace
+
+from vernacular.core.errors import ModelError, suggest
+from vernacular.core.fingerprint import fingerprint
+from vernacular.core.model_record import Forms, ModelRecord, ServerRecord
 from vernacular.inference.model.tokenization import AlignmentError
 from vernacular.inference.server import checks
-from vernacular.inference.server.client import Client, RefusedError
-from vernacular.inference.server.completions import TopIds
+from vernacular.inference.server.client import Client, DeniedError, RefusedError
+from vernacular.inference.server.completions import LIMITS, Completions, TextLabels, TopIds
 from vernacular.inference.server.forms import (
-    BATCH,
-    BYTES,
     CHECKS,
-    CONSISTENT,
-    ECHO,
-    IDS,
-    LENGTH,
-    LETTERS,
-    PENALTIES,
-    PLAUSIBLE,
-    REACH,
-    REPETITION,
-    STOP,
-    TOKENIZER,
+    EXTENDED,
+    STANDARD,
     AnswerError,
+    Check,
+    elements,
+    file_name,
+    one_line,
+    read,
+    text_of,
 )
-from vernacular.inference.server.identity import CHAT, identify, negotiate
-from vernacular.inference.server.llama_cpp import LlamaCpp
-from vernacular.inference.server.reference import check_known_answers
+from vernacular.inference.server.native import LlamaCpp
 from vernacular.inference.server.served import ServedModel, label_forms, span_forms, wrap_server
-from vernacular.inference.server.text_labels import TextLabels
 from vernacular.inference.server.tokenizer import ServerTokenizer
 
 
-def probe(record: dict, client: Client, tokenizer, known: dict | None = None, longest: str | None = None) -> dict:
-    """Return the part `server` of a model's record: forms, reasons, checks, answers, names and lengths.
+def probe(
+    record: ModelRecord,
+    client: Client,
+    tokenizer,
+    known: dict | None = None,
+    longest: str | None = None,
+    model: str | None = None,
+) -> ServerRecord:
+    """Return what a model's record states of its server.
 
     Args:
         record: Name and settings of the model.
         tokenizer: The local tokenizer; None: that of the server, if it has one.
         known: Values of a local copy, {text: log-probabilities}, for the last check.
         longest: The longest prompt of the run, if it is known.
+        model: Its name on the server; None: there is only one.
 
     Raises:
         ModelError: The server has no such model, cannot generate, or sends malformed answers.
         ServerError: The server cannot be reached, or denies access.
     """
     try:
-        model, reported, max_length, vocabulary = identify(client, record.get("model"))
-        server = {"model": model, "reported": reported, "max_length": max_length, "vocabulary": vocabulary}
-        server |= {"tokenizer": "local" if tokenizer else None, "whole_token": None}
-        return _Probe({**record, "server": server}, client, tokenizer, known, longest).run()
+        server = replace(identify(client, model), tokenizer="local" if tokenizer else None)
+        return _Probe(record | {"server": server}, client, tokenizer, known, longest).run()
     except (AnswerError, RefusedError, AlignmentError) as error:
         raise ModelError(f"{client.source}: the server cannot be used ({error}).") from error
 
 
 class _Probe:
     def __init__(self, record: dict, client: Client, tokenizer, known: dict | None, longest: str | None):
-        self.client, self.server, self.known = client, record["server"], known
+        self.client, self.server, self.known = client, record.server, known
         self.counter, self.longest = tokenizer, longest
         self.samples: dict[tuple, str | AnswerError] = {}  # source of lists -> outcome of `checks.check_samples`
         self.checks: list[dict] = []
@@ -70,25 +75,33 @@ class _Probe:
         self.native: LlamaCpp | None = None
 
     def run(self) -> dict:
-        self._note(REACH, None, True, f"the model {self.server['model']} answers")
-        self.loaded.completions, prompts = negotiate(self.client, self.server["model"])
+        self._note(Check.REACH, None, True, f"the model {self.server.model} answers")
+        self.loaded.completions, prompts = negotiate(self.client, self.server.model)
         if "text" not in prompts:  # a chat has no token IDs
-            self.loaded.tokenizer = self.server["tokenizer"] = None
+            self._drop_tokenizer()
         if self.loaded.tokenizer is not None:
             self._check_ids()
         spans = self._select_spans(prompts)
         labels = self._select_labels(spans, prompts)
-        forms = {"generation": self._select_generation(prompts, spans), "chat": "chat" in prompts}
-        forms |= {"spans": spans.name if spans else None, "labels": labels.name if labels else None}
-        return self.server | {
-            "fields": self.loaded.completions.fields,
-            "limit": self.loaded.completions.limit,
-            "forms": forms,
-            "reasons": self.reasons,
-            "checks": self.checks,
-            "answers": self._answers(spans, forms["generation"]),
-            "stated": self.client.stated.seen,
-        }
+        forms = Forms(
+            generation=self._select_generation(prompts, spans),
+            spans=spans.name if spans else None,
+            labels=labels.name if labels else None,
+            chat="chat" in prompts,
+        )
+        return replace(
+            self.server,
+            fields=self.loaded.completions.fields,
+            limit=self.loaded.completions.limit,
+            forms=forms,
+            reasons=self.reasons,
+            checks=self.checks,
+            answers=self._answers(spans, forms.generation),
+            stated=self.client.stated.seen,
+        )
+
+    def _drop_tokenizer(self) -> None:
+        self.loaded.tokenizer, self.server = None, replace(self.server, tokenizer=None)
 
     def _server_tokenizer(self) -> ServerTokenizer | None:
         try:
@@ -96,24 +109,24 @@ class _Probe:
             tokenizer(checks.TEXTS[2])
         except (RefusedError, AlignmentError):
             return None
-        self.server["tokenizer"] = "server"
+        self.server = replace(self.server, tokenizer="server")
         return tokenizer
 
     def _check_ids(self) -> None:
         """Check the tokenizer and the use of token IDs; without them, only text remains."""
         loaded, completions = self.loaded, self.loaded.completions
-        steps = [(IDS, lambda: checks.check_ids(loaded, completions))]
-        if self.server["tokenizer"] == "local":
-            steps.insert(0, (TOKENIZER, lambda: checks.check_tokenizer(loaded, self.client, completions)))
+        steps = [(Check.IDS, lambda: checks.check_ids(loaded, completions))]
+        if self.server.tokenizer == "local":
+            steps.insert(0, (Check.TOKENIZER, lambda: checks.check_tokenizer(loaded, self.client, completions)))
         for number, step in steps:
             try:
                 self._note(number, None, True, step())
             except (AnswerError, RefusedError, AlignmentError) as error:
                 self._fail(number, None, error, "spans", "labels")
-                loaded.tokenizer = self.server["tokenizer"] = None
+                self._drop_tokenizer()
                 return
-        self.server["whole_token"] = checks.ids_of(loaded, "the")[-1]
-        self.native = LlamaCpp(self.client, loaded.n_embeddings, self.server["whole_token"])
+        self.server = replace(self.server, whole_token=checks.ids_of(loaded, "the")[-1])
+        self.native = LlamaCpp(self.client, loaded.n_embeddings, self.server.whole_token)
 
     def _select_spans(self, prompts: set[str]):
         """Return the first form of log-probabilities that passes all checks; None if there is none."""
@@ -122,23 +135,23 @@ class _Probe:
         best = ((0, False), "")  # the reason of the form that passes the most checks, or returns values at all
         for form in span_forms(loaded, self.native):
             steps = [
-                (ECHO, lambda form=form: checks.check_structure(loaded, form)),
-                (BYTES, lambda form=form: checks.check_bytes(loaded, form)),
-                (REPETITION, lambda form=form: checks.check_repetition(loaded, form)),
-                (PLAUSIBLE, lambda form=form: checks.check_plausible(loaded, form)),
-                (CONSISTENT, lambda form=form: checks.check_consistency(loaded, form)),
-                (PENALTIES, lambda form=form: checks.check_penalties(loaded, form)),
-                (BATCH, lambda form=form: checks.check_batch(loaded, form, self.client)),
-                (PENALTIES, lambda form=form: self._check_samples(form)),
-                (LENGTH, lambda form=form: checks.check_length(loaded, loaded.completions, form, longest)),
-                (16, lambda form=form: check_known_answers(loaded, form, self.known)),
+                (Check.ECHO, lambda form=form: checks.check_structure(loaded, form)),
+                (Check.BYTES, lambda form=form: checks.check_bytes(loaded, form)),
+                (Check.REPETITION, lambda form=form: checks.check_repetition(loaded, form)),
+                (Check.PLAUSIBLE, lambda form=form: checks.check_plausible(loaded, form)),
+                (Check.CONSISTENT, lambda form=form: checks.check_consistency(loaded, form)),
+                (Check.PENALTIES, lambda form=form: checks.check_penalties(loaded, form)),
+                (Check.BATCH, lambda form=form: checks.check_batch(loaded, form, self.client)),
+                (Check.PENALTIES, lambda form=form: self._check_samples(form)),
+                (Check.LENGTH, lambda form=form: checks.check_length(loaded, loaded.completions, form, longest)),
+                (16, lambda form=form: checks.check_known_answers(loaded, form, self.known)),
             ]
             for passed, (number, step) in enumerate(steps):
                 try:
                     self._note(number, form.name, True, step())
                 except (AnswerError, RefusedError) as error:
                     reason = self._fail(number, form.name, error)
-                    rank = (passed, getattr(error, "check", ECHO) != ECHO)
+                    rank = (passed, getattr(error, "check", Check.ECHO) != Check.ECHO)
                     if not isinstance(error, RefusedError) and (rank > best[0] or not best[1]):
                         best = (rank, reason)
                     break
@@ -166,18 +179,20 @@ class _Probe:
                 else:
                     seen = checks.check_labels(self.loaded, form, spans)
                 if spans is None:
-                    self._note(PENALTIES, form.name, True, self._check_samples(form))
+                    self._note(Check.PENALTIES, form.name, True, self._check_samples(form))
             except (AnswerError, RefusedError) as error:
-                self._fail(LETTERS, form.name, error)
-                if getattr(error, "check", None) == PENALTIES:
-                    self.reasons["labels"] = f"the server fails check {PENALTIES} ({CHECKS[PENALTIES]}): {error}"
+                self._fail(Check.LETTERS, form.name, error)
+                if getattr(error, "check", None) == Check.PENALTIES:
+                    self.reasons["labels"] = (
+                        f"the server fails check {Check.PENALTIES} ({CHECKS[Check.PENALTIES]}): {error}"
+                    )
                 continue
-            self._note(LETTERS, form.name, True, seen)
+            self._note(Check.LETTERS, form.name, True, seen)
             self.reasons.pop("labels", None)
             return form
         advice = "the server answers chats only; set chat: true to score letters as the answer of a chat"
         none = "the server returns no log-probabilities of the next token"
-        is_advised = prompts == {"chat"} and self.loaded.option("chat") is not True
+        is_advised = prompts == {"chat"} and self.loaded.record.chat is not True
         self.reasons.setdefault("labels", advice if is_advised else none)
         return None
 
@@ -194,18 +209,18 @@ class _Probe:
             return [{"role": "user", "content": text}] if form == "chat" else text
 
         try:
-            self._note(STOP, form, True, checks.check_generation(complete, prompt, stops=form != "chat"))
+            self._note(Check.STOP, form, True, checks.check_generation(complete, prompt, stops=form != "chat"))
             if form in ("text", "chat"):
                 if self.counter is not None:
-                    self.server["offset"] = checks.learn_offset(self.counter, complete, message)
+                    self.server = replace(self.server, offset=checks.learn_offset(self.counter, complete, message))
                 if self.longest:
-                    self._note(LENGTH, form, True, checks.check_text_length(complete, message, self.longest))
+                    self._note(Check.LENGTH, form, True, checks.check_text_length(complete, message, self.longest))
             elif spans is None and self.longest:
                 longest = len(checks.ids_of(self.loaded, self.longest))
                 seen = checks.check_length(self.loaded, self.loaded.completions, None, longest)
-                self._note(LENGTH, form, True, seen)
+                self._note(Check.LENGTH, form, True, seen)
         except (AnswerError, RefusedError) as error:
-            self._fail(STOP, form, error, "generation")
+            self._fail(Check.STOP, form, error, "generation")
             return None
         return form
 
@@ -243,7 +258,7 @@ class _Probe:
         try:
             return self.loaded.completions.complete(prompt, 8).text
         except RefusedError as error:
-            self._note(STOP, None, True, f"a text of the probe is refused ({error})")
+            self._note(Check.STOP, None, True, f"a text of the probe is refused ({error})")
             return None
 
     def _note(self, number: int, form: str | None, passed: bool, seen: str) -> None:
@@ -258,25 +273,25 @@ class _Probe:
         return reason
 
 
-def differences(stored: dict, current: dict) -> str | None:
+def differences(stored: ServerRecord, current: ServerRecord) -> str | None:
     """Return how a server's answers differ from those stored in a record; None if they do not.
 
     Log-probabilities are compared if there are any, and greedy texts otherwise: of those, all must differ, because one
     may change with the noise of a batch.
     """
-    if stored["model"] != current["model"]:
-        return f'it serves "{current["model"]}" instead of "{stored["model"]}"'
+    if stored.model != current.model:
+        return f'it serves "{current.model}" instead of "{stored.model}"'
     for kind in ("generation", "spans", "labels"):
-        if stored["forms"][kind] != current["forms"][kind]:
-            reason = current["reasons"].get(kind, f"now {current['forms'][kind]}")
-            return f"{kind} were obtained as {stored['forms'][kind]}, and {reason}"
-    pairs = list(zip(stored["answers"].get("values", []), current["answers"].get("values", []), strict=False))
+        before, now = getattr(stored.forms, kind), getattr(current.forms, kind)
+        if before != now:
+            return f"{kind} were obtained as {before}, and {current.reasons.get(kind, f'now {now}')}"
+    pairs = list(zip(stored.answers.get("values", []), current.answers.get("values", []), strict=False))
     for values, others in pairs:
         if not checks.agree(values, others):
             return f"log-probabilities differ by up to {checks.deviations(values, others)[1]:.2f} nats"
-    if difference := _other_names(stored.get("stated") or {}, current.get("stated") or {}):
+    if difference := _other_names(stored.stated or {}, current.stated or {}):
         return difference
-    texts = list(zip(stored["answers"]["texts"], current["answers"]["texts"], strict=True))
+    texts = list(zip(stored.answers["texts"], current.answers["texts"], strict=True))
     texts = [pair for pair in texts if None not in pair]
     if not pairs and texts and all(a != b for a, b in texts):
         return f"a text is continued as {texts[0][1]!r} instead of {texts[0][0]!r}"
@@ -290,3 +305,99 @@ def _other_names(stored: dict, current: dict) -> str | None:
         if names and others and names[0] != others[0]:
             return f'it answers as the model "{others[0]}" instead of "{names[0]}"'
     return None
+
+
+_LONGEST = 200  # characters of what a server says about itself
+_PATHS = {"version": "/version", "props": "/props", "info": "/get_model_info"}
+
+
+def identify(client: Client, model: str | None) -> ServerRecord:
+    """Return the name of the model in requests, and what the server reports about it.
+
+    Raises ModelError if the server has no model of that name, or several and no name is given.
+    """
+    try:
+        listed = [e for e in elements(read(client.get("/models"), "data")) if isinstance(read(e, "id"), str)]
+    except (RefusedError, DeniedError) as error:
+        if model is None and isinstance(error, DeniedError):
+            raise
+        listed = []  # some keys are valid for answers only
+    entry = next((e for e in listed if model in (e["id"], read(e, "root"))), None)
+    if model is None and len(listed) == 1:
+        entry = listed[0]
+    if entry is None and (listed or model is None):
+        names = [one_line(file_name(e["id"]))[:100] for e in listed]
+        found = f"lists {', '.join(names[:12])}" if names else "lists no models"
+        hint = suggest(model, names) if model else " Set model."
+        raise ModelError(f'{client.source}: the server {found}, and the model is "{model or ""}".{hint}')
+    answers = {name: _get(client, path) for name, path in _PATHS.items()}
+    meta, props, info = read(entry, "meta") or {}, answers["props"], answers["info"]
+    template = read(props, "chat_template")
+    reported = {
+        "listed": bool(entry),
+        "chat_template": fingerprint(template)[:16] if isinstance(template, str) else None,
+    }
+    numbers = {"parameters": read(meta, "n_params"), "slots": read(props, "total_slots")}
+    texts = {
+        "owned_by": read(entry, "owned_by"),
+        "version": read(answers["version"], "version") or read(props, "build_info"),
+        "file": file_name(read(props, "model_path") or read(info, "model_path") or read(entry, "root")),
+        "file_type": read(props, "model_ftype") or read(meta, "ftype"),
+    }
+    lengths = (read(entry, "max_model_len"), read(meta, "n_ctx"), read(props, "default_generation_settings", "n_ctx"))
+    lengths += (read(props, "n_ctx"), read(info, "max_model_len"))
+    max_length = min(filter(None, map(_positive, lengths)), default=None)
+    name = entry["id"] if entry else model
+    reported |= {key: _positive(value) for key, value in numbers.items()}
+    reported |= {
+        key: text_of(value, key)[:_LONGEST] if isinstance(value, str) else _positive(value)
+        for key, value in texts.items()
+    }
+    reported = {key: value for key, value in reported.items() if value is not None}
+    return ServerRecord(text_of(name, "name of a model"), reported, max_length, _positive(read(meta, "n_vocab")))
+
+
+def _positive(value) -> int | None:
+    """Return a positive number that the tables can hold; None for any other value."""
+    return value if type(value) is int and 0 < value < 2**63 else None
+
+
+def _get(client: Client, path: str) -> dict | None:
+    try:
+        content = client.get(path, root=True)
+    except (RefusedError, AnswerError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+CHAT = [{"role": "user", "content": checks.PROMPT}]
+_FIELD_SETS = ({**STANDARD, **EXTENDED}, STANDARD, {"temperature": 0.0}, {})  # tried until one is accepted
+
+
+def negotiate(client: Client, model: str) -> tuple[Completions, set[str]]:
+    """Return the completions of a server with the fields that it accepts, and the kinds of prompts: text, chat.
+
+    Some servers refuse every field that they do not know. All sampling fields are sent if they are accepted, because
+    servers take missing ones from the model's own settings; else those of OpenAI's API, the temperature alone, or none.
+
+    Raises:
+        ModelError: The server generates no text.
+        DeniedError: The key is wrong.
+    """
+    refusals = []
+    for fields, limit in itertools.product(_FIELD_SETS, LIMITS):
+        completions = Completions(client, model, fields, limit)
+        prompts, denied = set(), []
+        for name, prompt in (("text", checks.PROMPT), ("chat", CHAT)):
+            try:
+                completions.complete(prompt, 1)
+                prompts.add(name)
+            except (RefusedError, AnswerError) as error:
+                refusals.append(str(error))
+            except DeniedError as error:  # of one kind of prompts, where there is no such endpoint
+                denied.append(error)
+        if prompts:
+            return completions, prompts
+        if len(denied) == 2:
+            raise denied[0]
+    raise ModelError(f"{client.source}: the server generates no text ({refusals[0]}).")

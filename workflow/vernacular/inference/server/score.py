@@ -13,24 +13,17 @@ import pyarrow as pa
 
 from vernacular.core.errors import ArtifactError
 from vernacular.core.fingerprint import fingerprint
-from vernacular.inference.journal import Journal, MemoryJournal
+from vernacular.inference.journal import Journal
 from vernacular.inference.model.tokenization import bos_policy
-from vernacular.inference.schema import SCORES, iter_rows, rows_to_table
+from vernacular.inference.schema import SCORES, iter_rows, missing_statistics, rows_to_table
 from vernacular.inference.scoring.prepare import PreparedRequest, prepare_all, reads
 from vernacular.inference.scoring.rolling import window_length
-from vernacular.inference.server.calls import answer_all
+from vernacular.inference.server.completions import TextLabels
 from vernacular.inference.server.forms import TokenScore
-from vernacular.inference.server.label_texts import NOT_LISTED, score_label_texts
 from vernacular.inference.server.served import ServedModel
-from vernacular.inference.server.text_labels import TextLabels
+from vernacular.types import Request
 
-# statistics that need the distribution over all tokens, which no server returns, and their names for users
-EXTRAS = {
-    "entropy": "entropy",
-    "logprob_moments": "min_k_plus_plus",
-    "rank": "rank",
-    "word_end_logprobs": "word_end_logprobs",
-}
+NOT_LISTED = "error: not answerable: the label is not among the tokens that the server lists"
 _SEVERAL_TOKENS = "error: not answerable: the label has several tokens"
 
 
@@ -44,8 +37,8 @@ class Call:
     labels: tuple[int, ...] | None
 
 
-def score(served: ServedModel, requests: pa.Table, *, journal: Journal | None = None) -> tuple[pa.Table, dict]:
-    """Score the spans of `requests` (kind "score"); return (table per SCORES, metadata). See `scoring.score.score`.
+class Scoring:
+    """One evaluation; see `scoring.score.Scoring`.
 
     Raises:
         ArtifactError: A request is of another kind.
@@ -53,13 +46,6 @@ def score(served: ServedModel, requests: pa.Table, *, journal: Journal | None = 
         ModelError: The server's responses are no longer those that the probe found.
         Stopped: A stop signal was received.
     """
-    scoring = Scoring(served, requests)
-    scoring.compute(MemoryJournal() if journal is None else journal)
-    return scoring.finish()
-
-
-class Scoring:
-    """One evaluation; see `scoring.score.Scoring`. Raises what `score` raises."""
 
     def __init__(self, served: ServedModel, requests: pa.Table):
         if kinds := set(requests["kind"].unique().to_pylist()) - {"score"}:
@@ -68,7 +54,7 @@ class Scoring:
         self.served, self.requests = served, requests
         self.by_text = isinstance(served.labels, TextLabels) and served.spans is None
         self.prepared: list[PreparedRequest] | None = None
-        if not self.by_text and served.record["server"]["tokenizer"] == "local":
+        if not self.by_text and served.record.server.tokenizer == "local":
             self._prepare()
         self.seconds = time.perf_counter() - started
 
@@ -91,27 +77,24 @@ class Scoring:
             if self.prepared is None:
                 self._prepare()
             self.n_calls = len(self.calls)
-            self.answers = answer_all(served, self.calls, lambda call: _answer(served, call), journal, "score")
+            self.answers = served.answer_all(self.calls, lambda call: _answer(served, call), journal, "score")
         self.used = {name: value - before[name] for name, value in asdict(served.client.usage).items()}
         self.journal_notes = journal.notes
         self.seconds += time.perf_counter() - started
 
     def finish(self) -> tuple[pa.Table, dict]:
-        """Return (table, metadata), see `score`."""
+        """Return (table per SCORES, metadata)."""
         served, requests = self.served, self.requests
         rows = self.rows if self.by_text else self._rows()
         flags = Counter(
             flag.split(":")[0] for row in rows.values() for flag in (row["flags"] or "").split("; ") if flag
         )
         n_missing = sum(NOT_LISTED in (row["flags"] or "") for row in rows.values())
-        requested = {extra for row in iter_rows(requests.select(["extras"])) for extra in row["extras"] or []}
-        extras = {name for extra, name in EXTRAS.items() if extra in requested}
         metadata = {
             "model": served.metadata(),
             "engine": {
                 "name": f"server: {(served.spans or served.labels).name}",
-                "fallback": [f"{', '.join(sorted(extras))}: not returned by the server"] * bool(extras)
-                + served.uncounted(self.used),
+                "fallback": missing_statistics(requests, "not returned by the server") + served.uncounted(self.used),
                 "stated": served.client.stated.summary(),
                 "journal": self.journal_notes,
             },
@@ -207,3 +190,71 @@ def _row(served: ServedModel, request: PreparedRequest, answers: dict, place: tu
             tokens = served.tokenizer.convert_ids_to_tokens(request.span.tolist())
             row |= {"tokens": tokens, "offsets": request.offsets.tolist(), "n_prompt_tokens": request.first, **values}
     return row | {"flags": request.flag}
+
+
+@dataclass(frozen=True)
+class TextCall:
+    """Labels after one prompt: a text, or chat messages."""
+
+    name: str
+    prompt: str | list[dict]
+    labels: tuple[str, ...]
+
+
+def score_label_texts(served: ServedModel, requests: pa.Table, journal: Journal) -> tuple[dict[str, dict], int]:
+    """Return the outputs by request ID, and the number of calls."""
+    contexts: dict[str, dict] = {}  # hash of the prompt -> prompt, labels
+    places: dict[str, tuple[str, str, Request]] = {}
+    for row in iter_rows(requests):
+        if row["request_id"] in places:
+            continue
+        prompt, label = _prompt_and_label(row, chat=served.labels.chat)
+        key = fingerprint(prompt)
+        contexts.setdefault(key, {"prompt": prompt, "labels": {}})["labels"][label] = None
+        places[row["request_id"]] = (key, label, row)
+    calls = {
+        key: TextCall(
+            fingerprint([served.labels.name, key, *context["labels"]]), context["prompt"], tuple(context["labels"])
+        )
+        for key, context in contexts.items()
+    }
+
+    def answer(call: TextCall) -> dict:
+        values, n_prompt_tokens = served.labels.label_texts(call.prompt, list(call.labels))
+        served.compare_length(call.prompt, n_prompt_tokens)
+        return {"values": dict(zip(call.labels, values, strict=True)), "n_prompt_tokens": n_prompt_tokens}
+
+    answers = served.answer_all(list(calls.values()), answer, journal, "score")
+    return {
+        request_id: _text_row(row, label, answers[calls[key].name]) for request_id, (key, label, row) in places.items()
+    }, len(calls)
+
+
+def _prompt_and_label(row: Request, *, chat: bool) -> tuple[str | list[dict], str]:
+    """Return the prompt and the label after it; spaces between the two belong to the label, as in most vocabularies."""
+    text = row["prefix"] + row["text"]
+    prompt, label = text[: row["span_start"]], text[row["span_start"] : row["span_end"]]
+    if chat and row["messages"]:
+        return [{"role": turn["role"], "content": turn["content"]} for turn in row["messages"]], label.strip()
+    stripped = prompt.rstrip(" ")
+    return stripped, prompt[len(stripped) :] + label
+
+
+def _text_row(row: Request, label: str, answer: dict) -> dict:
+    output = dict.fromkeys(SCORES.schema.names)
+    if error := answer.get("error"):
+        return output | {"flags": f"error: {error}"}
+    value = answer["values"][label]
+    flags = [] if value is not None else [NOT_LISTED]
+    output["flags"] = "; ".join([*answer.get("flags", []), *flags]) or None
+    return (
+        output
+        if value is None
+        else output
+        | {
+            "tokens": [label],
+            "offsets": [[row["span_start"], row["span_end"]]],
+            "logprobs": [value],
+            "n_prompt_tokens": answer["n_prompt_tokens"],
+        }
+    )

@@ -1,26 +1,27 @@
 """The start of a job with a served model: the probe again, compared with the record."""
 
-import contextlib
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from dataclasses import replace
 
 import pyarrow as pa
 
 from vernacular.core.errors import ModelError, ServerError, format_count
 from vernacular.core.failures import wrap_tokenizer_panics
+from vernacular.core.model_record import ModelRecord
+from vernacular.inference.model.tokenization import load_tokenizer
 from vernacular.inference.schema import characters_of
 from vernacular.inference.server import checks
 from vernacular.inference.server.client import RefusedError, Usage
 from vernacular.inference.server.forms import AnswerError
 from vernacular.inference.server.probe import differences, probe
-from vernacular.inference.server.served import ServedModel, connect, load_tokenizer, open_server
-from vernacular.types import ModelRecord
+from vernacular.inference.server.served import ServedModel, connect, open_server
 
 log = logging.getLogger("vernacular")
 
 
-class StartedServer:
-    """A server whose answers are those of its record; the counterpart of `model.base.Base`.
+def start(record: ModelRecord, requests: Iterable[pa.Table] = ()) -> tuple[ServedModel, Usage]:
+    """Return a model whose server answers as it did when it was recorded, and what the probe sent and received.
 
     `requests`: the tables of the job, whose longest prompt must be read whole.
 
@@ -28,32 +29,24 @@ class StartedServer:
         ModelError: The key is not set, the server fails a check that it passed before, or it answers differently.
         ServerError: The server cannot be reached, or denies access.
     """
+    longest = longest_prompt(requests)
+    client = connect(record)
+    try:
+        tokenizer = load_tokenizer(record, record.directory) if record.directory else None
+        with wrap_tokenizer_panics(record):
+            current = probe(record, client, tokenizer, record.server.known, longest, record.server.model)
+    finally:
+        client.close()
+    if difference := differences(record.server, current):
+        raise _other_model(record, difference)
+    return open_server(record | {"server": replace(record.server, checks=current.checks)}), client.usage
 
-    def __init__(self, record: ModelRecord, requests: Iterable[pa.Table] = ()):
-        longest = longest_prompt(requests)
-        client = connect(record)
-        try:
-            directory = record.get("directory")
-            tokenizer = load_tokenizer(record["name"], directory) if directory else None
-            with wrap_tokenizer_panics(record):
-                current = probe(record, client, tokenizer, record["server"].get("known"), longest)
-        finally:
-            client.close()
-        if difference := differences(record["server"], current):
-            raise _other_model(record, difference)
-        self.probe_usage = client.usage
-        self.loaded: ServedModel = open_server({**record, "server": {**record["server"], "checks": current["checks"]}})
 
-    @contextlib.contextmanager
-    def model(self, record: ModelRecord) -> Iterator[ServedModel]:
-        """Yield the served model; print the requests and tokens of the job at the end."""
-        try:
-            yield self.loaded
-        finally:
-            self.loaded.client.close()
-            line = f"infer: {record['name']}: {describe_usage(self.loaded.client.usage)}"
-            log.info(f"{line}; the probe: {describe_usage(self.probe_usage)}")
-            print(line, flush=True)
+def report_usage(name: str, usage: Usage, probe_usage: Usage) -> None:
+    """Print the requests and tokens of a job."""
+    line = f"infer: {name}: {describe_usage(usage)}"
+    log.info(f"{line}; the probe: {describe_usage(probe_usage)}")
+    print(line, flush=True)
 
 
 def longest_prompt(tables: Iterable[pa.Table]) -> str | None:
@@ -83,7 +76,7 @@ def verify_answers(served: ServedModel) -> None:
     A server can be restarted with another model while a job waits for it. Without log-probabilities, nothing is
     compared: greedy texts change with the noise of a batch. Raises ServerError if the server cannot be reached.
     """
-    stored = served.record["server"]["answers"].get("values")
+    stored = served.record.server.answers.get("values")
     if served.spans is None or not stored:
         return
     for text, values in zip(checks.TEXTS, stored, strict=True):
@@ -92,15 +85,15 @@ def verify_answers(served: ServedModel) -> None:
         except (AnswerError, RefusedError) as error:
             raise _other_model(served.record, str(error)) from error
         except ServerError as error:
-            raise ServerError(f"model {served.record['name']}: {error}") from error
+            raise ServerError(f"model {served.record.name}: {error}") from error
         if not checks.agree(values, current):
             largest = checks.deviations(values, current)[1]
             raise _other_model(served.record, f"log-probabilities differ by up to {largest:.2f} nats")
 
 
 def _other_model(record: ModelRecord, difference: str) -> ModelError:
-    name = record["name"]
+    name = record.name
     return ModelError(
-        f"model {name}: {record['source']} does not answer as it did when the model was recorded: {difference}. If "
+        f"model {name}: {record.source} does not answer as it did when the model was recorded: {difference}. If "
         f"another model is served on purpose, delete resources/models/{name}.json and run snakemake again."
     )

@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from bert_score.utils import greedy_cos_idf, model2layers
 
+from vernacular.core.model_record import ModelRecord
 from vernacular.metrics.similarity.cosine import encoder_label
 from vernacular.metrics.similarity.encoder import TokenEncoder, Tokens
-from vernacular.types import ModelRecord
 
 
 def layer_of(record: ModelRecord, encoder: TokenEncoder) -> int:
@@ -27,9 +27,9 @@ def layer_of(record: ModelRecord, encoder: TokenEncoder) -> int:
 
     3/4 is typical of the tuned layers: 9 of 12, 18 of 24.
     """
-    if record.get("layer") is not None:
-        return record["layer"]
-    tuned = model2layers.get(record["name"]) or model2layers.get(record["name"].rsplit("/", 1)[-1])
+    if record.layer is not None:
+        return record.layer
+    tuned = model2layers.get(record.name) or model2layers.get(record.name.rsplit("/", 1)[-1])
     return tuned or math.ceil(0.75 * encoder.n_layers)
 
 
@@ -98,7 +98,7 @@ def _stack(texts, vectors, weights):
 def rescale_offset(record: ModelRecord, language: str | None, layer: int) -> float | None:
     """Return the package's F1 of unrelated sentences for this encoder and language; None if it has none."""
     directory = Path(bert_score.__file__).parent / "rescale_baseline" / (language or "none")
-    for name in (record["name"], record["name"].rsplit("/", 1)[-1]):
+    for name in (record.name, record.name.rsplit("/", 1)[-1]):
         path = directory / f"{name}.tsv"
         if path.is_file():
             with open(path, encoding="utf-8") as file:

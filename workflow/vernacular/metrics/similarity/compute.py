@@ -13,10 +13,12 @@ from vernacular.checkpoints import inputs
 from vernacular.checkpoints.building import bounded_build
 from vernacular.core.errors import ConfigError, MachineError, ModelError, suggest
 from vernacular.core.failures import LibraryError, wrap_library_errors, wrap_tokenizer_panics
+from vernacular.core.metadata import Outcome
+from vernacular.core.model_record import ModelRecord
 from vernacular.metrics.similarity import cosine, moverscore
 from vernacular.metrics.similarity.outputs import parse_outputs
 from vernacular.metrics.similarity.token_metrics import Pair, group_by_encoder, token_metrics
-from vernacular.types import SIMIL_EVAL_STYLES, Generation, Item, ModelRecord, Request
+from vernacular.types import SIMIL_EVAL_STYLES, Generation, Item, Request
 
 METRICS = ("cosine", "moverscore", "bertscore")
 
@@ -44,10 +46,10 @@ def similarities(
         style: Prompt style.
 
     Returns:
-        Rows per SIMILARITIES, and metadata: `signatures` and `encoders` by metric, `missing_metrics`, and counts. An
-        item's similarities are in the order of its choices; an item without choices has one, to its target. For an
-        empty answer or option it is null, never 0.0. A metric whose encoder is unavailable or fails has no rows, and
-        its reason is in `missing_metrics`.
+        Rows per SIMILARITIES, and metadata: `signatures` and `encoders` by metric, outcome, and counts. An item's
+        similarities are in the order of its choices; an item without choices has one, to its target. For an empty
+        answer or option it is null, never 0.0. A metric whose encoder is unavailable or fails has no rows, and is
+        missing from the outcome, with the reason.
 
     Raises:
         ConfigError: A metric or option is unknown.
@@ -68,7 +70,7 @@ def similarities(
 
     records = {spec["metric"]: _record(encoders, spec["metric"]) for spec in specs}
     results: dict[str, tuple[np.ndarray, dict]] = {}
-    unavailable: dict[str, str] = {}
+    missing: dict[str, str] = {}
 
     def compute_all(group: list[dict]) -> None:
         try:
@@ -80,16 +82,16 @@ def similarities(
                 for spec in group:
                     compute_all([spec])
             else:
-                unavailable[group[0]["metric"]] = str(error)
+                missing[group[0]["metric"]] = str(error)
 
     for group in group_by_encoder(specs, records):
         compute_all(group)
-    rows, metadata = [], {"signatures": {}, "encoders": {}, "missing_metrics": unavailable}
+    rows, metadata = [], {"signatures": {}, "encoders": {}, "outcome": Outcome(missing=missing)}
     metadata["counts"] = _counts(outputs, options, pairs)
     for name in (spec["metric"] for spec in specs if spec["metric"] in results):
         values, info = results[name]
         metadata["signatures"][name] = info.pop("signature")
-        record_info = {key: records[name].get(key) for key in ("name", "revision", "fingerprint")}
+        record_info = {key: getattr(records[name], key) for key in ("name", "revision", "fingerprint")}
         metadata["encoders"][name] = record_info | info
         value_by_pair = dict(zip(pairs, values, strict=True))
         for item, texts in options.items():
@@ -133,7 +135,7 @@ def _resolve(metric: str | dict) -> dict:
     return {"metric": name} | allowed[name] | settings
 
 
-def _record(encoders: dict[str, dict], metric: str) -> dict:
+def _record(encoders: dict[str, ModelRecord], metric: str) -> ModelRecord:
     record = encoders.get(metric) or encoders.get("default")
     if record is None:
         raise ConfigError(f'no encoder is set for the similarity metric "{metric}". Set similarity.encoders.default.')
@@ -155,8 +157,8 @@ def _compute_group(
 ) -> dict:
     """Return {metric name: (float64 [n_pairs], metadata)} of metrics that share an encoder; raises ModelError."""
     record = records[group[0]["metric"]]
-    if reason := record.get("unavailable"):
-        raise ModelError(f"{record['name']}: encoder unavailable: {reason}")
+    if reason := record.unavailable:
+        raise ModelError(f"{record.name}: encoder unavailable: {reason}")
     inputs.verify(record)
     try:
         with wrap_library_errors(), wrap_tokenizer_panics(record), bounded_build(record):
@@ -165,7 +167,7 @@ def _compute_group(
             else:
                 results = token_metrics(group, pairs, documents, records, language, threads)
     except LibraryError as error:
-        raise ModelError(f"{record['name']}: the encoder cannot be used: {error}.") from error
+        raise ModelError(f"{record.name}: the encoder cannot be used: {error}.") from error
     inputs.verify(record)  # detects files written while the encoder was read
     return results
 
@@ -180,4 +182,4 @@ def _cosine(pairs: list[Pair], record: ModelRecord) -> tuple[np.ndarray, dict]:
     try:
         return cosine.cosine(encoder, pairs, prefix), metadata
     except ModelError as error:  # raised without the encoder's name
-        raise ModelError(f"{record['name']}: {error}") from None
+        raise ModelError(f"{record.name}: {error}") from None

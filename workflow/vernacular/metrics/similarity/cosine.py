@@ -19,6 +19,7 @@ from vernacular.checkpoints.linear_layers import use_onednn
 from vernacular.checkpoints.tuners import apply_adapter
 from vernacular.core.errors import ModelError
 from vernacular.core.failures import LOADING_ERRORS
+from vernacular.core.model_record import ModelRecord
 from vernacular.metrics.similarity.encoder import (
     NON_FINITE,
     OUT_OF_VOCABULARY,
@@ -26,7 +27,6 @@ from vernacular.metrics.similarity.encoder import (
     check_missing_weights,
     loading_error,
 )
-from vernacular.types import ModelRecord
 
 
 def load(record: ModelRecord) -> SentenceTransformer:
@@ -34,8 +34,8 @@ def load(record: ModelRecord) -> SentenceTransformer:
 
     Raises ModelError if its directory cannot be loaded or lacks weights, MachineError if memory does not suffice.
     """
-    adapter = (record.get("adapter") or {}).get("directory")
-    return _load(record["directory"], record["name"], bool(record.get("allow_pickle")), adapter)
+    adapter = record.adapter.directory if record.adapter else None
+    return _load(record.directory, record.name, bool(record.allow_pickle), adapter)
 
 
 @functools.lru_cache(maxsize=2)  # most evaluations of a model share one
@@ -91,8 +91,8 @@ def _load_adapted_body(directory: str, adapter: str, model_kwargs: dict) -> torc
 
 def prefix_of(record: ModelRecord, encoder: SentenceTransformer) -> str:
     """Return the prefix of each text: that of the record, else that of the encoder's files ("query: " for E5)."""
-    if record.get("prefix") is not None:
-        return record["prefix"]
+    if record.prefix is not None:
+        return record.prefix
     return encoder.prompts.get(encoder.default_prompt_name) or ""
 
 
@@ -145,4 +145,4 @@ def signature(record: ModelRecord, prefix: str) -> str:
 
 def encoder_label(record: ModelRecord) -> str:
     """Return an encoder's label in signatures: `name@revision`, or the start of its fingerprint without a revision."""
-    return f"{record['name']}@{(record.get('revision') or record.get('fingerprint') or 'unknown')[:12]}"
+    return f"{record.name}@{(record.revision or record.fingerprint or 'unknown')[:12]}"

@@ -18,7 +18,7 @@ from transformers import AutoModel, AutoTokenizer
 from vernacular.checkpoints.linear_layers import use_onednn
 from vernacular.core.errors import MachineError, ModelError, first_of
 from vernacular.core.failures import LOADING_ERRORS, describe_error, is_out_of_memory
-from vernacular.types import ModelRecord
+from vernacular.core.model_record import ModelRecord
 
 # Padded tokens per forward pass. On a CPU, batches of 512 take half the time of batches of 8192 (12 layers of width
 # 384), because their activations fit in the cache; a GPU is faster with large batches.
@@ -47,19 +47,19 @@ class TokenEncoder:
     """
 
     def __init__(self, record: ModelRecord):
-        self.name = record["name"]
+        self.name = record.name
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         try:
-            self.tokenizer = AutoTokenizer.from_pretrained(record["directory"], trust_remote_code=False)
+            self.tokenizer = AutoTokenizer.from_pretrained(record.directory, trust_remote_code=False)
             model, report = AutoModel.from_pretrained(
-                record["directory"],
+                record.directory,
                 dtype=torch.float32,
-                use_safetensors=not record.get("allow_pickle", False),
+                use_safetensors=not record.allow_pickle,
                 trust_remote_code=False,
                 output_loading_info=True,
             )
         except LOADING_ERRORS as error:
-            raise loading_error(self.name, error, record.get("allow_pickle", False)) from error
+            raise loading_error(self.name, error, bool(record.allow_pickle)) from error
         check_missing_weights(self.name, report)
         if not self.tokenizer.is_fast:
             raise ModelError(
@@ -184,7 +184,7 @@ def loading_error(name: str, error: Exception, allow_pickle: bool) -> ModelError
         return MachineError(
             f"{name}: the encoder does not fit in memory. Use a smaller one, or a machine with more memory."
         )
-    message = describe_error(error, {"kind": "encoder", "allow_pickle": allow_pickle}).rstrip(".")
+    message = describe_error(error, ModelRecord(name=name, kind="encoder", allow_pickle=allow_pickle)).rstrip(".")
     return ModelError(f"{name}: the encoder cannot be loaded ({message}).")
 
 

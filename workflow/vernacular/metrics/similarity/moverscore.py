@@ -24,9 +24,9 @@ import numpy as np
 import ot
 
 from vernacular.core.errors import ModelError
+from vernacular.core.model_record import ModelRecord
 from vernacular.metrics.similarity.cosine import encoder_label
 from vernacular.metrics.similarity.encoder import TokenEncoder, Tokens
-from vernacular.types import ModelRecord
 
 
 def tokenize(encoder: TokenEncoder, texts: list[str]) -> list[Tokens]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vernacular.core.model_record import ModelRecord
 from vernacular.metrics.similarity import bertscore, moverscore
 from vernacular.metrics.similarity.encoder import TokenEncoder, Tokens
 
@@ -29,7 +30,7 @@ def group_by_encoder(specs: list[dict], records: dict) -> list[list[dict]]:
     """Group `specs` by encoder and variant, so that one pass serves a group; cosine uses another encoder class."""
     groups: dict[tuple, list[dict]] = {}
     for spec in specs:
-        directory = records[spec["metric"]].get("directory")
+        directory = records[spec["metric"]].directory
         groups.setdefault((spec["metric"] == "cosine", directory, _variant(spec)), []).append(spec)
     return list(groups.values())
 
@@ -46,7 +47,7 @@ def token_metrics(group: list[dict], pairs: list[Pair], documents: list[str], re
         records: Record of the encoder by metric name.
     """
     record, variant = records[group[0]["metric"]], moverscore.VARIANTS[_variant(group[0])]
-    encoder = _encoder(record["directory"], record["name"], bool(record.get("allow_pickle")))
+    encoder = _encoder(record.directory, record.name, bool(record.allow_pickle))
     texts = list(dict.fromkeys([*(text for pair in pairs for text in pair), *documents]))
     tokens = dict(zip(texts, variant.tokenize(encoder, texts), strict=True))
     plans = [_plan(spec, encoder, records[spec["metric"]], tokens, documents, language, variant) for spec in group]
@@ -62,7 +63,7 @@ def _variant(spec: dict) -> str:
 
 @functools.lru_cache(maxsize=2)  # most evaluations of a model share one
 def _encoder(directory: str, name: str, allow_pickle: bool) -> TokenEncoder:
-    return TokenEncoder({"directory": directory, "name": name, "allow_pickle": allow_pickle})
+    return TokenEncoder(ModelRecord(name=name, directory=directory, allow_pickle=allow_pickle))
 
 
 def _plan(spec, encoder, record, tokens: dict[str, Tokens], documents, language, variant: moverscore.Variant) -> _Plan:

@@ -5,9 +5,13 @@ so that resamples need no lm-eval: means, and the corpus statistics below. A met
 value, but is not compared.
 """
 
+from pathlib import Path
+
 import numpy as np
 
+from vernacular.core import artifacts
 from vernacular.metrics.metric import Metric
+from vernacular.metrics.schema import TASK_RESULTS
 
 
 def perplexity(logliks: np.ndarray) -> np.ndarray:
@@ -92,3 +96,19 @@ def to_metric(definition: dict) -> Metric:
     """
     function = CORPUS[definition["corpus"]][0] if definition["corpus"] else None
     return Metric(**definition | {"corpus": function, "needs": tuple(definition["needs"])}, vectorized=True)
+
+
+def tool_metrics(directory: Path, models: list[str], evaluation: str) -> list[Metric]:
+    """Return the metrics of an evaluation that any model's results in `directory` define; [] if none does."""
+    paths = (directory / model / "tasks" / f"{evaluation}.parquet" for model in models)
+    definitions = next((found for path in paths if (found := artifacts.metadata(path, TASK_RESULTS).metrics)), [])
+    return [to_metric(definition) for definition in definitions]
+
+
+def tool_documents(directory: Path, models: list[str], evaluation: str) -> str | None:
+    """Return a hash of the documents that another tool has read for an evaluation; None without, or if unavailable."""
+    for model in models:
+        metadata = artifacts.metadata(directory / model / "tasks" / f"{evaluation}.parquet", TASK_RESULTS)
+        if metadata.dataset and metadata.dataset.source.tasks is not None:
+            return metadata.dataset.source.sha256
+    return None

@@ -1,21 +1,12 @@
-"""The endpoint `/completion` of llama.cpp: log-probabilities of forced tokens, and generation from token IDs.
-
-The server returns no log-probabilities of a prompt. The next token is forced with a large `logit_bias` instead; its
-log-probability is computed from the logits before the bias. A token that ends inside a UTF-8 character has no entry in
-the response: another token is forced then, and the list of the most probable ones is made longer until it contains the
-wanted one.
-"""
+"""Endpoints of servers beside OpenAI's: `/completion` of llama.cpp, and `/generate` of SGLang."""
 
 from collections.abc import Iterable
 
 from vernacular.inference.server.client import Client
 from vernacular.inference.server.completions import Completion
 from vernacular.inference.server.forms import (
-    CONSISTENT,
-    ECHO,
-    FORCING,
-    LETTERS,
     AnswerError,
+    Check,
     LengthError,
     TokenScore,
     ask,
@@ -32,7 +23,7 @@ from vernacular.inference.server.forms import (
 _BIAS = 1e4
 _FIRST_LIST, _GROWTH = 64, 16  # lengths of the lists: 64, 1024, 16384, …
 _LETTERS_LIST = 1024
-_SAMPLING = {
+_LLAMA_SAMPLING = {
     "temperature": 0.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "typical_p": 1.0, "repeat_penalty": 1.0,
     "presence_penalty": 0.0, "frequency_penalty": 0.0, "dry_multiplier": 0.0, "xtc_probability": 0.0, "mirostat": 0,
     "dynatemp_range": 0.0, "seed": 0, "stream": False, "return_tokens": True, "cache_prompt": True,
@@ -42,7 +33,12 @@ _SAMPLING = {
 
 
 class LlamaCpp:
-    """Requests to `/completion`, which is not below `/v1`; a span form and a label form.
+    """Requests to `/completion` of llama.cpp: log-probabilities of forced tokens, and generation from token IDs.
+
+    The server returns no log-probabilities of a prompt. The next token is forced with a large `logit_bias` instead; its
+    log-probability is computed from the logits before the bias. A token that ends inside a UTF-8 character has no entry
+    in the response: another token is forced then, and the list of the most probable ones is made longer until it
+    contains the wanted one.
 
     Args:
         vocabulary: Number of tokens, which bounds the length of a list.
@@ -72,7 +68,7 @@ class LlamaCpp:
 
     def _post(self, prompt: list[int] | str, n_predict: int, **fields) -> dict:
         fields = {"repeat_penalty" if name == "repetition_penalty" else name: v for name, v in fields.items()}
-        body = {"prompt": prompt, "n_predict": n_predict, **_SAMPLING, **fields}
+        body = {"prompt": prompt, "n_predict": n_predict, **_LLAMA_SAMPLING, **fields}
         content = ask(self._client, "/completion", body, root=True)
         text_of(read(content, "content"), "text")
         evaluated, predicted = (count(read(content, key)) for key in ("tokens_evaluated", "tokens_predicted"))
@@ -98,20 +94,20 @@ class LlamaCpp:
                 break
             scores.append(TokenScore(token, finite(read(entry, "logprob"), self.name)))
         if not scores:
-            raise AnswerError(CONSISTENT, f"{self.name}: no log-probabilities of generated tokens are returned")
+            raise AnswerError(Check.CONSISTENT, f"{self.name}: no log-probabilities of generated tokens are returned")
         return scores
 
     def _forced(self, prefix: list[int], token: int, sampling: dict) -> TokenScore:
         content = self._post(prefix, 1, n_probs=1, logit_bias=[[token, _BIAS]], **sampling)
         if read(content, "tokens", 0) != token:
-            raise AnswerError(FORCING, f"{self.name}: token {token} was forced, and another one was returned")
+            raise AnswerError(Check.FORCING, f"{self.name}: token {token} was forced, and another one was returned")
         self._check_length(content, prefix)
         entry = read(content, "completion_probabilities", 0)
         if entry is None:
             [score] = self._listed(prefix, [token], _FIRST_LIST)
             return score
         if read(entry, "id") != token or read(entry, "logprob") is None:
-            raise AnswerError(FORCING, f"{self.name}: no log-probability of the forced token {token}")
+            raise AnswerError(Check.FORCING, f"{self.name}: no log-probability of the forced token {token}")
         value = finite(read(entry, "logprob"), self.name)
         best = read(entry, "top_logprobs", 0, "logprob")
         return TokenScore(token, value, None if best is None else max(value, finite(best, self.name)))
@@ -130,7 +126,7 @@ class LlamaCpp:
         values: dict[int, float] = {}
         while not set(tokens) <= values.keys():
             if len(values) >= self._vocabulary or length > _GROWTH * self._vocabulary:
-                raise AnswerError(LETTERS, f"{self.name}: a token is not among all {len(values)} returned ones")
+                raise AnswerError(Check.LETTERS, f"{self.name}: a token is not among all {len(values)} returned ones")
             values = self._list(prefix, min(length, self._vocabulary))
             length *= _GROWTH
         return [TokenScore(token, values[token], max(values.values())) for token in tokens]
@@ -141,7 +137,7 @@ class LlamaCpp:
         self._check_length(content, prefix)
         pairs = _pairs(read(content, "completion_probabilities", 0))
         if not pairs:
-            raise AnswerError(FORCING, f"{self.name}: the response contains no list of the most probable tokens")
+            raise AnswerError(Check.FORCING, f"{self.name}: the response contains no list of the most probable tokens")
         return by_id(pairs, self.name)
 
     def listed(self, ids: list[int], n: int, k: int, **sampling) -> list[tuple]:
@@ -156,9 +152,89 @@ class LlamaCpp:
 
     def _check_length(self, content: dict, prefix: list[int]) -> None:
         if (evaluated := read(content, "tokens_evaluated")) != len(prefix):
-            raise AnswerError(ECHO, f"{self.name}: {evaluated} tokens were read, {len(prefix)} were sent")
+            raise AnswerError(Check.ECHO, f"{self.name}: {evaluated} tokens were read, {len(prefix)} were sent")
 
 
 def _pairs(entry) -> list[tuple]:
     """Return (token, value) of each of the most probable tokens."""
     return [(read(top, "id"), read(top, "logprob")) for top in elements(read(entry, "top_logprobs"))]
+
+
+_SGLANG_SAMPLING = {
+    "temperature": 0.0, "top_p": 1.0, "top_k": -1, "min_p": 0.0, "presence_penalty": 0.0, "frequency_penalty": 0.0,
+    "repetition_penalty": 1.0, "max_new_tokens": 1,
+}  # fmt: skip
+
+
+class SGLang:
+    """Requests to `/generate` of SGLang: log-probabilities of the prompt, and of given tokens after it.
+
+    The entry at `logprob_start_len` is null, so that a span from index f is asked for from f - 1.
+    """
+
+    name = "generate"
+
+    def __init__(self, client: Client):
+        self._client = client
+
+    def _meta(self, ids: list[int], fields: dict, sampling: dict) -> dict:
+        parameters = _SGLANG_SAMPLING | {name: value for name, value in sampling.items() if name in _SGLANG_SAMPLING}
+        body = {"input_ids": ids, "sampling_params": parameters, "return_logprob": True, **fields}
+        meta = read(ask(self._client, "/generate", body, root=True), "meta_info")
+        if not isinstance(meta, dict):
+            raise AnswerError(Check.ECHO, f"{self.name}: the response contains no meta_info")
+        counts = [count(meta.get(key)) for key in ("prompt_tokens", "completion_tokens", "cached_tokens")]
+        self._client.count_tokens(*counts)
+        compare_length(ids, counts[0], counts[2])
+        return meta
+
+    def score(self, ids: list[int], first: int, **sampling) -> list[TokenScore]:
+        """See `SpanForm.score`."""
+        start = max(first - 1, 0)
+        meta = self._meta(ids, {"logprob_start_len": start, "top_logprobs_num": 1}, sampling)
+        entries, top = meta.get("input_token_logprobs"), meta.get("input_top_logprobs")
+        if not isinstance(entries, list):
+            raise AnswerError(Check.ECHO, f"{self.name}: the response contains no log-probabilities of the prompt")
+        if [read(entry, 1) for entry in entries] != ids[start:]:
+            raise AnswerError(Check.ECHO, f"{self.name}: the server scored other token IDs than those sent")
+        values = [read(entry, 0) for entry in entries]
+        if values[0] is not None or None in values[1:]:
+            raise AnswerError(Check.BOUNDARY, f"{self.name}: expected a null for the first token only")
+        scores = [TokenScore(ids[0], None)] if first == 0 else []
+        for index in range(1, len(values)):
+            value, best = finite(values[index], self.name), read(top, index, 0, 0)
+            best = None if best is None else max(value, finite(best, self.name))
+            scores.append(TokenScore(ids[start + index], value, best))
+        return scores
+
+    def generated(self, ids: list[int], n: int, **sampling) -> list[TokenScore]:
+        """See `SpanForm.generated`."""
+        meta = self._meta(ids, {"logprob_start_len": -1, "top_logprobs_num": 1}, {**sampling, "max_new_tokens": n})
+        entries = meta.get("output_token_logprobs")
+        if not isinstance(entries, list) or not entries or any(type(read(entry, 1)) is not int for entry in entries):
+            raise AnswerError(Check.CONSISTENT, f"{self.name}: no log-probabilities of generated tokens are returned")
+        return [TokenScore(entry[1], finite(read(entry, 0), self.name)) for entry in entries]
+
+    def label_scores(self, ids: list[int], labels: list[int]) -> list[TokenScore]:
+        """See `LabelForm.label_scores`."""
+        fields = {"token_ids_logprob": labels, "top_logprobs_num": 1, "logprob_start_len": -1}
+        meta = self._meta(ids, fields, {})
+        values = by_id(_sglang_pairs(read(meta, "output_token_ids_logprobs", 0)), self.name)
+        if not set(labels) <= values.keys():
+            raise AnswerError(Check.LETTERS, f"{self.name}: the response lacks some of the requested tokens")
+        best = read(meta, "output_top_logprobs", 0, 0, 0)
+        best = max(values.values()) if best is None else finite(best, self.name)
+        return [TokenScore(label, values[label], best) for label in labels]
+
+    def listed(self, ids: list[int], n: int, k: int, **sampling) -> list[tuple]:
+        """See `Completions.listed`."""
+        fields = {"logprob_start_len": -1, "top_logprobs_num": k}
+        meta = self._meta(ids, fields, {**sampling, "max_new_tokens": n})
+        chosen, tops = meta.get("output_token_logprobs"), meta.get("output_top_logprobs")
+        pairs = zip(elements(chosen), elements(tops), strict=False)
+        return [(read(entry, 1), listed(_sglang_pairs(top), self.name)) for entry, top in pairs]
+
+
+def _sglang_pairs(entries) -> list[tuple]:
+    """Return (token, value) of each entry [value, token, text]."""
+    return [(read(entry, 1), read(entry, 0)) for entry in elements(entries)]

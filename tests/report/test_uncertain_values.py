@@ -1,0 +1,109 @@
+"""Values without an interval, below chance, with many digits, of regressed items and in numbered categories."""
+
+import pyarrow as pa
+import pytest
+from support import report_forms
+from support.report_forms import LETTERS, PAIRS
+from vernacular.comparison.schema import CHANGES, COMPARISONS, OVERALL
+from vernacular.core import artifacts
+from vernacular.metrics.schema import RESULTS
+from vernacular.report.page import build
+
+
+def _edit(path, kind, change):
+    """Apply `change` to each row of an artifact."""
+    rows = [row | change(row) for row in artifacts.read(path, kind).to_pylist()]
+    table = pa.Table.from_pylist(rows, schema=kind.schema)
+    artifacts.write(path, kind, table, artifacts.metadata(path))
+
+
+@pytest.fixture(scope="module")
+def forms_dir(tmp_path_factory):
+    """Replace the directory of the report that `page` opens."""
+    root = tmp_path_factory.mktemp("uncertain")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report_forms, "PAIR", ["Ela come pan.", "Ela comen pan."])
+        arguments = report_forms.write_run(root)
+    summary = root / "results" / "summary"
+
+    def results(row):
+        if row["evaluation"] == LETTERS:
+            return {"unit": "nats", "value": 10.80516, "ci_low": None, "ci_high": None, "chance_level": None}
+        return {"category": row["category"] and "1"}
+
+    _edit(summary / "results.parquet", RESULTS, results)
+    _edit(summary / "overall.parquet", OVERALL, lambda row: {"rank_worst": 2, "mean": -0.125})
+    _edit(summary / "comparisons.parquet", COMPARISONS, lambda row: {"minimum_detectable_difference": 0.456})
+    _edit(arguments["changes"]["base", "tuned"], CHANGES, lambda row: {"change": "regressed", "margin_change": 4.22})
+    build(out=root / "page", **arguments)
+    return root / "page"
+
+
+def test_value_without_an_interval_is_in_parentheses_and_explained(page):
+    page.open("#/leaderboard?down=evaluations")
+    lacking = [cell.text for cell in page.find_all(".board tbody td a") if "no interval" in cell.text]
+    assert [text[:8] for text in lacking] == ["(10.805)"] * 2  # 10.80516, rounded once
+    assert "(Parentheses): no interval" in page.text(".legend")
+    page.open("#/overview")
+    assert "(10.805)" in page.texts(".map tbody .value")
+    assert "(Parentheses): no interval" in page.text(".map .note")
+    page.open(f"#/task/{LETTERS}/base")
+    assert "(10.805)" in page.texts(".numbers tbody .value")
+    assert "(Parentheses): no interval" in page.text("main")
+    page.open("#/leaderboard?scale=baseline&down=evaluations")
+    assert "(" not in "".join(page.texts(".board tbody .value"))
+
+
+def test_a_value_below_chance_has_one_color_in_all_views(page):
+    """The value 25 % of the first model, where chance is 50 %."""
+    page.open("#/overview?show=model:0")
+    in_map = page.find(".map tbody td.cold")
+    heat = page.js("return arguments[0].style.getPropertyValue('--heat')", in_map)
+    page.open("#/leaderboard?down=evaluations")
+    in_board = page.find(".board tbody td.cold")
+    assert page.js("return arguments[0].style.getPropertyValue('--heat')", in_board) == heat == "50%"
+
+
+def test_overall_below_chance_and_possible_ranks_are_stated(page):
+    page.open("#/overview")
+    assert "12.5 points below chance" in page.text(".headline")
+    page.open("#/leaderboard?down=models")
+    assert page.texts(".board tbody td.rank") == ["1\u2009–\u20092"] * 2
+
+
+def test_comparison_shows_both_p_values_and_the_minimum_detectable_difference(page):
+    page.open("#/comparison")
+    names = page.texts("main .tablebox:first-of-type thead th")
+    [row] = page.find_all("main .tablebox:first-of-type tbody tr")
+    cells = dict(zip(names, [cell.text for cell in row.find_elements("css selector", "th, td")], strict=True))
+    shown = {name: cells[name] for name in ("p", "p (Holm)", "Minimum detectable")}
+    assert shown == {"p": "0.010", "p (Holm)": "0.030", "Minimum detectable": "45.6"}
+
+
+def test_margin_of_a_regressed_item_falls(page):
+    page.open(f"#/comparison/base/tuned/{PAIRS[0]}")
+    assert {row.text.split()[-1] for row in page.find_all(".items tbody tr")} == {"\u22124.220"}
+    assert "Minimal pairs · Galician" in page.text(".crumbs")
+
+
+def test_numbered_category_is_called_a_category(page):
+    page.open(f"#/task/{PAIRS[0]}/base")
+    assert "category 1" in page.texts("details table tbody th")
+
+
+def test_axis_of_few_words_lists_each_once(page):
+    page.open(f"#/task/{PAIRS[0]}/base")
+    figure = next(f for f in page.find_all("figure") if f.text.startswith("Surprisal by position"))
+    labels = (
+        "return [...arguments[0].querySelector('.role-axis-label').querySelectorAll('text')].map((t) => t.textContent)"
+    )
+    assert page.js(labels, figure) == ["1", "2", "3"]
+
+
+def test_hidden_columns_are_announced(page):
+    page.open("#/leaderboard?down=models", width=500)
+    page.until("document.querySelector('.leaderboard .scroll.more')")
+    page.js("document.querySelector('.leaderboard .scroll').scrollLeft = 10000")
+    page.until("!document.querySelector('.leaderboard .scroll.more')")
+    page.open("#/leaderboard?down=models", width=1600)
+    page.until("!document.querySelector('.leaderboard .scroll.more')")

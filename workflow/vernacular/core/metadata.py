@@ -1,0 +1,285 @@
+"""The metadata of artifacts: what every artifact states (its inputs and its outcome), and what those of a stage add."""
+
+import dataclasses
+import functools
+import typing
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import UnionType
+
+COMPLETE, NOT_APPLICABLE, UNAVAILABLE = "complete", "not applicable", "unavailable"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Whether an artifact was computed; if not, it has no rows, and neither has what is computed from it."""
+
+    state: str = COMPLETE  # COMPLETE, NOT_APPLICABLE or UNAVAILABLE
+    reason: str = ""  # why there are no rows; of a complete evaluation in a job's status, how it was completed
+    awaits: str | None = None  # directory of a deleted checkpoint, without which this is not applicable
+    missing: dict[str, str] = field(default_factory=dict)  # parts that a complete artifact lacks: {name: reason}
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the artifact was computed, except for the parts that are `missing`."""
+        return self.state == COMPLETE
+
+    @property
+    def may_try_again(self) -> bool:
+        """Whether another run may compute what this one could not."""
+        is_back = self.awaits is not None and Path(self.awaits).exists()
+        return self.state == UNAVAILABLE or bool(self.missing) or is_back
+
+
+def unavailable(reason: str) -> Outcome:
+    """Return the outcome of what could not be computed, but may be by another run."""
+    return Outcome(UNAVAILABLE, reason)
+
+
+def not_applicable(reason: str, *, awaits: str | None = None) -> Outcome:
+    """Return the outcome of what cannot be computed by any run, or by none before `awaits` exists again."""
+    return Outcome(NOT_APPLICABLE, reason, awaits)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metadata:
+    """What every artifact states. A field that is None is not known, or does not apply; `details` are for people."""
+
+    fingerprint: str | None = None  # of all inputs
+    outcome: Outcome = Outcome()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where the rows of a dataset come from."""
+
+    kind: str | None = None  # "hub", "url", "file", "samples", "treebank", "lm_eval"
+    sha256: str | None = None  # of the raw rows, evaluated split first; for lm-eval, of the documents
+    repository: str | None = None  # on the Hub; for lm-eval, those of its tasks
+    url: str | None = None
+    file: str | None = None  # as in the task file, or the path of a user's file
+    directory: str | None = None  # of samples
+    config: str | None = None  # of the repository
+    split: str | None = None  # evaluated
+    revision: str | None = None  # commit of the repository
+    license: str | None = None
+    tasks: dict[str, str] | None = None  # of lm-eval, with their versions
+    details: dict = field(default_factory=dict)  # few-shot split, files read and their hash, counts of a treebank, …
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowCounts:
+    """Rows of a dataset, or of its few-shot examples."""
+
+    read: int = 0
+    kept: int = 0
+    evaluated: int | None = None  # after a limit; None for few-shot examples
+    duplicates: int = 0  # exact repeats
+    dropped: dict[str, int] = field(default_factory=dict)  # rows by reason
+    first_dropped: dict[str, str] = field(default_factory=dict)  # the first such row, by reason
+    repaired: dict[str, int] = field(default_factory=dict)  # rows by reason
+
+
+@dataclass(frozen=True, kw_only=True)
+class ItemsMetadata(Metadata):
+    """Metadata of items; without rows, only the task is known."""
+
+    task: str | None = None
+    key: str | None = None  # hash of what the rule's spec states of the dataset
+    language: str | None = None
+    source: Source | None = None
+    rows: RowCounts | None = None
+    few_shot_examples: RowCounts | None = None
+    expected_rows: int | None = None  # of the evaluated split, as in the task file
+    limit: int | None = None  # largest number of evaluated items
+    seed: int = 0  # of the sample that a limit draws
+    citation: str | None = None
+    warnings: list[str] = field(default_factory=list)  # sentences
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestsMetadata(Metadata):
+    """Metadata of requests: the evaluation, and what inference must know of its protocol."""
+
+    protocol: str
+    request_kind: str = "score"  # or "generate"
+    causal_only: bool = False  # whether masked models cannot answer the requests
+    evaluation: str | None = None
+    task: str | None = None
+    language: str | None = None
+    shots: int | None = None
+    seed: int | None = None
+    style: str | None = None
+    items: ItemsMetadata | None = None
+    prompt: str | None = None  # name of the wording; None: the default
+    options: dict = field(default_factory=dict)  # of the protocol
+    label_spans: bool = False  # whether the spans are labels, of which a server may state the log-probabilities
+    few_shot_examples: list[str] = field(default_factory=list)  # IDs of the items, in the order of the prompt
+    held_out: list[str] = field(default_factory=list)  # IDs of the evaluated items with their content
+    skipped: dict[str, str] = field(default_factory=dict)  # reason by item ID
+    prefix: str = ""  # the few-shot prefix
+    prompts: str | None = None  # fingerprint of the prompt lines
+    characters: int = 0  # to read
+    new_tokens: int = 0  # to generate
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdapterInfo:
+    """The adapter of the model that computed outputs."""
+
+    source: str | None = None
+    revision: str | None = None
+    type: str | None = None
+    rank: int | None = None
+    without_effect: bool = False  # whether no output differs from the base's
+
+
+@dataclass(frozen=True)
+class UnusedWeights:
+    """Weights in a checkpoint that its architecture does not use."""
+
+    count: int
+    first: str  # name
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelInfo:
+    """The model that computed outputs, as it was loaded, and its machine."""
+
+    name: str | None = None
+    fingerprint: str | None = None
+    kind: str | None = None  # "causal" or "masked"
+    dtype: str | None = None
+    device: str | None = None
+    quantization: str | dict | None = None
+    torch: str | None = None  # version
+    transformers: str | None = None  # version
+    remote_code: bool = False  # whether custom code of the model was run
+    unused_weights: UnusedWeights | None = None
+    adapter: AdapterInfo | None = None
+    details: dict = field(default_factory=dict)  # revision, architecture, threads, what a server states, …
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineInfo:
+    """How outputs were computed."""
+
+    name: str | None = None  # "transformers", "vllm", "server: …"; None for scores of a local model
+    version: str | None = None  # hash of the code and of the versions of libraries
+    strategy: str | None = None  # of scoring: "plain", "prefix", "tree"
+    strategies: list[dict] | None = None  # of generation: the way of each group of prompts, in `used`
+    fallback: list[str] = field(default_factory=list)  # why slower ways were used
+    computed_with: list[str] | None = None  # evaluations that share the computation and differ in the prompt only
+    details: dict = field(default_factory=dict)  # self-checks, limits of batches, dropped parts of the journal, …
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenizerInfo:
+    """How texts became tokens."""
+
+    bos_policy: str | None = None
+    unk_token: str | None = None
+    unscored_first_tokens: int | None = None  # requests whose first token nothing precedes
+    chat: int | None = None  # requests with a chat template
+    details: dict = field(default_factory=dict)  # class, other tokens, what is dropped from long texts, …
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counters:
+    """What was computed; of an evaluation in several shards, the sums."""
+
+    requests: int | None = None
+    tokens_computed: int | None = None  # through the model, padding included; of a server, in the prompts
+    tokens_generated: int | None = None
+    seconds: float | None = None  # without loading the model
+    details: dict = field(default_factory=dict)  # forward passes, batches, what was sent to a server, …
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputsMetadata(Metadata):
+    """Metadata of scores and generations, in the store and in the results."""
+
+    evaluation: str | None = None  # None in the store
+    requests: str | None = None  # fingerprint of the requests; None in the store
+    model: ModelInfo | None = None
+    engine: EngineInfo = EngineInfo()
+    tokenizer: TokenizerInfo = TokenizerInfo()
+    counters: Counters = Counters()
+    flags: dict[str, int] = field(default_factory=dict)  # requests by flag (scores)
+    journal: list[str] | None = None  # parts that were dropped (generations)
+    shards: int | None = None  # in which the evaluation was computed
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimilaritiesMetadata(Metadata):
+    """Metadata of similarities; metrics without an encoder are missing from the outcome."""
+
+    evaluation: str | None = None
+    generations: str | None = None  # fingerprint of the generations
+    signatures: dict[str, str] = field(default_factory=dict)  # by metric: encoder, layer, versions
+    encoders: dict[str, dict] = field(default_factory=dict)  # by metric: name, revision, fingerprint, truncated texts
+    counts: dict[str, int] = field(default_factory=dict)  # items, empty answers, distinct pairs and texts
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolResultsMetadata(Metadata):
+    """Metadata of what another tool has computed from outputs."""
+
+    definitions: list[dict] = field(default_factory=list)  # of its metrics
+    values: list[dict] = field(default_factory=list)  # rows per METRICS, without labels
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultsMetadata(Metadata):
+    """Metadata of one model's results of one evaluation."""
+
+    evaluation: str | None = None
+    dataset: ItemsMetadata | None = None
+    few_shot_examples: list[str] | None = None  # IDs of the items, in the order of the prompt
+    skipped: dict[str, str] = field(default_factory=dict)  # reason by item ID
+    inference: OutputsMetadata = OutputsMetadata()
+    items: int | None = None  # number of rows
+    flags: dict[str, int] = field(default_factory=dict)  # items by flag, without what follows a colon
+    metrics: list[dict] = field(default_factory=list)  # definitions by another tool
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricsMetadata(Metadata):
+    """Metadata of one model's values."""
+
+    model: str | None = None
+    record: dict = field(default_factory=dict)  # of the model
+    version: str | None = None  # of this package
+    evaluations: dict[str, ResultsMetadata] = field(default_factory=dict)
+
+
+def encode(metadata) -> dict:
+    """Return metadata, or a part of them, as a JSON object: without fields that are None, details beside the fields."""
+    return dataclasses.asdict(metadata, dict_factory=_without_none)
+
+
+def _without_none(items: list[tuple]) -> dict:
+    fields = {name: value for name, value in items if value is not None}
+    return fields.pop("details", {}) | fields
+
+
+def decode(cls: type, value: dict):
+    """Return the dataclass of a JSON object; keys of no field are its `details`, if it has any.
+
+    Raises TypeError or LookupError if a key is unknown.
+    """
+    hints = _hints(cls)
+    details = {name: item for name, item in value.items() if "details" in hints and name not in hints}
+    fields = {name: _decode_field(hints[name], item) for name, item in value.items() if name not in details}
+    return cls(**fields, **({"details": details} if details else {}))
+
+
+_hints = functools.cache(typing.get_type_hints)
+
+
+def _decode_field(hint, value):
+    if isinstance(hint, UnionType):
+        return None if value is None else _decode_field(typing.get_args(hint)[0], value)
+    if typing.get_origin(hint) is dict and dataclasses.is_dataclass(typing.get_args(hint)[1]):
+        return {name: decode(typing.get_args(hint)[1], item) for name, item in value.items()}
+    return decode(hint, value) if dataclasses.is_dataclass(hint) and not isinstance(value, hint) else value

@@ -1,0 +1,180 @@
+"""The record of a model or encoder, `resources/models/NAME.json`, and the settings of a run: every field, in one place.
+
+The commands `model`, `encoder` and `server` write a record; all later stages read it. Fields that are null are not
+written. A record with a field that is not one of these was written by another version.
+"""
+
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+
+from vernacular.core.errors import ArtifactError
+from vernacular.core.metadata import MetricsMetadata
+from vernacular.core.records import backup_path, read_record, write_record
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The files that can change what is loaded from a directory, or from a single file."""
+
+    root: str  # absolute path of the directory, or of the file, whose name in `files` is "." then
+    files: dict[str, dict]  # by name relative to the root: its sha256, and the size and times by which it is unchanged
+    allow_pickle: bool = False  # whether pickled weights are listed although there are others
+    code: bool = False  # whether Python files are listed
+
+
+@dataclass(frozen=True)
+class AdapterRecord:
+    """A PEFT adapter on a base model."""
+
+    source: str  # as in the config
+    directory: str  # absolute
+    revision: str | None  # commit on the Hub
+    type: str  # "LORA", …
+    rank: int | None  # None: a type without one
+    own_tokenizer: bool  # whether its directory has a tokenizer, of the base's vocabulary
+    allow_pickle: bool  # whether its weights may be pickled
+    contents: Listing  # its files
+
+
+@dataclass(frozen=True)
+class Forms:
+    """How the outputs of a server are obtained; None: not at all."""
+
+    generation: str | None = None  # "native" or "ids" (from token IDs), "text" or "chat"
+    spans: str | None = None  # name of the form of the log-probabilities of a text
+    labels: str | None = None  # name of the form of those of single tokens after a text
+    chat: bool = False  # whether chats are answered
+
+
+@dataclass(frozen=True)
+class ServerRecord:
+    """What the probe of a server found."""
+
+    model: str  # name of the model in requests
+    reported: dict  # what the server states about itself: owned_by, version, file, parameters (a number), …
+    max_length: int | None = None  # context length in tokens; None: not reported
+    vocabulary: int | None = None  # number of tokens; None: not reported
+    tokenizer: str | None = None  # whose: "local" or "server"; None: texts are sent, and no token IDs
+    whole_token: int | None = None  # a token whose bytes are complete characters
+    offset: int | None = None  # tokens that the server counts in addition to those of a text; None: not constant
+    fields: dict = field(default_factory=dict)  # sampling fields that it accepts, with their neutral values
+    limit: str | None = None  # name of the field with the largest number of tokens to generate
+    forms: Forms = Forms()
+    reasons: dict[str, str] = field(default_factory=dict)  # why there is no form, by kind: generation, spans, labels
+    checks: list[dict] = field(default_factory=list)  # check, name, form, passed, and what was seen
+    answers: dict = field(default_factory=dict)  # to compare later: values (nats) of texts, and greedy texts
+    stated: dict | None = None  # by path: models and system fingerprints that answers state
+    known: dict | None = None  # values of a local copy in nats, by text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The settings with which a run evaluates a model; not in the file."""
+
+    dtype: str = "auto"  # of the forward pass
+    device: str = "auto"
+    quantization: dict | None = None  # arguments of transformers' quantization config
+    bos: str = "auto"  # the token that precedes a text
+    max_length: int | None = None  # tokens that are read at most, if fewer than the model can
+    max_batch_tokens: int | None = None  # tokens per forward, padding included; None: by device and memory
+    chat: bool | str = "auto"  # whether the chat template is applied
+    strategy: str = "auto"  # of scoring: the first to try
+    generation_engine: str = "transformers"  # library that generates text
+    engine_class: str | None = None  # "module:Class" of an engine of another package, which computes all outputs
+    trust_remote_code: bool = False  # whether Python files of the model may be run
+    api_key_env: str | None = None  # environment variable with the key of a server
+    concurrency: int | None = None  # requests at a time
+    timeout: float | None = None  # seconds without a byte of a response
+    checkpoint: bool = False  # whether it belongs to a series, whose results remain if it is deleted
+    libraries: list[str] = field(default_factory=list)  # additional ones that affect the outputs, with versions
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelRecord(Settings):
+    """A model or encoder; a mistyped field is an AttributeError, or a TypeError in `record | changes`."""
+
+    name: str
+    source: str | None = None  # as in the config: Hub ID, path, package or address of a server
+    unavailable: str | None = None  # why there is none of the following
+    kind: str | None = None  # "causal", "masked" or "encoder"
+    architecture: str | None = None  # class of the model in its config; "server"
+    directory: str | None = None  # absolute, of the files that are loaded; of a server: of its tokenizer
+    revision: str | None = None  # commit, version of a package, or of a server as in the config
+    fingerprint: str | None = None  # hash of what is loaded: equal for equal outputs
+    contents: Listing | None = None  # the files that are loaded
+    source_contents: Listing | None = None  # the file that was converted
+    parameters: int | None = None  # number; None: pickled
+    bytes: int | None = None  # size of the weights on disk
+    files_key: str | None = None  # state of the files when the record was planned; part of Snakemake's key
+    base: str | None = None  # name of the base of an adapter
+    adapter: AdapterRecord | None = None
+    allow_pickle: bool | None = None  # whether pickled weights may be read: of an encoder, or a setting of the run
+    layer: int | None = None  # of an encoder, whose vectors are compared; None: the last, or a tuned one
+    prefix: str | None = None  # of an encoder, before each text; None: that of its files
+    tokenizer: str | None = None  # of a server: source of the local tokenizer, as in the config
+    tokenizer_revision: str | None = None  # its commit
+    subject: list | None = None  # of a server: model, revision and fingerprint of the tokenizer
+    identity: str | None = None  # of a server: hash of its first answers
+    server: ServerRecord | None = None
+
+    def __or__(self, changes: dict) -> "ModelRecord":
+        return replace(self, **changes)
+
+    def as_dict(self) -> dict:
+        """Return what is written: JSON-like values, without settings of a run."""
+        return {name: v for name, v in asdict(self).items() if v is not None and name not in _SETTINGS}
+
+    @classmethod
+    def parse(cls, values: dict, origin) -> "ModelRecord":
+        """Return the record with the values of `as_dict`, read from `origin`. Raises ArtifactError for any others."""
+        if unknown := sorted(values.keys() & _SETTINGS):
+            raise _another_version(origin, unknown)
+        return _parse(cls, values, origin)
+
+
+_SETTINGS = {setting.name for setting in fields(Settings)}
+_NESTED = {"contents": Listing, "source_contents": Listing, "adapter": AdapterRecord, "server": ServerRecord}
+_NESTED |= {"forms": Forms}
+
+
+def _parse(cls, values: dict, origin):
+    names = {item.name for item in fields(cls)}
+    if not isinstance(values, dict) or (unknown := sorted(values.keys() - names)):
+        raise _another_version(origin, unknown if isinstance(values, dict) else [])
+    nested = {name: _NESTED[name] for name in values.keys() & _NESTED.keys() if values[name] is not None}
+    try:
+        return cls(**values | {name: _parse(part, values[name], origin) for name, part in nested.items()})
+    except TypeError as error:  # a field is missing
+        raise _another_version(origin, []) from error
+
+
+def _another_version(origin, unknown: list[str]) -> ArtifactError:
+    found = f" (unknown field: {unknown[0]})" if unknown else ""
+    return ArtifactError(f"{origin}: written by another version{found}; the next run of snakemake writes it again.")
+
+
+def recorded_model(metadata: MetricsMetadata) -> ModelRecord:
+    """Return the model whose metrics file has this metadata."""
+    return ModelRecord.parse(metadata.record, "metadata of metrics")
+
+
+def read_model(path) -> ModelRecord:
+    """Read a record; raise ArtifactError if the file is missing, damaged, of another model, or of another version."""
+    return ModelRecord.parse(read_record(path), path)
+
+
+def previous_model(path) -> ModelRecord | None:
+    """Return the last record that was written to `path` with a copy; None if there is none."""
+    try:
+        return read_model(backup_path(Path(path)))
+    except ArtifactError:
+        return None
+
+
+def write_model(path, record: ModelRecord, *, keep: bool = False) -> None:
+    """Write a record to `path`, which ends in `{record name}.json`.
+
+    `keep`: also a copy for `previous_model`, because Snakemake deletes an output before its job recreates it.
+    """
+    for file in (backup_path(Path(path)), path) if keep else (path,):
+        write_record(file, record.as_dict())

@@ -1,0 +1,254 @@
+"""Engines compute outputs. This is the interface of all of them, and those that come with the package.
+
+A job opens the engine of a base model once. For each of its models, and for each evaluation, it calls
+
+    prepare   in a thread, while the device computes another evaluation: texts become tokens and batches
+    compute   in the main thread, which alone uses the device and receives signals: batches are added to a journal
+    finish    in a thread: one row per request, of SCORES or GENERATIONS (`schema.py`), and metadata
+
+A new engine is one class, in a module that Python finds; a model of the config names it: `engine_class: module:Class`.
+Its model has the files of its source, as any other. Classes import slow libraries where they use them: what an engine
+can do is also asked where no model is loaded.
+"""
+
+import contextlib
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from vernacular.checkpoints import inputs
+from vernacular.core.artifacts import Kind
+from vernacular.core.errors import ModelError, first_line
+from vernacular.core.failures import LOADING_ERRORS
+from vernacular.core.model_record import ModelRecord
+from vernacular.inference.journal import Journal
+from vernacular.inference.schema import SCORES
+
+
+@dataclass(frozen=True)
+class Abilities:
+    """What an engine can compute for a model; an evaluation that needs more is not applicable, for the given reason."""
+
+    scores: bool = True  # log-probabilities of single tokens after a text, as of the letters of options
+    forced_spans: bool = True  # log-probabilities of all tokens of given texts
+    entropies: bool = True  # statistics of the distribution over all tokens; without them, single metrics are missing
+    generation: bool = True  # texts
+    left_to_right: bool = True  # each token is given those before it; False: a masked model
+    reasons: dict[str, str] = field(default_factory=dict)  # why not, for readers, by the name of an ability
+
+    def reason(self, ability: str) -> str | None:
+        """Return why the engine lacks an ability; None if it has it."""
+        return None if getattr(self, ability) else self.reasons.get(ability) or f"the engine has no {ability}"
+
+
+class Engine(ABC):
+    """A base model that is ready to compute, and its adapters, one at a time.
+
+    Args:
+        record: Of the base.
+        threads: Of the CPU; None: unchanged.
+        is_shared: Whether several models are computed.
+        requests: The requests of the job, with the columns item_id, prefix and text, a table at a time.
+
+    Raises:
+        ModelError: The model cannot be used.
+        MachineError: This machine cannot run it; another attempt may succeed.
+    """
+
+    code: ClassVar[dict[str, tuple[str, ...]]] = {}  # modules of this package on which outputs depend, by kind
+    device: Any = None  # for messages
+    is_asynchronous = False  # whether `compute` calls `on_batch` once the device has a batch; threads wait for it
+    shares_prompts = False  # whether evaluations that differ in the prompt only may be computed as one
+    is_open = True  # False: the base could not be loaded again
+    on_batch: Callable[[], None] = staticmethod(lambda: None)
+
+    def __init__(
+        self,
+        record: ModelRecord,
+        *,
+        threads: int | None = None,
+        is_shared: bool = False,
+        requests: Iterable[pa.Table] = (),
+    ):
+        self.record = record  # of the model that is computed
+
+    @classmethod
+    def abilities(cls, record: ModelRecord) -> Abilities:
+        """Return what can be computed for a model, from its record alone."""
+        return Abilities()
+
+    @contextlib.contextmanager
+    def model(self, record: ModelRecord) -> Iterator[None]:
+        """Make a model ready, the base or one of its adapters, and release it."""
+        self.record = record
+        yield
+
+    def verify(self) -> None:
+        """Raise ModelError if the model is no longer the recorded one; called before and after each evaluation."""
+        inputs.verify(self.record)
+
+    @abstractmethod
+    def prepare(self, kind: Kind, requests: pa.Table) -> Any:
+        """Return what `compute` needs for all requests of an evaluation; `kind` of outputs: SCORES or GENERATIONS."""
+
+    @abstractmethod
+    def compute(self, prepared: Any, journal: Journal) -> None:
+        """Compute what is not in the journal, and add it to `prepared`."""
+
+    @abstractmethod
+    def finish(self, prepared: Any) -> tuple[pa.Table, dict]:
+        """Return (a row for each row of the requests, metadata such as engine: name, counters and flags)."""
+
+
+class Local(Engine):
+    """A model of transformers in memory."""
+
+    code: ClassVar = {
+        "scores": ("vernacular.inference.scoring.score", "vernacular.inference.model.base"),
+        "generations": ("vernacular.inference.generation.vllm", "vernacular.inference.model.base"),
+    }
+
+    def __init__(self, record, *, threads=None, is_shared=False, requests=()):
+        from vernacular.inference.model.base import Base
+
+        super().__init__(record)
+        self.base = Base(record, threads=threads, shared=is_shared)
+        self.loaded = None  # the model that is computed; not kept, so that its memory is free if it is loaded again
+
+    @classmethod
+    def abilities(cls, record):
+        is_causal = record.kind != "masked"
+        return Abilities(generation=is_causal, left_to_right=is_causal)
+
+    @contextlib.contextmanager
+    def model(self, record):
+        from vernacular.inference.model.rendering import try_template
+
+        with super().model(record), self.base.model(record) as loaded:
+            try_template(loaded)
+            self.loaded, self.device, self.is_asynchronous = loaded, loaded.device, loaded.is_asynchronous
+            self.shares_prompts = loaded.kind == "causal"
+            try:
+                yield
+            finally:
+                self.loaded = None
+
+    @property
+    def is_open(self):
+        return self.base.loaded is not None
+
+    def prepare(self, kind, requests):
+        if kind is SCORES:
+            from vernacular.inference.scoring.score import Scoring
+
+            return Scoring(self.loaded, requests, strategy=self.record.strategy)
+        from vernacular.inference.generation.generate import Generation
+
+        return Generation(self.loaded, requests)
+
+    def compute(self, prepared, journal):
+        self.loaded.on_batch = self.on_batch
+        prepared.compute(journal)
+
+    def finish(self, prepared):
+        return prepared.finish()
+
+
+class VLLM(Local):
+    """The same with texts generated by vLLM."""
+
+    def prepare(self, kind, requests):
+        if kind is SCORES:
+            return super().prepare(kind, requests)
+        from vernacular.inference.generation.vllm import Generation
+
+        return Generation(self.loaded, requests)
+
+
+class Server(Engine):
+    """A model behind a server."""
+
+    code: ClassVar = {  # the probe decides whether the server is asked, not what it answers
+        "scores": ("vernacular.inference.server.score",),
+        "generations": ("vernacular.inference.server.generate",),
+    }
+
+    def __init__(self, record, *, threads=None, is_shared=False, requests=()):
+        from vernacular.inference.server.start import start
+
+        super().__init__(record)
+        self.served, self.probe_usage = start(record, requests)
+
+    @classmethod
+    def abilities(cls, record):
+        forms, reasons = record.server.forms, record.server.reasons
+        return Abilities(
+            scores=bool(forms.spans or forms.labels),
+            forced_spans=bool(forms.spans),
+            entropies=False,
+            generation=bool(forms.generation),
+            reasons={"entropies": "not returned by the server", "generation": reasons.get("generation")}
+            | {"scores": reasons.get("labels"), "forced_spans": reasons.get("spans")},
+        )
+
+    @contextlib.contextmanager
+    def model(self, record):
+        from vernacular.inference.model.rendering import try_template
+        from vernacular.inference.server.start import report_usage
+
+        try:
+            with super().model(record):
+                try_template(self.served)
+                yield
+        finally:
+            self.served.client.close()
+            report_usage(record.name, self.served.client.usage, self.probe_usage)
+
+    def verify(self):
+        from vernacular.inference.server.start import verify_answers
+
+        super().verify()
+        verify_answers(self.served)
+
+    def prepare(self, kind, requests):
+        if kind is SCORES:
+            from vernacular.inference.server.score import Scoring
+
+            return Scoring(self.served, requests)
+        from vernacular.inference.server.generate import Generation
+
+        return Generation(self.served, requests)
+
+    def compute(self, prepared, journal):
+        prepared.compute(journal)
+
+    def finish(self, prepared):
+        return prepared.finish()
+
+
+ENGINES: dict[str, type[Engine]] = {"transformers": Local, "vllm": VLLM, "server": Server}
+
+
+def engine_name(record: ModelRecord) -> str:
+    """Return the engine of a model: one of ENGINES, or the "module:Class" of another package."""
+    return "server" if record.server else record.engine_class or record.generation_engine
+
+
+def engine_of(record: ModelRecord) -> type[Engine]:
+    """Return the engine of a model. Raises ModelError if it is another package's and cannot be imported."""
+    name = engine_name(record)
+    if name in ENGINES:
+        return ENGINES[name]
+    module, _, class_name = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), class_name)
+    except LOADING_ERRORS as error:
+        problem = f"{type(error).__name__}: {first_line(error)}"
+        raise ModelError(f"model {record.name}: engine_class: {name} cannot be imported ({problem}).") from error
+    if not (isinstance(found, type) and issubclass(found, Engine)):
+        raise ModelError(f"model {record.name}: engine_class: expected a class derived from Engine, got {name}.")
+    return found
