@@ -17,6 +17,7 @@ from vernacular.commands import publish as publish_module
 from vernacular.comparison.schema import PROMPTS
 from vernacular.core import artifacts
 from vernacular.core.errors import UserError
+from vernacular.core.model_record import ModelRecord
 from vernacular.core.tables import write_csv
 from vernacular.interop import every_eval_ever
 from vernacular.metrics.schema import METRICS, RESULTS, TASK_RESULTS
@@ -194,7 +195,7 @@ def test_addresses_of_private_servers_are_not_published(results, tmp_path, monke
     describe_models(results, SERVED)
     add_flags(results, "error: the server refused the request (HTTP 404: node 127.0.0.1 has no /data/models/y)")
     run = {"models": report_run.MODELS, "evaluations": report_run.EVALUATIONS, "changes": {}}
-    records = [{"name": name, **model} for name, model in SERVED.items()]
+    records = [ModelRecord(name=name, source=model["source"]) for name, model in SERVED.items()]
     shutil.rmtree(results / "report")
     build(results, results / "report", records=records, **run)
     assert publish(results, tmp_path / "published") == 0
