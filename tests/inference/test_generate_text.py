@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 import torch
 from support import tiny
-from support.engines import generate
+from support.engines import generate, outputs
 from transformers import RepetitionPenaltyLogitsProcessor
 from vernacular.inference.generation.cache import common_prefix
 from vernacular.inference.generation.decode import Sampler
@@ -312,4 +312,4 @@ def test_missing_vllm_raises_model_error(monkeypatch):
 
     monkeypatch.setitem(sys.modules, "vllm", None)
     with pytest.raises(ModelError, match=r"pip install vernacular\[vllm\]"):
-        vllm.generate(tiny.load_model("gpt2"), REQUESTS.schema.empty_table(), journal=MemoryJournal())
+        outputs(vllm.Generation(tiny.load_model("gpt2"), REQUESTS.schema.empty_table()), MemoryJournal())

@@ -13,6 +13,7 @@ import math
 import random
 import time
 import urllib.parse
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -143,12 +144,27 @@ def test_malformed_answer_is_refused_when_it_arrives_and_asked_again_later(model
     honest, journal = honest("chat"), MemoryJournal()
     with (
         served.Server(model, "chat", lie={"chat": changes(change)}) as server,
-        pytest.raises(ModelError, match=r"^model big: .*fails check 1 ") as raised,
+        pytest.raises(ModelError, match=r"^model big: item i1: the server's answer is malformed: ") as raised,
     ):
         honest.generate(server, journal, concurrency=1)
     assert "\n" not in str(raised.value)
     with served.Server(model, "chat") as server:
         assert honest.generate(server, journal) == honest.generated
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (put("choices", 0, "finish_reason", 7), "the server's answer is malformed: expected a finish reason, got 7."),
+        (put("choices", 0, "prompt_logprobs", 1, None), "the server fails check 4 (boundary), which it passed at the start: "),
+    ],
+)  # fmt: skip
+def test_item_of_a_malformed_score_is_named(model, honest, change, problem):
+    with (
+        served.Server(model, lie={"completions": changes(change)}) as server,
+        pytest.raises(ModelError, match=f"^model big: item i1: {re.escape(problem)}"),
+    ):
+        honest("vllm").score(server)
 
 
 def deep(content):
@@ -404,8 +420,51 @@ def test_longest_request_of_the_run_is_read_whole_or_the_job_stops(model, form, 
         server.encode = lambda text, original=server.encode: original(text)[-150:]
         server.prompt_ids = lambda prompt, original=server.prompt_ids: original(prompt)[-150:]
         Server(record, requests=[requests()])
-        with pytest.raises(ModelError, match=r"fails check 14 \(length\): of a prompt of .*, the server read 150"):
+        with pytest.raises(ModelError) as raised:
             Server(record, requests=[table])
+        if form == "vllm":
+            Server(record | {"max_length": 150}, requests=[table])
+    n, advice = (r"\d+", ", or set max_length") if form == "vllm" else (r"about \d+", "")
+    assert re.fullmatch(
+        f"model big: {server.source} does not read a prompt of this run whole: of a prompt of {n} tokens, the server "
+        f"read 150. Start the server with a longer context{advice}.",
+        str(raised.value),
+    )
+
+
+def refused(content):
+    raise served.Refusal(400, "content filter")
+
+
+def failing(content):
+    return served.Raw([b"{}"], status=500)
+
+
+BAD = {name: MALFORMED[name] for name in ("surrogate", "many", "usage is a list", "reason is an object")}
+BAD |= {change.__name__: change for change in (deep, broken_gzip, refused, failing)}
+
+
+@pytest.mark.parametrize("change", BAD.values(), ids=BAD.keys())
+def test_bad_answer_to_the_longest_request_concerns_its_evaluation_only(model, honest, change):
+    honest, table = honest("chat"), requests(["A vaca.", LONG])
+
+    def lie(server, original, body):
+        content = original(body)
+        return change(content) or content if LONG in json.dumps(body, ensure_ascii=False) else content
+
+    with served.Server(model, "chat", length=None, lie={"chat": lie}) as server:
+        started = Server(honest.record | {"source": server.source}, requests=[requests(), table])
+        [seen] = [check["seen"] for check in started.served.metadata()["probe"] if check["name"] == "length"]
+        assert seen.startswith("not comparable: ")
+        rows, _ = generate(started.served, requests(), journal=MemoryJournal())
+        assert rows.to_pylist() == honest.generated
+        if change is refused:
+            flags = generate(started.served, table, journal=MemoryJournal())[0]["flags"].to_pylist()
+            assert flags == [None, "error: the server refused the request (HTTP 400: content filter)"]
+        else:
+            reason = "no answer after" if change is failing else "item i1: the server's answer is malformed: "
+            with pytest.raises(ModelError, match=f"^model big: .*{reason}"):
+                generate(started.served, table, journal=MemoryJournal())
 
 
 def test_longest_prompt_counts_the_prefix():
@@ -456,6 +515,55 @@ def test_refused_text_of_the_probe_is_noted(model, tmp_path):
         Server(record, requests=[requests()])
         rows = generate(open_server(record), requests(), journal=MemoryJournal())[0].to_pylist()
     assert [row["flags"] is None for row in rows] == [False, True, True]
+
+
+@pytest.mark.parametrize("change", [refused, put("usage", "completion_tokens", "many")], ids=["refused", "malformed"])
+@pytest.mark.parametrize("times", [1, 2])
+def test_single_bad_answer_to_the_probe_is_not_the_end_of_a_job(model, honest, change, times, caplog):
+    record, left = honest("chat").record, [True] * times
+
+    def lie(server, original, body):
+        content = original(body)
+        is_sampled = body["temperature"] == 1.0 and body["max_tokens"] == 12
+        return change(content) or content if is_sampled and left and left.pop() else content
+
+    with served.Server(model, "chat", lie={"chat": lie}) as server:
+        record |= {"source": server.source}
+        if times == 1:
+            Server(record, requests=[requests()])
+        else:
+            with pytest.raises(ModelError, match=r": texts were obtained by chat, and the server fails check 15 \(stop and seed\): (HTTP 400|expected a number of tokens as completion_tokens, got 'many')"):  # fmt: skip
+                Server(record, requests=[requests()])
+        assert "model big: the server is probed once more: texts were obtained by chat, and" in caplog.text
+
+
+def test_another_model_is_not_asked_once_more(model, honest, caplog):
+    record = honest("chat").record
+    stated = {"/chat/completions": {"models": ["other"], "system_fingerprints": []}}
+    with served.Server(model, "chat") as server:
+        server.chat = lambda body, original=server.chat: original(body) | {"model": "org/tiny"}
+        record |= {"source": server.source, "server": replace(record.server, stated=stated)}
+        with pytest.raises(ModelError, match=r'answers as the model "org/tiny" instead of "other"\. If another'):
+            Server(record)
+    assert "once more" not in caplog.text
+
+
+def test_single_refusal_of_the_comparison_between_evaluations_is_asked_once_more(model, honest):
+    record, left = honest("vllm").record, []
+
+    def lie(server, original, body):
+        if left and left.pop():
+            refused(body)
+        return original(body)
+
+    with served.Server(model, "vllm", lie={"completions": lie}) as server:
+        started = Server(record | {"source": server.source})
+        left.append(True)
+        started.verify()
+        assert not left
+        left += [True, True]
+        with pytest.raises(ModelError, match=r"does not answer as it did .*: HTTP 400: content filter\."):
+            started.verify()
 
 
 def scaled(form, factor):

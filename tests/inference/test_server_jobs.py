@@ -139,11 +139,11 @@ def test_same_server_at_another_address_is_the_same_model(model, tmp_path):
     for _ in range(2):
         with served.Server(model) as server:
             records.append(served.record(server, tmp_path, tokenizer=model))
-    assert records[0]["source"] != records[1]["source"]
+    assert records[0].source != records[1].source
     assert records[0].fingerprint == records[1].fingerprint
     with served.Server(model) as server:
         declared = served.record(server, tmp_path, tokenizer=model, revision="v2")
-    assert declared["fingerprint"] != records[0].fingerprint
+    assert declared.fingerprint != records[0].fingerprint
 
 
 @pytest.mark.parametrize(
@@ -203,11 +203,11 @@ def test_keys_are_read_from_the_environment_and_stored_nowhere(model, tmp_path, 
         assert set(server.headers) == {f"Bearer {served.KEY}"}
         monkeypatch.setenv("BIG_KEY", "sk-wrong-but-secret")
         wrong = served.record(server, tmp_path, tokenizer=model, api_key_env="BIG_KEY", name="wrong")
-    assert "denied access" in wrong["unavailable"]
-    assert "BIG_KEY" in wrong["unavailable"]
+    assert "denied access" in wrong.unavailable
+    assert "BIG_KEY" in wrong.unavailable
     monkeypatch.delenv("BIG_KEY")
     missing = served.record(server, tmp_path, tokenizer=model, api_key_env="BIG_KEY", name="missing")
-    assert "environment variable BIG_KEY (api_key_env) is not set" in missing["unavailable"]
+    assert "environment variable BIG_KEY (api_key_env) is not set" in missing.unavailable
     texts = [file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()]
     texts += [json.dumps(artifacts.metadata(file), default=str).encode() for file in tmp_path.rglob("big/*/*.parquet")]
     texts.append(caplog.text.encode())

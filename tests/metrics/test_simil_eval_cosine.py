@@ -70,7 +70,7 @@ def test_cosine_with_adapter_matches_simil_eval(model_dirs, tmp_path, arch, targ
         AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32), tmp_path / "adapter"
     )
     expected = simil_eval(AutoTokenizer.from_pretrained(model_dir), adapted.get_base_model().base_model.eval(), PAIRS)
-    cosines = compute_cosines(model_dir, adapter={"directory": str(tmp_path / "adapter")})
+    cosines = compute_cosines(model_dir, adapter=encoders.adapter(tmp_path / "adapter"))
     np.testing.assert_allclose(cosines, expected, atol=1e-6)
     assert not np.allclose(cosines, compute_cosines(model_dir), atol=1e-3)
 

@@ -246,8 +246,8 @@ def test_encoder_prefix_precedes_every_text_and_counts_in_length(encoder_dir):
     rows, metadata = compute.similarities(
         items, generations, ["cosine"], {"default": encoder}, requests=tiny.requests(generations)
     )
-    prefixed = [item("a", [encoder["prefix"] + text for text in items[0]["choices"]])]
-    expected, _ = similarities(prefixed, [generation("a", encoder["prefix"] + "o rapaz")], ["cosine"], encoder_dir)
+    prefixed = [item("a", [encoder.prefix + text for text in items[0]["choices"]])]
+    expected, _ = similarities(prefixed, [generation("a", encoder.prefix + "o rapaz")], ["cosine"], encoder_dir)
     unprefixed, unprefixed_metadata = similarities(items, generations, ["cosine"], encoder_dir)
     assert rows[0]["similarities"] == pytest.approx(expected[0]["similarities"], abs=1e-6)
     assert rows[0]["similarities"][0] != pytest.approx(unprefixed[0]["similarities"][0], abs=1e-3)

@@ -161,7 +161,7 @@ def test_cosine_uses_adapter_of_evaluated_model(tmp_path):
     """As its own encoder, an adapted model has the embeddings of its merged weights."""
     causal.save("llama", tmp_path / "base")
     lora_training.train(tmp_path / "base", tmp_path / "adapter", steps=2)
-    similarity_matrix, _ = run("cosine", tmp_path / "base", adapter={"directory": str(tmp_path / "adapter")})
+    similarity_matrix, _ = run("cosine", tmp_path / "base", adapter=tiny.adapter(tmp_path / "adapter"))
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "base")
     PeftModel.from_pretrained(model, tmp_path / "adapter").merge_and_unload().save_pretrained(tmp_path / "merged")
     AutoTokenizer.from_pretrained(tmp_path / "base").save_pretrained(tmp_path / "merged")
@@ -175,7 +175,7 @@ def test_adapter_that_changes_the_base_matches_merged_weights(tmp_path, name):
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "base")
     tuners.save(tuners.CASES[name], "llama", model, tmp_path / "adapter")
     torch.manual_seed(1)
-    similarity_matrix, _ = run("cosine", tmp_path / "base", adapter={"directory": str(tmp_path / "adapter")})
+    similarity_matrix, _ = run("cosine", tmp_path / "base", adapter=tiny.adapter(tmp_path / "adapter"))
     torch.manual_seed(0)
     merged = PeftModel.from_pretrained(model, tmp_path / "adapter").merge_and_unload().model
     merged.save_pretrained(tmp_path / "merged")

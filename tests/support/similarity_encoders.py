@@ -13,7 +13,8 @@ from transformers import (
     RobertaModel,
     RobertaTokenizerFast,
 )
-from vernacular.core.model_record import ModelRecord
+from vernacular.checkpoints.inputs import record_of
+from vernacular.core.model_record import AdapterRecord, ModelRecord
 from vernacular.metrics.similarity import cosine
 
 LINES = [
@@ -29,6 +30,12 @@ SIZES = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "i
 def record(directory, name="tiny", **fields) -> ModelRecord:
     """Return an encoder record as the `encoder` command writes it."""
     return ModelRecord(name=name, directory=str(directory), fingerprint="f" * 64, **fields)
+
+
+def adapter(directory) -> AdapterRecord:
+    """Return an adapter's part of a record."""
+    contents = record_of(directory)
+    return AdapterRecord(str(directory), str(directory), None, "LORA", 4, False, False, contents)
 
 
 def record_encoded_texts(monkeypatch) -> set[str]:

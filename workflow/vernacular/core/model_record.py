@@ -60,7 +60,7 @@ class ServerRecord:
     fields: dict = field(default_factory=dict)  # sampling fields that it accepts, with their neutral values
     limit: str | None = None  # name of the field with the largest number of tokens to generate
     forms: Forms = Forms()
-    reasons: dict[str, str] = field(default_factory=dict)  # why there is no form, by kind: generation, spans, labels
+    reasons: dict[str, str] = field(default_factory=dict)  # why there is no form, by kind; "length": of a cut prompt
     checks: list[dict] = field(default_factory=list)  # check, name, form, passed, and what was seen
     answers: dict = field(default_factory=dict)  # to compare later: values (nats) of texts, and greedy texts
     stated: dict | None = None  # by path: models and system fingerprints that answers state

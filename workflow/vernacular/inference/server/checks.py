@@ -296,45 +296,47 @@ def _check_token_counts(loaded: TextModel, completions: Completions) -> str:
     return f"equal numbers of tokens of {format_count(len(TEXTS), 'text')}"
 
 
-def check_length(loaded: TextModel, completions: Completions, form: SpanForm | None, longest: int) -> str:
-    """Check that long prompts are read completely, and that one beyond the context is refused instead of cut.
-
-    `longest`: number of tokens of the longest prompt of the run; 0 if it is not known yet.
-    """
-    text, other = ids_of(loaded, TEXTS[0]), ids_of(loaded, TEXTS[1])
-    limit = (loaded.max_length or math.inf) - 8
-    size = min(_LONG, limit)
-    if form is not None:  # prompts to continue are counted one by one
-        _check_whole(completions, form, text, other, size)
-    if longest > size or form is None:
-        size = min(longest, limit)
-        try:
-            _check_whole(completions, form, text, other, size)
-        except RefusedError as error:  # as the request itself will be
-            return f"{size} tokens, as in the longest request, refused (HTTP {error.status})"
-    if loaded.max_length is None:
+def check_length(loaded: TextModel, completions: Completions, form: SpanForm) -> str:
+    """Check that long prompts are read completely, and that one beyond the context is refused instead of cut."""
+    size = _check_whole(loaded, completions, form, _LONG)
+    limit = loaded.record.server.max_length
+    if limit is None:
         return f"{size} tokens read; the length of the context is unknown"
-    size = loaded.max_length + 1
+    if limit > loaded.max_length:  # as configured
+        return f"{size} tokens read; no prompt is longer than the context"
+    size = limit + 1
     try:
-        completions.complete(_repeat(text, size), 1)
+        completions.complete(_repeat(ids_of(loaded, TEXTS[0]), size), 1)
     except RefusedError as error:
         return f"{size} tokens refused (HTTP {error.status})"
     return f"{size} tokens accepted"
+
+
+def check_longest(loaded: TextModel, completions: Completions, form: SpanForm | None, longest: str) -> str:
+    """Check that a prompt as long as the longest one of the run is read completely; `form` None: to generate."""
+    n = len(ids_of(loaded, longest))
+    size = _check_whole(loaded, completions, form, n if form is None else max(n, _LONG))
+    return f"{size} tokens read, as in the longest request"
 
 
 def _repeat(ids: list[int], size: int) -> list[int]:
     return list(itertools.islice(itertools.cycle(ids), size))
 
 
-def _check_whole(completions: Completions, form: SpanForm | None, text: list, other: list, size: int) -> None:
-    """Raise AnswerError if the server does not count all tokens of a prompt, or if its beginning has no effect."""
-    ids = _repeat(text, size)
+def _check_whole(loaded: TextModel, completions: Completions, form: SpanForm | None, size: int) -> int:
+    """Raise AnswerError if the server does not count all tokens of a prompt, or if its beginning has no effect.
+
+    Returns the length of the prompt, in tokens: `size`, or what fits into the context.
+    """
+    size = min(size, (loaded.max_length or math.inf) - 8)
+    ids, other = (_repeat(ids_of(loaded, text), size) for text in TEXTS[:2])
     completions.complete(ids, 1)
     if form is not None:
         changed = max(4, size // 16)
-        prompts = ids, [*_repeat(other[1:], changed), *ids[changed:]]
+        prompts = ids, [*other[1 : changed + 1], *ids[changed:]]
         if len({tuple(values_of(form.score(prompt, size - 8))) for prompt in prompts}) == 1:
             raise AnswerError(Check.LENGTH, f"{form.name}: the beginning of a prompt of {size} tokens has no effect")
+    return size
 
 
 def check_text_length(complete, message, text: str) -> str:
@@ -347,11 +349,8 @@ def check_text_length(complete, message, text: str) -> str:
         return complete(message(part), 1).prompt_tokens
 
     middle = max(text.rfind(" ", 0, len(text) // 2), 0) or len(text) // 2
-    try:
-        whole = count(text)
-        parts = [count(part) for part in (text[:middle], text[middle:], TEXTS[0], f"{TEXTS[0]} {TEXTS[0]}")]
-    except RefusedError as error:  # as the request itself may be
-        return f"the longest request, or a part of it, refused (HTTP {error.status})"
+    whole = count(text)
+    parts = [count(part) for part in (text[:middle], text[middle:], TEXTS[0], f"{TEXTS[0]} {TEXTS[0]}")]
     if None in (whole, *parts):
         return "not comparable: the server does not report the number of tokens"
     expected = parts[0] + parts[1] - (2 * parts[2] - parts[3])  # without the tokens around a text, counted twice

@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from vernacular.core.errors import ServerError, first_line
-from vernacular.inference.server.forms import AnswerError, Check, Stated, one_line
+from vernacular.inference.server.forms import AnswerError, Stated, one_line
 from vernacular.inference.server.limits import AdaptiveLimit, Slots
 
 log = logging.getLogger("vernacular")
@@ -229,7 +229,7 @@ class Client:
                 log.info("server: %s; attempt %d of %d in %.1f s", problem, attempt + 1, self.attempts, delay)
                 self._pause(delay)
         if is_answered:  # other requests may succeed
-            raise AnswerError(Check.REACH, f"{problem}, also after {self.attempts} attempts")
+            raise AnswerError(None, f"{problem}, also after {self.attempts} attempts")
         raise ServerError(
             f"{self.source}: no answer after {self.attempts} attempts ({problem}). Finished requests are stored; start "
             "the server and run snakemake again."

@@ -77,9 +77,9 @@ class Completions:
         text, reason, stop = text_of(text, "text"), read(choice, "finish_reason"), read(choice, "stop_reason")
         usage = read(content, "usage")
         if not isinstance(usage, dict | None):
-            raise AnswerError(Check.REACH, f"expected the usage, got {usage!r:.40}")
-        prompt_tokens, completion_tokens = count(read(usage, "prompt_tokens")), count(read(usage, "completion_tokens"))
-        cached = count(read(usage, "prompt_tokens_details", "cached_tokens"))
+            raise AnswerError(None, f"expected an object as usage, got {usage!r:.40}")
+        prompt_tokens, completion_tokens = count(usage, "prompt_tokens"), count(usage, "completion_tokens")
+        cached = count(usage, "prompt_tokens_details", "cached_tokens")
         self.client.count_tokens(prompt_tokens, completion_tokens, cached)
         if isinstance(prompt, list) and not is_chat:
             compare_length(prompt, prompt_tokens, cached)

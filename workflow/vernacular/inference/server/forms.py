@@ -44,9 +44,9 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class AnswerError(Exception):
-    """Response without what was asked for; `check` is the number of the probe's check that it fails."""
+    """Response without what was asked for; `check`: number of the check that it fails; None: it is malformed."""
 
-    def __init__(self, check: int, text: str):
+    def __init__(self, check: int | None, text: str):
         super().__init__(text)
         self.check = check
 
@@ -148,23 +148,22 @@ def by_id(pairs: Iterable[tuple], form: str) -> dict[int, float]:
     return values
 
 
-def count(value) -> int | None:
+def count(content, *keys: str) -> int | None:
     """Return a number of tokens that a server reports; None if it reports none. Raises AnswerError if it is none."""
+    value = read(content, *keys)
     if type(value) is float and value.is_integer():
         value = int(value)
     if value is not None and not (type(value) is int and 0 <= value <= _MOST_TOKENS):
-        raise AnswerError(Check.REACH, f"expected a number of tokens, got {value!r:.40}")
+        raise AnswerError(None, f"expected a number of tokens as {keys[-1]}, got {value!r:.40}")
     return value
 
 
 def text_of(value, name: str) -> str:
     """Return a text that a server sends. Raises AnswerError if it is none, or contains a lone surrogate."""
     if not isinstance(value, str):
-        raise AnswerError(
-            Check.REACH, f"the response contains no {name}" if value is None else _unexpected(name, value)
-        )
+        raise AnswerError(None, f"the response contains no {name}" if value is None else _unexpected(name, value))
     if _SURROGATE.search(value):
-        raise AnswerError(Check.REACH, f"the {name} contains a lone surrogate, which is no character")
+        raise AnswerError(None, f"the {name} contains a lone surrogate, which is no character")
     return value
 
 
@@ -176,7 +175,7 @@ def only(values, name: str):
     """Return the element of a list of one. Raises AnswerError if it is no such list."""
     if not isinstance(values, list) or len(values) != 1:
         got = f"{len(values)}" if isinstance(values, list) else f"{values!r:.40}"
-        raise AnswerError(Check.REACH, f"the response contains no text: expected one of {name}, got {got}")
+        raise AnswerError(None, f"the response contains no text: expected one of {name}, got {got}")
     return values[0]
 
 
@@ -254,7 +253,7 @@ def ask(client, path: str, body: dict, *, root: bool = False) -> dict:
     """Return the answer to a POST request for tokens; see `Client.post` and `Stated.check`."""
     content = client.post(path, body, root=root)
     if not isinstance(content, dict):
-        raise AnswerError(Check.REACH, _unexpected("JSON object", content))
+        raise AnswerError(None, _unexpected("JSON object", content))
     client.stated.check(path, content)
     return content
 

@@ -79,7 +79,10 @@ class Generation:
         served, started, before = self.served, time.perf_counter(), asdict(self.served.client.usage)
         if self.prompts is None:
             self._prepare()
-        answers = served.answer_all(self.calls, lambda call: _answer(served, call), journal, "generate")
+        names = {call.prompt.request_id: call.name for call in self.calls}
+        answers = served.answer_all(
+            self.calls, lambda call: _answer(served, call), journal, "generate", self.requests, names
+        )
         self.outcomes = {call.prompt.request_id: {"error": None, **answers[call.name]} for call in self.calls}
         for call in self.calls:
             if flags := answers[call.name].get("flags"):

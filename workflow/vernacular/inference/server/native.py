@@ -59,8 +59,8 @@ class LlamaCpp:
             text + word if reason == "word" and word else text,
             "length" if reason == "limit" else "stop",
             word if reason == "word" else None,
-            count(read(content, "tokens_evaluated")),
-            count(read(content, "tokens_predicted")),
+            count(content, "tokens_evaluated"),
+            count(content, "tokens_predicted"),
             ids if isinstance(ids, list) else None,
             None,
             content,
@@ -71,8 +71,8 @@ class LlamaCpp:
         body = {"prompt": prompt, "n_predict": n_predict, **_LLAMA_SAMPLING, **fields}
         content = ask(self._client, "/completion", body, root=True)
         text_of(read(content, "content"), "text")
-        evaluated, predicted = (count(read(content, key)) for key in ("tokens_evaluated", "tokens_predicted"))
-        self._client.count_tokens(evaluated, predicted, count(read(content, "timings", "cache_n")))
+        evaluated, predicted = (count(content, key) for key in ("tokens_evaluated", "tokens_predicted"))
+        self._client.count_tokens(evaluated, predicted, count(content, "timings", "cache_n"))
         if isinstance(prompt, list):
             compare_length(prompt, evaluated)
         if read(content, "truncated") is True:
@@ -183,7 +183,7 @@ class SGLang:
         meta = read(ask(self._client, "/generate", body, root=True), "meta_info")
         if not isinstance(meta, dict):
             raise AnswerError(Check.ECHO, f"{self.name}: the response contains no meta_info")
-        counts = [count(meta.get(key)) for key in ("prompt_tokens", "completion_tokens", "cached_tokens")]
+        counts = [count(meta, key) for key in ("prompt_tokens", "completion_tokens", "cached_tokens")]
         self._client.count_tokens(*counts)
         compare_length(ids, counts[0], counts[2])
         return meta

@@ -8,9 +8,10 @@ What a server states about itself is for provenance, and never a reason to trust
 """
 
 import itertools
+from collections.abc import Callable
 from dataclasses import replace
 
-from vernacular.core.errors import ModelError, suggest
+from vernacular.core.errors import ModelError, ServerError, suggest
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.model_record import Forms, ModelRecord, ServerRecord
 from vernacular.inference.model.tokenization import AlignmentError
@@ -48,7 +49,7 @@ def probe(
         record: Name and settings of the model.
         tokenizer: The local tokenizer; None: that of the server, if it has one.
         known: Values of a local copy, {text: log-probabilities}, for the last check.
-        longest: The longest prompt of the run, if it is known.
+        longest: The longest prompt of the run, if it is known; if it is cut, the reasons say so as those of "length".
         model: Its name on the server; None: there is only one.
 
     Raises:
@@ -89,6 +90,8 @@ class _Probe:
             labels=labels.name if labels else None,
             chat="chat" in prompts,
         )
+        if self.longest and (spans or forms.generation):
+            self._check_longest(spans, forms.generation)
         return replace(
             self.server,
             fields=self.loaded.completions.fields,
@@ -131,7 +134,6 @@ class _Probe:
     def _select_spans(self, prompts: set[str]):
         """Return the first form of log-probabilities that passes all checks; None if there is none."""
         loaded = self.loaded
-        longest = len(checks.ids_of(loaded, self.longest)) if self.longest and loaded.tokenizer is not None else 0
         best = ((0, False), "")  # the reason of the form that passes the most checks, or returns values at all
         for form in span_forms(loaded, self.native):
             steps = [
@@ -143,7 +145,7 @@ class _Probe:
                 (Check.PENALTIES, lambda form=form: checks.check_penalties(loaded, form)),
                 (Check.BATCH, lambda form=form: checks.check_batch(loaded, form, self.client)),
                 (Check.PENALTIES, lambda form=form: self._check_samples(form)),
-                (Check.LENGTH, lambda form=form: checks.check_length(loaded, loaded.completions, form, longest)),
+                (Check.LENGTH, lambda form=form: checks.check_length(loaded, loaded.completions, form)),
                 (16, lambda form=form: checks.check_known_answers(loaded, form, self.known)),
             ]
             for passed, (number, step) in enumerate(steps):
@@ -204,25 +206,31 @@ class _Probe:
             native = spans is not None and spans is self.native
             form, prompt = ("native" if native else "ids"), checks.ids_of(self.loaded, checks.PROMPT)
             complete = self.native.complete if native else complete
-
-        def message(text: str) -> str | list[dict]:
-            return [{"role": "user", "content": text}] if form == "chat" else text
-
         try:
             self._note(Check.STOP, form, True, checks.check_generation(complete, prompt, stops=form != "chat"))
-            if form in ("text", "chat"):
-                if self.counter is not None:
-                    self.server = replace(self.server, offset=checks.learn_offset(self.counter, complete, message))
-                if self.longest:
-                    self._note(Check.LENGTH, form, True, checks.check_text_length(complete, message, self.longest))
-            elif spans is None and self.longest:
-                longest = len(checks.ids_of(self.loaded, self.longest))
-                seen = checks.check_length(self.loaded, self.loaded.completions, None, longest)
-                self._note(Check.LENGTH, form, True, seen)
+            if form in ("text", "chat") and self.counter is not None:
+                offset = checks.learn_offset(self.counter, complete, _message(form))
+                self.server = replace(self.server, offset=offset)
         except (AnswerError, RefusedError) as error:
             self._fail(Check.STOP, form, error, "generation")
             return None
         return form
+
+    def _check_longest(self, spans, generation: str | None) -> None:
+        """Note whether the longest prompt is read whole; a malformed or failing answer is its own row's affair."""
+        loaded, form = self.loaded, spans.name if spans else generation
+        try:
+            if loaded.tokenizer is not None:
+                seen = checks.check_longest(loaded, loaded.completions, spans, self.longest)
+            else:
+                seen = checks.check_text_length(loaded.completions.complete, _message(generation), self.longest)
+        except (AnswerError, RefusedError, AlignmentError, ServerError) as error:
+            if getattr(error, "check", None) == Check.LENGTH:
+                self._note(Check.LENGTH, form, False, str(error))
+                self.reasons["length"] = str(error)
+                return
+            seen = f"not comparable: {error}"
+        self._note(Check.LENGTH, form, True, seen)
 
     def _check_samples(self, form) -> str:
         """Check the lists of the most probable tokens; see `checks.check_samples`."""
@@ -254,11 +262,12 @@ class _Probe:
         return answers
 
     def _text(self, prompt: str | list) -> str | None:
-        """Return a greedy text; None if the server refuses the request, as some do for what a filter finds."""
+        """Return a greedy text; None without one, because a filter refuses it, for example."""
         try:
             return self.loaded.completions.complete(prompt, 8).text
-        except RefusedError as error:
-            self._note(Check.STOP, None, True, f"a text of the probe is refused ({error})")
+        except (RefusedError, AnswerError) as error:
+            problem = "refused" if isinstance(error, RefusedError) else "malformed"
+            self._note(Check.STOP, None, True, f"a text of the probe is {problem} ({error})")
             return None
 
     def _note(self, number: int, form: str | None, passed: bool, seen: str) -> None:
@@ -266,11 +275,29 @@ class _Probe:
 
     def _fail(self, number: int, form: str | None, error: Exception, *protocols: str) -> str:
         """Note a failed check; return one sentence, which is the reason of `protocols`."""
-        number = getattr(error, "check", number)
+        number = getattr(error, "check", None) or number
         self._note(number, form, False, str(error))
         reason = f"the server fails check {number} ({CHECKS[number]}): {error}"
         self.reasons |= dict.fromkeys(protocols, reason)
         return reason
+
+
+def _message(form: str) -> Callable[[str], str | list[dict]]:
+    """Return what makes a prompt of a text: the text itself, or chat messages."""
+    return lambda text: [{"role": "user", "content": text}] if form == "chat" else text
+
+
+_OBTAINED = {"generation": "texts", "spans": "log-probabilities of texts", "labels": "log-probabilities of labels"}
+
+
+def changed_forms(stored: ServerRecord, current: ServerRecord) -> str | None:
+    """Return which outputs are no longer obtained in the same way; None if all are."""
+    for kind, name in _OBTAINED.items():
+        before, now = getattr(stored.forms, kind), getattr(current.forms, kind)
+        if before != now:
+            was = f"obtained by {before}" if before else "not available"
+            return f"{name} were {was}, and {current.reasons.get(kind) or f'are now obtained by {now}'}"
+    return None
 
 
 def differences(stored: ServerRecord, current: ServerRecord) -> str | None:
@@ -281,10 +308,8 @@ def differences(stored: ServerRecord, current: ServerRecord) -> str | None:
     """
     if stored.model != current.model:
         return f'it serves "{current.model}" instead of "{stored.model}"'
-    for kind in ("generation", "spans", "labels"):
-        before, now = getattr(stored.forms, kind), getattr(current.forms, kind)
-        if before != now:
-            return f"{kind} were obtained as {before}, and {current.reasons.get(kind, f'now {now}')}"
+    if difference := changed_forms(stored, current):
+        return difference
     pairs = list(zip(stored.answers.get("values", []), current.answers.get("values", []), strict=False))
     for values, others in pairs:
         if not checks.agree(values, others):

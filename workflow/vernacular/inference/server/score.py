@@ -77,7 +77,10 @@ class Scoring:
             if self.prepared is None:
                 self._prepare()
             self.n_calls = len(self.calls)
-            self.answers = served.answer_all(self.calls, lambda call: _answer(served, call), journal, "score")
+            names = {request: name for request, (name, _) in self.places.items()}
+            self.answers = served.answer_all(
+                self.calls, lambda call: _answer(served, call), journal, "score", self.requests, names
+            )
         self.used = {name: value - before[name] for name, value in asdict(served.client.usage).items()}
         self.journal_notes = journal.notes
         self.seconds += time.perf_counter() - started
@@ -224,7 +227,8 @@ def score_label_texts(served: ServedModel, requests: pa.Table, journal: Journal)
         served.compare_length(call.prompt, n_prompt_tokens)
         return {"values": dict(zip(call.labels, values, strict=True)), "n_prompt_tokens": n_prompt_tokens}
 
-    answers = served.answer_all(list(calls.values()), answer, journal, "score")
+    names = {request_id: calls[key].name for request_id, (key, _, _) in places.items()}
+    answers = served.answer_all(list(calls.values()), answer, journal, "score", requests, names)
     return {
         request_id: _text_row(row, label, answers[calls[key].name]) for request_id, (key, label, row) in places.items()
     }, len(calls)

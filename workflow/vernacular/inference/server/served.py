@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
+import pyarrow as pa
+
 from vernacular.core.errors import ModelError, ServerError
 from vernacular.core.model_record import ModelRecord
 from vernacular.core.progress import Progress
@@ -72,8 +74,18 @@ class ServedModel(TextModel):
             "sampling_fields": self.completions.fields,
         }
 
-    def answer_all(self, calls: list, answer: Callable[[Call], dict], journal: Journal, label: str) -> dict:
+    def answer_all(
+        self,
+        calls: list,
+        answer: Callable[[Call], dict],
+        journal: Journal,
+        label: str,
+        requests: pa.Table,
+        names: dict[str, str],
+    ) -> dict:
         """Return {name: answer} of all calls, from the journal or `answer(call)`; `label` is for the progress line.
+
+        `names`, {request ID: name of its call}, and `requests` are for messages, which name the item.
 
         An answer is a dict of JSON-like values; that of a request which the server refuses, or of a prompt that it does
         not read completely, is {"error": reason}. A malformed one is not in the journal.
@@ -94,6 +106,14 @@ class ServedModel(TextModel):
                     return {"error": f"the server refused the request ({error})"}
                 except LengthError as error:
                     return {"error": str(error)}
+                except AnswerError as error:
+                    request = next(request for request, name in names.items() if name == call.name)
+                    item = requests["item_id"][requests["request_id"].to_pylist().index(request)].as_py()
+                    problem = "the server's answer is malformed"
+                    if error.check is not None:
+                        check = f"check {error.check} ({CHECKS[error.check]})"
+                        problem = f"the server fails {check}, which it passed at the start"
+                    raise ModelError(f"model {self.record.name}: item {item}: {problem}: {error}.") from error
             return result | {"flags": sorted(flags)} if flags else result
 
         try:
@@ -104,11 +124,6 @@ class ServedModel(TextModel):
                     progress.advance()
                     with journal.defer_signals():
                         journal.add(call.name, [result])
-        except AnswerError as error:
-            raise ModelError(
-                f"model {self.record.name}: the server fails check {error.check} ({CHECKS[error.check]}), "
-                f"which it passed at the start: {error}."
-            ) from error
         except ServerError as error:
             raise ServerError(f"model {self.record.name}: {error}") from error
         finally:

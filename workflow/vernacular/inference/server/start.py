@@ -8,13 +8,13 @@ import pyarrow as pa
 
 from vernacular.core.errors import ModelError, ServerError, format_count
 from vernacular.core.failures import wrap_tokenizer_panics
-from vernacular.core.model_record import ModelRecord
+from vernacular.core.model_record import ModelRecord, ServerRecord
 from vernacular.inference.model.tokenization import load_tokenizer
 from vernacular.inference.schema import characters_of
 from vernacular.inference.server import checks
 from vernacular.inference.server.client import RefusedError, Usage
 from vernacular.inference.server.forms import AnswerError
-from vernacular.inference.server.probe import differences, probe
+from vernacular.inference.server.probe import changed_forms, differences, probe
 from vernacular.inference.server.served import ServedModel, connect, open_server
 
 log = logging.getLogger("vernacular")
@@ -26,19 +26,39 @@ def start(record: ModelRecord, requests: Iterable[pa.Table] = ()) -> tuple[Serve
     `requests`: the tables of the job, whose longest prompt must be read whole.
 
     Raises:
-        ModelError: The key is not set, the server fails a check that it passed before, or it answers differently.
+        ModelError: The key is not set, the server fails a check twice that it passed before, it answers differently, or
+            it cuts the longest prompt.
         ServerError: The server cannot be reached, or denies access.
     """
     longest = longest_prompt(requests)
     client = connect(record)
+
+    def ask() -> ServerRecord:
+        return probe(record, client, tokenizer, record.server.known, longest, record.server.model)
+
     try:
         tokenizer = load_tokenizer(record, record.directory) if record.directory else None
         with wrap_tokenizer_panics(record):
-            current = probe(record, client, tokenizer, record.server.known, longest, record.server.model)
+            try:
+                current = ask()
+                problem = changed_forms(record.server, current)
+            except ServerError:
+                raise
+            except ModelError as error:
+                problem = str(error)
+            if problem:  # maybe of a single answer
+                log.warning("model %s: the server is probed once more: %s", record.name, problem)
+                current = ask()
     finally:
         client.close()
     if difference := differences(record.server, current):
         raise _other_model(record, difference)
+    if cut := current.reasons.get("length"):
+        advice = ", or set max_length" if current.tokenizer else ""  # without one, nothing is shortened
+        raise ModelError(
+            f"model {record.name}: {record.source} does not read a prompt of this run whole: {cut}. Start the server "
+            f"with a longer context{advice}."
+        )
     return open_server(record | {"server": replace(record.server, checks=current.checks)}), client.usage
 
 
@@ -79,9 +99,17 @@ def verify_answers(served: ServedModel) -> None:
     stored = served.record.server.answers.get("values")
     if served.spans is None or not stored:
         return
+
+    def ask(text: str) -> list[float]:
+        return checks.values_of(served.spans.score(checks.ids_of(served, text), 0))
+
     for text, values in zip(checks.TEXTS, stored, strict=True):
         try:
-            current = checks.values_of(served.spans.score(checks.ids_of(served, text), 0))
+            try:
+                current = ask(text)
+            except (AnswerError, RefusedError) as error:  # maybe of a single answer
+                log.warning("model %s: the server is asked once more: %s", served.record.name, error)
+                current = ask(text)
         except (AnswerError, RefusedError) as error:
             raise _other_model(served.record, str(error)) from error
         except ServerError as error:
