@@ -216,9 +216,9 @@ def write_inputs(sets: list[str], fraction: float, models: list[str], lm_eval: P
     entries = [entry for name in sets for entry in write_set(name, fraction)]
     content = {"tasks": ["./tasks"], "evaluations": entries, "comparisons": []}
     if "lm_eval" in sets:
-        index = lm_eval.parents[1] / "vernacular_index.json"
         Path("environment").mkdir()
-        Path("environment", index.name).symlink_to(index)
+        for name in ("vernacular_index.json", "lib"):  # the paths in the index are relative to it
+            Path("environment", name).symlink_to(lm_eval.parents[1] / name)
         content["lm_eval"] = {"python": "./environment/bin/lm_eval_python", "tasks": ["./lm_eval_tasks"]}
     if address:
         content["models"] = {models[0]: {"source": address, "concurrency": 4, "tokenizer": "./models/tokenizer"}}

@@ -51,7 +51,7 @@ EVALUATION = "openings.gl.opening.0shot"
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory):
     directory = tmp_path_factory.mktemp("extending")
-    (directory / "work" / "mine").mkdir(parents=True)
+    (directory / "work" / "mi{model}ne").mkdir(parents=True)  # to Snakemake, {model} in a parameter is a wildcard
     workspace = Clone(
         directory,
         [
@@ -64,10 +64,11 @@ def workspace(tmp_path_factory):
         (package / name).write_text(text.lstrip())
     task = yaml.safe_load((ROOT / "workflow" / "tasks" / "cola.yaml").read_text())
     rows = [f'{{"sentence": "O gato número {n} durme.", "label": {n % 2}}}' for n in range(6)]
-    (workspace.directory / "mine" / "rows.jsonl").write_text("\n".join(rows))
+    (workspace.directory / "mi{model}ne" / "rows.jsonl").write_text("\n".join(rows))
     task |= {"task": "openings", "protocols": ["opening"], "languages": {"gl": {"source": {"file": "rows.jsonl"}}}}
-    (workspace.directory / "mine" / "openings.yaml").write_text(yaml.safe_dump(task))
-    workspace.config["tasks"] = ["mine"]
+    task |= {"title": "Openings {model} of {0}"}
+    (workspace.directory / "mi{model}ne" / "openings.yaml").write_text(yaml.safe_dump(task))
+    workspace.config["tasks"] = ["mi{model}ne"]
     workspace.full_run = workspace.run()
     return workspace
 
@@ -82,7 +83,9 @@ def test_new_protocol_package_yields_requests_workbook_and_report(workspace):
     cells = [cell.value for row in book["gl"].iter_rows() for cell in row]
     assert any(isinstance(cell, float) and cell == pytest.approx(values["value"].iloc[0]) for cell in cells)
     report = workspace.directory / "results" / "report" / "data"
-    assert EVALUATION in (report / "index.js").read_text()
+    index = (report / "index.js").read_text()
+    assert EVALUATION in index
+    assert "Openings {model} of {0}" in index
     assert any('"opening"' in path.read_text() for path in report.rglob("*.js")), "the tokens of its spans are shown"
 
 

@@ -111,7 +111,9 @@ def code_version(command):
 
 
 def as_text(values):
-    return json.dumps(values, sort_keys=True, ensure_ascii=False)
+    text = json.dumps(values, sort_keys=True, ensure_ascii=False)
+    # Snakemake takes {name} in a parameter for a wildcard, also in titles, paths and names of others
+    return re.sub(r'"(?:[^"\\]|\\.)*"', lambda string: string[0].replace("{", "\\u007b").replace("}", "\\u007d"), text)
 
 
 # The files of a stage, as members of its JSON object: inputs by name, directories of inputs, and others. A parameter that

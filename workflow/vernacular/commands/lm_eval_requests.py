@@ -99,7 +99,7 @@ def _items_metadata(unit: LoadedUnit, items: list[dict], spec: UnitSpec) -> Item
             sha256=digest,
             repository=names if len(names) < 200 else f"{len(datasets)} datasets",
             config=next(iter(datasets))[1] if len(datasets) == 1 else None,
-            details={"lm_eval": spec.versions["lm_eval"]},
+            release=f"{spec.versions['lm_eval']}+{spec.package[:8]}",
             tasks={name: str(getattr(task, "VERSION", None)) for name, task in unit.tasks.items()},
         ),
         rows=RowCounts(read=len(items), kept=len(items), evaluated=len(items)),

@@ -154,6 +154,8 @@ def _compute(args, inputs: _Inputs, record: ModelRecord) -> tuple[list[dict], pa
     majority = majority_baseline(PROTOCOLS[spec.protocol].majority, rows)
     long_rows = []
     conditions = signature_conditions(spec.protocol, requests.options, outputs.tokenizer.bos_policy)
+    if requests.items.source.release:
+        conditions |= {requests.items.source.kind: requests.items.source.release}
     for row in label_values(values, labels, signatures, conditions):
         # the baseline applies to accuracies over all items, from which it is computed
         accuracy = row["chance_level"] is not None and row["metric"].partition("_")[0] not in CHANCE

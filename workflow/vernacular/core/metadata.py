@@ -64,6 +64,7 @@ class Source:
     revision: str | None = None  # commit of the repository
     license: str | None = None
     tasks: dict[str, str] | None = None  # of lm-eval, with their versions
+    release: str | None = None  # of lm-eval: its version and the hash of its code
     details: dict = field(default_factory=dict)  # few-shot split, files read and their hash, counts of a treebank, …
 
 
