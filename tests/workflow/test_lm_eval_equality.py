@@ -7,6 +7,7 @@ import importlib.util
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -121,6 +122,7 @@ def directory(tmp_path_factory, environment) -> Path:
 
 def test_all_values_equal_those_of_lm_eval(directory):
     rows = artifacts.read(directory / "results" / "summary" / "results.parquet", RESULTS).to_pylist()
+    assert all(re.search(r"\|lm_eval:\d[\w.]*\+[0-9a-f]{8}\|", row["signature"]) for row in rows)
     own = {(row["task"], row["shots"], row["category"] or "", row["metric"]): row["value"] for row in rows}
     n_values = 0
     for name, shots, results, _, _ in expected_results(directory):
