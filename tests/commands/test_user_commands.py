@@ -109,6 +109,20 @@ def test_show_prints_the_few_shot_prompt_and_stop_strings(directory, capsys):
     assert "stop strings: '\\n'" in text
 
 
+def test_show_names_an_item_on_one_line(directory, capsys):
+    row = {"id": "a\nb\x1b[2J", "text": "O gato durme.", "label": 1}
+    (directory / "own").mkdir()
+    (directory / "own" / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    columns = {"id": "id", "context": "text", "label": "label"}
+    task = {"task": "own", "title": "Own", "citation": "c", "protocols": ["acceptability"], "item_type": "sentence"}
+    task |= {"columns": columns, "languages": {"gl": {"source": {"file": "rows.jsonl"}}}}
+    (directory / "own" / "own.yaml").write_text(yaml.safe_dump(task))
+    config = {"models": {"tiny": {"source": "./tiny"}}, "tasks": ["own"], "evaluations": [{"task": "own"}]}
+    (directory / "own_config.yaml").write_text(yaml.safe_dump(config))
+    assert cli.main(["show", "own_config.yaml", "own.gl.acceptability.0shot"]) == 0
+    assert capsys.readouterr().out.splitlines()[0].endswith(r"item 1 of 1: a\u000ab\u001b[2J")
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [

@@ -1,7 +1,6 @@
 """Records of models: written and read back, and rejected if they have other fields."""
 
 import dataclasses
-import re
 
 import pytest
 from support.messages import assert_states
@@ -52,8 +51,8 @@ def test_unknown_field_states_that_the_record_is_of_another_version(change, tmp_
     write_record(tmp_path / "m.json", {"name": "m"} | change)
     with pytest.raises(ArtifactError) as raised:
         read_model(tmp_path / "m.json")
-    [name] = {*change, "pickles", "text"} & {*re.findall(r'"(\w+)"', str(raised.value))}
-    assert_states(raised.value, "m.json: written by another version", f'unknown field "{name}"', "writes it again")
+    [name] = {*change, "pickles", "text"} & {*str(raised.value).replace(")", " ").split()}
+    assert_states(raised.value, "m.json: written by another version", f"unknown field: {name}", "writes it again")
 
 
 @pytest.mark.parametrize("change", [{"contents": {"files": {}}}, {"adapter": []}, {"server": {"model": "m"}}])

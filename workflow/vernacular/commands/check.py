@@ -20,6 +20,7 @@ from vernacular.core.artifacts import replacing
 from vernacular.core.errors import ArtifactError, ModelError, UserError, format_count, suggest
 from vernacular.core.metadata import RequestsMetadata
 from vernacular.core.model_record import ModelRecord, read_model
+from vernacular.core.names import displayable
 from vernacular.core.paths import WORKFLOW, display_path
 from vernacular.data.load import load_items
 from vernacular.data.tasks import load_task, task_names
@@ -247,7 +248,7 @@ def show(args) -> str:
         raise UserError(f"{args.evaluation}: expected an item from 1 to {len(by_item)}, got {args.item}.")
     item_id, requests = list(by_item.items())[args.item - 1]
     loaded = _tokenizer_only(config, args.model, args.config) if args.model else None
-    print(f"{args.evaluation}, item {args.item} of {len(by_item)}: {item_id}")
+    print(f"{args.evaluation}, item {args.item} of {len(by_item)}: {displayable(item_id)}")
     for row in requests:
         print(f"\n--- {row['role']}")
         if (reason := skipped_reason(row["role"])) is None:

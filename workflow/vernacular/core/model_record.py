@@ -7,8 +7,7 @@ written. A record with a field that is not one of these was written by another v
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
-from vernacular.core.errors import ArtifactError, UserError
-from vernacular.core.fields import from_json
+from vernacular.core.errors import ArtifactError
 from vernacular.core.metadata import MetricsMetadata
 from vernacular.core.records import backup_path, read_record, write_record
 
@@ -128,19 +127,30 @@ class ModelRecord(Settings):
     @classmethod
     def parse(cls, values: dict, origin) -> "ModelRecord":
         """Return the record with the values of `as_dict`, read from `origin`. Raises ArtifactError for any others."""
-        try:
-            if unknown := sorted(values.keys() & _SETTINGS):
-                raise UserError(f'unknown field "{unknown[0]}"')
-            record = from_json(cls, values, "record")
-        except UserError as error:
-            raise ArtifactError(
-                f"{origin}: written by another version ({str(error).removesuffix('.')}); the next run of snakemake "
-                "writes it again."
-            ) from None
-        return record
+        if unknown := sorted(values.keys() & _SETTINGS):
+            raise _another_version(origin, unknown)
+        return _parse(cls, values, origin)
 
 
 _SETTINGS = {setting.name for setting in fields(Settings)}
+_NESTED = {"contents": Listing, "source_contents": Listing, "adapter": AdapterRecord, "server": ServerRecord}
+_NESTED |= {"forms": Forms}
+
+
+def _parse(cls, values: dict, origin):
+    names = {item.name for item in fields(cls)}
+    if not isinstance(values, dict) or (unknown := sorted(values.keys() - names)):
+        raise _another_version(origin, unknown if isinstance(values, dict) else [])
+    nested = {name: _NESTED[name] for name in values.keys() & _NESTED.keys() if values[name] is not None}
+    try:
+        return cls(**values | {name: _parse(part, values[name], origin) for name, part in nested.items()})
+    except TypeError as error:  # a field is missing
+        raise _another_version(origin, []) from error
+
+
+def _another_version(origin, unknown: list[str]) -> ArtifactError:
+    found = f" (unknown field: {unknown[0]})" if unknown else ""
+    return ArtifactError(f"{origin}: written by another version{found}; the next run of snakemake writes it again.")
 
 
 def recorded_model(metadata: MetricsMetadata) -> ModelRecord:
