@@ -95,7 +95,7 @@ def test_table_without_results_names_the_command_to_run(tmp_path, monkeypatch, c
     (tmp_path / "mine.yaml").write_text(CONFIG)
     monkeypatch.chdir(tmp_path)
     assert cli.main(["table", "mine.yaml"]) == 1
-    expected = "`snakemake -c4 --snakefile $(vernacular snakefile) --configfile mine.yaml`"  # here are no rules
+    expected = "`vernacular run mine.yaml -c4`"  # here are no rules
     assert expected in capsys.readouterr().err
     (tmp_path / "Snakefile").touch()
     (tmp_path / "mine.yaml").rename("my config.yaml")

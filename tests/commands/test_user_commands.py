@@ -109,6 +109,21 @@ def test_show_prints_the_few_shot_prompt_and_stop_strings(directory, capsys):
     assert "stop strings: '\\n'" in text
 
 
+@pytest.mark.parametrize("options", [["-n"], ["-n", "--profile", "slurm"]], ids=" ".join)
+def test_run_plans_a_config_of_any_directory_with_the_quiet_profile(directory, options):
+    command = [sys.executable, "-m", "vernacular", "run", "mine.yaml", *options]
+    run = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+    output = run.stdout + run.stderr
+    assert run.returncode == 0, output
+    assert "infer: evaluate tiny" in output
+    assert "reason:" not in output
+
+
+def test_run_names_a_missing_config(directory, capsys):
+    assert cli.main(["run", "yours.yaml", "-n"]) == 1
+    assert capsys.readouterr().err.startswith("yours.yaml: file not found")
+
+
 def test_show_names_an_item_on_one_line(directory, capsys):
     row = {"id": "a\nb\x1b[2J", "text": "O gato durme.", "label": 1}
     (directory / "own").mkdir()

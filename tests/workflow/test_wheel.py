@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 from support import tiny
-from support.tools import environment_with_wheel, run_snakemake
+from support.tools import environment_with_wheel
 from support.workspace import ROOT, output_tail
 
 CONFIG = {
@@ -48,11 +48,12 @@ def test_wheel_contains_all_files_of_the_workflow(installed):
 def test_wheel_runs_outside_of_the_checkout(installed, tmp_path):
     _, python = installed
     tiny.save("llama", tmp_path / "causal")
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump(CONFIG))
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(CONFIG))
     command = [python.parent / "vernacular", "snakefile"]
     snakefile = Path(subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip())
     assert snakefile.is_relative_to(python.parents[1])
-    run = run_snakemake(tmp_path, "-c2", "--snakefile", str(snakefile), python=python)
+    command = [python.parent / "vernacular", "run", "mine.yaml", "-c2"]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert run.returncode == 0, output_tail(run)
     summary = tmp_path / "results" / "summary" / "results.csv"
     assert "openbookqa.gl.letters.0shot" in summary.read_text()

@@ -34,7 +34,7 @@ _CONTAINED = ("items", "requests", "lm-eval-requests", "model", "server", "infer
 _STAGES = (*_CONTAINED, "collect", "export", "compare", "curves", "summary", "report", "verify", "finish")
 # command -> its module in `commands/` and function, if these have other names
 _MODULES = {
-    **{name: f"check:{name}" for name in ("init", "show", "snakefile")},
+    **{name: f"check:{name}" for name in ("init", "show", "run", "snakefile")},
     **{name: f"fetch:{name}" for name in ("model", "encoder")},
     **{name: f"status:{name}" for name in ("verify", "finish")},
     **{name: f"tasks:{name}" for name in ("revisions", "treebank")},
@@ -360,6 +360,9 @@ def _add_user_commands(commands) -> None:
     plan.add_argument("--results", type=Path, help="directory of a run with several prompts, whose components are used")
     plan.add_argument("--evaluation", help="ID in prompts.csv; default: the first")
     plan.add_argument("--metric", help="default: the first headline metric")
+    run = add("run", "run the workflow on a config in any directory, with Snakemake's options: run mine.yaml -c4")
+    run.add_argument("config", type=Path, help="file with the config: mine.yaml")
+    run.add_argument("options", nargs=argparse.REMAINDER, help="of Snakemake; default: --cores all")
     add("snakefile", 'print the path of the workflow: snakemake -c4 --snakefile "$(vernacular snakefile)"')
 
     add("lm-eval-index", "list the tasks of the lm_eval installed in this environment, which the workflow reads")

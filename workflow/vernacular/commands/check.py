@@ -1,8 +1,10 @@
-"""Commands `init`, `check`, `show` and `snakefile`: a config file, and what it means, before a run."""
+"""Commands `init`, `check`, `show`, `run` and `snakefile`: a config file, what it means, and its run."""
 
 import json
+import os
 import re
 import shlex
+import sys
 import tempfile
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -344,6 +346,27 @@ def _tokenizer_only(config: Config, name: str, file: Path):
     has_own = record.adapter is not None and record.adapter.own_tokenizer
     tokenizer_dir = record.adapter.directory if has_own else record.directory
     return wrap(model, AutoTokenizer.from_pretrained(tokenizer_dir, **kwargs), record)
+
+
+_PROFILES = WORKFLOW.parent / "profiles"
+
+
+def run(args) -> None:
+    """Replace this process by Snakemake with the config, the profile of the workflow, and the options of the user.
+
+    Raises ConfigError for what Snakemake itself would find in the config first: a file that is missing, or not YAML.
+    """
+    load([args.config])
+    options = list(args.options)
+    for i, value in enumerate(options[1:], start=1):
+        if options[i - 1] == "--profile" and not Path(value).exists() and (_PROFILES / value).is_dir():
+            options[i] = str(_PROFILES / value)  # Snakemake looks for names of profiles in the working directory only
+    if not any(re.match("-(c|j|-cores|-jobs|-profile)", option) for option in options):
+        options += ["--cores", "all"]
+    files = {"--snakefile": WORKFLOW / "Snakefile", "--workflow-profile": _PROFILES / "default"}
+    arguments = [str(part) for entry in (files | {"--configfile": args.config}).items() for part in entry]
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-m", "snakemake", *arguments, *options])
 
 
 def snakefile(args) -> None:

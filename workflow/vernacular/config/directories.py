@@ -118,12 +118,11 @@ def default_config() -> str:
 
 def run_command(config: os.PathLike | str, target: str | None = None) -> str:
     """Return the command that runs a config in the working directory, for messages; `target`: one file only."""
-    has_rules = any(map(os.path.exists, ("Snakefile", "workflow/Snakefile")))
-    parts = ["snakemake -c4", shlex.quote(target) if target else ""]
-    parts.append("" if has_rules else "--snakefile $(vernacular snakefile)")
+    name, only = shlex.quote(os.fspath(config)), f" {shlex.quote(target)}" if target else ""
+    if not any(map(os.path.exists, ("Snakefile", "workflow/Snakefile"))):
+        return f"vernacular run {name} -c4{only}"
     is_default = os.path.realpath(config) == os.path.realpath(default_config())
-    parts.append("" if is_default and has_rules else f"--configfile {shlex.quote(os.fspath(config))}")
-    return " ".join(filter(None, parts))
+    return f"snakemake -c4{only}" + ("" if is_default else f" --configfile {name}")
 
 
 def rule_files() -> list[str]:
