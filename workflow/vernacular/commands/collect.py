@@ -134,7 +134,8 @@ def write_outputs(
                 log.warning("collect: %s", error)
         table, metadata = result
         # one model with two names has one entry in the store, with the name under which it was first evaluated
-        model = replace(metadata.model, name=record.name, fingerprint=record.fingerprint)
+        stated = metadata.model or ModelInfo(name=record.name)  # an engine of another package may state nothing
+        model = replace(stated, name=record.name, fingerprint=record.fingerprint)
         requests = request_metadata[unit.evaluation].fingerprint
         metadata = replace(metadata, model=model, evaluation=unit.evaluation, requests=requests, fingerprint=unit.key)
         artifacts.write(directory / unit.kind.name / f"{unit.evaluation}.parquet", unit.kind, table, metadata)
