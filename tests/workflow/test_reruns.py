@@ -235,4 +235,4 @@ def test_jobs_are_told_how_often_they_are_tried(workspace, arguments, label):
     command = [sys.executable, "-m", "snakemake", *target, "-n", "-p", "--cores", "1", *arguments]
     command += ["--directory", str(workspace.directory), "--configfile", str(workspace.directory / "config.yaml")]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=environment)
-    assert set(re.findall(r"--attempt (\w+)", run.stdout + run.stderr)) == {label}, output_tail(run)
+    assert set(re.findall(r'"attempt": "(\w+)"', run.stdout + run.stderr)) == {label}, output_tail(run)
