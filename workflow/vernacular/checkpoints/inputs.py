@@ -127,16 +127,12 @@ def is_deleted(record: ModelRecord) -> bool:
     A revision on the Hub can be downloaded again.
     """
     source = (record.adapter or record).source or ""
-    return _own_listing(record) is not None and is_path(source) and not Path(_own_listing(record).root).exists()
+    return record.own_contents is not None and is_path(source) and not Path(record.own_contents.root).exists()
 
 
 def deleted(record: ModelRecord) -> Outcome:
     """Return the outcome of an evaluation of a deleted checkpoint: it is tried again if the checkpoint exists again."""
-    return not_applicable(DELETED_REASON, awaits=_own_listing(record).root)
-
-
-def _own_listing(record: ModelRecord) -> Listing | None:
-    return record.adapter.contents if record.adapter else record.source_contents or record.contents
+    return not_applicable(DELETED_REASON, awaits=record.own_contents.root)
 
 
 def verify(record: ModelRecord) -> None:

@@ -117,6 +117,11 @@ class ModelRecord(Settings):
     identity: str | None = None  # of a server: hash of its first answers
     server: ServerRecord | None = None
 
+    @property
+    def own_contents(self) -> Listing | None:
+        """The files of this model alone: of an adapter without its base, of a converted model before its conversion."""
+        return self.adapter.contents if self.adapter else self.source_contents or self.contents
+
     def __or__(self, changes: dict) -> "ModelRecord":
         return replace(self, **changes)
 

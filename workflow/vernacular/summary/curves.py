@@ -143,8 +143,7 @@ def equal_weight_notes(models: list[MetricsMetadata], checkpoints: dict[str, dic
 
 def _weights(record: ModelRecord) -> tuple:
     """Return the hashes of the files with weights, which are the adapter's if there is one."""
-    listing = record.adapter.contents if record.adapter else record.source_contents or record.contents
-    files = listing.files if listing else {}
+    files = record.own_contents.files if record.own_contents else {}
     is_single_file = "." in files
     suffixes = (".safetensors", ".bin")
     hashes = [entry["sha256"] for name, entry in files.items() if is_single_file or name.endswith(suffixes)]
