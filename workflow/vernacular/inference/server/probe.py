@@ -64,7 +64,7 @@ def probe(
 
 
 class _Probe:
-    def __init__(self, record: dict, client: Client, tokenizer, known: dict | None, longest: str | None):
+    def __init__(self, record: ModelRecord, client: Client, tokenizer, known: dict | None, longest: str | None):
         self.client, self.server, self.known = client, record.server, known
         self.counter, self.longest = tokenizer, longest
         self.samples: dict[tuple, str | AnswerError] = {}  # source of lists -> outcome of `checks.check_samples`
@@ -75,7 +75,7 @@ class _Probe:
         self.loaded: ServedModel = wrap_server(record, client, tokenizer)
         self.native: LlamaCpp | None = None
 
-    def run(self) -> dict:
+    def run(self) -> ServerRecord:
         self._note(Check.REACH, None, True, f"the model {self.server.model} answers")
         self.loaded.completions, prompts = negotiate(self.client, self.server.model)
         if "text" not in prompts:  # a chat has no token IDs
@@ -175,7 +175,7 @@ class _Probe:
                 continue
             try:
                 if isinstance(form, TextLabels):
-                    prompt = [{"role": "user", "content": checks.QUESTION}] if form.chat else checks.QUESTION
+                    prompt = _message("chat" if form.chat else "text")(checks.QUESTION)
                     values, _ = form.label_texts(prompt, list(checks.LABELS))
                     seen = f"{sum(v is not None for v in values)} of {len(values)} labels found"
                 else:
@@ -201,7 +201,7 @@ class _Probe:
     def _select_generation(self, prompts: set[str], spans) -> str | None:
         """Return how texts are generated: "native" or "ids" (token IDs), "text", or "chat"."""
         form, complete = "text" if "text" in prompts else "chat", self.loaded.completions.complete
-        prompt = checks.PROMPT if form == "text" else CHAT
+        prompt = _message(form)(checks.PROMPT)
         if self.loaded.tokenizer is not None and form == "text":
             native = spans is not None and spans is self.native
             form, prompt = ("native" if native else "ids"), checks.ids_of(self.loaded, checks.PROMPT)
@@ -237,8 +237,8 @@ class _Probe:
         completions = self.loaded.completions
         if "temperature" not in completions.fields and not hasattr(form, "listed"):
             return "samples not comparable: the server accepts no temperature"
-        chat, by_text = getattr(form, "chat", False), isinstance(form, TextLabels)
-        prompts = [[{"role": "user", "content": text}] if chat else text for text in checks.OPEN_PROMPTS]
+        by_text, message = isinstance(form, TextLabels), _message("chat" if getattr(form, "chat", False) else "text")
+        prompts = [message(text) for text in checks.OPEN_PROMPTS]
         if not by_text:
             prompts = [checks.ids_of(self.loaded, text) for text in prompts]
         lister = getattr(form, "listed", completions.listed)
@@ -256,9 +256,8 @@ class _Probe:
         loaded, answers = self.loaded, {}
         if spans is not None:
             answers["values"] = [checks.values_of(spans.score(checks.ids_of(loaded, t), 0)) for t in checks.TEXTS]
-        chat = generation == "chat"
-        prompts = [[{"role": "user", "content": t}] if chat else t[: len(t) // 2] for t in checks.TEXTS]
-        answers["texts"] = [self._text(prompt) for prompt in prompts]
+        message, part = _message(generation), 1 if generation == "chat" else 2
+        answers["texts"] = [self._text(message(text[: len(text) // part])) for text in checks.TEXTS]
         return answers
 
     def _text(self, prompt: str | list) -> str | None:
@@ -282,7 +281,7 @@ class _Probe:
         return reason
 
 
-def _message(form: str) -> Callable[[str], str | list[dict]]:
+def _message(form: str | None) -> Callable[[str], str | list[dict]]:
     """Return what makes a prompt of a text: the text itself, or chat messages."""
     return lambda text: [{"role": "user", "content": text}] if form == "chat" else text
 
@@ -395,7 +394,7 @@ def _get(client: Client, path: str) -> dict | None:
     return content if isinstance(content, dict) else None
 
 
-CHAT = [{"role": "user", "content": checks.PROMPT}]
+CHAT = _message("chat")(checks.PROMPT)
 _FIELD_SETS = ({**STANDARD, **EXTENDED}, STANDARD, {"temperature": 0.0}, {})  # tried until one is accepted
 
 
