@@ -14,6 +14,7 @@ from vernacular.commands.tasks import check_languages
 from vernacular.config import dependencies
 from vernacular.config.dependencies import server_spec
 from vernacular.config.directories import output_conflicts, run_command
+from vernacular.config.files import read
 from vernacular.config.load import Config, load, load_valid
 from vernacular.config.models import is_server
 from vernacular.config.references import References, check_references
@@ -354,9 +355,9 @@ _PROFILES = WORKFLOW.parent / "profiles"
 def run(args) -> None:
     """Replace this process by Snakemake with the config, the profile of the workflow, and the options of the user.
 
-    Raises ConfigError for what Snakemake itself would find in the config first: a file that is missing, or not YAML.
+    Raises ConfigError if the file cannot be read: Snakemake would find that first, and print a traceback.
     """
-    load([args.config])
+    read([args.config], None, "--config").problems.raise_all()
     options = list(args.options)
     for i, value in enumerate(options[1:], start=1):
         if options[i - 1] == "--profile" and not Path(value).exists() and (_PROFILES / value).is_dir():

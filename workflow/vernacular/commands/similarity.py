@@ -9,7 +9,7 @@ from vernacular.core import artifacts
 from vernacular.core.errors import format_count
 from vernacular.core.fields import Stage
 from vernacular.core.metadata import Outcome, SimilaritiesMetadata
-from vernacular.core.model_record import read_model
+from vernacular.core.model_record import ModelRecord, read_model
 from vernacular.inference.schema import GENERATIONS
 from vernacular.metrics.schema import SIMILARITIES
 from vernacular.metrics.similarity import simil_eval
@@ -92,7 +92,7 @@ class _Evaluations(Batch):
         missing = {metric["metric"]: reason for metric in spec.metrics}
         return Outcome(missing=missing) if outcome.is_complete else outcome
 
-    def _encoders(self, spec: SimilaritySettings) -> dict[str, dict]:
+    def _encoders(self, spec: SimilaritySettings) -> dict[str, ModelRecord]:
         """Return the record of each metric's encoder; Simil-Eval compares by the evaluated model itself."""
         encoders = {metric: self.encoder_records[name] for metric, name in spec.encoders.items()}
         if spec.style in SIMIL_EVAL_STYLES:
