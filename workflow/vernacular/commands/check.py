@@ -367,7 +367,9 @@ def run(args) -> None:
     files = {"--snakefile": WORKFLOW / "Snakefile", "--workflow-profile": _PROFILES / "default"}
     arguments = [str(part) for entry in (files | {"--configfile": args.config}).items() for part in entry]
     sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-m", "snakemake", *arguments, *options])
+    # jobs start `python`: the one of this environment, also where it is not activated
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+    os.execve(sys.executable, [sys.executable, "-m", "snakemake", *arguments, *options], environment)
 
 
 def snakefile(args) -> None:
