@@ -101,6 +101,26 @@ def test_server_killed_in_the_middle_and_restarted_costs_only_what_is_missing(mo
     assert rows.equals(artifacts.read(tmp_path / "big2" / "scores" / "e.parquet", SCORES))
 
 
+def test_request_that_the_server_never_answers_concerns_its_evaluation_only(model, tmp_path):
+    poison = "A choiva cae amodo."
+
+    def lie(server, original, body):
+        is_poison = poison in model.tokenizer.decode(body["prompt"])
+        return served.Raw([b"{}"], status=500) if is_poison else original(body)
+
+    paths = {"e": requests_file(tmp_path, "e", [(poison, 2, 18)]), "f": requests_file(tmp_path, "f")}
+    with served.Server(model) as server:
+        record = served.record(server, tmp_path, tokenizer=model)
+    with served.Server(model, lie={"completions": lie}) as server:
+        done, failed = run(record | {"source": server.source, "concurrency": 1}, tmp_path, **paths)
+    assert done == {"big": {"f": "computed"}}
+    assert "no valid answer from the server: HTTP 500: {}, also after 8 attempts" in failed["big"].pop("e")
+    assert failed == {"big": {}}
+    with served.Server(model) as server:
+        done, failed = run(record | {"source": server.source}, tmp_path, **paths)
+    assert (done, failed) == ({"big": {"e": "computed", "f": "found in the store"}}, {"big": {}})
+
+
 def test_server_that_answers_differently_is_another_model(model, tmp_path):
     path = requests_file(tmp_path)
     with served.Server(model) as server:

@@ -107,6 +107,7 @@ class Client:
         self.redaction = f"[{key_name or 'key'}: removed]"  # in place of the key
         self._timeout = timeout
         self._aborted = threading.Event()
+        self._last_answered: tuple[str, dict | None] | None = None  # address and body
         self._lock = threading.Lock()
         self._limit = AdaptiveLimit(concurrency)
         parts = urlsplit(self.source)
@@ -212,6 +213,7 @@ class Client:
                     self._limit.count_answer()
                     with self._lock:
                         self.usage.requests += 1
+                        self._last_answered = (url, body) if method == "POST" else self._last_answered
                     return content
                 problem = f"HTTP {response.status_code}: {self._message(response)}"
                 if response.status_code in (401, 403) and not root:
@@ -222,7 +224,7 @@ class Client:
                 if response.status_code == 429:
                     self._limit.halve()
                 delay = _retry_after(response, delay)
-                is_answered = False
+                is_answered = attempt == self.attempts and response.status_code >= 500 and self._answers_again()
             if attempt < self.attempts:
                 with self._lock:
                     self.usage.retries += 1
@@ -234,6 +236,17 @@ class Client:
             f"{self.source}: no answer after {self.attempts} attempts ({problem}). Finished requests are stored; start "
             "the server and run snakemake again."
         )
+
+    def _answers_again(self) -> bool:
+        """Return whether the server still answers the last request that it answered."""
+        if self._last_answered is None:
+            return False
+        url, body = self._last_answered
+        try:
+            with self._limit.slot(), self._slots.slot(self._pause):
+                return self._exchange("POST", url, body).is_success
+        except (_InvalidError, httpx2.RequestError):
+            return False
 
     def _exchange(self, method: str, url: str, body: dict | None) -> httpx2.Response:
         """Return the response, read and decompressed; raise _InvalidError or httpx2.RequestError."""

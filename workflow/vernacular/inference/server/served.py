@@ -109,7 +109,7 @@ class ServedModel(TextModel):
                 except AnswerError as error:
                     request = next(request for request, name in names.items() if name == call.name)
                     item = requests["item_id"][requests["request_id"].to_pylist().index(request)].as_py()
-                    problem = "the server's answer is malformed"
+                    problem = "no valid answer from the server"
                     if error.check is not None:
                         check = f"check {error.check} ({CHECKS[error.check]})"
                         problem = f"the server fails {check}, which it passed at the start"
