@@ -14,7 +14,7 @@ Two models are compared by the same formulas on differences of the same item, pr
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr, stdtr, stdtrit
+from scipy.special import stdtr, stdtrit
 
 from vernacular.statistics.intervals import cluster_codes, redrawn, resample_statistic
 
@@ -148,12 +148,3 @@ def probability_better(difference: float, variance_prompts: float, se: float, n_
     if spread == 0:
         return 0.5 if difference == 0 else float(difference > 0)
     return float(stdtr(n_prompts - 1, difference / spread))
-
-
-def probability_of_lead(difference: float, sd_prompts: float) -> float:
-    """Return Φ(d / σ): how often a true mean difference d leads, where prompts shift it with standard deviation σ.
-
-    >>> [round(probability_of_lead(d, 2.8), 2) for d in (1, 2, 3, 5)]
-    [0.64, 0.76, 0.86, 0.96]
-    """
-    return float(ndtr(difference / sd_prompts))

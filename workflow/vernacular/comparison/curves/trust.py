@@ -231,13 +231,6 @@ def relative_noise(values: np.ndarray, window: int = MIN_NOISE_POINTS) -> np.nda
     return np.where(np.isfinite(ratio), ratio, np.nan)
 
 
-def signal_to_noise(signal_value, noise_value) -> np.ndarray:
-    """Return signal over noise; NaN, not infinite, where the noise is 0: the model gives the same answers each time."""
-    noise_value = np.asarray(noise_value, dtype=float)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(noise_value > 0, signal_value / noise_value, np.nan)
-
-
 def decision_accuracy(early: np.ndarray, late: np.ndarray) -> np.ndarray:
     """Return the share of pairs of models in the same order early and late; a tie counts half: (…, M) -> (…).
 
