@@ -7,7 +7,7 @@ from vernacular.summary.grid import build_grid, collect, wide
 from vernacular.summary.headings import make_headings
 from vernacular.summary.lists import write_comparisons
 from vernacular.summary.paper import make_table
-from vernacular.summary.prompts import as_questions, prompt_notes, standard_errors, with_means, write_prompts
+from vernacular.summary.prompts import add_prompt_means, as_questions, prompt_notes, standard_errors, write_prompts
 
 RUNS = ["openbookqa.gl.generation.5shot", "openbookqa.gl.generation.5shot.formal"]
 MEAN = "openbookqa.gl.generation.5shot.all"
@@ -34,7 +34,7 @@ def mean_row(**changes) -> dict:
 
 
 def test_mean_is_a_row_of_its_own_with_the_first_prompts_provenance(long):
-    table = with_means(long, [mean_row()])
+    table = add_prompt_means(long, [mean_row()])
     assert len(table) == len(long) + 1
     row = table[table["prompt"] == "all"].iloc[0]
     assert (row["evaluation"], row["value"], row["n_flagged"], row["model_revision"]) == (MEAN, 0.6, 2, "abc")
@@ -44,20 +44,20 @@ def test_mean_is_a_row_of_its_own_with_the_first_prompts_provenance(long):
 
 
 def test_without_means_the_table_is_unchanged(long):
-    assert with_means(long, []).equals(long)
+    assert add_prompt_means(long, []).equals(long)
     assert as_questions(long, []).equals(long)
-    assert with_means(long, [mean_row(baseline="other")]).equals(long)
+    assert add_prompt_means(long, [mean_row(baseline="other")]).equals(long)
 
 
 def test_a_mean_stands_for_its_prompts(long):
     rows = [mean_row()]
-    questions = as_questions(with_means(long, rows), rows)
+    questions = as_questions(add_prompt_means(long, rows), rows)
     assert set(questions["evaluation"]) == {MEAN, "cola.gl.acceptability.0shot"}
 
 
 def test_only_means_have_a_standard_error_of_their_own(long):
     rows = [mean_row()]
-    table = standard_errors(with_means(long, rows), rows)
+    table = standard_errors(add_prompt_means(long, rows), rows)
     assert table.loc[table["prompt"] == "all", "se"].tolist() == [0.04]
     assert table.loc[table["prompt"] != "all", "se"].isna().all()
 
@@ -83,7 +83,7 @@ def test_sheet_lists_means_and_designs():
 
 
 def test_a_model_is_one_row_with_a_column_per_prompt_and_one_of_their_mean(long):
-    table = with_means(long, [mean_row()])
+    table = add_prompt_means(long, [mean_row()])
     assert wide(table).columns.tolist() == [
         "model",
         "gl / cola / acceptability 5 shots vernacular / Accuracy (share)",
@@ -116,7 +116,7 @@ def test_seeds_that_are_paired_with_prompts_are_not_named(metrics_table):
 )
 def test_caption_states_what_intervals_of_means_are_over(long, question, sampled):
     rows = [mean_row(question=question), mean_row(model="other")]
-    table = as_questions(with_means(long, rows[:1]), rows)
+    table = as_questions(add_prompt_means(long, rows[:1]), rows)
     caption = make_table(table, make_headings(table, {}), [], models=["m"], intervals=True, prompts=rows).caption
     assert "Mean over prompts: 2 wordings of the prompt for the same items." in caption
     assert f"In brackets: 95 % intervals over {sampled}." in caption

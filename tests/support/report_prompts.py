@@ -11,7 +11,7 @@ from vernacular.inference.schema import SCORES
 from vernacular.metrics.schema import METRICS, RESULTS, TASK_RESULTS
 from vernacular.protocols.schema import REQUESTS
 from vernacular.summary.grid import collect, to_arrow
-from vernacular.summary.prompts import with_means
+from vernacular.summary.prompts import add_prompt_means
 
 from support.report_run import _request, _row, _score, _setting, _write, _write_task_results
 
@@ -43,7 +43,7 @@ def write_run(root: Path) -> dict:
     }
     found = compare_all([tuple(MODELS)], tables, evaluations, resamples=200)
     summary = results / "summary"
-    long = with_means(collect([pa.Table.from_pylist(metric_rows, schema=METRICS.schema)]), found.prompts)
+    long = add_prompt_means(collect([pa.Table.from_pylist(metric_rows, schema=METRICS.schema)]), found.prompts)
     artifacts.write(
         summary / "results.parquet", RESULTS, to_arrow(long), {"models": [], "notes": [], "fingerprint": "x"}
     )

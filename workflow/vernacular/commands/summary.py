@@ -26,7 +26,7 @@ from vernacular.summary.curves import add_positions, curve_sheets, equal_weight_
 from vernacular.summary.grid import collect, to_arrow, wide
 from vernacular.summary.headings import make_headings, model_labels
 from vernacular.summary.notes import collect_notes, group_notes, mixed_version_notes, no_interval_notes, notes_to_frame
-from vernacular.summary.prompts import as_questions, prompt_notes, standard_errors, with_means
+from vernacular.summary.prompts import add_prompt_means, as_questions, prompt_notes, standard_errors
 from vernacular.summary.provenance import dataset_sources
 from vernacular.summary.tokenizers import TOKENIZERS, ModelTokens, tokenizer_rows, write_tokenizers
 from vernacular.summary.workbook import write_leaderboard, write_similarity, write_surprisal
@@ -52,7 +52,7 @@ def summary(args: Summary) -> str:
         kind.name: artifacts.read(tables[kind.name], kind).to_pylist() for kind in (RANKINGS, COMPARISONS, OVERALL)
     }
     prompts = artifacts.read(tables["prompts"], PROMPTS).to_pylist()
-    results = add_positions(with_means(results, prompts), checkpoints)
+    results = add_positions(add_prompt_means(results, prompts), checkpoints)
     notes = [row for note in models_metadata for row in collect_notes(note)]
     notes += mixed_version_notes(models_metadata)
     notes += equal_weight_notes(models_metadata, checkpoints)

@@ -86,7 +86,7 @@ def with_headlines(layout: Grid) -> Columns:
     return Columns(np.arange(len(levels)) + 2, levels, levels > 0)
 
 
-def with_means(layout: Grid, overall: list[dict] | None) -> Columns:
+def with_aggregates(layout: Grid, overall: list[dict] | None) -> Columns:
     """Return the columns of an overview: a mean per language, then its evaluations by one metric each.
 
     A language without a mean has its evaluations at the first level. What does not fit a screen is collapsed.

@@ -22,7 +22,7 @@ from vernacular.types import ALL_PROMPTS
 _PLANNED = (0.5, 1, 2, 4)  # number of items of a planned design, as multiples of the evaluated one
 
 
-def with_means(long: pd.DataFrame, prompt_rows: list[dict]) -> pd.DataFrame:
+def add_prompt_means(long: pd.DataFrame, prompt_rows: list[dict]) -> pd.DataFrame:
     """Return the long table with a row for each mean over prompts of a model (PROMPTS rows without a baseline).
 
     The row is that of the first prompt, with `prompt` = "all" and the mean with its interval. `n_flagged` is the

@@ -16,7 +16,7 @@ from openpyxl.worksheet.worksheet import Worksheet
 from vernacular.core.artifacts import replacing
 from vernacular.core.tables import sheet_names
 from vernacular.summary.cells import index_rankings, put_text
-from vernacular.summary.columns import EXCEL, Columns, SheetSize, continued, fitting, with_headlines, with_means
+from vernacular.summary.columns import EXCEL, Columns, SheetSize, continued, fitting, with_aggregates, with_headlines
 from vernacular.summary.grid import Grid, build_grid
 from vernacular.summary.headings import Headings, make_headings
 from vernacular.summary.lists import write_comparisons, write_overall
@@ -130,7 +130,7 @@ def _write(
     else:
         layout = build_grid(headline_rows, headings, by_language=True, metric_order=order)
         layout = _best_first(layout, overall or [])
-        parts = fitting(layout, lambda part: with_means(part, overall), size)
+        parts = fitting(layout, lambda part: with_aggregates(part, overall), size)
         levels = ["language", "title", "setting"]
         _write_grids(book.active, headline_rows, parts, levels=levels, comments=False, **common)
     for fill, name in zip(extras.values(), inner_names, strict=False):
