@@ -21,11 +21,11 @@ from vernacular.protocols.request_rows import continue_with, score_request, skip
 from vernacular.types import Role
 
 
-def requests(item, setting):
+def requests(item, settings):
     first, _, rest = item["context"].partition(" ")
     if not rest:
         return [skipped_request(item, "one word alone")]
-    before, span = continue_with(first, rest, setting.language)
+    before, span = continue_with(first, rest, settings.language)
     return [score_request(item, str(Role("opening")), before, span)]
 """,
     "metrics.py": """

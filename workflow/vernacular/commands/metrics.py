@@ -9,7 +9,7 @@ import pyarrow as pa
 from vernacular import __version__
 from vernacular.checkpoints.inputs import tokenizer_identity
 from vernacular.commands.common import check_inputs
-from vernacular.config.specs import MetricLabels, MetricsSpec
+from vernacular.config.specs import MeasuredSpec, MetricsSpec
 from vernacular.core import artifacts
 from vernacular.core.errors import UserError, first_line, format_count, is_contained
 from vernacular.core.fields import Stage, to_json
@@ -88,7 +88,7 @@ def _try(args, inputs: "_Inputs", record: ModelRecord) -> tuple[list[dict], pa.T
 class _Inputs:
     """Input files for the metrics of one evaluation, and the output file of its per-item results."""
 
-    def __init__(self, args, evaluation: str, spec: MetricLabels):
+    def __init__(self, args, evaluation: str, spec: MeasuredSpec):
         self.evaluation, self.spec = evaluation, spec
         self.kind = GENERATIONS if PROTOCOLS[spec.protocol].generates else SCORES
         self.outputs = args.out / self.kind.name / f"{evaluation}.parquet"

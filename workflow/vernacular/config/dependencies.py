@@ -154,7 +154,7 @@ def _metric_spec(config: Config, metric: str, evaluation: Evaluation) -> dict:
 
 
 def metrics_spec(config: Config, name: str) -> specs.MetricsSpec:
-    evaluations = {e.id: specs.MetricLabels(**_fields(e, "items", *SETTING)) for e in config.evaluations.values()}
+    evaluations = {e.id: specs.MeasuredSpec(**_fields(e, "items", *SETTING)) for e in config.evaluations.values()}
     return specs.MetricsSpec(model=name, evaluations=evaluations)
 
 
@@ -169,7 +169,7 @@ def comparisons_spec(config: Config) -> specs.ComparisonsSpec:
             for name, entry in config.external_results.items()
         },
         evaluations={
-            e.id: specs.ComparedLabels(**_fields(e, "items", "dataset", *SETTING)) for e in config.evaluations.values()
+            e.id: specs.ComparedSpec(**_fields(e, "items", "dataset", *SETTING)) for e in config.evaluations.values()
         },
         earlier_checkpoints=sorted(earlier),
     )
@@ -188,7 +188,7 @@ def _content_hashes(path: str, model: str | None = None) -> dict[str, str]:
 
 def export_spec(config: Config) -> specs.ExportSpec:
     exported = [e for e in config.evaluations.values() if e.protocol in EXPORTED]
-    return specs.ExportSpec(evaluations={e.id: specs.ExportLabels(**_fields(e, "items", "protocol")) for e in exported})
+    return specs.ExportSpec(evaluations={e.id: specs.ExportedSpec(**_fields(e, "items", "protocol")) for e in exported})
 
 
 def summary_spec(config: Config) -> specs.SummarySpec:
@@ -227,7 +227,7 @@ def task_labels(config: Config) -> dict[str, dict]:
 
 def curves_spec(config: Config) -> specs.CurvesSpec:
     """Return the evaluations, and the checkpoints of each curve in the order of training."""
-    evaluations = {e.id: specs.Labels(**_fields(e, *SETTING)) for e in config.evaluations.values()}
+    evaluations = {e.id: specs.EvaluationSpec(**_fields(e, *SETTING)) for e in config.evaluations.values()}
     return specs.CurvesSpec(evaluations=evaluations, checkpoints=_positions(config))
 
 

@@ -41,7 +41,7 @@ _WORDS = re.compile(r"(?<![a-z])chck[-_=]?(\d+)([kmb])(?![0-9a-z])", re.IGNORECA
 _STEP = re.compile(
     r"(?<![a-z])(?:global_?steps?|steps?|iter(?:ation)?|checkpoint|chck)[-_=]?(\d+)(?![0-9a-z])", re.IGNORECASE
 )
-_SETTING = re.compile(r"(?<![A-Za-z0-9])[A-Za-z_]+=[^-]*")  # val_loss=2.34
+_KEY_VALUE = re.compile(r"(?<![A-Za-z0-9])[A-Za-z_]+=[^-]*")  # val_loss=2.34
 _MAX_DIGITS = 18  # a number of more digits is not a position, and no column can hold it
 _SEPARATORS = re.compile(r"[^A-Za-z0-9.]+")
 
@@ -79,7 +79,7 @@ def parse_name(name: str) -> Position:
     words, rest = _take(_WORDS, rest)
     step, rest = _take(_STEP, rest)
     if has_settings:  # NeMo's names start with that of the experiment and contain losses
-        stages = re.findall(r"(?:stage|ingredient)\d+", _SETTING.sub("", rest), re.IGNORECASE)
+        stages = re.findall(r"(?:stage|ingredient)\d+", _KEY_VALUE.sub("", rest), re.IGNORECASE)
         rest = "-".join(stages)
     return Position(step, tokens, words, samples, _SEPARATORS.sub("-", rest).strip("-."))
 

@@ -50,7 +50,7 @@ class RequestsSpec(Spec):
     evaluations: dict[str, PromptSpec]  # by ID
 
 
-class Setting(Fields):
+class SettingSpec(Fields):
     """What identifies an evaluation, in addition to its prompt."""
 
     task: str  # name of the benchmark
@@ -61,7 +61,7 @@ class Setting(Fields):
     style: str  # of the prompts
 
 
-class UnitSpec(Setting):
+class UnitSpec(SettingSpec):
     """A unit of lm-eval: its documents, requests and metrics."""
 
     evaluation: str  # ID
@@ -142,13 +142,13 @@ class SimilaritySpec(Spec):
     evaluations: dict[str, SimilaritySettings]  # by ID
 
 
-class Labels(Setting):
+class EvaluationSpec(SettingSpec):
     """What identifies an evaluation (`types.SETTING`)."""
 
     prompt: str  # its name
 
 
-class MetricLabels(Labels):
+class MeasuredSpec(EvaluationSpec):
     """The labels and items of an evaluation."""
 
     items: str  # stem of the items file
@@ -156,10 +156,10 @@ class MetricLabels(Labels):
 
 class MetricsSpec(Spec):
     model: str  # name in the config
-    evaluations: dict[str, MetricLabels]  # by ID
+    evaluations: dict[str, MeasuredSpec]  # by ID
 
 
-class ComparedLabels(MetricLabels):
+class ComparedSpec(MeasuredSpec):
     """The labels, items and data of an evaluation."""
 
     dataset: str  # the data, which all prompts share
@@ -177,11 +177,11 @@ class ComparisonsSpec(Spec):
     models: list[str]  # in the order of the config
     pairs: list[list[str]]  # baseline and candidate
     external_results: dict[str, ExternalSpec]  # by name
-    evaluations: dict[str, ComparedLabels]  # by ID
+    evaluations: dict[str, ComparedSpec]  # by ID
     earlier_checkpoints: list[str] = field(default_factory=list)  # models tested against the best of each column only
 
 
-class ExportLabels(Fields):
+class ExportedSpec(Fields):
     """The items and protocol of an evaluation."""
 
     items: str  # stem of the items file
@@ -189,7 +189,7 @@ class ExportLabels(Fields):
 
 
 class ExportSpec(Spec):
-    evaluations: dict[str, ExportLabels]  # by ID
+    evaluations: dict[str, ExportedSpec]  # by ID
 
 
 class SeriesSpec(Spec):
@@ -205,7 +205,7 @@ class SeriesSpec(Spec):
 
 
 class CurvesSpec(SeriesSpec):
-    evaluations: dict[str, Labels]  # by ID
+    evaluations: dict[str, EvaluationSpec]  # by ID
 
 
 class SummarySpec(SeriesSpec):

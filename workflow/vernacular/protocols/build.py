@@ -14,7 +14,7 @@ from vernacular.protocols.generation import requests as generation
 from vernacular.protocols.prompt_variants import DEFAULT, variant_labels
 from vernacular.protocols.prompts import LAYOUTS, gold_text, load_labels
 from vernacular.protocols.registry import OPTIONS, OWN, PROTOCOLS, uses_prompt_lines
-from vernacular.protocols.request_rows import Setting
+from vernacular.protocols.request_rows import RequestSettings
 from vernacular.types import Item, skipped_reason
 
 POOL = 32  # items from which held-out examples are sampled
@@ -58,19 +58,19 @@ def build(
     metadata |= {"prompt": prompt} if prompt != DEFAULT else {}
     module = REQUESTS[protocol]
     labels = (prompts or _labels(language, prompt)) if uses_prompt_lines(protocol, style) else {}
-    setting = Setting(task["item_type"], language, seed, style, options, labels)
+    settings = RequestSettings(task["item_type"], language, seed, style, options, labels)
     examples, held_out = sample_examples(items, task=task["task"], language=language, shots=shots, seed=seed)
-    formatted = [module.few_shot_example(item, setting) for item in examples]
-    setting = replace(
-        setting,
+    formatted = [module.few_shot_example(item, settings) for item in examples]
+    settings = replace(
+        settings,
         few_shot_examples=tuple(text for text, _ in formatted),
         messages=tuple(turn for _, messages in formatted for turn in messages),
     )
     evaluated = [item for item in items if not item["few_shot"] and item["item_id"] not in held_out]
-    rows = [row for item in evaluated for row in module.requests(item, setting)]
+    rows = [row for item in evaluated for row in module.requests(item, settings)]
     if hasattr(module, "dataset_requests"):
-        rows += module.dataset_requests(evaluated, setting)
-    return rows, metadata | _row_metadata(rows, [item["item_id"] for item in examples], held_out, setting)
+        rows += module.dataset_requests(evaluated, settings)
+    return rows, metadata | _row_metadata(rows, [item["item_id"] for item in examples], held_out, settings)
 
 
 def _labels(language: str, prompt: str) -> dict:
@@ -89,14 +89,14 @@ def inference_metadata(protocol: str) -> dict:
     return {"causal_only": declaration.causal_only, "label_spans": declaration.label_spans, "request_kind": kind}
 
 
-def _row_metadata(rows: list[dict], example_ids: list[str], held_out: set[str], setting: Setting) -> dict:
+def _row_metadata(rows: list[dict], example_ids: list[str], held_out: set[str], settings: RequestSettings) -> dict:
     """Return the metadata of the rows, in addition to the evaluation's settings."""
     reasons = {item_id: "repeats a few-shot example" for item_id in sorted(held_out - set(example_ids))}
     return {
         "few_shot_examples": example_ids,
         "held_out": sorted(held_out),
-        "prefix": setting.prefix,
-        "prompts": fingerprint(setting.labels),
+        "prefix": settings.prefix,
+        "prompts": fingerprint(settings.labels),
         "skipped": reasons
         | {row["item_id"]: reason for row in rows if (reason := skipped_reason(row["role"])) is not None},
     }

@@ -13,7 +13,7 @@ from vernacular.types import UNSPACED, Item, skipped_role
 
 
 @dataclass(frozen=True)
-class Setting:
+class RequestSettings:
     """Settings shared by all requests of one evaluation."""
 
     item_type: str  # the task's `item_type` key: question, passage, story, …
@@ -39,14 +39,14 @@ def score_request(
     suffix: str = "",
     *,
     extras=(),
-    setting: Setting | None = None,
+    settings: RequestSettings | None = None,
     user: str | None = None,
 ) -> dict:
     """Return a request for the log-probability of `span` after the few-shot prefix and `context`, before `suffix`.
 
-    `setting` provides the few-shot prefix; None: no prefix. `user` is the last chat turn, if chat is applicable.
+    `settings` provides the few-shot prefix; None: no prefix. `user` is the last chat turn, if chat is applicable.
     """
-    prefix = setting.prefix if setting else ""
+    prefix = settings.prefix if settings else ""
     start = len(prefix) + len(context)
     return _row(
         item,
@@ -57,8 +57,8 @@ def score_request(
         span_start=start,
         span_end=start + len(span),
         extras=list(extras) or None,
-        messages=None if user is None else [*(setting.messages if setting else ()), turn("user", user)],
-        few_shot_examples=list(setting.few_shot_examples) if setting and setting.few_shot_examples else None,
+        messages=None if user is None else [*(settings.messages if settings else ()), turn("user", user)],
+        few_shot_examples=list(settings.few_shot_examples) if settings and settings.few_shot_examples else None,
     )
 
 
@@ -66,7 +66,7 @@ def generation_request(
     item: Item,
     text: str,
     *,
-    setting: Setting,
+    settings: RequestSettings,
     messages: list[dict] | None,
     stop=(),
     max_new_tokens: int | None = None,
@@ -78,10 +78,10 @@ def generation_request(
         item,
         "response",
         kind="generate",
-        prefix=setting.prefix,
+        prefix=settings.prefix,
         text=text,
         messages=messages,
-        few_shot_examples=list(setting.few_shot_examples) or None,
+        few_shot_examples=list(settings.few_shot_examples) or None,
         stop=list(stop),
         max_new_tokens=max_new_tokens,
         longest_target=longest_target,
@@ -108,14 +108,14 @@ def turn(role: str, content: str) -> dict:
     return {"role": role, "content": content}
 
 
-def pll_extra(setting: Setting, default: str = "original") -> list[str]:
+def pll_extra(settings: RequestSettings, default: str = "original") -> list[str]:
     """Return the statistic that selects a masked model's pseudo-log-likelihood; causal models ignore it."""
-    return [f"pll:{setting.options.get('pll_variant', default)}"]
+    return [f"pll:{settings.options.get('pll_variant', default)}"]
 
 
-def moments_extra(setting: Setting) -> list[str]:
+def moments_extra(settings: RequestSettings) -> list[str]:
     """Return the statistic that Min-K%++ of an entire text needs, where the evaluation asks for it."""
-    return ["logprob_moments"] if setting.options.get("min_k_plus_plus") else []
+    return ["logprob_moments"] if settings.options.get("min_k_plus_plus") else []
 
 
 def _row(item: Item, role: str, **content) -> dict:

@@ -13,10 +13,10 @@ from vernacular.core.model_record import ModelRecord, recorded_model
 from vernacular.metrics.schema import POSITION
 from vernacular.summary.cells import TOP_WRAPPED, put_text
 from vernacular.summary.columns import EXCEL, SheetSize, continued
-from vernacular.summary.rows import METRIC, SETTING, Column, write_rows
+from vernacular.summary.rows import METRIC, SETTING_COLUMNS, Column, write_rows
 from vernacular.types import DEFAULT_PROMPT
 
-_EVALUATION = [*SETTING, Column("prompt", "prompt", 12)]
+_EVALUATION = [*SETTING_COLUMNS, Column("prompt", "prompt", 12)]
 _COUNT = "#,##0"
 
 _CURVES = [

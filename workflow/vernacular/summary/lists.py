@@ -13,7 +13,7 @@ from vernacular.summary.cells import (
     put_text,
 )
 from vernacular.summary.columns import EXCEL, SheetSize
-from vernacular.summary.rows import METRIC, SETTING, Column, write_rows
+from vernacular.summary.rows import METRIC, SETTING_COLUMNS, Column, write_rows
 from vernacular.types import ALL_PROMPTS, DEFAULT_PROMPT
 
 
@@ -71,7 +71,7 @@ _PROMPT_NAMES = {ALL_PROMPTS: "mean over prompts"}
 _COMPARISONS = [
     Column("baseline", "baseline", 24),
     Column("candidate", "candidate", 24),
-    *SETTING,
+    *SETTING_COLUMNS,
     Column("prompt", lambda row: _PROMPT_NAMES.get(row["prompt"], row["prompt"]), 18),
     METRIC,
     Column("interpretation", describe_comparison, 80),

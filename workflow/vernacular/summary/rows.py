@@ -31,7 +31,7 @@ class Column(NamedTuple):
     cell_format: str | None = None  # Excel format; "unit": that of the row's unit; "difference": the same, signed
 
 
-SETTING = [  # columns of an evaluation, except for its prompt
+SETTING_COLUMNS = [  # columns of an evaluation, except for its prompt
     Column("task", "task", 20),
     Column("language", "language", 10),
     Column("protocol", "protocol", 14),

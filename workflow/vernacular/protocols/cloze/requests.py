@@ -2,7 +2,7 @@
 
 from vernacular.protocols.request_rows import (
     GAP,
-    Setting,
+    RequestSettings,
     fill,
     has_alternatives,
     pll_extra,
@@ -13,7 +13,7 @@ from vernacular.protocols.request_rows import (
 from vernacular.types import Item, Request
 
 
-def requests(item: Item, setting: Setting) -> list[Request]:
+def requests(item: Item, settings: RequestSettings) -> list[Request]:
     """Return requests with roles "filled:i" (filled sentence) and "fill:i" (candidate and right context after left).
 
     With `score_unfilled_gap`, also "unfilled:i": the candidate directly after the unfilled prompt, as in the scripts
@@ -27,8 +27,8 @@ def requests(item: Item, setting: Setting) -> list[Request]:
     rows = []
     for i, choice in enumerate(item["choices"]):
         left, word, right = fill(item["context"], gap, choice, capitalize=True)
-        rows.append(score_request(item, f"filled:{i}", "", left + word + right, extras=pll_extra(setting)))
-        rows.append(score_request(item, f"fill:{i}", left, word + right, extras=pll_extra(setting)))
-        if setting.options.get("score_unfilled_gap"):
-            rows.append(score_request(item, f"unfilled:{i}", item["context"], choice, extras=pll_extra(setting)))
+        rows.append(score_request(item, f"filled:{i}", "", left + word + right, extras=pll_extra(settings)))
+        rows.append(score_request(item, f"fill:{i}", left, word + right, extras=pll_extra(settings)))
+        if settings.options.get("score_unfilled_gap"):
+            rows.append(score_request(item, f"unfilled:{i}", item["context"], choice, extras=pll_extra(settings)))
     return rows

@@ -6,7 +6,7 @@ length of the longest option. The styles `simil-eval` and `simil-eval-open` are 
 
 from vernacular.protocols.generation import simil_eval
 from vernacular.protocols.prompts import display_order, example_text, gold_text, query
-from vernacular.protocols.request_rows import Setting, continue_with, generation_request, skipped_request, turn
+from vernacular.protocols.request_rows import RequestSettings, continue_with, generation_request, skipped_request, turn
 from vernacular.types import SIMIL_EVAL_STYLES, Item, Request
 
 
@@ -16,34 +16,34 @@ def check(task: dict, *, style: str) -> None:
         simil_eval.check(task, style)
 
 
-def few_shot_example(item: Item, setting: Setting) -> tuple[str, list[dict]]:
+def few_shot_example(item: Item, settings: RequestSettings) -> tuple[str, list[dict]]:
     """Return a few-shot example as text and as chat turns."""
-    if setting.style in SIMIL_EVAL_STYLES:
-        return simil_eval.few_shot_example(item, setting, _displayed_options(item, setting))
-    text = query(item, setting.item_type, setting.labels, _displayed_options(item, setting))
-    messages = [turn("user", _chat_message(text, setting)), turn("assistant", gold_text(item))]
-    return example_text(text, gold_text(item), setting.language), messages
+    if settings.style in SIMIL_EVAL_STYLES:
+        return simil_eval.few_shot_example(item, settings, _displayed_options(item, settings))
+    text = query(item, settings.item_type, settings.labels, _displayed_options(item, settings))
+    messages = [turn("user", _chat_message(text, settings)), turn("assistant", gold_text(item))]
+    return example_text(text, gold_text(item), settings.language), messages
 
 
-def requests(item: Item, setting: Setting) -> list[Request]:
+def requests(item: Item, settings: RequestSettings) -> list[Request]:
     """Return one generate request, role "response"."""
     if not (item["context"] or item["question"]):
         return [skipped_request(item, "neither context nor question")]
-    if setting.style in SIMIL_EVAL_STYLES:
-        return simil_eval.requests(item, setting, _displayed_options(item, setting))
-    text = query(item, setting.item_type, setting.labels, _displayed_options(item, setting))
-    messages = [*setting.messages, turn("user", _chat_message(text, setting))]
+    if settings.style in SIMIL_EVAL_STYLES:
+        return simil_eval.requests(item, settings, _displayed_options(item, settings))
+    text = query(item, settings.item_type, settings.labels, _displayed_options(item, settings))
+    messages = [*settings.messages, turn("user", _chat_message(text, settings))]
     targets = [*item["choices"], *([item["target"]] if item["target"] else [])]
-    longest = max((continue_with(text, target, setting.language)[1] for target in targets), key=len, default=None)
-    return [generation_request(item, text, setting=setting, messages=messages, stop=["\n"], longest_target=longest)]
+    longest = max((continue_with(text, target, settings.language)[1] for target in targets), key=len, default=None)
+    return [generation_request(item, text, settings=settings, messages=messages, stop=["\n"], longest_target=longest)]
 
 
-def _displayed_options(item: Item, setting: Setting) -> list[str] | None:
-    if setting.style.endswith("open") or setting.item_type == "summary":
+def _displayed_options(item: Item, settings: RequestSettings) -> list[str] | None:
+    if settings.style.endswith("open") or settings.item_type == "summary":
         return None
-    return [item["choices"][i] for i in display_order(item, setting.item_type, setting.seed)] or None
+    return [item["choices"][i] for i in display_order(item, settings.item_type, settings.seed)] or None
 
 
-def _chat_message(text: str, setting: Setting) -> str:
+def _chat_message(text: str, settings: RequestSettings) -> str:
     """Return the chat message of a prompt; a text to be continued requires an instruction for a chat model."""
-    return f"{setting.labels['complete']}\n{text}" if setting.item_type == "continuation" else text
+    return f"{settings.labels['complete']}\n{text}" if settings.item_type == "continuation" else text

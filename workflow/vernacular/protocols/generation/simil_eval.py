@@ -9,7 +9,7 @@ here, they are seeded.
 from vernacular.core.errors import ConfigError
 from vernacular.core.fingerprint import fingerprint
 from vernacular.protocols.prompts import gold_text
-from vernacular.protocols.request_rows import Setting, generation_request, turn
+from vernacular.protocols.request_rows import RequestSettings, generation_request, turn
 from vernacular.types import Item, Request
 
 _INDENT = " " * 16
@@ -29,22 +29,22 @@ def check(task: dict, style: str) -> None:
         )
 
 
-def few_shot_example(item: Item, setting: Setting, options: list[str] | None) -> tuple[str, list[dict]]:
+def few_shot_example(item: Item, settings: RequestSettings, options: list[str] | None) -> tuple[str, list[dict]]:
     """Return a few-shot example as text; no chat turns, because `requests` puts all text into one message."""
-    return prompt(item, setting.item_type, options, item["target"] or gold_text(item)), []
+    return prompt(item, settings.item_type, options, item["target"] or gold_text(item)), []
 
 
-def requests(item: Item, setting: Setting, options: list[str] | None) -> list[Request]:
+def requests(item: Item, settings: RequestSettings, options: list[str] | None) -> list[Request]:
     """Return one generate request with Simil-Eval's sampling; `options` are the options in the order to show them."""
-    text = prompt(item, setting.item_type, options, None)
-    full = setting.prefix + text  # one user message, including all few-shot examples
+    text = prompt(item, settings.item_type, options, None)
+    full = settings.prefix + text  # one user message, including all few-shot examples
     request = generation_request(
         item,
         text,
-        setting=setting,
+        settings=settings,
         messages=[turn("user", full)],
-        max_new_tokens=max_new_tokens(setting.item_type),
-        decoding=decoding(setting.seed, full),
+        max_new_tokens=max_new_tokens(settings.item_type),
+        decoding=decoding(settings.seed, full),
     )
     return [request]
 

@@ -10,21 +10,21 @@ import string
 
 from vernacular.protocols.prompt_template import fill
 from vernacular.protocols.prompts import display_order, example_text, gold_index, template
-from vernacular.protocols.request_rows import Setting, continue_with, score_request, skipped_request, turn
+from vernacular.protocols.request_rows import RequestSettings, continue_with, score_request, skipped_request, turn
 from vernacular.types import Item, Request, Role
 
 
-def few_shot_example(item: Item, setting: Setting) -> tuple[str, list[dict]]:
+def few_shot_example(item: Item, settings: RequestSettings) -> tuple[str, list[dict]]:
     """Return a few-shot example as text and as chat turns."""
-    order = display_order(item, setting.item_type, setting.seed)
-    text = prompt(item, [item["choices"][i] for i in order], setting)
+    order = display_order(item, settings.item_type, settings.seed)
+    text = prompt(item, [item["choices"][i] for i in order], settings)
     letter = string.ascii_uppercase[order.index(gold_index(item))]
-    return example_text(text, letter, setting.language), [turn("user", text), turn("assistant", letter)]
+    return example_text(text, letter, settings.language), [turn("user", text), turn("assistant", letter)]
 
 
-def requests(item: Item, setting: Setting) -> list[Request]:
+def requests(item: Item, settings: RequestSettings) -> list[Request]:
     """Return requests with roles "choice:i" (the letter of the item's option i) and "choice:i@p" in rotation p > 0."""
-    order = display_order(item, setting.item_type, setting.seed)
+    order = display_order(item, settings.item_type, settings.seed)
     if len(order) < 2:
         return [skipped_request(item, "fewer than two options")]
     if not (item["context"] or item["question"]):
@@ -32,20 +32,20 @@ def requests(item: Item, setting: Setting) -> list[Request]:
     if len(order) > 26:
         return [skipped_request(item, f"expected at most 26 options, got {len(order)}")]
     rows = []
-    for rotation in range(min(max(int(setting.options.get("option_rotations", 1)), 1), len(order))):
+    for rotation in range(min(max(int(settings.options.get("option_rotations", 1)), 1), len(order))):
         rotated = order[rotation:] + order[:rotation]
-        text = prompt(item, [item["choices"][i] for i in rotated], setting)
+        text = prompt(item, [item["choices"][i] for i in rotated], settings)
         for letter, choice in zip(string.ascii_uppercase, rotated, strict=False):
             role = str(Role("choice", choice, rotation))
-            left, span = continue_with(text, letter, setting.language)
-            rows.append(score_request(item, role, left, span, setting=setting, user=text))
+            left, span = continue_with(text, letter, settings.language)
+            rows.append(score_request(item, role, left, span, settings=settings, user=text))
     return rows
 
 
-def prompt(item: Item, options: list[str], setting: Setting) -> str:
+def prompt(item: Item, options: list[str], settings: RequestSettings) -> str:
     """Return the PalmX prompt, or that of a variant; a fifth option has a letter, too (in the PalmX script, "5.")."""
     lines = "\n".join(f"{letter}. {option}" for letter, option in zip(string.ascii_uppercase, options, strict=False))
-    if "templates" in setting.labels:
-        return fill(template(item, setting.item_type, setting.labels, letters=True), item, lines)
+    if "templates" in settings.labels:
+        return fill(template(item, settings.item_type, settings.labels, letters=True), item, lines)
     head = "\n\n".join(part for part in (item["context"], item["question"]) if part)
-    return f"{head}\n\n{lines}\n{setting.labels['letter']}"
+    return f"{head}\n\n{lines}\n{settings.labels['letter']}"

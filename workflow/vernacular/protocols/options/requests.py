@@ -4,31 +4,31 @@ Each option is also scored after the answer cue alone, for pointwise mutual info
 """
 
 from vernacular.protocols.prompts import cue, example_text, gold_text, query
-from vernacular.protocols.request_rows import Setting, continue_with, score_request, skipped_request, turn
+from vernacular.protocols.request_rows import RequestSettings, continue_with, score_request, skipped_request, turn
 from vernacular.types import Item, Request
 
 
-def few_shot_example(item: Item, setting: Setting) -> tuple[str, list[dict]]:
+def few_shot_example(item: Item, settings: RequestSettings) -> tuple[str, list[dict]]:
     """Return a few-shot example as text and as chat turns."""
-    text = query(item, setting.item_type, setting.labels, None)
+    text = query(item, settings.item_type, settings.labels, None)
     answer = gold_text(item)
-    return example_text(text, answer, setting.language), [turn("user", text), turn("assistant", answer)]
+    return example_text(text, answer, settings.language), [turn("user", text), turn("assistant", answer)]
 
 
-def requests(item: Item, setting: Setting) -> list[Request]:
+def requests(item: Item, settings: RequestSettings) -> list[Request]:
     """Return requests: "choice:i" (option i after the question), "uncond:i" (after the cue only, without examples)."""
     if len(item["choices"]) < 2:
         return [skipped_request(item, "fewer than two options")]
     if not (item["context"] or item["question"]):
         return [skipped_request(item, "neither context nor question")]
-    text = query(item, setting.item_type, setting.labels, None)
-    cue_text = cue(item, setting.item_type, setting.labels)
+    text = query(item, settings.item_type, settings.labels, None)
+    cue_text = cue(item, settings.item_type, settings.labels)
     rows = []
     for i, option in enumerate(item["choices"]):
         rows.append(
             score_request(
-                item, f"choice:{i}", *continue_with(text, option, setting.language), setting=setting, user=text
+                item, f"choice:{i}", *continue_with(text, option, settings.language), settings=settings, user=text
             )
         )
-        rows.append(score_request(item, f"uncond:{i}", *continue_with(cue_text, option, setting.language)))
+        rows.append(score_request(item, f"uncond:{i}", *continue_with(cue_text, option, settings.language)))
     return rows

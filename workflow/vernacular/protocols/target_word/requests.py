@@ -8,7 +8,7 @@ import re
 
 from vernacular.protocols.request_rows import (
     MASK,
-    Setting,
+    RequestSettings,
     fill,
     has_alternatives,
     pll_extra,
@@ -19,9 +19,9 @@ from vernacular.protocols.request_rows import (
 from vernacular.types import Item, Request
 
 
-def requests(item: Item, setting: Setting) -> list[Request]:
+def requests(item: Item, settings: RequestSettings) -> list[Request]:
     """Return requests "token:i" (with entropies and ranks) and "sentence:i" for form i, by `scored_span`."""
-    mask = setting.options.get("mask_token")
+    mask = settings.options.get("mask_token")
     pattern = re.compile(re.escape(mask)) if mask else MASK
     match = single_match(pattern, item["context"])
     if match is None:
@@ -30,8 +30,8 @@ def requests(item: Item, setting: Setting) -> list[Request]:
         ]
     if not has_alternatives(item):
         return [skipped_request(item, "fewer than two forms, or an empty one")]
-    level = setting.options.get("scored_span", "both")
-    pll_extras = [] if setting.options.get("task_type") == "ntp" else pll_extra(setting, "within_word_l2r")
+    level = settings.options.get("scored_span", "both")
+    pll_extras = [] if settings.options.get("task_type") == "ntp" else pll_extra(settings, "within_word_l2r")
     rows = []
     for i, form in enumerate(item["choices"]):
         left, word, right = fill(item["context"], match, form, capitalize=False)

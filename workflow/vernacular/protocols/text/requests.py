@@ -9,35 +9,35 @@ from itertools import pairwise
 
 from vernacular.core.errors import DataError
 from vernacular.core.fingerprint import fingerprint
-from vernacular.protocols.request_rows import Setting, moments_extra, pll_extra, score_request, skipped_request
+from vernacular.protocols.request_rows import RequestSettings, moments_extra, pll_extra, score_request, skipped_request
 from vernacular.types import Item, Request
 
 _SHARDS, _MIN_TEXTS = 50, 4  # default number of shards, of at least this many texts
 _SEPARATOR = "\n\n"
 
 
-def requests(item: Item, setting: Setting) -> list[Request]:
+def requests(item: Item, settings: RequestSettings) -> list[Request]:
     """Return one request, role "text"; `overlap` and `window` are in tokens."""
     text = item["context"]
     if not text.strip():
         return [skipped_request(item, "empty text")]
-    extras = [*_extras(setting, pll_extra(setting)), *moments_extra(setting)]
+    extras = [*_extras(settings, pll_extra(settings)), *moments_extra(settings)]
     return [score_request(item, "text", "", text, extras=extras)]
 
 
-def dataset_requests(items: list[Item], setting: Setting) -> list[Request]:
+def dataset_requests(items: list[Item], settings: RequestSettings) -> list[Request]:
     """Return the requests of the canonical-order test, if the evaluation asks for it.
 
     The roles are "order:0" (published order), "order:1", …; those of a shard belong to its first item. Raises DataError
     if there are too few texts.
     """
-    n_permutations = setting.options.get("order_permutations", 0)
+    n_permutations = settings.options.get("order_permutations", 0)
     if not n_permutations:
         return []
     ordered = sorted((item for item in items if item["context"].strip()), key=lambda item: item["source_row"])
-    extras = _extras(setting, ["causal_only"])
+    extras = _extras(settings, ["causal_only"])
     rows = []
-    for shard in _shards(ordered, setting.options.get("order_shards")):
+    for shard in _shards(ordered, settings.options.get("order_shards")):
         for number in range(n_permutations + 1):
             order = _shuffle(shard, number) if number else shard
             text = _SEPARATOR.join(item["context"].strip() for item in order)
@@ -59,7 +59,7 @@ def _shuffle(items: list[Item], number: int) -> list[Item]:
     return sorted(items, key=lambda item: fingerprint([number, item["item_id"]]))
 
 
-def _extras(setting: Setting, statistics: list[str]) -> list[str]:
+def _extras(settings: RequestSettings, statistics: list[str]) -> list[str]:
     extras = ["rolling", *statistics]
-    extras += [f"{name}:{setting.options[name]}" for name in ("overlap", "window") if name in setting.options]
-    return [*extras, *(["score_bos"] if setting.style == "lm_eval" else [])]
+    extras += [f"{name}:{settings.options[name]}" for name in ("overlap", "window") if name in settings.options]
+    return [*extras, *(["score_bos"] if settings.style == "lm_eval" else [])]
