@@ -76,7 +76,7 @@ def read_grid() -> tuple[config.Config, list[str]]:
 
 def per_item(grid: config.Config, evaluation: config.Evaluation) -> tuple[float, float, float]:
     """Return the tokens read and written per item, and those of the prefix that all items share."""
-    spec = specs.items_spec(grid).items[evaluation.items]
+    spec = specs.items_spec(grid).items[evaluation.items_stem]
     items, _ = load_items(spec.task, evaluation.language, source="samples", limit=None, seed=0, root=config.WORKFLOW)
     settings = {key: getattr(evaluation, key) for key in ("language", "protocol", "shots", "seed", "style")}
     requests, _ = build(items, spec.task, **settings, options=dict(evaluation.options))

@@ -61,7 +61,7 @@ def run(tmp_path, monkeypatch) -> Run:
     for name in run.config.models:
         for command in ("model", "infer", "collect", "metrics"):
             assert run(command, name) == 0, (command, name)
-    items = artifacts.read(f"resources/items/{run.config.evaluations[OPTIONS].items}.parquet", ITEMS).to_pylist()
+    items = artifacts.read(f"resources/items/{run.config.evaluations[OPTIONS].items_stem}.parquet", ITEMS).to_pylist()
     for name, (content, _) in MALFORMED.items():
         Path("files", name).parent.mkdir(exist_ok=True)
         Path("files", name).write_text(content)

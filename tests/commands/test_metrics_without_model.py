@@ -59,7 +59,7 @@ def kind(request):
 @pytest.fixture
 def results(tmp_path, kind):
     settings = write_run(tmp_path, kind)
-    spec = {"model": "mine", "evaluations": {EVALUATION: {"items": "cola.gl", "task": "cola"} | settings}}
+    spec = {"model": "mine", "evaluations": {EVALUATION: {"items_stem": "cola.gl", "task": "cola"} | settings}}
     files = {"model": "mine.json", "items_dir": "items", "requests_dir": "requests", "out": "mine"}
     fields = stages.text("metrics", spec=spec, **{name: tmp_path / path for name, path in files.items()})
     code = f"{BLOCK_ENGINES}; from vernacular.cli import main; sys.exit(main(sys.argv[1:]))"
@@ -99,7 +99,7 @@ def test_metrics_are_the_same_in_parts_of_an_evaluation(tmp_path, monkeypatch, n
     contents = []
     for size in (2_000, n_items):
         settings = write_run(tmp_path / str(size), "causal")
-        spec = {"model": "mine", "evaluations": {EVALUATION: {"items": "cola.gl", "task": "cola"} | settings}}
+        spec = {"model": "mine", "evaluations": {EVALUATION: {"items_stem": "cola.gl", "task": "cola"} | settings}}
         directory = tmp_path / str(size)
         files = {"model": "mine.json", "items_dir": "items", "requests_dir": "requests", "out": "mine"}
         paths = {name: directory / path for name, path in files.items()}

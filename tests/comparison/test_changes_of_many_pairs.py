@@ -100,7 +100,9 @@ def run(directory, models, threads=1):
         artifacts.write(model_dir / "tasks" / f"{EVALUATION['evaluation']}.parquet", TASK_RESULTS, rows, metadata)
         artifacts.write(model_dir / "metrics.parquet", METRICS, [], metadata)
     spec = {"models": models, "pairs": [*combinations(models, 2)], "external_results": {}}
-    spec["evaluations"] = {EVALUATION["evaluation"]: {name: EVALUATION[name] for name in SETTING} | {"items": "t.gl"}}
+    spec["evaluations"] = {
+        EVALUATION["evaluation"]: {name: EVALUATION[name] for name in SETTING} | {"items_stem": "t.gl"}
+    }
     directories = {name: directory / name for name in ("out", "changes", "items_dir")}
     fields = {"results": directory / "r", "threads": threads, **directories}
     message = compare_command.compare(stages.arguments(compare_command.compare, spec=spec, **fields))

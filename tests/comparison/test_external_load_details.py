@@ -344,7 +344,7 @@ def test_earlier_run_with_other_few_shot_examples_is_noted(tmp_path, reference_e
         metadata = {"evaluation": "e"} | ({} if few_shot_examples is None else {"few_shot_examples": few_shot_examples})
         artifacts.write(path, TASK_RESULTS, table, metadata)
     artifacts.write(tmp_path / "items" / "t.gl.parquet", schema.ITEMS, ITEMS, {})
-    spec = {"models": ["m"], "evaluations": {"e": {"protocol": "options", "shots": 1, "items": "t.gl"}}}
+    spec = {"models": ["m"], "evaluations": {"e": {"protocol": "options", "shots": 1, "items_stem": "t.gl"}}}
     spec["external_results"] = {"old": {"path": str(tmp_path / "old")}}
     paths = {"results": tmp_path, "items_dir": tmp_path / "items", "out": tmp_path, "changes": tmp_path}
     args = stages.arguments(compare_command.compare, spec=spec, **paths)
@@ -367,7 +367,7 @@ def test_compare_command_with_external_results(tmp_path):
         tmp_path / "old.jsonl", [line("r1", 0), line("r2"), line("r2", 0), line("r3", None), line("r7")]
     )
     spec = {"models": ["m"], "pairs": [["old", "m"]], "external_results": {"old": {"path": str(external_path)}}}
-    spec["evaluations"] = {name: {name: EVALUATION[name] for name in SETTING} | {"items": "t.gl"}}
+    spec["evaluations"] = {name: {name: EVALUATION[name] for name in SETTING} | {"items_stem": "t.gl"}}
     directories = {"out": tmp_path / "out", "changes": tmp_path / "changes", "items_dir": tmp_path / "items"}
     message = compare_command.compare(
         stages.arguments(compare_command.compare, spec=spec, results=tmp_path, **directories)
@@ -399,7 +399,7 @@ def test_external_results_that_cannot_be_used_are_noted_and_the_others_compared(
     (tmp_path / "theirs.csv").write_text(text, "utf-8")
     spec = {"models": ["m", "n"], "pairs": [["m", "theirs"], ["m", "n"]]}
     spec |= {"external_results": {"theirs": {"path": str(tmp_path / "theirs.csv")}}}
-    spec["evaluations"] = {name: {name: EVALUATION[name] for name in SETTING} | {"items": "t.gl"}}
+    spec["evaluations"] = {name: {name: EVALUATION[name] for name in SETTING} | {"items_stem": "t.gl"}}
     directories = {"out": tmp_path / "out", "changes": tmp_path / "changes", "items_dir": tmp_path / "items"}
     compare_command.compare(stages.arguments(compare_command.compare, spec=spec, results=tmp_path, **directories))
     path = tmp_path / "out" / "comparisons.parquet"

@@ -232,7 +232,7 @@ def test_malformed_publication_is_the_failure_of_its_own_values(run, lab, tmp_pa
 
 def compare_with(results: Path, directory: Path, external: dict, pairs: list[tuple]) -> tuple[list[dict], dict]:
     """Return the comparisons of external results with the models of a run, and the metadata of their file."""
-    evaluations = {EVALUATION: {**report_prompts._described(EVALUATION), "items": "quiz.gl", "dataset": "quiz.gl"}}
+    evaluations = {EVALUATION: {**report_prompts._described(EVALUATION), "items_stem": "quiz.gl", "dataset": "quiz.gl"}}
     for model in report_prompts.MODELS:
         artifacts.write(directory / "run" / model / "metrics.parquet", METRICS, [], {"fingerprint": "f"})
         path = directory / "run" / model / "tasks" / f"{EVALUATION}.parquet"

@@ -19,7 +19,7 @@ from vernacular.statistics.over_prompts import mean_over_prompts, resampled_vari
 from vernacular.types import SETTING, Evaluation
 
 NAMES = ["default", "bare", "formal", "instructed", "question_first"]
-SPEC = {name: EVALUATION[name] for name in SETTING} | {"items": "t.gl", "dataset": "t.gl"}
+SPEC = {name: EVALUATION[name] for name in SETTING} | {"items_stem": "t.gl", "dataset": "t.gl"}
 
 
 def specs(prompts, seeds=(0,), *, paired=False):

@@ -95,7 +95,7 @@ def test_limit_of_the_run_applies_to_all_evaluations(directory):
     assert [evaluation.limit for evaluation in load([path]).evaluations.values()] == [None, 5]
     limited = load([path], {"limit": 10})
     assert [evaluation.limit for evaluation in limited.evaluations.values()] == [10, 5]
-    assert [evaluation.items for evaluation in limited.evaluations.values()] == [
+    assert [evaluation.items_stem for evaluation in limited.evaluations.values()] == [
         "cola.gl.limit10",
         "global_piqa.gl.limit5",
     ]

@@ -133,7 +133,7 @@ def test_different_limits_have_separate_items_files(tmp_path):
     text = GOOD.replace("task: cola, languages: [gl]", "task: openbookqa, languages: [gl], protocols: [options]")
     text += "  - {task: openbookqa, languages: [gl], protocols: [generation], data: samples, limit: 3}\n"
     cfg = config.load([write(tmp_path, text)]).evaluations
-    assert [e.items for e in cfg.values()] == ["openbookqa.gl", "openbookqa.gl.limit3"]
+    assert [e.items_stem for e in cfg.values()] == ["openbookqa.gl", "openbookqa.gl.limit3"]
 
 
 def test_language_without_encoder_is_rejected(tmp_path):

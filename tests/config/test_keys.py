@@ -70,7 +70,7 @@ def load_config(tmp_path, monkeypatch):
 
 
 def items_spec_of(cfg: config.Config, evaluation: str) -> dict:
-    return specs.items_spec(cfg)["items"][cfg.evaluations[evaluation].items]
+    return specs.items_spec(cfg)["items"][cfg.evaluations[evaluation].items_stem]
 
 
 # ----- each spec, in full -------------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ def test_requests_spec_contains_evaluation_and_prompt_lines(load_config):
     assert set(specs.requests_spec(cfg)["evaluations"]) == set(cfg.evaluations)
     assert specs.requests_spec(cfg)["evaluations"][LETTERS] == {
         "evaluation": LETTERS,
-        "items": "mine.gl.limit5",
+        "items_stem": "mine.gl.limit5",
         "task": {"task": "mine", "item_type": "question", "protocols": ["letters", "generation"]},
         "language": "gl",
         "protocol": "letters",
@@ -192,7 +192,7 @@ def test_similarity_spec_contains_metrics_options_and_encoders(load_config):
     assert set(evaluations) == {GENERATION, f"{GENERATION}.simil-eval"}
     encoders = dict.fromkeys(["cosine", "moverscore", "bertscore"], "encoder.layer3")
     assert evaluations[GENERATION] == {
-        "items": "mine.gl",
+        "items_stem": "mine.gl",
         "language": "gl",
         "style": "default",
         "metrics": [
@@ -214,7 +214,7 @@ def test_metrics_comparisons_and_summary_specs(load_config):
     cfg = load_config()
     names = ["mine.gl.letters.2shot.seed3", GENERATION, f"{GENERATION}.simil-eval", CLOZE]
     letters_evaluation = {
-        "items": "mine.gl.limit5",
+        "items_stem": "mine.gl.limit5",
         "task": "mine",
         "language": "gl",
         "protocol": "letters",
@@ -237,8 +237,8 @@ def test_metrics_comparisons_and_summary_specs(load_config):
     assert cfg.evaluations[LETTERS].dataset == "mine.gl.limit5"
     assert specs.export_spec(cfg) == {
         "evaluations": {
-            LETTERS: {"items": "mine.gl.limit5", "protocol": "letters"},
-            CLOZE: {"items": "serbian_cloze.sr", "protocol": "cloze"},
+            LETTERS: {"items_stem": "mine.gl.limit5", "protocol": "letters"},
+            CLOZE: {"items_stem": "serbian_cloze.sr", "protocol": "cloze"},
         }
     }
     summary = specs.summary_spec(cfg)

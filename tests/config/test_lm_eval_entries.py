@@ -59,7 +59,7 @@ def test_group_becomes_one_evaluation_per_task_with_its_protocol(config):
         "pictures.gl.lm_eval.0shot",
     ]
     assert loaded.encoders == {}, "no similarity is computed"
-    assert loaded.evaluations["galcola.gl.lm_eval.0shot"].items == "galcola.gl.lm_eval"
+    assert loaded.evaluations["galcola.gl.lm_eval.0shot"].items_stem == "galcola.gl.lm_eval"
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_prompts_of_lm_eval_are_prompts_of_one_task(config, entry, expected):
     loaded = config({"lm_eval": "qa_yor", "languages": "yo"} | entry)
     assert list(loaded.evaluations) == [f"qa_yor.yo.lm_eval.{name}" for name in expected]
     evaluation = list(loaded.evaluations.values())[-1]
-    assert evaluation.items == f"qa_yor.yo.lm_eval.{evaluation.prompt}", "texts of the prompt are in the items"
+    assert evaluation.items_stem == f"qa_yor.yo.lm_eval.{evaluation.prompt}", "texts of the prompt are in the items"
     assert evaluation.dataset == "qa_yor.yo.lm_eval"
     spec = list(specs.lm_eval_spec(loaded)["evaluations"].values())[-1]
     assert spec["unit"] == f"qa_yor_prompt_{evaluation.prompt[1:]}"

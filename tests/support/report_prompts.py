@@ -30,7 +30,12 @@ def write_run(root: Path) -> dict:
     for number, (name, setting) in enumerate(evaluations.items()):
         question = f"{WORDINGS[setting['prompt']]}\nA. auga\nB. leite\nResposta:"
         requests = [_request(f"q{i}", f"choice:{c}", "", question, f" {'AB'[c]}") for i in range(N) for c in range(2)]
-        _write(results / "requests" / f"{name}.parquet", REQUESTS, requests, setting | {"items": None})
+        _write(
+            results / "requests" / f"{name}.parquet",
+            REQUESTS,
+            requests,
+            {key: value for key, value in setting.items() if key != "items_stem"},
+        )
         for m, model in enumerate(MODELS):
             correct = [(5 * i + number) % N < 4 + number + 3 * m for i in range(N)]
             _write_outputs(results / model, name, question, correct)
@@ -69,7 +74,7 @@ def _described(name: str) -> dict:
     """Return the setting of an evaluation, as the specification of the comparison holds it."""
     prompt = PROMPTS_OF.get(name, "default")
     setting = _setting(name.removesuffix(f".{prompt}"))
-    return setting | {"prompt": prompt, "items": f"{setting['task']}.gl"}
+    return setting | {"prompt": prompt, "items_stem": f"{setting['task']}.gl"}
 
 
 def _write_outputs(directory: Path, name: str, question: str, correct: list[bool]) -> None:

@@ -169,7 +169,7 @@ def expand_evaluations(pattern, protocols=None):
 
 
 def items_files(protocols=None):
-    selected = [e.items for e in CONFIG.evaluations.values() if protocols is None or e.protocol in protocols]
+    selected = [e.items_stem for e in CONFIG.evaluations.values() if protocols is None or e.protocol in protocols]
     return expand("resources/items/{items}.parquet", items=list(dict.fromkeys(selected)))
 
 
@@ -254,7 +254,7 @@ wildcard_constraints:
 # Unavailable results are tried again by the next run. Planning deletes nothing, so their files are removed when a run
 # ends
 def clear():
-    names = {*CONFIG.models, *CONFIG.encoders, *CONFIG.evaluations, *(e.items for e in CONFIG.evaluations.values())}
+    names = {*CONFIG.models, *CONFIG.encoders, *CONFIG.evaluations, *(e.items_stem for e in CONFIG.evaluations.values())}
     clear_unavailable(Path(CONFIG.resources), Path(CONFIG.results), names)
 
 

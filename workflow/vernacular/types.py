@@ -78,7 +78,7 @@ class Evaluation:
         return ".".join(parts)
 
     @property
-    def items(self) -> str:
+    def items_stem(self) -> str:
         """The stem of the items file: `openbookqa.gl`, or `openbookqa.gl.limit50` if the items are limited."""
         if self.data != "lm_eval" or self.prompt == DEFAULT_PROMPT:
             return self.dataset

@@ -272,7 +272,7 @@ def _rows(config: Config, evaluation: str, file: Path) -> list[Request]:
             raise UserError(f"{evaluation}: {outcome.reason}")
         return artifacts.read(path, REQUESTS).to_pylist()
     spec = dependencies.requests_spec(config).evaluations[evaluation]
-    dataset = dependencies.items_spec(config).items[spec.items]
+    dataset = dependencies.items_spec(config).items[spec.items_stem]
     items, _ = load_items(dataset.task, dataset.language, source=dataset.data, limit=dataset.limit)
     return build_evaluation(items, spec)[0]
 

@@ -144,7 +144,7 @@ class Batch(ABC):
 
     def items(self, spec) -> Path:
         """Return the file with the items of an evaluation."""
-        return self.args.items_dir / f"{spec.items}.parquet"
+        return self.args.items_dir / f"{spec.items_stem}.parquet"
 
     def _files(self) -> Iterator[tuple[str, Path, Any]]:
         return ((name, self.args.out / f"{name}.parquet", spec) for name, spec in self.specs.items())

@@ -180,7 +180,7 @@ def _write_changes(
                 changed_tables[baseline, candidate].append(find_changes(sides[baseline], sides[candidate], evaluation))
             if available_pairs and EXPORTS.get(labels.protocol) == "serbian_cloze":
                 order = {
-                    item["item_id"]: item["source_row"] for item in items_in(items_dir / f"{labels.items}.parquet")
+                    item["item_id"]: item["source_row"] for item in items_in(items_dir / f"{labels.items_stem}.parquet")
                 }
                 for baseline, candidate in available_pairs:
                     if text := serbian_json(sides[baseline].table, sides[candidate].table, order):
@@ -230,7 +230,7 @@ def _load_external_results(
         tables = ((model, results[model][evaluation]) for model in spec.models)
         model, rows = next(((model, table) for model, table in tables if table.num_rows), (None, None))
         if rows is not None:
-            items = items_in(items_dir / f"{labels.items}.parquet")
+            items = items_in(items_dir / f"{labels.items_stem}.parquet")
             few_shot_examples = artifacts.metadata(results[model].paths[evaluation], TASK_RESULTS).few_shot_examples
             references[evaluation] = Reference(labels.protocol, labels.shots, rows, items, few_shot_examples)
     path = Path(entry.path)

@@ -37,7 +37,7 @@ def export(args: Export) -> str:
             if not artifacts.metadata(path, TASK_RESULTS).outcome.is_complete:
                 continue
             rows = artifacts.read(path, TASK_RESULTS).to_pylist(maps_as_pydicts="strict")
-            items = items_in(args.items_dir / f"{evaluation.items}.parquet")
+            items = items_in(args.items_dir / f"{evaluation.items_stem}.parquet")
             written += write(directory, evaluation.protocol, items, rows)
     return f"export: {format_count(len(written), 'file')} in {args.out}"
 

@@ -82,7 +82,7 @@ class _Evaluations(Batch):
 
 def _no_items(spec: UnitSpec) -> ItemsMetadata:
     """Return the metadata of items that could not be read."""
-    return ItemsMetadata(task=spec.task, fingerprint=artifacts.input_fingerprint(spec.items))
+    return ItemsMetadata(task=spec.task, fingerprint=artifacts.input_fingerprint(spec.items_stem))
 
 
 def _items_metadata(unit: LoadedUnit, items: list[dict], spec: UnitSpec) -> ItemsMetadata:
@@ -105,5 +105,5 @@ def _items_metadata(unit: LoadedUnit, items: list[dict], spec: UnitSpec) -> Item
         rows=RowCounts(read=len(items), kept=len(items), evaluated=len(items)),
         few_shot_examples=RowCounts(read=0, kept=0),
         limit=spec.limit,
-        fingerprint=artifacts.input_fingerprint(digest, spec.items),
+        fingerprint=artifacts.input_fingerprint(digest, spec.items_stem),
     )

@@ -97,7 +97,7 @@ class _Inputs:
             self.similarities = args.out / "similarity" / f"{evaluation}.parquet"
         if tool := PROTOCOLS[spec.protocol].tool:
             self.tool_results = args.out / tool / f"{evaluation}.parquet"
-        self.items = args.items_dir / f"{spec.items}.parquet"
+        self.items = args.items_dir / f"{spec.items_stem}.parquet"
         self.requests = args.requests_dir / f"{evaluation}.parquet"
         self.target = args.out / "tasks" / f"{evaluation}.parquet"
         self.output_metadata: OutputsMetadata = artifacts.metadata(self.outputs, self.kind)

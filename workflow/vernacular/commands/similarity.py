@@ -52,7 +52,7 @@ class _Evaluations(Batch):
         self.encoder_records = {path.stem: records[path] for path in args.encoders}
         self.generations = {path.stem: path for path in args.generations}
         # sorted by items: evaluations of the same items share their options, whose vectors are cached
-        by_items = sorted(self.specs.items(), key=lambda entry: entry[1].items)
+        by_items = sorted(self.specs.items(), key=lambda entry: entry[1].items_stem)
         self.specs = {name: replace(spec, evaluation=name) for name, spec in by_items}
 
     def metadata(self, spec: SimilaritySettings) -> SimilaritiesMetadata:

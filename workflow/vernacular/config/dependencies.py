@@ -41,7 +41,7 @@ _QUANTIZATION = {"none": None, "8bit": {"load_in_8bit": True}, "4bit": {"load_in
 
 def items_spec(config: Config) -> specs.ItemsSpec:
     """Return the dependencies of each items file; config validation ensures that evaluations that share one agree."""
-    evaluations = {evaluation.items: evaluation for evaluation in reversed(config.own_evaluations)}
+    evaluations = {evaluation.items_stem: evaluation for evaluation in reversed(config.own_evaluations)}
     return specs.ItemsSpec(items={name: _dataset_spec(config, evaluations[name]) for name in sorted(evaluations)})
 
 
@@ -76,7 +76,7 @@ def _prompt_spec(config: Config, evaluation: Evaluation) -> specs.PromptSpec:
     lines = prompt_lines(language, directory) if is_default else variant_labels(language, evaluation.prompt, directory)
     return specs.PromptSpec(
         evaluation=evaluation.id,
-        items=evaluation.items,
+        items_stem=evaluation.items_stem,
         task={key: task[key] for key in ("task", "item_type", "protocols")},
         options=dict(evaluation.options),
         prompts=lines,
@@ -138,7 +138,7 @@ def similarity_spec(config: Config) -> specs.SimilaritySpec:
             e.id: specs.SimilaritySettings(
                 metrics=[_metric_spec(config, metric, e) for metric in names],
                 encoders={metric: encoder_name(config.encoder(e.language, metric)) for metric in names},
-                **_fields(e, "items", "language", "style"),
+                **_fields(e, "items_stem", "language", "style"),
             )
             for e in config.evaluations.values()
             if e.protocol in COMPARED
@@ -154,7 +154,7 @@ def _metric_spec(config: Config, metric: str, evaluation: Evaluation) -> dict:
 
 
 def metrics_spec(config: Config, name: str) -> specs.MetricsSpec:
-    evaluations = {e.id: specs.MeasuredSpec(**_fields(e, "items", *SETTING)) for e in config.evaluations.values()}
+    evaluations = {e.id: specs.MeasuredSpec(**_fields(e, "items_stem", *SETTING)) for e in config.evaluations.values()}
     return specs.MetricsSpec(model=name, evaluations=evaluations)
 
 
@@ -169,7 +169,8 @@ def comparisons_spec(config: Config) -> specs.ComparisonsSpec:
             for name, entry in config.external_results.items()
         },
         evaluations={
-            e.id: specs.ComparedSpec(**_fields(e, "items", "dataset", *SETTING)) for e in config.evaluations.values()
+            e.id: specs.ComparedSpec(**_fields(e, "items_stem", "dataset", *SETTING))
+            for e in config.evaluations.values()
         },
         earlier_checkpoints=sorted(earlier),
     )
@@ -188,7 +189,9 @@ def _content_hashes(path: str, model: str | None = None) -> dict[str, str]:
 
 def export_spec(config: Config) -> specs.ExportSpec:
     exported = [e for e in config.evaluations.values() if e.protocol in EXPORTED]
-    return specs.ExportSpec(evaluations={e.id: specs.ExportedSpec(**_fields(e, "items", "protocol")) for e in exported})
+    return specs.ExportSpec(
+        evaluations={e.id: specs.ExportedSpec(**_fields(e, "items_stem", "protocol")) for e in exported}
+    )
 
 
 def summary_spec(config: Config) -> specs.SummarySpec:

@@ -347,7 +347,7 @@ def evaluation_spec(evaluation: Evaluation, task: LmEvalTask) -> UnitSpec:
     """Return what items, requests and metrics of an evaluation depend on, in addition to code and outputs."""
     unit, index = task.unit, task.catalog.index
     own = task.catalog.own_names(task.entry)
-    names = ("items", "task", "language", "protocol", "shots", "seed", "style", "limit")
+    names = ("items_stem", "task", "language", "protocol", "shots", "seed", "style", "limit")
     return UnitSpec(
         evaluation=evaluation.id,
         **{name: getattr(evaluation, name) for name in names},

@@ -200,9 +200,9 @@ def _check_data(config: Config, references: References, online: bool) -> None:
         except (DataError, ConfigError) as error:
             references.problems.add(str(error))
     for evaluation, spec in dependencies.requests_spec(config).evaluations.items():
-        if spec.items in loaded:
+        if spec.items_stem in loaded:
             try:
-                rows, _ = build_evaluation(loaded[spec.items], spec)
+                rows, _ = build_evaluation(loaded[spec.items_stem], spec)
             except (DataError, ConfigError) as error:
                 references.problems.add(f"{evaluation}: {error}")
             else:

@@ -34,7 +34,7 @@ class PromptSpec(Fields):
     """The requests of an evaluation."""
 
     evaluation: str  # ID
-    items: str  # stem of the items file
+    items_stem: str  # name of the items file without its extension
     task: dict  # of the task file: task, item_type and protocols
     language: str  # BCP 47 tag
     protocol: str  # that shows the items and measures outputs
@@ -65,7 +65,7 @@ class UnitSpec(SettingSpec):
     """A unit of lm-eval: its documents, requests and metrics."""
 
     evaluation: str  # ID
-    items: str  # stem of the items file
+    items_stem: str  # name of the items file without its extension
     limit: int | None  # maximum number of documents
     entry: str  # as in the config
     unit: str  # name in lm-eval
@@ -131,7 +131,7 @@ class SimilaritySettings(Fields):
     """The similarity metrics of an evaluation."""
 
     evaluation: str = ""  # ID, which the command sets
-    items: str  # stem of the items file
+    items_stem: str  # name of the items file without its extension
     language: str  # BCP 47 tag
     style: str  # of the prompts
     metrics: list[dict]  # each with its options
@@ -151,7 +151,7 @@ class EvaluationSpec(SettingSpec):
 class MeasuredSpec(EvaluationSpec):
     """The labels and items of an evaluation."""
 
-    items: str  # stem of the items file
+    items_stem: str  # name of the items file without its extension
 
 
 class MetricsSpec(Spec):
@@ -184,7 +184,7 @@ class ComparisonsSpec(Spec):
 class ExportedSpec(Fields):
     """The items and protocol of an evaluation."""
 
-    items: str  # stem of the items file
+    items_stem: str  # name of the items file without its extension
     protocol: str  # that shows the items and measures outputs
 
 
