@@ -7,18 +7,18 @@ import pytest
 from scipy import stats
 from vernacular.comparison.over_prompts import best_prompt, ranks_by_prompt
 from vernacular.statistics.crossed import Components, cluster_table, clustered_variance, components, mean_squares
+from vernacular.statistics.designs import (
+    accuracy_components,
+    design_table,
+    smallest_difference,
+    standard_error,
+)
 from vernacular.statistics.over_prompts import (
     LIKE_THESE,
     THESE,
     mean_over_prompts,
     probability_better,
     resampled_variance,
-)
-from vernacular.statistics.planning import (
-    accuracy_components,
-    planning_table,
-    smallest_difference,
-    standard_error,
 )
 
 HAND = np.array([[1.0, 1.0], [0.0, 1.0], [0.0, 0.0]])
@@ -266,7 +266,7 @@ def test_a_prompt_that_is_truly_better_keeps_its_value():
 def test_planning_prefers_prompts_to_items():
     found = Components((100, 5), {(0,): 0.043, (1,): 0.00056, (0, 1): 0.028})  # clusters of five items
     assert standard_error(found, 100, 5) < standard_error(found, 400, 1)  # 500 items × 5 prompts, 2,000 × 1
-    rows = planning_table(found, found, [100])
+    rows = design_table(found, found, [100])
     assert [design.prompts for design in rows] == [1, 2, 3, 5, 10]
     # one and two prompts: √((0.043 + 0.028 / k) / 100) · (t(0.975) + t(0.8)) on 99 degrees of freedom
     assert [design.smallest_difference for design in rows[:2]] == pytest.approx([0.0754, 0.0676], abs=1e-4)
@@ -286,5 +286,5 @@ def test_assumed_components_are_those_of_the_simulation():
     of_value, of_difference = accuracy_components(0.0236, items_per_cluster=5)  # prompts 2 points, seeds 1, both 0.7
     assert (of_value.of("items"), of_value.of("items", "prompts")) == pytest.approx((0.043, 0.028), rel=0.05)
     published = [4.8, 4.1, 3.9, 3.6, 3.5, 3.6, 2.9, 2.7, 2.5, 2.3, 2.7, 2.1, 1.8, 1.5, 1.3]  # docs/prompts.md
-    planned = [100 * design.se for design in planning_table(of_value, of_difference, [40, 100, 400])]
+    planned = [100 * design.se for design in design_table(of_value, of_difference, [40, 100, 400])]
     assert planned == pytest.approx(published, abs=0.07)

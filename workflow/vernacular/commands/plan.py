@@ -7,7 +7,7 @@ from vernacular.comparison.schema import PROMPTS
 from vernacular.core import artifacts
 from vernacular.core.errors import UserError, format_count, suggest
 from vernacular.statistics.crossed import Components
-from vernacular.statistics.planning import accuracy_components, clusters_needed, planning_table
+from vernacular.statistics.designs import accuracy_components, clusters_needed, design_table
 
 
 def plan(args) -> str:
@@ -28,7 +28,7 @@ def plan(args) -> str:
             "68 %. With --results, components of an earlier run are used."
         )
     counts = [max(2, round(items / per_cluster)) for items in args.items]
-    designs = planning_table(of_value, of_difference, counts)
+    designs = design_table(of_value, of_difference, counts)
     prompts = list(dict.fromkeys(design.prompts for design in designs))
     unit = "points" if scale == 100 else "the unit of the metric"
     _print(f"standard error of a mean, in {unit}", args.items, prompts, [scale * design.se for design in designs])

@@ -12,14 +12,14 @@ from openpyxl.worksheet.worksheet import Worksheet
 
 from vernacular.metrics.metric import display_name
 from vernacular.statistics.crossed import Components
-from vernacular.statistics.planning import planning_table
+from vernacular.statistics.designs import design_table
 from vernacular.summary import cells
 from vernacular.summary.columns import EXCEL, SheetSize, continued
 from vernacular.summary.grid import sort_rows
 from vernacular.summary.rows import parts_of
 from vernacular.types import ALL_PROMPTS
 
-_PLANNED = (0.5, 1, 2, 4)  # number of items of a planned design, as multiples of the evaluated one
+_ITEM_MULTIPLES = (0.5, 1, 2, 4)  # number of items of a design, as multiples of the evaluated one
 
 
 def add_prompt_means(long: pd.DataFrame, prompt_rows: list[dict]) -> pd.DataFrame:
@@ -200,8 +200,8 @@ def _designs(rows: list[dict]) -> list[tuple[list, tuple, tuple, str]]:
         if row["baseline"] or row["variance_items"] is None:
             continue
         difference = differences.get((row["model"], row["evaluation"], row["metric"]))
-        counts = [max(2, round(times * row["n_clusters"])) for times in _PLANNED]
-        for design in planning_table(component_values(row), component_values(difference), counts):
+        counts = [max(2, round(times * row["n_clusters"])) for times in _ITEM_MULTIPLES]
+        for design in design_table(component_values(row), component_values(difference), counts):
             n_items = round(design.clusters * row["n"] / row["n_clusters"])
             texts = [row["model"], row["task"], row["language"], display_name(row["metric"])]
             numbers = (design.se, design.smallest_difference)

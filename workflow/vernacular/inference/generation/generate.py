@@ -106,15 +106,15 @@ class _Run:
         # the keys of a shorter prefix could have other positions than those of the prompts
         shortest_prefix = max(SHORTEST_PREFIX, self.loaded.lengths.first(len(prompts[0].ids)))
         shared_ids = prefix_ids if len(prefix_ids) >= shortest_prefix else []
-        plan = make_batches(prompts, len(shared_ids), self.limits)
+        batches = make_batches(prompts, len(shared_ids), self.limits)
         prefix, way, note = None, BATCH, {"prompts": len(prompts), "used": "journal"}
-        if any(self.journal.get(_batch_name(batch)) is None for batch in plan):
+        if any(self.journal.get(_batch_name(batch)) is None for batch in batches):
             prefix, way, note = select_batching(self.loaded, prompts, shared_ids, self.counters)
         self.strategies.append(note)
         self.prefix_tokens += len(prefix.ids) if prefix else 0
         if note["used"] in ("single", "uncached"):
-            plan = [[prompt] for batch in plan for prompt in batch]
-        for batch in plan:
+            batches = [[prompt] for batch in batches for prompt in batch]
+        for batch in batches:
             self._run_batch(batch, prefix, way)
 
     def fallback(self) -> list[str]:
@@ -183,7 +183,7 @@ def batch_limits(loaded: LoadedModel) -> dict[str, int]:
     """Return the batch limits: `rows`, `prefill_tokens` (padding included) and `cache_tokens` (prefix included).
 
     The setting `max_batch_tokens`, if not null, is the number of prefill tokens. On a GPU the limits depend on its free
-    memory; `cache_tokens` is rounded down to a power of two, so that the next attempt probably computes the same plan.
+    memory; `cache_tokens` is rounded down to a power of two, so that the next attempt probably computes the same batches.
     """
     if loaded.device.type != "cuda":
         prefill_tokens = loaded.record.max_batch_tokens or _CPU_PREFILL
@@ -205,22 +205,22 @@ def make_batches(
 
     `n_prefix_tokens` is the number of tokens they share, which each row holds in its cache but does not compute.
     """
-    plan: list[list[PreparedPrompt]] = []
+    batches: list[list[PreparedPrompt]] = []
     width = max_new_in_batch = 0
     for prompt in sorted(prompts, key=lambda p: (-len(p.ids), -p.max_new_tokens, p.request_id)):
-        rows = len(plan[-1]) + 1 if plan else 1
+        rows = len(batches[-1]) + 1 if batches else 1
         max_new = max(max_new_in_batch, prompt.max_new_tokens)
         is_full = (
             rows > limits["rows"]
             or rows * (width - n_prefix_tokens) > limits["prefill_tokens"]
             or rows * (width + max_new) > limits["cache_tokens"]
         )
-        if not plan or is_full:
-            plan.append([])
+        if not batches or is_full:
+            batches.append([])
             width, max_new = len(prompt.ids), prompt.max_new_tokens
-        plan[-1].append(prompt)
+        batches[-1].append(prompt)
         max_new_in_batch = max_new
-    return plan
+    return batches
 
 
 def _cache_bytes(loaded: LoadedModel) -> int:

@@ -178,18 +178,18 @@ def check_samples(lister, prompts: list, lengths: tuple[int, ...] = (20, 5)) -> 
     """
     bets, n, texts, n_tokens = _Bets(), 0, {}, _SAMPLED_LENGTH
     for seed in range(1, _SAMPLED_REQUESTS + 1):
-        place = seed % len(prompts)
+        index = seed % len(prompts)
         try:
-            tokens = lister(prompts[place], n_tokens, lengths[0], temperature=1.0, seed=seed)
+            tokens = lister(prompts[index], n_tokens, lengths[0], temperature=1.0, seed=seed)
         except RefusedError as error:
             if lengths[1:]:
                 return check_samples(lister, prompts, lengths[1:])
             return f"samples not comparable: the server refuses lists of sampled tokens (HTTP {error.status})"
         n_tokens = n_tokens if len(tokens) > 1 else 1
-        texts.setdefault(place, []).append(tuple(token for token, _ in tokens))
+        texts.setdefault(index, []).append(tuple(token for token, _ in tokens))
         n += bets.add(tokens)
         is_constant = all(len(set(same)) == 1 for same in texts.values())
-        if is_constant and len(texts[place]) >= _REPEATED_TEXTS:
+        if is_constant and len(texts[index]) >= _REPEATED_TEXTS:
             return "samples not comparable: the server does not sample"
         if not is_constant and bets.evidence() >= -math.log(_ERROR_RATE):
             raise AnswerError(

@@ -66,7 +66,7 @@ class Scoring:
         self.prepared = list(prepare_all(self.served, distinct))
         for request in self.prepared:
             _reject_windows(self.served, request)
-        self.calls, self.places = plan(self.served, self.prepared)
+        self.calls, self.slots = make_calls(self.served, self.prepared)
 
     def compute(self, journal: Journal) -> None:
         """Send the requests."""
@@ -77,7 +77,7 @@ class Scoring:
             if self.prepared is None:
                 self._prepare()
             self.n_calls = len(self.calls)
-            names = {request: name for request, (name, _) in self.places.items()}
+            names = {request: name for request, (name, _) in self.slots.items()}
             self.answers = served.answer_all(
                 self.calls, lambda call: _answer(served, call), journal, "score", self.requests, names
             )
@@ -123,7 +123,7 @@ class Scoring:
     def _rows(self) -> dict[str, dict]:
         """Return the outputs by request ID."""
         return {
-            request.request_id: _row(self.served, request, self.answers, self.places.get(request.request_id))
+            request.request_id: _row(self.served, request, self.answers, self.slots.get(request.request_id))
             for request in self.prepared
         }
 
@@ -136,7 +136,7 @@ def _reject_windows(served: ServedModel, request: PreparedRequest) -> None:
         request.stop = request.first
 
 
-def plan(served: ServedModel, requests: list[PreparedRequest]) -> tuple[list[Call], dict[str, tuple[str, int]]]:
+def make_calls(served: ServedModel, requests: list[PreparedRequest]) -> tuple[list[Call], dict[str, tuple[str, int]]]:
     """Return the calls, ordered by their tokens, and {request ID: (name of its call, index of its first score)}."""
     labels: dict[tuple, dict[int, list[str]]] = {}  # context -> token -> requests
     spans: dict[tuple, list[str]] = {}  # (tokens, first) -> requests
@@ -150,7 +150,7 @@ def plan(served: ServedModel, requests: list[PreparedRequest]) -> tuple[list[Cal
             spans.setdefault((ids, request.first), []).append(request.request_id)
         else:
             request.flags.append(_SEVERAL_TOKENS)
-    calls, places = [], {}
+    calls, slots = [], {}
     for context, by_token in labels.items():
         if served.spans is not None and len(by_token) == 1:  # of no use as labels
             [(token, request_ids)] = by_token.items()
@@ -159,12 +159,12 @@ def plan(served: ServedModel, requests: list[PreparedRequest]) -> tuple[list[Cal
         tokens = tuple(sorted(by_token))
         name = fingerprint([served.labels.name, context, tokens])
         calls.append(Call(name, context, len(context), tokens))
-        places |= {r: (name, index) for index, token in enumerate(tokens) for r in by_token[token]}
+        slots |= {r: (name, index) for index, token in enumerate(tokens) for r in by_token[token]}
     for (ids, first), request_ids in spans.items():
         name = fingerprint([served.spans.name, ids, first])
         calls.append(Call(name, ids, first, None))
-        places |= dict.fromkeys(request_ids, (name, 0))
-    return sorted(calls, key=lambda call: (call.ids, call.first)), places  # prefixes in the server's cache are next
+        slots |= dict.fromkeys(request_ids, (name, 0))
+    return sorted(calls, key=lambda call: (call.ids, call.first)), slots  # prefixes in the server's cache are next
 
 
 def _answer(served: ServedModel, call: Call) -> dict:
@@ -177,15 +177,15 @@ def _answer(served: ServedModel, call: Call) -> dict:
     return {"logprobs": [score.logprob for score in scores], "is_greedy": [score.is_greedy for score in scores]}
 
 
-def _row(served: ServedModel, request: PreparedRequest, answers: dict, place: tuple[str, int] | None) -> dict:
+def _row(served: ServedModel, request: PreparedRequest, answers: dict, slot: tuple[str, int] | None) -> dict:
     """Return the outputs of one request."""
     row = dict.fromkeys(SCORES.schema.names) | {"rendered": request.rendered}
-    answer = answers[place[0]] if place else {}
+    answer = answers[slot[0]] if slot else {}
     request.flags += answer.get("flags", [])
     if error := answer.get("error"):
         request.flags.append(f"error: {error}")
-    elif place:
-        index, size = place[1], request.stop - request.first
+    elif slot:
+        index, size = slot[1], request.stop - request.first
         values = {name: answer[name][index : index + size] for name in ("logprobs", "is_greedy")}
         if None in values["logprobs"] and request.first:
             request.flags.append(NOT_LISTED)
@@ -207,14 +207,14 @@ class TextCall:
 def score_label_texts(served: ServedModel, requests: pa.Table, journal: Journal) -> tuple[dict[str, dict], int]:
     """Return the outputs by request ID, and the number of calls."""
     contexts: dict[str, dict] = {}  # hash of the prompt -> prompt, labels
-    places: dict[str, tuple[str, str, Request]] = {}
+    slots: dict[str, tuple[str, str, Request]] = {}
     for row in iter_rows(requests):
-        if row["request_id"] in places:
+        if row["request_id"] in slots:
             continue
         prompt, label = _prompt_and_label(row, chat=served.labels.chat)
         key = fingerprint(prompt)
         contexts.setdefault(key, {"prompt": prompt, "labels": {}})["labels"][label] = None
-        places[row["request_id"]] = (key, label, row)
+        slots[row["request_id"]] = (key, label, row)
     calls = {
         key: TextCall(
             fingerprint([served.labels.name, key, *context["labels"]]), context["prompt"], tuple(context["labels"])
@@ -227,10 +227,10 @@ def score_label_texts(served: ServedModel, requests: pa.Table, journal: Journal)
         served.compare_length(call.prompt, n_prompt_tokens)
         return {"values": dict(zip(call.labels, values, strict=True)), "n_prompt_tokens": n_prompt_tokens}
 
-    names = {request_id: calls[key].name for request_id, (key, _, _) in places.items()}
+    names = {request_id: calls[key].name for request_id, (key, _, _) in slots.items()}
     answers = served.answer_all(list(calls.values()), answer, journal, "score", requests, names)
     return {
-        request_id: _text_row(row, label, answers[calls[key].name]) for request_id, (key, label, row) in places.items()
+        request_id: _text_row(row, label, answers[calls[key].name]) for request_id, (key, label, row) in slots.items()
     }, len(calls)
 
 

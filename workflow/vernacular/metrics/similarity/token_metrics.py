@@ -16,7 +16,7 @@ Pair = tuple[str, str]  # answer, option
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _TokenMetric:
     """One metric, prepared for token vectors."""
 
     name: str
@@ -50,10 +50,10 @@ def token_metrics(group: list[dict], pairs: list[Pair], documents: list[str], re
     encoder = _encoder(record.directory, record.name, bool(record.allow_pickle))
     texts = list(dict.fromkeys([*(text for pair in pairs for text in pair), *documents]))
     tokens = dict(zip(texts, variant.tokenize(encoder, texts), strict=True))
-    plans = [_plan(spec, encoder, records[spec["metric"]], tokens, documents, language, variant) for spec in group]
-    values = _scores(plans, encoder, pairs, tokens, threads)
+    metrics = [_prepare(spec, encoder, records[spec["metric"]], tokens, documents, language, variant) for spec in group]
+    values = _scores(metrics, encoder, pairs, tokens, threads)
     truncated = sum(tokens[text].truncated for text in {text for pair in pairs for text in pair})
-    return {plan.name: (values[plan.name], plan.metadata | {"truncated_texts": truncated}) for plan in plans}
+    return {metric.name: (values[metric.name], metric.metadata | {"truncated_texts": truncated}) for metric in metrics}
 
 
 def _variant(spec: dict) -> str:
@@ -66,37 +66,39 @@ def _encoder(directory: str, name: str, allow_pickle: bool) -> TokenEncoder:
     return TokenEncoder(ModelRecord(name=name, directory=directory, allow_pickle=allow_pickle))
 
 
-def _plan(spec, encoder, record, tokens: dict[str, Tokens], documents, language, variant: moverscore.Variant) -> _Plan:
+def _prepare(
+    spec, encoder, record, tokens: dict[str, Tokens], documents, language, variant: moverscore.Variant
+) -> _TokenMetric:
     idf = bertscore.idf_table([tokens[text] for text in documents]) if spec["idf"] else None
     if spec["metric"] == "moverscore":
         weights = {text: variant.weigh(text_tokens, idf) for text, text_tokens in tokens.items()}
         signature = moverscore.signature(record, variant=spec["variant"], idf=spec["idf"])
-        return _Plan("moverscore", encoder.n_layers, weights, None, {"signature": signature})
+        return _TokenMetric("moverscore", encoder.n_layers, weights, None, {"signature": signature})
     layer = bertscore.layer_of(record, encoder)
     unweighted = {encoder.tokenizer.cls_token_id, encoder.tokenizer.sep_token_id}
     weights = {text: bertscore.token_weights(text_tokens, idf, unweighted) for text, text_tokens in tokens.items()}
     offset = bertscore.rescale_offset(record, language, layer) if spec["rescale"] else None
     rescaled = None if spec["rescale"] and offset is None else spec["rescale"]
     signature = bertscore.signature(record, layer=layer, idf=spec["idf"], rescaled=rescaled)
-    return _Plan("bertscore", layer, weights, offset, {"signature": signature, "layer": layer})
+    return _TokenMetric("bertscore", layer, weights, offset, {"signature": signature, "layer": layer})
 
 
-def _scores(plans: list[_Plan], encoder: TokenEncoder, pairs, tokens, threads) -> dict[str, np.ndarray]:
+def _scores(metrics: list[_TokenMetric], encoder: TokenEncoder, pairs, tokens, threads) -> dict[str, np.ndarray]:
     """Return {metric name: float64 [n_pairs]}; all requested layers are from the same forward pass."""
-    values = {plan.name: np.empty(len(pairs)) for plan in plans}
-    layers = tuple(sorted({plan.layer for plan in plans}))
+    values = {metric.name: np.empty(len(pairs)) for metric in metrics}
+    layers = tuple(sorted({metric.layer for metric in metrics}))
     for chunk in _chunks(pairs, tokens):
         chunk_pairs = [pairs[i] for i in chunk]
         distinct = list(dict.fromkeys(text for pair in chunk_pairs for text in pair))
         states = encoder.embed([tokens[text].ids for text in distinct], layers)
-        for plan in plans:
-            vectors = {text: state[plan.layer] for text, state in zip(distinct, states, strict=True)}
-            if plan.name == "moverscore":
-                values[plan.name][chunk] = moverscore.moverscore(chunk_pairs, vectors, plan.weights, threads)
+        for metric in metrics:
+            vectors = {text: state[metric.layer] for text, state in zip(distinct, states, strict=True)}
+            if metric.name == "moverscore":
+                values[metric.name][chunk] = moverscore.moverscore(chunk_pairs, vectors, metric.weights, threads)
             else:
-                f1 = bertscore.bertscore(chunk_pairs, vectors, plan.weights)
-                offset = plan.rescale_offset
-                values[plan.name][chunk] = f1 if offset is None else (f1 - offset) / (1 - offset)
+                f1 = bertscore.bertscore(chunk_pairs, vectors, metric.weights)
+                offset = metric.rescale_offset
+                values[metric.name][chunk] = f1 if offset is None else (f1 - offset) / (1 - offset)
     return values
 
 

@@ -18,7 +18,7 @@ from vernacular.statistics.over_prompts import FEWEST_PROMPTS
 
 PROMPTS = (1, 2, 3, 5, 10)
 POWER, ALPHA = 0.8, 0.05
-# assumptions of a plan without an earlier run; no published figures cover low-resource languages
+# assumptions of a design without an earlier run; no published figures cover low-resource languages
 ACCURACY, DISAGREEMENT, MODEL_AGREEMENT = 0.55, 0.22, 0.68
 CLUSTER_CORRELATION, CLUSTER_CORRELATION_BOTH = 0.14, 0.07  # of item effects, of item × prompt effects
 MODEL_ALIKE, WORDING_ALIKE = 0.2, 0.3  # correlations between two models: of item × prompt effects, of prompt effects
@@ -26,7 +26,7 @@ MODEL_ALIKE, WORDING_ALIKE = 0.2, 0.3  # correlations between two models: of ite
 
 @dataclass(frozen=True)
 class Design:
-    """One line of a planning table; standard error and difference in the units of the metric."""
+    """One line of a table of designs; standard error and difference in the units of the metric."""
 
     clusters: int
     prompts: int
@@ -65,7 +65,7 @@ def smallest_difference(found: Components, clusters: int, prompts: int) -> float
 
 
 def accuracy_components(sd_prompts: float, items_per_cluster: float = 1) -> tuple[Components, Components]:
-    """Return assumed components of an accuracy of 0.55 and of a difference of two models, for a plan before any run.
+    """Return assumed components of an accuracy of 0.55 and of a difference of two models, for a design before any run.
 
     Two prompts agree on 78 % of the items and two models on 68 %; the items of a cluster correlate by 0.14, their
     interactions by 0.07; wordings shift two models with a correlation of 0.3. `sd_prompts` is a share: 0.02. Measured
@@ -96,7 +96,7 @@ def detectable(se: float | None, df: float | None) -> float | None:
     return float((stdtrit(df, 1 - ALPHA / 2) + stdtrit(df, POWER)) * se)
 
 
-def planning_table(of_value: Components, of_difference: Components | None, clusters: list[int]) -> list[Design]:
+def design_table(of_value: Components, of_difference: Components | None, clusters: list[int]) -> list[Design]:
     """Return a design for each number of clusters and of `PROMPTS`.
 
     Args:
