@@ -6,7 +6,7 @@ from vernacular import cli
 from vernacular.comparison.schema import COMPARISONS, PROMPTS, RANKINGS
 from vernacular.core import artifacts
 from vernacular.metrics.schema import RESULTS
-from vernacular.summary.grid import collect, to_arrow
+from vernacular.summary.grid import combine_tables, to_arrow
 
 CONFIG = """
 models: {base: {source: ./base}, mine: {base: base, adapter: ./lora}, lost: {source: ./lost}}
@@ -32,7 +32,7 @@ def run(metrics_table, ranking_row, comparison_row, tmp_path, monkeypatch, capsy
         )
     ]
     summary = tmp_path / "results" / "summary"
-    artifacts.write(summary / "results.parquet", RESULTS, to_arrow(collect([metrics_table(*rows)])), {})
+    artifacts.write(summary / "results.parquet", RESULTS, to_arrow(combine_tables([metrics_table(*rows)])), {})
     ranked = [
         ranking_row(model=model, evaluation=LETTERS, metric="accuracy", best="mine", in_best_group=True)
         for model in ("base", "mine")
@@ -117,7 +117,7 @@ def test_prompts_of_one_evaluation_are_one_column_with_their_mean(run, metrics_t
         for (prompt, name), value in zip(names.items(), (0.3, 0.4, 0.35), strict=True)
     ]
     summary = tmp_path / "results" / "summary"
-    artifacts.write(summary / "results.parquet", RESULTS, to_arrow(collect([metrics_table(*rows)])), {})
+    artifacts.write(summary / "results.parquet", RESULTS, to_arrow(combine_tables([metrics_table(*rows)])), {})
     mean = {"model": "base", "evaluation": names["all"], "metric": "accuracy", "n": 100, "n_prompts": 2}
     mean |= {"evaluations": [names["default"], names["formal"]], "question": "these prompts"}
     artifacts.write(summary / "prompts.parquet", PROMPTS, [mean], {})

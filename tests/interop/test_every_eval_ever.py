@@ -9,7 +9,7 @@ import pytest
 from support.result_rows import rows
 from vernacular.interop.every_eval_ever import every_eval_ever, samples, write_every_eval_ever
 from vernacular.metrics.schema import as_table
-from vernacular.summary.grid import collect
+from vernacular.summary.grid import combine_tables
 
 TEXT, NUMBER = {"type": "string"}, {"type": "number"}
 TEXTS = {"type": "object", "additionalProperties": TEXT}
@@ -126,7 +126,7 @@ DATASETS = [
 
 
 def build_records(table, models=(), **options):
-    records = every_eval_ever(collect([table]), list(models), timestamp=1_700_000_000.5, **options)
+    records = every_eval_ever(combine_tables([table]), list(models), timestamp=1_700_000_000.5, **options)
     for record in records:
         jsonschema.validate(json.loads(json.dumps(record, allow_nan=False)), SCHEMA)
     return records
@@ -232,7 +232,7 @@ def test_model_id_is_hub_id_and_local_paths_are_omitted(metrics_table, row, sour
 
 def test_one_file_per_model_in_data_store_layout(metrics_table, tmp_path):
     names = ("=1", "../../up", "غ\x00", "", "x" * 300, ".")
-    paths = write_every_eval_ever(tmp_path, collect([metrics_table(*({"model": name} for name in names))]), [])
+    paths = write_every_eval_ever(tmp_path, combine_tables([metrics_table(*({"model": name} for name in names))]), [])
     uuid4 = r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
     for path in paths:
         assert re.fullmatch(rf"data/vernacular/local/[^/]+/{uuid4}\.json", path.relative_to(tmp_path).as_posix())
@@ -241,14 +241,14 @@ def test_one_file_per_model_in_data_store_layout(metrics_table, tmp_path):
 
 
 def test_file_name_depends_on_results_only(metrics_table, tmp_path):
-    paths = write_every_eval_ever(tmp_path, collect([metrics_table({})]), [], timestamp=1)
-    later_paths = write_every_eval_ever(tmp_path, collect([metrics_table({})]), [], timestamp=2)
-    other_paths = write_every_eval_ever(tmp_path, collect([metrics_table({"value": 0.6})]), [], timestamp=2)
+    paths = write_every_eval_ever(tmp_path, combine_tables([metrics_table({})]), [], timestamp=1)
+    later_paths = write_every_eval_ever(tmp_path, combine_tables([metrics_table({})]), [], timestamp=2)
+    other_paths = write_every_eval_ever(tmp_path, combine_tables([metrics_table({"value": 0.6})]), [], timestamp=2)
     assert paths == later_paths != other_paths
 
 
 def test_no_results_write_no_files(tmp_path):
-    assert write_every_eval_ever(tmp_path / "new", collect([]), []) == []
+    assert write_every_eval_ever(tmp_path / "new", combine_tables([]), []) == []
     assert list((tmp_path / "new").iterdir()) == []
 
 

@@ -2,12 +2,12 @@ import json
 
 import pytest
 from vernacular.interop.lm_eval_results import lm_eval_results, write_lm_eval_results
-from vernacular.summary.grid import collect
+from vernacular.summary.grid import combine_tables
 
 
 def test_results_have_lm_eval_keys(metrics_table):
     rows = [{}, {"metric": "loss", "value": None, "ci_low": None, "ci_high": None, "higher_is_better": None}]
-    (result,) = lm_eval_results(collect([metrics_table(*rows)]))
+    (result,) = lm_eval_results(combine_tables([metrics_table(*rows)]))
     name = "openbookqa.gl.generation.5shot"
     assert result["results"] == {
         name: {
@@ -26,7 +26,9 @@ def test_results_have_lm_eval_keys(metrics_table):
 
 def test_one_file_per_model_adapter_and_revision(metrics_table, tmp_path):
     rows = [{"model": "org/a"}, {"model": "org/a", "adapter": "x"}, {"model": "../../Org__A"}, {"model": "\x00 غ"}]
-    paths = write_lm_eval_results(tmp_path, collect([metrics_table(*rows, {"category": "verbs", "metric": "other"})]))
+    paths = write_lm_eval_results(
+        tmp_path, combine_tables([metrics_table(*rows, {"category": "verbs", "metric": "other"})])
+    )
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(path.name for path in paths)
     assert len(paths) == 4
     for path in paths:
@@ -36,5 +38,5 @@ def test_one_file_per_model_adapter_and_revision(metrics_table, tmp_path):
 
 
 def test_no_results_write_no_files(tmp_path):
-    assert write_lm_eval_results(tmp_path / "new" / "lm_eval", collect([])) == []
+    assert write_lm_eval_results(tmp_path / "new" / "lm_eval", combine_tables([])) == []
     assert list((tmp_path / "new" / "lm_eval").iterdir()) == []

@@ -9,7 +9,7 @@ from vernacular.comparison.curves.schema import CURVE_STATISTICS, TASK_TRUST
 from vernacular.core.metadata import MetricsMetadata
 from vernacular.core.model_record import AdapterRecord, Listing
 from vernacular.summary.curves import add_positions, curve_sheets, equal_weight_notes
-from vernacular.summary.grid import build_grid, collect
+from vernacular.summary.grid import build_grid, combine_tables
 
 POSITION = {"series": "mine", "curve": "mine", "tokens": None, "words": None}
 
@@ -25,7 +25,7 @@ def test_positions_are_added_and_null_for_other_models():
 
 def test_checkpoints_are_in_numeric_order(metrics_table):
     names = ["mine.step10000", "mine.step500", "mine.step9000"]
-    long = collect([metrics_table({"model": name}) for name in names])
+    long = combine_tables([metrics_table({"model": name}) for name in names])
     assert build_grid(long).models["model"].tolist() == ["mine.step500", "mine.step9000", "mine.step10000"]
 
 

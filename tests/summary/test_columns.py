@@ -4,7 +4,7 @@ import openpyxl
 import pytest
 from openpyxl.utils import get_column_letter
 from vernacular.summary.columns import SCREEN_COLUMNS
-from vernacular.summary.grid import collect
+from vernacular.summary.grid import combine_tables
 from vernacular.summary.headings import make_headings, model_labels
 from vernacular.summary.workbook import write_leaderboard, write_similarity
 
@@ -16,7 +16,7 @@ def write_workbook(metrics_table, tmp_path):
     """Return a function that writes a workbook of rows and loads it."""
 
     def write_and_load(*rows, write=write_leaderboard, tasks=None, models=None, **extra):
-        long = collect([metrics_table(*rows)])
+        long = combine_tables([metrics_table(*rows)])
         headings = make_headings(long, tasks or {}, models)
         return openpyxl.load_workbook(write(tmp_path / "book.xlsx", long, {}, headings=headings, **extra))
 
@@ -147,7 +147,7 @@ def test_model_has_a_readable_name_with_adapter_and_revision_as_comment(write_wo
 
 def test_titles_that_are_equal_without_parentheses_stay_distinct(metrics_table):
     tasks = {"dev": "PalmX 2025 general culture (development)", "test": "PalmX 2025 general culture (test)"}
-    long = collect([metrics_table(*({"task": task} for task in tasks))])
+    long = combine_tables([metrics_table(*({"task": task} for task in tasks))])
     assert make_headings(long, {task: {"title": title} for task, title in tasks.items()}).titles == tasks
 
 

@@ -6,7 +6,7 @@ import subprocess
 import openpyxl
 import pandas as pd
 import pytest
-from vernacular.summary.grid import collect
+from vernacular.summary.grid import combine_tables
 from vernacular.summary.workbook import write_leaderboard
 
 SOFFICE = shutil.which("soffice") or shutil.which("libreoffice")
@@ -25,7 +25,9 @@ def test_libreoffice_reads_same_values_without_formulas(
     ]
     path = write_leaderboard(
         tmp_path / "leaderboard.xlsx",
-        collect([metrics_table(*rows, {"model": "none", "value": None}, {"model": "all", "value": float("inf")})]),
+        combine_tables(
+            [metrics_table(*rows, {"model": "none", "value": None}, {"model": "all", "value": float("inf")})]
+        ),
         {"notes": [{"note": "=cmd()"}]},
         rankings=[ranking_row(model=name, best=names[-1]) for name in names],
         comparisons=[comparison_row(baseline="=1+1"), comparison_row(metric="mcc", better=None, significant=False)],

@@ -3,7 +3,7 @@
 import openpyxl
 import pandas as pd
 import pytest
-from vernacular.summary.grid import collect
+from vernacular.summary.grid import combine_tables
 from vernacular.summary.lists import describe_comparison
 from vernacular.summary.workbook import write_leaderboard
 
@@ -13,7 +13,7 @@ def leaderboard(metrics_table, tmp_path):
     """Return a function that writes a leaderboard of rows and keyword arguments and loads it."""
 
     def write(*rows, **extra):
-        path = write_leaderboard(tmp_path / "book.xlsx", collect([metrics_table(*(rows or [{}]))]), {}, **extra)
+        path = write_leaderboard(tmp_path / "book.xlsx", combine_tables([metrics_table(*(rows or [{}]))]), {}, **extra)
         return openpyxl.load_workbook(path), path
 
     return write

@@ -13,8 +13,8 @@ from vernacular.core.metadata import (
     unavailable,
 )
 from vernacular.summary.notes import (
-    collect_notes,
     group_notes,
+    make_notes,
     mixed_version_notes,
     no_interval_notes,
     notes_to_frame,
@@ -74,10 +74,8 @@ def test_headline_values_without_an_interval_are_noted_once():
     assert note["note"].startswith("ROC AUC, per character: no 95 % interval (too few items")
 
 
-def test_collect_notes_covers_all_note_types():
-    notes = [
-        (row["evaluation"].split(".")[0], row["kind"], row["note"], row["count"]) for row in collect_notes(METADATA)
-    ]
+def test_make_notes_covers_all_note_types():
+    notes = [(row["evaluation"].split(".")[0], row["kind"], row["note"], row["count"]) for row in make_notes(METADATA)]
     assert notes == [
         ("cola", "unavailable", "cosine not computed: e5: gone.", None),
         ("cola", "dropped", "empty sentence", 3),
@@ -91,15 +89,15 @@ def test_collect_notes_covers_all_note_types():
     ]
 
 
-def test_collect_notes_is_empty_without_issues():
+def test_make_notes_is_empty_without_issues():
     dataset = ItemsMetadata(rows=RowCounts())
     metadata = MetricsMetadata(model="mine", evaluations={"x": ResultsMetadata(dataset=dataset)})
-    assert collect_notes(metadata) == []
+    assert make_notes(metadata) == []
     assert list(notes_to_frame([]).columns) == ["kind", "note", "count", "models", "evaluations"]
 
 
 def test_note_counts_are_nullable_integers():
-    frame = notes_to_frame(collect_notes(METADATA))
+    frame = notes_to_frame(make_notes(METADATA))
     assert frame["count"].dtype == pd.Int64Dtype()
     assert frame["count"].isna().sum() == 5
 
@@ -128,7 +126,7 @@ def test_trusted_code_and_unused_weights_are_noted_once_per_model():
     model["adapter"] = {"type": "LORA", "without_effect": True}
     evaluations = {name: {"inference": {"model": model}} for name in ("x", "y")}
     metadata = decode(MetricsMetadata, {"model": "mine", "evaluations": evaluations})
-    assert [(row["evaluation"], row["kind"], row["count"]) for row in collect_notes(metadata)] == [
+    assert [(row["evaluation"], row["kind"], row["count"]) for row in make_notes(metadata)] == [
         (None, "trusted code", None),
         (None, "adapter", None),
         (None, "unused weights", 2),

@@ -2,7 +2,7 @@
 
 import pytest
 from vernacular.core.errors import DataError
-from vernacular.summary.grid import collect
+from vernacular.summary.grid import combine_tables
 from vernacular.summary.headings import make_headings
 from vernacular.summary.paper import choose, latex_text, make_table, markdown_text, to_latex, to_markdown
 
@@ -24,7 +24,7 @@ def paper_table(metrics_table, ranking_row):
     """Return a function that makes a table of rows; `ranked`: {(evaluation, metric): (best, in_best_group)}."""
 
     def make(*rows, ranked=None, **arguments):
-        long = collect([metrics_table(*({"style": "default"} | row for row in rows))])
+        long = combine_tables([metrics_table(*({"style": "default"} | row for row in rows))])
         rankings = [
             ranking_row(model=model, evaluation=evaluation, metric=metric, best=best, in_best_group=model in group)
             for (evaluation, metric), (best, group) in (ranked or {}).items()
@@ -167,7 +167,7 @@ def test_names_of_models_cannot_change_the_structure(paper_table):
 
 
 def test_unknown_names_suggest_those_with_results(metrics_table):
-    long = collect([metrics_table({}, {"task": "belebele"})])
+    long = combine_tables([metrics_table({}, {"task": "belebele"})])
     assert set(choose(long, "task", None, "--tasks")["task"]) == {"openbookqa", "belebele"}
     assert set(choose(long, "task", ["belebele"], "--tasks")["task"]) == {"belebele"}
     with pytest.raises(DataError, match=r'--tasks: no results of "belebel".*Did you mean "belebele"'):

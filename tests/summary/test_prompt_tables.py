@@ -3,7 +3,7 @@
 import openpyxl
 import pytest
 from vernacular.comparison.schema import PROMPTS
-from vernacular.summary.grid import build_grid, collect, wide
+from vernacular.summary.grid import build_grid, combine_tables, wide
 from vernacular.summary.headings import make_headings
 from vernacular.summary.lists import write_comparisons
 from vernacular.summary.paper import make_table
@@ -19,7 +19,7 @@ def long(metrics_table):
     rows = [{"evaluation": RUNS[0]}, {"evaluation": RUNS[1], "prompt": "formal", "value": 0.7, "n_flagged": 2}]
     rows += [{"evaluation": RUNS[0], "category": "k", "metric": "accuracy"}]
     rows += [{"evaluation": "cola.gl.acceptability.0shot", "task": "cola", "protocol": "acceptability"}]
-    return collect([metrics_table(*rows)])
+    return combine_tables([metrics_table(*rows)])
 
 
 def mean_row(**changes) -> dict:
@@ -100,7 +100,7 @@ def test_a_model_is_one_row_with_a_column_per_prompt_and_one_of_their_mean(long)
 
 def test_seeds_that_are_paired_with_prompts_are_not_named(metrics_table):
     names = [{"evaluation": RUNS[0], "seed": 0}, {"evaluation": RUNS[1], "prompt": "formal", "seed": 4}]
-    settings = make_headings(collect([metrics_table(*names)]), {}).settings
+    settings = make_headings(combine_tables([metrics_table(*names)]), {}).settings
     assert list(settings.values()) == [
         GENERATION,
         f"{GENERATION} · prompt formal",

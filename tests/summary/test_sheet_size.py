@@ -8,7 +8,7 @@ from vernacular.comparison.schema import PROMPTS
 from vernacular.core.tables import CELL_LIMIT, SHEET_LIMIT, plain_text, sheet_names
 from vernacular.summary.columns import EXCEL, SheetSize
 from vernacular.summary.curves import curve_sheets
-from vernacular.summary.grid import collect
+from vernacular.summary.grid import combine_tables
 from vernacular.summary.tokenizers import TOKENIZERS, write_tokenizers
 from vernacular.summary.workbook import write_leaderboard, write_similarity
 
@@ -53,7 +53,7 @@ def leaderboards(metrics_table, comparison_row, overall_row, tmp_path):
         "prompts": means,
         "extra_sheets": curve_sheets(curves, trust, "Ignore t."),
     }
-    long = collect([metrics_table(*({"model": model} for model in MODELS[:1]))])
+    long = combine_tables([metrics_table(*({"model": model} for model in MODELS[:1]))])
     provenance = {"notes": [{"note": model} for model in MODELS]}
 
     def write(size: SheetSize) -> Workbook:
@@ -103,7 +103,7 @@ def test_evaluations_are_continued_on_further_sheets(metrics_table, overall_row,
         for task in range(7)
         for number, model in enumerate(MODELS[:2])
     ]
-    long = collect([metrics_table(*changes)])
+    long = combine_tables([metrics_table(*changes)])
     overall = [overall_row(model=model, scope="all", rank=1) for model in MODELS[:2]]
     size = SheetSize(EXCEL.rows, n_columns)
     book = openpyxl.load_workbook(write_leaderboard(tmp_path / "book.xlsx", long, {}, overall=overall, size=size))
@@ -123,7 +123,7 @@ def test_evaluations_are_continued_on_further_sheets(metrics_table, overall_row,
 
 
 def test_no_column_of_a_metric_is_omitted(metrics_table, tmp_path):
-    long = collect([metrics_table(*({"metric": f"m{number}", "headline": number == 2} for number in range(5)))])
+    long = combine_tables([metrics_table(*({"metric": f"m{number}", "headline": number == 2} for number in range(5)))])
     book = openpyxl.load_workbook(write_similarity(tmp_path / "book.xlsx", long, {}, size=SheetSize(EXCEL.rows, 4)))
     shown = [cell for sheet in parts(book, "gl") for cell in list(sheet.values)[2][1:]]
     assert sorted(shown) == [f"M{number} (↑)" for number in range(5)]

@@ -2,7 +2,7 @@ import numpy as np
 import openpyxl
 import pandas as pd
 import pytest
-from vernacular.summary.grid import collect
+from vernacular.summary.grid import combine_tables
 from vernacular.summary.workbook import write_leaderboard, write_similarity, write_surprisal
 
 BEST, SHARED, UNMARKED = '0.0%" ●"', '0.0%" ○"', "0.0%_ _●"
@@ -13,7 +13,7 @@ def write_workbook(metrics_table, tmp_path):
     """Return a function that writes a workbook of rows and loads it."""
 
     def write_and_load(*rows, write=write_similarity, provenance=None, **extra):
-        path = write(tmp_path / "book.xlsx", collect([metrics_table(*rows)]), provenance or {}, **extra)
+        path = write(tmp_path / "book.xlsx", combine_tables([metrics_table(*rows)]), provenance or {}, **extra)
         return openpyxl.load_workbook(path), path
 
     return write_and_load

@@ -10,7 +10,7 @@ from vernacular.core.model_record import ModelRecord
 from vernacular.inference.schema import SCORES
 from vernacular.metrics.schema import METRICS, RESULTS, TASK_RESULTS
 from vernacular.protocols.schema import REQUESTS
-from vernacular.summary.grid import collect, to_arrow
+from vernacular.summary.grid import combine_tables, to_arrow
 from vernacular.summary.prompts import add_prompt_means
 
 from support.report_run import _request, _row, _score, _setting, _write, _write_task_results
@@ -48,7 +48,7 @@ def write_run(root: Path) -> dict:
     }
     found = compare_all([tuple(MODELS)], tables, evaluations, resamples=200)
     summary = results / "summary"
-    long = add_prompt_means(collect([pa.Table.from_pylist(metric_rows, schema=METRICS.schema)]), found.prompts)
+    long = add_prompt_means(combine_tables([pa.Table.from_pylist(metric_rows, schema=METRICS.schema)]), found.prompts)
     artifacts.write(
         summary / "results.parquet", RESULTS, to_arrow(long), {"models": [], "notes": [], "fingerprint": "x"}
     )

@@ -33,7 +33,7 @@ from vernacular.config.directories import (
     output_conflicts,
     rule_files,
 )
-from vernacular.core.console import collect_failures, simplify
+from vernacular.core.console import record_failed_jobs, simplify
 from vernacular.core.fields import to_json
 from vernacular.core.errors import ConfigError, UserError, escape_controls
 from vernacular.core.fingerprint import code_fingerprint, libraries
@@ -68,7 +68,7 @@ except UserError as error:
     print(error, file=sys.stderr)
     sys.exit(1)
 
-FAILED_JOBS = collect_failures()
+FAILED_JOBS = record_failed_jobs()
 if not IS_MODULE:  # the messages of another workflow are its own
     simplify(FAILED_JOBS)
 

@@ -78,21 +78,21 @@ def task_results(
     unit: LoadedUnit, items: list[Item], requests: list[dict], outputs: list[dict], results: dict
 ) -> tuple[list[Result], list[dict], list[dict]]:
     """Return (rows per TASK_RESULTS, definitions of metrics, values: rows per METRICS without labels)."""
-    collected = UnitMetrics(unit, results)
+    unit_metrics = UnitMetrics(unit, results)
     spans = {} if _generates(requests) else by_item(requests, outputs)
     generated = {row["item_id"]: row for row in reversed(outputs)} if _generates(requests) else {}
     filtered = _predictions(unit, results)
-    decided = (0.0, 1.0) if collected.headline and collected.is_share(collected.headline) else ()
+    decided = (0.0, 1.0) if unit_metrics.headline and unit_metrics.is_share(unit_metrics.headline) else ()
     rows = []
     for item in items:
-        values = collected.per_item.get(item["item_id"], {})
+        values = unit_metrics.per_item.get(item["item_id"], {})
         scored = spans.get(item["item_id"], {})
         scores = [span.loglik for role, span in scored.items() if role.startswith("choice:")][: len(item["choices"])]
         scores = None if not scores or any(score is None for score in scores) else scores
         predicted = best_indices(scores) if item["choices"] else []
         output = generated.get(item["item_id"])
         prediction = filtered.get(item["item_id"]) if output else None
-        headline = values.get(collected.headline)
+        headline = values.get(unit_metrics.headline)
         rows.append(
             {
                 "item_id": item["item_id"],
@@ -110,8 +110,8 @@ def task_results(
                 "flags": output["flags"] if output else flags(scored),
             }
         )
-    definitions = collected.definitions("similarity" if _generates(requests) else "surprisal")
-    return rows, definitions, collected.values(rows, definitions)
+    definitions = unit_metrics.definitions("similarity" if _generates(requests) else "surprisal")
+    return rows, definitions, unit_metrics.values(rows, definitions)
 
 
 def _generates(requests: list[dict]) -> bool:

@@ -33,7 +33,7 @@ from vernacular.core.tables import to_frame, write_csv
 from vernacular.interop.every_eval_ever import write_every_eval_ever
 from vernacular.interop.lm_eval_results import write_lm_eval_results
 from vernacular.metrics.schema import METRICS, RESULTS, TASK_RESULTS
-from vernacular.summary.grid import collect, to_arrow, wide
+from vernacular.summary.grid import combine_tables, to_arrow, wide
 from vernacular.summary.headings import make_headings
 from vernacular.summary.prompts import as_questions, standard_errors
 from vernacular.summary.provenance import dataset_sources
@@ -239,7 +239,7 @@ def join(args) -> str:
     publications, failed = _read_all(args.folder)
     new_names = _new_names({name: tables.values for name, tables in publications.items()})
     frames = {name: _renamed(tables.values, new_names[name]) for name, tables in publications.items()}
-    values = collect([to_arrow(frame) for frame in frames.values()])
+    values = combine_tables([to_arrow(frame) for frame in frames.values()])
     prompts = [
         row | {"model": new_names[name].get(row["model"], row["model"])}
         for name, tables in publications.items()
@@ -291,7 +291,7 @@ def _read_all(directory: Path) -> tuple[dict[str, PublishedTables], dict[str, st
 def _read(folder: Path) -> PublishedTables:
     tables = read_tables(folder)
     try:
-        collect([to_arrow(tables.values)])
+        combine_tables([to_arrow(tables.values)])
     except ArtifactError as error:  # two values of one metric
         raise DataError(f"{display_path(folder)}: {error}") from None
     return tables

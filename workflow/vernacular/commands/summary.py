@@ -23,9 +23,9 @@ from vernacular.interop.every_eval_ever import write_every_eval_ever
 from vernacular.interop.lm_eval_results import write_lm_eval_results
 from vernacular.metrics.schema import METRICS, RESULTS, TOKENS
 from vernacular.summary.curves import add_positions, curve_sheets, equal_weight_notes
-from vernacular.summary.grid import collect, to_arrow, wide
+from vernacular.summary.grid import combine_tables, to_arrow, wide
 from vernacular.summary.headings import make_headings, model_labels
-from vernacular.summary.notes import collect_notes, group_notes, mixed_version_notes, no_interval_notes, notes_to_frame
+from vernacular.summary.notes import group_notes, make_notes, mixed_version_notes, no_interval_notes, notes_to_frame
 from vernacular.summary.prompts import add_prompt_means, as_questions, prompt_notes, standard_errors
 from vernacular.summary.provenance import dataset_sources
 from vernacular.summary.tokenizers import TOKENIZERS, ModelTokens, tokenizer_rows, write_tokenizers
@@ -46,14 +46,14 @@ def summary(args: Summary) -> str:
     _write_tokenizers(args)
     tables_of_models, models_metadata = zip(*(artifacts.read_all(path, METRICS) for path in args.metrics), strict=True)
     checkpoints = args.spec.positions
-    results = collect(tables_of_models)
+    results = combine_tables(tables_of_models)
     tables = {kind.name: args.out / f"{kind.name}.parquet" for kind in (RANKINGS, COMPARISONS, OVERALL, PROMPTS)}
     comparison_tables = {
         kind.name: artifacts.read(tables[kind.name], kind).to_pylist() for kind in (RANKINGS, COMPARISONS, OVERALL)
     }
     prompts = artifacts.read(tables["prompts"], PROMPTS).to_pylist()
     results = add_positions(add_prompt_means(results, prompts), checkpoints)
-    notes = [row for note in models_metadata for row in collect_notes(note)]
+    notes = [row for note in models_metadata for row in make_notes(note)]
     notes += mixed_version_notes(models_metadata)
     notes += equal_weight_notes(models_metadata, checkpoints)
     notes += no_interval_notes(results)

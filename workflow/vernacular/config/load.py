@@ -228,7 +228,7 @@ def _evaluations(files: Files, values: dict) -> tuple[dict[str, Evaluation], dic
                 report("task", f'task "{name}" not found.{suggest(name, task_files)}')
             continue
         if name not in tasks:
-            with files.problems.collected():
+            with files.problems.reporting():
                 tasks[name] = load_task(task_files[name], OWN)
         if name not in tasks:
             continue

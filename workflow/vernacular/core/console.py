@@ -31,8 +31,8 @@ _MISLEADING = "    (check individual jobs above for details)\n"  # of the reason
 _LAST = "WorkflowError:\nAt least one job did not complete successfully."
 
 
-def collect_failures() -> FailedJobs:
-    """Return the failed jobs of this process, which are collected from the first call on."""
+def record_failed_jobs() -> FailedJobs:
+    """Return the failed jobs of this process, which are recorded from the first call on."""
     for handler in logger.handlers:
         if isinstance(handler, FailedJobs):  # the workflow is imported twice
             return handler

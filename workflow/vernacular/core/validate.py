@@ -5,7 +5,7 @@
 In addition to the schema, texts may not contain what must not get into the results: passwords, tokens, control
 characters.
 
-Mistakes are collected (`Problems`), so that all of them are reported at once.
+Mistakes are recorded (`Problems`), so that all of them are reported at once.
 """
 
 import contextlib
@@ -253,7 +253,7 @@ class Problems:
         self._messages.setdefault(message)
 
     @contextlib.contextmanager
-    def collected(self) -> Iterator[None]:
+    def reporting(self) -> Iterator[None]:
         """Add the ConfigError that ends the block, if any, and continue after it."""
         try:
             yield

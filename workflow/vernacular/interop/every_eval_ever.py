@@ -52,7 +52,7 @@ def every_eval_ever(
     """Return one record per model (with adapter and revision), with the values over all items.
 
     Args:
-        long: Results as returned by `grid.collect`.
+        long: Results as returned by `grid.combine_tables`.
         models: Dicts with "name" and, if known, "source", "revision", "architecture", "parameters", "fingerprint",
             "base", "adapter source", "adapter revision", "engine", "engine version", and of a model behind a server
             "served model" and "served file".

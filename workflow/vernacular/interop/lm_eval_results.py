@@ -23,7 +23,7 @@ _IDENTITY_COLUMNS = ["model", "adapter", "model_revision"]
 
 
 def lm_eval_results(long: pd.DataFrame) -> list[dict]:
-    """Return one result per model in lm-eval's format, from the rows over all items of `long` (`grid.collect`)."""
+    """Return one result per model in lm-eval's format, from the rows over all items of the long table."""
     return [_model_results(rows) for rows in by_model(long)]
 
 

@@ -161,7 +161,7 @@ POSITION = [  # of a checkpoint of a series, in training; null for other models
     ("words", pa.int64()),
 ]
 
-# results/summary/results.parquet: the rows of all models' metrics.parquet; `tables.collect` checks identity
+# results/summary/results.parquet: the rows of all models' metrics.parquet; `grid.combine_tables` checks identity
 RESULTS = Kind("results", pa.schema([*METRICS.schema, *POSITION]), key=(), required=METRICS.required)
 
 

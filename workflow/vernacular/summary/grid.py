@@ -48,7 +48,7 @@ class Grid:
         return Grid(self.models.iloc[order].reset_index(drop=True), self.columns, self.cells[order])
 
 
-def collect(metrics_tables: list[pa.Table]) -> pd.DataFrame:
+def combine_tables(metrics_tables: list[pa.Table]) -> pd.DataFrame:
     """Concatenate all models' rows to one long table: unrounded, columns of METRICS in order, nullable integers.
 
     Sorted by task, language, protocol, category, metric, model and setting, a base model before its adapters. Raises

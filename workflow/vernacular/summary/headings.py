@@ -65,7 +65,7 @@ def make_headings(
     """Return the headings of a long table.
 
     Args:
-        long: The table of `grid.collect`.
+        long: The table of `grid.combine_tables`.
         tasks: {task: {"title": …, "note": …}} of the task files; both may be missing.
         models: Label of each model, from `model_labels`.
         default_prompt: Whether the default prompt is named, too, in a task that has values under several.

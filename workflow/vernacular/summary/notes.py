@@ -1,6 +1,6 @@
 """Notes: what is unavailable, was excluded or flagged, used a fallback strategy, or was computed by other versions.
 
-One note per model and evaluation is collected; the tables list each text once, with all that it applies to.
+A note is of one model and evaluation; the tables list each text once, with all that it applies to.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ _SEPARATOR = ", "
 _MAX_LIST = 30_000  # characters of a list in one cell; a longer list continues in the next row
 
 
-def collect_notes(metadata: MetricsMetadata) -> list[dict]:
+def make_notes(metadata: MetricsMetadata) -> list[dict]:
     """Return one model's notes from the metadata of its metrics file, one row per note.
 
     kind: "unavailable" (a dataset, model or encoder), "not applicable", "dropped" and "repaired" (rows of the

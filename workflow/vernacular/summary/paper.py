@@ -79,7 +79,7 @@ def make_table(
     """Return the table of a selection of the long table.
 
     Args:
-        long: Rows of `grid.collect`, over all items.
+        long: Rows of `grid.combine_tables`, over all items.
         rankings: RANKINGS rows, which determine the values that do not differ significantly from the best.
         models: Names in the order of the rows.
         metrics: Metrics to show; None: for each evaluation the headline metric that represents it.

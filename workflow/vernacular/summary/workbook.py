@@ -37,7 +37,7 @@ def write_similarity(
     """Write `similarity_summary.xlsx`: metrics of generated outputs.
 
     Args:
-        long: The table of `grid.collect`.
+        long: The table of `grid.combine_tables`.
         rankings: RANKINGS rows, which determine the values that share the best where they cover the cell; intervals
             elsewhere.
         headings: Names of models, tasks and evaluations; by default those of `long`.

@@ -183,7 +183,7 @@ def batch_limits(loaded: LoadedModel) -> dict[str, int]:
     """Return the batch limits: `rows`, `prefill_tokens` (padding included) and `cache_tokens` (prefix included).
 
     The setting `max_batch_tokens`, if not null, is the number of prefill tokens. On a GPU the limits depend on its free
-    memory; `cache_tokens` is rounded down to a power of two, so that the next attempt probably computes the same batches.
+    memory; `cache_tokens` is rounded down to a power of two, so that the next attempt probably has the same batches.
     """
     if loaded.device.type != "cuda":
         prefill_tokens = loaded.record.max_batch_tokens or _CPU_PREFILL

@@ -1,6 +1,6 @@
 """Similarities of one evaluation, computed from items and generations: one row per item and metric.
 
-Generated texts, options and references are collected first, so that each encoder embeds each distinct text once.
+Generated texts, options and references are gathered first, so that each encoder embeds each distinct text once.
 Nothing depends on the evaluated model itself, so another metric or encoder requires no new generations.
 """
 
