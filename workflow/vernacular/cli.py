@@ -29,9 +29,9 @@ log = logging.getLogger("vernacular")
 _MAX_DEATHS = 4  # of the process of one command, each in another evaluation
 
 # stages whose failure affects their own results only: the last attempt writes files that state why these are missing
-_CONTAINED = ("items", "requests", "lm-eval-requests", "model", "server", "infer", "encoder", "similarity",
+_GIVING_UP = ("items", "requests", "lm-eval-requests", "model", "server", "infer", "encoder", "similarity",
               "lm-eval-metrics", "metrics")  # fmt: skip
-_STAGES = (*_CONTAINED, "collect", "export", "compare", "curves", "summary", "report", "verify", "finish")
+_STAGES = (*_GIVING_UP, "collect", "export", "compare", "curves", "summary", "report", "verify", "finish")
 # command -> its module in `commands/` and function, if these have other names
 _MODULES = {
     **{name: f"check:{name}" for name in ("init", "show", "run", "snakefile")},
@@ -75,8 +75,8 @@ def main(arguments: list[str] | None = None, *, supervised: bool = False, fields
         if (reason := processes.termination_cause(status)) is None:
             return status
         log_to(args.log, append=True)
-        if not (args.contained and _is_last(args)):
-            _fail(args, UserError(f"{reason}.{' The next attempt runs it again.' if args.contained else ''}"))
+        if not (args.gives_up and _is_last(args)):
+            _fail(args, UserError(f"{reason}.{' The next attempt runs it again.' if args.gives_up else ''}"))
             return 128 - status
         from vernacular.commands.common import Attempts  # only after a death, because it takes long
 
@@ -132,7 +132,7 @@ def _run(args) -> int:
             log.info(summary)  # at the end of the log, if there is one
             print(summary, flush=True)
     except MachineError as error:
-        if args.contained and _is_last(args):
+        if args.gives_up and _is_last(args):
             return _give_up(args, str(error))
         return _fail(args, error)
     except UserError as error:
@@ -151,7 +151,7 @@ def _run(args) -> int:
         if not is_contained(error):
             raise
         log.exception("unexpected")
-        if not args.contained:
+        if not args.gives_up:
             raise
         return _give_up(args, f"{type(error).__name__}: {first_line(error)}")
     return 0
@@ -214,7 +214,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_user_commands(commands)
     for name in _STAGES:
         stage = commands.add_parser(name, add_help=False)
-        stage.set_defaults(stage=True, contained=name in _CONTAINED, log=None)
+        stage.set_defaults(stage=True, gives_up=name in _GIVING_UP, log=None)
         stage.add_argument("-h", "--help", action=_PrintFields, nargs=0)
     return root
 
@@ -279,7 +279,7 @@ def _subparsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser
 def _add_user_commands(commands) -> None:
     def add(name: str, help_text: str) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=help_text, description=f"{help_text[0].upper()}{help_text[1:]}.")
-        command.set_defaults(stage=False, contained=False)
+        command.set_defaults(stage=False, gives_up=False)
         command.add_argument("--log", type=Path, help="file for messages and warnings")
         return command
 
