@@ -254,7 +254,8 @@ wildcard_constraints:
 # Unavailable results are tried again by the next run. Planning deletes nothing, so their files are removed when a run
 # ends
 def clear():
-    names = {*CONFIG.models, *CONFIG.encoders, *CONFIG.evaluations, *(e.items_stem for e in CONFIG.evaluations.values())}
+    stems = [e.items_stem for e in CONFIG.evaluations.values()]
+    names = {*CONFIG.models, *CONFIG.encoders, *CONFIG.evaluations, *stems}
     clear_unavailable(Path(CONFIG.resources), Path(CONFIG.results), names)
 
 

@@ -15,7 +15,7 @@ from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKEN
 from vernacular.checkpoints.building import bounded_build
 from vernacular.checkpoints.files import DAMAGED_FILE_ERRORS
 from vernacular.core.errors import ModelError, first_line, first_of
-from vernacular.core.failures import wrap_library_errors
+from vernacular.core.library_errors import wrap_library_errors
 from vernacular.core.model_record import ModelRecord
 
 # How llama.cpp divides a text before the merges of a byte-level vocabulary apply, by `tokenizer.ggml.pre`, where

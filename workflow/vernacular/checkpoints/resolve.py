@@ -34,9 +34,9 @@ from vernacular.checkpoints.files import (
 )
 from vernacular.checkpoints.packages import find_in_package, package_version
 from vernacular.core.errors import ModelError, first_line
-from vernacular.core.failures import wrap_library_errors
 from vernacular.core.fingerprint import code_fingerprint, fingerprint, version_of
 from vernacular.core.hub_snapshot import snapshot
+from vernacular.core.library_errors import wrap_library_errors
 from vernacular.core.model_record import Listing, ModelRecord
 
 STAMP = "converted_from.json"  # in a converted directory: the source it was made from, and its contents

@@ -47,7 +47,7 @@ class Collect(Stage):
 def collect(args: Collect) -> str:
     """Write one model's scores and generations from the store.
 
-    Outputs missing from the store are added to the failures in the status files, so that the next run computes them.
+    Outputs missing from the store are added as unavailable to the status files, so that the next run computes them.
     """
     record = inference_record(args.model, args.spec)
     request_files = {path.stem: path for path in args.requests}

@@ -98,7 +98,7 @@ def compare(args: Compare) -> str:
         model: Results(args.results / model, list(evaluations)) for model in spec.models
     }
     signatures = {model: _signatures(args.results / model / "metrics.parquet") for model in spec.models}
-    notes, failures = [], {}
+    notes, missing = [], {}
     for name, entry in spec.external_results.items():
         try:
             results[name], external_notes = _load_external_results(name, entry, results, spec, args.items_dir)
@@ -109,8 +109,8 @@ def compare(args: Compare) -> str:
             if not is_contained(error):
                 raise
             results[name] = {}  # its pairs have no rows
-            failures[name] = _reason(error)
-            log.error("%s: %s", name, failures[name], exc_info=not isinstance(error, UserError))
+            missing[name] = _reason(error)
+            log.error("%s: %s", name, missing[name], exc_info=not isinstance(error, UserError))
     documents = {name: tool_documents(args.results, spec.models, name) for name in evaluations}
     grouped, document_notes = by_documents({name: vars(labels) for name, labels in evaluations.items()}, documents)
     comparison = compare_all(
@@ -127,7 +127,7 @@ def compare(args: Compare) -> str:
     metadata = {
         "fingerprint": artifacts.input_fingerprint(to_json(spec), *tasks),
         "notes": notes,
-        "outcome": Outcome(missing=failures),  # external results
+        "outcome": Outcome(missing=missing),  # external results
         "prompt_notes": document_notes,
     }
     for kind, rows in (

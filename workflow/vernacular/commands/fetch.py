@@ -9,8 +9,8 @@ from vernacular.checkpoints.resolve import resolve
 from vernacular.commands.common import raise_failure, write_unavailable
 from vernacular.config.specs import EncoderSpec, ModelSpec
 from vernacular.core.errors import ModelError
-from vernacular.core.failures import LOADING_ERRORS, describe_error, wrap_library_errors
 from vernacular.core.fields import Stage, to_json
+from vernacular.core.library_errors import LOADING_ERRORS, describe_error, wrap_library_errors
 from vernacular.core.model_record import ModelRecord, previous_model, read_model, write_model
 
 

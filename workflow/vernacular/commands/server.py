@@ -7,9 +7,9 @@ from vernacular.checkpoints.tokenizers import resolve_tokenizer
 from vernacular.commands.common import raise_failure, write_unavailable
 from vernacular.config.specs import ServerSpec
 from vernacular.core.errors import ModelError
-from vernacular.core.failures import LOADING_ERRORS, describe_error, wrap_library_errors, wrap_tokenizer_panics
 from vernacular.core.fields import Stage, to_json
 from vernacular.core.fingerprint import fingerprint
+from vernacular.core.library_errors import LOADING_ERRORS, describe_error, wrap_library_errors, wrap_tokenizer_panics
 from vernacular.core.model_record import ModelRecord, previous_model, write_model
 from vernacular.core.names import displayable, quoted, readable_problem
 from vernacular.inference.model.tokenization import load_tokenizer

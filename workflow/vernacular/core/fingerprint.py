@@ -52,7 +52,7 @@ NO_EFFECT = {
     "vernacular.core.metadata": "what is missing, and why; a file of another version is rejected",
     "vernacular.core.processes": "processes, threads, time limits, stop signals, and reports of terminated processes",
     "vernacular.core.contents": "decision when to hash a file again; the hash is part of the keys",
-    "vernacular.core.failures": "classification of errors, and messages",
+    "vernacular.core.library_errors": "classification of errors, and messages",
     "vernacular.core.paths": "location of the workflow's directory, and paths in messages",
     "vernacular.core.replacing": "writing of files",
     "vernacular.core.model_record": "fields of records; what affects results is in the keys by its value",

@@ -23,7 +23,7 @@ import pyarrow as pa
 from vernacular.checkpoints import inputs
 from vernacular.core.artifacts import Kind
 from vernacular.core.errors import ModelError, first_line
-from vernacular.core.failures import LOADING_ERRORS
+from vernacular.core.library_errors import LOADING_ERRORS
 from vernacular.core.model_record import ModelRecord
 from vernacular.inference.journal import Journal
 from vernacular.inference.schema import SCORES

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from vernacular.core import artifacts
 from vernacular.core.artifacts import Kind
 from vernacular.core.errors import MachineError, ModelError, ServerError, UserError, first_line, is_contained
-from vernacular.core.failures import is_lost_device, wrap_tokenizer_panics
+from vernacular.core.library_errors import is_lost_device, wrap_tokenizer_panics
 from vernacular.core.metadata import Counters, OutputsMetadata, decode, encode
 from vernacular.core.processes import StopFlag, Stopped, Task
 from vernacular.core.progress import Progress

@@ -116,14 +116,14 @@ def _run_models(
         on_begin(record.name, None)
         try:
             with stop.interruptible(), progress, engine.model(record):
-                computed, failures = Pipeline(engine, units, store, stop, overlaps=overlaps).run(on_begin, progress)
+                computed, reasons = Pipeline(engine, units, store, stop, overlaps=overlaps).run(on_begin, progress)
         except MachineError:
             raise
         except ModelError as error:  # this adapter is unavailable; the base and its other adapters are not affected
             reason = _base_failure(base_record, record, error) if not engine.is_open else str(error)
-            computed, failures = [], {unit.evaluation: reason for unit in units}
+            computed, reasons = [], {unit.evaluation: reason for unit in units}
         done[record.name] |= dict.fromkeys(computed, COMPUTED)
-        failed[record.name] |= failures
+        failed[record.name] |= reasons
 
 
 def _base_failure(base: ModelRecord, record: ModelRecord, error: ModelError) -> str:

@@ -15,7 +15,7 @@ import torch
 from vernacular.checkpoints import inputs
 from vernacular.checkpoints.tuners import apply_adapter
 from vernacular.core.errors import MachineError, ModelError, first_of
-from vernacular.core.failures import (
+from vernacular.core.library_errors import (
     LOADING_ERRORS,
     describe_error,
     is_lost_device,

@@ -18,7 +18,7 @@ from vernacular.checkpoints import inputs
 from vernacular.checkpoints.building import bounded_build
 from vernacular.checkpoints.linear_layers import use_onednn
 from vernacular.core.errors import MachineError, ModelError, first_of, suggest
-from vernacular.core.failures import (
+from vernacular.core.library_errors import (
     LOADING_ERRORS,
     describe_error,
     is_lost_device,

@@ -12,7 +12,7 @@ import torch
 import transformers
 
 from vernacular.core.errors import ModelError
-from vernacular.core.failures import is_out_of_memory
+from vernacular.core.library_errors import is_out_of_memory
 from vernacular.core.model_record import ModelRecord
 from vernacular.inference.model.lengths import Lengths, read_lengths
 from vernacular.inference.model.tokenization import TextModel, special_tokens

@@ -14,7 +14,7 @@ import numpy as np
 from transformers import AutoTokenizer
 
 from vernacular.core.errors import ModelError
-from vernacular.core.failures import LOADING_ERRORS, describe_error, wrap_library_errors
+from vernacular.core.library_errors import LOADING_ERRORS, describe_error, wrap_library_errors
 from vernacular.core.model_record import ModelRecord
 from vernacular.inference.model.lengths import Lengths
 

@@ -19,8 +19,8 @@ import numpy as np
 import torch
 
 from vernacular.core.errors import ModelError, first_line
-from vernacular.core.failures import is_out_of_memory
 from vernacular.core.fingerprint import fingerprint
+from vernacular.core.library_errors import is_out_of_memory
 from vernacular.inference.journal import Journal
 from vernacular.inference.model.loaded import MODEL_ERRORS, LoadedModel, agreement
 from vernacular.inference.model.tokenization import SPECIAL

@@ -12,7 +12,7 @@ import torch
 from vernacular.checkpoints import inputs
 from vernacular.checkpoints.building import bounded_build
 from vernacular.core.errors import ConfigError, MachineError, ModelError, suggest
-from vernacular.core.failures import LibraryError, wrap_library_errors, wrap_tokenizer_panics
+from vernacular.core.library_errors import LibraryError, wrap_library_errors, wrap_tokenizer_panics
 from vernacular.core.metadata import Outcome
 from vernacular.core.model_record import ModelRecord
 from vernacular.metrics.similarity import cosine, moverscore

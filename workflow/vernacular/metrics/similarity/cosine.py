@@ -18,7 +18,7 @@ from transformers import AutoModel, AutoModelForCausalLM
 from vernacular.checkpoints.linear_layers import use_onednn
 from vernacular.checkpoints.tuners import apply_adapter
 from vernacular.core.errors import ModelError
-from vernacular.core.failures import LOADING_ERRORS
+from vernacular.core.library_errors import LOADING_ERRORS
 from vernacular.core.model_record import ModelRecord
 from vernacular.metrics.similarity.encoder import (
     NON_FINITE,

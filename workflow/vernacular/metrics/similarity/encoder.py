@@ -17,7 +17,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from vernacular.checkpoints.linear_layers import use_onednn
 from vernacular.core.errors import MachineError, ModelError, first_of
-from vernacular.core.failures import LOADING_ERRORS, describe_error, is_out_of_memory
+from vernacular.core.library_errors import LOADING_ERRORS, describe_error, is_out_of_memory
 from vernacular.core.model_record import ModelRecord
 
 # Padded tokens per forward pass. On a CPU, batches of 512 take half the time of batches of 8192 (12 layers of width
