@@ -139,9 +139,9 @@ def test_deleted_checkpoint_is_found_where_a_module_writes():
     """With a prefix, records and results are below it; those of another workflow in the directory do not count."""
     models = {"mine": {"series": "./out/checkpoint-*"}}
 
-    def names(place) -> list[str]:
+    def names(locate) -> list[str]:
         Path("config.yaml").write_text(yaml.safe_dump({"models": models, **REST}))
-        return list(config.load(["config.yaml"], place=place).models)
+        return list(config.load(["config.yaml"], locate=locate).models)
 
     record("mine.step500", "./out/checkpoint-500")
     shutil.rmtree("out/checkpoint-500")

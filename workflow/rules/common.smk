@@ -29,7 +29,7 @@ from vernacular.config.directories import (
     check_package,
     clear_unavailable,
     default_config,
-    directory_of,
+    locate_directory,
     output_conflicts,
     rule_files,
 )
@@ -47,20 +47,20 @@ RULES = str(workflow.current_basedir)
 # The paths of outputs are below `prefix:` of a module. Snakemake adds it to the files of rules; it is needed here for
 # what is not one: the store, unless the config names one, the directories that a run cleans up, and the results of
 # checkpoints that were deleted
-def place(path):
-    return directory_of(path, workflow.modifier.path_modifier.replace_prefix)
+def locate(path):
+    return locate_directory(path, workflow.modifier.path_modifier.replace_prefix)
 
 
 try:
     check_package(RULES, [] if os.path.isdir(RULES) else [workflow.source_path(name) for name in rule_files()])
     if IS_MODULE and workflow.modifier.skip_configfile:
         CONFIG_FILES = [workflow.main_snakefile]  # which has the config, or names its file
-        CONFIG = settings.load([], config, origin=f"config of the module {workflow.modifier.namespace}", place=place)
+        CONFIG = settings.load([], config, origin=f"config of the module {workflow.modifier.namespace}", locate=locate)
     else:
         CONFIG_FILES = list(map(str, workflow.overwrite_configfiles or [default_config()]))
-        CONFIG = settings.load(CONFIG_FILES, dict(workflow.config_settings.config), place=place)
+        CONFIG = settings.load(CONFIG_FILES, dict(workflow.config_settings.config), locate=locate)
     BENCHMARKS = CONFIG.benchmarks  # Snakemake adds the prefix of a module
-    CONFIG = CONFIG.placed(place)
+    CONFIG = CONFIG.with_directories(locate)
     if workflow.is_main_process:  # a job goes on if files were added since
         if conflicts := list(output_conflicts(Path(CONFIG.results), CONFIG.exports, CONFIG_FILES)):
             raise ConfigError("\n".join(conflicts))

@@ -158,7 +158,7 @@ def check_package(rules: str, copies: list[str]) -> None:
             )
 
 
-def directory_of(path: str, replace_prefix: Callable[[str], str]) -> str:
+def locate_directory(path: str, replace_prefix: Callable[[str], str]) -> str:
     """Return where a run writes the directory `path`.
 
     Args:

@@ -48,7 +48,7 @@ class Config:
     checkpoints: dict[str, Checkpoint] = field(default_factory=dict)  # models of a series, by name
     lm_eval: dict[str, LmEvalTask] = field(default_factory=dict)  # by evaluation ID
     output: str = "results"  # directory of the results, without the prefix of a module
-    # directories of the run, absolute or relative to the working directory; `placed` adds the prefix
+    # directories of the run, absolute or relative to the working directory; `with_directories` adds the prefix
     store: str = DEFAULT_STORE
     resources: str = "resources"
     benchmarks: str = "benchmarks"
@@ -68,14 +68,14 @@ class Config:
         """Names of the models behind a server, in the file's order."""
         return [name for name, settings in self.models.items() if is_server(settings)]
 
-    def placed(self, directory: Callable[[str], str]) -> "Config":
-        """Return the config with the directories that a run writes, each in its place (`directory_of`)."""
+    def with_directories(self, locate: Callable[[str], str]) -> "Config":
+        """Return the config with the directories that a run writes where `locate` returns (`locate_directory`)."""
         return replace(
             self,
-            resources=directory(self.resources),
-            benchmarks=directory(self.benchmarks),
-            results=directory(self.output),
-            store=directory(self.store) if self.store == DEFAULT_STORE else self.store,
+            resources=locate(self.resources),
+            benchmarks=locate(self.benchmarks),
+            results=locate(self.output),
+            store=locate(self.store) if self.store == DEFAULT_STORE else self.store,
         )
 
     @property
@@ -132,17 +132,17 @@ def load(
     overrides: dict | None = None,
     *,
     origin: str = "--config",
-    place: Callable[[str], str] = lambda directory: directory,
+    locate: Callable[[str], str] = lambda directory: directory,
 ) -> Config:
     """Read and validate config files (later ones take precedence), then `overrides`, which are from `origin`.
 
-    `place` returns where a run writes a directory, which is below the prefix of a module.
+    `locate` returns where a run writes a directory, which is below the prefix of a module.
 
     Raises:
         ConfigError: One or two lines for each mistake, with the file, the key, the found value and the closest valid
             value.
     """
-    config, problems = load_valid(paths, overrides, origin=origin, place=place)
+    config, problems = load_valid(paths, overrides, origin=origin, locate=locate)
     problems.raise_all()
     return config
 
@@ -152,7 +152,7 @@ def load_valid(
     overrides: dict | None = None,
     *,
     origin: str = "--config",
-    place: Callable[[str], str] = lambda directory: directory,
+    locate: Callable[[str], str] = lambda directory: directory,
 ) -> tuple[Config, Problems]:
     """Return what is valid in a config, see `load`, and all mistakes in it.
 
@@ -165,7 +165,7 @@ def load_valid(
     values, report = files.with_defaults(), files.report
     models, checkpoints, pairs = {}, {}, []
     if files.is_valid("models"):
-        models, checkpoints = read_models(files, values, place)
+        models, checkpoints = read_models(files, values, locate)
     external_results = read_external_results(files, values, models)
     if models and files.is_valid("comparisons"):
         entries = values.get("comparisons")

@@ -21,11 +21,11 @@ _RESERVED = {"requests", "summary", "store", "report", "exports", "inference_sta
 
 
 def read_models(
-    files: Files, values: dict, place: Callable[[str], str]
+    files: Files, values: dict, locate: Callable[[str], str]
 ) -> tuple[dict[str, dict], dict[str, Checkpoint]]:
     """Return the settings of each model, the checkpoints of series among them; ({}, {}) if there are mistakes.
 
-    `place` returns where a run writes a directory.
+    `locate` returns where a run writes a directory.
     """
     written, n_problems = files.values["models"], len(files.problems)
 
@@ -39,7 +39,7 @@ def read_models(
     check_models(single, report)
     if len(files.problems) > n_problems:
         return {}, {}
-    output, records = place(os.path.expanduser(values["output"])), Path(place("resources"), "models", ".known")
+    output, records = locate(os.path.expanduser(values["output"])), Path(locate("resources"), "models", ".known")
     expanded, checkpoints = expand_series(values["models"], output, report, records)
     return (inherit_base_settings(expanded), checkpoints) if len(files.problems) == n_problems else ({}, {})
 
