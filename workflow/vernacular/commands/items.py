@@ -30,10 +30,10 @@ def items(args: Items) -> str:
 
     An unavailable dataset gets a file that states the reason; the others are read.
     """
-    return _Datasets(args).run("items")
+    return _ItemFiles(args).run("items")
 
 
-class _Datasets(Batch):
+class _ItemFiles(Batch):
     key = "items"
     noun, done_label, failed_label = "dataset", "read", "unavailable"
     kind = ITEMS

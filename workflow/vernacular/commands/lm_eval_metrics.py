@@ -33,10 +33,10 @@ class LmEvalMetrics(Stage):
 
 def lm_eval_metrics(args: LmEvalMetrics) -> str:
     """Write the results of each evaluation to `args.out`; one without outputs gets a file that states why."""
-    return _Evaluations(args).run(f"lm-eval-metrics: {args.spec.model}")
+    return _UnitResults(args).run(f"lm-eval-metrics: {args.spec.model}")
 
 
-class _Evaluations(Batch):
+class _UnitResults(Batch):
     key = "evaluations"
     noun, done_label, failed_label = "evaluation", "evaluated", "failed"
     kind = TOOL_RESULTS

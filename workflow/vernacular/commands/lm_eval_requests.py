@@ -28,10 +28,10 @@ class LmEvalRequests(Stage):
 
 def lm_eval_requests(args: LmEvalRequests) -> str:
     """Write the documents and prompts of each evaluation; an unavailable task gets files that state the reason."""
-    return _Evaluations(args).run("lm-eval-requests")
+    return _UnitFiles(args).run("lm-eval-requests")
 
 
-class _Evaluations(Batch):
+class _UnitFiles(Batch):
     key = "evaluations"
     noun, done_label, failed_label = "evaluation", "built", "failed"
     kind = REQUESTS

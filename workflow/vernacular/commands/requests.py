@@ -23,10 +23,10 @@ class Requests(Stage):
 
 def requests(args: Requests) -> str:
     """Write the prompts of each evaluation to `args.out/{evaluation}.parquet`, none if the dataset is unavailable."""
-    return _Evaluations(args).run("requests")
+    return _RequestFiles(args).run("requests")
 
 
-class _Evaluations(Batch):
+class _RequestFiles(Batch):
     key = "evaluations"
     noun, done_label, failed_label = "evaluation", "built", "failed"
     kind = REQUESTS

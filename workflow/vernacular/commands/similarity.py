@@ -31,12 +31,12 @@ class Similarity(Stage):
 
 def similarity(args: Similarity) -> str:
     """Compute the similarity of each response to every option, for the evaluations of one model that lack it."""
-    evaluations = _Evaluations(args)
+    evaluations = _SimilarityFiles(args)
     return evaluations.run(f"similarity: {evaluations.model.name}")
 
 
-class _Evaluations(Batch):
-    """The evaluations of one model."""
+class _SimilarityFiles(Batch):
+    """The similarities of one model, a file per evaluation."""
 
     key = "evaluations"
     noun, done_label, failed_label = "evaluation", "computed", "failed"
