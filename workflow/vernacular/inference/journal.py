@@ -5,10 +5,10 @@ values, so an edit of the store must not invalidate any scores.
 """
 
 import contextlib
-from typing import Protocol
+import typing
 
 
-class Journal(Protocol):
+class Journal(typing.Protocol):
     """Finished batches of one evaluation, by batch name (a hash of the batch's content)."""
 
     notes: list[str]  # parts dropped while reading, for the metadata

@@ -13,10 +13,10 @@ import math
 import os
 import re
 import threading
+import typing
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol
 
 from vernacular.core.errors import ServerError, format_count
 
@@ -72,7 +72,7 @@ class TokenScore:
         return None if self.best is None or self.logprob is None else self.logprob >= self.best
 
 
-class SpanForm(Protocol):
+class SpanForm(typing.Protocol):
     """A way to obtain the log-probabilities of tokens of a text."""
 
     name: str
@@ -87,7 +87,7 @@ class SpanForm(Protocol):
         """Return up to `n` greedily generated tokens with their log-probabilities. Raises what `score` raises."""
 
 
-class LabelForm(Protocol):
+class LabelForm(typing.Protocol):
     """A way to obtain the log-probabilities of given tokens after a text."""
 
     name: str

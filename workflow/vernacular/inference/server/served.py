@@ -5,9 +5,10 @@ that it is never repeated: neither within a run nor after a kill of this job or 
 """
 
 import os
+import typing
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
@@ -35,7 +36,7 @@ _TRIMMED, _UNCOUNTED = 8, 0.02  # tokens, and share of them, that chat templates
 TOP = (20, 5)  # lengths of the lists of most probable tokens that servers offer
 
 
-class Call(Protocol):
+class Call(typing.Protocol):
     """One unit of work."""
 
     name: str
