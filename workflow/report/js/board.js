@@ -45,7 +45,7 @@ const board = (() => {
       cell,
       index.metrics[cell.metric],
       display(cell),
-      names.place(evaluation, index.models[cell.model]),
+      names.addressOf(evaluation, index.models[cell.model]),
       axis,
     );
   }

@@ -301,7 +301,7 @@
     if (!setting) return data(index.names[row.evaluation]);
     return el(
       "a",
-      { href: names.place(setting), title: setting.id },
+      { href: names.addressOf(setting), title: setting.id },
       el("span", { class: "task" }, data(names.title(index, setting))),
       el("span", { class: "metric" }, `${names.language(setting.language)} · ${names.manner(setting)}`),
     );

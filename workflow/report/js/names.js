@@ -79,7 +79,7 @@ const names = (() => {
 
   // The address of an evaluation's view; that of a mean over prompts shows its prompts.
   /** @param {Evaluation} evaluation @param {string} [model] */
-  function place(evaluation, model) {
+  function addressOf(evaluation, model) {
     return address(
       evaluation.runs
         ? ["prompts", evaluation.id]
@@ -117,7 +117,7 @@ const names = (() => {
     called,
     measure,
     category,
-    place,
+    addressOf,
     arrow,
     address,
   };

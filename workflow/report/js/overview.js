@@ -305,7 +305,7 @@
       el(
         "a",
         {
-          href: names.place(setting, index.models[cell.model]),
+          href: names.addressOf(setting, index.models[cell.model]),
           title:
             `${info.title}: ${format.value(cell.value, info.unit)} ${format.unit(info.unit)}, ` +
             `${cells.interval(cell, info)}, ${format.counted(cell.n, "item")}`,

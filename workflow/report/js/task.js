@@ -21,7 +21,7 @@
         el("a", { href: "#/leaderboard" }, "Leaderboard"),
         setting.group === undefined
           ? null
-          : el("a", { href: names.place(index.evaluations[setting.group]) }, "All prompts"),
+          : el("a", { href: names.addressOf(index.evaluations[setting.group]) }, "All prompts"),
       ),
       widgets.heading(index, setting),
       source(setting, task),
