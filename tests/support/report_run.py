@@ -329,7 +329,7 @@ def _write_comparison(results: Path) -> Path:
             "gold": [0],
         }
         | {"evaluation": OPTIONS, "baseline_prediction": "wrong", "candidate_prediction": "right"}
-        for i, change, margin_change in ((4, "regressed", -2.5), (2, "improved", 1.5), (8, "improved", 3.0))
+        for i, change, margin_change in ((4, "regressed", 2.5), (2, "improved", 1.5), (8, "improved", 3.0))
     ]
     path = results / "comparisons" / "plain" / "changes.parquet"
     _write(path, CHANGES, changes, {})

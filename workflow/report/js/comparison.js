@@ -354,10 +354,6 @@
     }).element;
   }
 
-  // Candidate minus baseline; the data file has how far the margin rose or fell.
-  const marginChange = (r) =>
-    r.change === "regressed" && r.margin_change !== null ? -r.margin_change : r.margin_change;
-
   // Change, item and both outputs, which link to the item.
   /** @param {Index} index @param {any} context @param {Route} route @param {Evaluation} setting */
   function columnsOfItems(index, { baseline, candidate }, route, setting, letters) {
@@ -410,8 +406,8 @@
       {
         title: "Margin change",
         class: "number",
-        key: marginChange,
-        cell: (r) => format.signed(marginChange(r), ""),
+        key: (r) => r.margin_difference,
+        cell: (r) => format.signed(r.margin_difference, ""),
       },
     ];
   }

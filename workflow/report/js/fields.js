@@ -42,10 +42,11 @@ const fields = /** @type {const} */ ({
     "Output": ["text", "complete", "reason", "n_tokens"],
     "Tokens": ["role", "skip", "lengths", "hundredths"],
     "Wrapper": ["before", "after"],
-    // p{i} and p{i}/e{k}: counts of changed items; a change has an item if the evaluation's files lack it
+    // p{i} and p{i}/e{k}: counts of changed items; a change has an item if the evaluation's files lack it; the difference
+    // of margins is candidate minus baseline
     "ChangeCounts": ["evaluation", "improved", "regressed"],
     "Change": [
-      "position", "change", "margin_change", "baseline_prediction", "candidate_prediction", "baseline_scores",
+      "position", "change", "margin_difference", "baseline_prediction", "candidate_prediction", "baseline_scores",
       "candidate_scores", "item"
     ],
     // curves and e{i}/curves: category 0 is all items; a point has differences to three references, null without one

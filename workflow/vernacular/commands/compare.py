@@ -22,7 +22,16 @@ from vernacular.comparison.external.load import Reference, load_external_results
 from vernacular.comparison.external.publications import load_publication
 from vernacular.comparison.external.published_files import is_publication, published_signatures
 from vernacular.comparison.prompt_groups import by_documents
-from vernacular.comparison.schema import CHANGES, COMPARISONS, OVERALL, PROMPTS, RANKINGS
+from vernacular.comparison.schema import (
+    CHANGES,
+    COMPARISONS,
+    IMPROVED,
+    MARGIN_SIGNS,
+    OVERALL,
+    PROMPTS,
+    RANKINGS,
+    REGRESSED,
+)
 from vernacular.config.specs import ComparisonsSpec, ExternalSpec
 from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing
@@ -39,7 +48,6 @@ from vernacular.metrics.choice import correct_options, margin
 from vernacular.metrics.schema import METRICS, TASK_RESULTS, as_table
 from vernacular.protocols.lm_eval.metrics import tool_documents, tool_metrics
 
-_REGRESSED, _IMPROVED = "regressed", "improved"
 _SORT_KEYS = [
     ("change", "descending"),
     ("margin_change", "descending"),
@@ -313,7 +321,7 @@ def find_changes(baseline: ItemOutcomes, candidate: ItemOutcomes, evaluation: st
     improved = candidate.correct[indices] == 1
     with np.errstate(invalid="ignore"):  # inf - inf
         margin_change = candidate.margin[indices] - baseline.margin[indices]
-    margin_change = np.where(improved, margin_change, -margin_change)
+    margin_change *= np.where(improved, MARGIN_SIGNS[IMPROVED], MARGIN_SIGNS[REGRESSED])
     baseline_rows, candidate_rows = (
         side.table.select(["cluster_id", "category", "item_id", "prompt", "choices", "gold", "prediction",
                            "option_scores"]).take(pa.array(side.row_index[indices])) for side in (baseline, candidate)
@@ -323,7 +331,7 @@ def find_changes(baseline: ItemOutcomes, candidate: ItemOutcomes, evaluation: st
     }
     columns |= {
         "evaluation": pa.array([evaluation] * len(indices), pa.string()),
-        "change": pa.array(np.where(improved, _IMPROVED, _REGRESSED), pa.string()),
+        "change": pa.array(np.where(improved, IMPROVED, REGRESSED), pa.string()),
         "margin_change": pa.array(margin_change, pa.float64(), mask=~np.isfinite(margin_change)),
         "baseline_prediction": baseline_rows["prediction"],
         "candidate_prediction": candidate_rows["prediction"],

@@ -49,6 +49,9 @@ COMPARISONS = Kind(
     required=("n", "n_baseline", "n_candidate"),
 )
 
+IMPROVED, REGRESSED = "improved", "regressed"
+MARGIN_SIGNS = {IMPROVED: 1, REGRESSED: -1}  # by which `margin_change` differs from candidate minus baseline
+
 # results/comparisons/{pair}/changes.parquet: a row per improved or regressed item, worst regression first
 CHANGES = Kind(
     "changes",
@@ -57,10 +60,8 @@ CHANGES = Kind(
             ("evaluation", pa.string()),
             ("item_id", pa.string()),
             ("change", pa.string()),  # "improved": only the candidate is correct; "regressed": only the baseline is
-            (
-                "margin_change",
-                pa.float64(),
-            ),  # how far the correct option fell (regressed) or rose (improved) against the best incorrect one
+            # how far the correct option fell (regressed) or rose (improved) against the best incorrect one
+            ("margin_change", pa.float64()),
             ("cluster_id", pa.string()),
             ("category", pa.string()),
             ("prompt", pa.string()),

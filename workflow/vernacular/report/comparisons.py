@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vernacular.comparison.prompt_groups import replaced
-from vernacular.comparison.schema import CHANGES
+from vernacular.comparison.schema import CHANGES, IMPROVED, MARGIN_SIGNS, REGRESSED
 from vernacular.core import artifacts
 from vernacular.core.tables import rows_of
 from vernacular.report.data_files import FIELDS, Row, record, round_all, round_significant, write_data_file
@@ -97,17 +97,18 @@ def _write_changes(out: Path, pair: int, path: Path, positions: dict, index: Rep
         number = index.evaluations.number(evaluation)
         write_data_file(out, f"p{pair}/e{number}", [_change(row, item_positions.get(row["item_id"])) for row in rows])
         changes = Counter(row["change"] for row in rows)
-        number_of = {change: changes[change] for change in ("improved", "regressed")}
+        number_of = {change: changes[change] for change in (IMPROVED, REGRESSED)}
         counts.append(Row.ChangeCounts(evaluation=number, **number_of))
     return counts
 
 
 def _change(row: dict, position: int | None):
     """Return the Row.Change of an item; it contains the item if it has no position in the evaluation's files."""
+    change, margin_change = row["change"], round_significant(row["margin_change"])
     return Row.Change(
         position=position,
-        change=row["change"],
-        margin_change=round_significant(row["margin_change"]),
+        change=change,
+        margin_difference=None if margin_change is None else MARGIN_SIGNS[change] * margin_change,
         baseline_prediction=row["baseline_prediction"],
         candidate_prediction=row["candidate_prediction"],
         baseline_scores=round_all(row["baseline_scores"]),
