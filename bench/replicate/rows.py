@@ -74,9 +74,8 @@ def _evaluation(run: Path, path: Path, models: dict) -> dict:
         names = ("prefix", "text", "span_start", "span_end", "stop", "max_new_tokens")
         requests.setdefault(row["item_id"], {})[row["role"]] = {name: row[name] for name in names}
     raw, items = raw_rows(task, language), {}
-    for items_path in sorted(
-        (run / "resources" / "items").glob(f"{task}.{language}.*parquet")
-    ):  # with and without limit
+    # with and without limit
+    for items_path in sorted((run / "resources" / "items").glob(f"{task}.{language}.*parquet")):
         for item in artifacts.read(items_path, ITEMS).to_pylist():
             if item["item_id"] in requests:
                 row = raw[item["source_row"]] if raw else None

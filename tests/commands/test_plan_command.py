@@ -42,9 +42,8 @@ def test_plan_states_its_assumptions_and_prints_each_design(capsys):
 def test_plan_uses_the_mean_components_of_a_run(run_directory, capsys):
     assert cli.main(["plan", "--results", str(run_directory), "--items", "200", "800"]) == 0
     errors = numbers(capsys.readouterr().out, "standard error of a mean")
-    assert float(errors[200][0]) == pytest.approx(
-        100 * (0.05 / 100 + 0.0009) ** 0.5, abs=0.006
-    )  # two items per cluster
+    # two items per cluster
+    assert float(errors[200][0]) == pytest.approx(100 * (0.05 / 100 + 0.0009) ** 0.5, abs=0.006)
     assert float(errors[800][3]) == pytest.approx(100 * (0.05 / 400 + 0.0009 / 5) ** 0.5, abs=0.006)
 
 

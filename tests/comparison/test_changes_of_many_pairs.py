@@ -120,9 +120,8 @@ def test_results_files_are_read_twice_for_any_number_of_pairs(tmp_path, monkeypa
     monkeypatch.setattr(artifacts, "read", counting_read)
     message, files = run(tmp_path, ["a", "b", "c", "d", "e"])
     assert message.startswith("compare: 10 pairs, ")
-    assert {count for path, count in reads.items() if path.parent.name == "tasks"} == {
-        2
-    }  # for the statistics and for the changed items
+    # for the statistics and for the changed items
+    assert {count for path, count in reads.items() if path.parent.name == "tasks"} == {2}
     assert len([path for path in files if not path.name.startswith(".vernacular")]) == 20
 
 

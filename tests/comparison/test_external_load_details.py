@@ -171,10 +171,8 @@ CONTEXT = "Cal?"
     [
         ([[CONTEXT, f" {option}"] for option in OPTIONS], [-5.0, -2.0, -9.0]),  # before 0.4.4
         ([[option] for option in OPTIONS], [-5.0, -2.0, -9.0]),  # full texts
-        (
-            [["", f" {option}"] for option in OPTIONS],
-            [-5.0, -2.0, -9.0],
-        ),  # without context, but not only in the second half
+        # without context, but not only in the second half
+        ([["", f" {option}"] for option in OPTIONS], [-5.0, -2.0, -9.0]),
         ([[CONTEXT, f" {option}"] for option in reversed(OPTIONS)], [-9.0, -2.0, -5.0]),
         ([["", f"{CONTEXT} {option}"] for option in OPTIONS], None),
         ([[f"{option[:3]}", option[3:]] for option in OPTIONS], [-5.0, -2.0, -9.0]),  # split within the option

@@ -32,9 +32,8 @@ def write(directory, name, content):
 def zip_archive() -> bytes:
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w") as file:
-        file.writestr(
-            zipfile.ZipInfo("a.csv"), "a,b\n1,2\n"
-        )  # without ZipInfo, the archive would contain the current time
+        # without ZipInfo, the archive would contain the current time
+        file.writestr(zipfile.ZipInfo("a.csv"), "a,b\n1,2\n")
     return data.getvalue()
 
 
@@ -164,10 +163,8 @@ def convert(row: dict, item_type="question", **columns):
         ([str(i) for i in range(30)], ([str(i) for i in range(30)], [1])),
         (["a\u0301", "\u00e1"], "options that look the same"),
         (["a\u200b", "a"], "options that look the same"),
-        (
-            ["\u06cc\u200c\u062e", "\u06cc\u062e"],
-            (["\u06cc\u200c\u062e", "\u06cc\u062e"], [1]),
-        ),  # Persian: other letters
+        # Persian: other letters
+        (["\u06cc\u200c\u062e", "\u06cc\u062e"], (["\u06cc\u200c\u062e", "\u06cc\u062e"], [1])),
         (["a", {"b": "c"}], "empty option"),
         ([["a"], ["b"]], (["a", "b"], [1])),
         ([[{"x": 1}], "b"], "choices is a mapping, not text"),

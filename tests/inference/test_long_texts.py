@@ -53,9 +53,8 @@ def test_long_texts_among_others_get_their_own_scores():
     rolling, other = (
         tiny.score_requests([(t, 0, len(t)) for t in texts], extras=extras) for extras in (["rolling"], [])
     )
-    requests = pa.concat_tables(
-        [rolling, other.slice(1, 1), rolling.slice(0, 1)]
-    )  # one text is too long without windows
+    # one text is too long without windows
+    requests = pa.concat_tables([rolling, other.slice(1, 1), rolling.slice(0, 1)])
     rows = score(loaded, requests)[0].to_pylist()
     assert [row["request_id"] for row in rows] == requests["request_id"].to_pylist()
     for index, row in enumerate(rows):

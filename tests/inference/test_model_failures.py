@@ -387,9 +387,8 @@ def test_special_tokens_follow_tokenizer_without_closing_token(evaluate, checkpo
     n_plain_tokens = len(
         tf.AutoTokenizer.from_pretrained(checkpoints / "llama")("A casa", add_special_tokens=False)["input_ids"]
     )
-    assert outputs["s"][0]["n_prompt_tokens"] == n_plain_tokens + 1 + len(
-        leading_ids or []
-    )  # includes the space before "é"
+    # includes the space before "é"
+    assert outputs["s"][0]["n_prompt_tokens"] == n_plain_tokens + 1 + len(leading_ids or [])
     assert outputs["g"][0]["flags"] is None
 
 

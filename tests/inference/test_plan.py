@@ -160,26 +160,14 @@ def test_prefix_counts_toward_row_limit_only_once(row, batches):
 @pytest.mark.parametrize(
     ("strategy", "limits", "lengths", "expected"),
     [
-        (
-            "prefix",
-            PlanLimits(UNLIMITED, UNLIMITED, forward=2),
-            [7, 10, 8],
-            [[10, 8], [7]],
-        ),  # as much padding as a pass costs
+        # as much padding as a pass costs
+        ("prefix", PlanLimits(UNLIMITED, UNLIMITED, forward=2), [7, 10, 8], [[10, 8], [7]]),
         ("prefix", PlanLimits(29, UNLIMITED, forward=2), [10, 10, 10], [[10, 10], [10]]),
         ("prefix", PlanLimits(30, UNLIMITED, forward=2), [10, 10, 10], [[10, 10, 10]]),
-        (
-            "prefix",
-            PlanLimits(5, UNLIMITED, forward=2),
-            [10, 10],
-            [[10], [10]],
-        ),  # a row longer than the budget forms its own batch
-        (
-            "tree",
-            PlanLimits(UNLIMITED, row=20, forward=UNLIMITED),
-            [17, 18, 20],
-            [[20, 18], [17]],
-        ),  # a tenth of the longest
+        # a row longer than the budget forms its own batch
+        ("prefix", PlanLimits(5, UNLIMITED, forward=2), [10, 10], [[10], [10]]),
+        # a tenth of the longest
+        ("tree", PlanLimits(UNLIMITED, row=20, forward=UNLIMITED), [17, 18, 20], [[20, 18], [17]]),
     ],
 )
 def test_rows_are_batched_by_similar_length_longest_first(strategy, limits, lengths, expected):

@@ -12,11 +12,8 @@ from transformers import AutoModel, AutoTokenizer, T5Config, T5Model
 from vernacular.core.errors import ModelError
 from vernacular.metrics.similarity.encoder import TokenEncoder, Tokens, _batches, check_missing_weights, loading_error
 
-FAMILIES = {
-    "bert": (tiny.bert, 64),
-    "roberta": (tiny.roberta, 62),
-    "modern": (tiny.modern_bert, 64),
-}  # builder and maximum number of tokens
+# builder and maximum number of tokens
+FAMILIES = {"bert": (tiny.bert, 64), "roberta": (tiny.roberta, 62), "modern": (tiny.modern_bert, 64)}
 
 
 @pytest.fixture(scope="module")

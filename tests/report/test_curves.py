@@ -117,9 +117,8 @@ def test_slider_shows_the_answer_of_each_checkpoint(curves_page):
     assert curves_page.text("h1 small") != item
     curves_page.choose("#curve", "=other")
     curves_page.until("location.hash.includes('%3Dother')")
-    assert (
-        int(curves_page.settled().find("#checkpoint").get_attribute("max")) == len(STEPS) - 2
-    )  # without the missing one
+    # without the missing one
+    assert int(curves_page.settled().find("#checkpoint").get_attribute("max")) == len(STEPS) - 2
 
 
 def test_views_fit_a_phone(curves_page):

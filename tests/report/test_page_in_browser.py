@@ -114,9 +114,8 @@ def test_navigation_from_cell_to_task_items_and_item(browser):
     wait_for_items(browser)
     assert browser.texts(".items tbody .badge")[:2] == ["✗ incorrect"] * 2
     browser.click(browser.find(".items tbody th a"))
-    assert browser.text("h1").endswith(
-        "item i258"
-    )  # the largest margin among the incorrect items of =cmd(): 258 = 3 × 86
+    # the largest margin among the incorrect items of =cmd(): 258 = 3 × 86
+    assert browser.text("h1").endswith("item i258")
     assert browser.text(".sent") == prompt_of(258)
     assert browser.texts(".options .badge") == ["✓ correct", "● selected"]
     assert browser.texts(".nats") == ["2.0", "3.0"]  # 0.5 for the space and 1.5 + option for the word

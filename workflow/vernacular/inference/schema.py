@@ -21,10 +21,8 @@ SCORES = Kind(
             ("item_id", pa.string()),
             ("role", pa.string()),
             ("tokens", pa.list_(pa.string())),  # the span's tokens, as `convert_ids_to_tokens` returns them
-            (
-                "offsets",
-                pa.list_(pa.list_(pa.int32(), 2)),
-            ),  # [start, end) in prefix + text, or in `rendered` if not null
+            # [start, end) in prefix + text, or in `rendered` if not null
+            ("offsets", pa.list_(pa.list_(pa.int32(), 2))),
             ("logprobs", pa.list_(pa.float32())),  # nats, per token of the span; null where no token precedes it
             ("is_greedy", pa.list_(pa.bool_())),  # whether the token is the most probable one
             ("entropy", pa.list_(pa.float32())),  # nats, of the next-token distribution; null unless requested

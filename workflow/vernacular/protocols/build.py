@@ -22,16 +22,8 @@ POOL = 32  # items from which held-out examples are sampled
 
 _MODULES = import_modules("vernacular/protocols/*/requests.py")
 REQUESTS = {name: _MODULES[name] for name in OWN}
-_BUILD_KEYS = {
-    "language",
-    "protocol",
-    "shots",
-    "seed",
-    "style",
-    "options",
-    "prompt",
-    "prompts",
-}  # settings that `build` takes
+# settings that `build` takes
+_BUILD_KEYS = {"language", "protocol", "shots", "seed", "style", "options", "prompt", "prompts"}
 
 
 def build(
@@ -127,9 +119,8 @@ def _check(task: dict, *, protocol: str, shots: int, style: str, options: dict) 
         allowed = OPTIONS[name]
         if isinstance(allowed, tuple) and value not in allowed:
             raise ConfigError(f"{location}: option {name} has the invalid value {value!r}.{suggest(value, allowed)}")
-        if (
-            isinstance(allowed, type) and type(value) is not allowed
-        ):  # not isinstance: True is not a number of rotations
+        # not isinstance: True is not a number of rotations
+        if isinstance(allowed, type) and type(value) is not allowed:
             raise ConfigError(f"{location}: expected {allowed.__name__} for option {name}, got {value!r}.")
 
 

@@ -58,7 +58,6 @@ FIRST_TOKEN = (
     "Simil-Eval add none, so that many models do not score the first token (bos: never). Sums and decisions depend on "
     "it: see docs/reproduce.md."
 )
-MIN_K_PLUS_PLUS = {
-    "min_k_plus_plus": bool
-}  # causal models: Zhang et al. 2024, from statistics that are not stored else
+# causal models: Zhang et al. 2024, from statistics that are not stored else
+MIN_K_PLUS_PLUS = {"min_k_plus_plus": bool}
 PLL = {"pll_variant": ("original", "within_word_l2r")}  # masked models: Salazar et al. 2020, or Kauf & Ivanova 2023

@@ -27,10 +27,8 @@ REQUESTS = Kind(
     "requests",
     pa.schema(
         [
-            (
-                "request_id",
-                pa.string(),
-            ),  # hash of all columns below except item_id and role; equal requests run once
+            # hash of all columns below except item_id and role; equal requests run once
+            ("request_id", pa.string()),
             ("item_id", pa.string()),
             ("role", pa.string()),  # what the output is for: "choice:2", "good", "letters", "response"
             ("kind", pa.string()),  # "score" or "generate"
@@ -41,10 +39,8 @@ REQUESTS = Kind(
             # "entropy", "rank", "word_end_logprobs", "pll:original", "pll:within_word_l2r", "rolling", "overlap:4",
             # "window:512", "score_bos", "truncate_left", "logprob_moments", "causal_only"
             ("extras", pa.list_(pa.string())),
-            (
-                "messages",
-                pa.list_(TURN),
-            ),  # few-shot prefix and query as chat turns; null if chat is not applicable
+            # few-shot prefix and query as chat turns; null if chat is not applicable
+            ("messages", pa.list_(TURN)),
             ("few_shot_examples", pa.list_(pa.string())),  # the few-shot prefix, split, so that examples can be dropped
             ("stop", pa.list_(pa.string())),  # generation ends before the first of these
             ("max_new_tokens", pa.int32()),

@@ -26,9 +26,8 @@ class Pairs:
     targets: int = 0  # words that fit the target
     related: int = 0  # matches: targets with all related words
     rejections: Counter = field(default_factory=Counter)  # reason -> number of matches without a pair
-    rejection_examples: dict[str, list[str]] = field(
-        default_factory=dict
-    )  # reason -> the first few of them, with the target marked
+    # reason -> the first few of them, with the target marked
+    rejection_examples: dict[str, list[str]] = field(default_factory=dict)
 
     first_rejected: dict[str, str] = field(default_factory=dict)  # reason -> where the first is, and its value
 

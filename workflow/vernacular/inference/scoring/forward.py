@@ -161,8 +161,7 @@ def _cache(past_states: list, rows: int, *, stores: bool) -> DynamicCache:
         layer = DynamicLayer() if stores or keys is None else _PrefixLayer()
         if keys is not None:
             layer.lazy_initialization(*keys)
-            layer.keys, layer.values = (
-                tensor.expand(rows, -1, -1, -1) for tensor in keys
-            )  # views: the prefix is not copied
+            # views: the prefix is not copied
+            layer.keys, layer.values = (tensor.expand(rows, -1, -1, -1) for tensor in keys)
         cache.layers.append(layer)
     return cache

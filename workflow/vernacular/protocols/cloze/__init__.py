@@ -3,10 +3,8 @@
 from vernacular.protocols.declaration import PLL, Protocol
 
 PROTOCOL = Protocol(
-    options={
-        "score_unfilled_gap": bool,
-        **PLL,
-    },  # score_unfilled_gap: also score as in the scripts of the Serbian cloze task
+    # score_unfilled_gap: also score as in the scripts of the Serbian cloze task
+    options={"score_unfilled_gap": bool, **PLL},
     majority="position",
     external="options",
     displayed_roles=("filled",),
