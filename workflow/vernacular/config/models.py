@@ -81,8 +81,7 @@ def _check_adapter(name: str, models: dict, report) -> None:
         report((name, "base"), f'"{base}" {problem}.{suggest(base, bases)}')
     elif is_server(models[base]):
         report(
-            (name, "base"),
-            f"{base} is behind a server, which applies no adapters; serve the adapted model instead.",
+            (name, "base"), f"{base} is behind a server, which applies no adapters; serve the adapted model instead."
         )
     elif models[base].get("generation_engine") == "vllm":
         report(

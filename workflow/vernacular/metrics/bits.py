@@ -24,10 +24,7 @@ from vernacular.metrics.spans import Span, text_lengths
 _UNITS = {"byte": "bytes", "character": "characters"}
 _PSEUDO = "pseudo_"
 _NAMES = ("bits", *_UNITS.values())
-PREFIXES = {
-    "": "the text",
-    "answer_": "the correct text given its prompt",
-}
+PREFIXES = {"": "the text", "answer_": "the correct text given its prompt"}
 
 
 def scored_text(span: Span) -> str:

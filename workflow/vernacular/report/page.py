@@ -117,11 +117,7 @@ def build(
         index["pairs"] = write_pairs(out, comparisons, changes, positions, report_index, prompt_rows)
         index["curves"] = write_curves(out, results, checkpoints, report_index) if checkpoints else []
         # names: first those given as arguments, then those that only occur in a note or a comparison
-        index |= {
-            "models": report_index.models.names,
-            "n_models": len(models),
-            "names": report_index.evaluations.names,
-        }
+        index |= {"models": report_index.models.names, "n_models": len(models), "names": report_index.evaluations.names}
         provenance_piece = {
             "models": provenance.models(records),
             "datasets": list(datasets.values()),

@@ -6,12 +6,7 @@ from openpyxl.worksheet.worksheet import Worksheet
 
 from vernacular.core.errors import format_count
 from vernacular.core.tables import is_finite, plain_text
-from vernacular.summary.cells import (
-    BOLD,
-    format_difference,
-    format_value,
-    put_text,
-)
+from vernacular.summary.cells import BOLD, format_difference, format_value, put_text
 from vernacular.summary.columns import EXCEL, SheetSize
 from vernacular.summary.rows import METRIC, SETTING_COLUMNS, Column, write_rows
 from vernacular.types import ALL_PROMPTS, DEFAULT_PROMPT

@@ -61,10 +61,7 @@ def _best(present: list[str], by_model: dict, draws: np.ndarray, higher_is_bette
 
 def _shape(x: np.ndarray, values: np.ndarray, draws: np.ndarray, axis: str) -> dict:
     unit = SLOPE_UNIT[axis]
-    row = {
-        "noise": finite(statistics.noise(values)),
-        "residual_noise": finite(statistics.residual_noise(x, values)),
-    }
+    row = {"noise": finite(statistics.noise(values)), "residual_noise": finite(statistics.residual_noise(x, values))}
     for name, function, factor in (
         ("slope", statistics.last_third_slope, unit),
         ("monotonicity", statistics.spearman, 1),

@@ -102,11 +102,7 @@ class DecodingBatch:
         if self.state is not None:
             kwargs[self.state_name] = self.state
         return self.loaded.model.prepare_inputs_for_generation(
-            self.ids,
-            attention_mask=self.mask,
-            use_cache=True,
-            is_first_iteration=self.is_first_iteration,
-            **kwargs,
+            self.ids, attention_mask=self.mask, use_cache=True, is_first_iteration=self.is_first_iteration, **kwargs
         )
 
     def append(self, tokens: list[int]) -> None:

@@ -124,10 +124,7 @@ def model_state(model: torch.nn.Module) -> ModelState:
     name_by_memory: dict[tuple, str] = {}
     tensors: dict[str, tuple] = {}
     checksums: dict[str, torch.Tensor | None] = {}
-    for name, tensor in [
-        *model.named_parameters(remove_duplicate=False),
-        *model.named_buffers(remove_duplicate=False),
-    ]:
+    for name, tensor in [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]:
         in_memory = _in_memory(tensor) and tensor.numel()
         memory_key = (tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride()) if in_memory else name
         shared = name_by_memory.setdefault(memory_key, name)

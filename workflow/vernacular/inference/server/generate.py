@@ -103,11 +103,7 @@ class Generation:
                 "fallback": _fallback(served) + served.uncounted(self.used),
                 "stated": served.client.stated.summary(),
             },
-            "tokenizer": {
-                "bos": served.record.bos,
-                "adds_bos": served.adds_bos,
-                "truncation": "few-shot examples",
-            },
+            "tokenizer": {"bos": served.record.bos, "adds_bos": served.adds_bos, "truncation": "few-shot examples"},
             "counters": {
                 "requests": self.requests.num_rows,
                 "distinct": len(self.prompts),

@@ -67,7 +67,4 @@ def _baselines(item: Item, correct: list[int]) -> dict[str, float]:
         return {}
     lengths = [len(choice.strip()) for choice in item["choices"]]
     shortest = [i for i, length in enumerate(lengths) if length == min(lengths)]
-    return {
-        "gold_position": item["gold"][0],
-        "baseline_shortest": sum(i in correct for i in shortest) / len(shortest),
-    }
+    return {"gold_position": item["gold"][0], "baseline_shortest": sum(i in correct for i in shortest) / len(shortest)}
