@@ -328,15 +328,15 @@ def _add_user_commands(commands) -> None:
     )
     table.add_argument("--label", default="tab:results", help="of the LaTeX table; default: tab:results")
 
-    publish = add("publish", "write report, tables and exchange files of a run to a folder, without local paths")
+    publish = add("publish", "write report, tables and exchange files of a run to a directory, without local paths")
     publish.add_argument("results", type=Path, help="directory of the results: results")
-    publish.add_argument("folder", type=Path, help="folder to write: vernacular-results")
+    publish.add_argument("directory", type=Path, help="directory to write: vernacular-results")
     publish.add_argument("--organization", default="not stated", help="your organization, for the exchange files")
     relationships = ["first_party", "third_party", "collaborative", "other"]
     publish.add_argument("--relationship", choices=relationships, default="other", help="to the models' developers")
 
     join = add("join", "write one leaderboard of several publications")
-    join.add_argument("folder", type=Path, help="folder of publications, as `vernacular publish` writes them")
+    join.add_argument("directory", type=Path, help="directory of publications, as `vernacular publish` writes them")
     join.add_argument("out", type=Path, help="directory to write: leaderboard")
 
     init = add("init", "write a config file for models and languages, or the prompt lines of a language to translate")

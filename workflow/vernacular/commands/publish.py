@@ -50,15 +50,15 @@ def publish(args) -> str:
     """Write the report, the tables, and the results in the formats of lm-eval and Every Eval Ever, the latter per item.
 
     Raises:
-        UserError: The folder is not empty, or a file contains a private text.
+        UserError: The directory is not empty, or a file contains a private text.
         DataError: The directory contains no summary.
     """
     summary = args.results / "summary"
     if not (summary / "results.parquet").exists():
         raise DataError(f"{args.results}: no summary/results.parquet. Specify the directory of a finished run: results")
-    if args.folder.exists() and (not args.folder.is_dir() or any(args.folder.iterdir())):
-        raise UserError(f"{args.folder}: exists and is not empty. Choose another name, or remove it.")
-    temporary = args.folder.with_name(f".{args.folder.name}.{os.getpid()}.tmp")
+    if args.directory.exists() and (not args.directory.is_dir() or any(args.directory.iterdir())):
+        raise UserError(f"{args.directory}: exists and is not empty. Choose another name, or remove it.")
+    temporary = args.directory.with_name(f".{args.directory.name}.{os.getpid()}.tmp")
     try:
         shutil.copytree(
             args.results / "report", temporary / "report", ignore=shutil.ignore_patterns(".snakemake*", ".vernacular*")
@@ -79,16 +79,16 @@ def publish(args) -> str:
         sources = [model[key] for model in described for key in _SOURCES if model.get(key)]
         roots = [Path.cwd(), Path.home(), args.results.resolve().parent]
         unknown = check_nothing_private(temporary, roots, sources, recorded.get("api_key_env", []))
-        if args.folder.exists():
-            args.folder.rmdir()
-        temporary.rename(args.folder)
+        if args.directory.exists():
+            args.directory.rmdir()
+        temporary.rename(args.directory)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    n_files = sum(path.is_file() for path in args.folder.rglob("*"))
+    n_files = sum(path.is_file() for path in args.directory.rglob("*"))
     is_complete = (summary / "complete.txt").exists()
     note = "" if is_complete else "; some results are missing (tables/notes.csv)"
     note += f"; not searched for the key in {', '.join(unknown)} (not set, or too short)" if unknown else ""
-    return f"publish: {format_count(n_files, 'file')} in {args.folder}{note}"
+    return f"publish: {format_count(n_files, 'file')} in {args.directory}{note}"
 
 
 def _prompt_rows(path: Path) -> list[dict]:
@@ -97,18 +97,23 @@ def _prompt_rows(path: Path) -> list[dict]:
 
 
 def _write_exchange_files(
-    results: Path, folder: Path, values: pd.DataFrame, models: list[dict], prompts: list[dict], source: dict[str, str]
+    results: Path,
+    directory: Path,
+    values: pd.DataFrame,
+    models: list[dict],
+    prompts: list[dict],
+    source: dict[str, str],
 ) -> None:
     datasets = {
         (row["task"], row["language"], row["limit"]): row
         for model in models
         for row in dataset_sources(artifacts.metadata(results / model["name"] / "metrics.parquet", METRICS))
     }
-    write_lm_eval_results(folder / "lm_eval", standard_errors(values, prompts))
+    write_lm_eval_results(directory / "lm_eval", standard_errors(values, prompts))
     runs = values[values["prompt"] != ALL_PROMPTS]  # a mean over prompts has no results per item
     evaluations = {name: list(dict.fromkeys(rows["evaluation"])) for name, rows in runs.groupby("model")}
     write_every_eval_ever(
-        folder,
+        directory,
         values,
         models,
         list(datasets.values()),
@@ -130,8 +135,8 @@ _MIN_SECRET = 16  # characters; a shorter value, such as "disabled", is not a ke
 _MIN_SERVER_KEY = 8  # characters of the key of a server; "EMPTY" and "none" are none
 
 
-def check_nothing_private(folder: Path, roots: list[Path], sources: list[str], key_names: list[str]) -> list[str]:
-    """Raise UserError, with the file, if a file in `folder` contains a private text.
+def check_nothing_private(directory: Path, roots: list[Path], sources: list[str], key_names: list[str]) -> list[str]:
+    """Raise UserError, with the file, if a file in `directory` contains a private text.
 
     Args:
         roots: Directories of this machine, below which no path may be named.
@@ -143,11 +148,11 @@ def check_nothing_private(folder: Path, roots: list[Path], sources: list[str], k
     """
     texts = _paths(roots, sources) | _addresses(sources) | _secrets(key_names)
     forms = {form: name for text, name in texts.items() for form in _forms(text)}
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+    for path in sorted(path for path in directory.rglob("*") if path.is_file()):
         for part in _contents(path, max(map(len, forms), default=0)):
             for form, name in forms.items():
                 if form in part:
-                    raise UserError(f"{path.relative_to(folder)}: contains {name}. Nothing is published; {_ADVICE}.")
+                    raise UserError(f"{path.relative_to(directory)}: contains {name}. Nothing is published; {_ADVICE}.")
     return [name for name in key_names if len(os.environ.get(name, "").strip()) < _MIN_SERVER_KEY]
 
 
@@ -223,7 +228,7 @@ _COMPARABLE = {"dataset_revision": "dataset revisions", "signature": "signatures
 
 
 def join(args) -> str:
-    """Write the tables of all publications in a folder: results.csv, wide.csv, leaderboard.xlsx and notes.csv.
+    """Write the tables of all publications in a directory: results.csv, wide.csv, leaderboard.xlsx and notes.csv.
 
     A model of a name that several publications use is named `name (publication)`. Values of one evaluation and metric
     that are not comparable, because they were computed from other data or in another way, are noted. The leaderboard
@@ -231,12 +236,12 @@ def join(args) -> str:
     publication that is not valid is left out and noted.
 
     Raises:
-        DataError: The folder contains no publication, or none that is valid.
+        DataError: The directory contains no publication, or none that is valid.
         UserError: The directory to write is not empty.
     """
     if args.out.exists() and (not args.out.is_dir() or any(args.out.iterdir())):
         raise UserError(f"{args.out}: exists and is not empty. Choose another name, or remove it.")
-    publications, failed = _read_all(args.folder)
+    publications, failed = _read_all(args.directory)
     new_names = _new_names({name: tables.values for name, tables in publications.items()})
     frames = {name: _renamed(tables.values, new_names[name]) for name, tables in publications.items()}
     values = combine_tables([to_arrow(frame) for frame in frames.values()])
@@ -273,27 +278,27 @@ def _read_all(directory: Path) -> tuple[dict[str, PublishedTables], dict[str, st
         DataError: None is valid.
     """
     publications, failed = {}, {}
-    for folder in sorted(directory.iterdir()) if directory.is_dir() else ():
-        if folder.name.startswith(".") or not any((folder / name).is_dir() for name in ("tables", "data/vernacular")):
+    for path in sorted(directory.iterdir()) if directory.is_dir() else ():
+        if path.name.startswith(".") or not any((path / name).is_dir() for name in ("tables", "data/vernacular")):
             continue
         try:
-            publications[folder.name] = _read(folder)
+            publications[path.name] = _read(path)
         except UserError as error:
-            failed[folder.name] = str(error)
-            log.warning("join: %s: left out: %s", folder.name, error)
+            failed[path.name] = str(error)
+            log.warning("join: %s: left out: %s", path.name, error)
     if not publications and failed:
         raise DataError(f"{directory}: no valid publications: {'; '.join(failed.values())}")
     if not publications:
-        raise DataError(f"{directory}: no publications found (expected folders written by `vernacular publish`).")
+        raise DataError(f"{directory}: no publications found (expected directories written by `vernacular publish`).")
     return publications, failed
 
 
-def _read(folder: Path) -> PublishedTables:
-    tables = read_tables(folder)
+def _read(directory: Path) -> PublishedTables:
+    tables = read_tables(directory)
     try:
         combine_tables([to_arrow(tables.values)])
     except ArtifactError as error:  # two values of one metric
-        raise DataError(f"{display_path(folder)}: {error}") from None
+        raise DataError(f"{display_path(directory)}: {error}") from None
     return tables
 
 

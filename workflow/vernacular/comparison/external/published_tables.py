@@ -36,25 +36,25 @@ class PublishedTables:
     hashes: dict[str, dict[str, str]]
 
 
-def read_tables(folder: Path) -> PublishedTables:
-    """Read the tables of the publication in `folder`. Raises DataError, with file and reason, if one is not valid."""
-    check_readable(folder.name, display_path(folder.parent), "directory name")
-    values = _read(folder, "results.parquet", RESULTS)
+def read_tables(directory: Path) -> PublishedTables:
+    """Read the tables of a publication. Raises DataError, with file and reason, if one is not valid."""
+    check_readable(directory.name, display_path(directory.parent), "directory name")
+    values = _read(directory, "results.parquet", RESULTS)
     rows = rows_of(values)
-    location = display_path(folder / "tables" / "results.parquet")
+    location = display_path(directory / "tables" / "results.parquet")
     _check_rows(rows, location)
     for row in rows:
         if problem := _value_problem(row):
             raise DataError(f"{location}: {row['model']}, {row['evaluation']}: {problem}")
     protocols = {row["evaluation"]: row["protocol"] for row in rows}
-    return PublishedTables(to_frame(values), _read_prompts(folder), _read_hashes(folder, protocols))
+    return PublishedTables(to_frame(values), _read_prompts(directory), _read_hashes(directory, protocols))
 
 
-def _read_prompts(folder: Path) -> list[dict]:
-    file = folder / "tables" / "prompts.parquet"
+def _read_prompts(directory: Path) -> list[dict]:
+    file = directory / "tables" / "prompts.parquet"
     if not (file.exists() or file.is_symlink()):  # a publication of an earlier version
         return []
-    rows = rows_of(_read(folder, file.name, PROMPTS))
+    rows = rows_of(_read(directory, file.name, PROMPTS))
     _check_rows(rows, display_path(file))
     for row in rows:
         for noun in ("prompts", "evaluations"):
@@ -63,9 +63,9 @@ def _read_prompts(folder: Path) -> list[dict]:
     return rows
 
 
-def _read(folder: Path, name: str, kind: artifacts.Kind) -> pa.Table:
-    file = folder / "tables" / name
-    check_file(file, folder, _MAX_BYTES)
+def _read(directory: Path, name: str, kind: artifacts.Kind) -> pa.Table:
+    file = directory / "tables" / name
+    check_file(file, directory, _MAX_BYTES)
     try:
         table = artifacts.read(file, kind, allow_moved=True)
     except ArtifactError as error:  # its advice is for files of a run
@@ -106,13 +106,13 @@ def _value_problem(row: dict) -> str | None:
     return None
 
 
-def _read_hashes(folder: Path, protocols: dict[str, str]) -> dict[str, dict[str, str]]:
+def _read_hashes(directory: Path, protocols: dict[str, str]) -> dict[str, dict[str, str]]:
     """Return {evaluation: {item: hash of its texts}}, from the lines of all models; {} without results per item."""
     hashes: dict[str, dict[str, str]] = {}
-    if not (folder / "data").exists():
+    if not (directory / "data").exists():
         return hashes
-    for model in published_models(folder).values():
-        for location, _, line in checked_lines(folder, model, protocols):
+    for model in published_models(directory).values():
+        for location, _, line in checked_lines(directory, model, protocols):
             items, digest = hashes.setdefault(line["evaluation_name"], {}), line.get("sample_hash")
             if digest is not None and items.setdefault(line["sample_id"], digest) != digest:
                 raise DataError(f"{location}: sample_hash differs from that of another model's line of this item.")
