@@ -363,9 +363,9 @@
         : null;
     const answer = (row, i, name) =>
       link(row, name)
-        ? el("a", { href: link(row, name), dir: "auto" }, format.beginning(said(row, i) || "(empty)", 120))
-        : data(format.beginning(said(row, i) ?? format.NONE, 120));
-    const said = (row, side) => (letters ? items.withTexts(row[side], row.item) : row[side]);
+        ? el("a", { href: link(row, name), dir: "auto" }, format.beginning(predictionOf(row, i) || "(empty)", 120))
+        : data(format.beginning(predictionOf(row, i) ?? format.NONE, 120));
+    const predictionOf = (row, side) => (letters ? items.withTexts(row[side], row.item) : row[side]);
     return [
       {
         title: "Change",

@@ -181,11 +181,11 @@ def check(args) -> str:
     for note in references.notes:
         print(f"Note: {note}")
     if references.unchecked:
-        names, asked = (
+        names, remote = (
             ", ".join(dict.fromkeys(references.unchecked)),
             "the Hub and servers" if config.servers else "the Hub",
         )
-        print(f"Not checked, because not on this disk: {names}" + ("" if args.online else f" (--online asks {asked})"))
+        print(f"Not checked, because not on this disk: {names}" + ("" if args.online else f" (--online asks {remote})"))
     references.problems.raise_all()
     models, evaluations = format_count(len(config.models), "model"), format_count(len(config.evaluations), "evaluation")
     return f"check: {models}, {evaluations} per model"

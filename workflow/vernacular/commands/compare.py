@@ -120,7 +120,8 @@ def compare(args: Compare) -> str:
             missing[name] = _reason(error)
             log.error("%s: %s", name, missing[name], exc_info=not isinstance(error, UserError))
     documents = {name: tool_documents(args.results, spec.models, name) for name in evaluations}
-    grouped, document_notes = by_documents({name: vars(labels) for name, labels in evaluations.items()}, documents)
+    settings = {name: vars(spec) for name, spec in evaluations.items()}
+    grouped, document_notes = by_documents(settings, documents)
     comparison = compare_all(
         pairs,
         results,
@@ -174,7 +175,7 @@ def _write_changes(
     """
     changed_tables: dict[tuple, list[pa.Table]] = {pair: [] for pair in pairs}
     with Progress("changed items", len(evaluations), "evaluation") as progress:
-        for evaluation, labels in evaluations.items():
+        for evaluation, settings in evaluations.items():
             available_pairs = [pair for pair in pairs if all(evaluation in results[side] for side in pair)]
             names = dict.fromkeys(side for pair in available_pairs for side in pair)
             tables = {side: results[side] for side in names}
@@ -186,9 +187,9 @@ def _write_changes(
             )
             for baseline, candidate in available_pairs:
                 changed_tables[baseline, candidate].append(find_changes(sides[baseline], sides[candidate], evaluation))
-            if available_pairs and EXPORTS.get(labels.protocol) == "serbian_cloze":
+            if available_pairs and EXPORTS.get(settings.protocol) == "serbian_cloze":
                 order = {
-                    item["item_id"]: item["source_row"] for item in items_in(items_dir / f"{labels.items_stem}.parquet")
+                    row["item_id"]: row["source_row"] for row in items_in(items_dir / f"{settings.items_stem}.parquet")
                 }
                 for baseline, candidate in available_pairs:
                     if text := serbian_json(sides[baseline].table, sides[candidate].table, order):
@@ -234,13 +235,13 @@ def _load_external_results(
 ) -> tuple[dict, list[str]]:
     """Return external results, matched to items, and notes; the reference is the first model with results."""
     references = {}
-    for evaluation, labels in spec.evaluations.items():
+    for evaluation, settings in spec.evaluations.items():
         tables = ((model, results[model][evaluation]) for model in spec.models)
         model, rows = next(((model, table) for model, table in tables if table.num_rows), (None, None))
         if rows is not None:
-            items = items_in(items_dir / f"{labels.items_stem}.parquet")
+            items = items_in(items_dir / f"{settings.items_stem}.parquet")
             few_shot_examples = artifacts.metadata(results[model].paths[evaluation], TASK_RESULTS).few_shot_examples
-            references[evaluation] = Reference(labels.protocol, labels.shots, rows, items, few_shot_examples)
+            references[evaluation] = Reference(settings.protocol, settings.shots, rows, items, few_shot_examples)
     path = Path(entry.path)
     if is_publication(path):
         tables, notes = load_publication(path, entry.model, references)

@@ -38,7 +38,7 @@ def curves(args: Curves) -> str:
 
     tables = curve_tables(
         checkpoints,
-        {name: vars(labels) for name, labels in evaluations.items()},
+        {name: vars(spec) for name, spec in evaluations.items()},
         results,
         lambda model, evaluation: values[model][evaluation],
         tool_metrics={name: tool_metrics(args.results, list(checkpoints), name) for name in evaluations},

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from vernacular.comparison.schema import COMPARISONS, PROMPTS, RANKINGS
-from vernacular.config.dependencies import task_labels
+from vernacular.config.dependencies import task_titles
 from vernacular.config.directories import run_command
 from vernacular.config.load import Config, load
 from vernacular.core import artifacts
@@ -34,10 +34,10 @@ def table(args) -> None:
     for name in args.models or ():
         if name not in config.models:
             raise UserError(f'--models: "{name}" is not a model of {args.config}.{suggest(name, config.models)}')
-    headings = make_headings(long, task_labels(config))
+    headings = make_headings(long, task_titles(config))
     prompts = _prompt_means(summary, config)
-    wanted = {*config.evaluations, *(row["evaluation"] for row in prompts)}
-    long = long[long["evaluation"].isin(wanted) & (long["category"].fillna("") == "")]
+    selected = {*config.evaluations, *(row["evaluation"] for row in prompts)}
+    long = long[long["evaluation"].isin(selected) & (long["category"].fillna("") == "")]
     models = args.models or list(config.models)
     long = choose(long[long["model"].isin(models)], "model", args.models, "--models")
     for column, names in (("task", args.tasks), ("language", args.languages), ("protocol", args.protocols)):

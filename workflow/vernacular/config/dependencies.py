@@ -195,15 +195,15 @@ def export_spec(config: Config) -> specs.ExportSpec:
 
 
 def summary_spec(config: Config) -> specs.SummarySpec:
-    """Return the labels of models and tasks, the tasks that are translations of each other, and names of keys."""
-    parallel = [name for name in task_labels(config) if config.tasks.get(name, {}).get("parallel")]
+    """Return what the tables show, the tasks that are translations of each other, and names of keys."""
+    parallel = [name for name in task_titles(config) if config.tasks.get(name, {}).get("parallel")]
     keys = sorted({settings["api_key_env"] for settings in config.models.values() if "api_key_env" in settings})
-    return specs.SummarySpec(**_labels(config), parallel=parallel, api_key_env=keys)
+    return specs.SummarySpec(**_table_fields(config), parallel=parallel, api_key_env=keys)
 
 
-def _labels(config: Config) -> dict:
-    labels = {"models": list(config.models), "evaluations": list(config.evaluations), "tasks": task_labels(config)}
-    return labels | {"checkpoints": _positions(config)}
+def _table_fields(config: Config) -> dict:
+    fields = {"models": list(config.models), "evaluations": list(config.evaluations), "tasks": task_titles(config)}
+    return fields | {"checkpoints": _positions(config)}
 
 
 def report_spec(config: Config) -> specs.ReportSpec:
@@ -211,7 +211,7 @@ def report_spec(config: Config) -> specs.ReportSpec:
     files = sorted(f for f in (WORKFLOW / "report").rglob("*") if f.suffix in (".html", ".css", ".js"))
     templates = fingerprint([[file.name, file_fingerprint(file)] for file in files])
     prompts = {e.id: _prompt_description(config, e) for e in config.evaluations.values() if e.prompt != DEFAULT_PROMPT}
-    return specs.ReportSpec(**_labels(config), pairs=config.comparisons, templates=templates, prompts=prompts)
+    return specs.ReportSpec(**_table_fields(config), pairs=config.comparisons, templates=templates, prompts=prompts)
 
 
 def _prompt_description(config: Config, evaluation: Evaluation) -> dict:
@@ -221,7 +221,7 @@ def _prompt_description(config: Config, evaluation: Evaluation) -> dict:
     return description(evaluation.language, evaluation.prompt, directory)
 
 
-def task_labels(config: Config) -> dict[str, dict]:
+def task_titles(config: Config) -> dict[str, dict]:
     """Return what readers see of the evaluated tasks: task -> its title and note; {} for tasks of lm-eval."""
     evaluated_tasks = dict.fromkeys(evaluation.task for evaluation in config.evaluations.values())
     files = {name: config.tasks.get(name, {}) for name in evaluated_tasks}

@@ -161,13 +161,13 @@ def prompts_and_seeds(
     listed name that it lacks is an error. Seeds cross with prompts; `paired` gives each prompt a seed of its own if
     there are few-shot examples to draw. `report(key, message)` every mistake.
     """
-    wanted = entry.get("prompts", DEFAULT_PROMPT)
+    selected = entry.get("prompts", DEFAULT_PROMPT)
     names = [DEFAULT_PROMPT]
-    if wanted != DEFAULT_PROMPT and _has_words(task, protocol, style):
+    if selected != DEFAULT_PROMPT and _has_words(task, protocol, style):
         available = _covering(task, language, PROTOCOLS[protocol].letters, report)
         if not available:
             return []
-        listed = available if wanted == ALL_PROMPTS else as_list(wanted)
+        listed = available if selected == ALL_PROMPTS else as_list(selected)
         for name in listed:
             if name not in available:
                 hint = suggest(name, available)
@@ -290,8 +290,8 @@ class LmEvalEntries:
 
     def _units(self, entry: dict, report) -> list[tuple[str, str, Unit, list[int]]]:
         """Return (task, prompt, unit, seeds) of an entry; without `prompts`, each unit is the only prompt of a task."""
-        name, wanted, seeds = entry["lm_eval"], entry.get("prompts", DEFAULT_PROMPT), entry["seeds"]
-        trust, single = entry.get("trust_functions", False), wanted == DEFAULT_PROMPT
+        name, selected, seeds = entry["lm_eval"], entry.get("prompts", DEFAULT_PROMPT), entry["seeds"]
+        trust, single = entry.get("trust_functions", False), selected == DEFAULT_PROMPT
         if self.catalog is None:
             return []
         if seeds == PAIRED and single:
@@ -309,7 +309,7 @@ class LmEvalEntries:
         if len(found) == 1 and found[0].unit.reason:
             report("lm_eval", f"{name} cannot be run: {found[0].unit.reason}.")
             return []
-        chosen = found if single else _chosen(name, found, wanted, report)
+        chosen = found if single else _chosen(name, found, selected, report)
         return [(e.task, e.prompt, e.unit, [e.position] if seeds == PAIRED else as_list(seeds)) for e in chosen]
 
 
@@ -318,8 +318,8 @@ def catalog_of(settings: dict) -> Catalog:
     return load_catalog(settings.get("python"), tuple(settings.get("tasks", ())))
 
 
-def _chosen(name: str, found: list[PromptUnit], wanted, report) -> list[PromptUnit]:
-    """Return the wanted prompts; a task with one prompt keeps it. `report(key, message)` a name that no task has."""
+def _chosen(name: str, found: list[PromptUnit], selected, report) -> list[PromptUnit]:
+    """Return the selected prompts; a task with one prompt keeps it. `report(key, message)` a name that no task has."""
     available = list(dict.fromkeys(entry.prompt for entry in found if entry.prompt != DEFAULT_PROMPT))
     counts = Counter(entry.task for entry in found)
     if max(counts.values()) == 1:
@@ -328,10 +328,10 @@ def _chosen(name: str, found: list[PromptUnit], wanted, report) -> list[PromptUn
     for task in counts:
         if len({entry.unit.generates for entry in found if entry.task == task}) > 1:
             report("prompts", f"{task}: some prompts score texts and others generate; use an entry for each.")
-    for prompt in [] if wanted == ALL_PROMPTS else as_list(wanted):
+    for prompt in [] if selected == ALL_PROMPTS else as_list(selected):
         if prompt not in available:
             report("prompts", f'prompt "{prompt}" not found in {name}.{suggest(prompt, available)}')
-    return [e for e in found if wanted == ALL_PROMPTS or counts[e.task] == 1 or e.prompt in as_list(wanted)]
+    return [e for e in found if selected == ALL_PROMPTS or counts[e.task] == 1 or e.prompt in as_list(selected)]
 
 
 def _language(value, report) -> str:
