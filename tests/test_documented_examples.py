@@ -170,3 +170,13 @@ def test_documented_table_of_external_results_matches_the_documented_items(direc
     rows = {row["item_id"]: row for row in tables[name].to_pylist()}
     assert {item_id: row["correct"] for item_id, row in rows.items()} == {"1": True, "2": False}
     assert "2 of 2 results match" in note
+
+
+def test_listed_modules_of_the_path_exist_and_are_counted():
+    text = (ROOT / "docs" / "code.md").read_text("utf-8")
+    rows = re.findall(r"^\| `([\w/.]+)` \| ([^|`]+) \| (\d+) \|$", text, re.MULTILINE)
+    names = {package: modules.replace("\\", "").split(", ") for package, modules, _ in rows}
+    assert {package: len(modules) for package, modules in names.items()} == {package: int(n) for package, _, n in rows}
+    paths = [ROOT / "workflow/vernacular" / package / f"{name}.py" for package in names for name in names[package]]
+    assert [path for path in paths if not path.is_file()] == []
+    assert f" {len(paths)} modules are on the path" in text
