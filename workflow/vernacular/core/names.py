@@ -66,7 +66,7 @@ def quoted(name) -> str:
     """
     if not isinstance(name, str):
         return repr(name)[:60]
-    return f'"{_escaped(name[:60])}…"' if len(name) > 60 else f'"{_escaped(name)}"'
+    return f'"{escaped(name[:60])}…"' if len(name) > 60 else f'"{escaped(name)}"'
 
 
 def displayable(text: str) -> str:
@@ -75,10 +75,15 @@ def displayable(text: str) -> str:
     >>> displayable("vLLM 0.9"), displayable("a\\u202eb")
     ('vLLM 0.9', 'a\\\\u202eb')
     """
-    return text if readable_problem(text) is None else _escaped(text[:MAX_LENGTH].strip())
+    return text if readable_problem(text) is None else escaped(text[:MAX_LENGTH].strip())
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """Return `text` with each character that is not printable as its code.
+
+    >>> escaped("a\\u200bb")
+    'a\\\\u200bb'
+    """
     return "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in text)
 
 

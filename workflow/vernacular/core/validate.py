@@ -19,6 +19,7 @@ from collections.abc import Iterator
 import jsonschema
 
 from vernacular.core.errors import SECRETS, ConfigError, format_count, suggest
+from vernacular.core.names import escaped
 from vernacular.core.paths import display_path
 from vernacular.core.yaml import read
 
@@ -225,12 +226,12 @@ def _as_text(value) -> str:
 
 
 def _format_value(value) -> str:
-    return _truncate(json.dumps(value, ensure_ascii=False, default=str))
+    return _truncate(escaped(json.dumps(value, ensure_ascii=False, default=str)))
 
 
 def _escape(text: str) -> str:
     """Return `text` on one line, escaped as in JSON."""
-    return json.dumps(text, ensure_ascii=False)[1:-1]
+    return escaped(json.dumps(text, ensure_ascii=False)[1:-1])
 
 
 def _truncate(text: str, max_length: int = 60) -> str:
