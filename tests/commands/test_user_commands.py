@@ -216,48 +216,48 @@ def own_tasks(directory):
             "columns: {question: question, choices: [a, b], gold: answer, gold_format: letter}",
         ),
     ):
-        languages = f"languages: {{ast: {{source: {{file: {name}.csv}}}}}}"
+        languages = f"languages: {{an: {{source: {{file: {name}.csv}}}}}}"
         (tasks / f"{name}.yaml").write_text(f"task: {name}\n{columns}\n{languages}\n")
     return tasks
 
 
 def test_init_includes_own_tasks_and_comments_on_those_without_prompt_lines(own_tasks, capsys):
-    arguments = ["init", "new.yaml", "--model", "me/one", "--language", "ast", "--directory", "my tasks"]
+    arguments = ["init", "new.yaml", "--model", "me/one", "--language", "an", "--directory", "my tasks"]
     assert cli.main(arguments) == 0
-    assert list(load(["new.yaml"]).evaluations) == ["pairs.ast.minimal_pair.0shot"]
+    assert list(load(["new.yaml"]).evaluations) == ["pairs.an.minimal_pair.0shot"]
     (comment,) = [line for line in Path("new.yaml").read_text().splitlines() if line.startswith("  # - ")]
-    assert "task: quiz, languages: [ast]" in comment
-    assert comment.endswith("needs my tasks/prompts/ast.yaml")
+    assert "task: quiz, languages: [an]" in comment
+    assert comment.endswith("needs my tasks/prompts/an.yaml")
 
 
 def test_init_without_any_prompt_lines_says_where_to_write_them(own_tasks, capsys):
     (own_tasks / "pairs.yaml").unlink()
-    assert cli.main(["init", "new.yaml", "--model", "me/one", "--language", "ast", "--directory", "my tasks"]) == 1
-    assert "`vernacular init 'my tasks/prompts/ast.yaml' --prompts-from gl` writes the lines" in capsys.readouterr().err
+    assert cli.main(["init", "new.yaml", "--model", "me/one", "--language", "an", "--directory", "my tasks"]) == 1
+    assert "`vernacular init 'my tasks/prompts/an.yaml' --prompts-from gl` writes the lines" in capsys.readouterr().err
     assert not Path("new.yaml").exists()
 
 
 def test_prompt_lines_are_written_to_translate_and_read_beside_own_tasks(own_tasks, capsys):
-    path = own_tasks / "prompts" / "ast.yaml"
+    path = own_tasks / "prompts" / "an.yaml"
     assert cli.main(["init", str(path), "--prompts-from", "gl"]) == 0
     text = path.read_text()
     assert '# heads a question; contains {question} once\n# gl: "Pregunta: {question}"\nquestion: ""\n' in text
     assert cli.main(["init", str(path), "--prompts-from", "gl"]) == 1
     text = re.sub(r'# gl: (".*")\n(\w+): ""', r"\2: \1", text)
     path.write_text(text.replace("Pregunta:", "Entruga:").replace("Resposta:", "Rempuesta:"))
-    entry = "{task: quiz, languages: [ast], protocols: [options]}"
+    entry = "{task: quiz, languages: [an], protocols: [options]}"
     Path("new.yaml").write_text(f"models: {{m: {{source: me/one}}}}\ntasks: [./my tasks]\nevaluations: [{entry}]\n")
     capsys.readouterr()
-    assert cli.main(["show", "new.yaml", "quiz.ast.options.0shot"]) == 0
+    assert cli.main(["show", "new.yaml", "quiz.an.options.0shot"]) == 0
     assert "Entruga: ¿Cuála ye la capital?\nRempuesta: Uviéu" in capsys.readouterr().out.replace("⟦", "").replace(
         "⟧", ""
     )
 
 
 def test_lines_that_are_not_translated_are_an_error(own_tasks):
-    cli.main(["init", "lines/ast.yaml", "--prompts-from", "gl"])
-    with pytest.raises(ConfigError, match=r"ast.yaml: the line `passage` is missing or empty"):
-        load_labels("ast", Path("lines"))
+    cli.main(["init", "lines/an.yaml", "--prompts-from", "gl"])
+    with pytest.raises(ConfigError, match=r"an.yaml: the line `passage` is missing or empty"):
+        load_labels("an", Path("lines"))
     assert LINES.keys() == PURPOSES.keys()
 
 

@@ -208,7 +208,7 @@ def test_samples_do_not_hide_local_treebanks(tmp_path):
 def test_language_without_prompt_file_is_rejected(tmp_path):
     (tmp_path / "tales.yaml").write_text(
         "task: tales\nprotocols: [options, minimal_pair]\nitem_type: story\ncolumns: {context: c, choices: o}\n"
-        "languages: {is: {source: {file: tales.csv}}}\n"
+        "languages: {fy: {source: {file: tales.csv}}}\n"
     )
     text = f"tasks: [{tmp_path}]\nmodels: {{mine: {{source: ./mine}}}}\nevaluations:\n  - {{task: tales, protocols: PROTOCOL}}\n"
     message = error_message(tmp_path, text.replace("PROTOCOL", "options"))
@@ -216,9 +216,9 @@ def test_language_without_prompt_file_is_rejected(tmp_path):
         message,
         "line 4: evaluations[0].languages: ",
         "prompts",
-        '"is"',
+        '"fy"',
         "not found",
         "ar, ",
-        "prompts/is.yaml --prompts-from gl",
+        "prompts/fy.yaml --prompts-from gl",
     )
     config.load([write(tmp_path, text.replace("PROTOCOL", "minimal_pair"))])  # needs no prompt lines

@@ -291,7 +291,7 @@ def test_prompt_lines_ignore_comments_in_prompt_file(load_config, tmp_path):
     assert prompt_lines("gl", prompts_dir) == original
     (prompts_dir / "gl.yaml").write_text(text.replace("Resposta", "Contestación"))
     assert prompt_lines("gl", prompts_dir) != original
-    assert prompt_lines("nn", prompts_dir) is None
+    assert prompt_lines("fy", prompts_dir) is None
 
 
 def test_report_spec_changes_with_its_assets(load_config, monkeypatch, tmp_path):

@@ -8,6 +8,7 @@ from support.specs import report_spec, requests_spec, summary_spec
 from vernacular.config import dependencies
 from vernacular.config import load as config
 from vernacular.core.errors import ConfigError
+from vernacular.protocols.prompts import PROMPTS_DIR, load_labels, prompt_lines, reviewed
 from vernacular.types import Evaluation
 
 NAMES = ["default", "labeled", "instructed", "question_first", "formal"]
@@ -15,7 +16,9 @@ NAMES = ["default", "labeled", "instructed", "question_first", "formal"]
 
 def load(tmp_path, entry: str):
     path = Path(tmp_path, "config.yaml")
-    path.write_text(f"models:\n  mine: {{source: ./mine}}\ndata: samples\nevaluations:\n  - {{{entry}}}\n", "utf-8")
+    tasks = f"tasks: [{tmp_path}]\n" if list(tmp_path.glob("quiz.yaml")) else ""
+    text = f"models:\n  mine: {{source: ./mine}}\n{tasks}data: samples\nevaluations:\n  - {{{entry}}}\n"
+    path.write_text(text, "utf-8")
     return list(config.load([path]).evaluations.values())
 
 
@@ -68,10 +71,71 @@ def test_protocols_without_words_beside_others_keep_their_default(tmp_path):
     assert len([e for e in found if e.protocol == "options"]) == 5
 
 
-def test_all_is_the_default_in_languages_without_variants(tmp_path):
-    found = load(tmp_path, "task: truthfulqa_multi, languages: [eu, gl], protocols: [options], data: hub, prompts: all")
+@pytest.fixture
+def own_task(tmp_path):
+    """A directory with a task in Galician, in Basque with lines and no variants beside it, and in Aragonese, without lines."""
+    (tmp_path / "prompts").mkdir()
+    (tmp_path / "prompts" / "eu.yaml").write_text((PROMPTS_DIR / "eu.yaml").read_text("utf-8").split("variants:")[0])
+    (tmp_path / "rows.csv").write_text("question,a,b,answer\n¿Cuála ye la capital?,Uviéu,Xixón,A\n")
+    (tmp_path / "quiz.yaml").write_text(
+        "task: quiz\nitem_type: question\nprotocols: [options, generation]\n"
+        "columns: {question: question, choices: [a, b], gold: answer, gold_format: letter}\nlanguages:\n"
+        + "".join(f"  {code}: {{source: {{file: rows.csv}}}}\n" for code in ("gl", "eu", "an"))
+    )
+    return tmp_path
+
+
+def test_all_is_the_default_in_languages_without_variants(own_task):
+    found = load(own_task, "task: quiz, languages: [eu, gl], prompts: all")
     assert [e.prompt for e in found if e.language == "eu"] == ["default"]
     assert len([e for e in found if e.language == "gl"]) == 5
+    with pytest.raises(ConfigError) as raised:
+        load(own_task, "task: quiz, languages: [eu], prompts: [formal]")
+    assert_states(raised.value, "prompts", '"formal"', "options", "eu.yaml")
+
+
+def test_english_lines_are_a_style_of_all_languages_and_never_a_fallback(own_task):
+    with pytest.raises(ConfigError) as raised:
+        load(own_task, "task: quiz, languages: [an]")
+    assert_states(raised.value, "languages", '"an"', "prompts/an.yaml", "styles: english")
+    entry = "task: quiz, languages: [an], protocols: [options, generation], styles: [english, english-open]"
+    assert [e.id for e in load(own_task, entry)] == [
+        "quiz.an.options.0shot.english",
+        "quiz.an.generation.0shot.english",
+        "quiz.an.generation.0shot.english-open",
+    ]
+    found = load(own_task, "task: quiz, languages: [an, eu], styles: [english], prompts: all")
+    assert [e.id for e in found if e.language == "eu"][-1] == "quiz.eu.options.0shot.english.formal"
+    assert [e.prompt for e in found if e.language == "an"] == [e.prompt for e in found if e.language == "eu"]
+    requests = requests_spec(config.load([own_task / "config.yaml"]))["evaluations"]
+    assert requests["quiz.an.options.0shot.english"]["prompts"] == prompt_lines("en")
+    assert "The correct answer is:" in str(requests["quiz.an.options.0shot.english.formal"]["prompts"])
+    assert {spec["style"] for spec in requests.values()} == {"english"}  # which is part of the signature
+
+
+def test_tables_depend_on_whether_a_prompt_is_reviewed_and_requests_do_not(own_task):
+    entry = "task: quiz, languages: [eu, gl], styles: [default, english], prompts: [default, formal]"
+    load(own_task, entry.replace("[eu, gl]", "[gl]"))
+    unreviewed = {"quiz.gl.options.0shot.formal": "gl", "quiz.gl.options.0shot.english.formal": "en"}
+    assert summary_spec(config.load([own_task / "config.yaml"]))["unreviewed"] == unreviewed
+    load(own_task, "task: quiz, languages: [eu]")
+    loaded, path = config.load([own_task / "config.yaml"]), own_task / "prompts" / "eu.yaml"
+    before = requests_spec(loaded)
+    assert summary_spec(loaded)["unreviewed"] == {"quiz.eu.options.0shot": "eu"}
+    path.write_text(path.read_text().replace("reviewed: false", "reviewed: A. Speaker, 2026-11-23"))
+    clear_caches()
+    assert "unreviewed" not in summary_spec(loaded)
+    assert requests_spec(loaded) == before
+    path.write_text(path.read_text().replace("reviewed: A. Speaker, 2026-11-23", "reviewed: true"))
+    clear_caches()
+    with pytest.raises(ConfigError) as raised:
+        load(own_task, "task: quiz, languages: [eu]")
+    assert_states(raised.value, "eu.yaml", "expected the reviewer's name and the date, or false", "got True")
+
+
+def clear_caches():
+    for function in (load_labels, prompt_lines, reviewed):
+        function.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -84,7 +148,6 @@ def test_all_is_the_default_in_languages_without_variants(tmp_path):
         ("task: openbookqa, languages: [gl], protocols: [generation], styles: [simil-eval], prompts: all", ("prompts", "generation", "simil-eval")),
         ("task: belebele, languages: [gl], protocols: [letters], prompts: [formall]", ("prompts", '"formall"', "gl.yaml", '"formal"')),
         ("task: belebele, languages: [gl], protocols: [letters], prompts: [bare]", ("prompts", '"bare"', "letters")),
-        ("task: truthfulqa_multi, languages: [eu], protocols: [options], data: hub, prompts: [formal]", ("prompts", '"formal"', "options", "eu.yaml")),
         ("task: belebele, languages: [gl], seeds: paired", ("seeds", "paired", "several prompts")),
         ("task: belebele, languages: [gl], seeds: pairs", ("seeds", '"pairs"', '"paired"')),
         ("task: belebele, languages: [gl], prompt: all", ('"prompts"',)),

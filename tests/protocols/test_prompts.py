@@ -16,8 +16,8 @@ def test_every_prompts_file_is_complete(path):
 
 def test_unknown_language_error_names_the_file_to_add():
     with pytest.raises(ConfigError) as raised:
-        build_requests([CAPITAL], "question", "letters", language="is")
-    assert_states(raised.value, "prompts", '"is"', "not found", "prompts/is.yaml")
+        build_requests([CAPITAL], "question", "letters", language="fy")
+    assert_states(raised.value, "prompts", '"fy"', "not found", "prompts/fy.yaml", "styles: english")
 
 
 def test_protocols_without_labels_need_no_prompts_file():

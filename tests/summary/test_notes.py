@@ -19,6 +19,7 @@ from vernacular.summary.notes import (
     no_interval_notes,
     notes_to_frame,
     split_list,
+    unreviewed_notes,
 )
 from vernacular.summary.provenance import dataset_sources
 
@@ -202,3 +203,12 @@ def test_grouped_notes_of_many_evaluations_fit_cells_without_loss():
     assert len(rows) == 2
     assert all(len(row["evaluations"]) <= 32_767 for row in rows)
     assert sorted(map(str, expand(rows))) == sorted(map(str, notes))
+
+
+def test_prompts_that_no_speaker_has_read_are_noted_once_per_language():
+    notes = notes_to_frame(
+        unreviewed_notes({"a.eu.letters.0shot": "eu", "b.eu.options.0shot": "eu", "a.ga.letters.0shot": "ga"})
+    )
+    assert notes["evaluations"].tolist() == ["a.eu.letters.0shot, b.eu.options.0shot", "a.ga.letters.0shot"]
+    assert notes["note"].str.contains("not reviewed by a speaker").all()
+    assert '"ga"' in notes["note"][1]

@@ -341,7 +341,7 @@ def _add_user_commands(commands) -> None:
 
     init = add("init", "write a config file for models and languages, or the prompt lines of a language to translate")
     init.add_argument(
-        "config", type=Path, help="file to write: mine.yaml; with --prompts-from: my_tasks/prompts/ast.yaml"
+        "config", type=Path, help="file to write: mine.yaml; with --prompts-from: my_tasks/prompts/an.yaml"
     )
     add_source = {"action": "append", "dest": "models", "default": [], "metavar": "SOURCE"}
     model_help = "Hub ID, path, package:NAME or address of a server; may be repeated"

@@ -121,6 +121,7 @@ def _write_prompts(path: Path, language: str) -> str:
     for name, field in LINES.items():
         text += f"\n# {PURPOSES[name]}{f'; contains {field} once' if field else ''}\n"
         text += f'# {language}: {json.dumps(lines[name], ensure_ascii=False)}\n{name}: ""\n'
+    text += "\n# the speaker who has read them, and the date; results have a note until then\nreviewed: false\n"
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
         temporary.write_text(text, "utf-8")

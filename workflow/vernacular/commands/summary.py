@@ -25,7 +25,14 @@ from vernacular.metrics.schema import METRICS, RESULTS, TOKENS
 from vernacular.summary.curves import add_positions, curve_sheets, equal_weight_notes
 from vernacular.summary.grid import combine_tables, to_arrow, wide
 from vernacular.summary.headings import make_headings, model_labels
-from vernacular.summary.notes import group_notes, make_notes, mixed_version_notes, no_interval_notes, notes_to_frame
+from vernacular.summary.notes import (
+    group_notes,
+    make_notes,
+    mixed_version_notes,
+    no_interval_notes,
+    notes_to_frame,
+    unreviewed_notes,
+)
 from vernacular.summary.prompts import add_prompt_means, as_questions, prompt_notes, standard_errors
 from vernacular.summary.provenance import dataset_sources
 from vernacular.summary.tokenizers import TOKENIZERS, ModelTokens, tokenizer_rows, write_tokenizers
@@ -57,6 +64,7 @@ def summary(args: Summary) -> str:
     notes += mixed_version_notes(models_metadata)
     notes += equal_weight_notes(models_metadata, checkpoints)
     notes += no_interval_notes(results)
+    notes += unreviewed_notes(args.spec.unreviewed)
     compared = artifacts.metadata(tables["comparisons"])
     notes += _external_result_notes(compared.get("notes", []))
     notes += [

@@ -28,7 +28,8 @@ from vernacular.inference.job.work import additional_libraries, engine_version
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.similarity import simil_eval
 from vernacular.protocols.prompt_variants import description, variant_labels
-from vernacular.protocols.prompts import prompt_lines, prompts_directory
+from vernacular.protocols.prompts import language_of_lines, prompt_lines, prompts_directory, reviewed
+from vernacular.protocols.registry import uses_prompt_lines
 from vernacular.types import DEFAULT_PROMPT, SETTING, SIMIL_EVAL_STYLES, Evaluation
 
 _LOADING_KEYS = ("source", "kind", "allow_pickle", "trust_remote_code")  # settings that determine the files of a model
@@ -72,7 +73,7 @@ def lm_eval_spec(config: Config, model: str | None = None) -> specs.LmEvalSpec:
 def _prompt_spec(config: Config, evaluation: Evaluation) -> specs.PromptSpec:
     """Return an evaluation and its prompt lines; those of a variant do not depend on the other variants."""
     task, is_default = config.tasks[evaluation.task], evaluation.prompt == DEFAULT_PROMPT
-    language, directory = evaluation.language, prompts_directory(evaluation.language, task)
+    language, directory = _file_of_lines(config, evaluation)
     lines = prompt_lines(language, directory) if is_default else variant_labels(language, evaluation.prompt, directory)
     return specs.PromptSpec(
         evaluation=evaluation.id,
@@ -198,7 +199,8 @@ def summary_spec(config: Config) -> specs.SummarySpec:
     """Return what the tables show, the tasks that are translations of each other, and names of keys."""
     parallel = [name for name in task_titles(config) if config.tasks.get(name, {}).get("parallel")]
     keys = sorted({settings["api_key_env"] for settings in config.models.values() if "api_key_env" in settings})
-    return specs.SummarySpec(**_table_fields(config), parallel=parallel, api_key_env=keys)
+    fields = _table_fields(config)
+    return specs.SummarySpec(**fields, parallel=parallel, api_key_env=keys, unreviewed=_unreviewed(config))
 
 
 def _table_fields(config: Config) -> dict:
@@ -217,8 +219,29 @@ def report_spec(config: Config) -> specs.ReportSpec:
 def _prompt_description(config: Config, evaluation: Evaluation) -> dict:
     if evaluation.id in config.lm_eval:
         return {"differs": f"{config.lm_eval[evaluation.id].unit.name} of lm-eval"}
-    directory = prompts_directory(evaluation.language, config.tasks[evaluation.task])
-    return description(evaluation.language, evaluation.prompt, directory)
+    language, directory = _file_of_lines(config, evaluation)
+    return description(language, evaluation.prompt, directory)
+
+
+def _file_of_lines(config: Config, evaluation: Evaluation) -> tuple[str, Path]:
+    """Return the language and directory of the lines around the items of an evaluation."""
+    language = language_of_lines(evaluation.language, evaluation.style)
+    return language, prompts_directory(language, config.tasks[evaluation.task])
+
+
+def _unreviewed(config: Config) -> dict[str, str]:
+    """Return the language of the lines of each evaluation whose prompt no speaker has read."""
+    languages = {}
+    for evaluation in config.own_evaluations:
+        if uses_prompt_lines(evaluation.protocol, evaluation.style):
+            language, directory = _file_of_lines(config, evaluation)
+            is_default = evaluation.prompt == DEFAULT_PROMPT
+            reviewer = (
+                reviewed(language, directory) if is_default else _prompt_description(config, evaluation)["reviewed"]
+            )
+            if reviewer is False:
+                languages[evaluation.id] = language
+    return languages
 
 
 def task_titles(config: Config) -> dict[str, dict]:

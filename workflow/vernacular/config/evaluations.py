@@ -20,7 +20,7 @@ from vernacular.lm_eval.own_files import missing_files
 from vernacular.lm_eval.prompts import PromptUnit
 from vernacular.protocols.prompt_template import usual_layout
 from vernacular.protocols.prompt_variants import covering
-from vernacular.protocols.prompts import load_labels, prompts_directory
+from vernacular.protocols.prompts import language_of_lines, load_labels, prompts_directory
 from vernacular.protocols.registry import OPTIONS, PROTOCOLS, protocols_with, uses_prompt_lines
 from vernacular.types import ALL_PROMPTS, DEFAULT_PROMPT, Evaluation
 
@@ -65,7 +65,7 @@ def expand(entry: dict, task: dict, data: str, limit: int | None, report) -> lis
         if style not in PROTOCOLS[protocol].styles:
             continue  # an entry may have several protocols, not all of which have this style
         if uses_prompt_lines(protocol, style):
-            _check_labels(language, task, report)
+            _check_labels(language_of_lines(language, style), task, report)
         for prompt, seed in prompts_and_seeds(entry, task, language, protocol, style, n_shots, report):
             evaluation = Evaluation(
                 task=task["task"],
@@ -164,14 +164,15 @@ def prompts_and_seeds(
     selected = entry.get("prompts", DEFAULT_PROMPT)
     names = [DEFAULT_PROMPT]
     if selected != DEFAULT_PROMPT and _has_words(task, protocol, style):
-        available = _covering(task, language, PROTOCOLS[protocol].letters, report)
+        lines = language_of_lines(language, style)
+        available = _covering(task, lines, PROTOCOLS[protocol].letters, report)
         if not available:
             return []
         listed = available if selected == ALL_PROMPTS else as_list(selected)
         for name in listed:
             if name not in available:
                 hint = suggest(name, available)
-                report("prompts", f'prompt "{name}" not found for {protocol} in {language}.yaml.{hint}')
+                report("prompts", f'prompt "{name}" not found for {protocol} in {lines}.yaml.{hint}')
         names = [name for name in available if name in listed]
         if entry["seeds"] == PAIRED:
             return [(name, available.index(name) if shots else 0) for name in names]

@@ -12,7 +12,7 @@ from vernacular.core.errors import ConfigError, format_count, suggest
 from vernacular.core.fingerprint import fingerprint, import_modules
 from vernacular.protocols.generation import requests as generation
 from vernacular.protocols.prompt_variants import DEFAULT, variant_labels
-from vernacular.protocols.prompts import LAYOUTS, gold_text, load_labels
+from vernacular.protocols.prompts import LAYOUTS, gold_text, language_of_lines, load_labels
 from vernacular.protocols.registry import OPTIONS, OWN, PROTOCOLS, uses_prompt_lines
 from vernacular.protocols.request_rows import RequestSettings
 from vernacular.types import Item, skipped_reason
@@ -49,7 +49,9 @@ def build(
     metadata |= {"task": task["task"], "options": options} | inference_metadata(protocol)
     metadata |= {"prompt": prompt} if prompt != DEFAULT else {}
     module = REQUESTS[protocol]
-    labels = (prompts or _labels(language, prompt)) if uses_prompt_lines(protocol, style) else {}
+    labels = {}
+    if uses_prompt_lines(protocol, style):
+        labels = prompts or _labels(language_of_lines(language, style), prompt)
     settings = RequestSettings(task["item_type"], language, seed, style, options, labels)
     examples, held_out = sample_examples(items, task=task["task"], language=language, shots=shots, seed=seed)
     formatted = [module.few_shot_example(item, settings) for item in examples]

@@ -20,6 +20,8 @@ from vernacular.types import Item
 
 PROMPTS_DIR = WORKFLOW / "prompts"
 VARIANTS = "variants"  # key of a prompts file with other ways to ask; all other keys are the default
+REVIEWED = "reviewed"  # name of the speaker who has read the default, and the date; false until then
+ENGLISH = "en"
 
 # each line of a prompts file and the field that it contains; None: a cue or heading without a field
 LINES = {
@@ -80,6 +82,15 @@ def prompts_directory(language: str, task: dict) -> Path:
     return PROMPTS_DIR if is_shipped and not (own / f"{language}.yaml").is_file() else own
 
 
+def language_of_lines(language: str, style: str) -> str:
+    """Return the language of the lines around the items: that of the items, or English if the style states it.
+
+    >>> language_of_lines("ast", "default"), language_of_lines("ast", "english-open")
+    ('ast', 'en')
+    """
+    return ENGLISH if style.startswith("english") else language
+
+
 @functools.cache  # called for each evaluation of a grid
 def load_labels(language: str, directory: Path = PROMPTS_DIR) -> dict[str, str]:
     """Return the prompt lines of a language. Raises ConfigError if they are not found, or a line is invalid."""
@@ -90,7 +101,7 @@ def load_labels(language: str, directory: Path = PROMPTS_DIR) -> dict[str, str]:
         command = f"vernacular init {shlex.quote(display_path(path))} --prompts-from gl"
         raise ConfigError(
             f'prompts for the language "{language}" not found (available: {available}).\n'
-            f"`{command}` writes the lines to translate."
+            f"`{command}` writes the lines to translate; `styles: english` shows the items with English lines."
         )
     if not isinstance(labels, dict):
         raise ConfigError(f"{display_path(path)}: expected a mapping with one `line: text` per row.")
@@ -100,7 +111,21 @@ def load_labels(language: str, directory: Path = PROMPTS_DIR) -> dict[str, str]:
             raise ConfigError(f"{display_path(path)}: the line `{name}` is missing or empty. Add its text.")
         if field and text.count(field) != 1:
             raise ConfigError(f"{display_path(path)}: expected {field} once in the line `{name}`, got {text!r}.")
+    reviewer = reviewed(language, directory)
+    if not (reviewer is None or reviewer is False or isinstance(reviewer, str)):
+        raise ConfigError(
+            f"{display_path(path)}: expected the reviewer's name and the date, or false, for `reviewed`, "
+            f"got {reviewer!r}."
+        )
     return labels
+
+
+@functools.cache
+def reviewed(language: str, directory: Path = PROMPTS_DIR) -> object:
+    """Return who has read the default lines, and when; False: no speaker; None: not stated, or the file is invalid."""
+    path = Path(directory) / f"{language}.yaml"
+    content = read(path)[0] if path.is_file() else None
+    return content.get(REVIEWED) if isinstance(content, dict) else None
 
 
 @functools.cache
@@ -110,7 +135,7 @@ def prompt_lines(language: str, directory: Path = PROMPTS_DIR) -> dict | None:
     content = read(path)[0] if path.is_file() else None
     if not isinstance(content, dict):
         return content
-    return {name: text for name, text in content.items() if name != VARIANTS}
+    return {name: text for name, text in content.items() if name not in (VARIANTS, REVIEWED)}
 
 
 def query(item: Item, item_type: str, labels: dict, options: list[str] | None) -> str:

@@ -77,6 +77,13 @@ def no_interval_notes(rows: "pd.DataFrame") -> list[dict]:
     ]
 
 
+def unreviewed_notes(languages: dict[str, str]) -> list[dict]:
+    """Return a note for each evaluation whose prompt no speaker has read; `languages`: of its prompt."""
+    text = 'the prompt lines in "{}" are not reviewed by a speaker'
+    common = {"model": None, "kind": "not reviewed", "count": None}
+    return [{**common, "evaluation": name, "note": text.format(code)} for name, code in languages.items()]
+
+
 def mixed_version_notes(models: list[MetricsMetadata]) -> list[dict]:
     """Return a note for each way in which models were computed by different versions of the engine or its libraries.
 

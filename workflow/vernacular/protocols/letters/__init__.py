@@ -5,6 +5,7 @@ from vernacular.protocols.declaration import Protocol
 PROTOCOL = Protocol(
     causal_only=True,
     few_shot=True,
+    styles=("default", "english"),
     options={"option_rotations": int},  # number of rotations of the options
     majority="position",
     external="options",

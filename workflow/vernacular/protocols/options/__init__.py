@@ -5,6 +5,7 @@ from vernacular.protocols.declaration import Protocol
 PROTOCOL = Protocol(
     causal_only=True,
     few_shot=True,
+    styles=("default", "english"),
     majority="position",
     external="options",
     by_length=True,
