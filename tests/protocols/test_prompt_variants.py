@@ -13,7 +13,7 @@ from vernacular.protocols.prompt_variants import covering, variant_labels, varia
 from vernacular.protocols.prompts import PROMPTS_DIR, load_labels, prompt_lines
 from vernacular.protocols.registry import PROTOCOLS
 
-LANGUAGES = sorted(path.stem for path in PROMPTS_DIR.glob("*.yaml"))
+LANGUAGES = sorted(path.stem for path in PROMPTS_DIR.glob("*.yaml") if variants(path.stem))
 PASSAGE = item(context="Choveu.", question="Que pasou?", choices=["a", "b"], gold=[0])
 QUESTION = item(question="Cal é a capital?", choices=["Lugo", "Santiago"], gold=[1])
 STORY = item(context="Un. Dous.", choices=["Tres.", "Catro."], gold=[0])
