@@ -214,8 +214,7 @@ class SummarySpec(SeriesSpec):
     tasks: dict[str, dict[str, str]]  # title and note of each task
     parallel: list[str]  # tasks whose items are translations of each other
     api_key_env: list[str] = field(default_factory=list)  # names of variables whose values `publish` searches for
-    # language of the prompts that no speaker has read, by evaluation
-    unreviewed: dict[str, str] = field(default_factory=dict)
+    unreviewed: dict[str, str] = field(default_factory=dict)  # language of prompts that no speaker has read
 
 
 class ReportSpec(SeriesSpec):
