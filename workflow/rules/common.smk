@@ -268,15 +268,23 @@ def clear_module():
         clear()
 
 
+def print_results():
+    languages = list(dict.fromkeys(evaluation.language for evaluation in CONFIG.evaluations.values()))
+    fields = {"benchmarks": CONFIG.benchmarks, "results": f"{CONFIG.results}/summary", "languages": languages}
+    fields = as_text(fields | {"tasks": specs.task_labels(CONFIG)})
+    shell('python "$VERNACULAR" finish <<< {fields:q}')
+
+
 onsuccess:
     clear()
-    fields = as_text({"benchmarks": CONFIG.benchmarks, "results": f"{CONFIG.results}/summary"})
-    shell('python "$VERNACULAR" finish <<< {fields:q}')
+    print_results()
 
 
 # after Ctrl-C or a failure, the last message of the run gives the reasons and how to resume; a workflow that imports this
 # one keeps its own messages
 onerror:
     clear()
+    if FAILED_JOBS.has_summary:
+        print_results()
     if IS_MODULE:
         print(escape_controls(FAILED_JOBS.summary()), file=sys.stderr)
