@@ -1,10 +1,8 @@
-"""Commands `init`, `check`, `show`, `run` and `snakefile`: a config file, what it means, and its run."""
+"""Commands `init`, `check`, `show` and `snakefile`: a config file and what it means."""
 
 import json
-import os
 import re
 import shlex
-import sys
 import tempfile
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -14,7 +12,6 @@ from vernacular.commands.tasks import check_languages
 from vernacular.config import dependencies
 from vernacular.config.dependencies import server_spec
 from vernacular.config.directories import output_conflicts, run_command
-from vernacular.config.files import read
 from vernacular.config.load import Config, load, load_valid
 from vernacular.config.models import is_server
 from vernacular.config.references import References, check_references
@@ -34,14 +31,14 @@ from vernacular.protocols.registry import uses_prompt_lines
 from vernacular.protocols.schema import REQUESTS
 from vernacular.types import Request, skipped_reason
 
-_TEMPLATE = """\
+TEMPLATE = """\
 # `vernacular check {name}` validates this file; `{run}` runs it.
 # The config.yaml of Vernacular describes each key.
 
 models:
 {models}
 
-{directories}data: hub                 # the real datasets; samples: a few items of some tasks, for trying the workflow
+{settings}data: hub                 # the real datasets; samples: a few items of some tasks, for trying the workflow
 
 evaluations:
 {evaluations}
@@ -68,16 +65,16 @@ def init(args) -> str:
         return _write_prompts(args.config, args.prompts_from)
     if not args.models or not args.language:
         raise UserError("init: --model and --language are required for a config file.")
-    models = _models(args.models)
+    models = model_entries(args.models)
     entries, comments, lacking = _evaluations(args.language, args.directory)
     if not entries:
         load_labels(*lacking)  # raises: the language has no prompt lines
     directories = f"tasks: {json.dumps(list(map(str, args.directory)), ensure_ascii=False)}\n" if args.directory else ""
-    text = _TEMPLATE.format(
+    text = TEMPLATE.format(
         name=shlex.quote(str(args.config)),
         run=run_command(args.config),
         models="\n".join(models),
-        directories=directories,
+        settings=directories,
         evaluations="\n".join(entries + comments),
     )
     with replacing(args.config) as temporary:
@@ -86,7 +83,7 @@ def init(args) -> str:
     return f"init: {args.config}: {format_count(len(args.models), 'model')}, {format_count(len(entries), 'task')}"
 
 
-def _models(sources: list[tuple[str, str]]) -> list[str]:
+def model_entries(sources: list[tuple[str, str]]) -> list[str]:
     """Return the entries of `models:` of ("model" or "adapter", source); an adapter is of the model before it.
 
     The name is the last part of a Hub ID, path or package name, or the host and port of a server.
@@ -348,29 +345,6 @@ def _tokenizer_only(config: Config, name: str, file: Path):
     has_own = record.adapter is not None and record.adapter.own_tokenizer
     tokenizer_dir = record.adapter.directory if has_own else record.directory
     return wrap(model, AutoTokenizer.from_pretrained(tokenizer_dir, **kwargs), record)
-
-
-_PROFILES = WORKFLOW.parent / "profiles"
-
-
-def run(args) -> None:
-    """Replace this process by Snakemake with the config, the profile of the workflow, and the options of the user.
-
-    Raises ConfigError if the file cannot be read: Snakemake would find that first, and print a traceback.
-    """
-    read([args.config], None, "--config").problems.raise_all()
-    options = list(args.options)
-    for i, value in enumerate(options[1:], start=1):
-        if options[i - 1] == "--profile" and not Path(value).exists() and (_PROFILES / value).is_dir():
-            options[i] = str(_PROFILES / value)  # Snakemake looks for names of profiles in the working directory only
-    if not any(re.match("-(c|j|-cores|-jobs|-profile)", option) for option in options):
-        options += ["--cores", "all"]
-    files = {"--snakefile": WORKFLOW / "Snakefile", "--workflow-profile": _PROFILES / "default"}
-    arguments = [str(part) for entry in (files | {"--configfile": args.config}).items() for part in entry]
-    sys.stdout.flush()
-    # jobs start `python`: the one of this environment, also where it is not activated
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
-    os.execve(sys.executable, [sys.executable, "-m", "snakemake", *arguments, *options], environment)
 
 
 def snakefile(args) -> None:
