@@ -3,7 +3,6 @@
 import json
 import re
 import shlex
-import tempfile
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -192,7 +191,7 @@ def check(args) -> str:
 def _server(config: Config, name: str, references: References, *, online: bool) -> ModelRecord | None:
     """Return what the probe of a server found: now, if `online`, else in an earlier run; None if it is not known.
 
-    Nothing is written.
+    A probe is kept for a run that follows.
     """
     source = config.models[name]["source"]
     if not online:
@@ -204,15 +203,17 @@ def _server(config: Config, name: str, references: References, *, online: bool) 
             return record
         references.unchecked.append(source)
         return None
-    from vernacular.commands.server import probe_server
+    from vernacular.commands.server import keep_probe, probe_server
 
+    spec, records = server_spec(config, name), Path("resources", "models")
     print(f"asking {source}", flush=True)
     try:
-        with tempfile.TemporaryDirectory() as directory:
-            return probe_server(server_spec(config, name), Path(directory), None)[0]
+        record, _ = probe_server(spec, records / "converted", None, lambda line: print(f"  {line}", flush=True))
     except ModelError as error:
         references.problems.add(f"model {name}: {str(error).removeprefix(f'model {name}: ')}")
         return None
+    keep_probe(spec, record, records)
+    return record
 
 
 def _protocol_lines(config: Config, name: str, record: ModelRecord) -> list[str]:
