@@ -174,16 +174,17 @@ def test_of_many_values_those_that_represent_an_evaluation_are_printed_and_the_o
 
 
 def test_values_of_twelve_models_fit_the_terminal_with_a_line_per_task(run_directory, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("COLUMNS", "60")
     evaluations = [f"qa{i % 7}.l{i // 7}.options.0" for i in range(41)]
     rows = [value_row(f"a-long-name-{letter}", name) for letter in "abcdefghijkl" for name in evaluations]
     *lines, others = value_table(run_directory, capsys, rows, languages=["l3"])
-    blocks = [block.split("\n") for block in "\n".join(lines).split("\n\n")]
-    assert [len(block) for block in blocks] == [1 + 7] * len(blocks), "a line per task"
-    named = [name for header, *_ in blocks for name in header.split() if name.startswith("a-long-name-")]
-    assert named == [f"a-long-name-{letter}" for letter in "abcdefghijkl"]
-    assert all(line.split()[1] == "l3" for _, *block in blocks for line in block), "the first language of the config"
-    assert max(map(len, lines)) <= 100
+    legend, *blocks = ("\n".join(lines)).split("\n\n")
+    assert [line.split()[2] for line in legend.split("\n")[1:]] == ["l3"] * 7, "the first language of the config"
+    names = [f"a-long-name-{letter}" for letter in "abcdefghijkl"]
+    assert [[line.split()[0] for line in block.split("\n")] for block in blocks] == [["model", *names]] * len(blocks)
+    assert [number for block in blocks for number in block.split("\n")[0].split()[1:]] == list("1234567")
+    assert len(blocks) == 2
+    assert max(map(len, lines)) <= 60
     assert others.startswith(f"{12 * (41 - 7)} other values")
 
 

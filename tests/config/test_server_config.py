@@ -119,9 +119,7 @@ def test_check_says_which_protocols_a_server_can_answer(tmp_path, monkeypatch, c
     assert f"big ({server.source}): no protocol\n" in online.out
     assert "acceptability is not possible: log-probabilities of a text are not available" in online.out
     assert "model gone: http://127.0.0.1:9/v1: no answer" in online.err
-    assert [line for line in online.out.splitlines() if line.startswith("  check ")][
-        0
-    ] == "  check 1 (reach and name): passed"
+    assert "\n  check 1 (reach and name): passed\n" in online.out
 
 
 def test_a_run_uses_the_recent_probe_of_a_check_once(tmp_path, monkeypatch, capsys):

@@ -24,8 +24,8 @@ from vernacular.summary.headings import make_headings
 from vernacular.summary.notes import split_list
 from vernacular.summary.prompts import as_questions
 
-MAX_VALUES = 100  # on the terminal, each on a line with its interval; of more values, a column per model is printed
-MAX_EVALUATIONS_IN_COLUMNS = 40  # more evaluations are shortened to one per task, and more tasks to MAX_VALUES
+MAX_VALUES = 100  # on the terminal, each on a line with its interval; more are printed as a column per evaluation
+MAX_COLUMNS = 20  # evaluations; more are shortened to one per task, and tasks to MAX_VALUES
 MAX_SENTENCES = 5  # comparisons on the terminal; the others are in the tables
 MAX_MODELS = 10  # that lack the same results
 MAX_EVALUATIONS = 3  # missing for the same reason; the others are in the notes
@@ -84,8 +84,8 @@ def finish(args: Finish) -> None:
     _print_times(args.benchmarks, described)
     if described is not None:
         print("", *_value_lines(args), sep="\n")
-    if (comparisons := args.results / "comparisons.csv").exists():
-        sentences = _comparisons(comparisons)
+    comparisons = args.results / "comparisons.csv"
+    if sentences := _comparisons(comparisons) if comparisons.exists() else []:
         print("", *sentences[:MAX_SENTENCES], sep="\n")
         if more := sentences[MAX_SENTENCES:]:
             print(f"{format_count(len(more), 'other comparison')}: {comparisons}")
@@ -164,7 +164,7 @@ def _value_lines(args: Finish) -> list[str]:
     if len(values) <= MAX_VALUES:
         lines = _in_rows(values)
     else:
-        shown = leads if len(leads) <= MAX_EVALUATIONS_IN_COLUMNS else one_per_task[:MAX_VALUES]
+        shown = leads if len(leads) <= MAX_COLUMNS else one_per_task[:MAX_VALUES]
         values = _values(long, layout, shown.index)
         lines = _in_columns(values)
     if others := len(everything) - len(values):
@@ -224,27 +224,26 @@ def _in_rows(values: list[_Value]) -> list[str]:
 
 
 def _in_columns(values: list[_Value]) -> list[str]:
-    """Return a line per evaluation, and a column per model, as many beside each other as the terminal is wide."""
-    by_question: dict[tuple[str, ...], dict[str, str]] = {}
+    """Return a numbered line per evaluation, and its values in a column below, as many as the terminal is wide."""
+    questions = list(dict.fromkeys(value.question for value in values))
+    numbers = {question: str(number) for number, question in enumerate(questions, 1)}
+    by_model: dict[str, dict[str, str]] = {}
     for value in values:
-        by_question.setdefault(value.question, {})[value.model] = value.value
-    header = ["task", "language", _NAMES["setting"], "metric"]
-    models = list(dict.fromkeys(value.model for value in values))
-    width = shutil.get_terminal_size((120, 24)).columns
-    lines: list[str] = []
-    while models:
-        n_models = len(models)
+        by_model.setdefault(value.model, {})[numbers[value.question]] = value.value
+    header = ["", "task", "language", _NAMES["setting"], "metric"]
+    lines = text_table([header, *([numbers[question], *question] for question in questions)], right=[0])
+    width, pending = shutil.get_terminal_size((120, 24)).columns, [*numbers.values()]
+    while pending:
+        n_columns = len(pending)
         while True:
-            rows = [header + models[:n_models]]
-            rows += [
-                [*question, *(of.get(model, "") for model in models[:n_models])] for question, of in by_question.items()
-            ]
-            block = text_table(rows, right=range(len(header), len(header) + n_models))
-            if n_models == 1 or max(map(len, block)) <= width:
+            shown = pending[:n_columns]
+            rows = [[model, *(by_number.get(number, "") for number in shown)] for model, by_number in by_model.items()]
+            block = text_table([["model", *shown], *rows], right=range(1, n_columns + 1))
+            if n_columns == 1 or max(map(len, block)) <= width:
                 break
-            n_models -= 1
-        lines += [*([""] if lines else []), *block]
-        models = models[n_models:]
+            n_columns -= 1
+        lines += ["", *block]
+        pending = pending[n_columns:]
     return lines
 
 
