@@ -1,5 +1,6 @@
 """Command `run`: the workflow on a config file, or on a dataset and models, of which it writes the config first."""
 
+import contextlib
 import os
 import re
 import shlex
@@ -136,8 +137,7 @@ def _write(files: dict[Path, str]) -> None:
     """Write files and validate the last one, the config; on a mistake, remove them.
 
     Raises:
-        UserError: A file exists with another content.
-        ConfigError: The config is not valid.
+        UserError: A file exists with another content, or the config is not valid.
     """
     for path, text in files.items():
         if path.exists() and path.read_text("utf-8") != text:
@@ -145,16 +145,19 @@ def _write(files: dict[Path, str]) -> None:
                 f"{path}: the file exists, and this command would write another content. Remove or rename it, or run "
                 f"it as it is: `vernacular run {shlex.quote(str([*files][-1]))}`"
             )
+    *_, config = files
     new = [path for path in files if not path.exists()]
     for path in new:
         path.parent.mkdir(exist_ok=True)
         path.write_text(files[path], "utf-8")
     try:
-        load([[*files][-1]])
-    except UserError:
+        load([config])
+    except UserError as error:
         for path in new:
             path.unlink()
-        raise
+        with contextlib.suppress(OSError):  # not empty
+            _TASKS.rmdir()
+        raise UserError(re.sub(rf"(?m)^{re.escape(str(config))}(, line \d+)?: ", "", str(error))) from None
 
 
 def _is_source(dataset: str, task: dict, language: str | None = None) -> bool:

@@ -75,8 +75,8 @@ def check_languages(languages: Iterable[str], tasks: Iterable[dict]) -> list[str
     for language, code in zip(languages, codes, strict=True):
         if code not in available:
             names = {name.title() for name, known in _CODES.items() if known in available}
-            hint = suggest(language, available if len(language) < 4 else names, own_data)
-            raise UserError(f'no task in the language "{language}".{hint}')
+            hint = suggest(language, available if len(language) < 4 else names, own_data).removesuffix(f" {own_data}")
+            raise UserError(f'no task in the language "{language}".{hint} {own_data}')
     return codes
 
 
