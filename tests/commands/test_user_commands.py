@@ -166,26 +166,26 @@ def test_show_prints_the_tokens_that_a_run_scores(directory, capsys):
 
 
 def test_init_writes_a_valid_config_of_all_tasks_in_the_languages(directory, capsys):
-    arguments = ["init", "new.yaml", "--model", "me/One-1B@v2", "--model", "./two.gguf", "--language", "gl", "eu"]
+    arguments = ["init", "new.yaml", "--model", "me/One-1B@v2", "--model", "me/files/two.gguf", "--language", "gl", "eu"]
     assert cli.main(arguments) == 0
     config = load(["new.yaml"])
     assert {name: settings["source"] for name, settings in config.models.items()} == {
         "one-1b": "me/One-1B@v2",
-        "two": "./two.gguf",
+        "two": "me/files/two.gguf",
     }
     assert {"gl", "eu"} == {evaluation.language for evaluation in config.evaluations.values()}
     entries = yaml.safe_load((directory / "new.yaml").read_text())["evaluations"]
     assert len(entries) == len({entry["task"] for entry in entries}) > 10
 
 
-def test_init_takes_servers_and_adapters_of_several_models(directory):
+def test_init_takes_servers_and_adapters_of_several_models(directory, capsys):
     sources = [
         "--model",
         "http://localhost:8000/v1",
         "--model",
         "me/one",
         "--adapter",
-        "./tuned",
+        "package:vernacular/samples/galician_adapter",
         "--adapter",
         "me/two",
     ]
@@ -194,11 +194,12 @@ def test_init_takes_servers_and_adapters_of_several_models(directory):
     assert models == {
         "localhost-8000": {"source": "http://localhost:8000/v1"},
         "one": {"source": "me/one", "dtype": "auto"},
-        "tuned": {"base": "one", "adapter": "./tuned"},
+        "galician_adapter": {"base": "one", "adapter": "package:vernacular/samples/galician_adapter"},
         "two": {"base": "one", "adapter": "me/two"},
         "three": {"source": "me/three", "dtype": "auto"},
     }
     assert load(["new.yaml"]).servers == ["localhost-8000"]
+    assert "Note: model galician_adapter: expected the base HuggingFaceTB/SmolLM2-135M-Instruct" in capsys.readouterr().out
 
 
 @pytest.fixture

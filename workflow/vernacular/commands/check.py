@@ -13,7 +13,7 @@ from vernacular.config.dependencies import server_spec
 from vernacular.config.directories import output_conflicts, run_command
 from vernacular.config.load import Config, load, load_valid
 from vernacular.config.models import is_server
-from vernacular.config.references import References, check_references
+from vernacular.config.references import References, check_models, check_references
 from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing
 from vernacular.core.errors import ArtifactError, ModelError, UserError, format_count, suggest
@@ -21,6 +21,7 @@ from vernacular.core.metadata import RequestsMetadata
 from vernacular.core.model_record import ModelRecord, read_model
 from vernacular.core.names import displayable
 from vernacular.core.paths import WORKFLOW, display_path
+from vernacular.core.validate import Problems
 from vernacular.data.load import load_items
 from vernacular.data.tasks import load_task, task_names
 from vernacular.inference.job.work import not_answerable
@@ -78,7 +79,9 @@ def init(args) -> str:
     )
     with replacing(args.config) as temporary:
         temporary.write_text(text, "utf-8")
-        load([temporary])  # a model's source that is not valid is an error before the file exists
+        config = load([temporary])  # a model's source that is not valid is an error before the file exists
+    for problem in check_models(config, Problems()).problems:
+        print(f"Note: {problem}")
     return f"init: {args.config}: {format_count(len(args.models), 'model')}, {format_count(len(entries), 'task')}"
 
 

@@ -16,8 +16,10 @@ from vernacular.commands.tasks import check_languages
 from vernacular.config.directories import run_command
 from vernacular.config.files import read
 from vernacular.config.load import load
+from vernacular.config.references import check_models
 from vernacular.core.errors import DataError, UserError, format_count
 from vernacular.core.paths import WORKFLOW
+from vernacular.core.validate import Problems
 from vernacular.data.columns import Cells, as_text
 from vernacular.data.load import load_items, read_source
 from vernacular.data.readers import detect_format
@@ -151,7 +153,8 @@ def _write(files: dict[Path, str]) -> None:
         path.parent.mkdir(exist_ok=True)
         path.write_text(files[path], "utf-8")
     try:
-        load([config])
+        check_models(load([config]), problems := Problems())
+        problems.raise_all()
     except UserError as error:
         for path in new:
             path.unlink()

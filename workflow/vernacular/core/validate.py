@@ -250,6 +250,9 @@ class Problems:
     def __len__(self) -> int:
         return len(self._messages)
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._messages)
+
     def add(self, message: str) -> None:
         self._messages.setdefault(message)
 
