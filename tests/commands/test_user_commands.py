@@ -50,6 +50,15 @@ def test_help_lists_user_commands_with_descriptions_and_stage_commands_below(cap
         assert command in stages
 
 
+@pytest.mark.parametrize(("name", "hint"), [("chek", 'Did you mean "check"?'), ("xyz", "Allowed: check, init, join, ")])
+def test_an_unknown_command_suggests_those_for_people(capsys, name, hint):
+    with pytest.raises(SystemExit):
+        cli.main([name, "config.yaml"])
+    error = capsys.readouterr().err
+    assert f'unknown command "{name}". {hint}' in error
+    assert "lm-eval-requests" not in error
+
+
 def test_version(capsys):
     with pytest.raises(SystemExit):
         cli.main(["--version"])
@@ -166,7 +175,17 @@ def test_show_prints_the_tokens_that_a_run_scores(directory, capsys):
 
 
 def test_init_writes_a_valid_config_of_all_tasks_in_the_languages(directory, capsys):
-    arguments = ["init", "new.yaml", "--model", "me/One-1B@v2", "--model", "me/files/two.gguf", "--language", "gl", "eu"]
+    arguments = [
+        "init",
+        "new.yaml",
+        "--model",
+        "me/One-1B@v2",
+        "--model",
+        "me/files/two.gguf",
+        "--language",
+        "gl",
+        "eu",
+    ]
     assert cli.main(arguments) == 0
     config = load(["new.yaml"])
     assert {name: settings["source"] for name, settings in config.models.items()} == {
@@ -199,7 +218,9 @@ def test_init_takes_servers_and_adapters_of_several_models(directory, capsys):
         "three": {"source": "me/three", "dtype": "auto"},
     }
     assert load(["new.yaml"]).servers == ["localhost-8000"]
-    assert "Note: model galician_adapter: expected the base HuggingFaceTB/SmolLM2-135M-Instruct" in capsys.readouterr().out
+    assert (
+        "Note: model galician_adapter: expected the base HuggingFaceTB/SmolLM2-135M-Instruct" in capsys.readouterr().out
+    )
 
 
 @pytest.fixture

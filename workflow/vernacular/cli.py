@@ -19,7 +19,7 @@ from pathlib import Path
 
 from vernacular import __version__
 from vernacular.core import processes
-from vernacular.core.errors import MachineError, UserError, as_write_error, first_line, is_contained, writing
+from vernacular.core.errors import MachineError, UserError, as_write_error, first_line, is_contained, suggest, writing
 from vernacular.core.fields import ONLY, Part, Stage, from_json
 from vernacular.core.logs import escaped_output, log_to
 from vernacular.core.paths import WORKFLOW
@@ -54,6 +54,9 @@ def main(arguments: list[str] | None = None, *, supervised: bool = False, fields
         fields: The JSON of a stage; by default, standard input.
     """
     parser = _parser()
+    name, known = next(iter(sys.argv[1:] if arguments is None else arguments), "-"), _subparsers(parser)
+    if not name.startswith("-") and name not in known:  # argparse would list the stages, too
+        parser.error(f'unknown command "{name}".{suggest(name, known.keys() - set(_STAGES))}')
     args, args.options = parser.parse_known_args(arguments)
     if args.options and args.command != "run":  # whose other options are Snakemake's
         parser.error(f"unrecognized arguments: {' '.join(args.options)}")
@@ -266,7 +269,7 @@ class _PrintCompletion(argparse.Action):
             import shtab
         except ModuleNotFoundError:
             parser.error(f"{option_string} needs the package shtab; run `pip install shtab`.")
-        for command in _subparsers(parser):
+        for command in _subparsers(parser).values():
             for action in command._actions:
                 if action.type is Path:
                     action.complete = shtab.FILE
@@ -274,9 +277,9 @@ class _PrintCompletion(argparse.Action):
         parser.exit()
 
 
-def _subparsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+def _subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
     (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
-    return list(commands.choices.values())
+    return commands.choices
 
 
 def _add_user_commands(commands) -> None:
