@@ -271,7 +271,7 @@ def clear_module():
 def print_results():
     languages = list(dict.fromkeys(evaluation.language for evaluation in CONFIG.evaluations.values()))
     fields = {"benchmarks": CONFIG.benchmarks, "results": f"{CONFIG.results}/summary", "languages": languages}
-    fields = as_text(fields | {"tasks": specs.task_labels(CONFIG)})
+    fields = as_text(fields | {"tasks": specs.task_titles(CONFIG)})
     shell('python "$VERNACULAR" finish <<< {fields:q}')
 
 
