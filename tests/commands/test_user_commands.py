@@ -1,6 +1,7 @@
 """The commands for people: help, `tasks`, `show` and `init`."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -131,6 +132,21 @@ def test_run_plans_a_config_of_any_directory_with_the_quiet_profile(directory, o
 def test_run_names_a_missing_config(directory, capsys):
     assert cli.main(["run", "yours.yaml", "-n"]) == 1
     assert capsys.readouterr().err.startswith("yours.yaml: file not found")
+
+
+@pytest.mark.slow
+def test_advice_of_a_job_is_a_command_for_the_config_and_the_directory(directory):
+    text = (directory / "mine.yaml").read_text().replace("data: samples", "data: hub")
+    (directory / "mine.yaml").write_text(text + "output: results-mine\n")
+    command = [sys.executable, "-m", "vernacular", "run", "mine.yaml", "-c1", "--until", "items"]
+    environment = os.environ | {
+        "HF_ENDPOINT": "http://127.0.0.1:9",
+        "HF_HUB_OFFLINE": "1",
+        "HF_HOME": str(directory / "home"),
+    }
+    subprocess.run(command, cwd=directory, capture_output=True, env=environment, check=False)
+    log = (directory / "logs" / "items" / "items.log").read_text()
+    assert "`vernacular run mine.yaml -c4 --until items`" in log
 
 
 def test_show_names_an_item_on_one_line(directory, capsys):

@@ -79,4 +79,4 @@ def test_the_table_precedes_the_list_of_missing_results(workspace):
     assert run.returncode == 1
     assert "acceptability, 0 shots  ROC AUC" in run.stdout
     assert "Without a value: 2 evaluations of 1 model; reasons: results/summary/notes.csv" in run.stdout
-    assert "absent" in run.stderr[run.stderr.index("Results are missing") :].casefold()
+    assert "results are missing:\n  absent\n" in run.stderr

@@ -32,6 +32,7 @@ from vernacular.config.directories import (
     locate_directory,
     output_conflicts,
     rule_files,
+    run_command,
 )
 from vernacular.core.console import record_failed_jobs, simplify
 from vernacular.core.fields import to_json
@@ -76,6 +77,10 @@ if not IS_MODULE:  # the messages of another workflow are its own
 # PYTHONPATH. `exec` in the shell commands: a signal that ends a job reaches Python, not a shell that exits without it, and
 # no shell prints the command if Python is killed
 os.environ["VERNACULAR"] = str(settings.WORKFLOW / "stage.py")
+
+# The command of this run, for messages of its jobs
+if workflow.is_main_process and not IS_MODULE:
+    os.environ["VERNACULAR_RUN"] = run_command(*CONFIG_FILES)
 
 # Number of retries: the last attempt of a job that is killed for memory records why its results are missing. A job on
 # another node parses this file again and reads the number from the environment. It is not known yet when this file is

@@ -268,7 +268,9 @@ def _rows(config: Config, evaluation: str, file: Path) -> list[Request]:
     if evaluation in config.lm_eval:  # only lm-eval can build them
         path = Path(config.output, "requests", f"{evaluation}.parquet")
         if not path.exists():
-            raise UserError(f"{path}: file not found. Run `{run_command(file, str(path))}` to write the prompts first.")
+            raise UserError(
+                f"{path}: file not found. Run `{run_command(file, target=str(path))}` to write the prompts first."
+            )
         outcome = artifacts.metadata(path, REQUESTS).outcome
         if not outcome.is_complete:
             raise UserError(f"{evaluation}: {outcome.reason}")
@@ -336,7 +338,9 @@ def _tokenizer_only(config: Config, name: str, file: Path):
         raise UserError(f'model "{name}" not found in the config.{suggest(name, config.models)}')
     path = Path("resources", "models", f"{name}.json")
     if not path.exists():
-        raise UserError(f"{path}: file not found. Run `{run_command(file, str(path))}` to fetch the model first.")
+        raise UserError(
+            f"{path}: file not found. Run `{run_command(file, target=str(path))}` to fetch the model first."
+        )
     record = inference_record(path, dependencies.inference_spec(config, [name]))
     if record.server:
         return _served(record)
