@@ -1,6 +1,7 @@
 """Commands `init`, `check`, `show` and `snakefile`: a config file and what it means."""
 
 import json
+import os
 import re
 import shlex
 from pathlib import Path
@@ -245,6 +246,7 @@ def show(args) -> str:
     if args.evaluation not in config.evaluations:
         hint = suggest(args.evaluation, config.evaluations)
         raise UserError(f'{display_path(args.config)}: evaluation "{args.evaluation}" not found.{hint}')
+    os.environ["VERNACULAR_RUN"] = run_command(args.config)  # for the message of a dataset that cannot be reached
     rows = _rows(config, args.evaluation, args.config)
     by_item: dict[str, list[Request]] = {}
     for row in rows:

@@ -103,6 +103,7 @@ def _write_files(args) -> Path:
     if len(tasks) > 1:
         names, command = ", ".join(task["task"] for task in tasks), _command(args, config=tasks[0]["task"])
         raise UserError(f"{args.config}: the dataset of several tasks: {names}. For example: {command}")
+    os.environ["VERNACULAR_RUN"] = _command(args)  # for the message of a dataset that cannot be reached
     files: dict[Path, str] = {}
     if tasks:
         task = tasks[0]
