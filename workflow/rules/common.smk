@@ -79,8 +79,8 @@ if not IS_MODULE:  # the messages of another workflow are its own
 os.environ["VERNACULAR"] = str(settings.WORKFLOW / "stage.py")
 
 # The command of this run, for messages of its jobs
-if workflow.is_main_process and not IS_MODULE:
-    os.environ["VERNACULAR_RUN"] = run_command(*CONFIG_FILES)
+if workflow.is_main_process:
+    os.environ["VERNACULAR_RUN"] = "snakemake -c4" if IS_MODULE else run_command(*CONFIG_FILES)
 
 # Number of retries: the last attempt of a job that is killed for memory records why its results are missing. A job on
 # another node parses this file again and reads the number from the environment. It is not known yet when this file is
@@ -98,6 +98,7 @@ def n_retries():
 envvars:
     "VERNACULAR",
     "VERNACULAR_RETRIES",
+    "VERNACULAR_RUN",
 
 
 def attempt_label(wildcards, attempt):
