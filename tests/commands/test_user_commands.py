@@ -1,6 +1,7 @@
 """The commands for people: help, `tasks`, `show` and `init`."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -48,6 +49,15 @@ def test_help_lists_user_commands_with_descriptions_and_stage_commands_below(cap
     for command in ("items", "requests", "infer", "summary"):
         assert f"\n    {command} " not in user
         assert command in stages
+
+
+@pytest.mark.parametrize(("name", "hint"), [("chek", 'Did you mean "check"?'), ("xyz", "Allowed: check, init, join, ")])
+def test_an_unknown_command_suggests_those_for_people(capsys, name, hint):
+    with pytest.raises(SystemExit):
+        cli.main([name, "config.yaml"])
+    error = capsys.readouterr().err
+    assert f'unknown command "{name}". {hint}' in error
+    assert "lm-eval-requests" not in error
 
 
 def test_version(capsys):
@@ -124,6 +134,21 @@ def test_run_names_a_missing_config(directory, capsys):
     assert capsys.readouterr().err.startswith("yours.yaml: file not found")
 
 
+@pytest.mark.slow
+def test_advice_of_a_job_is_a_command_for_the_config_and_the_directory(directory):
+    text = (directory / "mine.yaml").read_text().replace("data: samples", "data: hub")
+    (directory / "mine.yaml").write_text(text + "output: results-mine\n")
+    command = [sys.executable, "-m", "vernacular", "run", "mine.yaml", "-c1", "--until", "items"]
+    environment = os.environ | {
+        "HF_ENDPOINT": "http://127.0.0.1:9",
+        "HF_HUB_OFFLINE": "1",
+        "HF_HOME": str(directory / "home"),
+    }
+    subprocess.run(command, cwd=directory, capture_output=True, env=environment, check=False)
+    log = (directory / "logs" / "items" / "items.log").read_text()
+    assert "`vernacular run mine.yaml -c4 --until items`" in log
+
+
 def test_show_names_an_item_on_one_line(directory, capsys):
     row = {"id": "a\nb\x1b[2J", "text": "O gato durme.", "label": 1}
     (directory / "own").mkdir()
@@ -166,26 +191,36 @@ def test_show_prints_the_tokens_that_a_run_scores(directory, capsys):
 
 
 def test_init_writes_a_valid_config_of_all_tasks_in_the_languages(directory, capsys):
-    arguments = ["init", "new.yaml", "--model", "me/One-1B@v2", "--model", "./two.gguf", "--language", "gl", "eu"]
+    arguments = [
+        "init",
+        "new.yaml",
+        "--model",
+        "me/One-1B@v2",
+        "--model",
+        "me/files/two.gguf",
+        "--language",
+        "gl",
+        "eu",
+    ]
     assert cli.main(arguments) == 0
     config = load(["new.yaml"])
     assert {name: settings["source"] for name, settings in config.models.items()} == {
         "one-1b": "me/One-1B@v2",
-        "two": "./two.gguf",
+        "two": "me/files/two.gguf",
     }
     assert {"gl", "eu"} == {evaluation.language for evaluation in config.evaluations.values()}
     entries = yaml.safe_load((directory / "new.yaml").read_text())["evaluations"]
     assert len(entries) == len({entry["task"] for entry in entries}) > 10
 
 
-def test_init_takes_servers_and_adapters_of_several_models(directory):
+def test_init_takes_servers_and_adapters_of_several_models(directory, capsys):
     sources = [
         "--model",
         "http://localhost:8000/v1",
         "--model",
         "me/one",
         "--adapter",
-        "./tuned",
+        "package:vernacular/samples/galician_adapter",
         "--adapter",
         "me/two",
     ]
@@ -194,11 +229,14 @@ def test_init_takes_servers_and_adapters_of_several_models(directory):
     assert models == {
         "localhost-8000": {"source": "http://localhost:8000/v1"},
         "one": {"source": "me/one", "dtype": "auto"},
-        "tuned": {"base": "one", "adapter": "./tuned"},
+        "galician_adapter": {"base": "one", "adapter": "package:vernacular/samples/galician_adapter"},
         "two": {"base": "one", "adapter": "me/two"},
         "three": {"source": "me/three", "dtype": "auto"},
     }
     assert load(["new.yaml"]).servers == ["localhost-8000"]
+    assert (
+        "Note: model galician_adapter: expected the base HuggingFaceTB/SmolLM2-135M-Instruct" in capsys.readouterr().out
+    )
 
 
 @pytest.fixture
@@ -256,7 +294,7 @@ def test_prompt_lines_are_written_to_translate_and_read_beside_own_tasks(own_tas
 
 def test_lines_that_are_not_translated_are_an_error(own_tasks):
     cli.main(["init", "lines/an.yaml", "--prompts-from", "gl"])
-    with pytest.raises(ConfigError, match=r"an.yaml: the line `passage` is missing or empty"):
+    with pytest.raises(ConfigError, match=r"an.yaml: the lines `passage`, `question`, .* are missing or empty"):
         load_labels("an", Path("lines"))
     assert LINES.keys() == PURPOSES.keys()
 

@@ -1,12 +1,16 @@
 """Models behind a server in the config: keys, limits, specs and what `check` says."""
 
+import os
+import time
+
 import pytest
 import yaml
-from support import served, specs, tiny
+from support import served, specs, stages, tiny
 from vernacular.cli import main
 from vernacular.config import dependencies
 from vernacular.config import load as config
 from vernacular.core.errors import ConfigError
+from vernacular.core.model_record import read_model
 
 SERVER = {"source": "http://node7:8000/v1", "model": "org/name"}
 EVALUATIONS = [{"task": "cola", "languages": ["gl"]}]
@@ -115,7 +119,35 @@ def test_check_says_which_protocols_a_server_can_answer(tmp_path, monkeypatch, c
     assert f"big ({server.source}): no protocol\n" in online.out
     assert "acceptability is not possible: log-probabilities of a text are not available" in online.out
     assert "model gone: http://127.0.0.1:9/v1: no answer" in online.err
-    assert not (tmp_path / "resources").exists()
+    assert "\n  check 1 (reach and name): passed\n" in online.out
+
+
+def test_a_run_uses_the_recent_probe_of_a_check_once(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    model = served.trained_model()
+    model.tokenizer.save_pretrained("tok")
+    record = tmp_path / "resources" / "models" / "big.json"
+    with served.Server(model) as server:
+        [path] = write(tmp_path, big={"source": server.source, "model": server.name, "tokenizer": "./tok"})
+        spec = specs.server_spec(config.load([path]), "big") | {"code": "as in a rule", "libraries": {"a": "1"}}
+
+        def probes(spec) -> int:
+            """Return the number of requests of the stage."""
+            received = server.received
+            assert stages.run("server", spec=spec, out=str(record)) == 0
+            return server.received - received
+
+        n_requests = probes(spec)
+        probed = read_model(record)
+        assert main(["check", str(path), "--online"]) == 0
+        assert probes(spec | {"concurrency": 2}) > 0, "another setting"
+        assert (probes(spec), read_model(record)) == (0, probed)
+        assert "(probed by `check --online`)" in capsys.readouterr().out
+        assert probes(spec) == n_requests, "used once"
+        assert main(["check", str(path), "--online"]) == 0
+        [kept] = tmp_path.glob("resources/probes/*/big.json")
+        os.utime(kept, (0, time.time() - 3700))
+        assert probes(spec) == n_requests, "too old"
 
 
 def test_check_says_what_a_provider_without_log_probabilities_cannot_answer(tmp_path, monkeypatch, capsys):

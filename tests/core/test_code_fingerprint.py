@@ -22,6 +22,7 @@ NOT_IN_KEYS = {
     "vernacular.results": "reads results",
     "vernacular.commands.check": "prints",
     "vernacular.commands.plan": "prints",
+    "vernacular.commands.run": "writes a config, and starts Snakemake",
     "vernacular.config.series": "positions of checkpoints, which are in the keys",
     "vernacular.commands.publish": "is run by hand",
     "vernacular.commands.table": "prints",

@@ -120,6 +120,16 @@ def test_list_of_missing_results_is_a_block_of_its_own_with_the_logs_of_complete
     ]
 
 
+def test_only_the_list_of_missing_results_follows_a_summary(run):
+    assert not run.failed_jobs.has_summary, "stopped"
+    run.start(1)
+    run.fail(1, log="ERROR vernacular: results are missing:", after="  tiny\n    cola.gl: no data\n")
+    assert run.failed_jobs.has_summary
+    run.start(2, model="tiny")
+    run.fail(2, log="ERROR vernacular: no memory")
+    assert not run.failed_jobs.has_summary
+
+
 def test_unexpected_error_is_the_line_below_its_traceback(tmp_path):
     log = tmp_path / "log"
     log.write_text(f"2026-01-02 03:04:05,678 ERROR vernacular: unexpected\n{TRACEBACK}")

@@ -106,9 +106,11 @@ def test_busy_server_is_retried_and_missing_file_is_not(server):
     assert len(server.log) == 1
 
 
-def test_unreachable_server_error_has_advice():
+@pytest.mark.parametrize("command", ["snakemake -c4", "vernacular run mine.yaml -c4"])
+def test_unreachable_server_error_has_advice(monkeypatch, command):
+    monkeypatch.setenv("VERNACULAR_RUN", command)
     with pytest.raises(DataError) as error:
         hub_snapshot.fetch("http://127.0.0.1:9/x.json", None)
     assert_states(
-        error.value, "http://127.0.0.1:9/x.json", "failed", "refused", "internet", "snakemake -c1 --until items"
+        error.value, "http://127.0.0.1:9/x.json", "failed", "refused", "internet", f"`{command} --until items`"
     )

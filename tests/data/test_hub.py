@@ -402,7 +402,7 @@ def test_offline_without_cache_error_gives_instructions(tmp_path):
     path = task_file(tmp_path, "unseen", {"hub": "me/unseen", "split": "test"})
     client = Client("http://127.0.0.1:9", tmp_path / "home")
     message = client.error_message(path, "gl")
-    assert_states(message, "unseen (gl)", "me/unseen", "local cache", "ConnectError", "snakemake -c1 --until items")
+    assert_states(message, "unseen (gl)", "me/unseen", "local cache", "ConnectError", "snakemake -c4 --until items")
     client.close()
     client = Client("http://127.0.0.1:9", tmp_path / "home", HF_HUB_OFFLINE="1")
     assert_states(client.error_message(path, "gl"), "unseen (gl)", "me/unseen", "local cache", "HF_HUB_OFFLINE")

@@ -159,16 +159,16 @@ def test_change_between_planning_and_job_stops_the_evaluations_that_it_concerns(
     spec = stage.plan({"lm_eval": "mine"}, {"lm_eval": "other"}, {"lm_eval": "trusted", "trust_functions": True})
     edit("rows.jsonl", ROW.replace("Cae a", "CAE A").encode())
     found = stage.run(spec)
-    assert found["mine"] == "mine: rows.jsonl changed since the run was planned. Run snakemake again."
+    assert found["mine"] == "mine: rows.jsonl changed since the run was planned. Run the workflow again."
     assert found["other"] == found["trusted"] == ["Cae a choiva"]
     for changed, text in (("elsewhere.py", "raise SystemExit('this runs')\n"), ("own/new.yaml", "task: new\n")):
         previous = Path(changed).read_text() if Path(changed).exists() else None
         Path(changed).write_text(text)
         shutil.rmtree("requests")
         found = stage.run(spec)
-        assert found.pop("mine").endswith("changed since the run was planned. Run snakemake again.")
+        assert found.pop("mine").endswith("changed since the run was planned. Run the workflow again.")
         for name, reason in found.items():
-            assert reason == f"{name}: {changed} changed since the run was planned. Run snakemake again."
+            assert reason == f"{name}: {changed} changed since the run was planned. Run the workflow again."
         Path(changed).write_text(previous) if previous else None
 
 
@@ -262,7 +262,8 @@ def test_edit_or_upgrade_of_lm_eval_is_noticed(stage, environment):
     edit(module, module.read_text().replace(old, "return 0.123".ljust(len(old)), 1).encode())
     assert run(value) == "0.123", "its bytecode is recognized as stale"
     assert (
-        stage.run(spec)["mine"] == "mine: the code of lm_eval changed since the run was planned. Run snakemake again."
+        stage.run(spec)["mine"]
+        == "mine: the code of lm_eval changed since the run was planned. Run the workflow again."
     )
     edited = stage.plan({"lm_eval": "mine"})
     assert edited != spec
@@ -270,7 +271,7 @@ def test_edit_or_upgrade_of_lm_eval_is_noticed(stage, environment):
     info.write_text(info.read_text().replace("Version: 0.4", "Version: 9.4", 1))
     upgraded = json.loads(stage.plan({"lm_eval": "mine"}))["evaluations"]["mine.und.lm_eval.0shot"]
     assert upgraded["versions"]["lm_eval"].startswith("9.4")
-    assert stage.run(edited)["mine"] == "mine: lm_eval changed since the run was planned. Run snakemake again."
+    assert stage.run(edited)["mine"] == "mine: lm_eval changed since the run was planned. Run the workflow again."
     (environment / "lm_eval" / "tasks" / "packaged.yaml").write_text(
         yaml.safe_dump({"task": "packaged"} | TASK | GENERATED)
     )

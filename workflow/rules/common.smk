@@ -32,6 +32,7 @@ from vernacular.config.directories import (
     locate_directory,
     output_conflicts,
     rule_files,
+    run_command,
 )
 from vernacular.core.console import record_failed_jobs, simplify
 from vernacular.core.fields import to_json
@@ -77,6 +78,10 @@ if not IS_MODULE:  # the messages of another workflow are its own
 # no shell prints the command if Python is killed
 os.environ["VERNACULAR"] = str(settings.WORKFLOW / "stage.py")
 
+# The command of this run, for messages of its jobs
+if workflow.is_main_process:
+    os.environ["VERNACULAR_RUN"] = "snakemake -c4" if IS_MODULE else run_command(*CONFIG_FILES)
+
 # Number of retries: the last attempt of a job that is killed for memory records why its results are missing. A job on
 # another node parses this file again and reads the number from the environment. It is not known yet when this file is
 # parsed, but when the resources of a job are, which happens before the job is submitted.
@@ -93,6 +98,7 @@ def n_retries():
 envvars:
     "VERNACULAR",
     "VERNACULAR_RETRIES",
+    "VERNACULAR_RUN",
 
 
 def attempt_label(wildcards, attempt):
@@ -268,15 +274,23 @@ def clear_module():
         clear()
 
 
+def print_results():
+    languages = list(dict.fromkeys(evaluation.language for evaluation in CONFIG.evaluations.values()))
+    fields = {"benchmarks": CONFIG.benchmarks, "results": f"{CONFIG.results}/summary", "languages": languages}
+    fields = as_text(fields | {"tasks": specs.task_titles(CONFIG)})
+    shell('python "$VERNACULAR" finish <<< {fields:q}')
+
+
 onsuccess:
     clear()
-    fields = as_text({"benchmarks": CONFIG.benchmarks, "results": f"{CONFIG.results}/summary"})
-    shell('python "$VERNACULAR" finish <<< {fields:q}')
+    print_results()
 
 
 # after Ctrl-C or a failure, the last message of the run gives the reasons and how to resume; a workflow that imports this
 # one keeps its own messages
 onerror:
     clear()
+    if FAILED_JOBS.has_summary:
+        print_results()
     if IS_MODULE:
         print(escape_controls(FAILED_JOBS.summary()), file=sys.stderr)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from vernacular import __version__
 from vernacular.core import processes
-from vernacular.core.errors import MachineError, UserError, as_write_error, first_line, is_contained, writing
+from vernacular.core.errors import MachineError, UserError, as_write_error, first_line, is_contained, suggest, writing
 from vernacular.core.fields import ONLY, Part, Stage, from_json
 from vernacular.core.logs import escaped_output, log_to
 from vernacular.core.paths import WORKFLOW
@@ -34,7 +34,7 @@ _GIVING_UP = ("items", "requests", "lm-eval-requests", "model", "server", "infer
 _STAGES = (*_GIVING_UP, "collect", "export", "compare", "curves", "summary", "report", "verify", "finish")
 # command -> its module in `commands/` and function, if these have other names
 _MODULES = {
-    **{name: f"check:{name}" for name in ("init", "show", "run", "snakefile")},
+    **{name: f"check:{name}" for name in ("init", "show", "snakefile")},
     **{name: f"fetch:{name}" for name in ("model", "encoder")},
     **{name: f"status:{name}" for name in ("verify", "finish")},
     **{name: f"tasks:{name}" for name in ("revisions", "treebank")},
@@ -53,7 +53,13 @@ def main(arguments: list[str] | None = None, *, supervised: bool = False, fields
             reports the failure at the end.
         fields: The JSON of a stage; by default, standard input.
     """
-    args = _parser().parse_args(arguments)
+    parser = _parser()
+    name, known = next(iter(sys.argv[1:] if arguments is None else arguments), "-"), _subparsers(parser)
+    if not name.startswith("-") and name not in known:  # argparse would list the stages, too
+        parser.error(f'unknown command "{name}".{suggest(name, known.keys() - set(_STAGES))}')
+    args, args.options = parser.parse_known_args(arguments)
+    if args.options and args.command != "run":  # whose other options are Snakemake's
+        parser.error(f"unrecognized arguments: {' '.join(args.options)}")
     # libraries write no progress bars and no warnings to the terminal, unless the user sets these variables
     os.environ.setdefault("TQDM_DISABLE", "1")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
@@ -263,7 +269,7 @@ class _PrintCompletion(argparse.Action):
             import shtab
         except ModuleNotFoundError:
             parser.error(f"{option_string} needs the package shtab; run `pip install shtab`.")
-        for command in _subparsers(parser):
+        for command in _subparsers(parser).values():
             for action in command._actions:
                 if action.type is Path:
                     action.complete = shtab.FILE
@@ -271,9 +277,9 @@ class _PrintCompletion(argparse.Action):
         parser.exit()
 
 
-def _subparsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+def _subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
     (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
-    return list(commands.choices.values())
+    return commands.choices
 
 
 def _add_user_commands(commands) -> None:
@@ -345,9 +351,13 @@ def _add_user_commands(commands) -> None:
     )
     add_source = {"action": "append", "dest": "models", "default": [], "metavar": "SOURCE"}
     model_help = "Hub ID, path, package:NAME or address of a server; may be repeated"
-    init.add_argument("--model", type=lambda source: ("model", source), help=model_help, **add_source)
     adapter_help = "adapter of the --model before it; may be repeated"
-    init.add_argument("--adapter", type=lambda source: ("adapter", source), help=adapter_help, **add_source)
+
+    def add_models(command: argparse.ArgumentParser) -> None:
+        command.add_argument("--model", type=lambda source: ("model", source), help=model_help, **add_source)
+        command.add_argument("--adapter", type=lambda source: ("adapter", source), help=adapter_help, **add_source)
+
+    add_models(init)
     init.add_argument("--language", nargs="+", help="codes or English names: gl Basque")
     init.add_argument("--prompts-from", metavar="LANGUAGE", help="write its prompt lines, to translate, instead")
     init.add_argument("--directory", type=Path, action="append", default=[], help="further directory of task files")
@@ -360,9 +370,24 @@ def _add_user_commands(commands) -> None:
     plan.add_argument("--results", type=Path, help="directory of a run with several prompts, whose components are used")
     plan.add_argument("--evaluation", help="ID in prompts.csv; default: the first")
     plan.add_argument("--metric", help="default: the first headline metric")
-    run = add("run", "run the workflow on a config in any directory, with Snakemake's options: run mine.yaml -c4")
-    run.add_argument("config", type=Path, help="file with the config: mine.yaml")
-    run.add_argument("options", nargs=argparse.REMAINDER, help="of Snakemake; default: --cores all")
+    run = add(
+        "run", "run a config in any directory, with Snakemake's options: run mine.yaml -c4; or a dataset on models"
+    )
+    run.allow_abbrev = False  # of options that are Snakemake's
+    run.add_argument(
+        "config", help="file with the config; or a task, a dataset on the Hub or a data file, with --model"
+    )
+    dataset = run.add_argument_group("options of a dataset, whose config and task file are written")
+    add_models(dataset)
+    dataset.add_argument("--language", nargs="+", metavar="CODE", help="languages of the dataset: gl")
+    dataset.add_argument("--protocol", nargs="+", metavar="NAME", help="default: the first that suits the dataset")
+    dataset.add_argument("--shots", type=int, nargs="+", metavar="N", help="numbers of few-shot examples; default: 0")
+    dataset.add_argument("--limit", type=int, metavar="N", help="evaluate at most this many items")
+    columns = "what columns mean, as in a task file: question=q choices=a,b gold=key gold_format=letter"
+    dataset.add_argument("--columns", nargs="+", metavar="FIELD=COLUMN", help=columns)
+    dataset.add_argument("--item-type", metavar="NAME", help="as in a task file; default: as the columns suggest")
+    dataset.add_argument("--configuration", metavar="NAME", help="of a dataset on the Hub that has several")
+    dataset.add_argument("--split", metavar="NAME", help="default: test, validation, or the only one")
     add("snakefile", 'print the path of the workflow: snakemake -c4 --snakefile "$(vernacular snakefile)"')
 
     add("lm-eval-index", "list the tasks of the lm_eval installed in this environment, which the workflow reads")

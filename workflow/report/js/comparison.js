@@ -109,7 +109,7 @@
             description:
               `Differences of ${format.counted(points.length, "value")} between ${candidate} and ` +
               `${baseline}; the table below contains the same values.`,
-            height: 22 * points.length,
+            height: 34 * points.length,
           },
         );
         figures.append(drawn.element); // one after another: shares first
@@ -119,21 +119,24 @@
     return { title: `${candidate} against ${baseline}`, element, after };
   }
 
-  const LONGEST = 28; // characters of a title in front of the protocol and the metric
+  const LONGEST = 28; // characters of a title in a plot
 
+  // Title of a task, without its parentheses if it is long and no other task has the same.
   /** @param {Index} index @param {Evaluation} setting */
   function short(index, setting) {
+    const brief = (title) => (title.length <= LONGEST ? title : title.split(" (")[0]);
     const title = names.title(index, setting);
-    return title.length <= LONGEST ? title : setting.task;
+    const same = [...index.tasks.values()].filter((task) => task.title && brief(task.title) === brief(title));
+    return same.length > 1 ? title : brief(title);
   }
 
-  // Plot label: the language comes first, because the axis truncates the end of long names, where evaluations differ.
+  // Plot label of two lines, divided at the colon: the end of a longer line is not shown, where evaluations differ.
   /** @param {Index} index */
   function label(index, row) {
     const setting = index.evaluations[row.evaluation];
     const measured = index.metrics[row.metric].title;
     return setting
-      ? `${setting.language} ${short(index, setting)} ${names.manner(setting)}: ${measured}`
+      ? `${setting.language} ${short(index, setting)}: ${names.manner(setting)}, ${measured}`
       : `${index.names[row.evaluation]}: ${measured}`;
   }
 

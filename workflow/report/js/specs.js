@@ -153,7 +153,10 @@ const specs = (() => {
 
   // Candidate minus baseline per evaluation with intervals, a shape and a color per verdict.
   function differences({ rows, color, colors, shapes }) {
-    const y = field("evaluation", "nominal", { ...NAME, axis: { labelLimit: 340 } });
+    const y = field("evaluation", "nominal", {
+      ...NAME,
+      axis: { labelLimit: 340, labelExpr: "split(datum.label, ': ')", labelOffset: -6 },
+    });
     const x = (name) => field(name, "quantitative", { title: null, axis: { orient: "top" } });
     const fill = field("verdict", "nominal", { title: null, legend: { orient: "top" }, scale: colors });
     const shape = { ...fill, scale: shapes };

@@ -152,7 +152,7 @@ def verify(record: ModelRecord) -> None:
             suffix = f" and {len(changed_files) - 1} more" if len(changed_files) > 1 else ""
             raise ModelError(
                 f"model {record.name}: {path}{suffix} changed since the model was recorded. "
-                "Run snakemake again to record and evaluate the current files."
+                "Run the workflow again to record and evaluate the current files."
             )
         listing.files.update(entries)
 

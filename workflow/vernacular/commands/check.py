@@ -1,11 +1,9 @@
-"""Commands `init`, `check`, `show`, `run` and `snakefile`: a config file, what it means, and its run."""
+"""Commands `init`, `check`, `show` and `snakefile`: a config file and what it means."""
 
 import json
 import os
 import re
 import shlex
-import sys
-import tempfile
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -14,10 +12,9 @@ from vernacular.commands.tasks import check_languages
 from vernacular.config import dependencies
 from vernacular.config.dependencies import server_spec
 from vernacular.config.directories import output_conflicts, run_command
-from vernacular.config.files import read
 from vernacular.config.load import Config, load, load_valid
 from vernacular.config.models import is_server
-from vernacular.config.references import References, check_references
+from vernacular.config.references import References, check_models, check_references
 from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing
 from vernacular.core.errors import ArtifactError, ModelError, UserError, format_count, suggest
@@ -25,6 +22,7 @@ from vernacular.core.metadata import RequestsMetadata
 from vernacular.core.model_record import ModelRecord, read_model
 from vernacular.core.names import displayable
 from vernacular.core.paths import WORKFLOW, display_path
+from vernacular.core.validate import Problems
 from vernacular.data.load import load_items
 from vernacular.data.tasks import load_task, task_names
 from vernacular.inference.job.work import not_answerable
@@ -34,14 +32,14 @@ from vernacular.protocols.registry import uses_prompt_lines
 from vernacular.protocols.schema import REQUESTS
 from vernacular.types import Request, skipped_reason
 
-_TEMPLATE = """\
+TEMPLATE = """\
 # `vernacular check {name}` validates this file; `{run}` runs it.
 # The config.yaml of Vernacular describes each key.
 
 models:
 {models}
 
-{directories}data: hub                 # the real datasets; samples: a few items of some tasks, for trying the workflow
+{settings}data: hub                 # the real datasets; samples: a few items of some tasks, for trying the workflow
 
 evaluations:
 {evaluations}
@@ -68,25 +66,27 @@ def init(args) -> str:
         return _write_prompts(args.config, args.prompts_from)
     if not args.models or not args.language:
         raise UserError("init: --model and --language are required for a config file.")
-    models = _models(args.models)
+    models = model_entries(args.models)
     entries, comments, lacking = _evaluations(args.language, args.directory)
     if not entries:
         load_labels(*lacking)  # raises: the language has no prompt lines
     directories = f"tasks: {json.dumps(list(map(str, args.directory)), ensure_ascii=False)}\n" if args.directory else ""
-    text = _TEMPLATE.format(
+    text = TEMPLATE.format(
         name=shlex.quote(str(args.config)),
         run=run_command(args.config),
         models="\n".join(models),
-        directories=directories,
+        settings=directories,
         evaluations="\n".join(entries + comments),
     )
     with replacing(args.config) as temporary:
         temporary.write_text(text, "utf-8")
-        load([temporary])  # a model's source that is not valid is an error before the file exists
+        config = load([temporary])  # a model's source that is not valid is an error before the file exists
+    for problem in check_models(config, Problems()).problems:
+        print(f"Note: {problem}")
     return f"init: {args.config}: {format_count(len(args.models), 'model')}, {format_count(len(entries), 'task')}"
 
 
-def _models(sources: list[tuple[str, str]]) -> list[str]:
+def model_entries(sources: list[tuple[str, str]]) -> list[str]:
     """Return the entries of `models:` of ("model" or "adapter", source); an adapter is of the model before it.
 
     The name is the last part of a Hub ID, path or package name, or the host and port of a server.
@@ -195,7 +195,7 @@ def check(args) -> str:
 def _server(config: Config, name: str, references: References, *, online: bool) -> ModelRecord | None:
     """Return what the probe of a server found: now, if `online`, else in an earlier run; None if it is not known.
 
-    Nothing is written.
+    A probe is kept for a run that follows.
     """
     source = config.models[name]["source"]
     if not online:
@@ -207,15 +207,17 @@ def _server(config: Config, name: str, references: References, *, online: bool) 
             return record
         references.unchecked.append(source)
         return None
-    from vernacular.commands.server import probe_server
+    from vernacular.commands.server import keep_probe, probe_server
 
+    spec, records = server_spec(config, name), Path("resources", "models")
     print(f"asking {source}", flush=True)
     try:
-        with tempfile.TemporaryDirectory() as directory:
-            return probe_server(server_spec(config, name), Path(directory), None)[0]
+        record, _ = probe_server(spec, records / "converted", None, lambda line: print(f"  {line}", flush=True))
     except ModelError as error:
         references.problems.add(f"model {name}: {str(error).removeprefix(f'model {name}: ')}")
         return None
+    keep_probe(spec, record, records)
+    return record
 
 
 def _protocol_lines(config: Config, name: str, record: ModelRecord) -> list[str]:
@@ -244,6 +246,7 @@ def show(args) -> str:
     if args.evaluation not in config.evaluations:
         hint = suggest(args.evaluation, config.evaluations)
         raise UserError(f'{display_path(args.config)}: evaluation "{args.evaluation}" not found.{hint}')
+    os.environ["VERNACULAR_RUN"] = run_command(args.config)  # for the message of a dataset that cannot be reached
     rows = _rows(config, args.evaluation, args.config)
     by_item: dict[str, list[Request]] = {}
     for row in rows:
@@ -267,7 +270,9 @@ def _rows(config: Config, evaluation: str, file: Path) -> list[Request]:
     if evaluation in config.lm_eval:  # only lm-eval can build them
         path = Path(config.output, "requests", f"{evaluation}.parquet")
         if not path.exists():
-            raise UserError(f"{path}: file not found. Run `{run_command(file, str(path))}` to write the prompts first.")
+            raise UserError(
+                f"{path}: file not found. Run `{run_command(file, target=str(path))}` to write the prompts first."
+            )
         outcome = artifacts.metadata(path, REQUESTS).outcome
         if not outcome.is_complete:
             raise UserError(f"{evaluation}: {outcome.reason}")
@@ -335,7 +340,9 @@ def _tokenizer_only(config: Config, name: str, file: Path):
         raise UserError(f'model "{name}" not found in the config.{suggest(name, config.models)}')
     path = Path("resources", "models", f"{name}.json")
     if not path.exists():
-        raise UserError(f"{path}: file not found. Run `{run_command(file, str(path))}` to fetch the model first.")
+        raise UserError(
+            f"{path}: file not found. Run `{run_command(file, target=str(path))}` to fetch the model first."
+        )
     record = inference_record(path, dependencies.inference_spec(config, [name]))
     if record.server:
         return _served(record)
@@ -348,29 +355,6 @@ def _tokenizer_only(config: Config, name: str, file: Path):
     has_own = record.adapter is not None and record.adapter.own_tokenizer
     tokenizer_dir = record.adapter.directory if has_own else record.directory
     return wrap(model, AutoTokenizer.from_pretrained(tokenizer_dir, **kwargs), record)
-
-
-_PROFILES = WORKFLOW.parent / "profiles"
-
-
-def run(args) -> None:
-    """Replace this process by Snakemake with the config, the profile of the workflow, and the options of the user.
-
-    Raises ConfigError if the file cannot be read: Snakemake would find that first, and print a traceback.
-    """
-    read([args.config], None, "--config").problems.raise_all()
-    options = list(args.options)
-    for i, value in enumerate(options[1:], start=1):
-        if options[i - 1] == "--profile" and not Path(value).exists() and (_PROFILES / value).is_dir():
-            options[i] = str(_PROFILES / value)  # Snakemake looks for names of profiles in the working directory only
-    if not any(re.match("-(c|j|-cores|-jobs|-profile)", option) for option in options):
-        options += ["--cores", "all"]
-    files = {"--snakefile": WORKFLOW / "Snakefile", "--workflow-profile": _PROFILES / "default"}
-    arguments = [str(part) for entry in (files | {"--configfile": args.config}).items() for part in entry]
-    sys.stdout.flush()
-    # jobs start `python`: the one of this environment, also where it is not activated
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
-    os.execve(sys.executable, [sys.executable, "-m", "snakemake", *arguments, *options], environment)
 
 
 def snakefile(args) -> None:

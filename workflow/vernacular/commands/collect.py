@@ -122,7 +122,7 @@ def write_outputs(
                     outcome = deleted(record)
                     counts["not applicable"] += 1
                 else:
-                    outcome = unavailable(f"outputs not found in {store_root}. Run snakemake again to compute them.")
+                    outcome = unavailable(f"outputs not found in {store_root}. Run the workflow again to compute them.")
                     missing[unit.evaluation] = outcome.reason
                 _write_without_rows(directory, unit.path, record, unit.kind, outcome)
                 continue

@@ -156,7 +156,7 @@ def check_nothing_private(directory: Path, roots: list[Path], sources: list[str]
     return [name for name in key_names if len(os.environ.get(name, "").strip()) < _MIN_SERVER_KEY]
 
 
-_ADVICE = "use relative paths in the config, and run snakemake again"
+_ADVICE = "use relative paths in the config, and run the workflow again"
 
 
 def _paths(roots: list[Path], sources: list[str]) -> dict[str, str]:

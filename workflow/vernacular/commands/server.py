@@ -1,16 +1,23 @@
-"""Command `server`: a model behind a server -> a record of what it can answer."""
+"""Command `server`: a model behind a server -> a record of what it can answer.
 
+`check --online` probes servers, too. A run that follows within an hour uses this probe, once, if neither the settings
+of the model nor the code has changed; the jobs of the model compare the answers again in any case.
+"""
+
+import logging
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from vernacular.checkpoints.tokenizers import resolve_tokenizer
 from vernacular.commands.common import raise_failure, write_unavailable
 from vernacular.config.specs import ServerSpec
-from vernacular.core.errors import ModelError
+from vernacular.core.errors import ArtifactError, ModelError
 from vernacular.core.fields import Stage, to_json
-from vernacular.core.fingerprint import fingerprint
+from vernacular.core.fingerprint import code_fingerprint, fingerprint
 from vernacular.core.library_errors import LOADING_ERRORS, describe_error, wrap_library_errors, wrap_tokenizer_panics
-from vernacular.core.model_record import ModelRecord, previous_model, write_model
+from vernacular.core.model_record import ModelRecord, previous_model, read_model, write_model
 from vernacular.core.names import displayable, quoted, readable_problem
 from vernacular.inference.model.tokenization import load_tokenizer
 from vernacular.inference.server.checks import known_answers
@@ -19,6 +26,10 @@ from vernacular.inference.server.probe import differences, probe
 from vernacular.inference.server.served import connect
 from vernacular.inference.server.start import describe_usage
 
+log = logging.getLogger("vernacular")
+
+_PROBES = "probes"  # directory of those by `check --online`, beside that of the records
+_MAX_AGE = 3600  # seconds of a probe that a run uses
 # that the probe uses
 _SETTINGS = ("source", "revision", "api_key_env", "concurrency", "timeout", "chat", "max_length")
 
@@ -32,14 +43,44 @@ class Server(Stage):
 
 def server(args: Server) -> str:
     """Probe a server and write the record of its model; an unavailable one gets a record that states why."""
-    spec = args.spec
+    known = previous_model(args.out)
     try:
         raise_failure(args)
-        record, usage = probe_server(spec, args.out.parent / "converted", previous_model(args.out))
+        if record := _take_probe(args.spec, args.out.parent):
+            record, source = _identified(record, known), "probed by `check --online`"
+        else:
+            record, usage = probe_server(args.spec, args.out.parent / "converted", known, report=log.info)
+            source = describe_usage(usage)
     except ModelError as error:
         return write_unavailable(args, "server", str(error))
     write_model(args.out, record, keep=True)
-    return f"server: {describe(record)} ({describe_usage(usage)})"
+    return f"server: {describe(record)} ({source})"
+
+
+def keep_probe(spec: ServerSpec, record: ModelRecord, directory: Path) -> None:
+    """Write the record of a probe for the next run; `directory`: that of the records of models."""
+    path = _probe_path(spec, directory)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_model(path, record)
+
+
+def _take_probe(spec: ServerSpec, directory: Path) -> ModelRecord | None:
+    """Return the record of a recent probe with these settings, and delete it; None if there is none."""
+    path = _probe_path(spec, directory)
+    try:
+        is_recent = time.time() - path.stat().st_mtime < _MAX_AGE
+        record = read_model(path)
+    except (OSError, ArtifactError):
+        return None
+    path.unlink(missing_ok=True)
+    has_tokenizer = record.directory is None or Path(record.directory).exists()
+    return record if is_recent and has_tokenizer else None
+
+
+def _probe_path(spec: ServerSpec, directory: Path) -> Path:
+    settings = to_json(replace(spec, code="", libraries={}))
+    key = fingerprint([settings, code_fingerprint("vernacular.commands.server")])[:16]
+    return directory.parent / _PROBES / key / f"{spec.name}.json"
 
 
 def describe(record: ModelRecord) -> str:
@@ -49,13 +90,16 @@ def describe(record: ModelRecord) -> str:
     return f"{record.name}: {record.server.model}: {', '.join(parts)}"
 
 
-def probe_server(spec: ServerSpec, conversion_dir: Path, known: ModelRecord | None) -> tuple[ModelRecord, Usage]:
+def probe_server(
+    spec: ServerSpec, conversion_dir: Path, known: ModelRecord | None, report: Callable[[str], None]
+) -> tuple[ModelRecord, Usage]:
     """Probe a server and return (record of its model, number of requests and tokens).
 
     Args:
         spec: Settings of the model (`dependencies.server_spec`).
         conversion_dir: Directory for its tokenizer.
         known: An earlier record; its identity is kept if the server answers as it did then.
+        report: Called with a line on each check.
 
     Raises:
         ModelError: The server or its tokenizer cannot be used.
@@ -76,14 +120,21 @@ def probe_server(spec: ServerSpec, conversion_dir: Path, known: ModelRecord | No
     try:
         tokenizer = load_tokenizer(record, record.directory) if files else None
         with wrap_tokenizer_panics(record):
-            found = probe(record, client, tokenizer, answers, model=spec.model)
+            found = probe(record, client, tokenizer, answers, model=spec.model, report=report)
     finally:
         client.close()
     if problem := readable_problem(found.model):
         raise ModelError(f"model {name}: the name of the model on the server, {quoted(found.model)}, {problem}.")
     reported = {key: displayable(text) if isinstance(text, str) else text for key, text in found.reported.items()}
     found = replace(found, known=answers, reported=reported)
-    subject = [found.model, record.revision, files and files.fingerprint]
+    record |= {"server": found, "subject": [found.model, record.revision, files and files.fingerprint]}
+    record |= {"parameters": reported.get("parameters")}
+    return _identified(record, known), client.usage
+
+
+def _identified(record: ModelRecord, known: ModelRecord | None) -> ModelRecord:
+    """Return the record of a probe with its identity: that of an earlier record, if the server answers as it did."""
+    found, subject = record.server, record.subject
     same = (
         known is not None
         and known.server is not None
@@ -93,5 +144,4 @@ def probe_server(spec: ServerSpec, conversion_dir: Path, known: ModelRecord | No
     if same:  # the first answers remain those to compare with: small differences do not add up
         found = replace(found, answers=known.server.answers)
     identity = known.identity if same else fingerprint(found.answers)
-    record |= {"server": found, "subject": subject, "identity": identity, "parameters": reported.get("parameters")}
-    return record | {"fingerprint": fingerprint([*subject, identity])}, client.usage
+    return record | {"server": found, "identity": identity, "fingerprint": fingerprint([*subject, identity])}

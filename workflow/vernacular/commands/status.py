@@ -1,18 +1,31 @@
 """Commands `verify` and `finish`: missing results of a run, and its summary on the terminal."""
 
 import csv
+import shutil
 from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import pandas as pd
+
+from vernacular.comparison.schema import PROMPTS, RANKINGS
 from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing
 from vernacular.core.errors import UserError, format_count
 from vernacular.core.fields import Stage
+from vernacular.core.tables import plain_text, text_table, to_frame
 from vernacular.metrics.metric import display_name
+from vernacular.metrics.schema import RESULTS
 from vernacular.report.provenance import benchmark_files
-from vernacular.summary.cells import format_p_value, format_value
+from vernacular.summary.cells import direction, format_p_value, format_value, metric_title
+from vernacular.summary.grid import Grid, build_grid
+from vernacular.summary.headings import make_headings
 from vernacular.summary.notes import split_list
+from vernacular.summary.prompts import as_questions
 
+MAX_VALUES = 100  # on the terminal, each on a line with its interval; more are printed as a column per evaluation
+MAX_COLUMNS = 20  # evaluations; more are shortened to one per task, and tasks to MAX_VALUES
 MAX_SENTENCES = 5  # comparisons on the terminal; the others are in the tables
 MAX_MODELS = 10  # that lack the same results
 MAX_EVALUATIONS = 3  # missing for the same reason; the others are in the notes
@@ -56,14 +69,26 @@ def _first(names: list[str], limit: int) -> str:
 
 
 class Finish(Stage):
-    """Print paths, comparisons and times at the end of a run."""
+    """Print values, comparisons, times and paths at the end of a run."""
 
     benchmarks: Path  # directory of Snakemake's benchmark files
     results: Path  # directory of the tables
+    tasks: dict[str, dict] = field(default_factory=dict)  # title of each task
+    languages: list[str] = field(default_factory=list)  # in the order of the config
 
 
 def finish(args: Finish) -> None:
-    """Print where the results are, one sentence per comparison, and the time and memory of each stage."""
+    """Print time and memory of each stage, the values, one sentence per comparison, and where the results are."""
+    summary = args.results / "results.parquet"
+    described = artifacts.metadata(summary).get("models", []) if summary.exists() else None
+    _print_times(args.benchmarks, described)
+    if described is not None:
+        print("", *_value_lines(args), sep="\n")
+    comparisons = args.results / "comparisons.csv"
+    if sentences := _comparisons(comparisons) if comparisons.exists() else []:
+        print("", *sentences[:MAX_SENTENCES], sep="\n")
+        if more := sentences[MAX_SENTENCES:]:
+            print(f"{format_count(len(more), 'other comparison')}: {comparisons}")
     paths = {
         "Report (open it in a browser)": args.results.parent / "report" / "index.html",
         "Leaderboard": args.results / "leaderboard.xlsx",
@@ -73,18 +98,15 @@ def finish(args: Finish) -> None:
     for label, path in paths.items():
         if path.exists():  # a run may have had other targets
             print(f"{label}: {path}")
-    if (comparisons := args.results / "comparisons.csv").exists():
-        sentences = _comparisons(comparisons)
-        print("", *sentences[:MAX_SENTENCES], sep="\n")
-        if more := sentences[MAX_SENTENCES:]:
-            print(f"{format_count(len(more), 'other comparison')}: {comparisons}")
+
+
+def _print_times(benchmarks: Path, described: list[dict] | None) -> None:
+    """Print the time and memory of each stage; `described`: the models of the summary, None without one."""
     rows: dict[str, list[dict]] = {}
-    summary = args.results / "results.parquet"
-    described = artifacts.metadata(summary).get("models", []) if summary.exists() else None
     names = (
         None if described is None else {model[key] for model in described for key in ("name", "base") if key in model}
     )
-    for path in benchmark_files(args.benchmarks, names):
+    for path in benchmark_files(benchmarks, names):
         with open(path, newline="") as file:
             rows.setdefault(path.parent.name, []).extend(csv.DictReader(file, delimiter="\t"))
     order = ["items", "requests", "model", "server", "encoder", "infer", "infer_server", "collect"]
@@ -97,6 +119,132 @@ def finish(args: Finish) -> None:
 
 def _numbers(rows: list[dict], column: str) -> list[float]:
     return [float(row[column]) for row in rows if row[column] not in ("-", "NA")]
+
+
+@dataclass(frozen=True)
+class _Value:
+    """A value of one model as texts; each field is a column on the terminal."""
+
+    task: str  # title
+    language: str
+    setting: str  # protocol, shots, and what else distinguishes the evaluation
+    metric: str  # with unit and direction
+    model: str
+    value: str
+    interval: str  # of 95 %
+    n: str  # number of items
+
+    @property
+    def question(self) -> tuple[str, ...]:
+        """What all models have in common."""
+        return self.task, self.language, self.setting, self.metric
+
+
+_NAMES = {"setting": "protocol, shots", "interval": "95% interval"}  # of columns, where they are not those of fields
+
+
+def _value_lines(args: Finish) -> list[str]:
+    """Return the values of headline metrics as lines: all, one per evaluation, or one per task, whichever fit."""
+    long = _last_checkpoints(to_frame(artifacts.read(args.results / "results.parquet", RESULTS)))
+    prompts, rankings = (
+        artifacts.read(path, kind).to_pylist() if (path := args.results / f"{kind.name}.parquet").exists() else []
+        for kind in (PROMPTS, RANKINGS)
+    )
+    long = as_questions(long[long["category"].fillna("") == ""].reset_index(drop=True), prompts)
+    order: dict[tuple[str, str], int] = {}
+    for row in rankings:
+        order.setdefault((row["evaluation"], row["metric"]), len(order))
+    layout = build_grid(long, make_headings(long, args.tasks), metric_order=order)
+    headlines = layout.columns[layout.columns["headline"] | layout.columns["is_lead"]]
+    leads = headlines[headlines["is_lead"]]
+    ranks = leads["language"].map({language: rank for rank, language in enumerate(args.languages)})
+    one_per_task = leads.iloc[ranks.to_numpy().argsort(kind="stable")].drop_duplicates("task").sort_index()
+    everything = _values(long, layout, headlines.index)
+    values = everything if len(everything) <= MAX_VALUES else _values(long, layout, leads.index)
+    if len(values) <= MAX_VALUES:
+        lines = _in_rows(values)
+    else:
+        shown = leads if len(leads) <= MAX_COLUMNS else one_per_task[:MAX_VALUES]
+        values = _values(long, layout, shown.index)
+        lines = _in_columns(values)
+    if others := len(everything) - len(values):
+        lines.append(
+            f"{format_count(others, 'other value')} of headline metrics, and intervals: {args.results / 'results.csv'}"
+        )
+    missing = {
+        (note["model"], note["evaluation"])
+        for note in artifacts.metadata(args.results / "results.parquet").get("notes", [])
+        if note["kind"] in ("unavailable", "not applicable") and note["evaluation"]
+    }
+    if missing:
+        n_models = format_count(len({model for model, _ in missing}), "model")
+        evaluations = format_count(len({evaluation for _, evaluation in missing}), "evaluation")
+        lines.append(f"Without a value: {evaluations} of {n_models}; reasons: {args.results / 'notes.csv'}")
+    return lines
+
+
+def _last_checkpoints(long: pd.DataFrame) -> pd.DataFrame:
+    """Return the long table without earlier checkpoints of a series, which are in the training curves."""
+    last = long.groupby("series")["step"].transform("max")
+    return long[long["series"].isna() | (long["step"] == last)]
+
+
+def _values(long: pd.DataFrame, layout: Grid, columns: Iterable[int]) -> list[_Value]:
+    """Return the values of some columns of a grid, in its order."""
+    values = []
+    for position in columns:
+        column = layout.columns.loc[position]
+        for model, cell in zip(layout.models["label"], layout.cells[:, position], strict=True):
+            if cell < 0:
+                continue
+            row = long.iloc[cell]
+            unit = row["unit"]
+            number, low, high = (
+                "" if pd.isna(row[name]) else format_value(row[name], unit) for name in ("value", "ci_low", "ci_high")
+            )
+            title = metric_title(row["metric"], None if unit == "percent" else unit, direction(row["higher_is_better"]))
+            question = [column["title"], column["language"], column["setting"].replace(" · ", ", "), title]
+            interval = f"{low} to {high}" if low and high else "none"
+            values.append(_Value(*map(plain_text, (*question, model, number or "none", interval, row["n"]))))
+    return values
+
+
+def _in_rows(values: list[_Value]) -> list[str]:
+    """Return a line per value, with its interval; what a line has in common with the one above is left empty."""
+    n_models = len({value.model for value in values})
+    names = [name for name in _Value.__dataclass_fields__ if n_models > 1 or name != "model"]
+    rows, above = [[_NAMES.get(name, name) for name in names]], ("",)
+    for value in values:
+        texts = [getattr(value, name) for name in names]
+        n_common = next((i for i, (a, b) in enumerate(zip(value.question, above, strict=False)) if a != b), 4)
+        rows.append(["" if i < n_common else text for i, text in enumerate(texts)])
+        above = value.question
+    lines = text_table(rows, right=[names.index(name) for name in ("value", "n")])
+    return [f"{values[0].model}:", *lines] if n_models == 1 else lines if values else ["no values"]
+
+
+def _in_columns(values: list[_Value]) -> list[str]:
+    """Return a numbered line per evaluation, and its values in a column below, as many as the terminal is wide."""
+    questions = list(dict.fromkeys(value.question for value in values))
+    numbers = {question: str(number) for number, question in enumerate(questions, 1)}
+    by_model: dict[str, dict[str, str]] = {}
+    for value in values:
+        by_model.setdefault(value.model, {})[numbers[value.question]] = value.value
+    header = ["", "task", "language", _NAMES["setting"], "metric"]
+    lines = text_table([header, *([numbers[question], *question] for question in questions)], right=[0])
+    width, pending = shutil.get_terminal_size((120, 24)).columns, [*numbers.values()]
+    while pending:
+        n_columns = len(pending)
+        while True:
+            shown = pending[:n_columns]
+            rows = [[model, *(by_number.get(number, "") for number in shown)] for model, by_number in by_model.items()]
+            block = text_table([["model", *shown], *rows], right=range(1, n_columns + 1))
+            if n_columns == 1 or max(map(len, block)) <= width:
+                break
+            n_columns -= 1
+        lines += ["", *block]
+        pending = pending[n_columns:]
+    return lines
 
 
 def _comparisons(path: Path) -> list[str]:

@@ -14,6 +14,7 @@ from vernacular.core import artifacts
 from vernacular.core.errors import ModelError, UserError, first_line, format_count, suggest
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.records import write_record
+from vernacular.core.tables import text_table
 from vernacular.data.tasks import load_task, task_names
 from vernacular.data.treebank.pairs import MASK, Pairs, shorten_context
 from vernacular.data.treebank.patterns import builtin_patterns, load_pattern
@@ -62,7 +63,7 @@ def tasks(args) -> str:
         header = ("task", "protocols", "items", "license", "source")
         rows = [_in_language(name, task, args.language) for name, task in loaded.items()]
         rows = [row for row in rows if row]
-    _print_table(header, rows)
+    print(*text_table([header, *rows]), sep="\n")
     return f"tasks: {format_count(len(rows), 'task')}" + (f" in {args.language}" if args.language else "")
 
 
@@ -74,8 +75,8 @@ def check_languages(languages: Iterable[str], tasks: Iterable[dict]) -> list[str
     for language, code in zip(languages, codes, strict=True):
         if code not in available:
             names = {name.title() for name, known in _CODES.items() if known in available}
-            hint = suggest(language, available if len(language) < 4 else names, own_data)
-            raise UserError(f'no task in the language "{language}".{hint}')
+            hint = suggest(language, available if len(language) < 4 else names, own_data).removesuffix(f" {own_data}")
+            raise UserError(f'no task in the language "{language}".{hint} {own_data}')
     return codes
 
 
@@ -114,20 +115,13 @@ def _lm_eval(name: str, python: str | None) -> str:
         (task, config.get("output_type", DEFAULT_TYPE), str(config.get("num_fewshot", "")), reason or "yes")
         for task, (config, reason) in found.items()
     ]
-    _print_table(("task", "output_type", "shots", "can be run"), rows)
+    print(*text_table([("task", "output_type", "shots", "can be run"), *rows]), sep="\n")
     reasons = Counter(reason for *_, reason in rows if reason != "yes")
     lines = [f"  {format_count(count, 'task')}: {reason}" for reason, count in reasons.most_common()]
     version = catalog.index["versions"]["lm_eval"]
     n_runnable = len(rows) - sum(reasons.values())
     lines.append(f"tasks: {n_runnable:,} of {len(rows):,} tasks of lm_eval {version} can be run")
     return "\n".join(lines)
-
-
-def _print_table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header) - 1)]
-    for row in (header, *rows):
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-        print("  ".join([*cells, row[-1]]).rstrip())
 
 
 def revisions(args) -> str:

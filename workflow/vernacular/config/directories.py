@@ -116,13 +116,13 @@ def default_config() -> str:
     return next(filter(os.path.exists, _CONFIG_FILES), _CONFIG_FILES[0])
 
 
-def run_command(config: os.PathLike | str, target: str | None = None) -> str:
-    """Return the command that runs a config in the working directory, for messages; `target`: one file only."""
-    name, only = shlex.quote(os.fspath(config)), f" {shlex.quote(target)}" if target else ""
-    if not any(map(os.path.exists, ("Snakefile", "workflow/Snakefile"))):
-        return f"vernacular run {name} -c4{only}"
-    is_default = os.path.realpath(config) == os.path.realpath(default_config())
-    return f"snakemake -c4{only}" + ("" if is_default else f" --configfile {name}")
+def run_command(config: os.PathLike | str, *others: str, target: str | None = None) -> str:
+    """Return the command that runs config files in the working directory, for messages; `target`: one file only."""
+    names, only = shlex.join(map(display_path, (config, *others))), f" {shlex.quote(target)}" if target else ""
+    if not others and not any(map(os.path.exists, ("Snakefile", "workflow/Snakefile"))):
+        return f"vernacular run {names} -c4{only}"
+    is_default = not others and os.path.realpath(config) == os.path.realpath(default_config())
+    return f"snakemake -c4{only}" + ("" if is_default else f" --configfile {names}")
 
 
 def rule_files() -> list[str]:

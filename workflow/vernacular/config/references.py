@@ -49,6 +49,18 @@ def check_references(config: Config, problems: Problems, *, online: bool = False
         online: Whether to ask the Hub if its repositories and revisions exist and may be read; a few small files of
             each are downloaded to its cache.
     """
+    references = check_models(config, problems, online=online)
+    for name, encoder in config.encoders.items():
+        _check(references, "encoder", name, _check_source, encoder, "encoder", online)
+    for name, entry in config.external_results.items():
+        _check(references, "external_results", name, _check_publication, entry)
+    _check_data(config, references, online)
+    _check_lm_eval(config, references)
+    return references
+
+
+def check_models(config: Config, problems: Problems, *, online: bool = False) -> References:
+    """Check the models of a config as `check_references` does."""
     references = References(problems)
     for name, settings in config.models.items():
         source = settings.get("adapter") or settings["source"]
@@ -62,12 +74,6 @@ def check_references(config: Config, problems: Problems, *, online: bool = False
         else:
             _check_packages(name, settings, references.problems)
             _check(references, "model", name, _check_source, settings, settings["kind"], online)
-    for name, encoder in config.encoders.items():
-        _check(references, "encoder", name, _check_source, encoder, "encoder", online)
-    for name, entry in config.external_results.items():
-        _check(references, "external_results", name, _check_publication, entry)
-    _check_data(config, references, online)
-    _check_lm_eval(config, references)
     return references
 
 

@@ -96,6 +96,11 @@ class FailedJobs(logging.Handler):
             lines.append("The run was stopped before all jobs were completed.")
         return "\n".join([*lines, "Finished results are kept. To resume, run the same command again."])
 
+    @property
+    def has_summary(self) -> bool:
+        """Whether only `verify` failed, which follows the summary: some results are missing from it."""
+        return all(failure.is_list for failure in self._failures.values()) and bool(self._failures)
+
     def _logs_with_errors(self) -> list[str]:
         """Return a line that names logs of completed jobs in which a part failed, such as one evaluation of a model."""
         named = {path for failure in self._failures.values() for path in failure.logs}

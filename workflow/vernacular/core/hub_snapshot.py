@@ -32,6 +32,7 @@ from huggingface_hub.utils._http import default_client_factory
 from vernacular.core.artifacts import replacing
 from vernacular.core.errors import DataError, UserError
 from vernacular.core.fingerprint import file_fingerprint, fingerprint
+from vernacular.core.paths import rerun_command
 
 _ATTEMPTS = 4
 _TIMEOUT = 30  # seconds without a byte
@@ -81,7 +82,7 @@ def snapshot(
             if not _is_transient(error.__cause__) or attempt == _ATTEMPTS:
                 raise error_class(
                     f"{repository}: not in the local cache, and the Hub cannot be reached ({_describe_cause(error)}). "
-                    f"Fetch it on a machine with internet access: `snakemake -c1 --until {stage}`."
+                    f"Fetch it on a machine with internet access: `{rerun_command(f'--until {stage}')}`."
                 ) from None
         except EntryNotFoundError:
             raise missing_file_error(
@@ -216,6 +217,6 @@ def _download(url: str, path: Path) -> None:
                 reason = getattr(error, "reason", None) or type(error).__name__
                 raise DataError(
                     f"{url}: the download failed ({reason}). "
-                    "Fetch it on a machine with internet access: `snakemake -c1 --until items`."
+                    f"Fetch it on a machine with internet access: `{rerun_command('--until items')}`."
                 ) from None
         time.sleep(2 ** (attempt - 1))

@@ -155,7 +155,7 @@ def _parse(cls, values: dict, origin):
 
 def _another_version(origin, unknown: list[str]) -> ArtifactError:
     found = f" (unknown field: {unknown[0]})" if unknown else ""
-    return ArtifactError(f"{origin}: written by another version{found}; the next run of snakemake writes it again.")
+    return ArtifactError(f"{origin}: written by another version{found}; the next run writes it again.")
 
 
 def recorded_model(metadata: MetricsMetadata) -> ModelRecord:

@@ -1,4 +1,4 @@
-"""The directory of the workflow's files, and the display of paths in messages."""
+"""The directory of the workflow's files, and the display of paths and of the command of the run in messages."""
 
 import os
 import re
@@ -13,6 +13,11 @@ def display_path(path) -> str:
     """Return a path as a user would type it: relative to the working directory if it is below it."""
     relative = os.path.relpath(path)
     return str(path) if relative.startswith("..") else relative
+
+
+def rerun_command(options: str) -> str:
+    """Return the command of this run with other options, for messages of jobs; the rules state it (`common.smk`)."""
+    return f"{os.environ.get('VERNACULAR_RUN', 'snakemake -c4')} {options}"
 
 
 # an absolute path of two or more parts, with spaces inside only where a quoted path has them; not the path of a URL

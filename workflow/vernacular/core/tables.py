@@ -4,7 +4,7 @@ import csv
 import io
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,6 +52,23 @@ def by_items(items: pa.Table, tables: Iterable[pa.Table], size: int) -> Iterator
             in_sequence = not len(rows) or rows[-1] - rows[0] == len(rows) - 1
             parts.append(table.slice(rows[0] if len(rows) else 0, len(rows)) if in_sequence else table.take(rows))
         yield parts
+
+
+def text_table(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
+    """Return a line per row of texts, with aligned columns; `right`: the columns that are aligned on the right.
+
+    >>> text_table([("task", "n"), ("cola", "12")], right=[1])
+    ['task   n', 'cola  12']
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    aligned = [
+        [
+            text.rjust(width) if i in right else text.ljust(width)
+            for i, (text, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        for row in rows
+    ]
+    return ["  ".join(row).rstrip() for row in aligned]
 
 
 def values_of(column: pa.Array | pa.ChunkedArray) -> list:

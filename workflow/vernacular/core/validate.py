@@ -1,7 +1,7 @@
 """Validation of YAML files against their schemas; every violation is reported in one or two lines.
 
 `x-renamed` in a schema maps earlier names of keys and values to the current ones, for the hint of an error message, and
-`x-elsewhere` maps keys to where they belong.
+`x-elsewhere` maps keys to where they belong; `x-example` is a valid value, for a value of another type.
 In addition to the schema, texts may not contain what must not get into the results: passwords, tokens, control
 characters.
 
@@ -124,7 +124,8 @@ def _describe(error) -> Iterator[tuple[tuple, str]]:
         )
     elif error.validator == "type":
         types = error.validator_value if isinstance(error.validator_value, list) else [error.validator_value]
-        yield key_path, f"expected {' or '.join(_TYPES[t] for t in types)}, {actual}"
+        example = f", such as {error.schema['x-example']}" if "x-example" in error.schema else ""
+        yield key_path, f"expected {' or '.join(_TYPES[t] for t in types)}{example}, {actual}"
     elif error.validator in ("enum", "const"):
         allowed = error.validator_value if error.validator == "enum" else [error.validator_value]
         hint = _suggest(error.schema, error.instance, [_as_text(a) for a in allowed])
@@ -249,6 +250,9 @@ class Problems:
 
     def __len__(self) -> int:
         return len(self._messages)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._messages)
 
     def add(self, message: str) -> None:
         self._messages.setdefault(message)

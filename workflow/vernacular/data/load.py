@@ -111,6 +111,11 @@ def _load_rows(task: dict, language: str, entry: dict, source, root: Path) -> tu
     raise DataError(f"{task['task']} ({language}): {errors[0]}{other_errors}")
 
 
+def read_source(source: dict, directory: Path) -> list[dict]:
+    """Return the rows of one source of a task file in `directory`; raises DataError as `load_items` does."""
+    return _fetch(source, directory)[0]
+
+
 def _fetch(source: dict, directory: Path) -> tuple[list[dict], list[dict], dict]:
     if "treebank" in source:
         from vernacular.data.treebank.source import fetch

@@ -119,7 +119,7 @@ class _Loader:
         if not directory.samefile(index["directory"]):
             changed.append(str(directory))
         if changed:
-            raise DataError(f"{unit.name}: {min(changed)} changed since the run was planned. Run snakemake again.")
+            raise DataError(f"{unit.name}: {min(changed)} changed since the run was planned. Run the workflow again.")
 
     def _check_own(self, spec) -> None:
         """Raise if a custom file needs trust, or is not the one that lm-eval's own index has under its name."""

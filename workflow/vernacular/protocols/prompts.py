@@ -105,11 +105,12 @@ def load_labels(language: str, directory: Path = PROMPTS_DIR) -> dict[str, str]:
         )
     if not isinstance(labels, dict):
         raise ConfigError(f"{display_path(path)}: expected a mapping with one `line: text` per row.")
+    if missing := [name for name in LINES if not isinstance(text := labels.get(name), str) or not text.strip()]:
+        names = ", ".join(f"`{name}`" for name in missing)
+        subject = f"the lines {names} are" if len(missing) > 1 else f"the line {names} is"
+        raise ConfigError(f"{display_path(path)}: {subject} missing or empty. Add the text.")
     for name, field in LINES.items():
-        text = labels.get(name)
-        if not isinstance(text, str) or not text.strip():
-            raise ConfigError(f"{display_path(path)}: the line `{name}` is missing or empty. Add its text.")
-        if field and text.count(field) != 1:
+        if field and (text := labels[name]).count(field) != 1:
             raise ConfigError(f"{display_path(path)}: expected {field} once in the line `{name}`, got {text!r}.")
     reviewer = reviewed(language, directory)
     if not (reviewer is None or reviewer is False or isinstance(reviewer, str)):

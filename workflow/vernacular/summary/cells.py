@@ -11,6 +11,7 @@ different. By this rule, fewer values share the best than with overlapping inter
 import math
 from collections import Counter
 from copy import copy
+from decimal import ROUND_HALF_UP, Decimal
 
 import numpy as np
 import pandas as pd
@@ -28,8 +29,9 @@ NONE, SHARED, BEST = 0, 1, 2
 Key = tuple[str, str, str]  # model, evaluation, metric
 
 
-_FORMATS = {"share": ("0.0%", "{:.1%}"), "percent": ("0.0", "{:.1f}")}  # unit: Excel format, Python format
-_DEFAULT_FORMATS = ("0.000", "{:.3f}")
+_FORMATS = {"share": "0.0%", "percent": "0.0"}  # of Excel, by unit
+_DEFAULT_FORMAT = "0.000"
+_TEXTS = {"share": (100, 1, "%"), "percent": (1, 1, "%")}  # factor, digits and sign of a value as text, by unit
 # a mark is part of the number format, so the cell still holds a number; cells without one reserve the same width:
 # "_x" is a space as wide as x
 _MARK_FORMATS = {BEST: '" ●"', SHARED: '" ○"', NONE: "_ _●"}
@@ -99,18 +101,22 @@ def number_format(unit, mark: int | None = None, lacks_interval: bool = False) -
 
     A value that lacks an interval is in parentheses.
     """
-    base_format = _FORMATS.get(unit, _DEFAULT_FORMATS)[0]
+    base_format = _FORMATS.get(unit, _DEFAULT_FORMAT)
     base_format = rf"\({base_format}\)" if lacks_interval else base_format
     return base_format if mark is None else base_format + _MARK_FORMATS[mark]
 
 
 def format_value(value: float, unit) -> str:
-    """Format a value for text.
+    """Format a value for text; a half is rounded up, as in the report and in Excel.
 
-    >>> format_value(0.25, "share"), format_value(1.5, "nats")
-    ('25.0%', '1.500')
+    >>> format_value(0.3125, "share"), format_value(-1.5, "percent"), format_value(1.5, "nats")
+    ('31.3%', '-1.5%', '1.500')
     """
-    return _FORMATS.get(unit, _DEFAULT_FORMATS)[1].format(value)
+    factor, digits, sign = _TEXTS.get(unit, (1, 3, ""))
+    if not math.isfinite(value):
+        return f"{value}"
+    rounded = Decimal(float(factor * value)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
+    return f"{rounded}{sign}".removeprefix("-" if rounded == 0 else "")
 
 
 def format_difference(value: float, unit) -> str:

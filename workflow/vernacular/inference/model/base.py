@@ -83,7 +83,7 @@ class Base:
                 raise ModelError(
                     f"model {self.record.name}: {self.record.directory} changed while the job ran: "
                     f"{len(changed)} of its tensors ({first_of(changed)}) differ from those loaded before. "
-                    "Run snakemake again."
+                    "Run the workflow again."
                 )
             self._state = self._state or state
         if self.reloads:

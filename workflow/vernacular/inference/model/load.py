@@ -55,7 +55,7 @@ def load(record: ModelRecord, *, threads: int | None = None) -> LoadedModel:
     if not directory.is_dir():
         raise ModelError(
             f"model {name}: directory not found: {directory}. If it was deleted, delete resources/models/{name}.json "
-            "as well and run snakemake again."
+            "as well and run the workflow again."
         )
     inputs.verify(record)
     load_kwargs = {"local_files_only": True, "trust_remote_code": record.trust_remote_code}

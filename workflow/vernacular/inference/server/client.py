@@ -234,7 +234,7 @@ class Client:
             raise AnswerError(None, f"{problem}, also after {self.attempts} attempts")
         raise ServerError(
             f"{self.source}: no answer after {self.attempts} attempts ({problem}). Finished requests are stored; start "
-            "the server and run snakemake again."
+            "the server and run the workflow again."
         )
 
     def _answers_again(self) -> bool:

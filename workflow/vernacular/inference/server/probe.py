@@ -42,6 +42,7 @@ def probe(
     known: dict | None = None,
     longest: str | None = None,
     model: str | None = None,
+    report: Callable[[str], None] = lambda line: None,
 ) -> ServerRecord:
     """Return what a model's record states of its server.
 
@@ -51,6 +52,7 @@ def probe(
         known: Values of a local copy, {text: log-probabilities}, for the last check.
         longest: The longest prompt of the run, if it is known; if it is cut, the reasons say so as those of "length".
         model: Its name on the server; None: there is only one.
+        report: Called with a line on each check, because all take a minute or two with llama.cpp.
 
     Raises:
         ModelError: The server has no such model, cannot generate, or sends malformed answers.
@@ -58,13 +60,14 @@ def probe(
     """
     try:
         server = replace(identify(client, model), tokenizer="local" if tokenizer else None)
-        return _Probe(record | {"server": server}, client, tokenizer, known, longest).run()
+        return _Probe(record | {"server": server}, client, tokenizer, known, longest, report).run()
     except (AnswerError, RefusedError, AlignmentError) as error:
         raise ModelError(f"{client.source}: the server cannot be used ({error}).") from error
 
 
 class _Probe:
-    def __init__(self, record: ModelRecord, client: Client, tokenizer, known: dict | None, longest: str | None):
+    def __init__(self, record: ModelRecord, client: Client, tokenizer, known: dict | None, longest: str | None, report):
+        self.report = report
         self.client, self.server, self.known = client, record.server, known
         self.counter, self.longest = tokenizer, longest
         self.samples: dict[tuple, str | AnswerError] = {}  # source of lists -> outcome of `checks.check_samples`
@@ -270,6 +273,8 @@ class _Probe:
             return None
 
     def _note(self, number: int, form: str | None, passed: bool, seen: str) -> None:
+        by_form = f" of {form}" if form else ""
+        self.report(f"check {number} ({CHECKS[number]}){by_form}: {'passed' if passed else 'failed'}")
         self.checks.append({"check": number, "name": CHECKS[number], "form": form, "passed": passed, "seen": seen})
 
     def _fail(self, number: int, form: str | None, error: Exception, *protocols: str) -> str:

@@ -123,5 +123,5 @@ def _other_model(record: ModelRecord, difference: str) -> ModelError:
     name = record.name
     return ModelError(
         f"model {name}: {record.source} does not answer as it did when the model was recorded: {difference}. If "
-        f"another model is served on purpose, delete resources/models/{name}.json and run snakemake again."
+        f"another model is served on purpose, delete resources/models/{name}.json and run the workflow again."
     )
