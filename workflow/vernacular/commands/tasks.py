@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 from fnmatch import fnmatch
+from pathlib import Path
 
 import httpx2
 import huggingface_hub
@@ -11,10 +12,12 @@ from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 from vernacular.config.files import read
 from vernacular.config.series import listing_path
 from vernacular.core import artifacts
-from vernacular.core.errors import ModelError, UserError, first_line, format_count, suggest
+from vernacular.core.errors import DataError, ModelError, UserError, first_line, format_count, suggest
 from vernacular.core.languages import base_language, fallbacks
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.records import write_record
+from vernacular.data.audit import REFERENCE, audit, missing_ids
+from vernacular.data.load import load_items
 from vernacular.data.tasks import load_task, task_names
 from vernacular.data.treebank.pairs import MASK, Pairs, shorten_context
 from vernacular.data.treebank.patterns import builtin_patterns, load_pattern
@@ -29,7 +32,7 @@ _MAX_LANGUAGES = 8  # of a task that are listed by code
 # English names of the languages of the included tasks (ISO 639-3), by which they are also found
 _NAMES = """\
 ab Abkhazian; ace Acehnese; acm Mesopotamian Arabic; acq Ta'izzi-Adeni Arabic; aeb Tunisian Arabic; af Afrikaans; afb
-Gulf Arabic; ajp South Levantine Arabic; ak Akan; aln Gheg Albanian; am Amharic; an Aragonese; apc North Levantine
+Gulf Arabic; ajp South Levantine Arabic; ak Akan; aln Gheg Albanian; am Amharic; apc North Levantine
 Arabic; apu Apurinã; aqz Akuntsu; ar Arabic; arq Algerian Arabic; ars Najdi Arabic; ary Moroccan Arabic; arz Egyptian
 Arabic; as Assamese; ast Asturian; awa Awadhi; ayr Central Aymara; az Azerbaijani; azb South Azerbaijani; azz Highland
 Puebla Nahuatl; ba Bashkir; ban Balinese; bcc Southern Balochi; be Belarusian; bem Bemba; bg Bulgarian; bgc Haryanvi;
@@ -67,7 +70,8 @@ _CODES = {name.casefold(): code for code, name in (entry.split(None, 1) for entr
 def tasks(args) -> str:
     """Print the included tasks and those of further directories; with a language, only those that have it.
 
-    With `--lm-eval`, print the tasks of lm-eval, and of each whether it can be run.
+    With `--lm-eval`, print the tasks of lm-eval, and of each whether it can be run; with `--audit`, what differs
+    between the languages of a parallel task.
 
     Raises:
         UserError: No task has the language.
@@ -76,6 +80,8 @@ def tasks(args) -> str:
     if args.lm_eval is not None:
         return _lm_eval(args.lm_eval, args.lm_eval_python)
     files = task_names([WORKFLOW / "tasks", *args.directory])
+    if args.audit:
+        return _audit(args.audit, files, args.languages, args.data)
     loaded = {name: load_task(path) for name, path in files.items()}
     if args.language is None:
         header = ("task", "languages", "protocols", "items", "license")
@@ -87,6 +93,40 @@ def tasks(args) -> str:
     _print_table(header, rows)
     count = format_count(len({row[0] for row in rows}), "task")
     return f"tasks: {count}" + (f" in {args.language}" if args.language else "")
+
+
+_MAX_FINDINGS = 20  # of a language and kind that are listed
+
+
+def _audit(name: str, files: dict[str, Path], languages: list[str] | None, data: str) -> str:
+    """Print the findings in each language, with both texts; languages that are unavailable are named and left out."""
+    if name not in files:
+        raise UserError(f'task "{name}" not found.{suggest(name, files)}')
+    task = load_task(files[name])
+    if not task.get("parallel"):
+        raise UserError(f"{name}: its items are not parallel (parallel: true), so that languages cannot be compared.")
+    items = {}
+    for language in languages or task["languages"]:
+        try:
+            items[language], metadata = load_items(task, language, source=data)
+        except DataError as error:
+            print(f"{language}: unavailable ({first_line(error)})")
+            continue
+        for reason, count in metadata["rows"]["repaired"].items():
+            print(f"{language}: repaired in {format_count(count, 'row')}: {reason}")
+    for language, count in missing_ids(items).items():
+        print(f"{language}: {format_count(count, 'item')} of other languages not found")
+    findings = audit(items)
+    for (language, kind), count in Counter((finding.language, finding.kind) for finding in findings).items():
+        print(f"{language}: {kind}: {format_count(count, 'item')}")
+        own = [finding for finding in findings if (finding.language, finding.kind) == (language, kind)]
+        for finding in own[:_MAX_FINDINGS]:
+            reference = next((each for each in items.get(REFERENCE, ()) if each["item_id"] == finding.item_id), None)
+            original = f"  ({REFERENCE}: {reference['context'] or reference['question']})" if reference else ""
+            print(f"    {finding.item_id}: {finding.detail}: {finding.text}{original}")
+        if count > _MAX_FINDINGS:
+            print(f"    and {count - _MAX_FINDINGS} more")
+    return f"tasks: {name}: {format_count(len(findings), 'finding')} in {format_count(len(items), 'language')}"
 
 
 def check_languages(languages: Iterable[str], tasks: Iterable[dict], *, more_general: bool = False) -> list[str]:
@@ -246,7 +286,9 @@ def explain(extracted: Extraction, examples: int = 5) -> str:
 def _steps(pairs: Pairs) -> list[str]:
     pattern = pairs.pattern
     lines = [f"{pattern['pattern']} ({pattern['phenomenon']})"]
-    if "grew" in pattern:
+    if "corrupt" in pattern:
+        lines.append(f"{pairs.related:9,}  sentences")
+    elif "grew" in pattern:
         lines.append(f"{pairs.related:9,}  matches of the GREW request")
     else:
         lines.append(f"{pairs.targets:9,}  words match the target")

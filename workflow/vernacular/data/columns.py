@@ -2,7 +2,7 @@
 
 A column is written `name`, `a.b` (key b of a), `a|b` (the first that exists), `a|` (a, may be missing or empty),
 `form_*` (all columns that match), `_config` (the Hub configuration of the row), `_row` (its number in the file, from
-0), `_cluster` (its line in the source's file `clusters`), `_joined.a` (a of the row with its ID in the language `join`).
+0), `_cluster` (its line in the file `clusters`), `_joined.a` (a of the row with its ID in the language `join`).
 
 Instead of a column, a template (`{a}, {b:lower}`), a constant (`{value: 0}`), or a column whose values are replaced
 (`{column: a, values: {yes: 1, no: 0}}`), or corrected (`{column: a, repair: _joined.a}`).
