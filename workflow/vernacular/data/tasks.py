@@ -8,7 +8,7 @@ from vernacular.core.errors import ConfigError, suggest
 from vernacular.core.languages import prompts_file
 from vernacular.core.paths import WORKFLOW, display_path
 from vernacular.core.yaml import as_list
-from vernacular.data.columns import columns_of
+from vernacular.data.columns import columns_of, is_template
 from vernacular.data.treebank import patterns as treebank_patterns
 
 _SOURCE_TYPES = ("hub", "url", "file", "treebank")  # of sources
@@ -189,7 +189,8 @@ def _with_wordings(columns: dict, language: str, directory: Path) -> tuple[dict,
             filled[field] = {"labels": {name: wordings.get(name, name) for name in spec["labels"]}}
             lacking += [name for name in spec["labels"] if name not in wordings]
         elif isinstance(spec, dict) and "wording" in spec and spec["wording"] in wordings:
-            filled[field] = wordings[spec["wording"]]
+            text = wordings[spec["wording"]]
+            filled[field] = text if is_template(text) else {"value": text}
         elif isinstance(spec, dict) and "wording" in spec:
             lacking.append(spec["wording"])
     return filled, lacking
