@@ -51,12 +51,12 @@ def test_labels_have_the_words_of_the_language(tmp_path):
 
 
 def test_missing_words_are_reported_for_a_chosen_language_only(tmp_path):
-    languages = "  gl: {source: {file: r.tsv}}\n  mt: {source: {file: r.tsv}}"
+    languages = "  gl: {source: {file: r.tsv}}\n  wbp: {source: {file: r.tsv}}"
     task = task_of(tmp_path, languages, LABELS, r_dot_tsv=TSV, prompts__gl_dot_yaml=WORDINGS)
     assert load_items(task, "gl")[0]
     with pytest.raises(ConfigError) as raised:
-        load_items(task, "mt")
-    assert_states(raised.value, "mt.yaml", '"mt"', "wordings", '"topic"', '"science/technology"')
+        load_items(task, "wbp")
+    assert_states(raised.value, "wbp.yaml", '"wbp"', "wordings", '"topic"', '"science/technology"')
 
 
 def test_inline_labels_constants_and_values(tmp_path):
