@@ -10,6 +10,7 @@ from pathlib import Path
 
 from vernacular.core.errors import ConfigError, DataError, format_count, suggest
 from vernacular.core.fingerprint import file_fingerprint, fingerprint
+from vernacular.core.languages import script_of
 from vernacular.core.paths import WORKFLOW
 from vernacular.data.columns import (
     Cells,
@@ -87,6 +88,9 @@ def load_items(
         "task": task["task"],
         "language": language,
         "citation": task.get("citation"),
+        "script": script_of(
+            text for item in sampled_items for text in (item["context"], item["question"], *item["choices"])
+        ),
         "source": provenance | {"sha256": _digest(rows, few_shot_rows)},
         "rows": counts | {"evaluated": sum(not item["few_shot"] for item in sampled_items)},
         "few_shot_examples": example_counts,
