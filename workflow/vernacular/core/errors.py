@@ -62,7 +62,7 @@ def suggest(word: str, allowed, otherwise: str | None = None) -> str:
     if matches := difflib.get_close_matches(word, names, n=3):
         # of equally close ones, that with the same beginning: gl rather than lg for glg
         ratios = {name: difflib.SequenceMatcher(None, name, word).ratio() for name in matches}
-        closest = max(matches, key=lambda name: (ratios[name], len(os.path.commonprefix([name, word]))))
+        closest = max(matches, key=lambda name: (ratios[name], word.startswith(name)))
         return f' Did you mean "{closest}"?'
     if otherwise:
         return f" {otherwise}"
