@@ -4,6 +4,8 @@ import json
 
 import pytest
 from support.messages import assert_states
+from vernacular.config.dependencies import data_files
+from vernacular.config.load import load as load_config
 from vernacular.core.errors import ConfigError, DataError
 from vernacular.data.load import load_items
 from vernacular.data.tasks import load_task
@@ -104,6 +106,8 @@ def test_templates_change_the_ends_of_texts_and_keep_braces(tmp_path):
         ('{context: "{a:upper}", question: b, choices: [c, d]}', ("columns.context", "lower or open")),
         ("{context: {value: x, column: a}, question: b, choices: [c, d]}", ("columns.context", "expected one of")),
         ("{context: {value: x, values: {a: b}}, question: b, choices: [c, d]}", ("values requires", "column")),
+        ('{id: "{a}-{b}", context: a, question: b, choices: [c, d]}', ("columns.id", "not a template")),
+        ('{context: a, question: b, choices: [c, d], extra: {e: "{a}"}}', ("columns.extra.e", "not a template")),
         ("{context: {colum: x}, question: b, choices: [c, d]}", ("columns.context.colum", "unknown", '"column"')),
         ("{context: a, question: b, choices: {label: [x, y]}}", ("columns.choices.label", "unknown", '"labels"')),
         (
@@ -159,6 +163,18 @@ def test_languages_are_joined_by_id_and_wrong_cells_repaired(tmp_path):
     assert metadata["rows"]["repaired"] == {"question: the value of _joined.question used instead": 1}
     assert metadata["rows"]["dropped"] == {"no row with its ID in the language that it is joined with": 1}
     assert load_items(task, "en")[1]["rows"]["repaired"] == {}
+
+
+def test_files_of_the_joined_language_and_of_clusters_are_dependencies(tmp_path, monkeypatch):
+    source = "source: {file: '{code}.txt', format: lines, clusters: documents.tsv}\njoin: en\n"
+    columns = "{id: _row, context: text, extra: {other: _joined.text}}"
+    task_of(tmp_path, "  gl: gl\n  en: en", columns, item_type="text", protocols="text", top=source)
+    monkeypatch.chdir(tmp_path)
+    text = "models: {m: {source: me/one}}\ntasks: [.]\nevaluations: [{task: mine, languages: [gl]}]\n"
+    (tmp_path / "config.yaml").write_text(text)
+    config = load_config(["config.yaml"])
+    [evaluation] = config.evaluations.values()
+    assert data_files(config, evaluation) == ["gl.txt", "documents.tsv", "en.txt", "documents.tsv"]
 
 
 def test_equal_ids_cannot_be_joined(tmp_path):
