@@ -219,6 +219,20 @@ def test_rows_are_selected_by_values_and_the_others_counted(tmp_path):
     assert metadata["rows"]["dropped"] == {"not selected by where": 2}
 
 
+def test_values_of_json_are_those_of_yaml(tmp_path):
+    columns = "{where: {keep: true}, context: text, label: {column: ok, values: {true: 1, false: 0}}}"
+    rows = '{"keep": true, "text": "a b", "ok": false}\n{"keep": false, "text": "c", "ok": true}\n'
+    task = task_of(
+        tmp_path,
+        "  gl: {source: {file: r.jsonl}}",
+        columns,
+        item_type="sentence",
+        protocols="acceptability",
+        r_dot_jsonl=rows,
+    )
+    assert [(item["context"], item["extra"]["label"]) for item in load_items(task, "gl")[0]] == [("a b", "0")]
+
+
 def results(task, language, outputs: list[str]) -> list[dict]:
     items, _ = load_items(task, language)
     requests = [

@@ -25,6 +25,7 @@ def _letters(texts: list[str]) -> dict:
 
 _CITIES = ["Oslo", "Bergen", "Tromsø"]
 _TOPICS = ["ciencia e tecnoloxía", "viaxes", "política", "deportes", "saúde", "entretemento", "xeografía"]
+_TOPICS_EN = ["travel", "politics", "sports", "health", "entertainment", "geography"]
 _ANSWERS = ["yes", "it cannot be known", "no"]
 _MCQ = {"option_a": "un", "option_b": "dous", "option_c": "tres", "option_d": "catro"}
 _OPTIONS = ["un", "dous", "tres", "catro"]
@@ -35,6 +36,8 @@ CASES = [
     Case("sib200", "gl", "test",
          [{"index_id": 7, "category": "travel", "text": "O tren sae ás dez."}, {"index_id": 9, "category": "sports", "text": "Gañaron."}],
          [(_TOPICS, [1]), (_TOPICS, [3])]),
+    Case("sib200", "en", "test", [{"index_id": 7, "category": "health", "text": "Wash your hands."}],
+         [(["science and technology", *_TOPICS_EN], [4])], "sib_eng_prompt_1", "eng_Latn"),
     Case("global_piqa", "sr-Latn-x-torlak", "test",
          [{"prompt": "Kad prži luk,", "solution0": "seče ga.", "solution1": "peče ga ceo.", "label": 0, "example_id": "a1"}],
          [(["seče ga.", "peče ga ceo."], [0])], "global_piqa_nonparallel_cloze_srp_latn_torl", "srp_latn_torl"),

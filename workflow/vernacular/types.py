@@ -131,7 +131,7 @@ def is_number(item: Item) -> bool:
     return bool((item.get("extra") or {}).get("number"))
 
 
-_NUMBER = re.compile(r"[-−]?\d+(?:[.,\u00a0\u202f' ]\d{3}(?!\d))*(?:[.,]\d+)?")
+_NUMBER = re.compile(r"(?:(?<!\d)[-−])?\d+(?:[.,\u00a0\u202f' ]\d{3}(?!\d))*(?:[.,]\d+)?")
 
 
 def last_number(text: str) -> str | None:
@@ -141,6 +141,8 @@ def last_number(text: str) -> str | None:
 
     >>> last_number("3 + 4 = 7."), last_number("$1,234.50"), last_number("١٢"), last_number("1.200"), last_number("x")
     ('7', '1234.5', '12', '1200', None)
+    >>> last_number("0.125"), last_number("10-12"), last_number("= −3,50"), last_number("2 000 000")
+    ('0.125', '12', '-3.5', '2000000')
     """
     numbers = list(_NUMBER.finditer(text))
     if not numbers:
@@ -148,7 +150,7 @@ def last_number(text: str) -> str | None:
     number = numbers[-1][0]
     sign, digits = ("-", number[1:]) if number[0] in "-−" else ("", number)
     whole, decimals = digits, ""
-    if (separator := re.search(r"[.,](?=\d+$)", digits)) and not re.fullmatch(r"\d+(\D\d{3})+", digits):
+    if (separator := re.search(r"[.,](?=\d+$)", digits)) and not re.fullmatch(r"[^\D0]\d{0,2}(\D\d{3})+", digits):
         whole, decimals = digits[: separator.start()], digits[separator.end() :]
     value = "".join(str(int(char)) for char in whole if char.isdecimal()).lstrip("0") or "0"
     decimals = "".join(str(int(char)) for char in decimals).rstrip("0")

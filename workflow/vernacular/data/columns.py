@@ -108,11 +108,11 @@ class Cells:
             value = repaired
         if "values" not in spec or not as_text(value):
             return value
-        if as_text(value) not in spec["values"]:
+        if _key(value) not in spec["values"]:
             names = ", ".join(map(quote, spec["values"]))
             detail = f"{spec['column']}: expected {names} as under values, got {quote(value)}"
             raise RowRejected("value not among those of the task file", detail=detail)
-        return spec["values"][as_text(value)]
+        return spec["values"][_key(value)]
 
     def _fill(self, template: str) -> str:
         parts = []
@@ -300,7 +300,12 @@ FORMS: dict[str, Callable[[str], str]] = {
 def is_selected(row: dict, columns: dict) -> bool:
     """Return whether a row has the values under `where` of a task file; if there are none, every row is selected."""
     where = columns.get("where", {})
-    return all(as_text(find(row, column)) in map(as_text, as_list(values)) for column, values in where.items())
+    return all(_key(find(row, column)) in map(_key, as_list(values)) for column, values in where.items())
+
+
+def _key(value) -> str:
+    """Return a value as a task file writes it: true, 3, text."""
+    return str(value).lower() if isinstance(value, bool) else as_text(value)
 
 
 def _matching_columns(row: dict, column: str) -> list[str]:
