@@ -95,7 +95,7 @@ def tasks(args) -> str:
     return f"tasks: {count}" + (f" in {args.language}" if args.language else "")
 
 
-_MAX_FINDINGS = 20  # of a language and kind that are listed
+_LISTED = 20  # of a language and kind that are listed
 
 
 def _audit(name: str, files: dict[str, Path], languages: list[str] | None, data: str) -> str:
@@ -120,12 +120,12 @@ def _audit(name: str, files: dict[str, Path], languages: list[str] | None, data:
     for (language, kind), count in Counter((finding.language, finding.kind) for finding in findings).items():
         print(f"{language}: {kind}: {format_count(count, 'item')}")
         own = [finding for finding in findings if (finding.language, finding.kind) == (language, kind)]
-        for finding in own[:_MAX_FINDINGS]:
+        for finding in own[:_LISTED]:
             reference = next((each for each in items.get(REFERENCE, ()) if each["item_id"] == finding.item_id), None)
             original = f"  ({REFERENCE}: {reference['context'] or reference['question']})" if reference else ""
             print(f"    {finding.item_id}: {finding.detail}: {finding.text}{original}")
-        if count > _MAX_FINDINGS:
-            print(f"    and {count - _MAX_FINDINGS} more")
+        if count > _LISTED:
+            print(f"    and {count - _LISTED} more")
     return f"tasks: {name}: {format_count(len(findings), 'finding')} in {format_count(len(items), 'language')}"
 
 

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+from vernacular.core.paths import WORKFLOW, display_path
 from vernacular.core.yaml import read
 
 # ISO 15924 codes, by the first word of the Unicode names of their letters
@@ -71,6 +72,15 @@ def prompts_file(language: str, directory) -> Path | None:
         if path.is_file() and (tag == language or script is None or script_of(_texts(read(path)[0])) == script):
             return path
     return None
+
+
+def wordings_message(language: str, lacking: list[str], directory) -> str:
+    """Return what a user has to write, so that a task can be evaluated in a language."""
+    is_shipped = Path(directory).resolve() == WORKFLOW / "tasks"
+    prompts = WORKFLOW / "prompts" if is_shipped else Path(directory) / "prompts"
+    path = prompts_file(language, prompts) or prompts / f"{language}.yaml"
+    lines = ", ".join(f'"{name}": …' for name in lacking)
+    return f'{display_path(path)}: words of the language "{language}" not found. Add `wordings: {{{lines}}}`.'
 
 
 def _texts(lines) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vernacular.core.errors import ConfigError, DataError, format_count, suggest
 from vernacular.core.fingerprint import file_fingerprint, fingerprint
-from vernacular.core.languages import script_of
+from vernacular.core.languages import script_of, wordings_message
 from vernacular.core.paths import WORKFLOW
 from vernacular.data.columns import (
     Cells,
@@ -25,7 +25,6 @@ from vernacular.data.columns import (
 )
 from vernacular.data.layouts import CONVERTERS, answer_alphabet, check_numbering
 from vernacular.data.readers import detect_format, read_rows
-from vernacular.data.tasks import wordings_message
 from vernacular.data.treebank.patterns import is_local as is_local_treebank
 
 

@@ -209,15 +209,6 @@ def _wordings(language: str, directory: Path) -> dict[str, str]:
     return wordings
 
 
-def wordings_message(language: str, lacking: list[str], directory) -> str:
-    """Return what a user has to write, so that a task can be evaluated in a language."""
-    is_shipped = Path(directory).resolve() == WORKFLOW / "tasks"
-    prompts = WORKFLOW / "prompts" if is_shipped else Path(directory) / "prompts"
-    path = prompts_file(language, prompts) or prompts / f"{language}.yaml"
-    lines = ", ".join(f'"{name}": …' for name in lacking)
-    return f'{display_path(path)}: words of the language "{language}" not found. Add `wordings: {{{lines}}}`.'
-
-
 def _check_paths(value, location: str) -> None:
     """Raise ConfigError for a path in the home directory of an unknown user, before any file is searched for."""
     for entry in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
