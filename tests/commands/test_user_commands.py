@@ -15,6 +15,7 @@ from vernacular import __version__, cli
 from vernacular.commands.tasks import _CODES
 from vernacular.config.load import load
 from vernacular.core.errors import ConfigError
+from vernacular.core.languages import base_language
 from vernacular.core.paths import WORKFLOW
 from vernacular.data.tasks import load_task, task_names
 from vernacular.data.treebank.patterns import builtin_patterns
@@ -91,7 +92,29 @@ def test_languages_are_found_by_their_english_name(capsys):
     assert cli.main(["tasks", "Baskue"]) == 1
     assert 'Did you mean "Basque"?' in capsys.readouterr().err
     included = [load_task(path)["languages"] for path in task_names([WORKFLOW / "tasks"]).values()]
-    assert set(_CODES.values()) == {code for languages in included for code in languages}
+    assert set(_CODES.values()) == {base_language(code) for languages in included for code in languages}
+
+
+def test_tasks_of_a_language_list_its_scripts_and_what_is_lacking(capsys):
+    assert cli.main(["tasks", "sr"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert {line.split()[1] for line in lines if line.startswith(("ntrex ", "belebele "))} == {"sr-Cyrl", "sr-Latn"}
+    assert cli.main(["tasks", "sr-Latn"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert {line.split()[1] for line in lines[1:-1]} == {"sr", "sr-Latn", "sr-Latn-x-torlak"}
+    assert cli.main(["tasks", "nus"]) == 0
+    (row,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("sib200 ")]
+    assert row.endswith("prompt lines; words for topic, science/technology, travel, politics, sports, health, "
+                        "entertainment, geography")  # fmt: skip
+
+
+FOUR = "eu gl ca pt sr-Latn sr-Cyrl hr bs sl mk ar ka mt cy ga is fo nb nn lv lt et am ha ig yo sw zu xh"
+
+
+def test_languages_that_no_leaderboard_serves_have_several_tasks():
+    tasks = [load_task(path) for path in task_names([WORKFLOW / "tasks"]).values()]
+    counts = {language: sum(language in task["languages"] for task in tasks) for language in f"{FOUR} ast oc".split()}
+    assert {language: n for language, n in counts.items() if n < (3 if language in ("ast", "oc") else 4)} == {}
 
 
 def test_treebank_without_a_pattern_lists_them(directory, capsys):

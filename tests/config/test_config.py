@@ -1,5 +1,6 @@
 """Errors in config.yaml are reported in one or two lines: file, line, key, the actual value and the allowed values."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -114,6 +115,37 @@ def test_entry_expands_to_evaluation_ids(tmp_path):
 def test_languages_all_selects_languages_with_samples(tmp_path):
     cfg = config.load([write(tmp_path, GOOD.replace("languages: [gl]", "languages: all"))])
     assert list(cfg.evaluations) == [f"cola.{code}.acceptability.0shot" for code in ("gl", "en", "ca", "es")]
+
+
+def test_tags_with_script_and_region_are_languages(tmp_path):
+    text = GOOD + "  - {task: ntrex, languages: [sr-Latn, sr-Cyrl, pt-BR]}\n"
+    cfg = config.load([write(tmp_path, text)])
+    ids = [f"ntrex.{tag}.text.0shot" for tag in ("sr-Latn", "sr-Cyrl", "pt-BR")]
+    assert list(cfg.evaluations)[1:] == ids
+    for tag in ("sr-latn", "sr_Latn", "pt-br", "../gl"):
+        message = error_message(tmp_path, text.replace("sr-Latn", json.dumps(tag)))
+        assert_states(message, "line 5: evaluations[1].languages[0]", "ISO 639", "sr-Latn", tag)
+
+
+def test_encoder_of_a_language_is_that_of_its_scripts_and_regions(tmp_path):
+    encoders = "similarity: {metrics: [cosine], encoders: {default: a/b, sr: c/d, sr-Cyrl: e/f}}\n"
+    cfg = config.load([write(tmp_path, GOOD + encoders)])
+    assert [cfg.encoder(tag, "cosine")["source"] for tag in ("sr-Latn", "sr-Cyrl", "gl")] == ["c/d", "e/f", "a/b"]
+
+
+def test_all_languages_of_a_task_need_prompt_lines_in_one_message(tmp_path):
+    message = error_message(tmp_path, GOOD + "  - {task: belebele, languages: all, protocols: [letters]}\n")
+    assert_states(
+        message, "evaluations[1].languages: all: ", "of 123 languages of belebele have no prompt lines", "gl, en"
+    )
+
+
+def test_missing_words_of_a_language_are_reported_where_it_is_chosen(tmp_path):
+    text = GOOD + "  - {task: sib200, languages: [gl, nus], protocols: [letters]}\n"
+    message = error_message(tmp_path, text)
+    assert "nus.yaml" in message
+    assert '"science/technology": …' in message
+    assert '"gl"' not in message
 
 
 def test_duplicate_evaluation_with_different_options_is_rejected(tmp_path):

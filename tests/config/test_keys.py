@@ -111,7 +111,7 @@ def test_requests_spec_contains_evaluation_and_prompt_lines(load_config):
         "seed": 3,
         "style": "default",
         "options": {"option_rotations": 2},
-        "prompts": {name: text for name, text in read_yaml("gl").items() if name != "variants"},
+        "prompts": {name: text for name, text in read_yaml("gl").items() if name not in ("variants", "wordings")},
     }
 
 

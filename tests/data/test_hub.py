@@ -575,3 +575,34 @@ def test_missing_or_incompatible_dataset_raises_data_error(hub, client, tmp_path
     hub.add("me/other", {"test.csv": "id,stem,choices,answerKey\n1,2,3,4\n"})
     message = client.error_message(task_file(tmp_path, name, source), "gl")
     assert_states(message, f"{name} (gl)", *parts)
+
+
+def test_codes_of_languages_select_files_and_configurations(hub, client):
+    row = {"index_id": 3, "category": "travel", "text": "O tren sae."}
+    hub.add(
+        "Davlan/sib200",
+        {
+            "sib200.py": "raise SystemExit",
+            "data/glg_Latn/test.tsv": to_tsv(row),
+            "data/glg_Latn/dev.tsv": to_tsv(row | {"text": "O barco sae."}),
+            "data/ast_Latn/test.tsv": to_tsv(row),
+        },
+    )
+    rows, _ = client.load(TASKS / "sib200.yaml", "gl")
+    assert [(row["item_id"], row["context"]) for row in rows] == [("3", "O tren sae."), ("shot/3", "O barco sae.")]
+    exam = {"id": 1, "question": "Zer?", "candidates": ["a", "b"], "answer": 1}
+    configs = {name: {"test": f"{name}.jsonl"} for name in ("eu_a", "eu_b", "es_a")}
+    files = {f"{name}.jsonl": jsonl(exam) for name in configs}
+    hub.add("HiTZ/EusExams", {"README.md": card(*configs.items()), **files})
+    rows, _ = client.load(TASKS / "eus_exams.yaml", "eu")
+    assert [row["category"] for row in rows] == ["eu_a", "eu_b"]
+
+
+def test_mgsm_has_no_header(hub, client):
+    hub.add("juletxara/mgsm", {"mgsm.py": "raise SystemExit", "mgsm_sw.tsv": "Mbili na tatu?\t5\nSita?\t1,006\n"})
+    rows, metadata = client.load(TASKS / "mgsm.yaml", "sw")
+    assert [(row["item_id"], row["question"], row["target"]) for row in rows] == [
+        ("0", "Mbili na tatu?", "5"),
+        ("1", "Sita?", "1,006"),
+    ]
+    assert metadata["rows"]["dropped"] == {}

@@ -3,10 +3,11 @@
 import pytest
 from support.messages import assert_states
 from vernacular.core.errors import ConfigError
+from vernacular.core.languages import prompts_file
 from vernacular.data.load import WORKFLOW
 from vernacular.data.tasks import load_task, task_names
 from vernacular.protocols.prompts import PROMPTS_DIR as PROMPTS
-from vernacular.protocols.registry import PROTOCOLS, uses_prompt_lines
+from vernacular.protocols.registry import PROTOCOLS
 
 TASK_FILES = task_names([WORKFLOW / "tasks"])
 
@@ -141,12 +142,12 @@ def test_user_task_overrides_built_in_task_of_the_same_name(tmp_path):
     assert len(task_files) == len(TASK_FILES)
 
 
-def test_built_in_tasks_have_prompt_lines_for_all_protocols():
-    missing_prompts = {
-        (task["task"], language)
+def test_languages_with_prompt_lines_have_the_words_of_all_their_tasks():
+    missing = {
+        (task["task"], language, name)
         for task in map(load_task, TASK_FILES.values())
-        for language in task["languages"]
-        for protocol in task["protocols"]
-        if uses_prompt_lines(protocol, "default") and not (PROMPTS / f"{language}.yaml").exists()
+        for language, entry in task["languages"].items()
+        if prompts_file(language, PROMPTS)
+        for name in entry.get("lacks", ())
     }
-    assert missing_prompts == set()
+    assert missing == set()

@@ -26,8 +26,9 @@ def load(directory, text):
 def test_builtin_patterns_are_valid(name):
     pattern = load_pattern(name)
     assert pattern["phenomenon"] != pattern["pattern"]
-    assert pattern["swap"]
-    assert Request.of(pattern).related
+    if "corrupt" not in pattern:
+        assert pattern["swap"]
+        assert Request.of(pattern).related
 
 
 def test_pattern_defaults(tmp_path):

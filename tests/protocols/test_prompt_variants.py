@@ -166,9 +166,9 @@ VALID = """variants:
 @pytest.mark.parametrize(
     ("change", "parts"),
     [
-        (("{options}\n      R:", "R:"), ("line 17", "variants.short.question", "{options} once")),
+        (("{options}\n      R:", "R:"), ("line 32", "variants.short.question", "{options} once")),
         (("R:", "R: {question}"), ("{question} once", "got 2")),
-        (("{options}\n      R:", "R:\n      {options}"), ("line 17", "last line", "cue")),
+        (("{options}\n      R:", "R:\n      {options}"), ("line 32", "last line", "cue")),
         (("{question}", "{pregunta}"), ("{pregunta}", "{question}, {options}")),
         (("    question:", "    questions:"), ("questions", '"question"')),
         (("short:", "Short Form:"), ("invalid name", "lower-case")),

@@ -15,6 +15,7 @@ from vernacular.core.metadata import (
 from vernacular.summary.notes import (
     group_notes,
     make_notes,
+    mixed_script_notes,
     mixed_version_notes,
     no_interval_notes,
     notes_to_frame,
@@ -154,6 +155,24 @@ def test_mixed_versions_are_one_note_with_evaluation_count():
     assert (note["kind"], note["count"], note["model"]) == ("mixed versions", 2, None)
     assert "a, c: torch 2.13.0, transformers 5.1" in note["note"]
     assert "b: torch 2.13.0, transformers 5.2" in note["note"]
+
+
+def test_languages_whose_datasets_are_in_two_scripts_are_noted():
+    def results(task: str, language: str, script: str | None) -> ResultsMetadata:
+        return ResultsMetadata(dataset=ItemsMetadata(task=task, language=language, script=script))
+
+    evaluations = {
+        "piqa.sr.options.0shot": results("piqa", "sr", "Latn"),
+        "flores.sr.text.0shot": results("flores", "sr", "Cyrl"),
+        "flores.sr-Cyrl.text.0shot": results("flores", "sr-Cyrl", "Cyrl"),
+        "piqa.sr-Latn.options.0shot": results("piqa", "sr-Latn", "Latn"),
+        "numbers.sr.text.0shot": results("numbers", "sr", None),
+    }
+    models = [MetricsMetadata(model=model, evaluations=evaluations) for model in ("a", "b")]
+    [note] = mixed_script_notes(models)
+    assert (note["kind"], note["count"]) == ("mixed scripts", 2)
+    assert note["note"].endswith(": Cyrl (flores); Latn (piqa)")
+    assert " sr " in note["note"]
 
 
 def test_version_of_the_engine_is_named_by_its_first_digits():

@@ -299,7 +299,9 @@ def _add_user_commands(commands) -> None:
     tasks = add("tasks", "list tasks with their languages, protocols and licenses")
     tasks.add_argument("language", nargs="?", help="only tasks in this language: gl, Galician")
     tasks.add_argument("--directory", type=Path, action="append", default=[], help="further directory of task files")
-
+    tasks.add_argument("--audit", metavar="NAME", help="compare the languages of a parallel task item by item")
+    tasks.add_argument("--languages", nargs="+", help="with --audit: only these languages")
+    tasks.add_argument("--data", default="hub", help="with --audit: directory with {task}/{language}/{split}.* files")
     tasks.add_argument(
         "--lm-eval",
         nargs="?",

@@ -4,14 +4,25 @@ Rows are dicts, as returned by `pyarrow.Table.to_pylist`; the TypedDicts define 
 validated on every write, are in the `schema.py` of the stage that writes the rows.
 """
 
+import json
+import re
 from dataclasses import dataclass
 from typing import NamedTuple, TypedDict
 
 DEFAULT_PROMPT, ALL_PROMPTS = "default", "all"  # all: the mean over several prompts, in tables
 SETTING = ("task", "language", "protocol", "shots", "seed", "style", "prompt")  # the fields that identify an evaluation
 SIMIL_EVAL_STYLES = ("simil-eval", "simil-eval-open")  # prompts and parser of Simil-Eval (Rodríguez et al. 2025)
-UNSPACED = {"zh", "yue", "ja", "th", "lo", "km", "my", "bo"}  # languages written without spaces between words
+_UNSPACED = {"zh", "yue", "ja", "th", "lo", "km", "my", "bo"}
 _SKIPPED = "skipped: "
+
+
+def is_unspaced(language: str) -> bool:
+    """Return whether a language, given by its tag, is written without spaces between words.
+
+    >>> is_unspaced("zh-Hant"), is_unspaced("gl")
+    (True, False)
+    """
+    return language.partition("-")[0] in _UNSPACED
 
 
 class Role(NamedTuple):
@@ -106,6 +117,44 @@ class Item(TypedDict):
     source_row: int
     repeats: str | None
     extra: dict[str, str] | None
+
+
+def accepted_answers(item: Item) -> list[str]:
+    """Return the texts that answer an item without options: those of an open question, or its target."""
+    if listed := (item.get("extra") or {}).get("targets"):
+        return json.loads(listed)
+    return [] if item["target"] is None else [item["target"]]
+
+
+def is_number(item: Item) -> bool:
+    """Return whether an open question asks for a number, which is the last one of an output."""
+    return bool((item.get("extra") or {}).get("number"))
+
+
+_NUMBER = re.compile(r"(?:(?<!\d)[-−])?\d+(?:[.,\u00a0\u202f' ]\d{3}(?!\d))*(?:[.,]\d+)?")
+
+
+def last_number(text: str) -> str | None:
+    """Return the last number of a text without separators of thousands, in one spelling; None if there is none.
+
+    A single separator before three digits separates thousands: 1.200 is 1200.
+
+    >>> last_number("3 + 4 = 7."), last_number("$1,234.50"), last_number("١٢"), last_number("1.200"), last_number("x")
+    ('7', '1234.5', '12', '1200', None)
+    >>> last_number("0.125"), last_number("10-12"), last_number("= −3,50"), last_number("2 000 000")
+    ('0.125', '12', '-3.5', '2000000')
+    """
+    numbers = list(_NUMBER.finditer(text))
+    if not numbers:
+        return None
+    number = numbers[-1][0]
+    sign, digits = ("-", number[1:]) if number[0] in "-−" else ("", number)
+    whole, decimals = digits, ""
+    if (separator := re.search(r"[.,](?=\d+$)", digits)) and not re.fullmatch(r"[^\D0]\d{0,2}(\D\d{3})+", digits):
+        whole, decimals = digits[: separator.start()], digits[separator.end() :]
+    value = "".join(str(int(char)) for char in whole if char.isdecimal()).lstrip("0") or "0"
+    decimals = "".join(str(int(char)) for char in decimals).rstrip("0")
+    return sign + value + (f".{decimals}" if decimals else "")
 
 
 class Request(TypedDict):

@@ -28,6 +28,7 @@ from vernacular.summary.headings import make_headings, model_labels
 from vernacular.summary.notes import (
     group_notes,
     make_notes,
+    mixed_script_notes,
     mixed_version_notes,
     no_interval_notes,
     notes_to_frame,
@@ -62,6 +63,7 @@ def summary(args: Summary) -> str:
     results = add_positions(add_prompt_means(results, prompts), checkpoints)
     notes = [row for note in models_metadata for row in make_notes(note)]
     notes += mixed_version_notes(models_metadata)
+    notes += mixed_script_notes(models_metadata)
     notes += equal_weight_notes(models_metadata, checkpoints)
     notes += no_interval_notes(results)
     notes += unreviewed_notes(args.spec.unreviewed)

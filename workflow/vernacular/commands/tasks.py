@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 from fnmatch import fnmatch
+from pathlib import Path
 
 import httpx2
 import huggingface_hub
@@ -11,10 +12,13 @@ from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 from vernacular.config.files import read
 from vernacular.config.series import listing_path
 from vernacular.core import artifacts
-from vernacular.core.errors import ModelError, UserError, first_line, format_count, suggest
+from vernacular.core.errors import DataError, ModelError, UserError, first_line, format_count, suggest
+from vernacular.core.languages import base_language, fallbacks
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.records import write_record
 from vernacular.core.tables import text_table
+from vernacular.data.audit import REFERENCE, audit, missing_ids
+from vernacular.data.load import load_items
 from vernacular.data.tasks import load_task, task_names
 from vernacular.data.treebank.pairs import MASK, Pairs, shorten_context
 from vernacular.data.treebank.patterns import builtin_patterns, load_pattern
@@ -22,30 +26,53 @@ from vernacular.data.treebank.source import Extraction, extract
 from vernacular.lm_eval.catalog import load_catalog
 from vernacular.lm_eval.expansion import DEFAULT_TYPE
 from vernacular.lm_eval.prompts import prompt_names
+from vernacular.protocols.prompts import prompt_lines, prompts_directory
+from vernacular.protocols.registry import uses_prompt_lines
 
 _MAX_LANGUAGES = 8  # of a task that are listed by code
 # English names of the languages of the included tasks (ISO 639-3), by which they are also found
 _NAMES = """\
-ab Abkhazian; aln Gheg Albanian; am Amharic; apu Apurinã; aqz Akuntsu; ar Arabic; azz Highland Puebla Nahuatl;
-be Belarusian; bg Bulgarian; bho Bhojpuri; bn Bengali; bor Borôro; br Breton; bua Buriat; ca Catalan; cs Czech;
-cu Old Church Slavonic; cy Welsh; da Danish; de German; egy Ancient Egyptian; el Greek; en English; es Spanish;
-et Estonian; eu Basque; fa Persian; fi Finnish; fo Faroese; fr French; frm Middle French; fro Old French; ga Irish;
-gd Scottish Gaelic; gl Galician; got Gothic; grc Ancient Greek; gu Gujarati; hbo Ancient Hebrew; he Hebrew; hi Hindi;
-hit Hittite; hsb Upper Sorbian; hu Hungarian; hy Armenian; hyw Western Armenian; is Icelandic; it Italian; ka Georgian;
-kk Kazakh; kmr Northern Kurdish; koi Komi-Permyak; kpv Komi-Zyrian; krl Karelian; kxh Karo; ky Kyrgyz; la Latin;
-lij Ligurian; lt Lithuanian; lv Latvian; mdf Moksha; mk Macedonian; mr Marathi; myv Erzya; nds Low German;
-nhi Zacatlán Nahuatl; nl Dutch; olo Livvi; orv Old Russian; ota Ottoman Turkish; pcm Nigerian Pidgin; pl Polish;
-pt Portuguese; quc K'iche'; ro Romanian; ru Russian; sa Sanskrit; sah Yakut; se Northern Sami; sk Slovak; sl Slovenian;
-sms Skolt Sami; sq Albanian; sr Serbian; sv Swedish; ta Tamil; tpn Tupinambá; tr Turkish; ttc Tektiteko; ug Uyghur;
-uk Ukrainian; ur Urdu; urb Urubú-Kaapor; uz Uzbek; vep Veps; wbp Warlpiri; wo Wolof; xcl Classical Armenian; xnr Kangri;
-xpg Phrygian; yrl Nhengatu"""
+ab Abkhazian; ace Acehnese; acm Mesopotamian Arabic; acq Ta'izzi-Adeni Arabic; aeb Tunisian Arabic; af Afrikaans; afb
+Gulf Arabic; ajp South Levantine Arabic; ak Akan; aln Gheg Albanian; am Amharic; apc North Levantine
+Arabic; apu Apurinã; aqz Akuntsu; ar Arabic; arq Algerian Arabic; ars Najdi Arabic; ary Moroccan Arabic; arz Egyptian
+Arabic; as Assamese; ast Asturian; awa Awadhi; ayr Central Aymara; az Azerbaijani; azb South Azerbaijani; azz Highland
+Puebla Nahuatl; ba Bashkir; ban Balinese; bcc Southern Balochi; be Belarusian; bem Bemba; bg Bulgarian; bgc Haryanvi;
+bho Bhojpuri; bjn Banjar; bm Bambara; bn Bengali; bo Tibetan; bor Borôro; br Breton; bra Braj; bs Bosnian; bsk
+Burushaski; btx Batak Karo; bua Buriat; bug Buginese; bxr Russia Buriat; ca Catalan; ceb Cebuano; cjk Chokwe; ckb
+Central Kurdish; ckm Chakavian; cls Classical Sanskrit; crh Crimean Tatar; cs Czech; cu Old Church Slavonic; cy Welsh;
+da Danish; de German; dhd Dhundari; din Dinka; dje Zarma; dv Divehi; dyu Dyula; dz Dzongkha; ee Ewe; egy Ancient
+Egyptian; ekp Ekpeye; el Greek; en English; eo Esperanto; es Spanish; et Estonian; eu Basque; fa Persian; fi Finnish;
+fil Filipino; fj Fijian; fo Faroese; fon Fon; fr French; frm Middle French; fro Old French; fuc Pulaar; fur Friulian;
+fuv Nigerian Fulfulde; ga Irish; gd Scottish Gaelic; gl Galician; gn Guarani; got Gothic; grc Ancient Greek; gu
+Gujarati; ha Hausa; haw Hawaiian; hbo Ancient Hebrew; he Hebrew; hi Hindi; hit Hittite; hmn Hmong; hne Chhattisgarhi;
+hr Croatian; hsb Upper Sorbian; ht Haitian Creole; hu Hungarian; hy Armenian; hyw Western Armenian; id Indonesian; idu
+Idoma; ig Igbo; ilo Iloko; is Icelandic; iso Isoko; it Italian; ja Japanese; jv Javanese; ka Georgian; kab Kabyle; kac
+Kachin; kam Kamba; kbp Kabiyè; kea Kabuverdianu; kg Kongo; ki Kikuyu; kk Kazakh; km Khmer; kmb Kimbundu; kmr Northern
+Kurdish; kn Kannada; knc Central Kanuri; ko Korean; koi Komi-Permyak; kpv Komi-Zyrian; krl Karelian; ks Kashmiri; kxh
+Karo; ky Kyrgyz; la Latin; lb Luxembourgish; lg Ganda; li Limburgish; lij Ligurian; lmo Lombard; ln Lingala; lo Lao; lt
+Lithuanian; ltg Latgalian; lua Luba-Lulua; luo Luo; lus Mizo; lv Latvian; mag Magahi; mai Maithili; mdf Moksha; mey
+Hassaniyya; mg Malagasy; mi Māori; min Minangkabau; mk Macedonian; ml Malayalam; mn Mongolian; mni Manipuri; mos Mossi;
+mr Marathi; ms Malay; mt Maltese; my Burmese; myv Erzya; nag Naga Pidgin; nb Norwegian Bokmål; nd North Ndebele; nds
+Low German; ne Nepali; nhi Zacatlán Nahuatl; nl Dutch; nn Norwegian Nynorsk; nqo N'Ko; nso Northern Sotho; nus Nuer; ny
+Nyanja; oc Occitan; olo Livvi; om Oromo; or Odia; orv Old Russian; ota Ottoman Turkish; pa Punjabi; pag Pangasinan; pap
+Papiamento; pcm Nigerian Pidgin; pl Polish; prs Dari; ps Pashto; pt Portuguese; qu Quechua; quc K'iche'; quy Ayacucho
+Quechua; rn Rundi; ro Romanian; ru Russian; rw Kinyarwanda; rwr Marwari; sa Sanskrit; sah Yakut; sat Santali; sc
+Sardinian; scn Sicilian; sd Sindhi; se Northern Sami; sg Sango; shi Tachelhit; shn Shan; si Sinhala; sk Slovak; sl
+Slovenian; sm Samoan; sms Skolt Sami; sn Shona; so Somali; sq Albanian; sr Serbian; ss Swati; st Southern Sotho; su
+Sundanese; sv Swedish; sw Swahili; swv Shekhawati; szl Silesian; ta Tamil; taq Tamasheq; te Telugu; tg Tajik; th Thai;
+ti Tigrinya; tk Turkmen; tl Tagalog; tn Tswana; to Tongan; tpi Tok Pisin; tpn Tupinambá; tr Turkish; ts Tsonga; tt
+Tatar; ttc Tektiteko; tum Tumbuka; tw Twi; ty Tahitian; tzm Central Atlas Tamazight; ug Uyghur; uk Ukrainian; umb
+Umbundu; ur Urdu; urb Urubú-Kaapor; urh Urhobo; uz Uzbek; vai Vai; ve Venda; vec Venetian; vep Veps; vi Vietnamese; war
+Waray; wbp Warlpiri; wo Wolof; xcl Classical Armenian; xh Xhosa; xnr Kangri; xpg Phrygian; yi Yiddish; yo Yoruba; yrl
+Nhengatu; yue Cantonese; zh Chinese; zu Zulu"""
 _CODES = {name.casefold(): code for code, name in (entry.split(None, 1) for entry in _NAMES.split(";"))}
 
 
 def tasks(args) -> str:
     """Print the included tasks and those of further directories; with a language, only those that have it.
 
-    With `--lm-eval`, print the tasks of lm-eval, and of each whether it can be run.
+    With `--lm-eval`, print the tasks of lm-eval, and of each whether it can be run; with `--audit`, what differs
+    between the languages of a parallel task.
 
     Raises:
         UserError: No task has the language.
@@ -54,22 +81,62 @@ def tasks(args) -> str:
     if args.lm_eval is not None:
         return _lm_eval(args.lm_eval, args.lm_eval_python)
     files = task_names([WORKFLOW / "tasks", *args.directory])
+    if args.audit:
+        return _audit(args.audit, files, args.languages, args.data)
     loaded = {name: load_task(path) for name, path in files.items()}
     if args.language is None:
         header = ("task", "languages", "protocols", "items", "license")
         rows = [_overview(name, task) for name, task in loaded.items()]
     else:
-        [args.language] = check_languages([args.language], loaded.values())
-        header = ("task", "protocols", "items", "license", "source")
-        rows = [_in_language(name, task, args.language) for name, task in loaded.items()]
-        rows = [row for row in rows if row]
+        [args.language] = check_languages([args.language], loaded.values(), more_general=True)
+        header = ("task", "language", "protocols", "items", "license", "source", "lacks")
+        rows = [row for name, task in loaded.items() for row in _in_language(name, task, args.language)]
     print(*text_table([header, *rows]), sep="\n")
-    return f"tasks: {format_count(len(rows), 'task')}" + (f" in {args.language}" if args.language else "")
+    count = format_count(len({row[0] for row in rows}), "task")
+    return f"tasks: {count}" + (f" in {args.language}" if args.language else "")
 
 
-def check_languages(languages: Iterable[str], tasks: Iterable[dict]) -> list[str]:
-    """Return the codes of languages, given by code or English name; raise UserError if one of them has no task."""
+_LISTED = 20  # of a language and kind that are listed
+
+
+def _audit(name: str, files: dict[str, Path], languages: list[str] | None, data: str) -> str:
+    """Print the findings in each language, with both texts; languages that are unavailable are named and left out."""
+    if name not in files:
+        raise UserError(f'task "{name}" not found.{suggest(name, files)}')
+    task = load_task(files[name])
+    if not task.get("parallel"):
+        raise UserError(f"{name}: its items are not parallel (parallel: true), so that languages cannot be compared.")
+    items = {}
+    for language in languages or task["languages"]:
+        try:
+            items[language], metadata = load_items(task, language, source=data)
+        except DataError as error:
+            print(f"{language}: unavailable ({first_line(error)})")
+            continue
+        for reason, count in metadata["rows"]["repaired"].items():
+            print(f"{language}: repaired in {format_count(count, 'row')}: {reason}")
+    for language, count in missing_ids(items).items():
+        print(f"{language}: {format_count(count, 'item')} of other languages not found")
+    findings = audit(items)
+    for (language, kind), count in Counter((finding.language, finding.kind) for finding in findings).items():
+        print(f"{language}: {kind}: {format_count(count, 'item')}")
+        own = [finding for finding in findings if (finding.language, finding.kind) == (language, kind)]
+        for finding in own[:_LISTED]:
+            reference = next((each for each in items.get(REFERENCE, ()) if each["item_id"] == finding.item_id), None)
+            original = f"  ({REFERENCE}: {reference['context'] or reference['question']})" if reference else ""
+            print(f"    {finding.item_id}: {finding.detail}: {finding.text}{original}")
+        if count > _LISTED:
+            print(f"    and {count - _LISTED} more")
+    return f"tasks: {name}: {format_count(len(findings), 'finding')} in {format_count(len(items), 'language')}"
+
+
+def check_languages(languages: Iterable[str], tasks: Iterable[dict], *, more_general: bool = False) -> list[str]:
+    """Return the tags of languages, given by tag or English name; raise UserError if one of them has no task.
+
+    With `more_general`, a tag without script or region stands for all tags of the language.
+    """
     available = {code for task in tasks for code in task["languages"]}
+    available |= set(map(base_language, available)) if more_general else set()
     own_data = "For your own data, write a task file (docs/tasks.md) and name its directory with --directory."
     codes = [name if name in available else _CODES.get(name.casefold(), name) for name in languages]
     for language, code in zip(languages, codes, strict=True):
@@ -89,13 +156,27 @@ def _overview(name: str, task: dict) -> tuple[str, ...]:
     return name, languages, ", ".join(task["protocols"]), items, ", ".join(licenses) or "not stated"
 
 
-def _in_language(name: str, task: dict, language: str) -> tuple[str, ...] | None:
-    entry = task["languages"].get(language)
-    if entry is None:
-        return None
-    source = next(iter(entry["source"][0].values()))
-    count = f"{entry['expected_rows']:,}" if entry["expected_rows"] else "unknown"
-    return name, ", ".join(task["protocols"]), count, str(entry["license"] or "not stated"), str(source)
+def _in_language(name: str, task: dict, language: str) -> list[tuple[str, ...]]:
+    """Return a row for each tag of the language in a task: itself, more general and more specific ones."""
+    rows = []
+    for tag, entry in task["languages"].items():
+        if language in fallbacks(tag) or tag in fallbacks(language):
+            source = str(next(iter(entry["source"][0].values())))
+            count = f"{entry['expected_rows']:,}" if entry["expected_rows"] else "unknown"
+            protocols, lacking = ", ".join(task["protocols"]), "; ".join(_lacking(task, tag)) or "nothing"
+            rows.append((name, tag, protocols, count, str(entry["license"] or "not stated"), source, lacking))
+    return rows
+
+
+def _lacking(task: dict, tag: str) -> list[str]:
+    """Return what has to be written before a task can be evaluated in a language, with the protocols that need it."""
+    needing = [protocol for protocol in task["protocols"] if uses_prompt_lines(protocol, "default")]
+    lacking = []
+    if needing and prompt_lines(tag, prompts_directory(tag, task)) is None:
+        lacking.append("prompt lines" + (f" for {', '.join(needing)}" if needing != task["protocols"] else ""))
+    if wordings := task["languages"][tag].get("lacks"):
+        lacking.append(f"words for {', '.join(wordings)}")
+    return lacking
 
 
 def _lm_eval(name: str, python: str | None) -> str:
@@ -199,7 +280,9 @@ def explain(extracted: Extraction, examples: int = 5) -> str:
 def _steps(pairs: Pairs) -> list[str]:
     pattern = pairs.pattern
     lines = [f"{pattern['pattern']} ({pattern['phenomenon']})"]
-    if "grew" in pattern:
+    if "corrupt" in pattern:
+        lines.append(f"{pairs.related:9,}  sentences")
+    elif "grew" in pattern:
         lines.append(f"{pairs.related:9,}  matches of the GREW request")
     else:
         lines.append(f"{pairs.targets:9,}  words match the target")

@@ -267,18 +267,26 @@ def data_files(config: Config, evaluation: Evaluation) -> list[str]:
     They are not inputs of the rule: Snakemake would stop at a missing file, and compare times instead of contents.
     """
     language = config.tasks[evaluation.task]["languages"][evaluation.language]
-    samples = WORKFLOW / "samples" / evaluation.task / evaluation.language
+    entries = {evaluation.language: language["source"]}
+    if joined := language.get("join"):  # its rows are added to those of this language
+        entries.setdefault(joined["language"], joined["source"])
+    return [file for tag, sources in entries.items() for file in _local_files(config, evaluation, tag, sources)]
+
+
+def _local_files(config: Config, evaluation: Evaluation, language: str, sources: list[dict]) -> list[str]:
+    samples = WORKFLOW / "samples" / evaluation.task / language
     task_dir = Path(config.tasks[evaluation.task]["directory"])
     if evaluation.data != "samples" or not samples.is_dir():
-        sources = [source for source in language["source"] if "treebank" in source]
-        treebanks = [file for source in sources for file in treebank_files(source, task_dir)]
+        treebank_sources = [source for source in sources if "treebank" in source]
+        treebanks = [file for source in treebank_sources for file in treebank_files(source, task_dir)]
         if treebanks:
             return [os.path.relpath(file) for file in treebanks]
-    entries = [source.get(key) for source in language["source"] for key in ("file", "few_shot") if "file" in source]
+    entries = [source.get(key) for source in sources for key in ("file", "few_shot") if "file" in source]
+    entries += [source.get("clusters") for source in sources]
     files = [file for entry in entries for file in (entry if isinstance(entry, list) else [entry]) if file]
     if local_files := [file for file in files if "://" not in file]:
         return [os.path.relpath(task_dir / Path(file).expanduser()) for file in local_files]
-    if evaluation.data == "samples":
+    if evaluation.data == "samples" and samples.is_dir():
         return sorted(os.path.relpath(file) for file in samples.iterdir())
     return []
 

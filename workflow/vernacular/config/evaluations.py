@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from vernacular.config.files import Files
 from vernacular.config.specs import UnitSpec
 from vernacular.core.errors import ConfigError, suggest
+from vernacular.core.languages import wordings_message
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.yaml import as_list
 from vernacular.data.treebank.patterns import is_local as is_local_treebank
@@ -20,7 +21,7 @@ from vernacular.lm_eval.own_files import missing_files
 from vernacular.lm_eval.prompts import PromptUnit
 from vernacular.protocols.prompt_template import usual_layout
 from vernacular.protocols.prompt_variants import covering
-from vernacular.protocols.prompts import language_of_lines, load_labels, prompts_directory
+from vernacular.protocols.prompts import language_of_lines, load_labels, prompt_lines, prompts_directory
 from vernacular.protocols.registry import OPTIONS, PROTOCOLS, protocols_with, uses_prompt_lines
 from vernacular.types import ALL_PROMPTS, DEFAULT_PROMPT, Evaluation
 
@@ -59,6 +60,10 @@ def expand(entry: dict, task: dict, data: str, limit: int | None, report) -> lis
         if not set(supporting := protocols_with(option)) & set(protocols):
             report(option, f"not supported by {' or '.join(protocols)}, only by {' and '.join(supporting)}; remove it.")
     _check_options(entry, protocols, limit, report)
+    languages = [language for language in languages if _has_wordings(task, language, report)]
+    if entry["languages"] == "all":
+        shown_styles = [s for p in protocols for s in styles if s in PROTOCOLS[p].styles and uses_prompt_lines(p, s)]
+        languages = _with_lines(task, languages, shown_styles, report)
     evaluations: dict[Evaluation, None] = {}
     for language, protocol, style, n_shots in itertools.product(languages, protocols, styles, shots):
         few_shot = PROTOCOLS[protocol].few_shot
@@ -118,6 +123,26 @@ def _languages(entry: dict, task: dict, data: str, report) -> list[str]:
         elif language not in usable:
             report("languages", f"samples of {task['task']} not found for {language}. {advice}")
     return [language for language in languages if language in usable]
+
+
+def _has_wordings(task: dict, language: str, report) -> bool:
+    """Report the words of a language that a task needs, and that its prompts file lacks."""
+    if lacking := task["languages"][language].get("lacks"):
+        report("languages", wordings_message(language, lacking, task["directory"]))
+    return not lacking
+
+
+def _with_lines(task: dict, languages: list[str], styles: list[str], report) -> list[str]:
+    """Return the languages with prompt lines; report in one message those without them, instead of one for each."""
+    usable = []
+    for language in languages:
+        codes = {language_of_lines(language, style) for style in styles}
+        if all(prompt_lines(code, prompts_directory(code, task)) is not None for code in codes):
+            usable.append(language)
+    if usable and len(usable) < len(languages):
+        count, names = f"{len(languages) - len(usable)} of {len(languages)} languages", ", ".join(usable)
+        report("languages", f"all: {count} of {task['task']} have no prompt lines; list those that have them: {names}.")
+    return usable or languages
 
 
 def _check_labels(language: str, task: dict, report) -> None:

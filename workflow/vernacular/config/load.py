@@ -19,6 +19,7 @@ from vernacular.config.models import check_name, expand_pairs, is_server, read_m
 from vernacular.config.series import Checkpoint, without_earlier
 from vernacular.core.errors import DataError, suggest
 from vernacular.core.fingerprint import fingerprint
+from vernacular.core.languages import fallbacks
 from vernacular.core.names import portable_problem, quoted
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.validate import Problems
@@ -110,7 +111,7 @@ class Config:
         """Return the settings ({"source", "layer", …}) of the encoder for `metric` in `language`; None without one."""
         cosine_encoders = self.similarity["cosine_encoders"] if metric == "cosine" else {}
         for table in (cosine_encoders, self.similarity["encoders"]):
-            if encoder := table.get(language) or table.get("default"):
+            if encoder := next((table[tag] for tag in (*fallbacks(language), "default") if tag in table), None):
                 return encoder if isinstance(encoder, dict) else {"source": encoder}
         return None
 

@@ -58,9 +58,12 @@ def suggest(word: str, allowed, otherwise: str | None = None) -> str:
     `otherwise` is a sentence that replaces the list, if the values are too many.
     """
     names = sorted(map(str, allowed))
-    matches = difflib.get_close_matches(str(word)[:300], names, n=1)
-    if matches:
-        return f' Did you mean "{matches[0]}"?'
+    word = str(word)[:300]
+    if matches := difflib.get_close_matches(word, names, n=3):
+        # of equally close ones, that with the same beginning: gl rather than lg for glg
+        ratios = {name: difflib.SequenceMatcher(None, name, word).ratio() for name in matches}
+        closest = max(matches, key=lambda name: (ratios[name], word.startswith(name)))
+        return f' Did you mean "{closest}"?'
     if otherwise:
         return f" {otherwise}"
     listed = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")

@@ -95,6 +95,7 @@ class ItemsMetadata(Metadata):
     limit: int | None = None  # largest number of evaluated items
     seed: int = 0  # of the sample that a limit draws
     citation: str | None = None
+    script: str | None = None  # of most letters of the texts (ISO 15924)
     warnings: list[str] = field(default_factory=list)  # sentences
 
 

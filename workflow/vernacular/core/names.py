@@ -1,4 +1,4 @@
-"""Names from outside: of models in publications, configs and series, of servers, tasks and treebanks.
+"""Names from outside: of models in publications, configs and series, of servers, tasks, treebanks and languages.
 
 They are checked here before they become rows, pages, IDs or paths. A name that is *readable* is one line of printable
 characters, for tables and pages, which escape it for their format. A name that is *portable* can also be the name of a
@@ -11,6 +11,11 @@ from vernacular.core.errors import DataError
 
 MAX_LENGTH = 250  # characters of a readable name
 _PORTABLE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
+# BCP 47: language, script, region, variants and private use, in the usual case, so that no two tags differ in case only
+_LANGUAGE = re.compile(
+    r"[a-z]{2,3}(-[A-Z][a-z]{3})?(-([A-Z]{2}|[0-9]{3}))?(-([a-z0-9]{5,8}|[0-9][a-z0-9]{3}))*(-x(-[a-z0-9]{1,8})+)?"
+)
+_MAX_TAG = 35  # characters, as in RFC 5646, 4.4.1
 # reserved names of devices on Windows, also with an extension
 _DEVICES = {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))}
 _MAX_BYTES = 200  # of a directory name; file systems allow 255
@@ -49,6 +54,22 @@ def portable_problem(name) -> str | None:
         return "is not a directory name (letters, digits, . _ + -; at most 100 characters)"
     is_reserved = name.split(".")[0].casefold() in _DEVICES or name.endswith(".")
     return "is not a valid directory name on Windows" if is_reserved else None
+
+
+def language_problem(tag) -> str | None:
+    """Return why a text is not the tag of a language, as the end of a message; None if it is one.
+
+    Tags are parts of IDs, paths and patterns of Snakemake.
+
+    >>> [language_problem(tag) for tag in ("gl", "sr-Latn", "pt-BR", "ca-valencia", "sl-x-cerkno")]
+    [None, None, None, None, None]
+    >>> language_problem("sr_latn")
+    'is not a language tag: expected an ISO 639 code, with script or region if needed, such as gl, sr-Latn or pt-BR'
+    """
+    if isinstance(tag, str) and len(tag) <= _MAX_TAG and _LANGUAGE.fullmatch(tag):
+        return None
+    examples = "gl, sr-Latn or pt-BR"
+    return f"is not a language tag: expected an ISO 639 code, with script or region if needed, such as {examples}"
 
 
 def check_readable(name, location: str, noun: str) -> str:

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 
 import jsonschema
 
+from vernacular.core import names
 from vernacular.core.errors import SECRETS, ConfigError, format_count, suggest
 from vernacular.core.names import escaped
 from vernacular.core.paths import display_path
@@ -131,7 +132,10 @@ def _describe(error) -> Iterator[tuple[tuple, str]]:
         hint = _suggest(error.schema, error.instance, [_as_text(a) for a in allowed])
         yield key_path, f"unknown value {_format_value(error.instance)}.{hint}"
     elif "propertyNames" in error.absolute_schema_path:
-        yield (*key_path, error.instance), f"invalid name; {error.schema.get('x-error', _truncate(error.message))}."
+        reason = error.message if error.validator == "format" else error.schema.get("x-error", _truncate(error.message))
+        yield (*key_path, error.instance), f"invalid name; {reason}."
+    elif error.validator == "format":
+        yield key_path, f"{error.message}, {actual}"
     elif error.validator in ("pattern", "not") and "x-error" in error.schema:
         found = "." if error.schema.get("x-secret") else f", {actual}"  # a key in the place of its name is not shown
         yield key_path, error.schema["x-error"] + found
@@ -198,9 +202,16 @@ def _pattern(validator, pattern: str, value, schema):
         yield jsonschema.ValidationError(f"{value!r} does not match {pattern!r}")
 
 
+def _format(validator, name: str, value, schema):
+    """Check the tag of a language where names from outside are checked, instead of by a pattern in each schema."""
+    problem = names.language_problem(value) if name == "language" and isinstance(value, str) else None
+    if problem:
+        yield jsonschema.ValidationError(problem.partition(": ")[2])
+
+
 _Validator = jsonschema.validators.extend(
     jsonschema.Draft202012Validator,
-    {"pattern": _pattern},
+    {"pattern": _pattern, "format": _format},
     type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer),
 )
 

@@ -1,7 +1,11 @@
 """Access to the fields of a dataset row by the column names of a task file.
 
 A column is written `name`, `a.b` (key b of a), `a|b` (the first that exists), `a|` (a, may be missing or empty),
-`form_*` (all columns that match), `_config` (the Hub configuration of the row).
+`form_*` (all columns that match), `_config` (the Hub configuration of the row), `_row` (its number in the file, from
+0), `_cluster` (its line in the file `clusters`), `_joined.a` (a of the row with its ID in the language `join`).
+
+Instead of a column, a template (`{a}, {b:lower}`), a constant (`{value: 0}`), or a column whose values are replaced
+(`{column: a, values: {yes: 1, no: 0}}`), or corrected (`{column: a, repair: _joined.a}`).
 """
 
 import ast
@@ -10,10 +14,13 @@ import itertools
 import json
 import math
 import re
+import string
 import tokenize
 import unicodedata
+from collections.abc import Callable, Iterator
 
 from vernacular.core.errors import DataError, suggest
+from vernacular.core.yaml import as_list
 
 _MISSING = object()
 
@@ -75,13 +82,51 @@ class Cells:
 
     def requires(self, field: str) -> bool:
         """Return whether the field is mapped to a column that must not be empty."""
-        column = self.columns.get(field)
-        return column is not None and not (isinstance(column, str) and column.endswith("|"))
+        spec = self.columns.get(field)
+        spec = spec.get("column") if isinstance(spec, dict) else spec
+        return spec is not None and not (isinstance(spec, str) and spec.endswith("|"))
 
     def value(self, field: str):
         """Return the raw value of a one-column field; None if the field is not mapped or the row lacks the column."""
-        column = self.columns.get(field)
-        return None if column is None else find(self.row, column)
+        spec = self.columns.get(field)
+        return None if spec is None else self.read(spec)
+
+    def read(self, spec: str | dict):
+        """Return the value of a column, template, constant, or column with other values; None if the row lacks it.
+
+        Raises:
+            RowRejected: A column of a template is empty, or a value has no replacement.
+        """
+        if isinstance(spec, str):
+            return self._fill(spec) if is_template(spec) and spec not in self.row else find(self.row, spec)
+        if "value" in spec:
+            return spec["value"]
+        value = find(self.row, spec["column"])
+        repaired = find(self.row, spec["repair"]) if "repair" in spec else None
+        if as_text(repaired) and as_text(repaired) != as_text(value):
+            self.repaired.add(f"{spec['column']}: the value of {spec['repair']} used instead")
+            value = repaired
+        if "values" not in spec or not as_text(value):
+            return value
+        if _key(value) not in spec["values"]:
+            names = ", ".join(map(quote, spec["values"]))
+            detail = f"{spec['column']}: expected {names} as under values, got {quote(value)}"
+            raise RowRejected("value not among those of the task file", detail=detail)
+        return spec["values"][_key(value)]
+
+    def _fill(self, template: str) -> str:
+        parts = []
+        for literal, column, forms in template_parts(template):
+            parts.append(literal)
+            if column is None:
+                continue
+            value = as_text(find(self.row, column))
+            if not value and not column.endswith("|"):
+                raise RowRejected(f"empty {column}", template)
+            for form in forms:
+                value = FORMS[form](value)
+            parts.append(value)
+        return "".join(parts)
 
     def text(self, field: str) -> str:
         """Return the field as one text, "" if missing; several columns, and lists, are joined with spaces.
@@ -89,24 +134,29 @@ class Cells:
         Raises:
             RowRejected: The value is a mapping; the task file must name a key of it.
         """
-        spec = self.columns.get(field, [])
-        values = [find(self.row, column) for column in ([spec] if isinstance(spec, str) else spec)]
+        values = map(self.read, as_list(self.columns.get(field, [])))
         return " ".join(filter(None, (_require_text(value, field) for value in values)))
 
     def texts(self, field: str) -> list[str]:
         """Return the field as a list: several columns, a column with a list, or one text split at `separator`."""
         spec = self.columns[field]
-        if isinstance(spec, list) or "*" in spec:
-            named_texts = [(name, _require_text(find(self.row, name), field)) for name in self.column_names(field)]
-            return [text for name, text in named_texts if text or not name.endswith("|")]
-        return [_require_text(value, field) for value in self._to_list(find(self.row, spec))]
+        if isinstance(spec, dict) and "labels" in spec:
+            return list(spec["labels"].values())
+        if isinstance(spec, list) or _is_pattern(spec):
+            named_texts = [(name, _require_text(self.read(name), field)) for name in self.column_names(field)]
+            return [text for name, text in named_texts if text or not (isinstance(name, str) and name.endswith("|"))]
+        return [_require_text(value, field) for value in self._to_list(self.read(spec))]
+
+    def class_names(self) -> list[str] | None:
+        """Return the names in the dataset of options that are the same in every row; None for other options."""
+        spec = self.columns.get("choices")
+        return list(spec["labels"]) if isinstance(spec, dict) and "labels" in spec else None
 
     def column_names(self, field: str) -> list[str]:
         """Return the column names of a field in order, with * expanded."""
-        spec = self.columns[field]
         names = []
-        for column in [spec] if isinstance(spec, str) else spec:
-            names += _matching_columns(self.row, column) if "*" in column else [column]
+        for column in as_list(self.columns[field]):
+            names += _matching_columns(self.row, column) if _is_pattern(column) else [column]
         return names
 
     def labels(self, field: str) -> list[str] | None:
@@ -186,9 +236,11 @@ def check_columns(rows: list[dict], columns: dict, name: str) -> None:
     if not rows:
         raise SchemaMismatchError(f"{name}: contains no rows.")
     for column in _mapped_columns(columns):
-        if column.endswith("|") or column == "_config":
+        if column.endswith("|") or column in ("_config", "_row"):
             continue
-        if not any(_matching_columns(row, column) if "*" in column else _has_column(row, column) for row in rows):
+        if column.startswith("_joined.") and "_joined" not in rows[0]:
+            continue  # the rows are joined when both languages have been read
+        if not any(_matching_columns(row, column) if _is_pattern(column) else _has_column(row, column) for row in rows):
             column_names = dict.fromkeys(c for row in rows[:1000] for c in row if c != "_config")
             raise SchemaMismatchError(f'{name}: column "{column}" not found.{suggest(column, column_names)}')
 
@@ -196,11 +248,64 @@ def check_columns(rows: list[dict], columns: dict, name: str) -> None:
 def _mapped_columns(columns: dict) -> list[str]:
     names = []
     for field, value in columns.items():
-        if field in ("gold_format", "separator", "mask"):
-            continue
-        values = value if isinstance(value, list) else list(value.values()) if isinstance(value, dict) else [value]
-        names += values
+        if field in ("where", "extra"):
+            names += value if field == "where" else value.values()
+        elif field not in ("gold_format", "separator", "mask", "number"):
+            names += [name for spec in as_list(value) for name in columns_of(spec)]
     return names
+
+
+def columns_of(spec: str | dict) -> list[str]:
+    """Return the columns that a column, template, constant or column with other values reads.
+
+    >>> columns_of("{a}, {b.c:lower}"), columns_of({"column": "a", "repair": "b"}), columns_of({"value": 0})
+    (['a', 'b.c'], ['a', 'b'], [])
+    """
+    if isinstance(spec, dict):
+        return [spec[key] for key in ("column", "repair") if key in spec]
+    return [column for _, column, _ in template_parts(spec) if column] if is_template(spec) else [spec]
+
+
+def is_template(spec: str) -> bool:
+    return "{" in spec
+
+
+def _is_pattern(spec: str | dict) -> bool:
+    return isinstance(spec, str) and "*" in spec and not is_template(spec)
+
+
+def template_parts(template: str) -> Iterator[tuple[str, str | None, list[str]]]:
+    """Yield (text, column after it, its forms) of a template; braces of the text are doubled.
+
+    >>> list(template_parts("{premise:open} e {a|b}"))
+    [('', 'premise', ['open']), (' e ', 'a|b', [])]
+
+    Raises:
+        ValueError: The braces do not pair, or a form is unknown.
+    """
+    for literal, column, forms, conversion in string.Formatter().parse(template):
+        names = forms.split(",") if forms else []
+        if column == "" or conversion or not FORMS.keys() >= set(names):
+            raise ValueError(f"expected {{column}} or {{column:form}} with the form {' or '.join(FORMS)}")
+        yield literal, column, names
+
+
+# what a text becomes inside a sentence: its first letter, and its end
+FORMS: dict[str, Callable[[str], str]] = {
+    "lower": lambda text: text[:1].lower() + text[1:],
+    "open": lambda text: text.rstrip().rstrip(".!?…。؟।።").rstrip(),
+}
+
+
+def is_selected(row: dict, columns: dict) -> bool:
+    """Return whether a row has the values under `where` of a task file; if there are none, every row is selected."""
+    where = columns.get("where", {})
+    return all(_key(find(row, column)) in map(_key, as_list(values)) for column, values in where.items())
+
+
+def _key(value) -> str:
+    """Return a value as a task file writes it: true, 3, text."""
+    return str(value).lower() if isinstance(value, bool) else as_text(value)
 
 
 def _matching_columns(row: dict, column: str) -> list[str]:

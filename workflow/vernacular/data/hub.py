@@ -41,7 +41,7 @@ def fetch(source: dict) -> tuple[list[dict], list[dict], dict]:
         for split, target_rows in ((source.get("split"), rows), (source.get("few_shot"), few_shot_rows)):
             if split is None and target_rows is few_shot_rows:
                 continue
-            split_rows, files = _split_rows(repository, snapshot_dir, splits, split, separator, config)
+            split_rows, files = _split_rows(repository, snapshot_dir, splits, split, separator, config, source)
             for row in split_rows:
                 row["_config"] = config or ""
             target_rows += split_rows
@@ -165,7 +165,13 @@ def _infer_splits(repository: str, snapshot_dir: Path, data_dir: str = "") -> di
 
 
 def _split_rows(
-    repository: str, snapshot_dir: Path, splits: dict, split: str | None, separator: str | None, config: str | None
+    repository: str,
+    snapshot_dir: Path,
+    splits: dict,
+    split: str | None,
+    separator: str | None,
+    config: str | None,
+    source: dict,
 ) -> tuple[list[Row], list[str]]:
     """Return (rows, files) of one split of one configuration, downloaded unless cached."""
     label = repository + (f", configuration {config}" if config else "")
@@ -185,7 +191,7 @@ def _split_rows(
     if not files:
         file_list = ", ".join(splits[split])
         raise SchemaMismatchError(f'{label}: files of the split "{split}" not found ({file_list}).')
-    file_by_format = {detect_format(file): file for file in files}
+    file_by_format = {source.get("format") or detect_format(file): file for file in files}
     if len(file_by_format) > 1:  # probably the same rows twice
         file_list = " and ".join(
             sorted(Path(file).relative_to(snapshot_dir).as_posix() for file in file_by_format.values())
@@ -196,8 +202,8 @@ def _split_rows(
     rows, file_names = [], []
     for file in files:
         file_name = Path(file).relative_to(snapshot_dir).as_posix()
-        file_format = "tsv" if separator == "\t" and detect_format(file_name) == "csv" else None
-        rows += read_rows(file, file_format, name=f"{repository}/{file_name}")
+        file_format = "tsv" if separator == "\t" and detect_format(file_name) == "csv" else source.get("format")
+        rows += read_rows(file, file_format, name=f"{repository}/{file_name}", header=source.get("header"))
         file_names.append(file_name)
     return rows, file_names
 

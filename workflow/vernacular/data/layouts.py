@@ -13,6 +13,7 @@ from collections.abc import Iterable
 
 from vernacular.core.errors import DataError
 from vernacular.data.columns import Cells, RowRejected, as_text, comparable, find, location_of, parse_literal, quote
+from vernacular.types import last_number
 
 _FINAL_PUNCTUATION = ".,;:!?…。؟ "
 _MASK = "[MASK]"
@@ -73,6 +74,22 @@ def target(cells: Cells) -> dict:
     if not cells.text("target"):
         raise RowRejected("empty target", cells.text("context"))
     return _item(context=cells.text("context"), target=cells.text("target"))
+
+
+def open_question(cells: Cells) -> dict:
+    """Return the item of a question with one or more accepted answers; with `number`, each is a number."""
+    if not cells.text("question"):
+        raise RowRejected("empty question")
+    if cells.requires("context") and not cells.text("context"):
+        raise RowRejected("empty context", cells.text("question"))
+    targets = _distinct(filter(None, cells.texts("targets")))
+    if not targets:
+        raise RowRejected("no accepted answer", cells.text("question"))
+    is_number = cells.columns.get("number", False)
+    if is_number and (text := next((target for target in targets if last_number(target) is None), None)):
+        raise RowRejected("answer is not a number", text)
+    extra = {"targets": json.dumps(targets, ensure_ascii=False), "number": "1" if is_number else ""}
+    return _item(context=cells.text("context"), question=cells.text("question"), target=targets[0], extra=extra)
 
 
 def pair(cells: Cells) -> dict:
@@ -147,6 +164,7 @@ CONVERTERS = {
     "passage": question,
     "story": question,
     "multi_answer": multi_answer,
+    "open_question": open_question,
     "summary": target,
     "continuation": target,
     "pair": pair,
@@ -251,10 +269,10 @@ def _gold(cells: Cells, options: list[str]) -> list[int]:
         text = as_text(entry)
         if not text or (gold_format == "index" and text in ("-1", "-1.0")):
             continue  # withheld, as in the test split of a shared task
-        index = _index(text, gold_format, options, labels, cells.alphabet)
+        index = _index(text, gold_format, cells.class_names() or options, labels, cells.alphabet)
         if index is None or not 0 <= index < len(options):
             if gold_format == "text":
-                names = options
+                names = cells.class_names() or options
             elif gold_format == "letter":
                 names = labels or list(string.ascii_uppercase[: len(options)])
             else:
@@ -322,7 +340,7 @@ def answer_alphabet(rows: list[dict], columns: dict) -> dict[str, int]:
     """
     if columns.get("gold_format") != "letter":
         return {}
-    letters = {_letter(as_text(Cells(row, columns).value("gold"))) for row in rows} - {""}
+    letters = {_letter(as_text(_gold_value(row, columns))) for row in rows} - {""}
     if all(letter.isascii() for letter in letters):
         return {}
     n_options = max(_count_options(row, columns) for row in rows)
@@ -340,6 +358,13 @@ def answer_alphabet(rows: list[dict], columns: dict) -> dict[str, int]:
     is_latin = best[:1] == [0] and sum(map(str.isascii, letters)) > len(letters) / 2
     is_clear = best and all(readings[i] == readings[best[0]] for i in best)
     return alphabets[best[0]] if is_latin or is_clear else {}
+
+
+def _gold_value(row: dict, columns: dict):
+    try:
+        return Cells(row, columns).value("gold")
+    except RowRejected:
+        return None
 
 
 def _count_options(row: dict, columns: dict) -> int:
@@ -362,7 +387,7 @@ def check_numbering(rows: Iterable[dict], columns: dict, name: str) -> None:
     outside = None
     for row_index, row in enumerate(rows):
         n_options = _count_options(row, columns)
-        value = parse_literal(Cells(row, columns).value("gold")) if n_options else None
+        value = parse_literal(_gold_value(row, columns)) if n_options else None
         for entry in value if isinstance(value, list) else [value]:
             index = _index(as_text(entry), gold_format, [], None, {})
             if index == (0 if gold_format == "index" else n_options - 1):

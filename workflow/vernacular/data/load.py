@@ -10,6 +10,7 @@ from pathlib import Path
 
 from vernacular.core.errors import ConfigError, DataError, format_count, suggest
 from vernacular.core.fingerprint import file_fingerprint, fingerprint
+from vernacular.core.languages import script_of, wordings_message
 from vernacular.core.paths import WORKFLOW
 from vernacular.data.columns import (
     Cells,
@@ -18,6 +19,7 @@ from vernacular.data.columns import (
     check_columns,
     comparable,
     find,
+    is_selected,
     location_of,
     replace_surrogates,
 )
@@ -49,9 +51,14 @@ def load_items(
         raise ConfigError(
             f'task {task["task"]}: language "{language}" not found.{suggest(language, task["languages"])}'
         )
+    if lacking := entry.get("lacks"):
+        raise ConfigError(wordings_message(language, lacking, task["directory"]))
     rows, few_shot_rows, provenance = _load_rows(task, language, entry, source, Path(root))
-    check_numbering(rows, entry["columns"], f"{task['task']} ({language})")
-    check_numbering(few_shot_rows, entry["columns"], f"{task['task']} ({language})")
+    if other := entry.get("join"):
+        _join(task, entry, other, (rows, few_shot_rows), source, Path(root))
+    for split_rows in (rows, few_shot_rows):
+        selected = [row for row in split_rows if is_selected(row, entry["columns"])]
+        check_numbering(selected, entry["columns"], f"{task['task']} ({language})")
     examples, example_counts = make_items(few_shot_rows, task["item_type"], entry["columns"], few_shot=True)
     items, counts = make_items(rows, task["item_type"], entry["columns"])
     for reason, count in provenance.pop("rejected", {}).items():  # matches in a treebank without a minimal pair
@@ -80,6 +87,9 @@ def load_items(
         "task": task["task"],
         "language": language,
         "citation": task.get("citation"),
+        "script": script_of(
+            text for item in sampled_items for text in (item["context"], item["question"], *item["choices"])
+        ),
         "source": provenance | {"sha256": _digest(rows, few_shot_rows)},
         "rows": counts | {"evaluated": sum(not item["few_shot"] for item in sampled_items)},
         "few_shot_examples": example_counts,
@@ -103,6 +113,8 @@ def _load_rows(task: dict, language: str, entry: dict, source, root: Path) -> tu
     for index, spec in enumerate(entry["source"]):
         try:
             rows, few_shot_rows, provenance = _fetch(spec, Path(task["directory"]))
+            if "clusters" in spec:
+                _read_clusters(rows, spec, Path(task["directory"]))
             check_columns(rows, entry["columns"], _source_label(spec))
             return rows, few_shot_rows, provenance | ({"layout": index + 1} if len(entry["source"]) > 1 else {})
         except DataError as error:
@@ -114,6 +126,35 @@ def _load_rows(task: dict, language: str, entry: dict, source, root: Path) -> tu
 def read_source(source: dict, directory: Path) -> list[dict]:
     """Return the rows of one source of a task file in `directory`; raises DataError as `load_items` does."""
     return _fetch(source, directory)[0]
+
+
+def _join(task: dict, entry: dict, other: dict, splits: tuple[list, list], source, root: Path) -> None:
+    """Set `_joined` of each row to the row of the language `join` with the same ID in the same split; None without one.
+
+    Raises:
+        DataError: Two rows of that language have the same ID.
+    """
+    name = f"{task['task']} ({other['language']})"
+    for split_rows, other_rows in zip(splits, _load_rows(task, other["language"], other, source, root), strict=False):
+        by_id: dict[str, dict] = {}
+        for row_index, row in enumerate(other_rows):
+            item_id = _upstream_id({**row, "_row": row_index}, other["columns"])
+            if by_id.setdefault(item_id, row) is not row:
+                raise DataError(f'{name}: two rows have the ID "{item_id}", by which languages are joined.')
+        for row_index, row in enumerate(split_rows):
+            row["_joined"] = by_id.get(_upstream_id({**row, "_row": row_index}, entry["columns"]))
+        if split_rows:
+            check_columns(split_rows, entry["columns"], name)
+
+
+def _read_clusters(rows: list[dict], source: dict, directory: Path) -> None:
+    """Set `_cluster` of each row to the text on its line of the source's file `clusters`."""
+    kind = "url" if source["clusters"].startswith(("http://", "https://")) else "file"
+    lines, _, _ = _fetch({kind: source["clusters"], "format": "lines"}, directory)
+    if len(lines) != len(rows):
+        raise DataError(f"{source['clusters']}: expected a line for each of {len(rows)} rows, got {len(lines)}.")
+    for row, line in zip(rows, lines, strict=True):
+        row["_cluster"] = line["text"]
 
 
 def _fetch(source: dict, directory: Path) -> tuple[list[dict], list[dict], dict]:
@@ -132,7 +173,8 @@ def _fetch(source: dict, directory: Path) -> tuple[list[dict], list[dict], dict]
             "file_sha256": digest,
             "pinned": "sha256" in source,
         }
-        return read_rows(path, source.get("format"), name=source["url"]), [], provenance
+        rows = read_rows(path, source.get("format"), name=source["url"], header=source.get("header"))
+        return rows, [], provenance
     if "file" in source and not source["file"].startswith("hf://"):
         return _read_local_file(source, directory)
     from vernacular.data import hub  # here, because importing `datasets` takes a second
@@ -144,7 +186,7 @@ def _fetch(source: dict, directory: Path) -> tuple[list[dict], list[dict], dict]
 
 def _read_local_file(source: dict, directory: Path) -> tuple[list[dict], list[dict], dict]:
     path = _resolve_path(source["file"], directory)
-    rows = read_rows(path, source.get("format"), name=str(path))
+    rows = read_rows(path, source.get("format"), name=str(path), header=source.get("header"))
     digest = file_fingerprint(path)
     if source.get("sha256", digest) != digest:
         expected_digest = source["sha256"]
@@ -153,7 +195,10 @@ def _read_local_file(source: dict, directory: Path) -> tuple[list[dict], list[di
             f"got {digest})."
         )
     few_shot_file = source.get("few_shot")
-    few_shot_rows = read_rows(_resolve_path(few_shot_file, directory), source.get("format")) if few_shot_file else []
+    few_shot_rows = []
+    if few_shot_file:
+        few_shot_path = _resolve_path(few_shot_file, directory)
+        few_shot_rows = read_rows(few_shot_path, source.get("format"), header=source.get("header"))
     return (
         rows,
         few_shot_rows,
@@ -265,13 +310,19 @@ def make_items(rows: list[dict], item_type: str, columns: dict, *, few_shot: boo
     """
     dropped, repaired = Counter(), Counter()
     first_dropped: dict[str, str] = {}
-    alphabet = answer_alphabet(rows, columns)
+    alphabet = answer_alphabet([row for row in rows if is_selected(row, columns)], columns)
     items = []
     for row_index, row in enumerate(rows):
-        cells = Cells(replace_surrogates(row), columns, alphabet)
-        if cells.row != row:
+        content = replace_surrogates(row)
+        if not is_selected(content, columns):
+            dropped["not selected by where"] += 1
+            continue
+        cells = Cells({**content, "_row": row_index}, columns, alphabet)
+        if content != row:
             cells.repaired.add("lone surrogates replaced by U+FFFD")
         try:
+            if "_joined" in row and row["_joined"] is None:
+                raise RowRejected("no row with its ID in the language that it is joined with")
             content = CONVERTERS[item_type](cells)
             if not few_shot and item_type == "multi_answer" and len(content["gold"]) == len(content["choices"]):
                 raise RowRejected("no incorrect answer", *content["choices"])

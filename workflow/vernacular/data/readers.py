@@ -35,21 +35,26 @@ class Row(dict):
     __slots__ = ("location",)
 
 
-def read_rows(path, file_format: str | None = None, *, name: str | None = None) -> list[Row]:
+def read_rows(
+    path, file_format: str | None = None, *, name: str | None = None, header: list[str] | None = None
+) -> list[Row]:
     """Return all rows of a data file in order; see `located_rows`."""
     rows = []
-    for location, content in located_rows(path, file_format, name=name):
+    for location, content in located_rows(path, file_format, name=name, header=header):
         rows.append(Row(content))
         rows[-1].location = location
     return rows
 
 
-def located_rows(path, file_format: str | None = None, *, name: str | None = None) -> _LocatedRows:
+def located_rows(
+    path, file_format: str | None = None, *, name: str | None = None, header: list[str] | None = None
+) -> _LocatedRows:
     """Yield the rows of a data file in order, each with its location for messages: ("rows.csv, line 3", row).
 
     Args:
         file_format: The format; None: by the file's extension.
         name: The file's name in messages; None: its path.
+        header: The names of the columns of a CSV or TSV file that has none; None: they are in its first line.
 
     Raises:
         DataError: The file is missing, damaged or of an unknown format.
@@ -59,8 +64,12 @@ def located_rows(path, file_format: str | None = None, *, name: str | None = Non
     if file_format is None:
         raise DataError(f"{name}: unknown file name extension; set format: {', '.join(_READERS)} or parquet.")
     data = _read_bytes(path, name, file_format)
+    if header and file_format not in ("csv", "tsv"):
+        raise DataError(f"{name}: header: expected a CSV or TSV file, got {file_format}.")
     if file_format == "parquet":
         yield from _read_parquet(data, name)
+    elif header:
+        yield from _READERS[file_format](_decode_text(data, name, file_format), name, header)
     else:
         yield from _READERS[file_format](_decode_text(data, name, file_format), name)
 
@@ -144,14 +153,14 @@ def _binary_to_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
 _SEPARATOR_LINE = re.compile(r'\s*"?sep=(.)"?(?=[\r\n])', re.IGNORECASE)  # Excel's first line, for example sep=;
 
 
-def _read_csv(text: str, name: str) -> _LocatedRows:
+def _read_csv(text: str, name: str, columns: list[str] | None = None) -> _LocatedRows:
     if declared := _SEPARATOR_LINE.match(text):  # the line stays, empty, so that the numbers of lines are correct
-        return _to_rows(_parse_quoted(text[declared.end() :], declared[1], name), name)
+        return _to_rows(_parse_quoted(text[declared.end() :], declared[1], name), name, columns)
     header = re.split(r"[\r\n]", text.lstrip("\r\n"), maxsplit=1)[0]
     unquoted_header = re.sub(r'"[^"]*"', "", header)
     # spreadsheets in locales with a decimal comma write semicolons
     delimiter = max(",;\t", key=unquoted_header.count) if "," not in unquoted_header else ","
-    return _to_rows(_parse_quoted(text, delimiter, name), name)
+    return _to_rows(_parse_quoted(text, delimiter, name), name, columns)
 
 
 def _parse_quoted(text: str, delimiter: str, name: str) -> list[tuple[int, list[str]]]:
@@ -168,25 +177,25 @@ def _parse_quoted(text: str, delimiter: str, name: str) -> list[tuple[int, list[
     return rows
 
 
-def _read_tsv(text: str, name: str) -> _LocatedRows:
+def _read_tsv(text: str, name: str, columns: list[str] | None = None) -> _LocatedRows:
     """Read TSV, with quotation marks as text unless the file shows that they enclose fields.
 
     They do in a header, around rows of unequal length (line breaks in a field), and, in a file of one column, where one
     stands at the start of a line without its pair; if a file that is read so has misplaced ones, they are text.
     """
     if _SEPARATOR_LINE.match(text):
-        return _read_csv(text, name)
+        return _read_csv(text, name, columns)
     newline = "\n" if "\n" in text else "\r"
     lines = [(n, line.removesuffix("\r").split("\t")) for n, line in enumerate(text.split(newline), start=1)]
     lines = [(n, line) for n, line in lines if line != [""]]
-    header = lines[0][1]
+    header = columns or lines[0][1]
     quoted_header = all(len(column) > 2 and column[0] == column[-1] == '"' for column in header)
     unclosed = header[1:] == [] and any(line[0][0] == '"' and line[0].count('"') % 2 for _, line in lines)
     lines = [(n, [_unquote(field) for field in line]) for n, line in lines]
     if quoted_header or unclosed or any(len(line) != len(header) for _, line in lines):
         with contextlib.suppress(DataError):  # then they are text, and the row of another length is the error
             lines = _parse_quoted(text, "\t", name)
-    return _to_rows(lines, name)
+    return _to_rows(lines, name, columns)
 
 
 def _unquote(field: str) -> str:
@@ -201,11 +210,11 @@ def _unquote(field: str) -> str:
     return inner.replace('""', '"')
 
 
-def _to_rows(lines: list[tuple[int, list[str]]], name: str) -> _LocatedRows:
+def _to_rows(lines: list[tuple[int, list[str]]], name: str, columns: list[str] | None) -> _LocatedRows:
     lines = [(line_number, fields) for line_number, fields in lines if fields]
-    header = [column.strip() for column in lines[0][1]]
+    header = columns or [column.strip() for column in lines[0][1]]
     _check_header(header, name)
-    for row_number, (line_number, fields) in enumerate(lines[1:], start=2):
+    for row_number, (line_number, fields) in enumerate(lines if columns else lines[1:], start=1 if columns else 2):
         if len(fields) != len(header):
             raise DataError(
                 f"{name}, line {line_number}: row {row_number}: expected {format_count(len(header), 'column')} as in "
@@ -379,9 +388,15 @@ def _read_paragraphs(text: str, name: str) -> _LocatedRows:
         yield f"{name}, paragraph {number}", {"text": paragraph}
 
 
+def _read_lines(text: str, name: str) -> _LocatedRows:
+    """Yield a row per line, also of empty ones, so that files of several languages stay aligned."""
+    for number, line in enumerate(_with_unix_lines(text).removesuffix("\n").split("\n"), start=1):
+        yield f"{name}, line {number}", {"text": line}
+
+
 def _with_unix_lines(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 _READERS = {"csv": _read_csv, "tsv": _read_tsv, "json": _read_json, "jsonl": _read_jsonl}
-_READERS |= {"txt": _read_text, "paragraphs": _read_paragraphs}
+_READERS |= {"txt": _read_text, "paragraphs": _read_paragraphs, "lines": _read_lines}

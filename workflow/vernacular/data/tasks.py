@@ -4,12 +4,18 @@ from collections.abc import Collection
 from pathlib import Path
 
 from vernacular.core import validate, yaml
-from vernacular.core.errors import ConfigError
+from vernacular.core.errors import ConfigError, suggest
+from vernacular.core.languages import prompts_file
 from vernacular.core.paths import WORKFLOW, display_path
+from vernacular.core.yaml import as_list
+from vernacular.data.columns import columns_of, is_template
 from vernacular.data.treebank import patterns as treebank_patterns
 
 _SOURCE_TYPES = ("hub", "url", "file", "treebank")  # of sources
 _SCHEMA = WORKFLOW / "schemas" / "task.schema.yaml"
+_SHARED = ("columns", "source", "license", "expected_rows", "join")  # keys that hold for all languages, or for one
+_IN_ORDER = {"letters", "generation"}  # protocols that show the options of these types in the order of the dataset
+_ORDERED_TYPES = {"question", "passage", "story"}
 
 _LM_EVAL = "a task of lm-eval needs no task file: use {lm_eval: NAME} in evaluations of the config (docs/lm-eval.md)."
 _REMOVED_TYPES = ("lm_eval", "verbatim")
@@ -20,6 +26,7 @@ REQUIRED_COLUMNS = {
     "passage": ("context", "question", "choices"),
     "story": ("context", "choices"),
     "multi_answer": ("question", ("correct_answers incorrect_answers", "choices")),
+    "open_question": ("question", "targets"),
     "summary": ("context", "target"),
     "continuation": ("context", "target"),
     "pair": (("good bad", "choices"),),
@@ -35,7 +42,9 @@ def load_task(path, protocols: Collection[str] = ()) -> dict:
 
     The result has the keys of the file, except that `columns`, `source` and `license` are in every `languages[code]`,
     together with `expected_rows` (None if not given): `source` is a list of sources to try in order, with {language}
-    replaced. `directory` is the directory of the file. If given, `protocols` are the allowed names.
+    and {code} replaced. Where needed, an entry has also `join`, the other language with its sources and columns, and
+    `lacks`, the wordings that the prompts file of the language does not have. `directory` is the directory of the file.
+    If given, `protocols` are the allowed names.
 
     Raises:
         ConfigError: One or two lines with file, line, key, found and allowed values.
@@ -51,11 +60,14 @@ def load_task(path, protocols: Collection[str] = ()) -> dict:
     if content["task"] != path.stem:
         location = validate.error_location(path, lines, ("task",))
         raise ConfigError(f'{location}: expected the file\'s name, "{path.stem}", got "{content["task"]}".')
-    task = {k: v for k, v in content.items() if k not in ("columns", "source", "license")}
+    task = {k: v for k, v in content.items() if k not in _SHARED}
     task["directory"] = str(path.parent)
     task["languages"] = {
-        code: _language(content, code, entry or {}, path, lines) for code, entry in content["languages"].items()
+        language: _language(content, language, {"code": entry} if isinstance(entry, str) else entry or {}, path, lines)
+        for language, entry in content["languages"].items()
     }
+    _check_shown_order(content, path, lines)
+    _join(content, task["languages"], path, lines)
     return task
 
 
@@ -69,6 +81,41 @@ def task_names(directories) -> dict[str, Path]:
     return task_files
 
 
+def _check_shown_order(content: dict, path, lines) -> None:
+    """Raise ConfigError if the correct option is shown in the same place of every item."""
+    columns = [(("columns",), content.get("columns", {}))]
+    columns += [
+        (("languages", language, "columns"), entry.get("columns", {}))
+        for language, entry in content["languages"].items()
+        if isinstance(entry, dict)
+    ]
+    for key_path, mapping in columns:
+        shown = content["item_type"] in _ORDERED_TYPES and _IN_ORDER & set(content["protocols"])
+        if shown and isinstance(mapping.get("gold"), dict) and "value" in mapping["gold"]:
+            location = validate.error_location(path, lines, (*key_path, "gold"))
+            raise ConfigError(
+                f"{location}: the correct option would have one place in all items of {', '.join(sorted(shown))}. "
+                "Use item_type: multi_answer, which shuffles the options, or another protocol."
+            )
+
+
+def _join(content: dict, languages: dict[str, dict], path, lines) -> None:
+    """Add to each language with `join` the sources and columns of the other one; raise ConfigError if it is unknown."""
+    for language, entry in languages.items():
+        own = content["languages"][language]
+        key_path = ("languages", language, "join") if isinstance(own, dict) and "join" in own else ("join",)
+        other = own["join"] if key_path[1:] else content.get("join")
+        if other is None:
+            continue
+        location = validate.error_location(path, lines, key_path)
+        if other not in languages:
+            raise ConfigError(f'{location}: language "{other}" not found in this file.{suggest(other, languages)}')
+        if "id" not in entry["columns"]:
+            raise ConfigError(f'{location}: columns: "id" is missing, by which the languages are joined.')
+        columns = {"id": languages[other]["columns"].get("id")}
+        entry["join"] = {"language": other, "source": languages[other]["source"], "columns": columns}
+
+
 def _language(content: dict, code: str, entry: dict, path, lines) -> dict:
     key_path = ("languages", code)
     sources = entry.get("source", content.get("source"))
@@ -76,7 +123,11 @@ def _language(content: dict, code: str, entry: dict, path, lines) -> dict:
         location = validate.error_location(path, lines, key_path)
         raise ConfigError(f'{location}: the key "source" is missing ({", ".join(_SOURCE_TYPES)}).')
     location = validate.error_location(path, lines, (*key_path, "source") if "source" in entry else ("source",))
-    sources = [_fill_language(source, code) for source in (sources if isinstance(sources, list) else [sources])]
+    if "{code}" in str(sources) and "code" not in entry:
+        location = validate.error_location(path, lines, key_path)
+        raise ConfigError(f'{location}: the key "code" is missing, which its source contains as {{code}}.')
+    names = {"language": code, "code": entry.get("code", "")}
+    sources = [_fill(source, names) for source in (sources if isinstance(sources, list) else [sources])]
     for source in sources:
         source_types = [source_type for source_type in _SOURCE_TYPES if source_type in source]
         if len(source_types) != 1:
@@ -89,13 +140,73 @@ def _language(content: dict, code: str, entry: dict, path, lines) -> dict:
         columns = treebank_patterns.COLUMNS.get(content["item_type"], {}) | columns
     if not columns:
         raise ConfigError(f'{display_path(path)}: the key "columns" is missing.')
-    _check_columns(columns, content["item_type"], validate.error_location(path, lines, key_path))
+    location = validate.error_location(path, lines, key_path)
+    columns, lacking = _with_wordings(columns, code, path.parent)
+    _check_columns(columns, content["item_type"], location)
+    for field, value in columns.items():
+        if field not in _NOT_COLUMNS:
+            _check_specs(value, f"{location}: columns.{field}")
     return {
         "source": sources,
         "columns": columns,
-        "expected_rows": entry.get("expected_rows"),
+        "expected_rows": entry.get("expected_rows", content.get("expected_rows")),
         "license": entry.get("license", content.get("license")),
+        **({"lacks": lacking} if lacking else {}),
     }
+
+
+_NOT_COLUMNS = ("gold_format", "separator", "mask", "number", "where", "extra")
+
+
+def _check_specs(value, location: str) -> None:
+    """Raise ConfigError for a template that cannot be filled, and for a mapping with contradictory keys."""
+    for spec in as_list(value):
+        if isinstance(spec, dict) and len(spec.keys() & {"column", "value", "labels", "wording"}) != 1:
+            raise ConfigError(f"{location}: expected one of column, value, labels, wording, got {_listed(spec)}.")
+        if isinstance(spec, dict) and (alone := spec.keys() & {"values", "repair"}) and "column" not in spec:
+            raise ConfigError(f'{location}: {min(alone)} requires the key "column".')
+        if isinstance(spec, str):
+            try:
+                columns_of(spec)
+            except ValueError as error:
+                raise ConfigError(f'{location}: invalid template "{spec}" ({error}).') from None
+
+
+def _listed(names) -> str:
+    return ", ".join(map(str, names)) or "none of them"
+
+
+def _with_wordings(columns: dict, language: str, directory: Path) -> tuple[dict, list[str]]:
+    """Return `columns` with the words of the language for its constants, and the names for which it has none.
+
+    They are under `wordings` in the language's prompts file, in the directory of the task file or that of Vernacular.
+    """
+    needed = any(isinstance(value, dict) and value.keys() & {"labels", "wording"} for value in columns.values())
+    wordings = _wordings(language, directory) if needed else {}
+    filled, lacking = dict(columns), []
+    for field, spec in columns.items():
+        if isinstance(spec, dict) and isinstance(spec.get("labels"), list):
+            filled[field] = {"labels": {name: wordings.get(name, name) for name in spec["labels"]}}
+            lacking += [name for name in spec["labels"] if name not in wordings]
+        elif isinstance(spec, dict) and "wording" in spec and spec["wording"] in wordings:
+            text = wordings[spec["wording"]]
+            filled[field] = text if is_template(text) else {"value": text}
+        elif isinstance(spec, dict) and "wording" in spec:
+            lacking.append(spec["wording"])
+    return filled, lacking
+
+
+def _wordings(language: str, directory: Path) -> dict[str, str]:
+    wordings: dict[str, str] = {}
+    for each in (WORKFLOW / "prompts", directory / "prompts"):
+        path = prompts_file(language, each)
+        content, lines = yaml.read(path) if path else ({}, {})
+        own = content.get("wordings", {}) if isinstance(content, dict) else {}
+        if not isinstance(own, dict) or not all(isinstance(text, str) and text.strip() for text in own.values()):
+            location = validate.error_location(path, lines, ("wordings",))
+            raise ConfigError(f"{location}: expected a mapping with one `name: text` per row.")
+        wordings |= own
+    return wordings
 
 
 def _check_paths(value, location: str) -> None:
@@ -121,10 +232,12 @@ def _check_columns(columns: dict, item_type: str, location: str) -> None:
         )
 
 
-def _fill_language(value, language: str):
-    """Return `value` with {language} replaced in all its texts."""
+def _fill(value, names: dict[str, str]):
+    """Return `value` with {language} and {code} replaced in all its texts."""
     if isinstance(value, dict):
-        return {k: _fill_language(v, language) for k, v in value.items()}
+        return {k: _fill(v, names) for k, v in value.items()}
     if isinstance(value, list):
-        return [_fill_language(v, language) for v in value]
-    return value.replace("{language}", language) if isinstance(value, str) else value
+        return [_fill(v, names) for v in value]
+    for name, text in names.items():
+        value = value.replace(f"{{{name}}}", text) if isinstance(value, str) else value
+    return value

@@ -31,7 +31,7 @@ def layout(item_type: str, *, letters: bool, context: bool = True) -> str | None
     >>> layout("multi_answer", letters=False, context=False), layout("passage", letters=True)
     ('question', 'letters_passage')
     """
-    if item_type in ("passage", "question", "multi_answer"):
+    if item_type in ("passage", "question", "multi_answer", "open_question"):
         name = "passage" if context else "question"
         return f"letters_{name}" if letters else name
     if letters:
@@ -41,7 +41,7 @@ def layout(item_type: str, *, letters: bool, context: bool = True) -> str | None
 
 def usual_layout(item_type: str, *, letters: bool) -> str | None:
     """Return the layout that the items of a type usually have: a question has no passage."""
-    return layout(item_type, letters=letters, context=item_type not in ("question", "multi_answer"))
+    return layout(item_type, letters=letters, context=item_type not in ("question", "multi_answer", "open_question"))
 
 
 def problem(template: str, layout_name: str) -> str | None:

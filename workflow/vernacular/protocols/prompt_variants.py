@@ -9,6 +9,7 @@ from pathlib import Path
 
 from vernacular.core import validate
 from vernacular.core.errors import ConfigError, suggest
+from vernacular.core.languages import prompts_file
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.validate import Problems
 from vernacular.core.yaml import read
@@ -26,8 +27,8 @@ def variants(language: str, directory: Path = PROMPTS_DIR) -> dict[str, dict]:
 
     Raises ConfigError, with file and line, for all invalid blocks and for blocks with the same text.
     """
-    path = Path(directory) / f"{language}.yaml"
-    if not path.is_file():
+    path = prompts_file(language, directory)
+    if path is None:
         return {}
     content, lines = read(path)
     if not isinstance(content, dict) or VARIANTS not in content:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from vernacular.core.errors import ConfigError
 from vernacular.core.fingerprint import fingerprint
+from vernacular.core.languages import prompts_file
 from vernacular.core.paths import WORKFLOW, display_path
 from vernacular.core.yaml import read
 from vernacular.protocols.prompt_template import cue_of, fill, layout
@@ -19,6 +20,7 @@ from vernacular.protocols.request_rows import continue_with
 from vernacular.types import Item
 
 PROMPTS_DIR = WORKFLOW / "prompts"
+WORDINGS = "wordings"  # key of a prompts file with what constants of task files are called (data/tasks.py)
 VARIANTS = "variants"  # key of a prompts file with other ways to ask; all other keys are the default
 REVIEWED = "reviewed"  # name of the speaker who has read the default, and the date; false until then
 ENGLISH = "en"
@@ -44,6 +46,7 @@ LAYOUTS = {
     "question": ("passage", "answer"),
     "passage": ("passage", "answer"),
     "multi_answer": ("passage", "answer"),
+    "open_question": ("passage", "answer"),
     "story": ("story", "ending"),
     "pair": ("", "ending"),
     "sentence": ("sentence", "answer"),
@@ -78,8 +81,8 @@ def prompts_directory(language: str, task: dict) -> Path:
     Those beside the task's file precede those of Vernacular.
     """
     own = Path(task["directory"]).absolute() / "prompts"
-    is_shipped = (PROMPTS_DIR / f"{language}.yaml").is_file() or own.parent == WORKFLOW / "tasks"
-    return PROMPTS_DIR if is_shipped and not (own / f"{language}.yaml").is_file() else own
+    is_shipped = prompts_file(language, PROMPTS_DIR) or own.parent == WORKFLOW / "tasks"
+    return PROMPTS_DIR if is_shipped and not prompts_file(language, own) else own
 
 
 def language_of_lines(language: str, style: str) -> str:
@@ -94,7 +97,7 @@ def language_of_lines(language: str, style: str) -> str:
 @functools.cache  # called for each evaluation of a grid
 def load_labels(language: str, directory: Path = PROMPTS_DIR) -> dict[str, str]:
     """Return the prompt lines of a language. Raises ConfigError if they are not found, or a line is invalid."""
-    path = Path(directory) / f"{language}.yaml"
+    path = prompts_file(language, directory) or Path(directory) / f"{language}.yaml"
     labels = prompt_lines(language, directory)
     if labels is None:
         available = ", ".join(sorted(file.stem for file in PROMPTS_DIR.glob("*.yaml")))
@@ -124,19 +127,19 @@ def load_labels(language: str, directory: Path = PROMPTS_DIR) -> dict[str, str]:
 @functools.cache
 def reviewed(language: str, directory: Path = PROMPTS_DIR) -> object:
     """Return who has read the default lines, and when; False: no speaker; None: not stated, or the file is invalid."""
-    path = Path(directory) / f"{language}.yaml"
-    content = read(path)[0] if path.is_file() else None
+    path = prompts_file(language, directory)
+    content = read(path)[0] if path else None
     return content.get(REVIEWED) if isinstance(content, dict) else None
 
 
 @functools.cache
 def prompt_lines(language: str, directory: Path = PROMPTS_DIR) -> dict | None:
     """Return the default of a language's prompts file, without comments and formatting; None if it does not exist."""
-    path = Path(directory) / f"{language}.yaml"
-    content = read(path)[0] if path.is_file() else None
+    path = prompts_file(language, directory)
+    content = read(path)[0] if path else None
     if not isinstance(content, dict):
         return content
-    return {name: text for name, text in content.items() if name not in (VARIANTS, REVIEWED)}
+    return {name: text for name, text in content.items() if name not in (VARIANTS, WORDINGS, REVIEWED)}
 
 
 def query(item: Item, item_type: str, labels: dict, options: list[str] | None) -> str:

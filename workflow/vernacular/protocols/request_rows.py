@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from vernacular.core.fingerprint import fingerprint
-from vernacular.types import UNSPACED, Item, skipped_role
+from vernacular.types import Item, is_unspaced, skipped_role
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def continue_with(context: str, text: str, language: str) -> tuple[str, str]:
     >>> continue_with("A casa é ", "grande.", "gl")
     ('A casa é', ' grande.')
     """
-    space = "" if language in UNSPACED else " "
+    space = "" if is_unspaced(language) else " "
     context = context.rstrip()
     return context, (space if context else "") + text.lstrip()
 

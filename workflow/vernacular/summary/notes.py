@@ -84,6 +84,28 @@ def unreviewed_notes(languages: dict[str, str]) -> list[dict]:
     return [{**common, "evaluation": name, "note": text.format(code)} for name, code in languages.items()]
 
 
+def mixed_script_notes(models: list[MetricsMetadata]) -> list[dict]:
+    """Return a note for each language whose datasets are in different scripts, and whose mean would hide that."""
+    scripts: dict[str, dict[str, set[str]]] = {}  # language -> script -> tasks
+    for metadata in models:
+        for results in metadata.evaluations.values():
+            dataset = results.dataset
+            if dataset and dataset.language and dataset.script:
+                scripts.setdefault(dataset.language, {}).setdefault(dataset.script, set()).add(dataset.task or "")
+    return [
+        {
+            "model": None,
+            "evaluation": None,
+            "kind": "mixed scripts",
+            "note": f"the mean of {language} includes texts in different scripts: "
+            + "; ".join(f"{script} ({', '.join(sorted(tasks))})" for script, tasks in sorted(by_script.items())),
+            "count": len(by_script),
+        }
+        for language, by_script in scripts.items()
+        if len(by_script) > 1
+    ]
+
+
 def mixed_version_notes(models: list[MetricsMetadata]) -> list[dict]:
     """Return a note for each way in which models were computed by different versions of the engine or its libraries.
 

@@ -24,7 +24,7 @@ from vernacular.statistics.intervals import cluster_bootstrap
 from vernacular.summary.cells import put_text
 from vernacular.summary.columns import EXCEL, SheetSize
 from vernacular.summary.rows import Column, write_rows
-from vernacular.types import DEFAULT_PROMPT, SETTING, UNSPACED
+from vernacular.types import DEFAULT_PROMPT, SETTING, is_unspaced
 
 REFERENCE = "en"
 RESAMPLES = 2_000
@@ -143,7 +143,7 @@ def _counts(rows: pa.Table, language: str) -> dict:
     sums = {name: _total(counted[name]) for name in _SUMS}
     ratios = {name: _divide(sums[above], sums[below]) for name, (above, below) in _RATIOS.items()}
     values = {"items": len(rows)} | {name: sums[name] for name in _SUMS if name in TOKENIZERS.schema.names} | ratios
-    return values | dict.fromkeys(_OF_WORDS if language in UNSPACED else ())
+    return values | dict.fromkeys(_OF_WORDS if is_unspaced(language) else ())
 
 
 def _premiums(rows: list[dict], reference: list[dict]) -> dict:

@@ -29,6 +29,13 @@ def load_pattern(name: str, directory=".", *, location: str = "") -> dict:
     if content["pattern"] != path.stem:
         key_location = validate.error_location(path, lines, ("pattern",))
         raise ConfigError(f'{key_location}: expected the file\'s name, "{path.stem}", got "{content["pattern"]}".')
+    if "corrupt" in content:
+        if extra := content.keys() - {"pattern", "phenomenon", "about", "corrupt"}:
+            key_location = validate.error_location(path, lines, (min(extra),))
+            raise ConfigError(f"{key_location}: not supported with corrupt; remove it.")
+        return {"pattern": content["pattern"], "phenomenon": content.get("phenomenon", content["pattern"])} | {
+            "corrupt": content["corrupt"]
+        }
     if isinstance(content["target"], str) is not ("grew" in content):
         key_location = validate.error_location(path, lines, ("target",))
         expected = "the name of a node of the request" if "grew" in content else "constraints, such as {upos: VERB}"
@@ -153,6 +160,10 @@ def resolve(source: dict, directory, item_type: str, location: str) -> dict:
         raise ConfigError(f'{location}: the key "pattern" is missing.{suggest("", builtin_patterns())}')
     names = source["pattern"] if isinstance(source["pattern"], list) else [source["pattern"]]
     patterns = [load_pattern(name, directory, location=location) for name in names]
+    if item_type == "target_word" and (corrupting := [each["pattern"] for each in patterns if "corrupt" in each]):
+        raise ConfigError(
+            f"{location}: {corrupting[0]} changes no form of a word; expected item_type: pair or sentence."
+        )
     for key in ("treebank", "forms"):
         for entry in yaml.as_list(source.get(key, [])):
             if isinstance(entry, dict) and ("url" in entry) is ("file" in entry):

@@ -8,6 +8,7 @@ from vernacular.core import hub_snapshot
 from vernacular.core.errors import DataError, format_count
 from vernacular.core.fingerprint import file_fingerprint
 from vernacular.core.paths import display_path
+from vernacular.data.treebank.corruptions import corrupted_pairs
 from vernacular.data.treebank.forms import Forms, Inflections
 from vernacular.data.treebank.match import Match
 from vernacular.data.treebank.pairs import Pairs, make_pairs
@@ -145,7 +146,11 @@ def extract(treebanks: list, patterns: list[dict], forms: list | None = None, na
             tables[str(names.get(path, path))] = Inflections(path, names.get(path))
     word_forms = Forms(sentences + extra_sentences, tables.values())
     pairs = [
-        make_pairs(sentences, pattern, word_forms, search(treebanks, sentences, pattern) if "grew" in pattern else None)
+        corrupted_pairs(sentences, pattern)
+        if "corrupt" in pattern
+        else make_pairs(
+            sentences, pattern, word_forms, search(treebanks, sentences, pattern) if "grew" in pattern else None
+        )
         for pattern in patterns
     ]
     return Extraction(

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from bert_score.utils import greedy_cos_idf, model2layers
 
+from vernacular.core.languages import base_language
 from vernacular.core.model_record import ModelRecord
 from vernacular.metrics.similarity.cosine import encoder_label
 from vernacular.metrics.similarity.encoder import TokenEncoder, Tokens
@@ -97,7 +98,7 @@ def _stack(texts, vectors, weights):
 
 def rescale_offset(record: ModelRecord, language: str | None, layer: int) -> float | None:
     """Return the package's F1 of unrelated sentences for this encoder and language; None if it has none."""
-    directory = Path(bert_score.__file__).parent / "rescale_baseline" / (language or "none")
+    directory = Path(bert_score.__file__).parent / "rescale_baseline" / base_language(language or "none")
     for name in (record.name, record.name.rsplit("/", 1)[-1]):
         path = directory / f"{name}.tsv"
         if path.is_file():

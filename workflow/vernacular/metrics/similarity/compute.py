@@ -18,7 +18,7 @@ from vernacular.core.model_record import ModelRecord
 from vernacular.metrics.similarity import cosine, moverscore
 from vernacular.metrics.similarity.outputs import parse_outputs
 from vernacular.metrics.similarity.token_metrics import Pair, group_by_encoder, token_metrics
-from vernacular.types import SIMIL_EVAL_STYLES, Generation, Item, Request
+from vernacular.types import SIMIL_EVAL_STYLES, Generation, Item, Request, accepted_answers
 
 METRICS = ("cosine", "moverscore", "bertscore")
 
@@ -47,9 +47,9 @@ def similarities(
 
     Returns:
         Rows per SIMILARITIES, and metadata: `signatures` and `encoders` by metric, outcome, and counts. An item's
-        similarities are in the order of its choices; an item without choices has one, to its target. For an empty
-        answer or option it is null, never 0.0. A metric whose encoder is unavailable or fails has no rows, and is
-        missing from the outcome, with the reason.
+        similarities are in the order of its choices; an item without choices has one to each accepted answer, or its
+        target. For an empty answer or option it is null, never 0.0. A metric whose encoder is unavailable or fails has
+        no rows, and is missing from the outcome, with the reason.
 
     Raises:
         ConfigError: A metric or option is unknown.
@@ -102,10 +102,8 @@ def similarities(
 
 
 def options_of(item: Item) -> list[str]:
-    """Return the texts with which an answer is compared: the choices, or the target if there are none."""
-    if item["choices"]:
-        return list(item["choices"])
-    return [] if item["target"] is None else [item["target"]]
+    """Return the texts with which an answer is compared: the choices, or the accepted answers if there are none."""
+    return list(item["choices"]) or accepted_answers(item)
 
 
 def _has_text(text: str | None) -> bool:

@@ -23,7 +23,7 @@ from sacrebleu.metrics import CHRF
 from vernacular.metrics.choice import Choice, choose_option, correct_options, margin
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.similarity.outputs import ParsedOutput, parse_outputs
-from vernacular.types import Generation, Item, Request, Result
+from vernacular.types import Generation, Item, Request, Result, accepted_answers, is_number, last_number
 
 SIMILARITIES = {"cosine": "cosine", "moverscore": "score", "bertscore": "score"}  # metrics and their units
 
@@ -92,12 +92,15 @@ def _row(item: Item, request: Request, output: ParsedOutput, similarities: dict[
             choice = _choice(scores, correct)
             values |= _option_metrics(name, scores, correct, choice)
             chosen = chosen if chosen[1] else (scores, choice)
-        elif scores and scores[0] is not None:
-            values[f"{name}_correct"] = scores[0]
+        elif known := [score for score in scores if score is not None]:
+            values[f"{name}_correct"] = max(known)
         if output.text.strip() and all(score is None for score in scores):
             flags.append(f"no {name}")
     references = _references(item, correct)
-    if output.text is not None and references:
+    if output.text is not None and is_number(item):
+        number = last_number(output.text)
+        values["exact_match"] = float(number in map(last_number, references))
+    elif output.text is not None and references:
         values |= text_metrics(scored_part(item, output.text), references)
     scores, choice = chosen
     is_correct = choice.correct if choice else _matches_target(item, values)
@@ -149,7 +152,7 @@ def _references(item: Item, correct: list[int]) -> list[str]:
     """Return the correct texts: the correct options, or the target if there are no options."""
     if item["choices"]:
         return [item["choices"][i] for i in correct]
-    return [item["target"]] if item["target"] else []
+    return list(filter(None, accepted_answers(item)))
 
 
 def _matches_target(item: Item, values: dict[str, float]) -> bool | None:
@@ -161,9 +164,9 @@ def scored_part(item: Item, response: str) -> str:
     """Return the part of a response that is compared with the references as text.
 
     If the last word of a sentence is requested (no options, a target of one word; CALAME, Lopes et al. 2024), it is the
-    first word, because the model may continue after it.
+    first word, because the model may continue after it. The answer to an open question is the entire response.
     """
-    if item["choices"] or len(item["target"].split()) != 1:
+    if item["choices"] or "targets" in (item.get("extra") or {}) or len(item["target"].split()) != 1:
         return response
     return next((word for word in response.split() if normalize(word)), "")
 

@@ -7,7 +7,7 @@ length of the longest option. The styles `simil-eval` and `simil-eval-open` are 
 from vernacular.protocols.generation import simil_eval
 from vernacular.protocols.prompts import display_order, example_text, gold_text, query
 from vernacular.protocols.request_rows import RequestSettings, continue_with, generation_request, skipped_request, turn
-from vernacular.types import SIMIL_EVAL_STYLES, Item, Request
+from vernacular.types import SIMIL_EVAL_STYLES, Item, Request, accepted_answers, is_number
 
 
 def check(task: dict, *, style: str) -> None:
@@ -33,7 +33,8 @@ def requests(item: Item, settings: RequestSettings) -> list[Request]:
         return simil_eval.requests(item, settings, _displayed_options(item, settings))
     text = query(item, settings.item_type, settings.labels, _displayed_options(item, settings))
     messages = [*settings.messages, turn("user", _chat_message(text, settings))]
-    targets = [*item["choices"], *([item["target"]] if item["target"] else [])]
+    # a number may be the last of a sentence: as long as any text
+    targets = [] if is_number(item) else [*item["choices"], *filter(None, accepted_answers(item))]
     longest = max((continue_with(text, target, settings.language)[1] for target in targets), key=len, default=None)
     return [generation_request(item, text, settings=settings, messages=messages, stop=["\n"], longest_target=longest)]
 

@@ -1,0 +1,87 @@
+"""Tags of languages (BCP 47: `gl`, `sr-Latn`, `pt-BR`, `ca-valencia`), and the script in which a text is written."""
+
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from vernacular.core.paths import WORKFLOW, display_path
+from vernacular.core.yaml import read
+
+# ISO 15924 codes, by the first word of the Unicode names of their letters
+_SCRIPTS = {
+    "LATIN": "Latn", "CYRILLIC": "Cyrl", "GREEK": "Grek", "ARMENIAN": "Armn", "GEORGIAN": "Geor", "HEBREW": "Hebr",
+    "ARABIC": "Arab", "DEVANAGARI": "Deva", "BENGALI": "Beng", "GURMUKHI": "Guru", "GUJARATI": "Gujr", "ORIYA": "Orya",
+    "TAMIL": "Taml", "TELUGU": "Telu", "KANNADA": "Knda", "MALAYALAM": "Mlym", "SINHALA": "Sinh", "THAI": "Thai",
+    "LAO": "Laoo", "TIBETAN": "Tibt", "MYANMAR": "Mymr", "ETHIOPIC": "Ethi", "KHMER": "Khmr", "THAANA": "Thaa",
+    "CJK": "Hani", "HIRAGANA": "Hani", "KATAKANA": "Hani", "HANGUL": "Hang", "TIFINAGH": "Tfng", "OL": "Olck",
+    "NKO": "Nkoo", "MEETEI": "Mtei", "SYRIAC": "Syrc", "MONGOLIAN": "Mong",
+}  # fmt: skip
+_SAME = {"Hans": "Hani", "Hant": "Hani", "Jpan": "Hani", "Kore": "Hang"}
+
+
+def fallbacks(language: str) -> list[str]:
+    """Return a tag and the more general ones, without its last parts (RFC 4647, lookup).
+
+    >>> fallbacks("sr-Latn-RS"), fallbacks("ca-x-x1")
+    (['sr-Latn-RS', 'sr-Latn', 'sr'], ['ca-x-x1', 'ca'])
+    """
+    parts = language.split("-")
+    tags = ["-".join(parts[:n]) for n in range(len(parts), 0, -1)]
+    return [tag for tag in tags if not tag.endswith("-x")]
+
+
+def base_language(language: str) -> str:
+    """Return the language of a tag, without script, region and variant."""
+    return language.partition("-")[0]
+
+
+def script_of_tag(language: str) -> str | None:
+    """Return the script that a tag states, as `script_of` names it; None if it states none.
+
+    >>> script_of_tag("sr-Latn"), script_of_tag("zh-Hans"), script_of_tag("pt-BR")
+    ('Latn', 'Hani', None)
+    """
+    script = next((part for part in language.split("-")[1:] if len(part) == 4 and part.istitle()), None)
+    return _SAME.get(script, script)
+
+
+def script_of(texts: Iterable[str]) -> str | None:
+    """Return the script of most letters (ISO 15924); None without letters. Han and Kana are one: Hani.
+
+    >>> script_of(["Београд (Belgrade) је главни град."]), script_of(["3 + 4"])
+    ('Cyrl', None)
+    """
+    letters = Counter(char for text in texts for char in text if char.isalpha())
+    scripts: Counter = Counter()
+    for char, count in letters.items():
+        word = unicodedata.name(char, "UNKNOWN").partition(" ")[0].partition("-")[0]
+        scripts[_SCRIPTS.get(word, word.title())] += count
+    return scripts.most_common(1)[0][0] if scripts else None
+
+
+def prompts_file(language: str, directory) -> Path | None:
+    """Return the file with the prompt lines of a language in a directory, or of a more general tag; None without one.
+
+    Lines in another script than that of the tag are not those of the language: `sr-Cyrl` is not prompted by `sr.yaml`
+    in Latin script.
+    """
+    script = script_of_tag(language)
+    for tag in fallbacks(language):
+        path = Path(directory) / f"{tag}.yaml"
+        if path.is_file() and (tag == language or script is None or script_of(_texts(read(path)[0])) == script):
+            return path
+    return None
+
+
+def wordings_message(language: str, lacking: list[str], directory) -> str:
+    """Return what a user has to write, so that a task can be evaluated in a language."""
+    is_shipped = Path(directory).resolve() == WORKFLOW / "tasks"
+    prompts = WORKFLOW / "prompts" if is_shipped else Path(directory) / "prompts"
+    path = prompts_file(language, prompts) or prompts / f"{language}.yaml"
+    lines = ", ".join(f'"{name}": …' for name in lacking)
+    return f'{display_path(path)}: words of the language "{language}" not found. Add `wordings: {{{lines}}}`.'
+
+
+def _texts(lines) -> list[str]:
+    return [text for text in lines.values() if isinstance(text, str)] if isinstance(lines, dict) else []
