@@ -2,6 +2,7 @@
 
 import os
 import signal
+import tempfile
 
 import pytest
 from hypothesis import settings
@@ -12,6 +13,8 @@ for name in list(os.environ):
     if name.startswith(prefixes) or name.lower().endswith("_proxy"):
         del os.environ[name]
 os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
+_HF_HOME = tempfile.TemporaryDirectory(prefix="vernacular-hub-")  # cache and token of the Hub, none of the user's
+os.environ["HF_HOME"] = _HF_HOME.name
 
 # Examples of property tests are the same in each run and order; without a database, also after a failure.
 settings.register_profile("test", derandomize=True, deadline=None, database=None)
@@ -68,9 +71,18 @@ def hub(start_hub):
 
 
 @pytest.fixture
-def few_resamples(monkeypatch):
-    """Use 20 resamples for intervals, for tests of values."""
-    from vernacular.metrics import aggregate
+def low_limits(monkeypatch):
+    """Return a function that sets constants of a module for a test, so that small data exceed its internal limits."""
 
-    for name in ("MEAN_RESAMPLES", "CORPUS_RESAMPLES", "FEWEST_RESAMPLES"):
-        monkeypatch.setattr(aggregate, name, 20)
+    def lower(module: str, **constants) -> None:
+        for name, value in constants.items():
+            assert name.isupper(), f"{name} is no constant"
+            monkeypatch.setattr(f"vernacular.{module}.{name}", value)
+
+    return lower
+
+
+@pytest.fixture
+def few_resamples(low_limits):
+    """Use 20 resamples for intervals, for tests of values."""
+    low_limits("metrics.aggregate", MEAN_RESAMPLES=20, CORPUS_RESAMPLES=20, FEWEST_RESAMPLES=20)

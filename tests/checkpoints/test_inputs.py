@@ -14,7 +14,7 @@ import torch
 import transformers
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense, Pooling, Transformer
-from support import lora_training, tiny
+from support import lora_training, observed, tiny
 from support.hub_server import environment
 from vernacular.checkpoints import inputs
 from vernacular.checkpoints.adapters import resolve_adapter
@@ -215,13 +215,15 @@ def test_modules_outside_of_the_directory_are_rejected(checkpoint):
         inputs.files_of(checkpoint)
 
 
-def test_known_hashes_are_reused_on_second_resolve(checkpoint, tmp_path, monkeypatch):
-    first = resolve("m", str(checkpoint), tmp_path)
-    monkeypatch.setattr("vernacular.core.contents._hash", None)
-    assert resolve("m", str(checkpoint), tmp_path, known=first) == first
+def test_known_hashes_are_reused_on_second_resolve(checkpoint, tmp_path):
+    with observed.opened_files(checkpoint) as opened:
+        first = resolve("m", str(checkpoint), tmp_path)
+        n_opened = opened.count("merges.txt")
+        assert resolve("m", str(checkpoint), tmp_path, known=first) == first
+    assert opened.count("merges.txt") == 2 * n_opened - 1, "its known hash is reused"
 
 
-def test_adapter_fingerprint_changes_with_its_files(checkpoint, tmp_path, monkeypatch):
+def test_adapter_fingerprint_changes_with_its_files(checkpoint, tmp_path):
     adapter = lora_training.train(checkpoint, tmp_path / "adapter", steps=1)
     base = resolve("b", str(checkpoint), tmp_path)
     original = resolve_adapter("a", str(adapter), base)
@@ -229,10 +231,12 @@ def test_adapter_fingerprint_changes_with_its_files(checkpoint, tmp_path, monkey
     assert inputs.stale(original) == []
     flip_byte(adapter / "adapter_model.safetensors")
     assert inputs.stale(original) == [str(adapter / "adapter_model.safetensors")]
-    updated = resolve_adapter("a", str(adapter), base, known=original)
-    assert updated.fingerprint != original.fingerprint
-    monkeypatch.setattr("vernacular.core.contents._hash", None)
-    assert resolve_adapter("a", str(adapter), base, known=updated) == updated
+    with observed.opened_files(adapter) as opened:
+        updated = resolve_adapter("a", str(adapter), base, known=original)
+        assert updated.fingerprint != original.fingerprint
+        n_opened = opened.count("adapter_model.safetensors")
+        assert resolve_adapter("a", str(adapter), base, known=updated) == updated
+    assert opened.count("adapter_model.safetensors") == 2 * n_opened - 1, "its known hash is reused"
 
 
 def test_hub_download_fetches_exactly_the_pattern_files(hub, tmp_path):

@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import huggingface_hub
 import pytest
@@ -133,16 +134,16 @@ def test_a_package_that_is_not_installed_is_reported(directory, capsys):
 
 
 @pytest.fixture
-def cached(directory, monkeypatch):
-    """Return the snapshot of me/open in the Hub's cache, the only model of the config."""
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(directory / "cache"))
-    repository = directory / "cache" / "models--me--open"
+def cached(directory):
+    """The snapshot of me/open in the Hub's cache, the only model of the config."""
+    repository = Path(huggingface_hub.constants.HF_HUB_CACHE) / "models--me--open"
     (repository / "refs").mkdir(parents=True)
     (repository / "refs" / "main").write_text("a" * 40)
     (directory / "tiny").rename(directory / "moved")
     snapshot = shutil.copytree(directory / "moved", repository / "snapshots" / ("a" * 40))
     replace(directory / "config.yaml", "./tiny", "me/open")
-    return snapshot
+    yield snapshot
+    shutil.rmtree(repository)
 
 
 def test_a_complete_model_in_the_cache_of_the_hub_is_checked(directory, cached, capsys):

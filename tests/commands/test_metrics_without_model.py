@@ -8,7 +8,6 @@ import sys
 import pytest
 from support import stages
 from support.sample_items import item
-from vernacular.commands import metrics
 from vernacular.core import artifacts
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.records import write_record
@@ -95,7 +94,7 @@ def test_token_counts_of_a_finished_run_need_no_tokenizer(results):
 
 
 @pytest.mark.parametrize("n_items", [1, 2])
-def test_metrics_are_the_same_in_parts_of_an_evaluation(tmp_path, monkeypatch, n_items):
+def test_metrics_are_the_same_in_parts_of_an_evaluation(tmp_path, low_limits, n_items):
     contents = []
     for size in (2_000, n_items):
         settings = write_run(tmp_path / str(size), "causal")
@@ -103,7 +102,7 @@ def test_metrics_are_the_same_in_parts_of_an_evaluation(tmp_path, monkeypatch, n
         directory = tmp_path / str(size)
         files = {"model": "mine.json", "items_dir": "items", "requests_dir": "requests", "out": "mine"}
         paths = {name: directory / path for name, path in files.items()}
-        monkeypatch.setattr(metrics, "_ITEMS_AT_A_TIME", size)
+        low_limits("commands.metrics", _ITEMS_AT_A_TIME=size)
         assert stages.run("metrics", spec=spec, **paths) == 0
         files = {"metrics": METRICS, "tokens": TOKENS, f"tasks/{EVALUATION}": TASK_RESULTS}
         paths = {directory / "mine" / f"{name}.parquet": kind for name, kind in files.items()}

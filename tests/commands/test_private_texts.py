@@ -21,7 +21,6 @@ def folder(tmp_path, monkeypatch) -> Path:
         name for name in os.environ if any(word in name.upper() for word in ("KEY", "TOKEN", "SECRET", "PASS"))
     ]:
         monkeypatch.delenv(name)
-    monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "none"))
     (tmp_path / "folder" / "tables").mkdir(parents=True)
     return tmp_path / "folder"
 
@@ -93,12 +92,6 @@ def test_keys_that_are_not_searched_for_are_returned(folder, monkeypatch):
     monkeypatch.setenv("LONG", "k" * 8)
     (folder / "a.txt").write_text("none")
     assert check_nothing_private(folder, [], [], ["SHORT", "LONG", "UNSET"]) == ["SHORT", "UNSET"]
-
-
-def test_token_of_the_hub_is_found(folder, monkeypatch, tmp_path):
-    (tmp_path / "none").write_text("hub-token")
-    monkeypatch.delenv("HF_TOKEN", raising=False)
-    assert problem(folder, "hub-token") == "the token of the Hub"
 
 
 SECRET = """pass"word&<ß>/'x"""  # escaped in other ways in each format

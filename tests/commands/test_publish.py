@@ -5,6 +5,7 @@ import json
 import shutil
 from pathlib import Path
 
+import huggingface_hub
 import jsonschema
 import openpyxl
 import pandas as pd
@@ -19,7 +20,6 @@ from vernacular.core import artifacts
 from vernacular.core.errors import UserError
 from vernacular.core.model_record import ModelRecord
 from vernacular.core.tables import write_csv
-from vernacular.interop import every_eval_ever
 from vernacular.metrics.schema import METRICS, RESULTS, TASK_RESULTS
 from vernacular.report.page import build
 
@@ -63,9 +63,9 @@ def records(folder: Path) -> dict[str, tuple[dict, list[dict]]]:
 
 
 @pytest.mark.parametrize("n_rows", [1, 3, 259, 260])
-def test_lines_do_not_depend_on_the_rows_read_at_a_time(results, tmp_path, monkeypatch, n_rows):
+def test_lines_do_not_depend_on_the_rows_read_at_a_time(results, tmp_path, low_limits, n_rows):
     assert publish(results, tmp_path / "whole") == 0
-    monkeypatch.setattr(every_eval_ever, "_ROWS_AT_A_TIME", n_rows)
+    low_limits("interop.every_eval_ever", _ROWS_AT_A_TIME=n_rows)
     assert publish(results, tmp_path / "parts") == 0
     whole, parts = records(tmp_path / "whole"), records(tmp_path / "parts")
     assert [len(lines) for _, lines in whole.values()] == [len(lines) for _, lines in parts.values()]
@@ -75,8 +75,8 @@ def test_lines_do_not_depend_on_the_rows_read_at_a_time(results, tmp_path, monke
 
 
 @pytest.mark.parametrize("chunk", [1, 5, 7, 1000])
-def test_private_text_across_two_parts_of_a_file_is_found(tmp_path, monkeypatch, chunk):
-    monkeypatch.setattr(publish_module, "_CHUNK", chunk)
+def test_private_text_across_two_parts_of_a_file_is_found(tmp_path, low_limits, chunk):
+    low_limits("commands.publish", _CHUNK=chunk)
     folder = tmp_path / "folder"
     folder.mkdir()
     for position in range(9):
@@ -318,10 +318,13 @@ def test_key_that_was_not_searched_for_is_named(results, tmp_path, monkeypatch, 
 def test_token_of_the_hub_in_its_file_is_searched_for(results, tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("HF_TOKEN", raising=False)
     monkeypatch.delenv("HUGGING_FACE_HUB_TOKEN", raising=False)
-    (tmp_path / "token").write_text("hub-token-0123456789")
-    monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "token"))
+    token = Path(huggingface_hub.constants.HF_TOKEN_PATH)
+    token.write_text("hub-token-0123456789")
     (results / "summary" / "notes.csv").write_text("note\nhub-token-0123456789\n")
-    assert publish(results, tmp_path / "published") == 1
+    try:
+        assert publish(results, tmp_path / "published") == 1
+    finally:
+        token.unlink()
     assert "tables/notes.csv: contains the token of the Hub." in capsys.readouterr().err
 
 

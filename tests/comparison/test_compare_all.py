@@ -100,11 +100,11 @@ def test_peak_memory():
 
 
 @pytest.mark.parametrize("cells", [1, 90, 10_000])
-def test_pairs_and_metrics_computed_in_parts_have_the_same_values(monkeypatch, cells):
+def test_pairs_and_metrics_computed_in_parts_have_the_same_values(low_limits, cells):
     results = {name: {"e1": as_table(random_rows(i))} for i, name in enumerate("abcd")}
     pairs = list(combinations("abcd", 2))
     whole = compare_all(pairs, results, {"e1": SPEC}, resamples=50)
-    monkeypatch.setattr(pairwise, "_CELLS", cells)
+    low_limits("comparison.pairwise", _CELLS=cells)
     parts = compare_all(pairs, results, {"e1": SPEC}, resamples=50)
     assert parts.overall == whole.overall
     for record, expected in zip(parts.comparisons, whole.comparisons, strict=True):

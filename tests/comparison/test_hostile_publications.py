@@ -15,7 +15,7 @@ from support.published import published_run
 from support.workspace import ROOT
 from vernacular import cli
 from vernacular.commands.compare import compare
-from vernacular.comparison.external import published_files, published_tables
+from vernacular.comparison.external import published_tables
 from vernacular.comparison.external.load import Reference, load_external_results
 from vernacular.comparison.external.publications import load_publication
 from vernacular.comparison.external.published_files import published_lines, published_models, published_signatures
@@ -232,7 +232,7 @@ def test_malformed_publication_is_the_failure_of_its_own_values(run, lab, tmp_pa
 
 def compare_with(results: Path, directory: Path, external: dict, pairs: list[tuple]) -> tuple[list[dict], dict]:
     """Return the comparisons of external results with the models of a run, and the metadata of their file."""
-    evaluations = {EVALUATION: {**report_prompts._described(EVALUATION), "items_stem": "quiz.gl", "dataset": "quiz.gl"}}
+    evaluations = {EVALUATION: {**report_prompts.described(EVALUATION), "items_stem": "quiz.gl", "dataset": "quiz.gl"}}
     for model in report_prompts.MODELS:
         artifacts.write(directory / "run" / model / "metrics.parquet", METRICS, [], {"fingerprint": "f"})
         path = directory / "run" / model / "tasks" / f"{EVALUATION}.parquet"
@@ -383,14 +383,14 @@ def test_published_files_follow_the_schema(run):
 @pytest.mark.parametrize(
     ("module", "limit", "message"),
     [
-        (published_files, "_MAX_RECORD", ".json: has"),
-        (published_files, "_MAX_SAMPLES", "_samples.jsonl: has"),
-        (published_files, "_MAX_LINE", "_samples.jsonl, line 1: has more than 99 bytes"),
-        (published_tables, "_MAX_BYTES", "results.parquet: has"),
-        (published_tables, "_MAX_ROWS", "rows; expected at most 99"),
+        ("published_files", "_MAX_RECORD", ".json: has"),
+        ("published_files", "_MAX_SAMPLES", "_samples.jsonl: has"),
+        ("published_files", "_MAX_LINE", "_samples.jsonl, line 1: has more than 99 bytes"),
+        ("published_tables", "_MAX_BYTES", "results.parquet: has"),
+        ("published_tables", "_MAX_ROWS", "rows; expected at most 99"),
     ],
 )
-def test_publication_above_a_limit_of_size_is_refused(run, lab, monkeypatch, module, limit, message):
+def test_publication_above_a_limit_of_size_is_refused(run, lab, low_limits, module, limit, message):
     def read():
         models = published_models(lab)
         for model in models.values():
@@ -398,6 +398,6 @@ def test_publication_above_a_limit_of_size_is_refused(run, lab, monkeypatch, mod
         published_tables.read_tables(lab)
 
     read()
-    monkeypatch.setattr(module, limit, 99 if limit != "_MAX_ROWS" else 1)
+    low_limits(f"comparison.external.{module}", **{limit: 99 if limit != "_MAX_ROWS" else 1})
     with pytest.raises(DataError, match=message.replace("99", "1") if limit == "_MAX_ROWS" else message):
         read()

@@ -55,7 +55,7 @@ def test_published_model_is_compared_as_the_model_itself(run):
     results, publication = run
     own = {model: {report_run.OPTIONS: task_results(results, model)} for model in report_run.MODELS[:2]}
     published = load_publication(publication, MODEL, references(results))[0]
-    evaluations = {report_run.OPTIONS: report_run._setting(report_run.OPTIONS) | {"prompt": "default"}}
+    evaluations = {report_run.OPTIONS: report_run.setting_of(report_run.OPTIONS) | {"prompt": "default"}}
     rows = [
         compare_all(
             [("a", "b")], {"a": baseline, "b": own[report_run.MODELS[1]]}, evaluations, resamples=200

@@ -101,14 +101,14 @@ def test_specs_of_a_server(tmp_path, monkeypatch):
     assert "model" not in remote["models"]["big"]
 
 
-def test_check_says_which_protocols_a_server_can_answer(tmp_path, monkeypatch, capsys):
+def test_check_says_which_protocols_a_server_can_answer(tmp_path, monkeypatch, low_limits, capsys):
     monkeypatch.chdir(tmp_path)
     with served.Server(tiny.load_model("llama", tokens="bytes"), "text") as server:
         models = {
             "big": {"source": server.source, "model": server.name},
             "gone": {"source": "http://127.0.0.1:9/v1", "model": "m"},
         }
-        monkeypatch.setattr("vernacular.inference.server.client.FIRST_WAIT", 0.0)
+        low_limits("inference.server.client", FIRST_WAIT=0.0)
         [path] = write(tmp_path, **models)
         assert main(["check", str(path)]) == 0
         assert server.received == 0

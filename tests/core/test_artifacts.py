@@ -182,11 +182,11 @@ def test_digest_like_text_in_rows_is_not_mistaken_for_digests(tmp_path):
     assert artifacts.metadata(path)["note"] == text
 
 
-def test_file_larger_than_read_and_hash_chunks(tmp_path, monkeypatch):
+def test_file_larger_than_read_and_hash_chunks(tmp_path, low_limits):
     path = artifacts.write(tmp_path / "pets.parquet", KIND, ROWS, {"note": "ñ" * 100_000})
     content = path.read_bytes()
     assert len(artifacts.metadata(path)["note"]) == 100_000
-    monkeypatch.setattr(artifacts, "_CHUNK", 7)
+    low_limits("core.artifacts", _CHUNK=7)
     assert artifacts.read(path, KIND).to_pylist() == ROWS
     assert artifacts.write(path, KIND, ROWS, {"note": "ñ" * 100_000}).read_bytes() == content
 
@@ -246,8 +246,8 @@ def test_metadata_of_any_size_are_read(tmp_path, size):
 
 
 @pytest.mark.parametrize("size", [50_000, 200_000])
-def test_metadata_beyond_the_limit_are_not_called_damaged(tmp_path, monkeypatch, size):
-    monkeypatch.setattr(artifacts, "METADATA_LIMIT", 100_000)
+def test_metadata_beyond_the_limit_are_not_called_damaged(tmp_path, low_limits, size):
+    low_limits("core.artifacts", METADATA_LIMIT=100_000)
     path = artifacts.write(tmp_path / "pets.parquet", KIND, ROWS, {"fingerprint": "x", "notes": "y" * size})
     if size < 100_000:
         assert artifacts.read(path, KIND).to_pylist() == ROWS

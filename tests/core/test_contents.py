@@ -1,13 +1,15 @@
 """Content hashes are reused for unmodified files, and every modification is detected."""
 
 import hashlib
+import logging
 import os
 import socket
 import subprocess
 import sys
+import time
 
 import pytest
-from vernacular.core import contents as module
+from support import observed
 from vernacular.core.contents import compare_contents, contents
 from vernacular.core.errors import ModelError
 
@@ -23,12 +25,10 @@ def root(tmp_path):
 
 
 @pytest.fixture
-def hashed_files(monkeypatch):
-    """Names of the files that are hashed during the test."""
-    paths = []
-    original_hash = module._hash
-    monkeypatch.setattr(module, "_hash", lambda path, *rest: paths.append(path.name) or original_hash(path, *rest))
-    return paths
+def hashed_files(root):
+    """Names of the files that are read, and thereby hashed, during the test."""
+    with observed.opened_files(root) as paths:
+        yield paths
 
 
 def replace_bytes(path, old: bytes, new: bytes, *, keep_mtime: bool = False) -> None:
@@ -53,10 +53,10 @@ def test_hash_covers_complete_file(root):
 
 def test_unmodified_file_is_not_hashed_again(root, hashed_files):
     known = contents(root, NAMES)
-    assert hashed_files == ["a.bin", "b.txt"]
+    assert hashed_files == NAMES
     assert contents(root, NAMES, known) == known
     assert compare_contents(root, NAMES, known)[0] == []
-    assert hashed_files == ["a.bin", "b.txt"]
+    assert hashed_files == NAMES
 
 
 @pytest.mark.parametrize("keep_mtime", [False, True])
@@ -77,7 +77,7 @@ def test_touched_or_replaced_file_with_same_content_is_unchanged(root, hashed_fi
     copy.replace(root / "sub" / "b.txt")
     hashed_files.clear()
     assert compare_contents(root, NAMES, known)[0] == []
-    assert hashed_files == ["a.bin", "b.txt"]
+    assert hashed_files == NAMES
     _, entries = compare_contents(root, NAMES, known)
     hashed_files.clear()
     assert compare_contents(root, NAMES, entries)[0] == []
@@ -86,9 +86,9 @@ def test_touched_or_replaced_file_with_same_content_is_unchanged(root, hashed_fi
 
 def test_size_change_is_detected_without_reading(root, hashed_files):
     known = contents(root, NAMES)
-    hashed_files.clear()
     with open(root / "a.bin", "ab") as file:
         file.write(b"x")
+    hashed_files.clear()
     assert compare_contents(root, NAMES, known)[0] == ["a.bin"]
     assert hashed_files == []
 
@@ -152,33 +152,42 @@ WRITER = "import sys, pathlib; p = pathlib.Path(sys.argv[1]); {}"
     "change",
     ["open(p, 'ab').write(b'x')", "open(p, 'r+b').write(b'zz')", "q = p.with_name('q'); q.touch(); q.replace(p)"],
 )
-def test_file_modified_while_hashed_is_rejected(root, monkeypatch, change):
-    def modify_and_hash(path, file, size):
-        digest = original_hash(path, file, size)
-        subprocess.run([sys.executable, "-c", WRITER.format(change), str(path)], check=True)
-        return digest
+def test_file_modified_while_hashed_is_rejected(root, low_limits, caplog, change):
+    class Writer(logging.Handler):
+        def emit(self, record):
+            if record.getMessage().startswith("hashing"):
+                subprocess.run([sys.executable, "-c", WRITER.format(change), str(root / "a.bin")], check=True)
 
-    original_hash = module._hash
-    monkeypatch.setattr(module, "_hash", modify_and_hash)
-    with pytest.raises(ModelError, match=r"a\.bin: modified while it was read"):
-        contents(root, ["a.bin"])
+    low_limits("core.contents", _LARGE=1)  # so that a line is logged once the file is open
+    logger, writer = logging.getLogger("vernacular"), Writer()
+    logger.addHandler(writer)
+    try:
+        with (
+            caplog.at_level("INFO", "vernacular"),
+            pytest.raises(ModelError, match=r"a\.bin: modified while it was read"),
+        ):
+            contents(root, ["a.bin"])
+    finally:
+        logger.removeHandler(writer)
 
 
-@pytest.mark.parametrize(("tick", "expected_sleeps"), [(3600 * 10**9, True), (0, False)])
-def test_hashing_waits_for_next_timestamp_tick(root, monkeypatch, tick, expected_sleeps):
+def test_hashing_waits_for_next_timestamp_tick(root, low_limits):
     """Timestamps of many file systems have ticks of milliseconds; two writes within one get the same timestamp."""
-    sleeps = []
-    monkeypatch.setattr(module.time, "sleep", sleeps.append)
-    monkeypatch.setattr(module, "_TICK", tick)
-    monkeypatch.setattr(module, "_COARSE_TICK", tick)
+    tick = 300_000_000  # ns
+    low_limits("core.contents", _TICK=tick, _COARSE_TICK=tick)
+    (root / "a.bin").touch()
     known = contents(root, ["a.bin"])
-    assert [0 < seconds <= 3600 for seconds in sleeps] == [True] * expected_sleeps
-    contents(root, ["a.bin"], known)
-    assert len(sleeps) == expected_sleeps, "no wait if nothing is read"
+    assert time.time_ns() - known["a.bin"]["mtime_ns"] >= tick
+    (root / "a.bin").touch()
+    written = contents(root, ["a.bin"])
+    low_limits("core.contents", _TICK=10**12, _COARSE_TICK=10**12)
+    with observed.sleeps() as sleeps:
+        assert contents(root, ["a.bin"], written) == written
+    assert sleeps == [], "no wait if nothing is read"
 
 
-def test_hashing_of_large_files_is_logged(root, monkeypatch, caplog):
-    monkeypatch.setattr(module, "_LARGE", 100_000)
+def test_hashing_of_large_files_is_logged(root, low_limits, caplog):
+    low_limits("core.contents", _LARGE=100_000)
     with caplog.at_level("INFO", logger="vernacular"):
         contents(root, NAMES)
     assert [record.getMessage() for record in caplog.records] == [f"hashing {root / 'a.bin'} (0.0 GB)"]

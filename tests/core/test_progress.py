@@ -1,11 +1,9 @@
 """Progress lines: content, estimate, and that they appear during a long unit."""
 
-import sys
 import threading
 import time
 
 import pytest
-from vernacular.core import progress as module
 from vernacular.core.progress import Progress
 
 
@@ -37,23 +35,25 @@ def test_estimate_follows_the_sizes_of_the_units():
             assert outer.line(60.0) == "infer tiny: 3 of 4 evaluations, about 70 s left"  # 0.46 in 60 s
 
 
-def test_line_is_printed_repeatedly_during_one_unit_and_only_by_the_outermost_counter(monkeypatch, capsys):
-    monkeypatch.setattr(module, "INTERVAL", 0.01)
-    lines = []
-    monkeypatch.setattr(sys, "stderr", type("Lines", (), {"write": lines.append, "flush": lambda self: None})())
+def test_line_is_printed_repeatedly_during_one_unit_and_only_by_the_outermost_counter(low_limits, capsys):
+    low_limits("core.progress", INTERVAL=0.01)
+    printed = []
     with Progress("outer", 2, "unit"), Progress("inner", 2, "unit"):
-        wait_for(lambda: sum("outer" in line for line in lines) >= 3)
-    assert not any("inner" in line for line in lines)
+        wait_for(
+            lambda: printed.append(capsys.readouterr().err) or "".join(printed).count("outer: 0 of 2 units\n") >= 3
+        )
+    assert "inner" not in "".join(printed)
 
 
-def test_thread_ends_with_the_counter_also_after_an_exception(monkeypatch):
-    monkeypatch.setattr(module, "INTERVAL", 0.01)
+def test_thread_ends_with_the_counter_also_after_an_exception(low_limits, capsys):
+    low_limits("core.progress", INTERVAL=0.01)
     before = threading.active_count()
     with pytest.raises(KeyError), Progress("outer", 2, "unit"):
         raise KeyError
     wait_for(lambda: threading.active_count() <= before)
-    with Progress("another", 1, "unit") as counter:
-        assert module._active == [counter]
+    capsys.readouterr()
+    with Progress("another", 1, "unit"):
+        wait_for(lambda: "another: 0 of 1 unit" in capsys.readouterr().err)
 
 
 def test_no_line_without_units():

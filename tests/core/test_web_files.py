@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import shutil
+from pathlib import Path
 
 import huggingface_hub
 import pytest
@@ -25,12 +27,11 @@ def server(start_hub):
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    """A temporary assets cache, and no delay between attempts."""
-    directory = tmp_path / "assets"
-    monkeypatch.setattr(huggingface_hub.constants, "HF_ASSETS_CACHE", str(directory))
-    monkeypatch.setattr(huggingface_hub.utils._cache_assets, "HF_ASSETS_CACHE", str(directory))
-    monkeypatch.setattr(hub_snapshot.time, "sleep", lambda _: None)
+def cache(low_limits):
+    """An empty assets cache, and no delay between attempts."""
+    low_limits("core.hub_snapshot", _FIRST_WAIT=0)
+    directory = Path(huggingface_hub.constants.HF_ASSETS_CACHE)
+    shutil.rmtree(directory, ignore_errors=True)
     return directory
 
 

@@ -448,11 +448,9 @@ def test_temporary_server_error_is_retried(hub, client, tmp_path):
     assert len(rows) == 1
 
 
-def test_unresponsive_server_raises_data_error(tmp_path, monkeypatch):
-    monkeypatch.setattr(snapshot, "_TIMEOUT", 0.1)
-    monkeypatch.setattr(snapshot.time, "sleep", lambda _: None)
+def test_unresponsive_server_raises_data_error(monkeypatch, low_limits):
+    low_limits("core.hub_snapshot", _TIMEOUT=0.1, _FIRST_WAIT=0)
     monkeypatch.setattr(snapshot.constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(snapshot.constants, "HF_HUB_CACHE", str(tmp_path))
     with socket.create_server(("127.0.0.1", 0)) as server:  # accepts connections, but never responds
         monkeypatch.setattr(snapshot.constants, "ENDPOINT", f"http://127.0.0.1:{server.getsockname()[1]}")
         with pytest.raises(DataError) as raised:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 import transformers as tf
-from support import lora_training, stages, tiny
+from support import lora_training, observed, stages, tiny
 from support.messages import assert_states
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from vernacular.checkpoints.adapters import resolve_adapter
 from vernacular.checkpoints.resolve import resolve
 from vernacular.commands import fetch, infer
@@ -16,10 +17,8 @@ from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError, ModelError
 from vernacular.core.model_record import ModelRecord, read_model, write_model
 from vernacular.inference.job import run
-from vernacular.inference.model import load as load_module
 from vernacular.inference.model.adapter import use_adapter
 from vernacular.inference.model.load import load
-from vernacular.inference.scoring.score import Scoring
 from vernacular.protocols.schema import REQUESTS
 
 SETTINGS = {"dtype": "float32", "device": "cpu", "chat": False, "allow_pickle": False, "quantization": None}
@@ -97,7 +96,7 @@ def test_file_changed_after_recording_raises(workspace, base, name):
     assert re_resolved.fingerprint != base.fingerprint
 
 
-def test_touched_files_are_evaluated(workspace, base, monkeypatch):
+def test_touched_files_are_evaluated(workspace, base):
     for name in FILES:
         os.utime(workspace / "llama" / name, ns=(1, 1))
     assert run_job(workspace, base) == {"m": {}}
@@ -114,51 +113,48 @@ def test_changed_adapter_fails_without_affecting_base(workspace, base, name):
     assert resolve_adapter("a", str(workspace / "adapter"), base).fingerprint != adapter.fingerprint
 
 
-def test_file_changed_during_load_raises(workspace, base, monkeypatch):
-    def edit_during(*args):
-        result = read_weights(*args)
-        edit(workspace / "llama" / "model.safetensors")
-        return result
+def edit_once(path: Path):
+    """Return a function whose first call edits `path`."""
+    edited = []
 
-    read_weights = load_module._read_weights
-    monkeypatch.setattr(load_module, "_read_weights", edit_during)
-    with pytest.raises(ModelError) as raised:
+    def edit_if_first(*_):
+        if not edited:
+            edited.append(path)
+            edit(path)
+
+    return edit_if_first
+
+
+def test_file_changed_during_load_raises(workspace, base):
+    """When the tokenizer is read, which follows the weights."""
+    weights = workspace / "llama" / "model.safetensors"
+    with observed.calls(tf.AutoTokenizer.from_pretrained, edit_once(weights)), pytest.raises(ModelError) as raised:
         load(base)
-    assert_states(raised.value, "model m", str(workspace / "llama" / "model.safetensors"), "changed")
+    assert_states(raised.value, "model m", str(weights), "changed")
 
 
-def test_adapter_changed_during_load_raises(workspace, base, monkeypatch):
+def test_adapter_changed_during_load_raises(workspace, base):
     record = resolve_adapter("a", str(workspace / "adapter"), base) | SETTINGS
     loaded = load(base)
     template = workspace / "adapter" / "chat_template.jinja"
-    tokenizer = tf.AutoTokenizer.from_pretrained
-
-    def edit_during(*args, **kwargs):
-        edit(template)
-        return tokenizer(*args, **kwargs)
-
-    monkeypatch.setattr(tf.AutoTokenizer, "from_pretrained", edit_during)
-    with pytest.raises(ModelError) as raised, use_adapter(loaded, record):
+    with (
+        observed.calls(tf.AutoTokenizer.from_pretrained, edit_once(template)),
+        pytest.raises(ModelError) as raised,
+        use_adapter(loaded, record),
+    ):
         pass
     assert_states(raised.value, "model a", str(template), "changed")
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
-def test_weights_changed_during_evaluation_discard_outputs(workspace, base, monkeypatch, moment):
+@pytest.mark.parametrize("register", [register_module_forward_pre_hook, register_module_forward_hook])
+def test_weights_changed_during_evaluation_discard_outputs(workspace, base, register):
     """Weights on a CPU are memory-mapped: the model in memory changes with its file."""
-
-    def edit_during(self, journal):
-        if moment == "before":
-            edit(workspace / "llama" / "model.safetensors")
-        compute(self, journal)
-        journal.add("batch", [])
-        journal.flush()
-        if moment == "after":
-            edit(workspace / "llama" / "model.safetensors")
-
-    compute = Scoring.compute
-    monkeypatch.setattr(Scoring, "compute", edit_during)
-    [message] = run_job(workspace, base)["m"].values()
+    edit_weights = edit_once(workspace / "llama" / "model.safetensors")
+    hook = register(lambda module, *_: edit_weights() if isinstance(module, tf.LlamaModel) else None)
+    try:
+        [message] = run_job(workspace, base)["m"].values()
+    finally:
+        hook.remove()
     assert_states(message, "model m", str(workspace / "llama" / "model.safetensors"), "changed")
     assert not [path for path in workspace.glob("store/*/**/*") if path.is_file()], "outputs or journal parts found"
 
@@ -169,12 +165,14 @@ def build_args(workspace, **spec):
     return stages.arguments(fetch.model, spec=spec, out=workspace / "models" / "m.json")
 
 
-def test_model_rule_reuses_hashes_after_output_is_deleted(workspace, monkeypatch):
-    fetch.model(build_args(workspace))
-    first_result = (workspace / "models" / "m.json").read_bytes()
-    (workspace / "models" / "m.json").unlink()
-    monkeypatch.setattr("vernacular.core.contents._hash", None)
-    fetch.model(build_args(workspace))
+def test_model_rule_reuses_hashes_after_output_is_deleted(workspace):
+    with observed.opened_files(workspace / "llama") as opened:
+        fetch.model(build_args(workspace))
+        n_opened = opened.count("merges.txt")
+        first_result = (workspace / "models" / "m.json").read_bytes()
+        (workspace / "models" / "m.json").unlink()
+        fetch.model(build_args(workspace))
+    assert opened.count("merges.txt") == 2 * n_opened - 1, "its known hash is reused"
     assert (workspace / "models" / "m.json").read_bytes() == first_result
 
 

@@ -26,7 +26,6 @@ from vernacular.inference.job.run import run_group
 from vernacular.inference.job.store import Store
 from vernacular.inference.journal import MemoryJournal
 from vernacular.inference.model.load import load
-from vernacular.inference.server import client as client_module
 from vernacular.inference.server.served import open_server
 from vernacular.protocols.schema import REQUESTS
 
@@ -50,8 +49,8 @@ COMPARED = ("request_id", "tokens", "offsets", "is_greedy", "n_prompt_tokens", "
 
 
 @pytest.fixture(autouse=True)
-def short_waits(monkeypatch):
-    monkeypatch.setattr(client_module, "FIRST_WAIT", 0.01)
+def short_waits(low_limits):
+    low_limits("inference.server.client", FIRST_WAIT=0.01)
 
 
 @pytest.fixture(scope="module")

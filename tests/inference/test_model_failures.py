@@ -285,9 +285,9 @@ def test_tokenizer_panic_fails_only_its_evaluation(evaluate, tmp_path):
         ("{{ 7 ** (9 ** 9) }}", "0.2 seconds"),  # while it is compiled
     ],
 )
-def test_failing_chat_template_fails_only_chat_evaluations(evaluate, monkeypatch, template, message):
+def test_failing_chat_template_fails_only_chat_evaluations(evaluate, low_limits, template, message):
     if "seconds" in message:
-        monkeypatch.setattr("vernacular.inference.model.rendering._TIME_LIMIT", 0.2)
+        low_limits("inference.model.rendering", _TIME_LIMIT=0.2)
     outputs = evaluate(with_template(template))
     assert_states(outputs["g"], "model m", "chat template", message)
     assert "\n" not in outputs["g"]

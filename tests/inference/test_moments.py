@@ -39,8 +39,8 @@ def reference(loaded, text):
         ("mamba", "plain"),
     ],
 )
-def test_moments_equal_transformers(arch, strategy, monkeypatch):
-    monkeypatch.setattr(head, "_BLOCK_COLUMNS", 37)  # several blocks, the last of them shorter
+def test_moments_equal_transformers(arch, strategy, low_limits):
+    low_limits("inference.scoring.head", _BLOCK_COLUMNS=37)  # several blocks, the last of them shorter
     loaded = tiny.load_model(arch)
     rows = score(loaded, requests("logprob_moments"), strategy=strategy)[0].to_pylist()
     for row, text in zip(rows, TEXTS, strict=True):

@@ -13,7 +13,6 @@ from support import served, tiny
 from support.engines import score
 from vernacular.core.errors import ServerError
 from vernacular.inference.journal import MemoryJournal
-from vernacular.inference.server import client as client_module
 from vernacular.inference.server.client import Client, RefusedError
 from vernacular.inference.server.limits import AdaptiveLimit, Slots
 from vernacular.inference.server.served import open_server
@@ -22,8 +21,8 @@ TEXTS = [(f"O gato {i:02} dorme no tellado.", 10, 28) for i in range(12)]
 
 
 @pytest.fixture(autouse=True)
-def short_waits(monkeypatch):
-    monkeypatch.setattr(client_module, "FIRST_WAIT", 0.01)
+def short_waits(low_limits):
+    low_limits("inference.server.client", FIRST_WAIT=0.01)
 
 
 @pytest.fixture(scope="module")

@@ -36,8 +36,8 @@ TEXTS = [(f"O gato {i:02} dorme no tellado.", 10, 28) for i in range(3)]
 
 
 @pytest.fixture(autouse=True)
-def short_waits(monkeypatch):
-    monkeypatch.setattr(client_module, "FIRST_WAIT", 0.0)
+def short_waits(low_limits):
+    low_limits("inference.server.client", FIRST_WAIT=0.0)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ from vernacular.commands.collect import write_outputs
 from vernacular.core import artifacts
 from vernacular.inference.job.run import run_group
 from vernacular.inference.schema import SCORES
-from vernacular.inference.server import client as client_module
 from vernacular.protocols.schema import REQUESTS
 
 pytestmark = pytest.mark.slow
@@ -21,8 +20,8 @@ TEXTS = [(f"O gato {i:02} dorme no tellado.", 10, 28) for i in range(8)]
 
 
 @pytest.fixture(autouse=True)
-def short_waits(monkeypatch):
-    monkeypatch.setattr(client_module, "FIRST_WAIT", 0.001)
+def short_waits(low_limits):
+    low_limits("inference.server.client", FIRST_WAIT=0.001)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import pytest
 from support import tiny
 from vernacular.checkpoints.resolve import resolve
 from vernacular.commands.collect import write_outputs
-from vernacular.core import artifacts, progress
+from vernacular.core import artifacts
 from vernacular.inference.job.run import run_group
 from vernacular.inference.job.work import split_into_shards
 from vernacular.inference.schema import SCORES
@@ -121,9 +121,9 @@ def test_failed_evaluation_does_not_affect_other_evaluations(job, tmp_path):
     assert {item: pytest.approx(values, abs=1e-5) for item, values in single_job.items()} == rows
 
 
-def test_progress_of_shards_can_be_told_apart(job, tmp_path, monkeypatch, capfd):
+def test_progress_of_shards_can_be_told_apart(job, tmp_path, low_limits, capfd):
     record, paths = job
-    monkeypatch.setattr(progress, "INTERVAL", 0.001)
+    low_limits("core.progress", INTERVAL=0.001)
     for shard in ((1, 2), (0, 1)):
         run_group([record], paths, tmp_path / str(shard[1]), shard=shard)
     labels = {line.partition(":")[0] for line in capfd.readouterr().err.splitlines() if line.startswith("infer ")}

@@ -6,7 +6,7 @@ from vernacular.core.artifacts import _as_table
 from vernacular.core.errors import ConfigError
 from vernacular.core.model_record import ModelRecord
 from vernacular.metrics.schema import SIMILARITIES
-from vernacular.metrics.similarity import bertscore, compute, moverscore, token_metrics
+from vernacular.metrics.similarity import bertscore, compute, moverscore
 from vernacular.metrics.similarity.encoder import TokenEncoder
 
 ALL = ["cosine", "moverscore", "bertscore"]
@@ -106,13 +106,13 @@ def test_each_distinct_text_is_embedded_once(encoder_dir, monkeypatch):
 
 
 @pytest.mark.parametrize("budget", [1, 20, 200_000])
-def test_chunk_and_batch_sizes_do_not_change_values(encoder_dir, monkeypatch, budget):
+def test_chunk_and_batch_sizes_do_not_change_values(encoder_dir, low_limits, budget):
     outputs = ["come", "a mazá vermella!", "The boy eats a red apple and sleeps", "🐈", "قطة", "come come come"]
     items = [item(str(i)) for i in range(len(outputs))]
     generations = [generation(str(i), output) for i, output in enumerate(outputs)]
     expected, _ = similarities(items, generations, ["moverscore", "bertscore"], encoder_dir)
-    monkeypatch.setattr(token_metrics, "CHUNK_TOKENS", budget)
-    monkeypatch.setattr("vernacular.metrics.similarity.encoder.TOKEN_BUDGET", {"cpu": budget, "cuda": budget})
+    low_limits("metrics.similarity.token_metrics", CHUNK_TOKENS=budget)
+    low_limits("metrics.similarity.encoder", TOKEN_BUDGET={"cpu": budget, "cuda": budget})
     values, _ = similarities(items, generations, ["moverscore", "bertscore"], encoder_dir)
     for expected_row, row in zip(expected, values, strict=True):
         np.testing.assert_allclose(row["similarities"], expected_row["similarities"], atol=1e-6)

@@ -123,14 +123,14 @@ def test_threshold_is_selected_on_other_folds(seed):
     assert corpus.mcc_cross_validated(surprisal, label, fold) == pytest.approx(reference_mcc(surprisal, label, fold))
 
 
-def test_mcc_of_several_rows_equals_that_of_each_row(monkeypatch):
+def test_mcc_of_several_rows_equals_that_of_each_row(low_limits):
     rng = np.random.default_rng(0)
     surprisal = rng.choice([0.5, 1.0, 1.5, 2.0, math.inf], (9, 3, 12))
     label, fold = rng.integers(0, 2, (9, 3, 12)), rng.integers(0, 3, (9, 3, 12)).astype(float)
     expected = [[corpus.mcc_cross_validated(*row) for row in zip(*rows, strict=True)]
                 for rows in zip(surprisal, label, fold, strict=True)]  # fmt: skip
     for cells in (1, 10_000):  # in chunks of one row, and of several
-        monkeypatch.setattr(corpus, "_CELLS", cells)
+        low_limits("metrics.corpus", _CELLS=cells)
         assert np.array_equal(corpus.mcc_cross_validated(surprisal, label, fold), expected)
 
 

@@ -5,7 +5,6 @@ import pytest
 import vl_convert
 from support.report_run import EVALUATIONS, MODELS, N, write_run
 from vernacular.core.errors import ArtifactError, UserError
-from vernacular.report import evaluation, page
 from vernacular.report.page import ASSETS, build
 
 
@@ -35,11 +34,11 @@ def test_prompts_are_stored_once_for_all_models(report_dir):
 
 
 @pytest.mark.parametrize(("items_per_file", "files"), [(9, 1), (9, 3), (9, 1000), (1, 7), (1000, 1)])
-def test_report_is_the_same_in_parts_of_an_evaluation(tmp_path, monkeypatch, items_per_file, files):
+def test_report_is_the_same_in_parts_of_an_evaluation(tmp_path, low_limits, items_per_file, files):
     run = write_run(tmp_path / "run")
-    monkeypatch.setattr(evaluation, "ITEMS_PER_FILE", items_per_file)
+    low_limits("report.evaluation", ITEMS_PER_FILE=items_per_file)
     build(out=tmp_path / "whole", **run)
-    monkeypatch.setattr(evaluation, "FILES_AT_A_TIME", files)
+    low_limits("report.evaluation", FILES_AT_A_TIME=files)
     build(out=tmp_path / "parts", **run)
     contents = [
         {path.relative_to(tmp_path / name): path.read_bytes() for path in sorted((tmp_path / name).rglob("*.js"))}
@@ -90,8 +89,8 @@ def test_report_replaces_old_report_and_comparisons_are_optional(tmp_path):
 
 
 @pytest.mark.slow
-def test_parallel_build_is_identical(tmp_path, report_dir, monkeypatch):
-    monkeypatch.setattr(page, "FILES_PER_POOL", 0)
+def test_parallel_build_is_identical(tmp_path, report_dir, low_limits):
+    low_limits("report.page", FILES_PER_POOL=0)
     run = write_run(tmp_path / "run")
     build(out=tmp_path / "page", processes=2, **run)
     files = [path.relative_to(report_dir) for path in report_dir.rglob("*.js")]

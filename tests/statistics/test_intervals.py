@@ -195,11 +195,11 @@ def test_bootstrap_ratio_agrees_with_scipy():
     assert interval == pytest.approx(tuple(reference.confidence_interval), abs=0.03 * width)
 
 
-def test_multinomial_and_direct_draws_agree(monkeypatch):
+def test_multinomial_and_direct_draws_agree(low_limits):
     values = (np.arange(200) % 3 == 0).astype(float)
     clusters = np.arange(200) // 4
     multinomial = cluster_bootstrap(None, [values], clusters, seed=7, resamples=20_000)
-    monkeypatch.setattr(intervals, "_MAX_DISTINCT", 0)
+    low_limits("statistics.intervals", _MAX_DISTINCT=0)
     direct = cluster_bootstrap(None, [values], clusters, seed=7, resamples=20_000)
     assert multinomial == pytest.approx(direct, abs=0.003)
 
@@ -237,7 +237,7 @@ def test_mean_vectorized_and_scalar_statistics_agree(clusters):
         assert fast == pytest.approx(scalar)
 
 
-def test_chunks_do_not_change_the_resamples(monkeypatch):
+def test_chunks_do_not_change_the_resamples(low_limits):
     values = np.random.default_rng(10).normal(size=40)
 
     def median(x):
@@ -249,9 +249,9 @@ def test_chunks_do_not_change_the_resamples(monkeypatch):
         return vectorized, scalar, cluster_bootstrap(None, [values], None, seed=11, resamples=300)
 
     expected = compute_intervals()
-    monkeypatch.setattr(intervals, "_CELLS", 400)
+    low_limits("statistics.intervals", _CELLS=400)
     assert compute_intervals() == expected
-    monkeypatch.setattr(intervals, "_CELLS", 1)  # less than one resample: one resample per chunk
+    low_limits("statistics.intervals", _CELLS=1)  # less than one resample: one resample per chunk
     assert compute_intervals() == expected
 
 

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.contingency_tables import mcnemar
 from vernacular.metrics.corpus import auc, difsur_of_labels
-from vernacular.statistics import paired
 from vernacular.statistics.intervals import expanded_tail, resample_statistic
 from vernacular.statistics.paired import (
     cluster_counts,
@@ -96,12 +95,11 @@ def test_columns_are_independent():
             assert getattr(joint, name)[column] == pytest.approx(getattr(single, name)[0])
 
 
-def test_chunk_sizes_do_not_change_results(monkeypatch):
+def test_chunk_sizes_do_not_change_results(low_limits):
     table = np.random.default_rng(5).normal(size=(40, 7))
     args = (table, np.arange(40), np.zeros(7, dtype=bool))
     expected = mean_differences(*args, resamples=200, seed=0)
-    monkeypatch.setattr(paired, "_CELLS", 300)
-    monkeypatch.setattr(paired, "_COLUMNS", 3)
+    low_limits("statistics.paired", _CELLS=300, _COLUMNS=3)
     cluster_counts.cache_clear()
     chunked = mean_differences(*args, resamples=200, seed=0)
     assert chunked.low == pytest.approx(expected.low)
@@ -223,8 +221,8 @@ def test_two_clusters_by_hand():
     assert one_column([1.0, 1.0], binary=True).p[0] == 0.25
 
 
-def test_columns_with_fewer_than_two_clusters_are_nan(monkeypatch):
-    monkeypatch.setattr(paired, "_COLUMNS", 1)
+def test_columns_with_fewer_than_two_clusters_are_nan(low_limits):
+    low_limits("statistics.paired", _COLUMNS=1)
     table = np.array([[np.nan, 5.0, 1.0], [np.nan, np.nan, 3.0]])
     with warnings.catch_warnings():
         warnings.simplefilter("error")

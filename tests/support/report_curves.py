@@ -11,7 +11,15 @@ from vernacular.metrics.schema import METRICS, RESULTS
 from vernacular.protocols.evaluate import PROTOCOL_METRICS, metric_rows
 
 from support import stages
-from support.report_run import _request, _row, _score, _setting, _write, _write_requests, _write_task_results
+from support.report_run import (
+    request_row,
+    score_row,
+    setting_of,
+    task_row,
+    write_artifact,
+    write_requests,
+    write_task_results,
+)
 
 EVALUATION = "pairs.gl.minimal_pair.0shot"
 STEPS = [0, 1000, 2000, 4000, 8000, 16_000]
@@ -27,10 +35,10 @@ PAIR = ["Ela come pan moi duro.", "Ela comen pan moi duro."]
 
 def write_run(root: Path) -> dict:
     """Write the run's artifacts below `root`, the curve tables by the command; return the arguments of `page.build`."""
-    results, setting = root / "results", _setting(EVALUATION)
+    results, setting = root / "results", setting_of(EVALUATION)
     items = [(f"{category}-{i}", category) for category in ("agreement", "order") for i in range(N)]
-    requests = [_request(item, f"choice:{c}", "", "", PAIR[c]) for item, _ in items for c in range(2)]
-    _write_requests(results, EVALUATION, requests)
+    requests = [request_row(item, f"choice:{c}", "", "", PAIR[c]) for item, _ in items for c in range(2)]
+    write_requests(results, EVALUATION, requests)
     checkpoints, long = {}, []
     for series, shares in SHARES.items():
         for k, step in enumerate(STEPS):
@@ -41,7 +49,7 @@ def write_run(root: Path) -> dict:
             }  # fmt: skip
             rows = [] if model == MISSING else _rows(shares, k)
             notes = {} if rows else {"outcome": unavailable("deleted")}
-            _write_task_results(results / model, EVALUATION, rows)
+            write_task_results(results / model, EVALUATION, rows)
             labels = {**setting, "model": model, "evaluation": EVALUATION}
             values = metric_rows(rows, PROTOCOL_METRICS["minimal_pair"].METRICS, labels, {}) if rows else []
             long += values
@@ -50,9 +58,9 @@ def write_run(root: Path) -> dict:
                 "evaluations": {EVALUATION: notes},
                 "model": model,
             }
-            _write(results / model / "metrics.parquet", METRICS, values, metadata)
-            _write(results / model / "scores" / f"{EVALUATION}.parquet", SCORES, _scores(rows), {})
-    _write(results / "summary" / "results.parquet", RESULTS, long, {"models": [], "notes": []})
+            write_artifact(results / model / "metrics.parquet", METRICS, values, metadata)
+            write_artifact(results / model / "scores" / f"{EVALUATION}.parquet", SCORES, _scores(rows), {})
+    write_artifact(results / "summary" / "results.parquet", RESULTS, long, {"models": [], "notes": []})
     spec = {"checkpoints": [{"model": m, **c} for m, c in checkpoints.items()], "evaluations": {EVALUATION: setting}}
     curves(stages.arguments(curves, spec=spec, results=results, out=results / "summary"))
     return {
@@ -73,7 +81,7 @@ def _rows(shares: dict[str, list[float]], k: int) -> list[dict]:
         for i in range(N):
             margin = values[k] - difficulty[i]
             is_correct = bool(margin > 0)
-            row = _row(f"{category}-{i}", "", category, {"accuracy": float(is_correct)})
+            row = task_row(f"{category}-{i}", "", category, {"accuracy": float(is_correct)})
             row |= {"cluster_id": None, "flags": None}
             row |= {
                 "choices": PAIR,
@@ -89,7 +97,7 @@ def _rows(shares: dict[str, list[float]], k: int) -> list[dict]:
 def _scores(rows: list[dict]) -> list[dict]:
     lengths = [[len(word) + (k > 0) for k, word in enumerate(text.split())] for text in PAIR]
     return [
-        _score(row["item_id"], f"choice:{c}", 0, lengths[c], [1.0 + c] * len(lengths[c]))
+        score_row(row["item_id"], f"choice:{c}", 0, lengths[c], [1.0 + c] * len(lengths[c]))
         for row in rows
         for c in (0, 1)
     ]

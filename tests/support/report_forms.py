@@ -8,7 +8,15 @@ from vernacular.core.model_record import ModelRecord
 from vernacular.inference.schema import SCORES
 from vernacular.metrics.schema import RESULTS
 
-from support.report_run import _request, _row, _score, _setting, _write, _write_requests, _write_task_results
+from support.report_run import (
+    request_row,
+    score_row,
+    setting_of,
+    task_row,
+    write_artifact,
+    write_requests,
+    write_task_results,
+)
 
 MODELS = ["base", "tuned"]
 LETTERS = "quiz.gl.letters.0shot"
@@ -22,11 +30,11 @@ N = 4
 def write_run(root: Path) -> dict:
     """Write the run's artifacts below `root`; return the arguments of `page.build` except `out`."""
     results, metric_rows, rankings = root / "results", [], []
-    letters = [_request(f"q{i}", f"choice:{1 - c}", "", QUESTION, f" {'AB'[c]}") for i in range(N) for c in range(2)]
-    _write_requests(results, LETTERS, letters)
+    letters = [request_row(f"q{i}", f"choice:{1 - c}", "", QUESTION, f" {'AB'[c]}") for i in range(N) for c in range(2)]
+    write_requests(results, LETTERS, letters)
     for evaluation in PAIRS:
-        requests = [_request(f"{i:040x}", f"choice:{c}", "", "", PAIR[c]) for i in range(N) for c in range(2)]
-        _write_requests(results, evaluation, requests)
+        requests = [request_row(f"{i:040x}", f"choice:{c}", "", "", PAIR[c]) for i in range(N) for c in range(2)]
+        write_requests(results, evaluation, requests)
     for m, model in enumerate(MODELS):
         _write_letters(results / model, m)
         for evaluation in PAIRS:
@@ -36,16 +44,16 @@ def write_run(root: Path) -> dict:
             metric_rows += _values(model, evaluation, value)
             place = {"best": "tuned", "difference": 0.0 if m else -0.5, "in_best_group": True, "rank": 1}
             rankings.append(
-                _setting(evaluation) | {"evaluation": evaluation, "metric": "accuracy", "model": model} | place
+                setting_of(evaluation) | {"evaluation": evaluation, "metric": "accuracy", "model": model} | place
             )
     summary = results / "summary"
-    _write(summary / "results.parquet", RESULTS, metric_rows, {"models": [], "notes": []})
-    _write(summary / "rankings.parquet", RANKINGS, rankings, {})
+    write_artifact(summary / "results.parquet", RESULTS, metric_rows, {"models": [], "notes": []})
+    write_artifact(summary / "rankings.parquet", RANKINGS, rankings, {})
     overall = {"scope": "all", "n_evaluations": 3, "n_excluded": 0, "win_rate": 0.5, "rank": 1}
     values = [{"model": "base", "mean": -0.1, "ci_low": -0.3, "ci_high": 0.1},
               {"model": "tuned", "mean": 0.2, "ci_low": 0.1, "ci_high": 0.3}]  # fmt: skip
-    _write(summary / "overall.parquet", OVERALL, [overall | row for row in values], {})
-    _write(summary / "comparisons.parquet", COMPARISONS, [_difference(e) for e in EVALUATIONS], {})
+    write_artifact(summary / "overall.parquet", OVERALL, [overall | row for row in values], {})
+    write_artifact(summary / "comparisons.parquet", COMPARISONS, [_difference(e) for e in EVALUATIONS], {})
     changes = results / "comparisons" / "base--tuned" / "changes.parquet"
     change = {
         "evaluation": PAIRS[0],
@@ -56,7 +64,7 @@ def write_run(root: Path) -> dict:
         "gold": [0],
     }
     texts = {"baseline_prediction": PAIR[1], "candidate_prediction": PAIR[0]}
-    _write(changes, CHANGES, [change | texts | {"item_id": f"{i:040x}"} for i in (1, 2)], {})
+    write_artifact(changes, CHANGES, [change | texts | {"item_id": f"{i:040x}"} for i in (1, 2)], {})
     return {
         "results": results,
         "models": MODELS,
@@ -73,13 +81,13 @@ def _write_letters(directory: Path, m: int) -> None:
         chosen = 0 if i == 0 else 1
         outcome = {"choices": ["auga", "leite"], "gold": [0], "prediction": "AB"[chosen], "predicted_indices": [chosen]}
         rows.append(
-            _row(f"q{i}", QUESTION, None, {"accuracy": float(chosen == 0)})
+            task_row(f"q{i}", QUESTION, None, {"accuracy": float(chosen == 0)})
             | outcome
             | {"option_scores": [-1.0, -2.0] if chosen == 0 else [-2.0, -1.0], "correct": chosen == 0, "tie": False}
         )
-        scores += [_score(f"q{i}", f"choice:{1 - c}", len(QUESTION), [2], [2.0 + m]) for c in range(2)]
-    _write_task_results(directory, LETTERS, rows)
-    _write(directory / "scores" / f"{LETTERS}.parquet", SCORES, scores, {})
+        scores += [score_row(f"q{i}", f"choice:{1 - c}", len(QUESTION), [2], [2.0 + m]) for c in range(2)]
+    write_task_results(directory, LETTERS, rows)
+    write_artifact(directory / "scores" / f"{LETTERS}.parquet", SCORES, scores, {})
 
 
 def _write_pairs(directory: Path, evaluation: str, m: int) -> None:
@@ -88,22 +96,22 @@ def _write_pairs(directory: Path, evaluation: str, m: int) -> None:
         chosen = 0 if i % 4 == 0 or (m and i in (1, 2)) else 1
         outcome = {"choices": PAIR, "gold": [0], "prediction": PAIR[chosen], "predicted_indices": [chosen]}
         rows.append(
-            _row(f"{i:040x}", "", ("agreement", "order")[i % 2], {"accuracy": float(chosen == 0)})
+            task_row(f"{i:040x}", "", ("agreement", "order")[i % 2], {"accuracy": float(chosen == 0)})
             | outcome
             | {"option_scores": [-8.0, -9.0] if chosen == 0 else [-9.0, -8.0], "correct": chosen == 0, "tie": False}
         )
         for c, text in enumerate(PAIR):
             lengths = [len(word) + (k > 0) for k, word in enumerate(text.split())]
-            scores.append(_score(f"{i:040x}", f"choice:{c}", 0, lengths, [2.0 + c + m] * len(lengths)))
-    _write_task_results(directory, evaluation, rows)
-    _write(directory / "scores" / f"{evaluation}.parquet", SCORES, scores, {})
+            scores.append(score_row(f"{i:040x}", f"choice:{c}", 0, lengths, [2.0 + c + m] * len(lengths)))
+    write_task_results(directory, evaluation, rows)
+    write_artifact(directory / "scores" / f"{evaluation}.parquet", SCORES, scores, {})
 
 
 def _values(model: str, evaluation: str, value: float) -> list[dict]:
     chance, majority = (0.5, 0.75) if evaluation in PAIRS else (0.25, 0.25)
     common = {"model": model, "metric": "accuracy", "unit": "share", "headline": True, "higher_is_better": True,
               "n_flagged": 0, "n_ties": 0, "chance_level": chance, "majority_baseline": majority, "signature": "a",
-              "metric_group": "surprisal", "evaluation": evaluation} | _setting(evaluation)  # fmt: skip
+              "metric_group": "surprisal", "evaluation": evaluation} | setting_of(evaluation)  # fmt: skip
     bounds = {"value": value, "ci_low": max(value - 0.2, 0), "ci_high": value + 0.2}
     categories = ["agreement", "order"] if evaluation in PAIRS else []
     return [common | bounds | {"category": name, "n": N if not name else 2} for name in ("", *categories)]
@@ -113,7 +121,7 @@ def _difference(evaluation: str) -> dict:
     """Return a row of the comparison: the pairs in the first language differ, the other evaluations do not."""
     differs = evaluation == PAIRS[0]
     low, high = (0.1, 0.9) if differs else (0.0, 0.0)
-    return _setting(evaluation) | {
+    return setting_of(evaluation) | {
         "evaluation": evaluation, "metric": "accuracy", "baseline": "base", "candidate": "tuned", "category": "",
         "unit": "share", "higher_is_better": True, "headline": True, "n": N, "n_baseline": N, "n_candidate": N,
         "baseline_value": 0.25, "candidate_value": 0.75 if differs else 0.25, "difference": 0.5 if differs else 0.0,

@@ -13,7 +13,7 @@ from vernacular.protocols.schema import REQUESTS
 from vernacular.summary.grid import combine_tables, to_arrow
 from vernacular.summary.prompts import add_prompt_means
 
-from support.report_run import _request, _row, _score, _setting, _write, _write_task_results
+from support.report_run import request_row, score_row, setting_of, task_row, write_artifact, write_task_results
 
 MODELS = ["base", "tuned"]
 EVALUATION, OTHER = "quiz.gl.letters.0shot", "trivia.gl.letters.0shot"
@@ -26,11 +26,13 @@ N = 12
 def write_run(root: Path) -> dict:
     """Write the run's artifacts below `root`; return the arguments of `page.build` except `out`."""
     results, metric_rows = root / "results", []
-    evaluations = {name: _described(name) for name in (*PROMPTS_OF, OTHER)}
+    evaluations = {name: described(name) for name in (*PROMPTS_OF, OTHER)}
     for number, (name, setting) in enumerate(evaluations.items()):
         question = f"{WORDINGS[setting['prompt']]}\nA. auga\nB. leite\nResposta:"
-        requests = [_request(f"q{i}", f"choice:{c}", "", question, f" {'AB'[c]}") for i in range(N) for c in range(2)]
-        _write(
+        requests = [
+            request_row(f"q{i}", f"choice:{c}", "", question, f" {'AB'[c]}") for i in range(N) for c in range(2)
+        ]
+        write_artifact(
             results / "requests" / f"{name}.parquet",
             REQUESTS,
             requests,
@@ -58,7 +60,7 @@ def write_run(root: Path) -> dict:
         (OVERALL, found.overall),
         (PROMPTS, found.prompts),
     ):
-        _write(summary / f"{kind.name}.parquet", kind, rows, {})
+        write_artifact(summary / f"{kind.name}.parquet", kind, rows, {})
     return {
         "results": results,
         "models": MODELS,
@@ -70,10 +72,10 @@ def write_run(root: Path) -> dict:
     }
 
 
-def _described(name: str) -> dict:
+def described(name: str) -> dict:
     """Return the setting of an evaluation, as the specification of the comparison holds it."""
     prompt = PROMPTS_OF.get(name, "default")
-    setting = _setting(name.removesuffix(f".{prompt}"))
+    setting = setting_of(name.removesuffix(f".{prompt}"))
     return setting | {"prompt": prompt, "items_stem": f"{setting['task']}.gl"}
 
 
@@ -83,10 +85,10 @@ def _write_outputs(directory: Path, name: str, question: str, correct: list[bool
         chosen = 0 if is_correct else 1
         outcome = {"choices": ["auga", "leite"], "gold": [0], "prediction": "AB"[chosen], "predicted_indices": [chosen]}
         scored = {"option_scores": [-1.0, -2.0][:: 1 if is_correct else -1], "correct": is_correct, "tie": False}
-        rows.append(_row(f"q{i}", "Que bebe?", None, {"accuracy": float(is_correct)}) | outcome | scored)
-        scores += [_score(f"q{i}", f"choice:{c}", len(question), [2], [2.0]) for c in range(2)]
-    _write_task_results(directory, name, rows)
-    _write(directory / "scores" / f"{name}.parquet", SCORES, scores, {})
+        rows.append(task_row(f"q{i}", "Que bebe?", None, {"accuracy": float(is_correct)}) | outcome | scored)
+        scores += [score_row(f"q{i}", f"choice:{c}", len(question), [2], [2.0]) for c in range(2)]
+    write_task_results(directory, name, rows)
+    write_artifact(directory / "scores" / f"{name}.parquet", SCORES, scores, {})
 
 
 def _value(model: str, name: str, setting: dict, value: float) -> dict:

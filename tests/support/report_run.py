@@ -35,7 +35,7 @@ def write_run(root: Path) -> dict:
         _write_options(results / model, model_index)
         _write_sentences(results / model, model_index)
         _write_generations(results / model, model_index)
-        _write(
+        write_artifact(
             results / model / "tasks" / f"{UNAVAILABLE}.parquet",
             TASK_RESULTS,
             [],
@@ -50,9 +50,9 @@ def write_run(root: Path) -> dict:
         {"model": m, "evaluation": UNAVAILABLE, "kind": "unavailable", "note": "<b>gated</b>", "count": None}
         for m in MODELS
     ]
-    _write(results / "summary" / "results.parquet", RESULTS, metric_rows, {"models": [], "notes": notes})
+    write_artifact(results / "summary" / "results.parquet", RESULTS, metric_rows, {"models": [], "notes": notes})
     changes = _write_comparison(results)
-    _write(results / "summary" / "tokenizers.parquet", TOKENIZERS, _tokenizer_rows(), {})
+    write_artifact(results / "summary" / "tokenizers.parquet", TOKENIZERS, _tokenizer_rows(), {})
     jobs = root / "benchmarks" / "infer"
     jobs.mkdir(parents=True)
     (jobs / "plain.tsv").write_text("s\th:m:s\tmax_rss\tcpu_time\n12.5\t0:00:12\t-\t11.0\n")
@@ -103,16 +103,16 @@ def _write_all_requests(results: Path) -> None:
     option_requests = []
     for i in range(N):
         for choice, option in enumerate(_choices(i)):
-            option_requests.append(_request(f"i{i}", f"choice:{choice}", "", prompt_of(i), " " + option))
-    _write_requests(results, OPTIONS, option_requests)
-    _write_requests(results, SENTENCES, [_request(f"s{i}", "sentence", "", "", _sentence(i)) for i in range(4)])
+            option_requests.append(request_row(f"i{i}", f"choice:{choice}", "", prompt_of(i), " " + option))
+    write_requests(results, OPTIONS, option_requests)
+    write_requests(results, SENTENCES, [request_row(f"s{i}", "sentence", "", "", _sentence(i)) for i in range(4)])
     generation_requests = [
-        _request(f"w{i}", "response", "Пример: да\n\n", f"Питање {i}:", None)
+        request_row(f"w{i}", "response", "Пример: да\n\n", f"Питање {i}:", None)
         | {"messages": [{"role": "user", "content": f"Питање {i}:"}]}
         for i in range(3)
     ]
-    _write_requests(results, GENERATION, generation_requests)
-    _write_requests(results, UNAVAILABLE, [])
+    write_requests(results, GENERATION, generation_requests)
+    write_requests(results, UNAVAILABLE, [])
 
 
 def _choices(i: int) -> list[str]:
@@ -123,7 +123,7 @@ def _sentence(i: int) -> str:
     return f"{ARABIC} {'😀' * i}".strip()
 
 
-def _request(item: str, role: str, prefix: str, text_before: str, span: str | None) -> dict:
+def request_row(item: str, role: str, prefix: str, text_before: str, span: str | None) -> dict:
     start = len(prefix + text_before)
     return {
         "request_id": f"{item}/{role}",
@@ -137,18 +137,18 @@ def _request(item: str, role: str, prefix: str, text_before: str, span: str | No
     }
 
 
-def _write_requests(results: Path, evaluation: str, rows: list[dict]) -> None:
-    _write(results / "requests" / f"{evaluation}.parquet", REQUESTS, rows, _setting(evaluation))
+def write_requests(results: Path, evaluation: str, rows: list[dict]) -> None:
+    write_artifact(results / "requests" / f"{evaluation}.parquet", REQUESTS, rows, setting_of(evaluation))
 
 
-def _setting(evaluation: str) -> dict:
+def setting_of(evaluation: str) -> dict:
     task, language, protocol, shots = evaluation.split(".")
     return {"task": task, "language": language, "protocol": protocol, "shots": int(shots[0]), "seed": 0} | {
         "style": "default"
     }
 
 
-def _score(item: str, role: str, start: int, lengths: list[int], surprisals: list[float]) -> dict:
+def score_row(item: str, role: str, start: int, lengths: list[int], surprisals: list[float]) -> dict:
     offsets, position = [], start
     for length in lengths:
         offsets.append([position, position + length])
@@ -169,7 +169,7 @@ def _write_options(directory: Path, model_index: int) -> None:
         is_correct = correct(model_index, i)
         values = {"accuracy": float(is_correct)}
         rows.append(
-            _row(f"i{i}", prompt_of(i), "even" if i % 2 == 0 else "odd", values)
+            task_row(f"i{i}", prompt_of(i), "even" if i % 2 == 0 else "odd", values)
             | {
                 "choices": _choices(i),
                 "gold": [0],
@@ -181,26 +181,27 @@ def _write_options(directory: Path, model_index: int) -> None:
                 "flags": "boundary" if i == 9 else None,
             }
         )
-        scores += [_score(f"i{i}", f"choice:{c}", len(prompt_of(i)), [1, 5], [0.5, 1.5 + c]) for c in range(2)]
-    _write_task_results(directory, OPTIONS, rows)
-    _write(directory / "scores" / f"{OPTIONS}.parquet", SCORES, scores, {})
+        scores += [score_row(f"i{i}", f"choice:{c}", len(prompt_of(i)), [1, 5], [0.5, 1.5 + c]) for c in range(2)]
+    write_task_results(directory, OPTIONS, rows)
+    write_artifact(directory / "scores" / f"{OPTIONS}.parquet", SCORES, scores, {})
 
 
 def _write_sentences(directory: Path, model_index: int) -> None:
     rows, scores = [], []
     for i in range(4):
         text = _sentence(i)
-        rows.append(_row(f"s{i}", text, None, {"surprisal_token": 2.0 + i + model_index, "label": float(i % 2)}))
-        scores.append(_score(f"s{i}", "sentence", 0, [3, len(text) - 3], [4.5, 1.0 + i]))
-    _write_task_results(directory, SENTENCES, rows)
-    _write(directory / "scores" / f"{SENTENCES}.parquet", SCORES, scores, {})
+        rows.append(task_row(f"s{i}", text, None, {"surprisal_token": 2.0 + i + model_index, "label": float(i % 2)}))
+        scores.append(score_row(f"s{i}", "sentence", 0, [3, len(text) - 3], [4.5, 1.0 + i]))
+    write_task_results(directory, SENTENCES, rows)
+    write_artifact(directory / "scores" / f"{SENTENCES}.parquet", SCORES, scores, {})
 
 
 def _write_generations(directory: Path, model_index: int) -> None:
     rows, generations = [], []
     for i in range(3):
         rows.append(
-            _row(f"w{i}", f"Питање {i}:", None, {"chrf": 10.0 * i}) | {"prediction": f"<i>одговор</i> {model_index}"}
+            task_row(f"w{i}", f"Питање {i}:", None, {"chrf": 10.0 * i})
+            | {"prediction": f"<i>одговор</i> {model_index}"}
         )
         rendered = f"<|user|>\nПитање {i}:<|end|>"
         generations.append(
@@ -215,15 +216,15 @@ def _write_generations(directory: Path, model_index: int) -> None:
                 "rendered": rendered if model_index == 0 else None,
             }
         )
-    _write_task_results(directory, GENERATION, rows)
-    _write(directory / "generations" / f"{GENERATION}.parquet", GENERATIONS, generations, {})
+    write_task_results(directory, GENERATION, rows)
+    write_artifact(directory / "generations" / f"{GENERATION}.parquet", GENERATIONS, generations, {})
 
 
-def _row(item: str, prompt: str, category: str | None, values: dict) -> dict:
+def task_row(item: str, prompt: str, category: str | None, values: dict) -> dict:
     return {"item_id": item, "category": category, "prompt": prompt, "choices": [], "gold": [], "metrics": values}
 
 
-def _write_task_results(directory: Path, evaluation: str, rows: list[dict]) -> None:
+def write_task_results(directory: Path, evaluation: str, rows: list[dict]) -> None:
     dataset = {
         "task": evaluation.split(".")[0],
         "language": evaluation.split(".")[1],
@@ -236,7 +237,7 @@ def _write_task_results(directory: Path, evaluation: str, rows: list[dict]) -> N
         "counters": {"requests": len(rows), "tokens_computed": 12345, "seconds": 1.5},
     }
     metadata = {"dataset": dataset, "inference": inference, "items": len(rows), "flags": {"boundary": 1}, "skipped": {}}
-    _write(directory / "tasks" / f"{evaluation}.parquet", TASK_RESULTS, rows, metadata)
+    write_artifact(directory / "tasks" / f"{evaluation}.parquet", TASK_RESULTS, rows, metadata)
 
 
 def _metric_rows(model: str, model_index: int) -> list[dict]:
@@ -263,20 +264,20 @@ def _metric_rows(model: str, model_index: int) -> list[dict]:
             for name in ("even", "odd")
         ),
     ]
-    accuracy_rows = [row | _setting(OPTIONS) | {"evaluation": OPTIONS} for row in accuracy_rows]
+    accuracy_rows = [row | setting_of(OPTIONS) | {"evaluation": OPTIONS} for row in accuracy_rows]
     auc = accuracy | {"metric": "auc", "value": 0.5, "ci_low": 0.2, "ci_high": 0.8, "n": 4}
     chrf = {"metric": "chrf", "unit": "score", "value": 10.0 + model_index, "n": 3, "higher_is_better": True}
     chrf |= {"ci_low": 8.0 + model_index, "ci_high": 12.0 + model_index}
     return [
         *accuracy_rows,
-        common | auc | _setting(SENTENCES) | {"evaluation": SENTENCES},
-        common | chrf | _setting(GENERATION) | {"evaluation": GENERATION},
+        common | auc | setting_of(SENTENCES) | {"evaluation": SENTENCES},
+        common | chrf | setting_of(GENERATION) | {"evaluation": GENERATION},
     ]
 
 
 def _write_comparison(results: Path) -> Path:
     """Write a comparison on OPTIONS in which `plain` is the best and `=cmd()` shares its rank."""
-    setting = {"evaluation": OPTIONS, **_setting(OPTIONS), "metric": "accuracy"}
+    setting = {"evaluation": OPTIONS, **setting_of(OPTIONS), "metric": "accuracy"}
     row = setting | {
         "baseline": MODELS[0],
         "candidate": MODELS[1],
@@ -303,22 +304,22 @@ def _write_comparison(results: Path) -> Path:
         "baseline_only_correct": 1,
         "candidate_only_correct": 2,
     }
-    same = row | _setting(SENTENCES) | {"evaluation": SENTENCES, "metric": "auc", "n": 4, "both_correct": None}
+    same = row | setting_of(SENTENCES) | {"evaluation": SENTENCES, "metric": "auc", "n": 4, "both_correct": None}
     same |= {"difference": 0.0, "ci_low": 0.0, "ci_high": 0.0, "p_value": 1.0, "p_holm": 1.0, "candidate_value": 0.5}
     same |= {"significant": False, "better": None, "test": "paired bootstrap"}
-    _write(results / "summary" / "comparisons.parquet", COMPARISONS, [row, same], {})
+    write_artifact(results / "summary" / "comparisons.parquet", COMPARISONS, [row, same], {})
     ranking_values = zip(MODELS, (True, True, False), (1, 1, 3), (0.0, -0.01, -0.16), strict=True)
     best = {"best": MODELS[0]}
     rankings = [
         setting | best | {"model": m, "in_best_group": s, "rank": p, "difference": d} for m, s, p, d in ranking_values
     ]
-    _write(results / "summary" / "rankings.parquet", RANKINGS, rankings, {})
+    write_artifact(results / "summary" / "rankings.parquet", RANKINGS, rankings, {})
     overall = [
         {"model": m, "scope": scope, "n_evaluations": 2, "n_excluded": 1, "mean": 0.3 - i / 10, "rank": i + 1}
         for i, m in enumerate(MODELS)
         for scope in ("all", "gl")
     ]
-    _write(results / "summary" / "overall.parquet", OVERALL, overall, {})
+    write_artifact(results / "summary" / "overall.parquet", OVERALL, overall, {})
     changes = [
         {
             "item_id": f"i{i}",
@@ -332,9 +333,9 @@ def _write_comparison(results: Path) -> Path:
         for i, change, margin_change in ((4, "regressed", 2.5), (2, "improved", 1.5), (8, "improved", 3.0))
     ]
     path = results / "comparisons" / "plain" / "changes.parquet"
-    _write(path, CHANGES, changes, {})
+    write_artifact(path, CHANGES, changes, {})
     return path
 
 
-def _write(path: Path, kind, rows: list[dict], metadata_fields: dict) -> None:
+def write_artifact(path: Path, kind, rows: list[dict], metadata_fields: dict) -> None:
     artifacts.write(path, kind, rows, {**metadata_fields, "fingerprint": "x"})

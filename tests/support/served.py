@@ -112,7 +112,7 @@ class Server:
         self.active = self.most_active = 0
         self.headers: list[str] = []  # keys that were sent
         self.released = threading.Event()  # ends requests that hang
-        self._lock, self._model_lock = threading.Lock(), threading.Lock()
+        self.lock, self._model_lock = threading.Lock(), threading.Lock()
         handler = type("Handler", (_Handler,), {"fake": self})
         self._http = ThreadingHTTPServer(("127.0.0.1", port), handler)
         self._http.daemon_threads = True
@@ -342,7 +342,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _respond(self, body: dict):
         fake = self.fake
-        with fake._lock:
+        with fake.lock:
             fake.received += 1
             number = fake.received
             fake.active += 1
@@ -353,7 +353,7 @@ class _Handler(BaseHTTPRequestHandler):
         except ConnectionError:
             self.close_connection = True
         finally:
-            with fake._lock:
+            with fake.lock:
                 fake.active -= 1
 
     def _answer(self, fake: Server, number: int, body: dict):
@@ -380,7 +380,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self._send(error.status, json.dumps({"error": {"message": str(error)}}).encode())
         if isinstance(content, Raw):
             return self._send_raw(content)
-        with fake._lock:
+        with fake.lock:
             fake.answered[json.dumps([self.path, body], sort_keys=True)] += 1
         headers = {"Content-Type": "text/html; charset=utf-8"} if content is WEB_PAGE else {}
         self._send(200, json.dumps(content).encode(), headers)

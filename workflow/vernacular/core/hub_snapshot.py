@@ -35,6 +35,7 @@ from vernacular.core.fingerprint import file_fingerprint, fingerprint
 from vernacular.core.paths import rerun_command
 
 _ATTEMPTS = 4
+_FIRST_WAIT = 1  # seconds, doubled after each attempt
 _TIMEOUT = 30  # seconds without a byte
 _TRANSIENT = (408, 429, 500, 502, 503, 504)  # HTTP statuses of failures that often disappear within seconds
 
@@ -107,7 +108,7 @@ def snapshot(
                 f"{repository}: the request could not be sent ({type(error).__name__}). "
                 "Check that HF_TOKEN is a valid token."
             ) from None
-        time.sleep(2 ** (attempt - 1))
+        time.sleep(_FIRST_WAIT * 2 ** (attempt - 1))
         attempt += 1
 
 
@@ -219,4 +220,4 @@ def _download(url: str, path: Path) -> None:
                     f"{url}: the download failed ({reason}). "
                     f"Fetch it on a machine with internet access: `{rerun_command('--until items')}`."
                 ) from None
-        time.sleep(2 ** (attempt - 1))
+        time.sleep(_FIRST_WAIT * 2 ** (attempt - 1))
