@@ -3,23 +3,28 @@
 Each test makes the device wait for the event that must happen meanwhile; without overlap, it would never happen.
 """
 
+import contextlib
+import dataclasses
+import shutil
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 import torch
-from support import tiny
+from support import observed, tiny
 from support.engines import score
 from vernacular.checkpoints.resolve import resolve
 from vernacular.core import artifacts
-from vernacular.core.processes import StopFlag, Task, TimeLimitExceeded, time_limit
+from vernacular.core.processes import Task, TimeLimitExceeded, time_limit
+from vernacular.inference.engine import Local
 from vernacular.inference.job.run import COMPUTED, run_group
-from vernacular.inference.job.store import Store, StoreError
+from vernacular.inference.job.store import StoreError
+from vernacular.inference.journal import MemoryJournal
 from vernacular.inference.model.loaded import LoadedModel
 from vernacular.inference.schema import SCORES
-from vernacular.inference.scoring import execute, head, strategy
-from vernacular.inference.scoring import score as score_module
-from vernacular.inference.scoring.token_scores import PendingScores
+from vernacular.inference.scoring.score import split_into_chunks
+from vernacular.inference.scoring.trie import build_trie
 from vernacular.protocols.schema import REQUESTS
 
 TIMEOUT = 120  # seconds; only a failing test waits for it
@@ -31,6 +36,7 @@ def job(tmp_path_factory):
     directory = tmp_path_factory.mktemp("job")
     tiny.save("llama", directory / "model")
     settings = {"dtype": "float32", "device": "cpu", "chat": False, "max_batch_tokens": 128}
+    settings["engine_class"] = f"{__name__}:RecordedEngine"
     record = resolve("m", str(directory / "model"), directory / "converted") | settings
     paths = {}
     for name in ("a", "b", "c"):
@@ -46,57 +52,75 @@ class Events:
 
     def __init__(self):
         self.order: list[str] = []
+        self.before: dict[str, Callable[[], None]] = {}  # code that runs before an event
         self._events: dict[str, threading.Event] = {}
 
     def reached(self, name: str) -> threading.Event:
         return self._events.setdefault(name, threading.Event())
 
     def add(self, name: str) -> None:
+        self.before.get(name, lambda: None)()
         self.order.append(name)
         self.reached(name).set()
 
 
+class AsynchronousModel(LoadedModel):
+    """A model whose device is used as one that returns before it has computed, which a CPU does not."""
+
+    is_asynchronous = True
+
+    @classmethod
+    def of(cls, loaded: LoadedModel) -> "AsynchronousModel":
+        return cls(**{field.name: getattr(loaded, field.name) for field in dataclasses.fields(loaded)})
+
+
+class RecordedEngine(Local):
+    """The local engine, which records when evaluations are prepared, computed (each forward pass) and written."""
+
+    events: Events
+    uses_gpu = False
+
+    @contextlib.contextmanager
+    def model(self, record):
+        with super().model(record):
+            if self.uses_gpu:
+                self.loaded, self.is_asynchronous = AsynchronousModel.of(self.loaded), True
+            hook = self.loaded.model.get_input_embeddings().register_forward_pre_hook(self._begin_batch)
+            try:
+                yield
+            finally:
+                hook.remove()
+
+    def _begin_batch(self, *_):
+        self.events.add(f"batch {self.current}")
+
+    def prepare(self, kind, requests):
+        prepared = super().prepare(kind, requests)
+        self.events.add(f"prepare {first_letter(requests)}")
+        return prepared
+
+    def compute(self, prepared, journal):
+        self.current = first_letter(prepared.requests)
+        super().compute(prepared, journal)
+
+    def finish(self, prepared):
+        self.events.add(f"write {first_letter(prepared.requests)}")
+        return super().finish(prepared)
+
+
+def first_letter(requests) -> str:
+    return requests["text"][0].as_py()[0]
+
+
 @pytest.fixture
-def events(monkeypatch):
-    """Record when evaluations are prepared, computed (each batch) and written; `before` runs code before an event."""
-    recorded = Events()
-    recorded.before = {}
-    current = []
-
-    def record(name):
-        recorded.before.get(name, lambda: None)()
-        recorded.add(name)
-
-    original_init, original_compute = score_module.Scoring.__init__, score_module.Scoring.compute
-    original_put, within_memory = Store.put, execute.within_memory
-
-    def init(self, loaded, requests, **kwargs):
-        original_init(self, loaded, requests, **kwargs)
-        record(f"prepare {requests['text'][0].as_py()[0]}")
-
-    def compute(self, journal):
-        current.append(self.requests["text"][0].as_py()[0])
-        original_compute(self, journal)
-
-    def batch(*args):
-        record(f"batch {current[-1]}")
-        return within_memory(*args)
-
-    def put(self, key, kind, table, metadata):
-        name = "abc"[[name.startswith("write") for name in recorded.order].count(True)]
-        record(f"write {name}")
-        return original_put(self, key, kind, table, metadata)
-
-    monkeypatch.setattr(score_module.Scoring, "__init__", init)
-    monkeypatch.setattr(score_module.Scoring, "compute", compute)
-    monkeypatch.setattr(execute, "within_memory", batch)
-    monkeypatch.setattr(Store, "put", put)
-    return recorded
+def events():
+    RecordedEngine.events, RecordedEngine.uses_gpu = Events(), False
+    return RecordedEngine.events
 
 
 @pytest.fixture(params=[False, True], ids=["synchronous", "asynchronous"])
-def kind_of_device(request, monkeypatch):
-    monkeypatch.setattr(LoadedModel, "is_asynchronous", request.param)
+def kind_of_device(events, request):
+    RecordedEngine.uses_gpu = request.param
 
 
 def wait_for(events, name):
@@ -132,11 +156,9 @@ def test_overlapped_outputs_equal_those_computed_one_after_the_other(job, events
         assert alone.equals(overlapped)
 
 
-def test_threads_begin_when_an_asynchronous_device_has_a_batch(job, events, tmp_path, monkeypatch):
-    monkeypatch.setattr(LoadedModel, "is_asynchronous", True)
+def test_threads_begin_when_an_asynchronous_device_has_a_batch(job, events, tmp_path):
+    RecordedEngine.uses_gpu = True
     record, paths = job
-    # the self-check, once per model, is work of the device, too: without it, batch a is the first
-    monkeypatch.setattr(strategy, "within_memory", lambda loaded, compute: compute())
     events.before = {"batch a": lambda: time.sleep(0.2)}  # threads that began at once would be faster
     assert run_group([record], paths, tmp_path)[0] == {"m": dict.fromkeys("abc", COMPUTED)}
     position = {name: events.order.index(name) for name in events.order}  # of the first
@@ -146,22 +168,25 @@ def test_threads_begin_when_an_asynchronous_device_has_a_batch(job, events, tmp_
 
 
 @pytest.mark.usefixtures("kind_of_device")
-def test_store_error_ends_job_at_next_batch(job, events, tmp_path, monkeypatch):
+def test_store_error_ends_job_at_next_batch(job, events, tmp_path):
     record, paths = job
-    second_batch, reported, fail = threading.Event(), threading.Event(), StopFlag.fail
+    second_batch, writers = threading.Event(), []
 
-    def write():
+    def spoil_store():
+        writers.append(threading.current_thread())
+        events.reached("writing").set()
         assert second_batch.wait(TIMEOUT)
-        raise StoreError("the store cannot be written: disk full.")
+        shutil.rmtree(tmp_path / SCORES.name)
+        (tmp_path / SCORES.name).write_text("a file where a directory should be")
 
     def wait_for_error():
         if "batch b" in events.order:
+            assert events.reached("writing").wait(TIMEOUT)
             second_batch.set()
-            assert reported.wait(TIMEOUT)
+            writers[0].join(TIMEOUT)
 
-    monkeypatch.setattr(StopFlag, "fail", lambda self, error: (fail(self, error), reported.set()))
-    events.before = {"write a": write, "batch b": wait_for_error}
-    with pytest.raises(StoreError, match="disk full"):
+    events.before = {"write a": spoil_store, "batch b": wait_for_error}
+    with pytest.raises(StoreError, match="the store cannot be"):
         run_group([record], paths, tmp_path)
     assert events.order.count("batch b") == 2
     assert not {"write b", "batch c"} & set(events.order)
@@ -194,91 +219,72 @@ def test_error_while_writing_affects_its_evaluation_only(job, events, tmp_path):
     assert failed == {"m": {"a": "ZeroDivisionError: in the rows"}}
 
 
-@pytest.fixture
-def order(monkeypatch):
-    """Make the device asynchronous, and record when batches are started and when their outputs are read."""
-    order, started, result = [], head.score_batch, PendingScores.result
-    numbers = {}
-
-    def start(*args):
-        scores = started(*args)
-        numbers[id(scores)] = len(numbers), scores  # kept, so that no other has its id
-        order.append(("start", numbers[id(scores)][0]))
-        return scores
-
-    def read(scores):
-        if id(scores) in numbers:  # not a self-check
-            order.append(("read", numbers[id(scores)][0]))
-        return result(scores)
-
-    monkeypatch.setattr(LoadedModel, "is_asynchronous", True)
-    monkeypatch.setattr(execute, "score_batch", start)
-    monkeypatch.setattr(PendingScores, "result", read)
-    return order
+@pytest.fixture(params=["llama"])
+def ahead(request):
+    """Return (a model on an asynchronous device, checked, with batches of few tokens; its requests and their outputs)."""
+    loaded = tiny.load_model(request.param, max_batch_tokens=64)
+    requests = tiny.score_requests([(line, 0, len(line)) for line in tiny.LINES])
+    expected, _ = score(loaded, requests)
+    return AsynchronousModel.of(loaded), requests, expected
 
 
-def test_device_has_the_next_batch_before_outputs_are_read(order):
-    loaded = tiny.load_model("llama", max_batch_tokens=64)
-    score(loaded, tiny.score_requests([(line, 0, len(line)) for line in tiny.LINES]))
-    n_batches = order.count(("start", 0)) + max(number for _, number in order)
+def test_device_has_the_next_batch_before_outputs_are_read(ahead):
+    loaded, requests, _ = ahead
+    order = []
+
+    class RecordedJournal(MemoryJournal):
+        def add(self, batch, rows):
+            order.append("read")
+            super().add(batch, rows)
+
+    loaded.model.get_input_embeddings().register_forward_pre_hook(lambda *_: order.append("start") and None)
+    score(loaded, requests, journal=RecordedJournal())
+    n_batches = order.count("start")
     assert n_batches > 2
-    expected = [("start", 0)]
-    for number in range(1, n_batches):
-        expected += [("start", number), ("read", number - 1)]
-    assert order == [*expected, ("read", n_batches - 1)]
+    assert order == ["start", *["start", "read"] * (n_batches - 1), "read"]
 
 
-@pytest.mark.parametrize("kind", ["llama", "bert"])
-def test_outputs_do_not_depend_on_when_they_are_read(order, monkeypatch, kind):
-    requests = tiny.score_requests([(line, 0, len(line)) for line in tiny.LINES])
-    ahead, _ = score(tiny.load_model(kind, max_batch_tokens=64), requests)
-    assert order or kind == "bert"
-    monkeypatch.setattr(LoadedModel, "is_asynchronous", False)
-    plain, _ = score(tiny.load_model(kind, max_batch_tokens=64), requests)
-    assert ahead.equals(plain)
+@pytest.mark.parametrize("ahead", ["llama", "bert"], indirect=True)
+def test_outputs_do_not_depend_on_when_they_are_read(ahead):
+    loaded, requests, expected = ahead
+    assert score(loaded, requests)[0].equals(expected)
 
 
-def test_out_of_memory_keeps_the_batch_that_is_still_computed(order, monkeypatch):
-    requests = tiny.score_requests([(line, 0, len(line)) for line in tiny.LINES])
-    expected, _ = score(tiny.load_model("llama", max_batch_tokens=64), requests)
-    start, calls = execute.score_batch, []
+def test_out_of_memory_keeps_the_batch_that_is_still_computed(ahead):
+    loaded, requests, expected = ahead
+    calls = []
 
-    def fails_once(*args):
-        calls.append(args)
+    def fail_once(*_):
+        calls.append(1)
         if len(calls) == 3:
             raise torch.OutOfMemoryError("out of memory")
-        return start(*args)
 
-    monkeypatch.setattr(execute, "score_batch", fails_once)
-    table, metadata = score(tiny.load_model("llama", max_batch_tokens=64), requests)
+    loaded.model.get_input_embeddings().register_forward_pre_hook(fail_once)
+    table, metadata = score(loaded, requests)
     assert metadata["counters"]["oom_retries"] == 1
     assert table["request_id"].equals(expected["request_id"])
     for row, other in zip(table["logprobs"].to_pylist(), expected["logprobs"].to_pylist(), strict=True):
         assert row == pytest.approx(other, abs=1e-4)
 
 
-def test_next_chunk_is_prepared_while_device_computes(monkeypatch):
+def test_next_chunk_is_prepared_while_device_computes(low_limits):
+    loaded = tiny.load_model()
     requests = tiny.score_requests([(f"{i} {line}", 0, 9) for i, line in enumerate(tiny.LINES[:8])])
-    expected, _ = score(tiny.load_model(), requests)
-    monkeypatch.setattr(score_module, "CHUNK_CHARACTERS", 3 * 2_600)
-    prepared, n_batches = [threading.Event() for _ in range(9)], []
-    prepare, within_memory = score_module.Scoring._prepare, execute.within_memory
-    first_batches = []
+    expected, _ = score(loaded, requests)
+    low_limits("inference.scoring.score", CHUNK_CHARACTERS=3 * 2_600)  # each chunk is one batch
+    n_chunks, n_batches, in_thread = len(split_into_chunks(requests)), [], threading.Semaphore(0)
 
-    def prepare_chunk(self, index):
-        chunk = prepare(self, index)
-        prepared[index].set()
-        return chunk
+    def count_in_thread():
+        if threading.current_thread() is not threading.main_thread():
+            in_thread.release()
 
-    def run_batch(*args):
+    def wait_for_next_chunk(*_):
         n_batches.append(1)
-        assert prepared[min(len(n_batches), len(first_batches) - 1)].wait(TIMEOUT), "the next chunk is not prepared"
-        return within_memory(*args)
+        assert len(n_batches) == n_chunks or in_thread.acquire(timeout=TIMEOUT), "the next chunk is not prepared"
 
-    first_batches.extend(score_module.split_into_chunks(requests))  # each chunk is one batch
-    monkeypatch.setattr(score_module.Scoring, "_prepare", prepare_chunk)
-    monkeypatch.setattr(execute, "within_memory", run_batch)
-    table, metadata = score(tiny.load_model(), requests)
+    loaded.model.get_input_embeddings().register_forward_pre_hook(wait_for_next_chunk)
+    with observed.calls(build_trie, count_in_thread):
+        table, metadata = score(loaded, requests)
     assert metadata["counters"]["chunks"] == len(n_batches) >= 3
     for name in ("tokens", "offsets", "is_greedy", "flags"):
         assert table[name].equals(expected[name])
