@@ -14,7 +14,7 @@ from vernacular.comparison.external.published_files import published_signatures
 from vernacular.config.load import load
 from vernacular.core import artifacts
 from vernacular.core.errors import ConfigError, DataError
-from vernacular.metrics.schema import TASK_RESULTS
+from vernacular.metrics.schema import TASK_RESULTS, as_table
 
 MODEL = report_run.MODELS[0]
 EVALUATIONS = [{"task": "cola", "languages": ["gl"]}]
@@ -72,7 +72,7 @@ def test_items_with_other_texts_do_not_match(run):
     rows = task_results(results, report_run.MODELS[1]).to_pylist(maps_as_pydicts="strict")
     for row in rows[: len(rows) // 2]:
         row["prompt"] += " (another wording)"
-    other = {report_run.OPTIONS: Reference("options", 0, artifacts._as_table(rows, TASK_RESULTS), [])}
+    other = {report_run.OPTIONS: Reference("options", 0, as_table(rows), [])}
     with pytest.raises(DataError, match=r"130 of 260 items match .*: fewer than 80%; not used"):
         load_publication(publication, MODEL, other)
 

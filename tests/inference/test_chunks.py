@@ -5,21 +5,21 @@ import gc
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import tiny
 from support.engines import score
-from support.simulated_crash import SimulatedKill, crashing_journal
+from support.simulated_crash import CrashingJournal, SimulatedKill
 from support.soak import examples
 from vernacular.inference.job import work
 from vernacular.inference.job.store import Journal
 from vernacular.inference.journal import MemoryJournal
-from vernacular.inference.scoring import score as chunks_module
 from vernacular.inference.scoring.prepare import PreparedRequest
 from vernacular.inference.scoring.score import merge_chunks, split_into_chunks
 from vernacular.protocols.schema import REQUESTS
 
 SHOTS = "Question: Which animal sleeps on the roof?\nAnswer: the cat\nQuestion: And who barks?\nAnswer: the dog\n"
+REQUEST = 2_500  # characters as which a request counts, in addition to its text
 CHOICES = (" the cat", " the dog", " the bird on the table", " 🐦", " القطة")
 
 
@@ -38,19 +38,24 @@ def sentences(count: int) -> list[tuple]:
     return [(f"{number} {line}", 0, len(f"{number} {line}")) for number in range(count) for line in tiny.LINES[:2]]
 
 
-def set_chunk_size(monkeypatch, requests: pa.Table, n_chunks: float) -> None:
-    """Set the chunk size so that `requests` are split into about `n_chunks` chunks."""
-    characters = sum(len(r["prefix"]) + len(r["text"]) + chunks_module._OWN for r in requests.to_pylist())
-    monkeypatch.setattr(chunks_module, "CHUNK_CHARACTERS", characters / n_chunks + 1)
+@pytest.fixture
+def set_chunk_size(low_limits):
+    """Return a function that sets the chunk size so that requests are split into about `n_chunks` chunks."""
+
+    def set_size(requests: pa.Table, n_chunks: float) -> None:
+        characters = sum(len(r["prefix"]) + len(r["text"]) + REQUEST for r in requests.to_pylist())
+        low_limits("inference.scoring.score", CHUNK_CHARACTERS=characters / n_chunks + 1)
+
+    return set_size
 
 
 @pytest.mark.parametrize("arch", ["llama", "bloom", "mamba", "bert"])
-def test_chunked_scores_equal_single_pass(arch, monkeypatch):
+def test_chunked_scores_equal_single_pass(arch, set_chunk_size):
     texts = sentences(8) if arch == "bert" else few_shot(12)
     requests = tiny.score_requests(texts, extras=["entropy", "rank"] if arch == "llama" else [])
     loaded = tiny.load_model(arch)
     expected_table, expected_metadata = score(loaded, requests)
-    set_chunk_size(monkeypatch, requests, 4.5)
+    set_chunk_size(requests, 4.5)
     table, metadata = score(loaded, requests)
     assert metadata["counters"].pop("chunks") >= 5
     assert expected_metadata["counters"].pop("chunks") == 1
@@ -69,30 +74,29 @@ def test_chunked_scores_equal_single_pass(arch, monkeypatch):
     assert metadata["counters"]["tokens_computed"] < 2 * expected_metadata["counters"]["tokens_computed"]
 
 
-def test_memory_holds_requests_of_three_chunks(monkeypatch):
+def test_memory_holds_requests_of_three_chunks(set_chunk_size):
     """While a chunk is computed, the rows of the previous one are built, and the next one is prepared."""
     requests = tiny.score_requests(few_shot(40))
-    set_chunk_size(monkeypatch, requests, 12)
+    set_chunk_size(requests, 12)
     max_chunk_rows = max(map(len, split_into_chunks(requests)))
     existing = [obj for obj in gc.get_objects() if type(obj) is PreparedRequest]  # left by earlier tests
     n_alive = []
-    add = MemoryJournal.add
 
-    def add_and_count(self, *args):
-        n_alive.append(sum(type(obj) is PreparedRequest for obj in gc.get_objects()) - len(existing))
-        add(self, *args)
+    class CountingJournal(MemoryJournal):
+        def add(self, *args):
+            n_alive.append(sum(type(obj) is PreparedRequest for obj in gc.get_objects()) - len(existing))
+            super().add(*args)
 
-    monkeypatch.setattr(MemoryJournal, "add", add_and_count)
-    score(tiny.load_model(), requests)
+    score(tiny.load_model(), requests, journal=CountingJournal())
     assert 0 < max(n_alive) <= 3 * max_chunk_rows < requests.num_rows / 2
 
 
-def test_killed_run_resumes_in_later_chunk(tmp_path, monkeypatch):
+def test_killed_run_resumes_in_later_chunk(tmp_path, set_chunk_size):
     requests = tiny.score_requests(few_shot(12))
-    set_chunk_size(monkeypatch, requests, 4)
+    set_chunk_size(requests, 4)
     expected, expected_metadata = score(tiny.load_model(max_batch_tokens=128), requests)
     n_batches = expected_metadata["counters"]["forwards"] * 2 // 3
-    journal = crashing_journal(tmp_path / "j", monkeypatch, n_batches=n_batches)
+    journal = CrashingJournal(tmp_path / "j", n_batches)
     with pytest.raises(SimulatedKill):
         score(tiny.load_model(max_batch_tokens=128), requests, journal=journal)
     table, resumed_metadata = score(
@@ -102,11 +106,11 @@ def test_killed_run_resumes_in_later_chunk(tmp_path, monkeypatch):
     assert resumed_metadata["counters"]["batches_resumed"] == n_batches
 
 
-def test_duplicate_request_id_across_chunks_raises(monkeypatch):
+def test_duplicate_request_id_across_chunks_raises(low_limits):
     requests = tiny.score_requests([("A casa é", 0, 8), ("O can", 0, 5)])
     column = requests.schema.get_field_index("request_id")
     duplicates = requests.set_column(column, "request_id", [["same", "same"]])
-    monkeypatch.setattr(chunks_module, "CHUNK_CHARACTERS", 1)
+    low_limits("inference.scoring.score", CHUNK_CHARACTERS=1)
     assert len(split_into_chunks(duplicates)) == 2
     with pytest.raises(Exception, match="request same: two rows with this ID have different content"):
         score(tiny.load_model(), duplicates)
@@ -115,25 +119,24 @@ def test_duplicate_request_id_across_chunks_raises(monkeypatch):
 TEXTS = st.sampled_from(["", "a", "ab", "b", "é", "🐦🐦", "x" * 3000, "א"])
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(TEXTS, TEXTS), max_size=30), st.integers(1, 60_000), st.booleans(), st.booleans())
-def test_equal_texts_share_a_chunk_within_the_size_limit(texts, chunk_characters, masked, dictionary_encoded):
+def test_equal_texts_share_a_chunk_within_the_size_limit(
+    low_limits, texts, chunk_characters, masked, dictionary_encoded
+):
     table = tiny.score_requests([(*text, 0, 1) for text in texts])
     if dictionary_encoded:  # as when read from a file
         column = table.schema.get_field_index("prefix")
         table = table.set_column(column, "prefix", table["prefix"].dictionary_encode())
-    original, chunks_module.CHUNK_CHARACTERS = chunks_module.CHUNK_CHARACTERS, chunk_characters
-    try:
-        chunks = split_into_chunks(table, masked=masked)
-    finally:
-        chunks_module.CHUNK_CHARACTERS = original
+    low_limits("inference.scoring.score", CHUNK_CHARACTERS=chunk_characters)
+    chunks = split_into_chunks(table, masked=masked)
     assert sorted(np.concatenate(chunks).tolist()) == list(range(len(texts)))
     assert all(rows.tolist() == sorted(rows.tolist()) for rows in chunks)
     chunk_of_text = {(len(texts[row][0]), texts[row][1]): chunk for chunk, rows in enumerate(chunks) for row in rows}
     assert all(
         chunk_of_text[len(texts[row][0]), texts[row][1]] == chunk for chunk, rows in enumerate(chunks) for row in rows
     )
-    sizes = [sum(map(len, texts[row])) + chunks_module._OWN for row in range(len(texts))]
+    sizes = [sum(map(len, texts[row])) + REQUEST for row in range(len(texts))]
     for rows in chunks:
         distinct_texts = {(len(texts[row][0]), texts[row][1]) for row in rows}
         assert sum(sizes[row] for row in rows) <= chunk_characters or len(distinct_texts) == 1

@@ -5,11 +5,10 @@ import pytest
 import torch
 from support import tiny
 from support.engines import generate
-from vernacular.core.artifacts import _as_table
+from support.result_rows import stored
 from vernacular.core.errors import ModelError
 from vernacular.core.processes import StopFlag, Stopped
-from vernacular.inference.generation import decode, self_check
-from vernacular.inference.generation import generate as generate_module
+from vernacular.inference.generation import self_check
 from vernacular.inference.generation.prepare import decode_continuation
 from vernacular.inference.job.store import Journal
 from vernacular.inference.journal import MemoryJournal
@@ -59,7 +58,7 @@ def run_generate(loaded, requests, journal=None):
         pa.Table.from_pylist(requests, schema=REQUESTS.schema),
         journal=MemoryJournal() if journal is None else journal,
     )
-    _as_table(table, GENERATIONS)
+    stored(table, GENERATIONS)
     return {row["item_id"]: row for row in table.to_pylist()}, metadata
 
 
@@ -117,22 +116,31 @@ def test_prefix_failing_self_check_is_not_used():
     assert strategy["used"] == "batch"
 
 
-def test_batching_failing_self_check_is_not_used(monkeypatch):
-    monkeypatch.setattr(self_check, "_agrees", lambda *_: False)
+def test_batching_failing_self_check_is_not_used():
+    """Also not with single texts, if a state of keys and values changes what the model computes."""
     loaded = tiny.load_model("llama")
-    outputs, metadata = run_generate(loaded, build_requests())
+
+    def disturb(module, arguments, outputs):
+        if outputs.past_key_values is not None:
+            outputs.logits = outputs.logits.flip(-1)
+
+    with loaded.model.register_forward_hook(disturb):
+        outputs, metadata = run_generate(loaded, build_requests())
     assert metadata["engine"]["strategies"][0]["used"] == "uncached"
     assert outputs["i0"]["raw_output"] == transformers_generate(loaded, build_requests()[0])
 
 
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), TypeError("no such argument")])
-def test_error_in_prefix_check_disables_prefix_with_reason(monkeypatch, error):
-    def raise_error(*_):
-        raise error
-
+def test_error_in_prefix_check_disables_prefix_with_reason(error):
     loaded = tiny.load_model("llama")
-    expected, _ = run_generate(loaded, build_requests())
-    monkeypatch.setattr(self_check, "compute_prefix", raise_error)
+    expected, metadata = run_generate(loaded, build_requests())
+    prefix_shape = (1, metadata["counters"]["prefix_tokens"])
+
+    def raise_error(ids):
+        if tuple(ids.shape) == prefix_shape:
+            raise error
+
+    tiny.on_forward(loaded, raise_error)
     outputs, metadata = run_generate(loaded, build_requests())
     assert outputs == expected
     strategy = metadata["engine"]["strategies"][0]
@@ -140,18 +148,11 @@ def test_error_in_prefix_check_disables_prefix_with_reason(monkeypatch, error):
     assert strategy["prefix_error"] in ("out of memory", "TypeError: no such argument")
 
 
-def test_out_of_memory_for_longest_prompt_affects_only_it(monkeypatch):
+def test_out_of_memory_for_longest_prompt_affects_only_it():
     loaded = tiny.load_model("llama")
     expected, _ = run_generate(loaded, build_requests())
     max_tokens = max(len(loaded.tokenizer(r["prefix"] + r["text"])["input_ids"]) for r in build_requests())
-    original = decode.DecodingBatch.logits
-
-    def limited(self, *args):
-        if self.ids.shape[1] >= max_tokens:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return original(self, *args)
-
-    monkeypatch.setattr(decode.DecodingBatch, "logits", limited)
+    tiny.Memory(loaded, tokens=max_tokens - 1)
     outputs, metadata = run_generate(loaded, build_requests())
     assert metadata["engine"]["strategies"][0]["used"] == "single"
     failed_ids = [name for name in outputs if outputs[name]["flags"]]
@@ -170,12 +171,13 @@ def test_nan_never_agrees():
     assert (equal.agrees, equal.largest, equal.mean) == (True, 0.0, 0.0)
 
 
-@pytest.mark.parametrize("limits", [{"rows": 1}, {"rows": 3}, {"prefill_tokens": 40}, {"cache_tokens": 120}])
-def test_texts_are_independent_of_batch_size(monkeypatch, limits):
+@pytest.mark.parametrize(
+    "limits", [{"_CPU_ROWS": 1}, {"_CPU_ROWS": 3}, {"_CPU_PREFILL": 40}, {"_CPU_CACHE": 120 * 384}]
+)
+def test_texts_are_independent_of_batch_size(low_limits, limits):
     loaded = tiny.load_model("llama")
     expected, _ = run_generate(loaded, build_requests())
-    original = generate_module.batch_limits
-    monkeypatch.setattr(generate_module, "batch_limits", lambda loaded: original(loaded) | limits)
+    low_limits("inference.generation.generate", **limits)
     outputs, metadata = run_generate(loaded, build_requests())
     assert metadata["counters"]["batches"] > 1
     assert {k: v["raw_output"] for k, v in outputs.items()} == {k: v["raw_output"] for k, v in expected.items()}
@@ -232,43 +234,33 @@ def test_masked_model_raises():
         run_generate(tiny.load_model("bert"), build_requests())
 
 
-class LimitedDecode:
-    """`decode` on a device where batches of more than `max_rows` rows do not fit."""
-
-    def __init__(self, max_rows):
-        self.max_rows, self.sizes, self.original = max_rows, [], decode.decode
-
-    def __call__(self, loaded, prompts, *args):
-        self.sizes.append(len(prompts))
-        if len(prompts) > self.max_rows:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return self.original(loaded, prompts, *args)
-
-
-def test_out_of_memory_halves_batch_without_losing_rows(monkeypatch):
+def test_out_of_memory_halves_batch_without_losing_rows():
     loaded = tiny.load_model("llama")
     expected, _ = run_generate(loaded, build_requests())
-    limited = LimitedDecode(2)
-    monkeypatch.setattr(generate_module, "decode", limited)
+    memory = tiny.Memory(loaded, rows=2)
     outputs, metadata = run_generate(loaded, build_requests())
     assert outputs == expected
-    assert limited.sizes[:2] == [7, 3]
+    assert [rows for rows, _ in memory.failures] == [7, 3]
     assert metadata["counters"]["oom_retries"] == 2
 
 
-def test_row_exceeding_memory_is_flagged(monkeypatch):
-    monkeypatch.setattr(generate_module, "decode", LimitedDecode(0))
-    outputs, _ = run_generate(tiny.load_model("llama"), build_requests(TEXTS[:2]))
+def test_row_exceeding_memory_is_flagged():
+    loaded = tiny.load_model("llama")
+    tiny.Memory(loaded, tokens=1)
+    outputs, _ = run_generate(loaded, build_requests(TEXTS[:2]))
     assert {r["flags"] for r in outputs.values()} == {"error: out of memory in a batch of one prompt"}
 
 
-def test_other_errors_are_not_treated_as_out_of_memory(monkeypatch):
-    def raise_runtime_error(*_):
-        raise RuntimeError("shapes do not match")
+def test_other_errors_are_not_treated_as_out_of_memory():
+    loaded = tiny.load_model("llama")
 
-    monkeypatch.setattr(generate_module, "decode", raise_runtime_error)
+    def raise_runtime_error(ids):
+        if len(ids) == len(TEXTS):
+            raise RuntimeError("shapes do not match")
+
+    tiny.on_forward(loaded, raise_runtime_error)
     with pytest.raises(RuntimeError, match="shapes"):
-        run_generate(tiny.load_model("llama"), build_requests())
+        run_generate(loaded, build_requests())
 
 
 def test_nan_logits_are_flagged_as_error():
@@ -280,10 +272,9 @@ def test_nan_logits_are_flagged_as_error():
     assert {r["raw_output"] for r in outputs.values()} == {None}
 
 
-def test_interrupted_run_resumes(tmp_path, monkeypatch):
+def test_interrupted_run_resumes(tmp_path, low_limits):
     loaded = tiny.load_model("llama")
-    original = generate_module.batch_limits
-    monkeypatch.setattr(generate_module, "batch_limits", lambda loaded: original(loaded) | {"rows": 2})
+    low_limits("inference.generation.generate", _CPU_ROWS=2)
     expected, full_metadata = run_generate(loaded, build_requests())
     stop = StopFlag()
     stop.name = "SIGTERM"
@@ -295,14 +286,13 @@ def test_interrupted_run_resumes(tmp_path, monkeypatch):
     assert resumed["counters"]["batches"] == full_metadata["counters"]["batches"] - 1
 
 
-def test_halved_batches_of_earlier_attempt_are_reused(tmp_path, monkeypatch):
+def test_halved_batches_of_earlier_attempt_are_reused(tmp_path):
     loaded = tiny.load_model("llama")
-    monkeypatch.setattr(generate_module, "decode", LimitedDecode(4))
+    memory = tiny.Memory(loaded, rows=4)
     journal = Journal(tmp_path / "journal", "key")
     expected, _ = run_generate(loaded, build_requests(), journal)
     journal.flush()
-    second_decode = LimitedDecode(99)
-    monkeypatch.setattr(generate_module, "decode", second_decode)
-    outputs, _ = run_generate(loaded, build_requests(), Journal(tmp_path / "journal", "key"))
+    memory.rows = None
+    outputs, metadata = run_generate(loaded, build_requests(), Journal(tmp_path / "journal", "key"))
     assert outputs == expected
-    assert second_decode.sizes == []
+    assert metadata["counters"]["batches"] == 0

@@ -5,8 +5,8 @@ import math
 import warnings
 
 import pytest
+from support.result_rows import stored
 from support.scoring import build_requests, item, score
-from vernacular.core.artifacts import _as_table
 from vernacular.interop import palmx
 from vernacular.metrics.choice import best_indices, choose_option
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
@@ -62,8 +62,8 @@ def results(protocol, first, second, *, n=3, cluster=None):
         warnings.simplefilter("error")
         rows, metrics = evaluate(protocol, items, requests, scores, [])
         table = metric_rows(rows, metrics, METADATA | {"protocol": protocol}, {})
-    _as_table(rows, TASK_RESULTS)
-    _as_table(table, METRICS)
+    stored(rows, TASK_RESULTS)
+    stored(table, METRICS)
     return rows, table
 
 

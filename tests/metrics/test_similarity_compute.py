@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 from support import similarity_encoders as tiny
-from vernacular.core.artifacts import _as_table
+from support.result_rows import stored
 from vernacular.core.errors import ConfigError
 from vernacular.core.model_record import ModelRecord
 from vernacular.metrics.schema import SIMILARITIES
@@ -53,7 +53,7 @@ def test_empty_outputs_have_null_similarities_and_are_counted(encoder_dir):
     rows, metadata = similarities(
         items, [generation("a", "come"), generation("b", ""), generation("c", " \n")], encoder_dir=encoder_dir
     )
-    _as_table(rows, SIMILARITIES)
+    stored(rows, SIMILARITIES)
     for metric in ALL:
         values = by_item(rows, metric)
         assert values["b"] == values["c"] == [None, None]

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import sample_items
+from support.result_rows import stored
 from support.soak import examples
-from vernacular.core.artifacts import _as_table
 from vernacular.metrics.schema import TASK_RESULTS
 from vernacular.protocols.generation import metrics as generation
 
@@ -40,7 +40,7 @@ def row_of(output, *similarities, flag=None, raw_output=None, **item_fields):
         [generation_row(output, flag=flag, raw_output=raw_output)],
         list(similarities),
     )
-    _as_table(rows, TASK_RESULTS)
+    stored(rows, TASK_RESULTS)
     return rows[0]
 
 

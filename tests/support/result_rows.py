@@ -1,8 +1,13 @@
 """Hand-made per-item results, and the comparison of two of them."""
 
+import tempfile
+from pathlib import Path
+
+import pyarrow as pa
 from vernacular.comparison.align import align
 from vernacular.comparison.compare import add_significance
 from vernacular.comparison.pairwise import compare_sides
+from vernacular.core import artifacts
 
 EVALUATION = {
     "evaluation": "t.gl.options.0shot",
@@ -39,6 +44,12 @@ def row(item_id, correct=None, *, scores=None, choices=("yes", "no"), gold=(0,),
         "metrics": ({} if correct is None else {"accuracy": float(correct)}) | values,
         "flags": None,
     }
+
+
+def stored(rows, kind: artifacts.Kind) -> pa.Table:
+    """Return rows as an artifact has them that was written and read; raise RowsError if they do not fit the schema."""
+    with tempfile.TemporaryDirectory() as directory:
+        return artifacts.read(artifacts.write(Path(directory) / "rows.parquet", kind, rows, {}), kind)
 
 
 def rows(outcomes, **shared):

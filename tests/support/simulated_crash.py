@@ -7,15 +7,14 @@ class SimulatedKill(BaseException):
     """Stand-in for SIGKILL: never caught, no cleanup."""
 
 
-def crashing_journal(directory, monkeypatch, *, n_batches: int) -> Journal:
-    """Return a journal that flushes every batch immediately and raises SimulatedKill after `n_batches` batches."""
-    journal = Journal(directory, "key", seconds=0)
-    add = journal.add
+class CrashingJournal(Journal):
+    """A journal that flushes every batch immediately and raises SimulatedKill after `n_batches` batches."""
 
-    def add_then_crash(*args):
-        add(*args)
-        if journal.n_batches == n_batches:
+    def __init__(self, directory, n_batches: int):
+        super().__init__(directory, "key", seconds=0)
+        self.last = n_batches
+
+    def add(self, batch: str, rows: list[dict]) -> None:
+        super().add(batch, rows)
+        if self.n_batches == self.last:
             raise SimulatedKill
-
-    monkeypatch.setattr(journal, "add", add_then_crash)
-    return journal

@@ -184,6 +184,29 @@ def load_model(arch: str = "llama", *, tokens: str | None = None, seed: int = 0,
     return wrap(model(arch, len(tok), seed=seed), tok, record(arch, **options))
 
 
+def on_forward(loaded: LoadedModel, action):
+    """Call `action(ids)` before each forward pass with its token IDs, [rows, tokens]; return the handle of the hook."""
+
+    def hook(module, inputs):
+        action(inputs[0])
+
+    return loaded.model.get_input_embeddings().register_forward_pre_hook(hook)
+
+
+class Memory:
+    """Memory of the device of a model, in rows or tokens: a forward pass with more raises an out-of-memory error."""
+
+    def __init__(self, loaded: LoadedModel, *, rows: int | None = None, tokens: int | None = None):
+        self.rows, self.tokens = rows, tokens
+        self.failures: list[tuple[int, int]] = []  # (rows, tokens per row)
+        on_forward(loaded, self._allocate)
+
+    def _allocate(self, ids: torch.Tensor) -> None:
+        if len(ids) > (self.rows or len(ids)) or ids.numel() > (self.tokens or ids.numel()):
+            self.failures.append(tuple(ids.shape))
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+
+
 def save(arch: str, directory, *, tokens: str | None = None, **options) -> ModelRecord:
     """Write a tiny model and its tokenizer to `directory` and return the record to load it with."""
     tok = tokenizer(tokens or default_tokenizer(arch))
