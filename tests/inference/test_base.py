@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from support import tiny, tuners
+from support import observed, tiny, tuners
 from support.engines import generate, score
 from transformers import AutoModelForCausalLM
 from vernacular.checkpoints.adapters import resolve_adapter
@@ -21,9 +21,8 @@ from vernacular.core.errors import ModelError
 from vernacular.core.processes import Stopped
 from vernacular.inference.job.run import run_group
 from vernacular.inference.journal import MemoryJournal
-from vernacular.inference.model import base as base_module
 from vernacular.inference.model.base import Base
-from vernacular.inference.model.load import load as real_load
+from vernacular.inference.model.load import load
 from vernacular.inference.schema import SCORES
 from vernacular.protocols.schema import REQUESTS
 
@@ -120,22 +119,19 @@ def test_base_is_reloaded_after_adapter_that_edits_it(models_and_outputs, tmp_pa
         )
 
 
-def test_job_stopped_during_reload_resumes_with_identical_scores(models_and_outputs, tmp_path, monkeypatch):
+def test_job_stopped_during_reload_resumes_with_identical_scores(models_and_outputs, tmp_path):
     records, expected_outputs = models_and_outputs
     path = requests_file(tmp_path)
     models = [records[name] for name in ("base", "lora pissa", "lora")]
-    loads = []
+    numbers = itertools.count(1)
 
-    def load(*args, **kwargs):
-        loads.append(1)
-        if len(loads) == 2:
+    def stop_second(_):
+        if next(numbers) == 2:
             os.kill(os.getpid(), signal.SIGTERM)
-        return real_load(*args, **kwargs)
 
-    monkeypatch.setattr(base_module, "load", load)
-    with pytest.raises(Stopped):
+    with observed.calls(load, stop_second), pytest.raises(Stopped):
         run_group(models, {"e": path}, tmp_path / "store")
-    assert len(loads) == 2
+    assert next(numbers) == 3
     statuses, failed = run_group(models, {"e": path}, tmp_path / "store")
     assert [statuses[record.name]["e"] for record in models] == ["found in the store"] * 2 + ["computed"]
     assert not any(failed.values())

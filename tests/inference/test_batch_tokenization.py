@@ -1,5 +1,6 @@
 """Tokenization with shared beginnings, compared with that of each text alone."""
 
+import copy
 import random
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support import tiny
 from support.soak import examples
-from vernacular.inference.model import batch_tokenization
+from tokenizers import pre_tokenizers
 from vernacular.inference.model.batch_tokenization import common_length, encode_all
 from vernacular.inference.model.tokenization import encode
 
@@ -43,40 +44,46 @@ def test_tokens_equal_those_of_each_text_alone(kind, endings, add_special_tokens
     assert_same_tokens(tiny.load_model(tokens=kind), [*texts, *texts[:1]], add_special_tokens=add_special_tokens)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_shared_beginning_is_tokenized_once(kind, monkeypatch):
-    """The texts differ in their questions, and each question has four options."""
+def with_first_pre_tokenizer(kind: str, split):
+    """Return a model whose tokenizer first calls `split`, which returns the parts of a normalized text."""
+
+    class First:
+        def pre_tokenize(self, text):
+            text.split(lambda number, part: split(part))
+
     loaded = tiny.load_model(tokens=kind)
+    loaded.tokenizer = copy.deepcopy(loaded.tokenizer)
+    backend = loaded.tokenizer.backend_tokenizer
+    others = [backend.pre_tokenizer] if backend.pre_tokenizer is not None else []
+    backend.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.PreTokenizer.custom(First()), *others])
+    return loaded
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_shared_beginning_is_tokenized_once(kind, low_limits):
+    """The texts differ in their questions, and each question has four options."""
+    lengths = []
+    loaded = with_first_pre_tokenizer(kind, lambda text: lengths.append(len(str(text))) or [text])
     rng = random.Random(0)
     words = " ".join(tiny.LINES).split()
     stems = [PREFIX + "Question: " + " ".join(rng.choices(words, k=40)) + "\nAnswer:" for _ in range(6)]
     texts = [stem + option for stem in stems for option in (" A", " B", " the dog", " the dogs")]
-    lengths = []
-    encode_texts = batch_tokenization._Encoder._encode
-    monkeypatch.setattr(
-        batch_tokenization._Encoder,
-        "_encode",
-        lambda self, texts, *, special: lengths.extend(map(len, texts)) or encode_texts(self, texts, special=special),
-    )
-    monkeypatch.setattr(batch_tokenization, "BLOCK", 5)  # texts continue those of earlier blocks
-    assert_same_tokens(loaded, texts)
+    low_limits("inference.model.batch_tokenization", BLOCK=5)  # texts continue those of earlier blocks
+    assert len(dict(encode_all(loaded, texts))) == len(texts)
     n_distinct = len(PREFIX) + sum(len(stem) - len(PREFIX) for stem in stems)
     assert sum(lengths) < n_distinct + 150 * len(texts) < sum(map(len, texts)) / 2
 
 
-def test_text_whose_overlap_is_not_reproduced_is_tokenized_as_a_whole(monkeypatch):
-    """A tokenizer that looks far ahead: here, the shared part is tokenized with another vocabulary."""
-    loaded, other = tiny.load_model(tokens="bytes"), tiny.load_model(tokens="prepend")
-    texts = [PREFIX + ending for ending in ("the cat", "the dog", "a")]
-    encode_texts = batch_tokenization._Encoder._encode
+def test_text_whose_overlap_is_not_reproduced_is_tokenized_as_a_whole():
+    """A tokenizer that looks far back: words depend on the beginning of the text."""
 
-    def encode_windows_differently(self, texts, *, special):
-        if texts and not texts[0].startswith(PREFIX):
-            return other.tokenizer.backend_tokenizer.encode_batch(texts, add_special_tokens=False)
-        return encode_texts(self, texts, special=special)
+    def split(text):
+        return [text] if str(text).startswith(PREFIX) else text.split("e", "isolated")
 
-    monkeypatch.setattr(batch_tokenization._Encoder, "_encode", encode_windows_differently)
-    assert_same_tokens(loaded, texts)
+    loaded = with_first_pre_tokenizer("bytes", split)
+    whole, window = (loaded.tokenizer(text)["input_ids"] for text in (PREFIX, PREFIX[1:]))
+    assert whole[-20:] != window[-20:]
+    assert_same_tokens(loaded, [PREFIX + ending for ending in ("the cat", "the dog", "a")])
 
 
 @given(st.text("ab", max_size=8), st.text("ab", max_size=8))

@@ -11,8 +11,9 @@ from support import tiny
 from support.engines import score
 from support.simulated_crash import CrashingJournal, SimulatedKill
 from support.soak import examples
-from vernacular.inference.job import work
+from vernacular.core import artifacts
 from vernacular.inference.job.store import Journal
+from vernacular.inference.job.work import work_units
 from vernacular.inference.journal import MemoryJournal
 from vernacular.inference.scoring.prepare import PreparedRequest
 from vernacular.inference.scoring.score import merge_chunks, split_into_chunks
@@ -143,7 +144,12 @@ def test_equal_texts_share_a_chunk_within_the_size_limit(
     assert merge_chunks([table.take(rows) for rows in chunks], chunks).to_pylist() == table.to_pylist()
 
 
-def test_dictionary_encoded_columns_are_columns_of_requests():
-    arrays = [field.name + ".list.element" for field in REQUESTS.schema if pa.types.is_list(field.type)]
-    columns = {name.removesuffix(".role").removesuffix(".content") for name in work._REPEATED_COLUMNS}
-    assert columns <= {*REQUESTS.schema.names, *arrays}
+def test_repeated_texts_of_requests_are_dictionary_encoded_when_read(tmp_path):
+    requests = tiny.score_requests(few_shot(2))
+    note = {"protocol": "options", "request_kind": "score", "causal_only": False, "fingerprint": "x"}
+    path = artifacts.write(tmp_path / "e.parquet", REQUESTS, requests, note)
+    [unit] = work_units(tiny.record("llama"), {"e": path})
+    table = unit.requests()
+    assert table.to_pylist() == requests.to_pylist()
+    encoded = {field.name for field in table.schema if pa.types.is_dictionary(field.type)}
+    assert {"role", "kind", "prefix"} <= encoded < {*REQUESTS.schema.names}

@@ -4,7 +4,7 @@ import gc
 import sys
 
 import pytest
-from support import tiny
+from support import observed, tiny
 from vernacular.checkpoints.resolve import resolve
 from vernacular.core import artifacts
 from vernacular.inference.job.run import run_group
@@ -12,7 +12,7 @@ from vernacular.inference.job.store import Store, StoreError
 from vernacular.protocols.schema import REQUESTS
 
 
-def test_unwritable_store_stops_job_before_inference(tmp_path, monkeypatch):
+def test_unwritable_store_stops_job_before_inference(tmp_path):
     tiny.save("llama", tmp_path / "model")
     record = resolve("m", str(tmp_path / "model"), tmp_path / "c") | {
         "dtype": "float32",
@@ -26,18 +26,13 @@ def test_unwritable_store_stops_job_before_inference(tmp_path, monkeypatch):
         paths[name] = artifacts.write(tmp_path / f"{name}.parquet", REQUESTS, requests, metadata)
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "journal").write_text("a file where a directory should be")
-    opened_keys = []
-    journal = Store.journal
-    monkeypatch.setattr(
-        Store, "journal", lambda self, key, **kwargs: opened_keys.append(key) or journal(self, key, **kwargs)
-    )
-    with pytest.raises(StoreError, match="the store cannot be"):
+    with observed.calls(Store.journal) as opened, pytest.raises(StoreError, match="the store cannot be"):
         run_group([record], paths, tmp_path / "store")
-    assert len(opened_keys) == 1
+    assert len(opened) == 1
 
 
 @pytest.mark.skipif("coverage" in sys.modules, reason="coverage keeps objects for each thread")
-def test_evaluations_do_not_accumulate_memory(tmp_path, monkeypatch):
+def test_evaluations_do_not_accumulate_memory(tmp_path):
     tiny.save("llama", tmp_path / "model")
     record = resolve("m", str(tmp_path / "model"), tmp_path / "c") | {"dtype": "float32", "device": "cpu"}
     paths = {}
@@ -50,16 +45,13 @@ def test_evaluations_do_not_accumulate_memory(tmp_path, monkeypatch):
             "fingerprint": f"{index}",
         }
         paths[f"e{index}"] = artifacts.write(tmp_path / f"e{index}.parquet", REQUESTS, requests, metadata)
-    object_counts = []
-    put = Store.put
 
-    def put_and_count(self, *args):
-        path = put(self, *args)
+    def count_objects(_):
         gc.collect()
-        object_counts.append(len(gc.get_objects()))
-        return path
+        return len(gc.get_objects())
 
-    monkeypatch.setattr(Store, "put", put_and_count)
-    run_group([record], paths, tmp_path / "store", overlaps=False)  # otherwise, the counts include the next evaluation
+    with observed.calls(Store.put, count_objects) as object_counts:
+        # otherwise, the counts include the next evaluation
+        run_group([record], paths, tmp_path / "store", overlaps=False)
     assert max(object_counts[4:]) - object_counts[3] < 50  # a running evaluation holds thousands of objects
     assert not list((tmp_path / "store" / "journal").rglob("*.part")), "journal parts found on disk"

@@ -274,7 +274,7 @@ def test_next_chunk_is_prepared_while_device_computes(low_limits):
     low_limits("inference.scoring.score", CHUNK_CHARACTERS=3 * 2_600)  # each chunk is one batch
     n_chunks, n_batches, in_thread = len(split_into_chunks(requests)), [], threading.Semaphore(0)
 
-    def count_in_thread():
+    def count_in_thread(_):
         if threading.current_thread() is not threading.main_thread():
             in_thread.release()
 

@@ -13,7 +13,9 @@ from support.soak import examples
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError, ModelError
 from vernacular.inference.schema import SCORES
-from vernacular.inference.scoring import strategy
+from vernacular.inference.scoring.execute import build_path
+from vernacular.inference.scoring.prepare import prepare_all
+from vernacular.inference.scoring.strategy import check
 
 EXAMPLES = [
     f"Question: {word} on the roof of the house?\nAnswer: the cat\n\n" for word in ("Who", "Which", "What", "Why")
@@ -211,9 +213,15 @@ def chat_requests():
     return tiny.pa.Table.from_pylist(rows, schema=table.schema)
 
 
-def test_chat_scores_continuation_in_assistant_turn(monkeypatch):
+def chat_model():
     loaded = tiny.load_model(tokens="bytes-bos", chat=True)
-    monkeypatch.setattr(loaded.tokenizer, "chat_template", TEMPLATE)
+    loaded.tokenizer = copy.deepcopy(loaded.tokenizer)  # other tests use it without a template
+    loaded.tokenizer.chat_template = TEMPLATE
+    return loaded
+
+
+def test_chat_scores_continuation_in_assistant_turn():
+    loaded = chat_model()
     [row] = score(loaded, chat_requests())[0].to_pylist()
     assert row["rendered"].endswith("<user>Who?\n<assistant>the dog")
     assert "".join(row["rendered"][a:b] for a, b in row["offsets"]) == "the dog"
@@ -223,9 +231,8 @@ def test_chat_scores_continuation_in_assistant_turn(monkeypatch):
     assert row["logprobs"] == pytest.approx(expected["logprobs"], abs=1e-5)
 
 
-def test_chat_drops_few_shot_examples_as_turn_pairs(monkeypatch):
-    loaded = tiny.load_model(tokens="bytes-bos", chat=True)
-    monkeypatch.setattr(loaded.tokenizer, "chat_template", TEMPLATE)
+def test_chat_drops_few_shot_examples_as_turn_pairs():
+    loaded = chat_model()
     [row] = score(loaded, chat_requests())[0].to_pylist()
     loaded.max_length = row["n_prompt_tokens"] + len(row["tokens"]) - 4
     [shorter] = score(loaded, chat_requests())[0].to_pylist()
@@ -233,9 +240,8 @@ def test_chat_drops_few_shot_examples_as_turn_pairs(monkeypatch):
     assert shorter["rendered"].count("<user>") == row["rendered"].count("<user>") - 1
 
 
-def test_single_chat_message_drops_its_examples(monkeypatch):
-    loaded = tiny.load_model(tokens="bytes-bos", chat=True)
-    monkeypatch.setattr(loaded.tokenizer, "chat_template", TEMPLATE)
+def test_single_chat_message_drops_its_examples():
+    loaded = chat_model()
     [request] = chat_requests().to_pylist()
     request["messages"] = [{"role": "user", "content": request["prefix"] + "Who?"}]
     table = tiny.pa.Table.from_pylist([request], schema=chat_requests().schema)
@@ -257,14 +263,15 @@ def test_chat_auto_follows_tokenizer():
 
 
 @pytest.mark.parametrize("arch", ["bloom", "gpt_neo", "mamba"])
-def test_self_check_detects_unsupported_architectures(arch, monkeypatch):
-    monkeypatch.setattr(strategy, "unsupported_reason", lambda loaded, strategy: None)
-    monkeypatch.setattr("vernacular.inference.scoring.strategy.unsupported_reason", lambda loaded, strategy: None)
+def test_unsupported_architectures_fall_back_and_the_self_check_would_detect_them(arch):
     loaded = tiny.load_model(arch)
     rows, metadata = run_score(loaded, few_shot(8, [" the cat in the house", " the dog"]))
     assert metadata["engine"]["strategy"] != "tree"
     assert metadata["engine"]["fallback"][0].startswith("tree: ")
-    assert not metadata["engine"]["self_check"]["tree"]["agrees"]
+    requests = tiny.score_requests(few_shot(8, [" the cat in the house", " the dog"]))
+    paths = [build_path(loaded, request) for request in prepare_all(loaded, requests)]
+    name, outcome = check(loaded, "tree", paths, 10_000)
+    assert (name, outcome.agrees) == ("tree", False)
     expected, _ = score(
         tiny.load_model(arch), tiny.score_requests(few_shot(8, [" the cat in the house", " the dog"])), strategy="plain"
     )
@@ -272,22 +279,23 @@ def test_self_check_detects_unsupported_architectures(arch, monkeypatch):
         assert row["logprobs"] == pytest.approx(expected_row["logprobs"], abs=1e-4)
 
 
-def test_self_check_is_run_once_per_load(monkeypatch):
-    loaded = tiny.load_model()
+def test_self_check_is_run_once_per_load():
+    loaded, passes = tiny.load_model(), []
+    tiny.on_forward(loaded, passes.append)
     _, first = run_score(loaded, few_shot(4, [" A", " B"]))
-    monkeypatch.setattr(strategy, "_reference_logprobs", None)
+    assert len(passes) > first["counters"]["forwards"]
+    passes.clear()
     _, second = run_score(loaded, few_shot(4, [" A", " C"]))
     assert first["engine"]["self_check"] == second["engine"]["self_check"]
     assert (first["counters"]["loads"], second["counters"]["loads"]) == (1, 0)
+    assert len(passes) == second["counters"]["forwards"]
 
 
-def test_inseparable_head_runs_with_full_model(monkeypatch):
+def test_inseparable_head_runs_with_full_model():
+    """One whose output depends on the number of tokens that it is given."""
     loaded = tiny.load_model("mamba")
-    monkeypatch.setattr(
-        "vernacular.inference.scoring.head.Head._logits",
-        patched := (lambda self, rows, output: rows * float("nan") if not self.full_model else rows.float()),
-    )
-    assert patched
+    head = loaded.model.get_output_embeddings()
+    head.register_forward_hook(lambda module, inputs, output: output * (1 + inputs[0].shape[-2] / 100))
     _, metadata = run_score(loaded, few_shot(2, [" A"]))
     assert metadata["engine"]["head"] == "full"
 
@@ -365,20 +373,12 @@ def test_model_returning_nan_raises():
         run_score(loaded, few_shot(2, [" A"]))
 
 
-def test_self_check_uses_shorter_texts_when_out_of_memory(monkeypatch):
-    loaded, lengths = tiny.load_model(tokens="bytes-bos"), []
-    reference_logprobs = strategy._reference_logprobs
-
-    def limited(loaded, path):
-        lengths.append(len(path.tokens))
-        if len(path.tokens) > 70:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return reference_logprobs(loaded, path)
-
-    monkeypatch.setattr(strategy, "_reference_logprobs", limited)
+def test_self_check_uses_shorter_texts_when_out_of_memory():
+    loaded = tiny.load_model(tokens="bytes-bos")
+    memory = tiny.Memory(loaded, tokens=70)
     _, metadata = run_score(loaded, few_shot(150, [" the cat in the house", " the dog", " nobody of the sea"]))
     assert metadata["engine"]["strategy"] == "tree"
-    assert metadata["engine"]["self_check"]["tree"]["tokens"] <= 70 < max(lengths)
+    assert metadata["engine"]["self_check"]["tree"]["tokens"] <= 70 < memory.failures[0][1]
 
 
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -6,12 +6,12 @@ from support import tiny
 from vernacular.checkpoints.resolve import resolve
 from vernacular.core import artifacts
 from vernacular.core.errors import UserError
+from vernacular.inference.engine import Local
 from vernacular.inference.job.pipeline import SharedUnit, share
 from vernacular.inference.job.run import CACHED, COMPUTED, run_group
 from vernacular.inference.job.store import Store
 from vernacular.inference.job.work import work_units
 from vernacular.inference.schema import SCORES
-from vernacular.inference.scoring import score as score_module
 from vernacular.protocols.schema import REQUESTS
 
 PASSAGES = [" ".join(tiny.LINES[i : i + 4]) for i in range(4)]
@@ -111,17 +111,16 @@ def test_without_overlap_after_a_crash_evaluations_are_single(job, tmp_path):
     assert not any("computed_with" in metadata["engine"] for _, metadata in outputs(tmp_path, record, paths).values())
 
 
-def test_a_failure_of_one_affects_no_other(job, tmp_path, monkeypatch):
-    record, paths = job
-    original = score_module.Scoring.compute
-
-    def compute(self, journal):
-        if any("Reply to this" in text for text in self.requests["text"].to_pylist()):
+class FailingEngine(Local):
+    def compute(self, prepared, journal):
+        if any("Reply to this" in text for text in prepared.requests["text"].to_pylist()):
             raise UserError("this wording fails")
-        original(self, journal)
+        super().compute(prepared, journal)
 
-    monkeypatch.setattr(score_module.Scoring, "compute", compute)
-    done, failed = run_group([record], paths, tmp_path)
+
+def test_a_failure_of_one_affects_no_other(job, tmp_path):
+    record, paths = job
+    done, failed = run_group([record | {"engine_class": f"{__name__}:FailingEngine"}], paths, tmp_path)
     assert failed["m"] == {"e.2": "this wording fails"}
     assert done["m"] == {name: COMPUTED for name in paths if name != "e.2"}
 

@@ -1,6 +1,6 @@
 """Signals at any moment of a job: the current batch is finished, finished batches are stored, no new one begins."""
 
-import importlib
+import itertools
 import os
 import signal
 import subprocess
@@ -10,17 +10,28 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from support import stages, tiny
+from support import observed, stages, tiny
+from transformers import AutoModelForCausalLM, AutoTokenizer
 from vernacular.checkpoints.inputs import record_of
 from vernacular.checkpoints.resolve import resolve
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError
 from vernacular.core.model_record import write_model
-from vernacular.core.processes import StopFlag, Stopped, _Interruption, stop_on_signals
+from vernacular.core.processes import StopFlag, Stopped, stop_on_signals
+from vernacular.inference.generation.generate import make_batches
+from vernacular.inference.generation.prepare import encode_all
+from vernacular.inference.generation.self_check import select_batching
 from vernacular.inference.job.run import CACHED, COMPUTED, run_group
 from vernacular.inference.job.store import Journal, Store
+from vernacular.inference.job.work import work_units
+from vernacular.inference.model.load import load
 from vernacular.inference.schema import SCORES
-from vernacular.inference.scoring import score as chunks_module
+from vernacular.inference.scoring.execute import score_causal
+from vernacular.inference.scoring.head import score_batch
+from vernacular.inference.scoring.plan import plan
+from vernacular.inference.scoring.prepare import prepare_all
+from vernacular.inference.scoring.strategy import check, select_strategy
+from vernacular.inference.scoring.trie import build_trie
 from vernacular.protocols.schema import REQUESTS
 
 pytestmark = pytest.mark.usefixtures("default_signals")
@@ -53,46 +64,36 @@ def job(tmp_path_factory):
     return record, paths
 
 
-def send_signal_on_call(
-    monkeypatch, function: str, *, signum: int = signal.SIGINT, on_call: int = 1, on_interruption=None
-):
-    """Send a signal at call number `on_call` of `function`; `on_interruption` replaces raising the interruption."""
-    module, _, name = function.rpartition(".")
-    module_object = importlib.import_module(module)
-    original, calls = getattr(module_object, name), []
+def signal_on_call(function, *, signum: int = signal.SIGINT, on_call: int = 1, on_interruption=None):
+    """Send a signal at call number `on_call` of a function; `on_interruption` replaces raising the interruption."""
+    numbers = itertools.count(1)
 
-    def wrapper(*args, **kwargs):
-        calls.append(name)
-        if len(calls) == on_call:
+    def send(_):
+        if next(numbers) == on_call:
             try:
                 os.kill(os.getpid(), signum)
-            except _Interruption:
+            except BaseException:
                 if on_interruption is None:
                     raise
                 on_interruption()
-        return original(*args, **kwargs)
 
-    monkeypatch.setattr(module_object, name, wrapper)
-    return calls
+    return observed.calls(function, send)
 
 
-def record_batches(monkeypatch) -> list:
-    """Return a list with one entry per batch computed from now on."""
-    batches_begun = []
-    for module, name in (("scoring.execute", "within_memory"), ("generation.generate", "decode")):
-        module_object = importlib.import_module(f"vernacular.inference.{module}")
-        original = getattr(module_object, name)
-        monkeypatch.setattr(
-            module_object, name, lambda *args, _original=original: batches_begun.append(1) or _original(*args)
-        )
-    return batches_begun
-
-
+BATCH = {"a": Journal.get, "b": decode}  # called for each batch
 FUNCTIONS_BEFORE_BATCH = {
-    "a": ["job.run.work_units", "model.base.load", "model.load._read_weights", "scoring.score.prepare_all", "scoring.score.build_trie", "scoring.strategy.check",
-          "scoring.strategy._compare", "scoring.execute.plan"],
-    "b": ["generation.prepare.encode_all", "generation.generate.select_batching", "generation.generate.make_batches"],
-}  # fmt: skip
+    "a": [
+        work_units,
+        load,
+        AutoModelForCausalLM.from_pretrained,
+        prepare_all,
+        build_trie,
+        select_strategy,
+        check,
+        plan,
+    ],
+    "b": [encode_all, select_batching, make_batches],
+}
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
@@ -100,48 +101,50 @@ FUNCTIONS_BEFORE_BATCH = {
     ("evaluation", "function"),
     [(evaluation, function) for evaluation, functions in FUNCTIONS_BEFORE_BATCH.items() for function in functions],
 )
-def test_signal_before_first_batch_stops_job(job, evaluation, function, signum, tmp_path, monkeypatch):
+def test_signal_before_first_batch_stops_job(job, evaluation, function, signum, tmp_path):
     record, paths = job
     handlers = [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)]
-    with monkeypatch.context() as patch:
-        batches_begun = record_batches(patch)
-        send_signal_on_call(patch, f"vernacular.inference.{function}", signum=signum)
-        with pytest.raises(Stopped, match=f"^stopped by {signum.name}: .* stored; the next run resumes from there.$"):
-            run_group([record], {evaluation: paths[evaluation]}, tmp_path)
+    message = f"^stopped by {signum.name}: .* stored; the next run resumes from there.$"
+    with (
+        observed.calls(BATCH[evaluation]) as batches_begun,
+        signal_on_call(function, signum=signum),
+        pytest.raises(Stopped, match=message),
+    ):
+        run_group([record], {evaluation: paths[evaluation]}, tmp_path)
     assert not batches_begun
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
     assert [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)] == handlers
 
 
-def test_signal_during_batch_finishes_and_stores_it(job, tmp_path, monkeypatch):
+def test_signal_during_batch_finishes_and_stores_it(job, tmp_path):
     record, paths = job
-    for evaluation, function in (("a", "scoring.execute.within_memory"), ("b", "generation.generate.decode")):
-        with monkeypatch.context() as patch:
-            calls = send_signal_on_call(patch, f"vernacular.inference.{function}", signum=signal.SIGTERM)
-            with pytest.raises(Stopped, match="stopped by SIGTERM: 1 finished batch is stored; the next"):
-                run_group([record], {evaluation: paths[evaluation]}, tmp_path)
-        assert len(calls) == 1
+    for evaluation in paths:
+        with (
+            signal_on_call(BATCH[evaluation], signum=signal.SIGTERM) as batches_begun,
+            pytest.raises(Stopped, match="stopped by SIGTERM: 1 finished batch is stored; the next"),
+        ):
+            run_group([record], {evaluation: paths[evaluation]}, tmp_path)
+        assert len(batches_begun) == 1
     assert len(list((tmp_path / "journal").glob("*/*.part"))) == 2
     assert run_group([record], paths, tmp_path) == ({"m": {"a": COMPUTED, "b": COMPUTED}}, {"m": {}})
 
 
-def test_signal_during_write_completes_it_and_stops_job(job, tmp_path, monkeypatch):
+def test_signal_during_write_completes_it_and_stops_job(job, tmp_path):
     record, paths = job
-    with monkeypatch.context() as patch:
-        send_signal_on_call(patch, "vernacular.core.artifacts.write", signum=signal.SIGTERM)
-        with pytest.raises(Stopped):
-            run_group([record], paths, tmp_path)
+    with signal_on_call(artifacts.write, signum=signal.SIGTERM), pytest.raises(Stopped):
+        run_group([record], paths, tmp_path)
     assert run_group([record], paths, tmp_path)[0] == {"m": {"a": CACHED, "b": COMPUTED}}
 
 
-def test_batches_of_earlier_chunk_are_stored(job, tmp_path, monkeypatch):
+def test_batches_of_earlier_chunk_are_stored(job, tmp_path, low_limits):
     record, paths = job
-    monkeypatch.setattr(chunks_module, "CHUNK_CHARACTERS", 6 * 2_600)
-    with monkeypatch.context() as patch:
-        send_signal_on_call(patch, "vernacular.inference.scoring.execute.plan", on_call=3)
-        batches_begun = record_batches(patch)
-        with pytest.raises(Stopped) as error_info:
-            run_group([record], {"a": paths["a"]}, tmp_path)
+    low_limits("inference.scoring.score", CHUNK_CHARACTERS=6 * 2_600)
+    with (
+        observed.calls(Journal.get) as batches_begun,
+        signal_on_call(score_causal, on_call=3),
+        pytest.raises(Stopped) as error_info,
+    ):
+        run_group([record], {"a": paths["a"]}, tmp_path)
     assert len(batches_begun) > 1
     assert f"{len(batches_begun)} finished batch" in str(error_info.value)
     run_group([record], {"a": paths["a"]}, tmp_path)
@@ -154,14 +157,14 @@ def raise_os_error():
 
 
 @pytest.mark.parametrize("on_interruption", [lambda: None, raise_os_error])
-@pytest.mark.parametrize(
-    "function", ["model.load._read_weights", "model.load._reject_bidirectional", "scoring.strategy._strategy_logprobs"]
-)
-def test_interruption_wrapped_by_library_is_not_model_failure(job, function, on_interruption, tmp_path, monkeypatch):
+@pytest.mark.parametrize("function", [AutoModelForCausalLM.from_pretrained, AutoTokenizer.from_pretrained, score_batch])
+def test_interruption_wrapped_by_library_is_not_model_failure(job, function, on_interruption, tmp_path):
     record, paths = job
-    batches_begun = record_batches(monkeypatch)
-    send_signal_on_call(monkeypatch, f"vernacular.inference.{function}", on_interruption=on_interruption)
-    with pytest.raises(Stopped, match="stopped by SIGINT"):
+    with (
+        observed.calls(Journal.get) as batches_begun,
+        signal_on_call(function, on_interruption=on_interruption),
+        pytest.raises(Stopped, match="stopped by SIGINT"),
+    ):
         run_group([record], {"a": paths["a"]}, tmp_path)
     assert not batches_begun
 
@@ -189,15 +192,17 @@ def test_store_error_takes_precedence_over_signal(tmp_path):
         run_until_stopped(action)
 
 
-def test_second_signal_does_not_interrupt_write_after_first(tmp_path, monkeypatch):
+def test_second_signal_does_not_interrupt_write_after_first(tmp_path):
     def action(stop):
         journal = Journal(tmp_path / "j", "key", stop=stop, seconds=1e9)
         journal.add("b1", [])
         journal.add("b2", [])
         os.kill(os.getpid(), signal.SIGUSR1)
 
-    send_signal_on_call(monkeypatch, "vernacular.core.artifacts.replacing", signum=signal.SIGTERM)
-    with pytest.raises(Stopped, match="SIGUSR1: 2 finished batches are stored"):
+    with (
+        signal_on_call(artifacts.replacing, signum=signal.SIGTERM),
+        pytest.raises(Stopped, match="SIGUSR1: 2 finished batches are stored"),
+    ):
         run_until_stopped(action)
     assert Journal(tmp_path / "j", "key").n_batches == 2
 

@@ -6,28 +6,35 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from types import CodeType
+from typing import Any
 
 
 @contextlib.contextmanager
-def calls(function: Callable, on_call: Callable[[], None] = lambda: None) -> Iterator[list[dict]]:
-    """Yield a list of the arguments, by name, of each call of a Python function, in this thread and those it starts.
+def calls(function: Callable, record: Callable[[dict], Any] = dict) -> Iterator[list]:
+    """Yield a list of what `record` returns for each call of a Python function, in this thread and those it starts.
 
-    `on_call` is called at the beginning of each call, within it: what it raises is raised there.
+    `record` is given the arguments by name, at the beginning of the call: what it raises is raised there.
     """
-    code, arguments = inspect.unwrap(function).__code__, []
-
-    def profile(frame, event, _):
-        if event == "call" and frame.f_code is code:
-            arguments.append(dict(frame.f_locals))
-            on_call()
-
-    threading.setprofile(profile)
-    sys.setprofile(profile)
+    code, recorded = inspect.unwrap(function).__code__, []
+    _recorders[code] = lambda arguments: recorded.append(record(arguments))
+    threading.setprofile(_profile)
+    sys.setprofile(_profile)
     try:
-        yield arguments
+        yield recorded
     finally:
-        sys.setprofile(None)
-        threading.setprofile(None)
+        del _recorders[code]
+        if not _recorders:
+            sys.setprofile(None)
+            threading.setprofile(None)
+
+
+_recorders: dict[CodeType, Callable[[dict], None]] = {}
+
+
+def _profile(frame, event, _) -> None:
+    if event == "call" and frame.f_code in _recorders:
+        _recorders[frame.f_code](frame.f_locals)
 
 
 _listeners: list[Callable[[str, tuple], None]] = []  # of audit events
