@@ -18,6 +18,7 @@ from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError
 from vernacular.core.model_record import write_model
 from vernacular.core.processes import StopFlag, Stopped, stop_on_signals
+from vernacular.inference.generation.decode import decode
 from vernacular.inference.generation.generate import make_batches
 from vernacular.inference.generation.prepare import encode_all
 from vernacular.inference.generation.self_check import select_batching
