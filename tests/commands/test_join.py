@@ -10,7 +10,6 @@ import pytest
 from support import report_prompts
 from support.published import published_run
 from vernacular import cli
-from vernacular.commands.publish import _differences
 from vernacular.comparison.schema import PROMPTS
 from vernacular.core import artifacts
 from vernacular.metrics.schema import RESULTS
@@ -104,17 +103,17 @@ def test_values_with_other_signatures_or_dataset_revisions_are_noted(folder, cap
     ]
 
 
-def test_notes_are_in_the_order_of_the_values():
-    rows = [
-        {"evaluation": f"t.gl.letters.{shots}shot", "metric": "accuracy", "signature": f"of {model}", "model": model}
-        for shots in (5, 10, 25)
-        for model in "ab"
-    ]
-    values = pd.DataFrame(rows).assign(category=None, dataset_revision="r")
-    assert _differences(values) == [
-        {"evaluation": name, "metric": "accuracy", "note": "signatures: of a (a); of b (b)"}
-        for name in ("t.gl.letters.5shot", "t.gl.letters.10shot", "t.gl.letters.25shot")
-    ]
+def test_notes_are_in_the_order_of_the_values(folder):
+    names = {EVALUATION: "t.gl.letters.5shot", report_prompts.EVALUATION: "t.gl.letters.10shot"}
+    for name in "AB":
+        change(folder / name, evaluation=lambda evaluation: names.get(evaluation, evaluation))
+    rename(folder / "B", {"base": "x", "tuned": "y"})
+    change(folder / "B", signature=lambda _: "another")
+    values, notes = join(folder)
+    pairs = values[values["category"] == ""][["evaluation", "metric"]].drop_duplicates()
+    notes = notes[notes["note"].str.startswith("signatures: ")][["evaluation", "metric"]]
+    assert len(notes) > 1
+    assert notes.to_numpy().tolist() == pairs.to_numpy().tolist()
 
 
 def test_values_that_are_comparable_have_no_note(folder, capsys):

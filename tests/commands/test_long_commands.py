@@ -86,7 +86,7 @@ def test_fields_that_do_not_fit_are_named_in_one_line(tmp_path, fields, message)
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", cli._STAGES)
+@pytest.mark.parametrize("name", cli.STAGES)
 def test_help_of_a_stage_describes_each_field_and_those_of_its_spec(name, capsys):
     with pytest.raises(SystemExit):
         cli.main([name, "--help"])

@@ -8,7 +8,7 @@ from itertools import combinations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import stages
+from support import observed, stages
 from support.result_rows import EVALUATION, row
 from support.soak import examples
 from vernacular.commands import compare as compare_command
@@ -110,15 +110,10 @@ def run(directory, models, threads=1):
     return message, {path.relative_to(directory): path.read_bytes() for path in files}
 
 
-def test_results_files_are_read_twice_for_any_number_of_pairs(tmp_path, monkeypatch):
-    reads, read = Counter(), artifacts.read
-
-    def counting_read(path, kind, **kwargs):
-        reads[path] += kind is TASK_RESULTS
-        return read(path, kind, **kwargs)
-
-    monkeypatch.setattr(artifacts, "read", counting_read)
-    message, files = run(tmp_path, ["a", "b", "c", "d", "e"])
+def test_results_files_are_read_twice_for_any_number_of_pairs(tmp_path):
+    with observed.calls(artifacts.read, lambda arguments: arguments["path"]) as paths:
+        message, files = run(tmp_path, ["a", "b", "c", "d", "e"])
+    reads = Counter(paths)
     assert message.startswith("compare: 10 pairs, ")
     # for the statistics and for the changed items
     assert {count for path, count in reads.items() if path.parent.name == "tasks"} == {2}

@@ -3,10 +3,13 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from support import observed
 from support.result_rows import EVALUATION, row, rows
-from vernacular.comparison import compare, pairwise
+from vernacular.comparison import compare
 from vernacular.comparison.compare import compare_all
 from vernacular.metrics.schema import as_table
+from vernacular.statistics.intervals import resample_statistic
+from vernacular.statistics.paired import mean_differences
 
 SPEC = {name: EVALUATION[name] for name in ("task", "language", "protocol", "shots", "seed", "style", "prompt")}
 
@@ -61,19 +64,8 @@ def test_result_does_not_depend_on_threads():
     assert compare_all(*args, resamples=60, threads=3) == compare_all(*args, resamples=60)
 
 
-def test_all_pairs_of_an_evaluation_share_their_resamples(monkeypatch):
+def test_all_pairs_of_an_evaluation_share_their_resamples():
     """45 pairs share one set of draws for their means; each model's corpus statistics are resampled once."""
-    calls = {"means": 0, "corpus": 0}
-
-    def count_calls(name, function):
-        def counting_function(*args, **kwargs):
-            calls[name] += 1
-            return function(*args, **kwargs)
-
-        return counting_function
-
-    monkeypatch.setattr(pairwise, "mean_differences", count_calls("means", pairwise.mean_differences))
-    monkeypatch.setattr(pairwise, "resample_statistic", count_calls("corpus", pairwise.resample_statistic))
     rng = np.random.default_rng(0)
     models = [f"m{i}" for i in range(10)]
     results = {
@@ -81,11 +73,13 @@ def test_all_pairs_of_an_evaluation_share_their_resamples(monkeypatch):
         for m in models
     }
     spec = SPEC | {"protocol": "acceptability"}
-    compare_all(list(combinations(models, 2)), results, {"e": spec}, resamples=20)
-    assert calls == {"means": 0, "corpus": 10 * 4}  # good and bad mean, difsur, auc
+    with observed.calls(mean_differences) as means, observed.calls(resample_statistic) as corpus_statistics:
+        compare_all(list(combinations(models, 2)), results, {"e": spec}, resamples=20)
+    assert (len(means), len(corpus_statistics)) == (0, 10 * 4)  # good and bad mean, difsur, auc
     results = {m: {"e": as_table(random_rows(i))} for i, m in enumerate(models)}
-    compare_all(list(combinations(models, 2)), results, {"e": SPEC}, resamples=20)
-    assert calls["means"] == 1
+    with observed.calls(mean_differences) as means:
+        compare_all(list(combinations(models, 2)), results, {"e": SPEC}, resamples=20)
+    assert len(means) == 1
 
 
 def test_peak_memory():

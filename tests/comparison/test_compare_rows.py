@@ -4,8 +4,8 @@ import dataclasses
 import math
 
 import pytest
+from support import observed
 from support.result_rows import EVALUATION, compare, row, rows
-from vernacular.comparison import pairwise
 from vernacular.comparison.align import align
 from vernacular.comparison.pairwise import (
     BOOTSTRAP,
@@ -19,6 +19,7 @@ from vernacular.comparison.pairwise import (
 from vernacular.comparison.schema import COMPARISONS
 from vernacular.metrics.metric import Metric
 from vernacular.protocols.options import metrics as options
+from vernacular.statistics.intervals import resample_statistic
 
 ACCURACY = Metric("accuracy", "share", True, "similarity", proportion=True, headline=True)
 SURPRISAL = Metric("surprisal", "nats", False, "surprisal")
@@ -212,14 +213,10 @@ def test_values_of_different_items_are_not_compared():
     ]  # fmt: skip
 
 
-def test_number_of_resamples_of_corpus_statistics(monkeypatch):
-    resample_counts = []
-    original = pairwise.resample_statistic
-    monkeypatch.setattr(
-        pairwise, "resample_statistic", lambda *args: (resample_counts.append(args[4]), original(*args))[1]
-    )
+def test_number_of_resamples_of_corpus_statistics():
     side = [row(f"i{k}", surprisal=float(k)) for k in range(3)]
     secondary = dataclasses.replace(TOTAL, name="hidden", headline=False)
-    for resamples in (100, 300, 2_000):
-        compare_rows(side, side, (TOTAL, secondary), resamples=resamples)
+    with observed.calls(resample_statistic, lambda arguments: arguments["resamples"]) as resample_counts:
+        for resamples in (100, 300, 2_000):
+            compare_rows(side, side, (TOTAL, secondary), resamples=resamples)
     assert resample_counts == [100, 100, 100, 100, 300, 300, 250, 250, 1_000, 1_000, 250, 250]

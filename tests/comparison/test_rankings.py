@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from support import observed
 from support.result_rows import EVALUATION, row, rows
 from vernacular.comparison.align import align
 from vernacular.comparison.compare import rankings
@@ -38,18 +39,12 @@ def test_ranks_and_best_group():
     assert records["weak"]["difference"] == pytest.approx(np.mean(draw_correct(0, 0.3)) - np.mean(draw_correct(0, 0.8)))
 
 
-def test_earlier_checkpoints_are_tested_against_the_best_only(monkeypatch):
+def test_earlier_checkpoints_are_tested_against_the_best_only():
     """Their number of tests grows with the length of a series; the other models are ranked among themselves."""
     series = {f"mine.step{step}": rows(draw_correct(0, 0.3 + step / 200)) for step in range(1, 41)}
     earlier = [*series][:-1]
-    n_pairs = []
-
-    def counted(items, sides, pairs, *args, **kwargs):
-        n_pairs.append(len(pairs))
-        return compare_sides(items, sides, pairs, *args, **kwargs)
-
-    monkeypatch.setattr("vernacular.comparison.compare.compare_sides", counted)
-    records, complete = rank(TABLES | series, unranked=earlier), rank(TABLES | series)
+    with observed.calls(compare_sides, lambda arguments: len(arguments["pairs"])) as n_pairs:
+        records, complete = rank(TABLES | series, unranked=earlier), rank(TABLES | series)
     n_ranked = len(TABLES) + 1
     assert n_pairs == [n_ranked * (n_ranked - 1) // 2 + len(earlier), 43 * 42 // 2]
     assert {model for model, record in records.items() if record["rank"] is None} == {*earlier}

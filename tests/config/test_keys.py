@@ -11,6 +11,7 @@ import yaml
 from support import specs, tiny
 from vernacular.config import dependencies
 from vernacular.config import load as config
+from vernacular.config.specs import ServerSpec
 from vernacular.core.fields import Fields
 from vernacular.core.fingerprint import file_fingerprint
 from vernacular.core.paths import WORKFLOW
@@ -148,7 +149,7 @@ def test_every_model_setting_is_in_a_spec_or_determines_the_job(load_config):
     cfg = load_config()
     in_keys = {*specs.model_spec(cfg, "base"), *specs.model_spec(cfg, "tuned")}
     in_keys |= set(specs.inference_spec(cfg, ["base"])["models"]["base"])
-    in_keys |= set(specs._SERVER_KEYS)  # of models behind a server only
+    in_keys |= {field.name for field in dataclasses.fields(ServerSpec)}  # of models behind a server only
     del cfg.models["tuned"]  # its base has another engine now, which applies no adapters
     cfg.models["base"]["engine_class"] = "json:Mine"
     other = specs.inference_spec(cfg, ["base"])

@@ -123,10 +123,10 @@ def test_concurrency_is_bounded_and_halved_by_429(model, honest):
     limit = AdaptiveLimit(8)
     limit.halve()
     limit.halve()
-    assert limit._limit == 2
+    assert limit.limit == 2
     for _ in range(50):
         limit.count_answer()
-    assert limit._limit == 3
+    assert limit.limit == 3
 
 
 def test_two_clients_share_the_limit_of_a_server(tmp_path):

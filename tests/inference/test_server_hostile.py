@@ -24,8 +24,7 @@ from vernacular.core.errors import ModelError, ServerError
 from vernacular.core.model_record import ModelRecord
 from vernacular.inference.engine import Server
 from vernacular.inference.journal import MemoryJournal
-from vernacular.inference.server import client as client_module
-from vernacular.inference.server.client import Client
+from vernacular.inference.server.client import Client, response_limits
 from vernacular.inference.server.probe import differences, probe
 from vernacular.inference.server.served import connect, open_server
 from vernacular.inference.server.start import longest_prompt
@@ -258,11 +257,11 @@ def test_headers_that_arrive_byte_by_byte_end():
 
 
 def test_limits_grow_with_the_tokens_that_are_asked_for():
-    short, long = (client_module._limits({"max_tokens": n}, 600) for n in (16, 32_000))
+    short, long = (response_limits({"max_tokens": n}, 600) for n in (16, 32_000))
     assert short[0] < 700
     assert long[0] > 8_000
     assert short[1] < 2**25
-    assert client_module._limits({"n_predict": 1, "n_probs": 260_000}, 600)[1] > 100_000_000
+    assert response_limits({"n_predict": 1, "n_probs": 260_000}, 600)[1] > 100_000_000
 
 
 # ----- the key -------------------------------------------------------------------------------------------------------
@@ -621,7 +620,7 @@ def test_lists_that_are_sampled_from_are_not_refused():
     source = random.Random(0)
     refused = 0
     for _ in range(60):
-        bets = checks._Bets()
+        bets = checks.Bets()
         for _ in range(4):
             tokens = []
             for _ in range(16):
@@ -631,7 +630,7 @@ def test_lists_that_are_sampled_from_are_not_refused():
                 top = dict(sorted(logs.items(), key=lambda pair: -pair[1])[:20])
                 tokens.append((chosen, top | {chosen: logs[chosen]}))
             bets.add(tokens)
-            refused += bets.evidence() >= -math.log(checks._ERROR_RATE)
+            refused += bets.evidence() >= -math.log(checks.ERROR_RATE)
     assert refused == 0
 
 

@@ -189,12 +189,12 @@ def test_unconverged_solver_raises_arithmetic_error(monkeypatch):
         (9, [[0, 1, 2, 3, 4, 5]]),  # all pairs
     ],
 )
-def test_pairs_are_chunked_by_tokens_of_distinct_texts(monkeypatch, budget, chunks):
-    monkeypatch.setattr(token_metrics, "CHUNK_TOKENS", budget)
+def test_pairs_are_chunked_by_tokens_of_distinct_texts(low_limits, budget, chunks):
+    low_limits("metrics.similarity.token_metrics", CHUNK_TOKENS=budget)
     sizes = {text: tokens(["x"] * n, [0] * n) for text, n in (("a", 2), ("b", 3), ("c", 4))}
     pairs = [("a", "b"), ("a", "c"), ("c", "a"), ("b", "b"), ("a", "a"), ("b", "c")]
-    assert list(token_metrics._chunks(pairs, sizes)) == chunks
-    assert list(token_metrics._chunks([], sizes)) == []
+    assert list(token_metrics.chunks(pairs, sizes)) == chunks
+    assert list(token_metrics.chunks([], sizes)) == []
 
 
 def test_metrics_are_grouped_by_encoder_and_variant():

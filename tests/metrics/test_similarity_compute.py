@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from support import observed
 from support import similarity_encoders as tiny
 from support.result_rows import stored
 from vernacular.core.errors import ConfigError
@@ -93,16 +94,12 @@ def test_items_without_generation_have_no_row(encoder_dir):
     assert {row["item_id"] for row in rows} == {"a"}
 
 
-def test_each_distinct_text_is_embedded_once(encoder_dir, monkeypatch):
-    embedded = []
-    embed = TokenEncoder.embed
-    monkeypatch.setattr(
-        TokenEncoder, "embed", lambda self, ids, layers: (embedded.extend(ids), embed(self, ids, layers))[1]
-    )
+def test_each_distinct_text_is_embedded_once(encoder_dir):
     items = [item("a"), item("b"), item("c", ["come", "unha mazá"])]
     generations = [generation(name, "come") for name in "abc"]
-    similarities(items, generations, ["moverscore", "bertscore"], encoder_dir)
-    assert len(embedded) == 3  # "come", "unha mazá", "os gatos"; both metrics from one pass
+    with observed.calls(TokenEncoder.embed, lambda arguments: len(arguments["ids"])) as n_texts:
+        similarities(items, generations, ["moverscore", "bertscore"], encoder_dir)
+    assert sum(n_texts) == 3  # "come", "unha mazá", "os gatos"; both metrics from one pass
 
 
 @pytest.mark.parametrize("budget", [1, 20, 200_000])
@@ -179,36 +176,30 @@ def test_evaluation_with_only_empty_outputs_has_metadata(encoder_dir):
     assert metadata["counts"] == {"items": 1, "empty_answers": 1} | zero_counts
 
 
-def test_text_shared_by_evaluations_is_embedded_once(encoder_dir, monkeypatch):
+def test_text_shared_by_evaluations_is_embedded_once(encoder_dir):
     """With another number of shots, the options are the same and only the outputs are new."""
     from sentence_transformers import SentenceTransformer
     from vernacular.metrics.similarity import cosine
     from vernacular.metrics.similarity.encoder import TokenEncoder
 
-    batch_sizes: dict[str, list[int]] = {"tokens": [], "sentences": []}
-    forward, encode = TokenEncoder._embed, SentenceTransformer.encode
+    n_rows = []
 
-    def count_rows(self, rows, layers):
-        batch_sizes["tokens"].append(len(rows))
-        return forward(self, rows, layers)
+    def count_rows(module, inputs):
+        n_rows.append(len(inputs[0]))
 
-    def count_texts(self, texts, **options):
-        batch_sizes["sentences"].append(len(texts))
-        return encode(self, texts, **options)
-
-    monkeypatch.setattr(TokenEncoder, "_embed", count_rows)
-    monkeypatch.setattr(SentenceTransformer, "encode", count_texts)
     encoder = TokenEncoder(ModelRecord(name="e", directory=str(encoder_dir)))
+    encoder.model.get_input_embeddings().register_forward_pre_hook(count_rows)
     first = encoder.tokenize(["o gato negro", "a casa"])
     encoder.embed([tokens.ids for tokens in first], (1,))
     second = encoder.tokenize(["a casa", "o can"])
     states = encoder.embed([tokens.ids for tokens in second], (1,))
     assert [state[1].shape[0] for state in states] == [len(tokens.ids) for tokens in second]
     sentences = cosine.load(ModelRecord(name="e", directory=str(encoder_dir)))
-    original = cosine.cosine(sentences, [("a casa", "o can")])
-    cosine.cosine(sentences, [("a casa", "o gato")])
-    repeated = cosine.cosine(sentences, [("a casa", "o can")])
-    assert batch_sizes == {"tokens": [2, 1], "sentences": [2, 1]}
+    with observed.calls(SentenceTransformer.encode, lambda arguments: len(arguments["inputs"])) as n_sentences:
+        original = cosine.cosine(sentences, [("a casa", "o can")])
+        cosine.cosine(sentences, [("a casa", "o gato")])
+        repeated = cosine.cosine(sentences, [("a casa", "o can")])
+    assert (n_rows, n_sentences) == ([2, 1], [2, 1])
     assert (original == repeated).all()
 
 

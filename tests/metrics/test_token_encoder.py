@@ -10,7 +10,8 @@ from support import tiny as causal
 from tokenizers.normalizers import BertNormalizer
 from transformers import AutoModel, AutoTokenizer, T5Config, T5Model
 from vernacular.core.errors import ModelError
-from vernacular.metrics.similarity.encoder import TokenEncoder, Tokens, _batches, check_missing_weights, loading_error
+from vernacular.metrics.similarity import encoder as encoder_module
+from vernacular.metrics.similarity.encoder import TokenEncoder, Tokens, check_missing_weights, loading_error
 
 # builder and maximum number of tokens
 FAMILIES = {"bert": (tiny.bert, 64), "roberta": (tiny.roberta, 62), "modern": (tiny.modern_bert, 64)}
@@ -130,7 +131,7 @@ def test_encoder_decoder_model_uses_its_encoder(encoder_dirs, tmp_path):
     [(6, [[0, 1, 2], [3, 4], [5]]), (5, [[0, 1], [2], [3], [4], [5]]), (100, [[0, 1, 2, 3, 4, 5]]), (1, [[i] for i in range(6)])],
 )  # fmt: skip
 def test_batches_are_within_budget_except_for_single_long_texts(budget, batches):
-    assert list(_batches(list(range(6)), [2, 2, 2, 3, 3, 9], budget)) == batches
+    assert list(encoder_module.batches(list(range(6)), [2, 2, 2, 3, 3, 9], budget)) == batches
 
 
 def test_pickled_weights_require_allow_pickle(encoder_dirs, tmp_path):

@@ -1,9 +1,10 @@
 import pytest
 from support.messages import assert_states
 from support.request_builder import build_requests, item, spans
+from vernacular.core.artifacts import write
 from vernacular.core.errors import ConfigError
-from vernacular.protocols import request_rows
 from vernacular.protocols.prompts import PROMPTS_DIR, load_labels
+from vernacular.protocols.request_rows import external_request
 from vernacular.protocols.schema import REQUESTS
 
 CAPITAL = item(question="Cal é a capital?", choices=["Lugo", "Santiago", "Vigo", "Ourense"], gold=[1])
@@ -132,9 +133,6 @@ def test_skipped_item_has_row_with_reason():
 
 
 def test_unusual_texts_match_the_schema(tmp_path):
-    from vernacular.core.artifacts import write
-    from vernacular.protocols.schema import REQUESTS
-
     texts = ["", "🙂", "نص عربي", "a\x00b", "x" * 100_000, "__", "{}", " \n "]
     items = [item(f"i{n}", question=text, choices=["a 🙂", text or "b"], gold=[0]) for n, text in enumerate(texts)]
     for protocol in ("generation", "letters", "options", "minimal_pair"):
@@ -147,8 +145,8 @@ def test_unusual_texts_match_the_schema(tmp_path):
     "name", [name for name in REQUESTS.schema.names if name not in ("request_id", "item_id", "role")]
 )
 def test_request_row_and_id_depend_on_every_field(name):
-    row = request_rows._row(CAPITAL, "answer", kind="generate", prefix="", text="A")
-    changed = request_rows._row(CAPITAL, "answer", **{"kind": "generate", "prefix": "", "text": "A", name: "another"})
+    content = {"kind": "generate", "prefix": "", "text": "A"}
+    row, changed = (external_request(CAPITAL, "answer", **fields) for fields in (content, content | {name: "another"}))
     assert set(row) == set(REQUESTS.schema.names)
     assert changed[name] == "another"
     assert changed["request_id"] != row["request_id"]

@@ -40,10 +40,10 @@ def test_views_read_rows_by_name(browser):
     browser.open()
     task = browser.js("return pieces.task(0)")
     stored = json.loads((browser.directory / "data/e0/task.js").read_text("utf-8").partition(",")[2].rpartition(")")[0])
-    assert task["cells"] == [Row.Cell(*cell)._asdict() for cell in stored["cells"]]
-    assert task["outcomes"] == [Row.Outcomes(*row)._asdict() for row in stored["outcomes"]]
+    for kind, name in (("Cell", "cells"), ("Outcomes", "outcomes")):
+        assert task[name] == [dict(zip(FIELDS["rows"][kind], row, strict=True)) for row in stored[name]]
     (first, *_) = browser.js("return pieces.items(0, 0)")
-    assert set(first) == set(Row.Item._fields)
+    assert set(first) == set(FIELDS["rows"]["Item"])
     assert first["spans"][0] == {"role": "choice:0", "text": " right"}
 
 

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 from vernacular.metrics.corpus import auc
-from vernacular.statistics import intervals
 from vernacular.statistics.intervals import (
     cluster_bootstrap,
     cluster_codes,
@@ -22,7 +21,8 @@ def test_wilson_formula_agrees_with_scipy():
     for successes, n in [(0, 1), (1, 1), (0, 10), (3, 10), (10, 10), (250, 1000)]:
         expected = stats.binomtest(successes, n).proportion_ci(0.9, method="wilson")
         assert wilson(successes, n, 0.9) == (expected.low, expected.high)
-        assert intervals._wilson_formula(successes, n, 0.9) == pytest.approx((expected.low, expected.high), abs=1e-12)
+        fractional = min(successes + 1e-10, n - 1e-10)  # not computed by SciPy
+        assert wilson(fractional, n, 0.9) == pytest.approx((expected.low, expected.high), abs=1e-9)
 
 
 @given(st.integers(1, 5000), st.floats(0, 1))
@@ -158,10 +158,6 @@ def test_items_without_label_are_separate_clusters():
     assert cluster_codes(None, 3).tolist() == [0, 1, 2]
 
 
-def test_concat_ranges():
-    assert intervals._concat_ranges(np.array([5, 0, 5]), np.array([2, 1, 2])).tolist() == [5, 6, 0, 5, 6]
-
-
 def test_bootstrap_mean_agrees_with_scipy():
     values = np.random.default_rng(1).exponential(size=80)
     interval = cluster_bootstrap(None, [values], None, resamples=20_000, seed=2)
@@ -224,7 +220,8 @@ def test_intervals_of_small_and_large_values_have_their_scale(scale):
 @pytest.mark.parametrize(
     "clusters", [None, np.arange(50) // 5, np.repeat(["a", "b", "c", "d", "e"], [1, 2, 7, 15, 25])]
 )
-def test_mean_vectorized_and_scalar_statistics_agree(clusters):
+def test_mean_vectorized_and_scalar_statistics_agree(low_limits, clusters):
+    low_limits("statistics.intervals", _MAX_DISTINCT=0)  # otherwise, means of few clusters have other draws
     values = np.random.default_rng(8).normal(size=50)
     fast = cluster_bootstrap(None, [values], clusters, seed=9, resamples=500)
     vectorized = cluster_bootstrap(
@@ -232,9 +229,7 @@ def test_mean_vectorized_and_scalar_statistics_agree(clusters):
     )
     scalar = cluster_bootstrap(np.mean, [values], clusters, seed=9, resamples=500)
     assert vectorized == pytest.approx(scalar)
-    # otherwise, `fast` uses other draws from the same distribution
-    if clusters is None or len(set(clusters)) > intervals._MAX_DISTINCT:
-        assert fast == pytest.approx(scalar)
+    assert fast == pytest.approx(scalar)
 
 
 def test_chunks_do_not_change_the_resamples(low_limits):

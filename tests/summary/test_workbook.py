@@ -114,10 +114,7 @@ def test_color_scale_follows_metric_direction(write_workbook):
     lower_is_better_rows = [row | {"metric": "loss", "unit": "nats", "higher_is_better": False} for row in rows]
     undirected_rows = [row | {"metric": "length", "unit": "characters", "higher_is_better": None} for row in rows]
     workbook, _ = write_workbook(*rows, *lower_is_better_rows, *undirected_rows)
-    scales = {
-        str(address.sqref): rules[0].colorScale
-        for address, rules in workbook["gl"].conditional_formatting._cf_rules.items()
-    }
+    scales = {str(area.sqref): area.rules[0].colorScale for area in workbook["gl"].conditional_formatting}
     scale_points = {
         address: [(end.type, end.val, color.rgb) for end, color in zip(scale.cfvo, scale.color, strict=True)]
         for address, scale in scales.items()

@@ -14,7 +14,7 @@ _EMPTY = {str: "", Path: "", int: 0, bool: False, dict: {}, list: [], types.Unio
 
 def text(command: str, /, **fields) -> str:
     """Return the JSON object that a stage reads from standard input."""
-    return json.dumps(_filled(cli._fields_of(command), to_json(fields)))
+    return json.dumps(_filled(cli.fields_of(command), to_json(fields)))
 
 
 def run(command: str, /, **fields) -> int:

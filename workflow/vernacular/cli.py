@@ -31,7 +31,7 @@ _MAX_DEATHS = 4  # of the process of one command, each in another evaluation
 # stages whose failure affects their own results only: the last attempt writes files that state why these are missing
 _GIVING_UP = ("items", "requests", "lm-eval-requests", "model", "server", "infer", "encoder", "similarity",
               "lm-eval-metrics", "metrics")  # fmt: skip
-_STAGES = (*_GIVING_UP, "collect", "export", "compare", "curves", "summary", "report", "verify", "finish")
+STAGES = (*_GIVING_UP, "collect", "export", "compare", "curves", "summary", "report", "verify", "finish")
 # command -> its module in `commands/` and function, if these have other names
 _MODULES = {
     **{name: f"check:{name}" for name in ("init", "show", "snakefile")},
@@ -111,10 +111,10 @@ def _parse_fields(command: str, text: str) -> dict:
 
 def _arguments(args):
     """Return what the function of a command takes: its arguments, or the fields of a stage."""
-    return from_json(_fields_of(args.command), args.fields, args.command) if args.stage else args
+    return from_json(fields_of(args.command), args.fields, args.command) if args.stage else args
 
 
-def _fields_of(name: str) -> type[Stage]:
+def fields_of(name: str) -> type[Stage]:
     return typing.get_type_hints(_command(name))["args"]
 
 
@@ -210,7 +210,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="vernacular",
         description="Evaluation of language models in low-resource languages.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=_EPILOG.format(stages=", ".join(_STAGES)),
+        epilog=_EPILOG.format(stages=", ".join(STAGES)),
     )
     root.add_argument("--version", action="version", version=f"vernacular {__version__}")
     root.add_argument(
@@ -218,7 +218,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
     _add_user_commands(commands)
-    for name in _STAGES:
+    for name in STAGES:
         stage = commands.add_parser(name, add_help=False)
         stage.set_defaults(stage=True, gives_up=name in _GIVING_UP, log=None)
         stage.add_argument("-h", "--help", action=_PrintFields, nargs=0)

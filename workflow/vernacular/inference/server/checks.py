@@ -31,7 +31,7 @@ LABELS = (" A", " B", " C", " D")
 _REPEATED = "yes yes yes yes yes no no no no yes yes yes"
 _SHUFFLE_SEED = 0
 _POWERS = (0.5, 0.6, math.log(2), 0.8, 1.25, 1.5, 2.0, math.log(10))  # of listed probabilities, of `check_samples`
-_ERROR_RATE = 1e-6
+ERROR_RATE = 1e-6
 _SAMPLED_LENGTH, _SAMPLED_TOKENS = 64, 256  # per request, and in all
 _SAMPLED_REQUESTS = 128  # at most, of servers that return the list of the first token only
 _SUM_ROUNDING = 0.005  # of ln of a sum of probabilities
@@ -176,7 +176,7 @@ def check_samples(lister, prompts: list, lengths: tuple[int, ...] = (20, 5)) -> 
     `lister(prompt, n, k, **sampling)` samples `n` tokens and lists `k`; see `Completions.listed`. `lengths` are the
     values of `k`, of which the server may refuse some. Raises AnswerError if the samples refute the lists.
     """
-    bets, n, texts, n_tokens = _Bets(), 0, {}, _SAMPLED_LENGTH
+    bets, n, texts, n_tokens = Bets(), 0, {}, _SAMPLED_LENGTH
     for seed in range(1, _SAMPLED_REQUESTS + 1):
         index = seed % len(prompts)
         try:
@@ -191,7 +191,7 @@ def check_samples(lister, prompts: list, lengths: tuple[int, ...] = (20, 5)) -> 
         is_constant = all(len(set(same)) == 1 for same in texts.values())
         if is_constant and len(texts[index]) >= _REPEATED_TEXTS:
             return "samples not comparable: the server does not sample"
-        if not is_constant and bets.evidence() >= -math.log(_ERROR_RATE):
+        if not is_constant and bets.evidence() >= -math.log(ERROR_RATE):
             raise AnswerError(
                 Check.PENALTIES,
                 "sampled tokens do not have the listed probabilities: the values are not natural logarithms, or scaled",
@@ -201,7 +201,7 @@ def check_samples(lister, prompts: list, lengths: tuple[int, ...] = (20, 5)) -> 
     return f"{n} sampled tokens have the listed probabilities" if n else "samples not comparable: no lists are returned"
 
 
-class _Bets:
+class Bets:
     """Likelihood ratios of sampled tokens: true probabilities that are powers of the listed ones, against those listed.
 
     A power is that of a base (2, 10) or of a temperature. If the lists are right, the mean of the ratios ever reaches

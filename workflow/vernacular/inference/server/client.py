@@ -250,7 +250,7 @@ class Client:
 
     def _exchange(self, method: str, url: str, body: dict | None) -> httpx2.Response:
         """Return the response, read and decompressed; raise _InvalidError or httpx2.RequestError."""
-        seconds, size = _limits(body, self._timeout)
+        seconds, size = response_limits(body, self._timeout)
         future = asyncio.run_coroutine_threadsafe(self._receive(method, url, body, seconds, size), self._loop)
         try:
             status, headers, received = future.result()
@@ -320,7 +320,7 @@ class Client:
         return one_line(self.redact(text)).replace(self._netloc, "…")[:300]
 
 
-def _limits(body: dict | None, timeout: float) -> tuple[float, int]:
+def response_limits(body: dict | None, timeout: float) -> tuple[float, int]:
     """Return (seconds, bytes) that a response may take: what is sent, and each token and list entry asked for."""
     body = body or {}
     sampling = body.get("sampling_params", body)  # of SGLang

@@ -65,7 +65,7 @@ class AdaptiveLimit:
     """A limit of `size` requests that is halved when the server is busy (429), and recovers slowly."""
 
     def __init__(self, size: int):
-        self._size = self._limit = size
+        self._size = self.limit = size  # requests: the most, and now
         self._active = self._answered = 0
         self._condition = threading.Condition()
 
@@ -73,7 +73,7 @@ class AdaptiveLimit:
     def slot(self) -> Iterator[None]:
         """Hold one of the requests that the limit allows."""
         with self._condition:
-            self._condition.wait_for(lambda: self._active < self._limit)
+            self._condition.wait_for(lambda: self._active < self.limit)
             self._active += 1
         try:
             yield
@@ -85,12 +85,12 @@ class AdaptiveLimit:
     def halve(self) -> None:
         """Reduce the limit, to at least one request."""
         with self._condition:
-            self._limit, self._answered = max(1, self._limit // 2), 0
+            self.limit, self._answered = max(1, self.limit // 2), 0
 
     def count_answer(self) -> None:
         """Count an answered request."""
         with self._condition:
             self._answered += 1
-            if self._answered >= _GROWTH and self._limit < self._size:
-                self._limit, self._answered = self._limit + 1, 0
+            if self._answered >= _GROWTH and self.limit < self._size:
+                self.limit, self._answered = self.limit + 1, 0
                 self._condition.notify_all()

@@ -146,7 +146,7 @@ class TokenEncoder:
         embeddings: list[dict[int, np.ndarray]] = [{} for _ in rows]
         order = sorted(range(len(rows)), key=lambda i: (len(rows[i]), rows[i]))
         budget = TOKEN_BUDGET[self.device]
-        for batch in _batches(order, [len(row) for row in rows], budget):
+        for batch in batches(order, [len(row) for row in rows], budget):
             longest = max(len(rows[i]) for i in batch)
             ids = torch.full((len(batch), longest), self.tokenizer.pad_token_id)
             mask = torch.zeros(len(batch), longest, dtype=torch.long)
@@ -197,7 +197,7 @@ def check_missing_weights(name: str, report: dict) -> None:
         )
 
 
-def _batches(order: list[int], lengths: list[int], budget: int):
+def batches(order: list[int], lengths: list[int], budget: int):
     """Yield runs of `order` (shortest first) with a padded size within the budget, or of one row that exceeds it."""
     batch: list[int] = []
     for i in order:

@@ -87,7 +87,7 @@ def _scores(metrics: list[_TokenMetric], encoder: TokenEncoder, pairs, tokens, t
     """Return {metric name: float64 [n_pairs]}; all requested layers are from the same forward pass."""
     values = {metric.name: np.empty(len(pairs)) for metric in metrics}
     layers = tuple(sorted({metric.layer for metric in metrics}))
-    for chunk in _chunks(pairs, tokens):
+    for chunk in chunks(pairs, tokens):
         chunk_pairs = [pairs[i] for i in chunk]
         distinct = list(dict.fromkeys(text for pair in chunk_pairs for text in pair))
         states = encoder.embed([tokens[text].ids for text in distinct], layers)
@@ -102,7 +102,7 @@ def _scores(metrics: list[_TokenMetric], encoder: TokenEncoder, pairs, tokens, t
     return values
 
 
-def _chunks(pairs: list[Pair], tokens: dict[str, Tokens]) -> Iterator[list[int]]:
+def chunks(pairs: list[Pair], tokens: dict[str, Tokens]) -> Iterator[list[int]]:
     """Yield runs of pair indices whose distinct texts have at most CHUNK_TOKENS tokens in total, or of one pair."""
     chunk, texts, size = [], set(), 0
     for i, pair in enumerate(pairs):
