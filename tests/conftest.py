@@ -1,5 +1,6 @@
 """Settings of all tests; this file also puts tests/ on the import path, so that `from support import tiny` works."""
 
+import itertools
 import os
 import signal
 import tempfile
@@ -80,6 +81,25 @@ def low_limits(monkeypatch):
             monkeypatch.setattr(f"vernacular.{module}.{name}", value)
 
     return lower
+
+
+@pytest.fixture
+def set_version(tmp_path, monkeypatch):
+    """Return a function that makes Python find another version of a distribution, installed or not."""
+    from vernacular.core.fingerprint import version_of
+
+    numbers = itertools.count()
+
+    def set_to(name: str, version: str) -> None:
+        info = tmp_path / "versions" / str(next(numbers)) / f"{name}-{version}.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        monkeypatch.syspath_prepend(info.parent)
+        version_of.cache_clear()
+
+    yield set_to
+    monkeypatch.undo()
+    version_of.cache_clear()
 
 
 @pytest.fixture

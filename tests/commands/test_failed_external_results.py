@@ -8,9 +8,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
-from support import tiny
+from support import observed, stages, tiny
 from support.stage_run import CONFIG, OPTIONS, Run
-from vernacular.comparison.external import load
+from vernacular.comparison.external.load import read_samples
 from vernacular.config import load as config
 from vernacular.config.directories import clear_unavailable
 from vernacular.core import artifacts
@@ -75,19 +75,17 @@ def run(tmp_path, monkeypatch) -> Run:
 
 
 @pytest.mark.slow
-def test_all_other_values_are_written(run, capsys, monkeypatch):
+def test_all_other_values_are_written(run, capsys):
     arguments = run.compare("")
     Path("files/vanished.csv").unlink()  # between planning and the job
-    read = load.read_samples
 
-    def read_samples(path):
-        if path.name == "bug.jsonl":
+    def fail_once(arguments):
+        if arguments["path"].name == "bug.jsonl":
             raise ZeroDivisionError("of a library")
-        return read(path)
 
-    monkeypatch.setattr("vernacular.comparison.external.load.read_samples", read_samples)
-    monkeypatch.setattr(run, "compare", lambda _: arguments, raising=False)
-    for command in ("compare", "curves", "summary", "report"):
+    with observed.calls(read_samples, fail_once):
+        assert stages.run("compare", **arguments) == 0
+    for command in ("curves", "summary", "report"):
         assert run(command) == 0, command
     comparisons = read_csv("comparisons")
     assert set(comparisons["candidate"]) == {"two", "usable", "gone", "mine.step9"}

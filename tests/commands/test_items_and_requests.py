@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 import yaml
-from support import stages
+from support import observed, stages
 from support.stage_run import CONFIG, ES, GENERATION, GL, OPTIONS, Run
 from vernacular.commands import items as command
 from vernacular.commands.common import Batch
@@ -14,6 +14,7 @@ from vernacular.core import artifacts
 from vernacular.core.errors import DataError, MachineError
 from vernacular.core.fields import Fields, Stage
 from vernacular.core.metadata import Metadata
+from vernacular.data.load import load_items
 from vernacular.data.schema import ITEMS
 from vernacular.protocols.schema import REQUESTS
 
@@ -104,7 +105,6 @@ def test_requests_are_rewritten_if_their_items_changed(run):
 
 def test_failed_dataset_affects_only_itself_and_is_retried(run, monkeypatch, capsys):
     """Also for errors of an unexpected class."""
-    load_items = command.load_items
     errors = {"es": DataError("es: gone"), "gl": RecursionError("gl: too deep")}
 
     def fail(task, language, **options):
@@ -131,16 +131,17 @@ def test_failed_dataset_affects_only_itself_and_is_retried(run, monkeypatch, cap
     assert artifacts.read(ITEMS_FILES[GL], ITEMS).num_rows > 3
 
 
-def test_machine_error_ends_the_job(run, monkeypatch, capsys):
-    def fail(*_, **__):
+def test_machine_error_ends_the_job(run, capsys):
+    def fail(_):
         raise MachineError("disk full")
 
-    monkeypatch.setattr(command, "load_items", fail)
     ITEMS_FILES[ES].unlink()
-    assert stages.run("items", **run.items(""), attempt="1of2") == 1
+    with observed.calls(load_items, fail):
+        assert stages.run("items", **run.items(""), attempt="1of2") == 1
     assert "items: disk full" in capsys.readouterr().err
     assert not ITEMS_FILES[ES].exists()
-    assert stages.run("items", **run.items(""), attempt="2of2") == 0
+    with observed.calls(load_items, fail):
+        assert stages.run("items", **run.items(""), attempt="2of2") == 0
     assert artifacts.metadata(ITEMS_FILES[ES])["outcome"].reason == "disk full"
     assert artifacts.read(ITEMS_FILES[GL], ITEMS).num_rows > 3
 

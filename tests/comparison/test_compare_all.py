@@ -75,7 +75,10 @@ def test_all_pairs_of_an_evaluation_share_their_resamples():
     spec = SPEC | {"protocol": "acceptability"}
     with observed.calls(mean_differences) as means, observed.calls(resample_statistic) as corpus_statistics:
         compare_all(list(combinations(models, 2)), results, {"e": spec}, resamples=20)
-    assert (len(means), len(corpus_statistics)) == (0, 10 * 4)  # good and bad mean, difsur, auc
+    assert (len(means), len(corpus_statistics)) == (
+        0,
+        10 * 5,
+    )  # good and bad mean, difsur, auc; the mean of all evaluations
     results = {m: {"e": as_table(random_rows(i))} for i, m in enumerate(models)}
     with observed.calls(mean_differences) as means:
         compare_all(list(combinations(models, 2)), results, {"e": SPEC}, resamples=20)

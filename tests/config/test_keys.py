@@ -160,23 +160,22 @@ def test_every_model_setting_is_in_a_spec_or_determines_the_job(load_config):
     assert settings - in_keys == job_keys
 
 
-def test_inference_spec_contains_settings_engines_and_libraries(load_config, monkeypatch):
-    monkeypatch.setattr(work, "version_of", lambda name: f"{name}-1")
-    engine_version.cache_clear()
+def test_inference_spec_contains_settings_engines_and_libraries(load_config, set_version):
+    set_version("peft", "1.0")
+    set_version("vllm", "2.0")
     cfg = load_config()
     spec = specs.inference_spec(cfg, ["base", "tuned"])
     assert spec["engines"] == {"scores": engine_version(SCORES), "generations": engine_version(GENERATIONS)}
     assert set(spec) == {"models", "engines"}
     base = spec["models"]["base"]
     assert (base["dtype"], base["bos"], base["max_batch_tokens"], base["libraries"]) == ("bfloat16", "never", 64, [])
-    assert spec["models"]["tuned"]["libraries"] == ["peft peft-1"]
+    assert spec["models"]["tuned"]["libraries"] == ["peft 1.0"]
     vllm = load_config(
         lambda c, task: (
             c["models"].pop("tuned") and c.pop("comparisons") and c["models"]["base"].update(generation_engine="vllm")
         )
     )
-    assert specs.inference_spec(vllm, ["base"])["models"]["base"]["libraries"] == ["vllm vllm-1"]
-    engine_version.cache_clear()
+    assert specs.inference_spec(vllm, ["base"])["models"]["base"]["libraries"] == ["vllm 2.0"]
 
 
 @pytest.mark.parametrize(
@@ -377,13 +376,11 @@ def test_scores_and_generations_have_different_keys():
 
 
 @pytest.fixture
-def versions(monkeypatch):
+def versions(set_version):
     """A function that sets the version of a library."""
-    installed, overrides = work.version_of, {}
-    monkeypatch.setattr(work, "version_of", lambda name: overrides.get(name, installed(name)))
 
     def upgrade(name: str, version: str) -> None:
-        overrides[name] = version
+        set_version(name, version)
         engine_version.cache_clear()
 
     yield upgrade
@@ -415,9 +412,9 @@ def test_store_key_contains_number_of_bits():
     assert len({evaluation_key(record | {"quantization": bits}, REQUESTS, SCORES) for bits in settings}) == 2
 
 
-def test_scores_and_generations_have_different_keys_with_same_engine(monkeypatch):
-    monkeypatch.setattr(work, "engine_version", lambda *_: "the same")
-    record = tiny.record("llama")
+def test_scores_and_generations_have_different_keys_with_same_engine():
+    record = tiny.record("llama") | {"engine_class": "json:Mine"}
+    assert engine_version(SCORES, "json:Mine") == engine_version(GENERATIONS, "json:Mine")
     assert evaluation_key(record, REQUESTS, SCORES) != evaluation_key(record, REQUESTS, GENERATIONS)
 
 

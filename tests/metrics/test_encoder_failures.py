@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file, save_file
+from support import observed
 from support import similarity_encoders as tiny
 from support.messages import assert_states
-from transformers import AutoTokenizer
+from transformers import AutoModel, AutoTokenizer
 from vernacular.checkpoints.resolve import resolve
 from vernacular.core.errors import MachineError
 from vernacular.core.model_record import ModelRecord
-from vernacular.metrics.similarity import compute, cosine, token_metrics
+from vernacular.metrics.similarity import compute
 
 ALL = ["cosine", "moverscore", "bertscore"]
 
@@ -20,12 +21,6 @@ ALL = ["cosine", "moverscore", "bertscore"]
 @pytest.fixture(scope="module")
 def encoder_dir(tmp_path_factory):
     return tiny.bert(tmp_path_factory.mktemp("encoder"))
-
-
-@pytest.fixture(autouse=True)
-def _clear_caches():
-    cosine._load.cache_clear()
-    token_metrics._encoder.cache_clear()
 
 
 def measure(encoders: dict, metrics=ALL, answer="come") -> tuple[dict, dict]:
@@ -185,13 +180,13 @@ def test_custom_code_of_encoder_is_not_run(encoder_dir, tmp_path):
 
 
 @pytest.mark.parametrize("metric", ALL)
-def test_out_of_memory_raises_machine_error(encoder_dir, monkeypatch, metric):
-    def raise_memory_error(*args, **options):
+def test_out_of_memory_raises_machine_error(encoder_dir, tmp_path, metric):
+    def raise_memory_error(_):
         raise MemoryError
 
-    monkeypatch.setattr("transformers.AutoModel.from_pretrained", raise_memory_error)
-    with pytest.raises(MachineError) as raised:
-        measure({"default": tiny.record(encoder_dir)}, [metric])
+    directory = shutil.copytree(encoder_dir, tmp_path / "new")  # not in a cache
+    with observed.calls(AutoModel.from_pretrained, raise_memory_error), pytest.raises(MachineError) as raised:
+        measure({"default": tiny.record(directory)}, [metric])
     assert (
         str(raised.value)
         == "tiny: the encoder does not fit in memory. Use a smaller one, or a machine with more memory."

@@ -143,9 +143,9 @@ def test_similarities_use_simil_eval_parser_and_options(encoder_dir, style):
 
 
 @pytest.mark.parametrize("style", SIMIL_EVAL_STYLES)
-def test_surrounding_whitespace_is_compared(encoder_dir, monkeypatch, style):
-    encoded_texts = tiny.record_encoded_texts(monkeypatch)
-    rows, metadata = similarities(encoder_dir, [" mazá", "casa "], "A: mazá", ["cosine"], style)
+def test_surrounding_whitespace_is_compared(encoder_dir, style):
+    with tiny.encoded_texts() as encoded_texts:
+        rows, metadata = similarities(encoder_dir, [" mazá", "casa "], "A: mazá", ["cosine"], style)
     assert encoded_texts == {" mazá", "casa "}
     assert rows[0]["similarities"][0] == pytest.approx(1.0, abs=1e-6)
     assert metadata["counts"]["distinct_texts"] == 2

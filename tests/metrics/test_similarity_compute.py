@@ -97,7 +97,7 @@ def test_items_without_generation_have_no_row(encoder_dir):
 def test_each_distinct_text_is_embedded_once(encoder_dir):
     items = [item("a"), item("b"), item("c", ["come", "unha mazá"])]
     generations = [generation(name, "come") for name in "abc"]
-    with observed.calls(TokenEncoder.embed, lambda arguments: len(arguments["ids"])) as n_texts:
+    with observed.calls(TokenEncoder.embed, lambda arguments: len(arguments["rows"])) as n_texts:
         similarities(items, generations, ["moverscore", "bertscore"], encoder_dir)
     assert sum(n_texts) == 3  # "come", "unha mazá", "os gatos"; both metrics from one pass
 
@@ -203,9 +203,11 @@ def test_text_shared_by_evaluations_is_embedded_once(encoder_dir):
     assert (original == repeated).all()
 
 
-def test_surrounding_whitespace_is_ignored(encoder_dir, monkeypatch):
-    texts = tiny.record_encoded_texts(monkeypatch)
-    rows, metadata = similarities([item("a", [" mazá", "casa "])], [generation("a", " mazá")], ["cosine"], encoder_dir)
+def test_surrounding_whitespace_is_ignored(encoder_dir):
+    with tiny.encoded_texts() as texts:
+        rows, metadata = similarities(
+            [item("a", [" mazá", "casa "])], [generation("a", " mazá")], ["cosine"], encoder_dir
+        )
     assert texts == {"mazá", "casa"}
     assert rows[0]["similarities"][0] == pytest.approx(1.0, abs=1e-6)
     assert metadata["counts"]["distinct_texts"] == 2

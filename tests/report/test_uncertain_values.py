@@ -21,9 +21,7 @@ def _edit(path, kind, change):
 def forms_dir(tmp_path_factory):
     """Replace the directory of the report that `page` opens."""
     root = tmp_path_factory.mktemp("uncertain")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(report_forms, "PAIR", ["Ela come pan.", "Ela comen pan."])
-        arguments = report_forms.write_run(root)
+    arguments = report_forms.write_run(root, pair=["Ela come pan.", "Ela comen pan."])
     summary = root / "results" / "summary"
 
     def results(row):

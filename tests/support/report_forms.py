@@ -27,18 +27,18 @@ PAIR = ["Ela come pan moi duro.", "Ela comen pan moi duro."]
 N = 4
 
 
-def write_run(root: Path) -> dict:
-    """Write the run's artifacts below `root`; return the arguments of `page.build` except `out`."""
+def write_run(root: Path, pair=PAIR) -> dict:
+    """Write the run's artifacts below `root`, with a minimal pair; return the arguments of `page.build` except `out`."""
     results, metric_rows, rankings = root / "results", [], []
     letters = [request_row(f"q{i}", f"choice:{1 - c}", "", QUESTION, f" {'AB'[c]}") for i in range(N) for c in range(2)]
     write_requests(results, LETTERS, letters)
     for evaluation in PAIRS:
-        requests = [request_row(f"{i:040x}", f"choice:{c}", "", "", PAIR[c]) for i in range(N) for c in range(2)]
+        requests = [request_row(f"{i:040x}", f"choice:{c}", "", "", pair[c]) for i in range(N) for c in range(2)]
         write_requests(results, evaluation, requests)
     for m, model in enumerate(MODELS):
         _write_letters(results / model, m)
         for evaluation in PAIRS:
-            _write_pairs(results / model, evaluation, m)
+            _write_pairs(results / model, evaluation, m, pair)
         for evaluation in EVALUATIONS:
             value = 0.25 + 0.5 * m if evaluation in PAIRS else 0.25
             metric_rows += _values(model, evaluation, value)
@@ -60,10 +60,10 @@ def write_run(root: Path) -> dict:
         "change": "improved",
         "margin_change": 1.0,
         "prompt": "",
-        "choices": PAIR,
+        "choices": pair,
         "gold": [0],
     }
-    texts = {"baseline_prediction": PAIR[1], "candidate_prediction": PAIR[0]}
+    texts = {"baseline_prediction": pair[1], "candidate_prediction": pair[0]}
     write_artifact(changes, CHANGES, [change | texts | {"item_id": f"{i:040x}"} for i in (1, 2)], {})
     return {
         "results": results,
@@ -90,17 +90,17 @@ def _write_letters(directory: Path, m: int) -> None:
     write_artifact(directory / "scores" / f"{LETTERS}.parquet", SCORES, scores, {})
 
 
-def _write_pairs(directory: Path, evaluation: str, m: int) -> None:
+def _write_pairs(directory: Path, evaluation: str, m: int, pair: list[str]) -> None:
     rows, scores = [], []
     for i in range(N):
         chosen = 0 if i % 4 == 0 or (m and i in (1, 2)) else 1
-        outcome = {"choices": PAIR, "gold": [0], "prediction": PAIR[chosen], "predicted_indices": [chosen]}
+        outcome = {"choices": pair, "gold": [0], "prediction": pair[chosen], "predicted_indices": [chosen]}
         rows.append(
             task_row(f"{i:040x}", "", ("agreement", "order")[i % 2], {"accuracy": float(chosen == 0)})
             | outcome
             | {"option_scores": [-8.0, -9.0] if chosen == 0 else [-9.0, -8.0], "correct": chosen == 0, "tie": False}
         )
-        for c, text in enumerate(PAIR):
+        for c, text in enumerate(pair):
             lengths = [len(word) + (k > 0) for k, word in enumerate(text.split())]
             scores.append(score_row(f"{i:040x}", f"choice:{c}", 0, lengths, [2.0 + c + m] * len(lengths)))
     write_task_results(directory, evaluation, rows)

@@ -1,5 +1,8 @@
 """Tiny random encoders with real tokenizers, saved to directories like user-provided encoders."""
 
+import contextlib
+from collections.abc import Iterator
+
 import torch
 from sentence_transformers import SentenceTransformer
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
@@ -16,6 +19,8 @@ from transformers import (
 from vernacular.checkpoints.inputs import record_of
 from vernacular.core.model_record import AdapterRecord, ModelRecord
 from vernacular.metrics.similarity import cosine
+
+from support import observed
 
 LINES = [
     "A Coruña é unha cidade de Galicia.",
@@ -38,17 +43,13 @@ def adapter(directory) -> AdapterRecord:
     return AdapterRecord(str(directory), str(directory), None, "LORA", 4, False, False, contents)
 
 
-def record_encoded_texts(monkeypatch) -> set[str]:
-    """Return a set that receives all texts that sentence encoders encode; clears the cache of embeddings."""
-    cosine._embedding_cache.cache_clear()
-    original_encode, texts = SentenceTransformer.encode, set()
-
-    def encode(self, sentences, **options):
-        texts.update(sentences)
-        return original_encode(self, sentences, **options)
-
-    monkeypatch.setattr(SentenceTransformer, "encode", encode)
-    return texts
+@contextlib.contextmanager
+def encoded_texts() -> Iterator[set[str]]:
+    """Yield a set that receives all texts that sentence encoders encode; clears the cache of embeddings."""
+    cosine.embedding_cache.cache_clear()
+    texts: set[str] = set()
+    with observed.calls(SentenceTransformer.encode, lambda arguments: texts.update(arguments["inputs"])):
+        yield texts
 
 
 def requests(generations: list[dict]) -> list[dict]:

@@ -102,7 +102,7 @@ def cosine(encoder: SentenceTransformer, pairs: list[tuple[str, str]], prefix: s
     Each distinct text is embedded once, with `prefix` before it.
     """
     texts = list(dict.fromkeys(text for pair in pairs for text in pair))
-    embeddings = _embedding_cache(encoder, prefix).get_all(texts, functools.partial(_embed, encoder, prefix))
+    embeddings = embedding_cache(encoder, prefix).get_all(texts, functools.partial(_embed, encoder, prefix))
     vectors = np.stack([embeddings[text] for text in texts])
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     row_of_text = {text: i for i, text in enumerate(texts)}
@@ -111,7 +111,7 @@ def cosine(encoder: SentenceTransformer, pairs: list[tuple[str, str]], prefix: s
 
 
 @functools.lru_cache(maxsize=4)
-def _embedding_cache(encoder: SentenceTransformer, prefix: str) -> EmbeddingCache:
+def embedding_cache(encoder: SentenceTransformer, prefix: str) -> EmbeddingCache:
     return EmbeddingCache(lambda vector: vector.nbytes)
 
 
