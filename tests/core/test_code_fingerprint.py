@@ -86,6 +86,11 @@ def test_keys_of_earlier_stages_exclude_metrics():
         assert not {name for entry in entries for name in closure(entry) if name.split(".")[-1] in unrelated}
 
 
+def test_keys_of_values_cover_protocols_and_metrics():
+    modules = closure("vernacular.commands.metrics")
+    assert {"vernacular.metrics.bits", "vernacular.metrics.tokens", "vernacular.protocols.evaluate"} <= modules
+
+
 def test_store_keys_cover_all_code_that_computes_outputs():
     packages = {"scores": ("scoring.", "model."), "generations": ("generation.", "model.")}
     for kind, entries in Local.code.items():

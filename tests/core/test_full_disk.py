@@ -45,8 +45,10 @@ class RunWithExport(Run):
             shutil.rmtree("results/report")
 
 
-def completed_run(directory: Path) -> RunWithExport:
-    """Run all commands in `directory`."""
+@pytest.fixture(scope="module")
+def completed(tmp_path_factory) -> Path:
+    """The directory of a run of all commands, which the tests copy."""
+    directory = tmp_path_factory.mktemp("completed")
     with contextlib.chdir(directory):
         for name, kind in (("one", "llama"), ("two", "gpt2"), ("encoder", "bert")):
             tiny.save(kind, name)
@@ -55,24 +57,29 @@ def completed_run(directory: Path) -> RunWithExport:
         run = RunWithExport(config.load(["config.yaml"]))
         run.run_all()
         assert run("export") == 0
-    return run
+    return directory
+
+
+def copy_of(completed: Path, directory: Path) -> tuple[RunWithExport, Path]:
+    shutil.copytree(completed, directory, dirs_exist_ok=True)
+    with contextlib.chdir(directory):
+        return RunWithExport(config.load(["config.yaml"])), directory
 
 
 @pytest.fixture(scope="module")
-def limited_run(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("limited")
-    return completed_run(directory), directory
+def limited_run(completed, tmp_path_factory):
+    return copy_of(completed, tmp_path_factory.mktemp("limited"))
 
 
 @pytest.fixture(scope="module")
-def small_disk_run(tmp_path_factory):
+def small_disk_run(completed, tmp_path_factory):
     directory = tmp_path_factory.mktemp("small")
     command = ["mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK}", "vernacular", str(directory)]
     mount = subprocess.run(command, capture_output=True, text=True, check=False)
     if mount.returncode:
         pytest.skip(f"cannot mount: {mount.stderr.strip()}")
     try:
-        yield completed_run(directory), directory
+        yield copy_of(completed, directory)
     finally:
         subprocess.run(["umount", "--lazy", str(directory)], check=True)
 

@@ -54,6 +54,13 @@ def test_two_simultaneous_runs_with_one_store_yield_the_tables_of_a_single_run(
     assert third_run.differing_tables(reference_run) == []
     assert not third_run.batches(), "stored outputs of other runs are not recomputed"
 
+    third_run.use_store(third_run.directory / "elsewhere")
+    third_run.start_locally("results/summary/results.csv", pause=0)
+    assert third_run.wait() == 0
+    assert "Nothing to be done" in third_run.output(), "another path of the store changes nothing"
+    assert not third_run.batches()
+    assert not (third_run.directory / "elsewhere").exists()
+
 
 def test_killed_run_resumes_from_the_shared_store(workspaces, reference_run):
     pids = start_both(workspaces)
@@ -65,15 +72,3 @@ def test_killed_run_resumes_from_the_shared_store(workspaces, reference_run):
     workspaces[0].finish()
     assert workspaces[0].differing_tables(reference_run) == []
     assert len(workspaces[0].batches()) == n_computed, "the other run has computed everything"
-
-
-def test_changing_the_store_path_reruns_nothing(workspaces):
-    workspace = workspaces[0]
-    workspace.finish()
-    n_computed = len(workspace.batches())
-    workspace.use_store(workspace.directory / "elsewhere")
-    workspace.start_locally("results/summary/results.csv", pause=0)
-    assert workspace.wait() == 0
-    assert "Nothing to be done" in workspace.output()
-    assert len(workspace.batches()) == n_computed
-    assert not (workspace.directory / "elsewhere").exists()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from support.once import once
 from support.workspace import ROOT
 
 TOOLS = ROOT / ".tools" / "bin"
@@ -56,8 +57,14 @@ def copy_of_checkout(directory: Path) -> Path:
     return Path(shutil.copytree(ROOT, directory, symlinks=True, ignore=ignore_outputs))
 
 
-def environment_with_wheel(directory: Path) -> tuple[Path, Path]:
-    """Build a wheel and install it in an environment of its own; return the wheel and the interpreter."""
+def environment_with_wheel(tmp_path_factory) -> tuple[Path, Path]:
+    """Return the wheel, and the interpreter of an environment in which it is installed; both are built once."""
+    directory = once(tmp_path_factory, "wheel", _build_wheel)
+    (wheel,) = directory.glob("*.whl")
+    return wheel, directory / "environment" / "bin" / "python"
+
+
+def _build_wheel(directory: Path) -> None:
     source = copy_of_checkout(directory / "source")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
     build = [*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(directory), str(source)]
@@ -66,4 +73,3 @@ def environment_with_wheel(directory: Path) -> tuple[Path, Path]:
     python = layered_environment(directory / "environment")
     install = [*pip, "--python", str(python), "install", "--no-deps", "--no-index", str(wheel)]
     subprocess.run(install, check=True, capture_output=True)
-    return wheel, python

@@ -92,9 +92,8 @@ def in_copy(first_run: Path, directory: Path) -> Workspace:
 
 
 CASES = {
-    "rows": (".snakemake", [replaced_rows]),
+    "rows and settings": (".snakemake", [replaced_rows, changed_settings, changed_encoder]),
     "task": (".snakemake/metadata", [changed_task]),  # `rm -r` of its many files
-    "settings": (".snakemake", [changed_settings, changed_encoder]),
 }
 
 

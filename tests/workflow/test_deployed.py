@@ -60,7 +60,7 @@ def deployed(environment, tmp_path_factory) -> Path:
 
 
 def test_deployed_workflow_is_planned_and_runs(deployed, environment, tmp_path_factory):
-    _, python = environment_with_wheel(tmp_path_factory.mktemp("wheel"))
+    _, python = environment_with_wheel(tmp_path_factory)
     plan = run_snakemake(deployed, "-n", python=python, **environment)
     assert plan.returncode == 0, output_tail(plan)
     jobs = re.findall(r"^(\w+) +\d+$", plan.stdout + plan.stderr, re.MULTILINE)

@@ -63,23 +63,19 @@ def test_adding_a_checkpoint_plans_one_inference_job(workspace):
     assert set(planned) <= once | AFTER_METRICS
 
 
-def test_deleted_checkpoint_keeps_its_results(workspace):
+def test_deleted_checkpoint_keeps_its_results_and_a_later_evaluation_is_a_gap_and_no_failure(workspace):
     before = workspace.results().query("model == 'mine.step2'")
     shutil.rmtree(workspace.directory / "out" / "checkpoint-2")
-    assert workspace.planned_jobs()["infer"] == 1  # of the added checkpoint
+    planned = workspace.planned_jobs()
+    assert {planned[rule] for rule in ("model", "infer", "collect", "metrics")} == {1}  # of the added checkpoint
+    assert not {"items", "requests"} & set(planned)
+    workspace.config["evaluations"].append({"task": "calame", "languages": ["gl"], "protocols": ["last_word"]})
     run = workspace.run()
     assert run.returncode == 0, output_tail(run)
-    assert workspace.planned_jobs() == {}
     results = workspace.results()
     assert sorted(results["step"].unique()) == [2, 4, 10, 20]
     after = results.query("model == 'mine.step2'")
     pd.testing.assert_frame_equal(after.reset_index(drop=True), before.reset_index(drop=True))
-
-
-def test_later_evaluation_of_a_deleted_checkpoint_is_a_gap_and_no_failure(workspace):
-    workspace.config["evaluations"].append({"task": "calame", "languages": ["gl"], "protocols": ["last_word"]})
-    run = workspace.run()
-    assert run.returncode == 0, output_tail(run)
     notes = workspace.notes().query("model == 'mine.step2'")
     assert notes["kind"].tolist() == ["not applicable"]
     assert notes["note"].tolist() == ["the checkpoint was deleted before this evaluation"]

@@ -1,14 +1,10 @@
-"""A real series: eight checkpoints of a tiny model trained here, through all stages, and the jobs that Snakemake plans.
+"""A real series: eight checkpoints of a tiny model trained here, through all stages.
 
 The stages run in this process, in the order of the rules; the tests run in file order.
 """
 
 import os
-import re
 import shutil
-import subprocess
-import sys
-from collections import Counter
 from pathlib import Path
 
 import pandas as pd
@@ -17,7 +13,6 @@ import yaml
 from support import series_training
 from support.series_training import STEPS
 from support.stage_run import Run
-from support.workspace import ROOT, RULES, output_tail
 from vernacular.checkpoints.inputs import DELETED_REASON
 from vernacular.config import load as config
 from vernacular.core import artifacts
@@ -67,19 +62,6 @@ def evaluate() -> None:
         assert run(command) == 0
 
 
-def planned_jobs() -> dict[str, int]:
-    """Return the jobs that Snakemake plans, by rule."""
-    command = [sys.executable, "-m", "snakemake", "-n", "-c2", "--snakefile", str(ROOT / "Snakefile")]
-    command += ["--workflow-profile", str(ROOT / "profiles" / "default"), "--rerun-triggers", "mtime"]
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
-    subprocess.run(command, capture_output=True, check=False, env=environment)  # creates .snakemake
-    os.utime(".snakemake", (0, 0))  # as if its records, which this process does not write, were older than the results
-    run = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert run.returncode == 0, output_tail(run)
-    started = re.findall(r"^(\w+): ", run.stdout + run.stderr, re.MULTILINE)
-    return dict(Counter(rule for rule in started if rule in RULES))
-
-
 def table(name: str) -> pd.DataFrame:
     return pd.read_csv(Path("results/summary", f"{name}.csv"))
 
@@ -105,21 +87,10 @@ def test_the_curve_rises_and_the_task_is_useful(workspace):
     assert (workspace / "results" / "report" / "data" / "e0" / "curves.js").exists()
 
 
-def test_adding_a_checkpoint_plans_one_inference_job(workspace):
-    shutil.copytree("out/checkpoint-200", "out/checkpoint-240")
-    planned = planned_jobs()
-    assert {rule: planned.get(rule) for rule in ("model", "infer", "collect", "metrics")} == {
-        "model": 1, "infer": 1, "collect": 1, "metrics": 1
-    }  # fmt: skip
-    assert not {"items", "requests"} & set(planned)
-    shutil.rmtree("out/checkpoint-240")
-
-
-def test_deleted_checkpoint_plans_nothing_and_keeps_its_results(workspace):
+def test_deleted_checkpoint_keeps_its_results(workspace):
+    """The jobs that Snakemake plans are tested in test_series_runs."""
     before = table("results")
     shutil.move("out/checkpoint-1", "elsewhere")
-    planned = planned_jobs()
-    assert not {"model", "infer", "collect", "metrics", "curves", "summary"} & set(planned), planned
     evaluate()
     pd.testing.assert_frame_equal(table("results"), before)
     content = yaml.safe_load(Path("config.yaml").read_text())

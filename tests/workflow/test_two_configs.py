@@ -49,7 +49,7 @@ def test_exports_of_one_config_outlive_a_run_of_the_other(workspace):
 
 @pytest.mark.slow
 def test_results_of_another_output_are_apart_and_share_the_store(workspace):
-    run_evaluations(workspace, NO_EXPORT)
+    """Continues the last run of the previous test."""
     results = workspace.directory / "results" / "summary" / "results.csv"
     before = (results.read_bytes(), results.stat().st_mtime_ns)
     workspace.config["output"] = "of mine/second"

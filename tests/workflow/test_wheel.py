@@ -23,7 +23,7 @@ CONFIG = {
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
     """The wheel, and the interpreter of an environment with it."""
-    return environment_with_wheel(tmp_path_factory.mktemp("wheel"))
+    return environment_with_wheel(tmp_path_factory)
 
 
 @pytest.mark.slow
