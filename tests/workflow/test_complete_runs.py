@@ -256,10 +256,10 @@ def test_added_task_computes_only_that_task_and_an_unavailable_dataset_is_report
 
 # the mistakes themselves are tested in tests/config; those against the schema are found before all others
 @pytest.mark.parametrize(("mistakes", "fragments"), [
-    (lambda c: (c["evaluations"][0].update(langauges=["gl"]), c["models"].update(empty={}), c["models"]["tiny"].update(dtype=32)),
-     [["evaluations[0]", "langauges", "languages"], ["models.empty", '"source"'], ["models.tiny.dtype", "32", "float32"]]),
-    (lambda c: (c["evaluations"][0].update(task="openbook"), c["evaluations"][1].update(languages=["de"])),
-     [["evaluations[0]", '"openbook"', '"openbookqa"'], ["evaluations[1]", "veritasqa", '"de"']]),
+    (lambda c: (c["evaluations"][0].update(langauges=["gl"]), c["models"]["tiny"].update(dtype=32)),
+     [["evaluations[0]", "langauges", "languages"], ["models.tiny.dtype", "32", "float32"]]),
+    (lambda c: (c["evaluations"][0].update(task="openbook"), c["evaluations"][1].update(languages=["de"]), c["models"].update(empty={})),
+     [["evaluations[0]", '"openbook"', '"openbookqa"'], ["evaluations[1]", "veritasqa", '"de"'], ["models.empty", '"source"']]),
 ], ids=["schema", "names"])  # fmt: skip
 def test_config_errors_stop_the_run_each_with_its_location_in_one_line(workspace, mistakes, fragments):
     original = copy.deepcopy(workspace.config)
