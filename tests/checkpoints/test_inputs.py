@@ -15,6 +15,7 @@ import transformers
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense, Pooling, Transformer
 from support import lora_training, observed, tiny
+from support.damaged import flip_byte
 from support.hub_server import environment
 from vernacular.checkpoints import inputs
 from vernacular.checkpoints.adapters import resolve_adapter
@@ -58,16 +59,6 @@ def full_checkpoint(tmp_path_factory):
 @pytest.fixture
 def checkpoint(full_checkpoint, tmp_path):
     return Path(shutil.copytree(full_checkpoint, tmp_path / "model"))
-
-
-def flip_byte(path: Path) -> None:
-    """Change one byte without changing size and modification time."""
-    original = path.stat()
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    with open(path, "r+b") as file:
-        file.write(content)
-    os.utime(path, ns=(original.st_atime_ns, original.st_mtime_ns))
 
 
 def test_pattern_examples_match_exactly_one_pattern():

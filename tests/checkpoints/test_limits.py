@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from support import lora_training, tiny
+from support.damaged import link_to, replace_by_fifo, set_json_keys
 from support.messages import assert_states
 
 SECONDS = 300  # a case takes a few; without the check, it reaches this limit or the memory limit
@@ -83,30 +84,6 @@ def checkpoint(tmp_path):
     return tmp_path / "m"
 
 
-def replace_by_fifo(name: str):
-    def damage(checkpoint: Path):
-        (checkpoint / name).unlink(missing_ok=True)
-        os.mkfifo(checkpoint / name)
-
-    return damage
-
-
-def link_to_device(name: str):
-    def damage(checkpoint: Path):
-        (checkpoint / name).unlink(missing_ok=True)
-        (checkpoint / name).symlink_to("/dev/zero")
-
-    return damage
-
-
-def set_config(**keys):
-    def damage(checkpoint: Path):
-        path = checkpoint / "config.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | keys))
-
-    return damage
-
-
 def write_header(path: Path, header: bytes, size: int = 0) -> None:
     """Write a safetensors file with this header, and `size` bytes of data that are not on disk."""
     with open(path, "wb") as file:
@@ -156,13 +133,16 @@ CASES = {
         ],
         ("/model.safetensors.index.json:", *PIPE),
     ),
-    "an endless config": (link_to_device("config.json"), ("/config.json:", "regular file", "device")),
-    "endless weights": (link_to_device("model.safetensors"), ("/model.safetensors:", "regular file", "device")),
+    "an endless config": (link_to("config.json", "/dev/zero"), ("/config.json:", "regular file", "device")),
+    "endless weights": (link_to("model.safetensors", "/dev/zero"), ("/model.safetensors:", "regular file", "device")),
     "a million layers": (
-        set_config(num_hidden_layers=10**6),
+        set_json_keys("config.json", num_hidden_layers=10**6),
         ("/config.json", "1000", "num_hidden_layers", "1000000"),
     ),
-    "a billion layers": (set_config(text_config={"n_layer": 10**9}), ("/config.json", "n_layer", "1000000000")),
+    "a billion layers": (
+        set_json_keys("config.json", text_config={"n_layer": 10**9}),
+        ("/config.json", "n_layer", "1000000000"),
+    ),
     "a million tensors": (many_tensors(10**6, 1), ("header", "50 MB", "/model.safetensors")),
     "many tensors": (many_tensors(300_000, 6), ("200000 tensors", "/model.safetensors", "300000")),
     "a long header": (many_tensors(1000, 60_000), ("header", "50 MB", "/model.safetensors", "60 MB")),
@@ -213,7 +193,7 @@ def test_config_sizes_that_exceed_weights_are_rejected_within_limits(checkpoint,
     checkpoints = []
     for keys in ({"vocab_size": 10**10}, {"intermediate_size": 10**9}):
         checkpoints.append(shutil.copytree(checkpoint, tmp_path / str(len(checkpoints)) / "m"))
-        set_config(**keys)(checkpoints[-1])
+        set_json_keys("config.json", **keys)(checkpoints[-1])
     lines = run_limited(code, tmp_path, *checkpoints).splitlines()
     for checkpoint_dir, line in zip(checkpoints, lines, strict=True):
         assert_states(line, "at most", "parameters", str(checkpoint_dir))
@@ -235,7 +215,7 @@ class M(LlamaForCausalLM):
 def test_modules_are_counted_independently_of_config_keys(checkpoint, tmp_path, stages, expected):
     (checkpoint / "own.py").write_text(CUSTOM_MODEL)
     auto = {"AutoConfig": "own.C", "AutoModelForCausalLM": "own.M"}
-    set_config(model_type="own", auto_map=auto, stages=stages)(checkpoint)
+    set_json_keys("config.json", model_type="own", auto_map=auto, stages=stages)(checkpoint)
     code = LOAD.replace('"device": "cpu"', '"device": "cpu", "trust_remote_code": True')
     code = code.replace('kind="causal"', 'kind="causal", trust_remote_code=True')
     environment = {"HF_MODULES_CACHE": str(tmp_path / "modules")}

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import transformers as tf
 from support import lora_training, observed, stages, tiny
+from support.damaged import flip_byte
 from support.messages import assert_states
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from vernacular.checkpoints.adapters import resolve_adapter
@@ -59,21 +60,6 @@ def base(workspace):
     return resolve("m", str(workspace / "llama"), workspace / "c") | SETTINGS
 
 
-def edit(path: Path) -> None:
-    """Change one byte in the middle and restore the modification time, as merging a LoRA in place does."""
-    before, content = path.stat(), bytearray(path.read_bytes())
-    head_and_tail = content[:HASHED_BYTES], content[-HASHED_BYTES:]
-    if path.suffix == ".json":  # still valid JSON
-        content = content.replace(b": ", b":\n", 1)
-    else:
-        content[len(content) // 2] ^= 1
-    assert len(content) < 2 * HASHED_BYTES or (content[:HASHED_BYTES], content[-HASHED_BYTES:]) == head_and_tail
-    with open(path, "r+b") as file:
-        file.write(content)
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert (path.stat().st_size, path.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
-
-
 def run_job(workspace, *records) -> dict:
     """Return the reason by evaluation and model of each failed evaluation."""
     _, failed = run.run_group(
@@ -88,7 +74,7 @@ FILES = ["model.safetensors", "config.json", "vocab.txt", "merges.txt", "tokeniz
 
 @pytest.mark.parametrize("name", FILES)
 def test_file_changed_after_recording_raises(workspace, base, name):
-    edit(workspace / "llama" / name)
+    flip_byte(workspace / "llama" / name)
     [message] = run_job(workspace, base)["m"].values()
     assert_states(message, "model m", str(workspace / "llama" / name), "changed", "snakemake")
     assert not list(workspace.glob("store/scores/*/*"))
@@ -106,7 +92,7 @@ def test_touched_files_are_evaluated(workspace, base):
 @pytest.mark.parametrize("name", ["adapter_model.safetensors", "adapter_config.json", "chat_template.jinja"])
 def test_changed_adapter_fails_without_affecting_base(workspace, base, name):
     adapter = resolve_adapter("a", str(workspace / "adapter"), base) | SETTINGS
-    edit(workspace / "adapter" / name)
+    flip_byte(workspace / "adapter" / name)
     failed = run_job(workspace, base, adapter)
     assert failed["m"] == {}
     assert_states(failed["a"]["s.options"], "model a", str(workspace / "adapter" / name), "changed")
@@ -120,7 +106,7 @@ def edit_once(path: Path):
     def edit_if_first(*_):
         if not edited:
             edited.append(path)
-            edit(path)
+            flip_byte(path)
 
     return edit_if_first
 
@@ -179,7 +165,7 @@ def test_model_rule_reuses_hashes_after_output_is_deleted(workspace):
 def test_model_rule_detects_changed_files(workspace):
     fetch.model(build_args(workspace))
     first_result = read_model(workspace / "models" / "m.json")
-    edit(workspace / "llama" / "model.safetensors")
+    flip_byte(workspace / "llama" / "model.safetensors")
     fetch.model(build_args(workspace))
     assert read_model(workspace / "models" / "m.json").fingerprint != first_result.fingerprint
 

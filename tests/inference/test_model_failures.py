@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 import torch
 import transformers as tf
-from safetensors.torch import load_file, save_file
 from support import tiny
+from support.damaged import edit_weights, replace_file, scale_weight, set_json_keys, split_pattern, truncate_weights
 from support.messages import assert_states
 from tokenizers import processors
 from vernacular.checkpoints.resolve import resolve
@@ -85,47 +85,6 @@ def evaluate(checkpoints, tmp_path):
     return evaluate_spoiled
 
 
-def set_json_keys(name: str, **keys):
-    """Set keys of a JSON file; None removes a key."""
-
-    def spoil(directory: Path):
-        path = directory / name
-        content = json.loads(path.read_text()) if path.exists() else {}
-        path.write_text(json.dumps({k: v for k, v in {**content, **keys}.items() if v is not None}))
-
-    return spoil
-
-
-def replace_file(name: str, text: str | bytes | None):
-    """Replace the content of a file; None deletes it."""
-
-    def spoil(directory: Path):
-        (directory / name).unlink(missing_ok=True)
-        if text is not None:
-            (directory / name).write_bytes(text.encode() if isinstance(text, str) else text)
-
-    return spoil
-
-
-def edit_weights(edit):
-    def spoil(directory: Path):
-        tensors = load_file(directory / "model.safetensors")
-        edit(tensors)
-        save_file(tensors, directory / "model.safetensors", metadata={"format": "pt"})
-
-    return spoil
-
-
-def scale_weight(name: str, factor: float):
-    return edit_weights(lambda tensors: tensors.update({name: tensors[name] * factor}))
-
-
-def truncate_weights(count: int):
-    return lambda directory: replace_file("model.safetensors", (directory / "model.safetensors").read_bytes()[:count])(
-        directory
-    )
-
-
 def shard_weights(spoil_shards):
     def spoil(directory: Path):
         model = tf.AutoModelForCausalLM.from_pretrained(directory)
@@ -168,11 +127,6 @@ def with_template(template: str | None):
 def tokenizer_with(**parts):
     """Set parts of tokenizer.json."""
     return lambda directory: set_json_keys("tokenizer.json", **parts)(directory)
-
-
-def split_pattern(regex: str):
-    split = {"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": False}
-    return tokenizer_with(pre_tokenizer=split)
 
 
 NO_MAP = {"type": "Precompiled", "precompiled_charsmap": None}

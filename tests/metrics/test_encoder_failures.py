@@ -1,13 +1,12 @@
 """Unavailable or failing encoders disable only their own metrics, with a reason."""
 
-import json
 import shutil
 from pathlib import Path
 
 import pytest
-from safetensors.torch import load_file, save_file
 from support import observed
 from support import similarity_encoders as tiny
+from support.damaged import edit_weights, replace_file, set_json_keys, split_pattern, truncate_weights
 from support.messages import assert_states
 from transformers import AutoModel, AutoTokenizer
 from vernacular.checkpoints.resolve import resolve
@@ -38,26 +37,6 @@ def measure(encoders: dict, metrics=ALL, answer="come") -> tuple[dict, dict]:
     return {row["metric"]: row["similarities"] for row in rows}, metadata
 
 
-def set_json_key(name: str, **keys):
-    def corrupt(directory: Path):
-        path = directory / name
-        path.write_text(json.dumps(json.loads(path.read_text()) | keys))
-
-    return corrupt
-
-
-def file_content(name: str, text: bytes):
-    return lambda directory: (directory / name).write_bytes(text)
-
-
-def edit_weights(change):
-    def corrupt(directory: Path):
-        tensors = load_file(directory / "model.safetensors")
-        save_file(change(tensors), directory / "model.safetensors", metadata={"format": "pt"})
-
-    return corrupt
-
-
 def remove_weights(part: str):
     return edit_weights(lambda tensors: {name: tensor for name, tensor in tensors.items() if part not in name})
 
@@ -71,19 +50,19 @@ def extend_tokenizer(directory: Path):
 UNLOADABLE = ("encoder", "loaded")
 
 DAMAGES = {
-    "weights cut short": (lambda directory: file_content("model.safetensors", (directory / "model.safetensors").read_bytes()[:900])(directory), UNLOADABLE),
+    "weights cut short": (truncate_weights(900), UNLOADABLE),
     "no weights": (lambda directory: (directory / "model.safetensors").unlink(), UNLOADABLE),
-    "an empty file": (file_content("model.safetensors", b""), UNLOADABLE),
+    "an empty file": (replace_file("model.safetensors", b""), UNLOADABLE),
     "no config": (lambda directory: (directory / "config.json").unlink(), UNLOADABLE),
-    "a config that is none": (file_content("config.json", b"[]"), UNLOADABLE),
-    "an unknown architecture": (set_json_key("config.json", model_type="brt"), UNLOADABLE),
+    "a config that is none": (replace_file("config.json", b"[]"), UNLOADABLE),
+    "an unknown architecture": (set_json_keys("config.json", model_type="brt"), UNLOADABLE),
     "a tokenizer with half a regex": (
-        set_json_key("tokenizer.json", normalizer={"type": "Replace", "pattern": {"Regex": "("}, "content": ""}), ("encoder", "cannot be")
+        set_json_keys("tokenizer.json", normalizer={"type": "Replace", "pattern": {"Regex": "("}, "content": ""}), ("encoder", "cannot be")
     ),
-    "another width": (set_json_key("config.json", hidden_size=48), UNLOADABLE),
-    "a width that is a text": (set_json_key("config.json", hidden_size="wide"), UNLOADABLE),
-    "a tokenizer that is none": (file_content("tokenizer.json", b"{}"), UNLOADABLE),
-    "more layers than weights": (set_json_key("config.json", num_hidden_layers=5), (" 32 of", "weights", "not found")),
+    "another width": (set_json_keys("config.json", hidden_size=48), UNLOADABLE),
+    "a width that is a text": (set_json_keys("config.json", hidden_size="wide"), UNLOADABLE),
+    "a tokenizer that is none": (replace_file("tokenizer.json", b"{}"), UNLOADABLE),
+    "more layers than weights": (set_json_keys("config.json", num_hidden_layers=5), (" 32 of", "weights", "not found")),
     "a layer gone": (remove_weights("layer.1."), (" 16 of", "weights", "not found")),
     "another model's weights": (edit_weights(lambda tensors: {f"x.{name}": tensor for name, tensor in tensors.items()}), ("weights", "not found")),
     "weights of nothing": (edit_weights(lambda tensors: {name: tensor * float("nan") for name, tensor in tensors.items()}), ("NaN",)),
@@ -116,22 +95,13 @@ def test_files_changed_after_the_record_disable_metric_despite_cache(encoder_dir
     assert_states(metadata["outcome"].missing[metric], str(directory / "model.safetensors"), "changed")
 
 
-def panicking_regex(regex: str):
-    def corrupt(directory: Path):
-        content = json.loads((directory / "tokenizer.json").read_text())
-        split = {"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": False}
-        (directory / "tokenizer.json").write_text(json.dumps(content | {"pre_tokenizer": split}))
-
-    return corrupt
-
-
 @pytest.mark.parametrize(
     "corrupt",
     [
-        lambda directory: set_json_key(
+        lambda directory: set_json_keys(
             "tokenizer.json", normalizer={"type": "Precompiled", "precompiled_charsmap": None}
         )(directory),
-        panicking_regex("(a+)+$"),  # exponential backtracking, until the library fails
+        split_pattern("(a+)+$"),  # exponential backtracking, until the library fails
     ],
 )
 @pytest.mark.parametrize("metric", ALL)
@@ -168,7 +138,7 @@ def test_missing_layer_disables_its_metric_only(encoder_dir):
 
 def test_custom_code_of_encoder_is_not_run(encoder_dir, tmp_path):
     shutil.copytree(encoder_dir, tmp_path, dirs_exist_ok=True)
-    set_json_key("config.json", model_type="own", auto_map={"AutoConfig": "own.Config", "AutoModel": "own.Model"})(
+    set_json_keys("config.json", model_type="own", auto_map={"AutoConfig": "own.Config", "AutoModel": "own.Model"})(
         tmp_path
     )
     (tmp_path / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Config: pass\nclass Model: pass\n")
