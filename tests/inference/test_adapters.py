@@ -22,7 +22,6 @@ from vernacular.inference.model.adapter import use_adapter
 from vernacular.inference.model.base import Base
 from vernacular.inference.model.load import load, wrap
 from vernacular.inference.schema import SCORES
-from vernacular.protocols.schema import REQUESTS
 
 SETTINGS = {"dtype": "float32", "device": "cpu", "strategy": "auto", "chat": False, "bos": "auto"}
 TEXTS = [("A casa é grande", 2, 15), ("O neno come pan", 0, 15), ("As flores son azuis", 10, 19)]
@@ -79,9 +78,7 @@ def test_base_is_identical_after_adapters(workspace):
 
 def test_base_and_adapters_share_one_load_with_separate_outputs(workspace, tmp_path):
     directory, base = workspace
-    table = tiny.score_requests(TEXTS)
-    metadata = {"protocol": "acceptability", "request_kind": "score", "causal_only": False, "fingerprint": "f"}
-    path = artifacts.write(tmp_path / "e.parquet", REQUESTS, table, metadata)
+    path = tiny.write_requests(tmp_path / "e.parquet", tiny.score_requests(TEXTS))
     records = [base, *(resolve_adapter(name, str(directory / name), base) for name in ("one", "two"))]
     statuses, failed = run_group(records, {"e": path}, tmp_path / "store")
     assert statuses == {name: {"e": "computed"} for name in ("base", "one", "two")}
@@ -106,10 +103,7 @@ def test_inapplicable_adapter_fails_alone(workspace, tmp_path):
     weights = {key.replace("layers.0.", "layers.1.x."): value for key, value in weights.items()}
     save_file(weights, tmp_path / "odd" / "adapter_model.safetensors")
     invalid_adapter = resolve_adapter("odd", str(tmp_path / "odd"), base)
-    path = artifacts.write(
-        tmp_path / "e.parquet", REQUESTS, tiny.score_requests(TEXTS),
-        {"protocol": "acceptability", "request_kind": "score", "causal_only": False, "fingerprint": "f"},
-    )  # fmt: skip
+    path = tiny.write_requests(tmp_path / "e.parquet", tiny.score_requests(TEXTS))
     adapter = resolve_adapter("one", str(directory / "one"), base)
     statuses, failed = run_group([base, invalid_adapter, adapter], {"e": path}, tmp_path / "store")
     assert statuses["base"] == statuses["one"] == {"e": "computed"}

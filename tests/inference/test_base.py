@@ -56,8 +56,7 @@ def model_outputs(base: Base, record: dict) -> list[list[float]]:
 
 
 def requests_file(directory, table=TABLE):
-    metadata = {"protocol": "acceptability", "request_kind": "score", "causal_only": False, "fingerprint": "f"}
-    return artifacts.write(directory / "e.parquet", REQUESTS, table, metadata)
+    return tiny.write_requests(directory / "e.parquet", table)
 
 
 def test_outputs_are_independent_of_model_order(models_and_outputs):

@@ -14,13 +14,11 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from vernacular.checkpoints.adapters import resolve_adapter
 from vernacular.checkpoints.resolve import resolve
 from vernacular.commands import fetch, infer
-from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError, ModelError
 from vernacular.core.model_record import ModelRecord, read_model, write_model
 from vernacular.inference.job import run
 from vernacular.inference.model.adapter import use_adapter
 from vernacular.inference.model.load import load
-from vernacular.protocols.schema import REQUESTS
 
 SETTINGS = {"dtype": "float32", "device": "cpu", "chat": False, "allow_pickle": False, "quantization": None}
 HASHED_BYTES = 65536
@@ -50,8 +48,7 @@ def checkpoint(tmp_path_factory):
 def workspace(checkpoint, tmp_path):
     for name in ("llama", "adapter"):
         shutil.copytree(checkpoint / name, tmp_path / name)
-    note = {"protocol": "options", "request_kind": "score", "causal_only": False, "fingerprint": "s"}
-    artifacts.write(tmp_path / "s.options.parquet", REQUESTS, tiny.score_requests([("A casa é grande", 7, 15)]), note)
+    tiny.write_requests(tmp_path / "s.options.parquet", tiny.score_requests([("A casa é grande", 7, 15)]))
     return tmp_path
 
 

@@ -11,7 +11,6 @@ from support import tiny
 from support.engines import score
 from support.simulated_crash import CrashingJournal, SimulatedKill
 from support.soak import examples
-from vernacular.core import artifacts
 from vernacular.inference.job.store import Journal
 from vernacular.inference.job.work import work_units
 from vernacular.inference.journal import MemoryJournal
@@ -146,8 +145,7 @@ def test_equal_texts_share_a_chunk_within_the_size_limit(
 
 def test_repeated_texts_of_requests_are_dictionary_encoded_when_read(tmp_path):
     requests = tiny.score_requests(few_shot(2))
-    note = {"protocol": "options", "request_kind": "score", "causal_only": False, "fingerprint": "x"}
-    path = artifacts.write(tmp_path / "e.parquet", REQUESTS, requests, note)
+    path = tiny.write_requests(tmp_path / "e.parquet", requests)
     [unit] = work_units(tiny.record("llama"), {"e": path})
     table = unit.requests()
     assert table.to_pylist() == requests.to_pylist()

@@ -19,7 +19,6 @@ from support.engines import generate as generate_locally
 from support.engines import score as score_locally
 from support.scoring import build_requests, item
 from vernacular.checkpoints.resolve import resolve
-from vernacular.core import artifacts
 from vernacular.core.errors import ServerError
 from vernacular.core.model_record import Forms, ModelRecord
 from vernacular.inference.job.run import run_group
@@ -51,11 +50,6 @@ COMPARED = ("request_id", "tokens", "offsets", "is_greedy", "n_prompt_tokens", "
 @pytest.fixture(autouse=True)
 def short_waits(low_limits):
     low_limits("inference.server.client", FIRST_WAIT=0.01)
-
-
-@pytest.fixture(scope="module")
-def model():
-    return served.trained_model()
 
 
 @pytest.fixture(scope="module")
@@ -116,8 +110,7 @@ def test_texts_are_those_of_the_local_model(record, model):
 
 
 def test_server_killed_in_the_middle_and_restarted_on_its_port(gguf, model, tmp_path):
-    metadata = {"protocol": "acceptability", "request_kind": "score", "causal_only": False, "fingerprint": "e"}
-    path = artifacts.write(tmp_path / "e.parquet", REQUESTS, tiny.score_requests(TEXTS), metadata)
+    path = tiny.write_requests(tmp_path / "e.parquet", tiny.score_requests(TEXTS))
     with llama.LlamaServer(gguf) as first:
         record = served.record(first, tmp_path, tokenizer=model, concurrency=1)
         port = first.port

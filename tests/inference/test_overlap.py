@@ -14,7 +14,6 @@ import pytest
 import torch
 from support import observed, tiny
 from support.engines import score
-from vernacular.checkpoints.resolve import resolve
 from vernacular.core import artifacts
 from vernacular.core.processes import Task, TimeLimitExceeded, time_limit
 from vernacular.inference.engine import Local
@@ -25,7 +24,6 @@ from vernacular.inference.model.loaded import LoadedModel
 from vernacular.inference.schema import SCORES
 from vernacular.inference.scoring.score import split_into_chunks
 from vernacular.inference.scoring.trie import build_trie
-from vernacular.protocols.schema import REQUESTS
 
 TIMEOUT = 120  # seconds; only a failing test waits for it
 
@@ -33,18 +31,9 @@ TIMEOUT = 120  # seconds; only a failing test waits for it
 @pytest.fixture(scope="module")
 def job(tmp_path_factory):
     """Return a model record and the requests files of three evaluations."""
-    directory = tmp_path_factory.mktemp("job")
-    tiny.save("llama", directory / "model")
-    settings = {"dtype": "float32", "device": "cpu", "chat": False, "max_batch_tokens": 128}
-    settings["engine_class"] = f"{__name__}:RecordedEngine"
-    record = resolve("m", str(directory / "model"), directory / "converted") | settings
-    paths = {}
-    for name in ("a", "b", "c"):
-        texts = [f"{name}{i} {line}" for i, line in enumerate(tiny.LINES[:9])]
-        table = tiny.score_requests([(text, 0, len(text)) for text in texts])
-        note = {"protocol": "acceptability", "request_kind": "score", "causal_only": False, "fingerprint": name}
-        paths[name] = artifacts.write(directory / f"{name}.parquet", REQUESTS, table, note)
-    return record, paths
+    texts = {name: [f"{name}{i} {line}" for i, line in enumerate(tiny.LINES[:9])] for name in "abc"}
+    settings = {"max_batch_tokens": 128, "engine_class": f"{__name__}:RecordedEngine"}
+    return tiny.job(tmp_path_factory.mktemp("job"), texts, **settings)
 
 
 class Events:

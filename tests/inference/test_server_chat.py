@@ -1,9 +1,5 @@
 """Letters in chats: with the model's template through token IDs, and as the answer of a server that only chats."""
 
-import os
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
 import copy
 from dataclasses import replace
 

@@ -91,11 +91,6 @@ def test_texts_that_differ_are_stated():
     assert check_generation(complete, "p", stops=True) == "greedy texts differ, the seed is ignored"
 
 
-@pytest.fixture(scope="module")
-def model():
-    return served.trained_model()
-
-
 def answers(model, lie, ask):
     """Return `ask(completions, ids)` of an honest server and of one that lies."""
     ids, found = model.tokenizer("O gato dorme no tellado.")["input_ids"], []

@@ -1,9 +1,5 @@
 """Servers that fail now and then: nothing is lost, and no answered request is repeated."""
 
-import os
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
 import threading
 import time
 from email.utils import formatdate
@@ -23,11 +19,6 @@ TEXTS = [(f"O gato {i:02} dorme no tellado.", 10, 28) for i in range(12)]
 @pytest.fixture(autouse=True)
 def short_waits(low_limits):
     low_limits("inference.server.client", FIRST_WAIT=0.01)
-
-
-@pytest.fixture(scope="module")
-def model():
-    return served.trained_model()
 
 
 @pytest.fixture(scope="module")

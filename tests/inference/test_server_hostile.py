@@ -1,16 +1,12 @@
 """Servers whose answers are malformed, endless, about another model or another prompt, or repeat the key."""
 
-import os
-import re
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
 import base64
 import copy
 import itertools
 import json
 import math
 import random
+import re
 import time
 import urllib.parse
 from dataclasses import replace
@@ -37,11 +33,6 @@ TEXTS = [(f"O gato {i:02} dorme no tellado.", 10, 28) for i in range(3)]
 @pytest.fixture(autouse=True)
 def short_waits(low_limits):
     low_limits("inference.server.client", FIRST_WAIT=0.0)
-
-
-@pytest.fixture(scope="module")
-def model():
-    return served.trained_model()
 
 
 def requests(prompts=PROMPTS, **fields) -> pa.Table:

@@ -1,9 +1,5 @@
 """Jobs with served models: the same store, journal and resume as for local models."""
 
-import os
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
 import json
 
 import pytest
@@ -12,7 +8,6 @@ from vernacular.commands.collect import write_outputs
 from vernacular.core import artifacts
 from vernacular.inference.job.run import run_group
 from vernacular.inference.schema import SCORES
-from vernacular.protocols.schema import REQUESTS
 
 pytestmark = pytest.mark.slow
 
@@ -24,19 +19,8 @@ def short_waits(low_limits):
     low_limits("inference.server.client", FIRST_WAIT=0.001)
 
 
-@pytest.fixture(scope="module")
-def model():
-    return served.trained_model()
-
-
 def requests_file(directory, name="e", texts=TEXTS, **metadata):
-    metadata = {
-        "protocol": "acceptability",
-        "request_kind": "score",
-        "causal_only": False,
-        "fingerprint": name,
-    } | metadata
-    return artifacts.write(directory / f"{name}.parquet", REQUESTS, tiny.score_requests(texts), metadata)
+    return tiny.write_requests(directory / f"{name}.parquet", tiny.score_requests(texts), **metadata)
 
 
 def scored(server) -> dict:

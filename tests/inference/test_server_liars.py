@@ -1,9 +1,5 @@
 """Servers that return wrong numbers: each is refused by the check that it fails, and honest ones by none."""
 
-import os
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
 import pytest
 from support import served, tiny
 from vernacular.core.model_record import Forms, ModelRecord
@@ -123,11 +119,6 @@ def run_probe(server, tokenizer):
         return probe(record, client, tokenizer, model=server.name)
     finally:
         client.close()
-
-
-@pytest.fixture(scope="module")
-def model():
-    return served.trained_model()
 
 
 @pytest.mark.parametrize(("method", "lie", "checks"), LIARS, ids=lambda value: getattr(value, "__name__", ""))

@@ -1,9 +1,5 @@
 """Values of served models equal those of the same model loaded locally, over all protocols, forms and tokenizers."""
 
-import os
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
 import pyarrow as pa
 import pytest
 from support import served, tiny

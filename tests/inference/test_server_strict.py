@@ -1,9 +1,5 @@
 """Hosted servers that answer chats only, refuse fields that they do not know, and return no log-probabilities."""
 
-import os
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
 import pyarrow as pa
 import pytest
 from support import served
@@ -14,11 +10,6 @@ from vernacular.inference.journal import MemoryJournal
 from vernacular.inference.server.client import Client, RefusedError
 from vernacular.inference.server.served import open_server
 from vernacular.protocols.schema import REQUESTS
-
-
-@pytest.fixture(scope="module")
-def model():
-    return served.trained_model()
 
 
 def requests(**fields) -> pa.Table:

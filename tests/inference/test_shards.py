@@ -3,13 +3,11 @@
 import pyarrow as pa
 import pytest
 from support import tiny
-from vernacular.checkpoints.resolve import resolve
 from vernacular.commands.collect import write_outputs
 from vernacular.core import artifacts
 from vernacular.inference.job.run import run_group
 from vernacular.inference.job.work import split_into_shards
 from vernacular.inference.schema import SCORES
-from vernacular.protocols.schema import REQUESTS
 
 
 def build_table(lengths: list[int]) -> pa.Table:
@@ -46,19 +44,8 @@ def test_more_shards_than_items_leave_empty_shards():
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("shards")
-    tiny.save("llama", directory / "model")
-    record = resolve("m", str(directory / "model"), directory / "c") | {
-        "dtype": "float32",
-        "device": "cpu",
-        "chat": False,
-    }
-    paths = {}
-    for name, texts in (("a", ["A casa é", "O can", "As flores son azuis"]), ("b", ["Un neno come pan e queixo"])):
-        requests = tiny.score_requests([(text, 0, len(text)) for text in texts])
-        note = {"protocol": "acceptability", "request_kind": "score", "causal_only": False, "fingerprint": name}
-        paths[name] = artifacts.write(directory / f"{name}.parquet", REQUESTS, requests, note)
-    return record, paths
+    texts = {"a": ["A casa é", "O can", "As flores son azuis"], "b": ["Un neno come pan e queixo"]}
+    return tiny.job(tmp_path_factory.mktemp("shards"), texts)
 
 
 def read_logprobs(directory, evaluation: str) -> dict:

@@ -45,9 +45,8 @@ def job(tmp_path_factory):
                 texts += [(asked + option, len(asked), len(asked + option)) for option in OPTIONS]
         texts += texts[:1] if number == 0 else []  # an equal request in the first
         name = f"e.{number}"
-        metadata = SETTING | {"request_kind": "score", "causal_only": False, "fingerprint": name}
-        metadata |= {"prompt": f"p{number}"} if number else {}
-        paths[name] = artifacts.write(directory / f"{name}.parquet", REQUESTS, tiny.score_requests(texts), metadata)
+        metadata = SETTING | ({"prompt": f"p{number}"} if number else {})
+        paths[name] = tiny.write_requests(directory / f"{name}.parquet", tiny.score_requests(texts), **metadata)
     return record, paths
 
 
@@ -130,8 +129,7 @@ def test_only_prompts_of_one_evaluation_without_examples_are_shared(job, tmp_pat
     changes = [{}, {"prompt": "a"}, {"language": "gl"}, {"shots": 5}, {"shots": 5, "prompt": "a"}, {"style": "open"}]
     table, others = artifacts.read(paths["e.1"], REQUESTS), {}
     for number, change in enumerate(changes):
-        metadata = SETTING | {"request_kind": "score", "causal_only": False, "fingerprint": "f"} | change
-        others[str(number)] = artifacts.write(tmp_path / f"{number}.parquet", REQUESTS, table, metadata)
+        others[str(number)] = tiny.write_requests(tmp_path / f"{number}.parquet", table, **(SETTING | change))
     units = share(work_units(record, others))
     assert [[part.evaluation for part in unit.units] for unit in units] == [["0", "1"], ["2"], ["3"], ["4"], ["5"]]
     assert isinstance(units[0], SharedUnit)

@@ -13,7 +13,6 @@ import pytest
 from support import observed, stages, tiny
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from vernacular.checkpoints.inputs import record_of
-from vernacular.checkpoints.resolve import resolve
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError
 from vernacular.core.model_record import write_model
@@ -44,25 +43,14 @@ LINES = [f"{number}. {line}" for number in range(6) for line in tiny.LINES[:3]]
 def job(tmp_path_factory):
     """Return a model record and the requests files of two evaluations."""
     directory = tmp_path_factory.mktemp("job")
-    tiny.save("llama", directory / "model")
-    settings = {"dtype": "float32", "device": "cpu", "chat": False, "max_batch_tokens": 128}
-    record = resolve("m", str(directory / "model"), directory / "converted") | settings
-    score_requests = tiny.score_requests([(line, 0, len(line)) for line in LINES])
-    generate_requests = score_requests
+    record, paths = tiny.job(directory, {"a": LINES}, max_batch_tokens=128)
+    generate_requests = artifacts.read(paths["a"], REQUESTS)
     for name, value in (("kind", "generate"), ("max_new_tokens", 3), ("span_start", None), ("span_end", None)):
         index = REQUESTS.schema.get_field_index(name)
         column = pa.array([value] * len(LINES), REQUESTS.schema.field(name).type)
         generate_requests = generate_requests.set_column(index, REQUESTS.schema.field(name), column)
-    paths = {}
-    for name, table, protocol in (("a", score_requests, "acceptability"), ("b", generate_requests, "generation")):
-        note = {
-            "protocol": protocol,
-            "request_kind": "generate" if protocol == "generation" else "score",
-            "causal_only": False,
-            "fingerprint": name,
-        }
-        paths[name] = artifacts.write(directory / f"{name}.parquet", REQUESTS, table, note)
-    return record, paths
+    metadata = {"protocol": "generation", "request_kind": "generate"}
+    return record, paths | {"b": tiny.write_requests(directory / "b.parquet", generate_requests, **metadata)}
 
 
 def signal_on_call(function, *, signum: int = signal.SIGINT, on_call: int = 1, on_interruption=None):

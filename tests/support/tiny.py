@@ -6,11 +6,14 @@ than float noise.
 """
 
 import functools
+from pathlib import Path
 
 import pyarrow as pa
 import torch
 import transformers as tf
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from vernacular.checkpoints.resolve import resolve
+from vernacular.core import artifacts
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.model_record import ModelRecord
 from vernacular.inference.model.load import LoadedModel, wrap
@@ -213,6 +216,23 @@ def save(arch: str, directory, *, tokens: str | None = None, **options) -> Model
     model(arch, len(tok)).save_pretrained(directory)
     tok.save_pretrained(directory)
     return record(arch, directory=str(directory), **options)
+
+
+def write_requests(path: Path, requests: pa.Table, **metadata) -> Path:
+    """Write a requests file, of acceptability unless `metadata` states another protocol; return its path."""
+    defaults = {"protocol": "acceptability", "request_kind": "score", "causal_only": False, "fingerprint": path.stem}
+    return artifacts.write(path, REQUESTS, requests, defaults | metadata)
+
+
+def job(directory: Path, evaluations: dict[str, list[str]], **settings) -> tuple[ModelRecord, dict[str, Path]]:
+    """Return (the record of a saved model, the requests files) of a job that scores the texts of some evaluations."""
+    save("llama", directory / "model")
+    record = resolve("m", str(directory / "model"), directory / "converted")
+    paths = {
+        name: write_requests(directory / f"{name}.parquet", score_requests([(text, 0, len(text)) for text in texts]))
+        for name, texts in evaluations.items()
+    }
+    return record | {"dtype": "float32", "device": "cpu", "chat": False, **settings}, paths
 
 
 def score_requests(texts, *, extras=(), item="i") -> pa.Table:
