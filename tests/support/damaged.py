@@ -54,12 +54,14 @@ def link_to(name: str, target: str) -> Damage:
     return damage
 
 
-def edit_weights(edit: Callable[[dict], dict | None]) -> Damage:
-    """Edit the tensors by name, in place or by returning others."""
+def edit_weights(edit: Callable[[dict], object]) -> Damage:
+    """Edit the tensors by name, in place or by returning another dict."""
 
     def damage(directory: Path) -> None:
         tensors = load_file(directory / "model.safetensors")
-        save_file(edit(tensors) or tensors, directory / "model.safetensors", metadata={"format": "pt"})
+        edited = edit(tensors)
+        content = edited if isinstance(edited, dict) else tensors
+        save_file(content, directory / "model.safetensors", metadata={"format": "pt"})
 
     return damage
 
@@ -68,9 +70,12 @@ def scale_weight(name: str, factor: float) -> Damage:
     return edit_weights(lambda tensors: tensors | {name: tensors[name] * factor})
 
 
-def truncate_weights(n_bytes: int) -> Damage:
+def truncate_weights(stop: int) -> Damage:
+    """Keep the first bytes, up to `stop`, which counts from the end if it is negative."""
+
     def damage(directory: Path) -> None:
-        os.truncate(directory / "model.safetensors", n_bytes)
+        path = directory / "model.safetensors"
+        path.write_bytes(path.read_bytes()[:stop])
 
     return damage
 

@@ -125,17 +125,17 @@ def test_report_has_the_wordings(workspace):
     assert f'"id":"{MEAN}"' in index
 
 
-def test_another_prompt_and_another_wording_compute_that_prompt_alone(workspace):
+def test_another_prompt_and_another_wording_compute_those_prompts_alone(workspace):
     workspace.config["evaluations"] = [ENTRY | {"prompts": ["default", "instructed", "formal", "question_first"]}]
-    run(workspace)
-    assert computed(workspace) == ["1", "1"]
     file = workspace.code_path("prompts/gl.yaml")
     text = file.read_text("utf-8")
-    others = {name: requests(workspace, f"{EVALUATION}{name}") for name in ("", ".formal", ".question_first")}
+    others = {name: requests(workspace, f"{EVALUATION}{name}") for name in ("", ".formal")}
+    changed = requests(workspace, f"{EVALUATION}.instructed")
     file.write_text(text.replace("Escolle a opción correcta.", "Marca a opción correcta."), "utf-8")
     run(workspace)
-    assert computed(workspace) == ["1", "1"]
+    assert computed(workspace) == ["2", "2"]
     assert {name: requests(workspace, f"{EVALUATION}{name}") for name in others} == others
+    assert requests(workspace, f"{EVALUATION}.instructed") != changed
 
 
 def test_a_review_computes_nothing(workspace):
