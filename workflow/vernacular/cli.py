@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None, *, supervised: bool = False, fields
     parser = _parser()
     name, known = next(iter(sys.argv[1:] if arguments is None else arguments), "-"), _subparsers(parser)
     if not name.startswith("-") and name not in known:  # argparse would list the stages, too
-        parser.error(f'unknown command "{name}".{suggest(name, known.keys() - set(_STAGES))}')
+        parser.error(f'unknown command "{name}".{suggest(name, known.keys() - set(STAGES))}')
     args, args.options = parser.parse_known_args(arguments)
     if args.options and args.command != "run":  # whose other options are Snakemake's
         parser.error(f"unrecognized arguments: {' '.join(args.options)}")
