@@ -8,7 +8,7 @@ from pathlib import Path
 
 import huggingface_hub
 import pytest
-from support import hub_server, tiny
+from support import hub_server, reasoning, tiny
 from support.messages import assert_states
 from support.workspace import ROOT
 from vernacular import cli
@@ -236,3 +236,36 @@ def test_datasets_of_the_web_are_asked_for_online_only(directory, hub):
     assert online.returncode == 1
     assert online.stderr.startswith("me/none: not found on the Hub, or private.")
     assert "Not checked, because not on this disk: tree.gl, web.gl\n" in online.stdout
+
+
+def test_check_names_settings_of_chats_without_effect(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for family in ("llama3", "qwen3"):
+        loaded = reasoning.load(family)
+        loaded.model.save_pretrained(family)
+        loaded.tokenizer.save_pretrained(family)
+    models = {
+        "no-switch": {"source": "./llama3", "enable_thinking": False},
+        "switch": {"source": "./qwen3", "chat_template_kwargs": {"enable_thinking": False}},
+        "plain": {"source": "./qwen3", "chat": False, "system_instruction": "x"},
+        "gone": {"source": "./qwen3", "chat_template": "./gone.jinja"},
+    }
+    entry = {"task": "openbookqa", "languages": ["gl"], "protocols": ["generation"], "limit": 2}
+
+    def problems(models, **options):
+        config = {"models": models, "data": "samples", "evaluations": [entry | options]}
+        (tmp_path / "config.yaml").write_text(json.dumps(config))
+        status = cli.main(["check", "config.yaml"])
+        errors = capsys.readouterr().err
+        return errors if status else ""
+
+    assert problems({"switch": models["switch"]}) == ""
+    assert "enable_thinking: its chat template renders the same prompt" in problems({"m": models["no-switch"]})
+    assert "no effect with chat: false" in problems({"m": models["plain"]})
+    assert "file not found: ./gone.jinja" in problems({"m": models["gone"]})
+    assert "expected at most the number of repeats, 2, got 3" in problems({"m": models["switch"]}, repeats=2, pass_at=3)
+    assert "no effect without few-shot examples" in problems({"m": models["switch"]}, fewshot_as_multiturn=False)
+    both = models["switch"] | {"enable_thinking": True}
+    assert "chat_template_args has enable_thinking, too" in problems({"m": both})
+    recommended = models["switch"] | {"gen_kwargs": "recommended"}
+    assert "generation_config.json states no sampling" in problems({"m": recommended})

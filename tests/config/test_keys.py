@@ -12,6 +12,7 @@ from support import specs, tiny
 from vernacular.config import dependencies
 from vernacular.config import load as config
 from vernacular.config.specs import ServerSpec
+from vernacular.core import artifacts
 from vernacular.core.fields import Fields
 from vernacular.core.fingerprint import file_fingerprint
 from vernacular.core.paths import WORKFLOW
@@ -20,6 +21,7 @@ from vernacular.inference.job import work
 from vernacular.inference.job.work import engine_version, evaluation_key
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.protocols import prompts
+from vernacular.protocols import schema as protocols
 from vernacular.types import DEFAULT_PROMPT
 
 REQUESTS = pa.table({"item_id": ["a", "b"], "role": ["choice:0", "choice:1"], "request_id": ["r1", "r2"]})
@@ -146,7 +148,11 @@ def test_model_and_encoder_specs_contain_source_and_permissions(load_config):
 
 def test_every_model_setting_is_in_a_spec_or_determines_the_job(load_config):
     settings = set(schema(WORKFLOW / "schemas" / "config.schema.yaml")["$defs"]["model"]["properties"])
-    cfg = load_config()
+    Path("mine.jinja").write_text("{{ messages }}")
+    settings -= {"chat_template_kwargs"}  # another name of chat_template_args
+    rendering = {"chat_template": "./mine.jinja", "think_end_token": "</t>", "gen_kwargs": {"top_k": 1}}
+    cfg = load_config(lambda c, task: c["models"]["base"].update(rendering))
+    assert specs.inference_spec(cfg, ["base"])["models"]["base"]["chat_template"] == "{{ messages }}"
     in_keys = {*specs.model_spec(cfg, "base"), *specs.model_spec(cfg, "tuned")}
     in_keys |= set(specs.inference_spec(cfg, ["base"])["models"]["base"])
     in_keys |= {field.name for field in dataclasses.fields(ServerSpec)}  # of models behind a server only
@@ -363,6 +369,49 @@ def test_store_key_changes_with_requests(column):
     assert evaluation_key(record, modified, SCORES) != evaluation_key(record, REQUESTS, SCORES)
     subset = REQUESTS.slice(0, 1)
     assert evaluation_key(record, subset, SCORES) != evaluation_key(record, REQUESTS, SCORES)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"enable_thinking": False},
+        {"system_instruction": "x"},
+        {"chat_template_args": {"effort": "low"}},
+        {"chat_template": "{{ messages }}"},
+        {"think_end_token": "</t>"},
+        {"gen_kwargs": "recommended"},
+    ],
+)
+def test_settings_of_rendered_prompts_change_keys_of_rendered_rows_only(tmp_path, setting):
+    rows = REQUESTS.to_pylist()
+    files = {}
+    for name, kind, has_turns in (
+        ("chat", "generate", True),
+        ("plain", "generate", False),
+        ("letters", "score", True),
+        ("text", "score", False),
+    ):
+        content = {"kind": kind, "prefix": "", "text": name}
+        metadata = {"protocol": name, "request_kind": kind, "fingerprint": name} | (
+            {"has_turns": True} if has_turns else {}
+        )
+        files[name] = artifacts.write(
+            tmp_path / f"{name}.parquet", protocols.REQUESTS, [row | content for row in rows], metadata
+        )
+
+    def keys(record):
+        return {unit.evaluation: unit.key for unit in work.work_units(record, files)}
+
+    def changed(record):
+        before, after = keys(record), keys(record | setting)
+        assert keys(record | dict.fromkeys(setting)) == before
+        return {name for name in files if before[name] != after[name]}
+
+    record = tiny.record("llama", directory=str(tmp_path))
+    assert changed(record | {"chat": "auto"}) == {"chat"}
+    assert changed(record | {"chat": True}) == {"chat", "letters"}
+    assert changed(record | {"chat": False}) == set()
+    assert keys(record)["chat"] == evaluation_key(record, REQUESTS, GENERATIONS)
 
 
 def test_store_key_is_independent_of_row_order():

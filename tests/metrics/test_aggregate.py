@@ -139,3 +139,30 @@ def test_chance_level_of_auc_and_mcc_is_independent_of_items():
     ]
     table = aggregate(rows, [metrics["auc_char"], metrics["mcc_char"]], seed=0, categories=False)
     assert [(r["metric"], r["chance_level"]) for r in table] == [("auc_char", 0.5), ("mcc_char", 0.0)]
+
+
+def test_interval_of_several_samples_covers_the_mean_over_items():
+    """avg@4 of 100 items that differ: the interval contains the spread of items and of samples."""
+    rng = np.random.default_rng(0)
+    covered, widths = 0, {1: [], 4: []}
+    for _ in range(1000):
+        chances = rng.beta(1, 1, 100)
+        for n in (1, 4):
+            means = rng.binomial(n, chances) / n
+            rows = [row({"accuracy": mean, "samples": float(n)}) for mean in means]
+            result = single_row(aggregate(rows, [ACCURACY], seed=0, categories=False))
+            widths[n].append(result["ci_high"] - result["ci_low"])
+        covered += result["ci_low"] <= 0.5 <= result["ci_high"]
+    assert 0.93 <= covered / 1000 <= 0.97
+    assert np.mean(widths[4]) < 0.85 * np.mean(widths[1])
+
+
+def test_interval_of_samples_is_that_of_clusters_of_samples():
+    means = [0.25, 0.5, 1.0, 0.75]
+    from_means = single_row(
+        aggregate([row({"accuracy": m, "samples": 4.0}) for m in means], [ACCURACY], seed=0, categories=False)
+    )
+    samples = [row({"accuracy": float(k < 4 * m)}, cluster=str(i)) for i, m in enumerate(means) for k in range(4)]
+    from_samples = single_row(aggregate(samples, [ACCURACY], seed=0, categories=False))
+    assert (from_means["ci_low"], from_means["ci_high"]) == (from_samples["ci_low"], from_samples["ci_high"])
+    assert (from_means["n"], from_samples["n"]) == (4, 16)

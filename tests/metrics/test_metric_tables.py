@@ -105,9 +105,14 @@ UNDIRECTED["text"] |= {"order_difference", "order_t", "order_p"}
 METADATA = {"protocol": "p", "shots": 0, "seed": 0, "style": "default"}
 
 
+# of responses with reasoning, or of several samples: test_generation_metrics.py
+OTHERS = {"exact_match_closed", "pass_at_k", "sample_sd", "unclosed", "no_reasoning", "answer_cut", "reasoning_tokens"}
+
+
 def metrics_of(protocol):
     """Return the metrics of causal models; the values of masked models have the same definitions and other names."""
-    return [metric for metric in PROTOCOLS[protocol].METRICS if not metric.name.startswith("pseudo_")]
+    names = {metric.name for metric in PROTOCOLS[protocol].METRICS} - OTHERS - {"reasoning_tokens_p95"}
+    return [m for m in PROTOCOLS[protocol].METRICS if m.name in names and not m.name.startswith("pseudo_")]
 
 
 @cache

@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 from support import sample_items
 from support.result_rows import stored
 from support.soak import examples
+from vernacular.metrics.aggregate import aggregate
 from vernacular.metrics.schema import TASK_RESULTS
 from vernacular.protocols.generation import metrics as generation
 
@@ -229,10 +230,78 @@ def test_exact_match_ignores_case_punctuation_and_whitespace(response, reference
 
 def test_every_value_has_a_metric():
     row = row_of("x", *(similarity_row([0.5, 0.25, 0.0, 0.0], name) for name in generation.SIMILARITIES))
-    assert set(row["metrics"]) == {metric.name for metric in generation.METRICS}
+    reasoned = reasoned_rows(("unha mazá", "closed", 9), ("x", "closed", 9), ("", "unclosed", 20))["metrics"]
+    corpus = {metric.name for metric in generation.METRICS if metric.corpus}
+    internal = {"samples"}
+    assert set(row["metrics"]) | set(reasoned) - internal == {metric.name for metric in generation.METRICS} - corpus
     headline = {metric.name for metric in generation.METRICS if metric.headline}
     assert headline == {"cosine_accuracy", "moverscore_accuracy", "bertscore_accuracy", "exact_match"}
-    assert all(metric.proportion == metric.name.endswith(("accuracy", "match")) for metric in generation.METRICS)
+    shares = ("accuracy", "match", "match_closed", "unclosed", "no_reasoning", "answer_cut")
+    assert all(metric.proportion == metric.name.endswith(shares) for metric in generation.METRICS)
+
+
+def reasoned_rows(*samples, pass_at=2, **item_fields):
+    """Return the result of an item with some samples: output, state, tokens of reasoning."""
+    roles = ["response", *(f"response:0@{number}" for number in range(1, len(samples)))]
+    rows = [
+        generation_row(output, flag="unclosed reasoning" if state == "unclosed" else None)
+        | {"role": role, "think_state": state, "n_reasoning_tokens": n, "finish_reason": "eos"}
+        for role, (output, state, n) in zip(roles, samples, strict=True)
+    ]
+    requests = [request() | {"role": role} for role in roles]
+    [row] = generation.per_item([item(**item_fields)], requests, rows, [], pass_at)
+    stored([row], TASK_RESULTS)
+    return row
+
+
+def test_unclosed_reasoning_is_incorrect_and_no_empty_answer():
+    row = reasoned_rows(("", "unclosed", 20), choices=(), target="mazá")
+    assert (row["flags"], row["correct"], row["prediction"]) == ("unclosed reasoning", False, "")
+    values = {"exact_match": 0.0, "token_f1": 0.0, "chrf": 0.0, "unclosed": 1.0, "no_reasoning": 0.0}
+    assert row["metrics"] == values | {"answer_cut": 0.0, "reasoning_tokens": 20.0}
+
+
+def test_answers_are_scored_over_all_items_and_over_closed_ones():
+    closed, empty = reasoned_rows(("unha mazá", "closed", 5)), reasoned_rows(("", "closed", 5))
+    assert closed["metrics"]["exact_match_closed"] == closed["metrics"]["exact_match"] == 1.0
+    assert (empty["flags"], empty["metrics"]["exact_match_closed"]) == ("empty answer", 0.0)
+    without = reasoned_rows(("unha mazá", "none", 0))["metrics"]
+    assert (without["no_reasoning"], without["reasoning_tokens"], without["exact_match_closed"]) == (1.0, 0.0, 1.0)
+
+
+def test_values_of_several_samples_are_means():
+    row = reasoned_rows(
+        ("unha mazá", "closed", 4), ("x", "closed", 8), ("", "unclosed", 12), ("unha mazá", "closed", 4)
+    )
+    metrics = row["metrics"]
+    assert (metrics["exact_match"], metrics["unclosed"], metrics["reasoning_tokens"]) == (0.5, 0.25, 7.0)
+    assert metrics["exact_match_closed"] == pytest.approx(2 / 3)
+    assert metrics["sample_sd"] == pytest.approx((1 / 3) ** 0.5)
+    assert metrics["pass_at_k"] == pytest.approx(1 - 1 / 6)  # of six pairs, one has no match
+    assert (metrics["samples"], row["prediction"]) == (4.0, "unha mazá")
+    assert row["flags"] == "unclosed reasoning: 1 of 4 samples"
+
+
+def test_tokens_of_reasoning_are_a_mean_and_a_percentile():
+    rows = [reasoned_rows(("x", "closed", n)) | {"item_id": str(n), "cluster_id": str(n)} for n in range(101)]
+    names = ("reasoning_tokens", "reasoning_tokens_p95")
+    metrics = [metric for metric in generation.METRICS if metric.name in names]
+    mean, percentile = aggregate(rows, metrics, seed=0, categories=False)
+    assert (mean["value"], percentile["value"]) == (50.0, 95.0)
+    assert percentile["ci_low"] < 95 < percentile["ci_high"] <= 100
+
+
+def test_pass_at_k_needs_as_many_samples():
+    assert "pass_at_k" not in reasoned_rows(("x", "closed", 4), ("x", "closed", 8), pass_at=3)["metrics"]
+
+
+def test_similarities_of_samples_are_their_own():
+    requests = [request(), request() | {"role": "response:0@1"}]
+    rows = [generation_row("a"), generation_row("b") | {"role": "response:0@1"}]
+    similarities = [similarity_row([0.5, 0.25, 0.0, 0.0]), similarity_row([0.0, 0.75, 0.0, 0.0], "cosine@1")]
+    [row] = generation.per_item([item()], requests, rows, similarities)
+    assert row["metrics"]["cosine_accuracy"] == 0.5
+    assert row["metrics"]["cosine_incorrect"] == 0.5
 
 
 SCORES = st.lists(st.none() | st.floats(-1, 1), min_size=4, max_size=4)

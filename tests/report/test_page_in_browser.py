@@ -197,6 +197,18 @@ def test_few_shot_prefix_is_collapsed(browser):
     assert browser.find("details").get_attribute("open") is None
 
 
+def test_reasoning_and_other_samples_are_folded(browser):
+    browser.open(address("item", GENERATION, MODELS[1], "w0"))
+    assert browser.texts("details summary")[:4] == [
+        "Few-shot prefix, 12 characters",
+        "Reasoning before the answer, 7 tokens",
+        "Complete output",
+        "1 other sample; the values are means",
+    ]
+    assert browser.texts(".sent")[2:] == ["<b>Да</b> видимо.", "<i>одговор</i> 1", "<i>одговор</i> \n more", "(empty)"]
+    assert browser.js("return document.querySelectorAll('details[open]').length") == 0
+
+
 def test_comparison_links_to_improved_and_regressed_items(browser):
     browser.open("#/comparison")
     assert browser.text("h1") == "=cmd() against plain"

@@ -91,6 +91,26 @@ def test_make_notes_covers_all_note_types():
     ]
 
 
+def test_unclosed_reasoning_and_samples_are_noted():
+    def notes(share, **fields):
+        reasoning = {"asked_for": True, "budgets": [8192, 8192], "notes": ["greedy decoding"]}
+        outputs = {"tokenizer": {"reasoning": reasoning}}
+        evaluation = {"inference": outputs, "unclosed": share, **fields}
+        return [
+            (note["kind"], note["note"])
+            for note in make_notes(decode(MetricsMetadata, {"model": "m", "evaluations": {"e": evaluation}}))
+        ]
+
+    assert notes(0.0) == [("reasoning", "greedy decoding")]
+    text = "of the responses end within their reasoning of 8,192 tokens"
+    assert notes(0.01)[1][1] == f"1.0 % {text}"
+    assert notes(0.05)[1][1] == f"5.0 % {text}; consider a larger think_max_toks"
+    assert notes(0.2)[1][1] == f"20.0 % {text}: the values measure the budget; raise think_max_toks"
+    assert "few-shot examples contain no reasoning" in notes(None, few_shot_examples=["i1"])[1][1]
+    [_, samples] = notes(None, repeats=4)
+    assert samples == ("samples", "avg@4: values are means over items of the means of their samples")
+
+
 def test_make_notes_is_empty_without_issues():
     dataset = ItemsMetadata(rows=RowCounts())
     metadata = MetricsMetadata(model="mine", evaluations={"x": ResultsMetadata(dataset=dataset)})

@@ -216,6 +216,10 @@ def _write_generations(directory: Path, model_index: int) -> None:
                 "rendered": rendered if model_index == 0 else None,
             }
         )
+    if model_index == 1:  # the first item has reasoning, and a second sample that ends within it
+        generations[0] |= {"reasoning": "<b>Да</b> видимо.", "think_state": "closed", "n_reasoning_tokens": 7}
+        second = {"role": "response:0@1", "output": "", "think_state": "unclosed", "n_reasoning_tokens": 9}
+        generations.append(generations[0] | second)
     write_task_results(directory, GENERATION, rows)
     write_artifact(directory / "generations" / f"{GENERATION}.parquet", GENERATIONS, generations, {})
 

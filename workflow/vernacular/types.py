@@ -175,6 +175,7 @@ class Request(TypedDict):
     max_new_tokens: int | None
     longest_target: str | None
     decoding: dict | None
+    gen_kwargs: dict | None
 
 
 class Score(TypedDict):
@@ -208,6 +209,10 @@ class Generation(TypedDict):
     output: str | None
     finish_reason: str | None
     n_tokens: int | None
+    reasoning: str | None
+    think_state: str | None
+    n_reasoning_tokens: int | None
+    think_budget: int | None
     n_prompt_tokens: int | None
     rendered: str | None
     flags: str | None

@@ -39,7 +39,8 @@ const fields = /** @type {const} */ ({
     // of a chat template around the item; lengths of tokens are in characters, surprisals in hundredths of nats, and
     // `skip` is the number of characters before the first token, or the text itself if a template changed it
     "Detail": ["position", "scores", "values", "flags", "prediction", "output", "tokens", "wrapper"],
-    "Output": ["text", "complete", "reason", "n_tokens"],
+    // of several samples, the first, and the texts of the others; `state` of the reasoning before it, null without any
+    "Output": ["text", "complete", "reason", "n_tokens", "reasoning", "state", "n_reasoning", "others"],
     "Tokens": ["role", "skip", "lengths", "hundredths"],
     "Wrapper": ["before", "after"],
     // p{i} and p{i}/e{k}: counts of changed items; a change has an item if the evaluation's files lack it; the difference

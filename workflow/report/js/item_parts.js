@@ -164,13 +164,18 @@ const parts = (() => {
   /** @param {Detail} detail @param {Evaluation} setting */
   function generation(detail, setting) {
     if (!detail.output) return null;
-    const { text, complete, reason, n_tokens } = detail.output;
+    const { text, complete, reason, n_tokens, reasoning, state, n_reasoning, others } = detail.output;
+    const length = n_reasoning === null ? "" : `, ${format.counted(n_reasoning, "token")}`;
     return section(
       "Generated output",
+      reasoning === null
+        ? null
+        : el("details", null, el("summary", null, `Reasoning before the answer${length}`), sent(reasoning, setting)),
+      state === "unclosed" ? note("The reasoning does not end: there is no answer, which counts as incorrect.") : null,
       sent(text || "(empty)", setting, { class: text ? "sent wrote" : "sent wrote empty" }),
       note(
         [
-          format.counted(n_tokens, "token"),
+          n_tokens === null ? null : format.counted(n_tokens, "token"),
           reason
             ? "ended by " +
               `${{ eos: "the end-of-text token", stop: "a stop string", length: "the length limit" }[reason] ?? reason}`
@@ -180,6 +185,14 @@ const parts = (() => {
           .join(", "),
       ),
       complete === null ? null : el("details", null, el("summary", null, "Complete output"), sent(complete, setting)),
+      others.length
+        ? el(
+            "details",
+            null,
+            el("summary", null, `${format.counted(others.length, "other sample")}; the values are means`),
+            others.map((other) => sent(other || "(empty)", setting)),
+          )
+        : null,
     );
   }
 

@@ -284,7 +284,7 @@ def _rows(config: Config, evaluation: str, file: Path) -> list[Request]:
 
 
 def _print_request(row: Request, loaded) -> None:
-    if row["messages"] and row["kind"] == "generate":
+    if row["messages"]:
         print("with a chat template:")
         for message in row["messages"]:
             print(f"  {message['role']}: {message['content']}")
@@ -306,12 +306,16 @@ def _print_tokens(row: Request, loaded) -> None:
 
     if row["kind"] == "generate":
         prompt = prepare_prompt(loaded, row)
-        ids, first, stop, flag = prompt.ids, 0, 0, prompt.flag
-        if prompt.rendered is not None:
-            print(f"with the model's chat template:\n{prompt.rendered}")
+        ids, first, stop, flag, rendered = prompt.ids, 0, 0, prompt.flag, prompt.rendered
+        decoding = {name: value for name, value in prompt.decoding.items() if value is not None}
+        print(f"decoding: {', '.join(f'{name} {value:g}' for name, value in decoding.items())}")
+        if prompt.think_tokens:
+            print(f"reasoning: at most {format_count(prompt.think_tokens, 'token')}, then the answer")
     else:
         request = prepare(loaded, row)
-        ids, first, stop, flag = request.ids, request.first, request.stop, request.flag
+        ids, first, stop, flag, rendered = request.ids, request.first, request.stop, request.flag, request.rendered
+    if rendered is not None:
+        print(f"with the model's chat template:\n{rendered}")
     tokens = [repr(loaded.tokenizer.decode([token])) for token in ids]
     tokens[first:stop] = [f"⟦{token}⟧" for token in tokens[first:stop]]
     print(f"{format_count(len(ids), 'token')}: {' '.join(tokens)}")

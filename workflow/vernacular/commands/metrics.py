@@ -122,7 +122,7 @@ def _compute(args, inputs: _Inputs, record: ModelRecord) -> tuple[list[dict], pa
         artifacts.check_input_fingerprint(
             inputs.similarities, similarities.generations, outputs.fingerprint, "generations"
         )
-    rows, tokens, known = _results(inputs)
+    rows, tokens, known = _results(inputs, requests.options.get("pass_at"))
     tool = artifacts.metadata(inputs.tool_results, TOOL_RESULTS) if inputs.tool_results else None
     values = tool.values if tool else aggregate(rows, known, seed=0, categories=True)
     flags = (part for text in rows["flags"].drop_null().to_pylist() for part in text.split("; ") if part)
@@ -135,6 +135,8 @@ def _compute(args, inputs: _Inputs, record: ModelRecord) -> tuple[list[dict], pa
         skipped=requests.skipped,
         inference=outputs,
         items=len(rows),
+        repeats=requests.options.get("repeats"),
+        unclosed=next((row["value"] for row in values if row["metric"] == "unclosed" and not row["category"]), None),
         flags=dict(Counter(map(_flag_type, flags))),
         fingerprint=inputs.input_fingerprint,
     )
@@ -156,7 +158,7 @@ def _compute(args, inputs: _Inputs, record: ModelRecord) -> tuple[list[dict], pa
     return long_rows, tokens, metadata
 
 
-def _results(inputs: _Inputs) -> tuple[pa.Table, pa.Table, list[Metric]]:
+def _results(inputs: _Inputs, pass_at: int | None) -> tuple[pa.Table, pa.Table, list[Metric]]:
     """Return (TASK_RESULTS, TOKENS, the metrics of the results), computed in parts of `_ITEMS_AT_A_TIME` items."""
     protocol, masked = inputs.spec.protocol, inputs.output_metadata.model.kind == "masked"
     similarities, tool_results = SIMILARITIES.schema.empty_table(), TASK_RESULTS.schema.empty_table()
@@ -171,7 +173,9 @@ def _results(inputs: _Inputs) -> tuple[pa.Table, pa.Table, list[Metric]]:
     for part in by_items(artifacts.read(inputs.items, ITEMS), tables, _ITEMS_AT_A_TIME):
         items, requests, outputs, similarity_rows, rows = map(rows_of, part)
         if not inputs.tool_results:  # otherwise, the tool's own code has computed them
-            rows, metrics = evaluate(protocol, items, requests, outputs, similarity_rows, masked=masked)
+            rows, metrics = evaluate(
+                protocol, items, requests, outputs, similarity_rows, masked=masked, pass_at=pass_at
+            )
         counts = token_counts(
             items,
             requests,

@@ -17,7 +17,7 @@ from vernacular.core.errors import ArtifactError, ModelError
 from vernacular.core.fields import Stage, to_json
 from vernacular.core.fingerprint import code_fingerprint, fingerprint
 from vernacular.core.library_errors import LOADING_ERRORS, describe_error, wrap_library_errors, wrap_tokenizer_panics
-from vernacular.core.model_record import ModelRecord, previous_model, read_model, write_model
+from vernacular.core.model_record import RENDERING, ModelRecord, previous_model, read_model, write_model
 from vernacular.core.names import displayable, quoted, readable_problem
 from vernacular.inference.model.tokenization import load_tokenizer
 from vernacular.inference.server.checks import known_answers
@@ -31,7 +31,7 @@ log = logging.getLogger("vernacular")
 _PROBES = "probes"  # directory of those by `check --online`, beside that of the records
 _MAX_AGE = 3600  # seconds of a probe that a run uses
 # that the probe uses
-_SETTINGS = ("source", "revision", "api_key_env", "concurrency", "timeout", "chat", "max_length")
+_SETTINGS = ("source", "revision", "api_key_env", "concurrency", "timeout", "chat", "max_length", *RENDERING)
 
 
 class Server(Stage):

@@ -126,7 +126,7 @@ def _count_row(items: Items, sides, pair: Pair, metric: Metric, indices: np.ndar
         "n_candidate": int(masks[1].sum()),
         "note": _note(baseline, candidate, masks),
     }
-    if metric.proportion:
+    if metric.proportion and _is_binary(*(side.value(metric.name)[shared] for side in (baseline, candidate))):
         baseline_correct, candidate_correct = (
             baseline.value(metric.name)[shared] == 1,
             candidate.value(metric.name)[shared] == 1,
@@ -172,16 +172,17 @@ def _add_some_means(rows, means: list[tuple[Pair, Metric]], sides, indices, code
         for pair, metric in means
     ]
     differences = np.column_stack([_difference(baseline, candidate) for _, _, baseline, candidate in columns])
-    binary = np.array([metric.proportion for _, metric in means])
+    # means of several samples are none
+    binary = np.array([metric.proportion and _is_binary(*sides) for _, metric, *sides in columns])
     result = mean_differences(differences, codes, binary, resamples=resamples, seed=seed)
-    for column, (row, metric, baseline, candidate) in enumerate(columns):
+    for column, (row, _, baseline, candidate) in enumerate(columns):
         shared = ~np.isnan(baseline) & ~np.isnan(candidate)
         if not shared.any():
             continue
         shared_codes = codes[shared]
         unclustered = len(np.unique(shared_codes)) == len(shared_codes)
         n_clusters = int(result.n_clusters[column])
-        tests = (MCNEMAR, SIGN_FLIP_CLUSTERED) if metric.proportion else (PERMUTATION, PERMUTATION_CLUSTERED)
+        tests = (MCNEMAR, SIGN_FLIP_CLUSTERED) if binary[column] else (PERMUTATION, PERMUTATION_CLUSTERED)
         row |= {
             "baseline_value": finite_or_none(baseline[shared].mean()),
             "candidate_value": finite_or_none(candidate[shared].mean()),
@@ -195,6 +196,10 @@ def _add_some_means(rows, means: list[tuple[Pair, Metric]], sides, indices, code
             ),
         }
         _note_missing_interval(row, n_clusters, spread=result.se[column] > 0, undefined=n_clusters == 0)
+
+
+def _is_binary(*sides: np.ndarray) -> bool:
+    return all(np.isin(side[~np.isnan(side)], (0, 1)).all() for side in sides)
 
 
 def _difference(baseline: np.ndarray, candidate: np.ndarray) -> np.ndarray:

@@ -17,11 +17,12 @@ from vernacular.comparison.external.results import result_files
 from vernacular.config import specs
 from vernacular.config.evaluations import evaluation_spec
 from vernacular.config.load import COMPARED, EXPORTED, Config, encoder_name
+from vernacular.config.models import RENDERED, is_template_file
 from vernacular.config.series import without_earlier
 from vernacular.core.contents import stamp
 from vernacular.core.errors import ArtifactError, DataError
 from vernacular.core.fingerprint import content_hash, file_fingerprint, fingerprint
-from vernacular.core.model_record import read_model
+from vernacular.core.model_record import RENDERING, read_model
 from vernacular.core.paths import WORKFLOW
 from vernacular.data.treebank.patterns import local_files as treebank_files
 from vernacular.inference.job.work import additional_libraries, engine_version
@@ -36,7 +37,7 @@ _LOADING_KEYS = ("source", "kind", "allow_pickle", "trust_remote_code")  # setti
 _ADAPTER_KEYS = ("adapter", "allow_pickle", "allow_base_mismatch")  # the same, of an adapter
 _NON_INFERENCE_KEYS = ("source", "kind", "base", "adapter", "allow_base_mismatch", "shards", "gpus")
 _PROBE_KEYS = ("source", "model", "tokenizer", "revision", "reference")  # of a server; the probe also depends on:
-_SERVER_KEYS = (*_PROBE_KEYS, "api_key_env", "concurrency", "timeout", "chat", "max_length")
+_SERVER_KEYS = (*_PROBE_KEYS, "api_key_env", "concurrency", "timeout", "chat", "max_length", *RENDERED)
 _QUANTIZATION = {"none": None, "8bit": {"load_in_8bit": True}, "4bit": {"load_in_4bit": True}}
 
 
@@ -79,7 +80,7 @@ def _prompt_spec(config: Config, evaluation: Evaluation) -> specs.PromptSpec:
         evaluation=evaluation.id,
         items_stem=evaluation.items_stem,
         task={key: task[key] for key in ("task", "item_type", "protocols")},
-        options=dict(evaluation.options),
+        options={key: dict(value) if key == "gen_kwargs" else value for key, value in evaluation.options},
         prompts=lines,
         **_fields(evaluation, "language", "protocol", "shots", "seed", "style", "prompt"),
     )
@@ -120,10 +121,19 @@ def inference_spec(config: Config, names: list[str]) -> specs.InferenceSpec:
 def _inference_settings(settings: dict) -> dict:
     left_out = {*_NON_INFERENCE_KEYS, *_PROBE_KEYS}  # in the record
     inference_settings = {key: value for key, value in settings.items() if key not in left_out}
+    inference_settings |= rendering_settings(settings)
     inference_settings |= {"quantization": _QUANTIZATION[settings["quantization"]]}
     uses = (settings["generation_engine"], settings.get("adapter"), inference_settings["quantization"])
     libraries = additional_libraries(GENERATIONS, *uses)
     return inference_settings | {"libraries": libraries}
+
+
+def rendering_settings(settings: dict) -> dict:
+    """Return the settings of rendered prompts, with the text of a template's file in place of its path."""
+    rendering = {key: settings[key] for key in RENDERING if key in settings}
+    if is_template_file(template := settings.get("chat_template", "")):
+        rendering["chat_template"] = Path(template).expanduser().read_text("utf-8")
+    return rendering
 
 
 def encoder_spec(config: Config, name: str) -> specs.EncoderSpec:

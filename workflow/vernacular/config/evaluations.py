@@ -60,6 +60,9 @@ def expand(entry: dict, task: dict, data: str, limit: int | None, report) -> lis
         if not set(supporting := protocols_with(option)) & set(protocols):
             report(option, f"not supported by {' or '.join(protocols)}, only by {' and '.join(supporting)}; remove it.")
     _check_options(entry, protocols, limit, report)
+    has_turns = set(styles) - {style for protocol in protocols for style in PROTOCOLS[protocol].tool_styles}
+    if "fewshot_as_multiturn" in entry and not (any(shots) and has_turns):
+        report("fewshot_as_multiturn", "no effect without few-shot examples as chat turns; set shots, or remove it.")
     languages = [language for language in languages if _has_wordings(task, language, report)]
     if entry["languages"] == "all":
         shown_styles = [s for p in protocols for s in styles if s in PROTOCOLS[p].styles and uses_prompt_lines(p, s)]
@@ -81,7 +84,7 @@ def expand(entry: dict, task: dict, data: str, limit: int | None, report) -> lis
                 style=style,
                 data=data,
                 limit=smaller_limit(entry["limit"], limit),
-                options=tuple((key, entry[key]) for key in OPTIONS if key in entry),
+                options=tuple((key, _hashable(entry[key])) for key in OPTIONS if key in entry),
                 prompt=prompt,
             )
             evaluations[evaluation] = None
@@ -91,8 +94,14 @@ def expand(entry: dict, task: dict, data: str, limit: int | None, report) -> lis
     return list(evaluations)
 
 
+def _hashable(value):
+    return tuple(sorted(value.items())) if isinstance(value, dict) else value
+
+
 def _check_options(entry: dict, protocols: list[str], limit: int | None, report) -> None:
     """Report options that have no effect without another one, or need all items of the dataset."""
+    if entry.get("pass_at", 1) > (n_samples := entry.get("repeats", 1)):
+        report("pass_at", f"expected at most the number of repeats, {n_samples}, got {entry['pass_at']}.")
     for declaration in (PROTOCOLS[protocol] for protocol in protocols):
         for option, required in declaration.dependent_options.items():
             if option in entry and required not in entry:

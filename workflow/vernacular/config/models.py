@@ -10,13 +10,16 @@ from urllib.parse import urlsplit
 from vernacular.config.files import Files
 from vernacular.config.series import Checkpoint, check_keys, expand_series, is_series, representative
 from vernacular.core.errors import suggest
+from vernacular.core.model_record import RENDERING
 from vernacular.core.names import portable_problem, quoted
 
 # Keys of an adapter; all others are those of its base, so that both are evaluated with the same settings.
 _ADAPTER_KEYS = {"base", "adapter", "chat", "allow_pickle", "allow_base_mismatch"}
 # Keys of a model behind a server: those that only it has, and those that it shares with other models.
 _SERVER_ONLY = {"model", "tokenizer", "revision", "api_key_env", "concurrency", "timeout", "reference"}
-_SERVER_KEYS = {"source", "kind", "chat", "bos", "max_length", *_SERVER_ONLY}
+RENDERED = tuple(key for key in RENDERING if key not in ("chat_template", "gen_kwargs", "think_end_token"))
+_SERVER_KEYS = {"source", "kind", "chat", "bos", "max_length", *RENDERING, *_SERVER_ONLY}
+_ALIAS = "chat_template_kwargs"  # of vLLM and transformers, for chat_template_args
 _RESERVED = {"requests", "summary", "store", "report", "exports", "inference_status", "comparisons"}  # in results/
 
 
@@ -40,6 +43,9 @@ def read_models(
     if len(files.problems) > n_problems:
         return {}, {}
     output, records = locate(os.path.expanduser(values["output"])), Path(locate("resources"), "models", ".known")
+    for settings in values["models"].values():
+        if _ALIAS in settings:
+            settings["chat_template_args"] = settings.pop(_ALIAS)
     expanded, checkpoints = expand_series(values["models"], output, report, records)
     return (inherit_base_settings(expanded), checkpoints) if len(files.problems) == n_problems else ({}, {})
 
@@ -56,6 +62,7 @@ def check_models(models: dict, report) -> None:
             report((name,), message)
         seen[name.casefold()] = name
         _check_server_keys(name, entry, report)
+        _check_rendering(name, entry, report)
         if "engine_class" in entry:
             _check_engine(name, entry["engine_class"], report)
         if "adapter" in entry or "base" in entry:
@@ -90,6 +97,34 @@ def _check_adapter(name: str, models: dict, report) -> None:
         )
     elif engine := models[base].get("engine_class"):
         report((name, "base"), f"{base} has engine_class: {engine}, which applies no adapters; remove it.")
+
+
+def is_template_file(setting: str) -> bool:
+    """Return whether `chat_template` is a file, and not the name of one of the tokenizer's templates."""
+    return "/" in setting or setting.endswith(".jinja")
+
+
+def _check_rendering(name: str, entry: dict, report) -> None:
+    """Check the settings of rendered prompts, as far as that is possible without the template."""
+    keys = [key for key in (*RENDERING, _ALIAS) if key in entry]
+    for key in keys if entry.get("chat") is False else ():
+        report((name, key), "no effect with chat: false; remove one of them.")
+    arguments = entry.get("chat_template_args", entry.get(_ALIAS, {}))
+    if _ALIAS in keys and "chat_template_args" in keys:
+        report((name, _ALIAS), "another name of chat_template_args; remove one of them.")
+    if "enable_thinking" in keys and (given := {"enable_thinking", "thinking", "reasoning_effort"} & arguments.keys()):
+        report((name, "enable_thinking"), f"chat_template_args has {given.pop()}, too; remove one of them.")
+    template = entry.get("chat_template", "")
+    if is_template_file(template) and not Path(template).expanduser().is_file():
+        report((name, "chat_template"), f"file not found: {template}.")
+    if is_server(entry):
+        if template and "tokenizer" not in entry:
+            report((name, "chat_template"), "the server applies its own template; set tokenizer, or remove it.")
+        if isinstance(entry.get("think_end_token"), int) and "tokenizer" not in entry:
+            report((name, "think_end_token"), "expected the text of the token, or a tokenizer for its ID.")
+        if entry.get("gen_kwargs") == "recommended":
+            message = "expected values, such as {temperature: 0.6, top_p: 0.95}: the files of a server are not known."
+            report((name, "gen_kwargs"), message)
 
 
 def _check_engine(name: str, engine: str, report) -> None:
@@ -168,7 +203,7 @@ def expand_pairs(entries: list | None, models: dict, external_results: dict, rep
     for i, entry in enumerate(entries):
         if isinstance(entry, str):
             if entry != "all_pairs":
-                report((i,), f'expected all_pairs or {{baseline: NAME, candidate: NAME}}, got "{entry}".')
+                report((i,), f"expected all_pairs or {{baseline: NAME, candidate: NAME}}, got {quoted(entry)}.")
             pairs += combinations(available, 2)
             continue
         baseline, candidates = entry["baseline"], entry["candidate"]

@@ -74,6 +74,7 @@ def check_models(config: Config, problems: Problems, *, online: bool = False) ->
         else:
             _check_packages(name, settings, references.problems)
             _check(references, "model", name, _check_source, settings, settings["kind"], online)
+            _check(references, "model", name, _check_rendering, settings)
     return references
 
 
@@ -115,6 +116,16 @@ def _check_source(name: str, settings: dict, kind: str, online: bool) -> str | N
     if not is_gguf and not is_packed(path):
         check_files(name, path, kind=kind, **permissions)
     return None
+
+
+def _check_rendering(name: str, settings: dict) -> None:
+    """Check the settings of rendered prompts with the tokenizer of a checkpoint in a directory."""
+    rendering = dependencies.rendering_settings(settings)
+    if rendering and is_path(settings["source"]) and Path(settings["source"]).expanduser().is_dir():
+        from vernacular.inference.generation.prepare import check_rendering
+
+        directory = str(Path(settings["source"]).expanduser())
+        check_rendering(ModelRecord(name=name, directory=directory, **rendering))
 
 
 def _has_weights(name: str, path: Path, allow_pickle: bool) -> bool:

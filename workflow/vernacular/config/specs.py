@@ -118,6 +118,9 @@ class ServerSpec(Spec):
     concurrency: int | None = None  # number of requests at a time
     timeout: float | None = None  # seconds without a byte
     chat: object = None  # whether prompts are chats; "auto"
+    chat_template_args: dict | None = None  # arguments of the server's template
+    enable_thinking: bool | None = None  # whether it asks for reasoning
+    system_instruction: str | None = None  # text of the system turn
     max_length: int | None = None  # tokens
     tokenizer_files: dict[str, str | None]  # SHA-256 by name
 

@@ -116,6 +116,7 @@ class RequestsMetadata(Metadata):
     prompt: str | None = None  # name of the wording; None: the default
     options: dict = field(default_factory=dict)  # of the protocol
     label_spans: bool = False  # whether the spans are labels, of which a server may state the log-probabilities
+    has_turns: bool = False  # whether the requests are also chat turns
     few_shot_examples: list[str] = field(default_factory=list)  # IDs of the items, in the order of the prompt
     held_out: list[str] = field(default_factory=list)  # IDs of the evaluated items with their content
     skipped: dict[str, str] = field(default_factory=dict)  # reason by item ID
@@ -243,6 +244,8 @@ class ResultsMetadata(Metadata):
     items: int | None = None  # number of rows
     flags: dict[str, int] = field(default_factory=dict)  # items by flag, without what follows a colon
     metrics: list[dict] = field(default_factory=list)  # definitions by another tool
+    repeats: int | None = None  # samples per item
+    unclosed: float | None = None  # share of responses that end within their reasoning; None: none reasons
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -60,11 +60,22 @@ class ServerRecord:
     fields: dict = field(default_factory=dict)  # sampling fields that it accepts, with their neutral values
     limit: str | None = None  # name of the field with the largest number of tokens to generate
     forms: Forms = Forms()
+    reasons_by_default: bool = False  # whether a short chat begins with reasoning
     reasons: dict[str, str] = field(default_factory=dict)  # why there is no form, by kind; "length": of a cut prompt
     checks: list[dict] = field(default_factory=list)  # check, name, form, passed, and what was seen
     answers: dict = field(default_factory=dict)  # to compare later: values (nats) of texts, and greedy texts
     stated: dict | None = None  # by path: models and system fingerprints that answers state
     known: dict | None = None  # values of a local copy in nats, by text
+
+
+RENDERING = (  # settings that change outputs of rendered prompts only
+    "chat_template",
+    "chat_template_args",
+    "enable_thinking",
+    "think_end_token",
+    "system_instruction",
+    "gen_kwargs",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +89,12 @@ class Settings:
     max_length: int | None = None  # tokens that are read at most, if fewer than the model can
     max_batch_tokens: int | None = None  # tokens per forward, padding included; None: by device and memory
     chat: bool | str = "auto"  # whether the chat template is applied
+    chat_template: str | None = None  # name of one of the tokenizer's templates, or the text of another
+    chat_template_args: dict | None = None  # arguments of the template
+    enable_thinking: bool | None = None  # whether the template asks for reasoning; None: its default
+    think_end_token: str | int | None = None  # text or ID that ends reasoning; "none": it does not reason
+    system_instruction: str | None = None  # text of the system turn
+    gen_kwargs: dict | str | None = None  # of rendered prompts: decoding and numbers of tokens; or "recommended"
     strategy: str = "auto"  # of scoring: the first to try
     generation_engine: str = "transformers"  # library that generates text
     engine_class: str | None = None  # "module:Class" of an engine of another package, which computes all outputs
@@ -87,6 +104,11 @@ class Settings:
     timeout: float | None = None  # seconds without a byte of a response
     checkpoint: bool = False  # whether it belongs to a series, whose results remain if it is deleted
     libraries: list[str] = field(default_factory=list)  # additional ones that affect the outputs, with versions
+
+    @property
+    def rendering(self) -> dict:
+        """The settings that are set and change outputs of rendered prompts only."""
+        return {key: value for key in RENDERING if (value := getattr(self, key)) is not None}
 
 
 @dataclass(frozen=True, kw_only=True)

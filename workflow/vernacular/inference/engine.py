@@ -113,9 +113,11 @@ class Local(Engine):
     }
 
     def __init__(self, record, *, threads=None, is_shared=False, requests=()):
+        from vernacular.inference.generation.prepare import check_rendering
         from vernacular.inference.model.base import Base
 
         super().__init__(record)
+        check_rendering(record)
         self.base = Base(record, threads=threads, shared=is_shared)
         self.loaded = None  # the model that is computed; not kept, so that its memory is free if it is loaded again
 

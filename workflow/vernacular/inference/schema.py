@@ -52,10 +52,16 @@ GENERATIONS = Kind(
             ("request_id", pa.string()),
             ("item_id", pa.string()),
             ("role", pa.string()),
-            ("raw_output", pa.string()),  # all generated text, stop string included, special tokens removed
+            # all generated text after the reasoning, stop string included, special tokens removed
+            ("raw_output", pa.string()),
             ("output", pa.string()),  # raw up to the first stop string, without surrounding whitespace
             ("finish_reason", pa.string()),  # "stop", "eos", "length"
-            ("n_tokens", pa.int32()),
+            ("n_tokens", pa.int32()),  # of the answer
+            ("reasoning", pa.string()),  # text before the answer, without markers; null without any
+            # "none" (although asked for), "closed", "reopened", "unclosed" (no answer); null: none, and not asked for
+            ("think_state", pa.string()),
+            ("n_reasoning_tokens", pa.int32()),  # generated before the answer, markers included; null: unknown
+            ("think_budget", pa.int32()),  # largest number of them; null: none is asked for
             ("n_prompt_tokens", pa.int32()),
             ("rendered", pa.string()),
             ("flags", pa.string()),  # null, "truncated: 2 few-shot examples dropped", "error: …"

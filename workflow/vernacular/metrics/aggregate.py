@@ -53,6 +53,7 @@ class _Columns:
         self.chances = chance_shares(table)
         self.has_tie_keys = any(name.startswith("tie:") for name in self.values)
         self._missing = np.full(table.num_rows, np.nan)
+        self.samples = np.nan_to_num(self.value("samples"), nan=1.0).astype(int)  # per item
 
     def value(self, name: str) -> np.ndarray:
         return self.values.get(name, self._missing)
@@ -77,7 +78,7 @@ def _value(metric: Metric, columns: _Columns, group: np.ndarray, *, seed: int) -
     with np.errstate(invalid="ignore"):  # the mean of infinite surprisals is not finite; the cell is left empty
         if len(scored):
             value = float(metric.corpus(*arrays)) if metric.corpus else float(arrays[0].mean())
-        low, high = _interval(metric, arrays, columns.clusters[scored].tolist(), seed)
+        low, high = _interval(metric, arrays, columns.clusters[scored].tolist(), columns.samples[scored], seed)
     return {
         "metric": metric.name,
         "value": _finite(value),
@@ -94,9 +95,15 @@ def _value(metric: Metric, columns: _Columns, group: np.ndarray, *, seed: int) -
     }
 
 
-def _interval(metric: Metric, arrays: list[np.ndarray], clusters: list, seed: int) -> tuple[float, float]:
+def _interval(
+    metric: Metric, arrays: list[np.ndarray], clusters: list, samples: np.ndarray, seed: int
+) -> tuple[float, float]:
     if metric.of_dataset or not len(arrays[0]):
         return float("nan"), float("nan")
+    if metric.proportion and (samples > 1).any():
+        # an item's samples are a cluster, of which the mean is all that the interval needs
+        own = [f"\0{index}" if cluster is None else cluster for index, cluster in enumerate(clusters)]
+        return clustered_wilson(np.repeat(arrays[0], samples), np.repeat(np.array(own, dtype=object), samples).tolist())
     if metric.proportion:
         return clustered_wilson(arrays[0], clusters)
     max_resamples = CORPUS_RESAMPLES if metric.corpus else MEAN_RESAMPLES

@@ -55,6 +55,9 @@ _TITLES = {
     "ece_calibrated": "ECE if perfectly calibrated",
     "ece_adaptive": "Calibration error, equal counts",
     "greedy": "Greedy match",
+    "pass_at_k": "pass@k",
+    "sample_sd": "Standard deviation between samples",
+    "reasoning_tokens_p95": "Reasoning tokens, 95th percentile",
     "acc": "Accuracy",  # of lm-eval, as the next three
     "acc_norm": "Accuracy, normalized by length",
     "acc_bytes": "Accuracy, normalized by bytes",

@@ -25,7 +25,7 @@ SIMILARITIES = Kind(
     pa.schema(
         [
             ("item_id", pa.string()),
-            ("metric", pa.string()),  # "cosine", "moverscore", "bertscore"
+            ("metric", pa.string()),  # "cosine", "moverscore", "bertscore"; "cosine@1": of the second sample
             ("similarities", pa.list_(pa.float64())),  # one per choice (null: not computed), or [target]
         ]
     ),

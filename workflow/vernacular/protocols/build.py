@@ -91,6 +91,7 @@ def _row_metadata(rows: list[dict], example_ids: list[str], held_out: set[str], 
         "held_out": sorted(held_out),
         "prefix": settings.prefix,
         "prompts": fingerprint(settings.labels),
+        **({"has_turns": True} if any(row["messages"] for row in rows) else {}),
         "skipped": reasons
         | {row["item_id"]: reason for row in rows if (reason := skipped_reason(row["role"])) is not None},
     }

@@ -58,6 +58,7 @@ FIRST_TOKEN = (
     "Simil-Eval add none, so that many models do not score the first token (bos: never). Sums and decisions depend on "
     "it: see docs/reproduce.md."
 )
+MULTITURN = {"fewshot_as_multiturn": bool}  # False: few-shot examples are in the user's turn, as plain text
 # causal models: Zhang et al. 2024, from statistics that are not stored else
 MIN_K_PLUS_PLUS = {"min_k_plus_plus": bool}
 PLL = {"pll_variant": ("original", "within_word_l2r")}  # masked models: Salazar et al. 2020, or Kauf & Ivanova 2023

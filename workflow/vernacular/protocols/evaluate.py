@@ -28,14 +28,15 @@ def evaluate(
     similarities: list[dict],
     *,
     masked: bool = False,
+    pass_at: int | None = None,
 ) -> tuple[list[dict], list[Metric]]:
     """Return (rows per TASK_RESULTS, their metrics). `outputs` are scores, or generations with `similarities`.
 
-    `masked`: the scores are pseudo-log-likelihoods.
+    `masked`: the scores are pseudo-log-likelihoods. `pass_at`: k of pass@k.
     """
     module = PROTOCOL_METRICS[protocol]
     if PROTOCOLS[protocol].generates:
-        return module.per_item(items, requests, outputs, similarities), module.METRICS
+        return module.per_item(items, requests, outputs, similarities, pass_at), module.METRICS
     rows = module.per_item(items, requests, outputs)
     if masked:
         rows = [row | {"metrics": as_pseudo(without_signals(row["metrics"]))} for row in rows]
@@ -79,7 +80,11 @@ def signature_conditions(protocol: str, options: dict, bos_policy: str | None) -
     defaults = PROTOCOLS[protocol].signature_options
     values = {name: options.get(name, default) for name, default in defaults.items()}
     values |= {name: value for name, value in options.items() if defaults and name.startswith(_ORDER)}
-    return values | ({"bos": bos_policy} if values and bos_policy else {})
+    values |= {"bos": bos_policy} if values and bos_policy else {}
+    if PROTOCOLS[protocol].generates:
+        values |= {name: options[name] for name in ("repeats", "pass_at") if name in options}
+        values |= dict(sorted(options.get("gen_kwargs", {}).items()))
+    return values
 
 
 def signature(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from vernacular.core.fingerprint import fingerprint
-from vernacular.types import Item, is_unspaced, skipped_role
+from vernacular.types import Item, Role, is_unspaced, skipped_role
 
 
 @dataclass(frozen=True)
@@ -57,12 +57,12 @@ def score_request(
         span_start=start,
         span_end=start + len(span),
         extras=list(extras) or None,
-        messages=None if user is None else [*(settings.messages if settings else ()), turn("user", user)],
+        messages=None if user is None else chat_turns(settings, user) if settings else [turn("user", user)],
         few_shot_examples=list(settings.few_shot_examples) if settings and settings.few_shot_examples else None,
     )
 
 
-def generation_request(
+def generation_requests(
     item: Item,
     text: str,
     *,
@@ -72,21 +72,37 @@ def generation_request(
     max_new_tokens: int | None = None,
     longest_target: str | None = None,
     decoding: dict | None = None,
-) -> dict:
-    """Return a request to generate a continuation of the few-shot prefix and `text`."""
-    return _row(
-        item,
-        "response",
-        kind="generate",
-        prefix=settings.prefix,
-        text=text,
-        messages=messages,
-        few_shot_examples=list(settings.few_shot_examples) or None,
-        stop=list(stop),
-        max_new_tokens=max_new_tokens,
-        longest_target=longest_target,
-        decoding=decoding,
-    )
+) -> list[dict]:
+    """Return requests to generate a continuation of the few-shot prefix and `text`, one per sample.
+
+    The first has the role "response", the others "response:0@1", "response:0@2", …
+    """
+    rows = []
+    for sample in range(settings.options.get("repeats", 1)):
+        kwargs = settings.options.get("gen_kwargs", {}) | ({"sample": sample} if sample else {})
+        row = _row(
+            item,
+            str(Role("response", 0 if sample else None, sample)),
+            kind="generate",
+            prefix=settings.prefix,
+            text=text,
+            messages=messages,
+            few_shot_examples=list(settings.few_shot_examples) or None,
+            stop=list(stop),
+            max_new_tokens=max_new_tokens,
+            longest_target=longest_target,
+            decoding=decoding,
+            gen_kwargs=(kwargs | ({"seed": settings.seed} if settings.seed else {})) if kwargs else None,
+        )
+        rows.append(row)
+    return rows
+
+
+def chat_turns(settings: RequestSettings, user: str) -> list[dict]:
+    """Return the few-shot examples and a user's turn as chat turns, or as one turn with the plain prefix."""
+    if settings.options.get("fewshot_as_multiturn", True):
+        return [*settings.messages, turn("user", user)]
+    return [turn("user", settings.prefix + user)]
 
 
 def external_request(item: Item, role: str, **content) -> dict:
@@ -121,8 +137,11 @@ def moments_extra(settings: RequestSettings) -> list[str]:
 def _row(item: Item, role: str, **content) -> dict:
     names = ("kind", "prefix", "text", "span_start", "span_end", "extras", "messages", "few_shot_examples", "stop",
              "max_new_tokens", "longest_target", "decoding")  # fmt: skip
+    kwargs = content.get("gen_kwargs")
     content = {name: content.get(name) for name in names}
-    return {"request_id": fingerprint(content)[:32], "item_id": item["item_id"], "role": role, **content}
+    hashed = content | ({"gen_kwargs": kwargs} if kwargs else {})  # without any, an ID is as before there were any
+    ids = {"request_id": fingerprint(hashed)[:32], "item_id": item["item_id"], "role": role}
+    return ids | content | {"gen_kwargs": kwargs}
 
 
 GAP = re.compile(r"_{2,}")

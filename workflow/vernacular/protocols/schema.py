@@ -21,6 +21,18 @@ DECODING = pa.struct(
     ]
 )
 
+GEN_KWARGS = pa.struct(
+    [
+        *((name, pa.float64()) for name in ("temperature", "top_p", "min_p", "repetition_penalty")),
+        ("top_k", pa.int32()),
+        ("do_sample", pa.bool_()),
+        ("max_gen_toks", pa.int32()),  # of the answer
+        ("think_max_toks", pa.int32()),  # of reasoning
+        ("seed", pa.int64()),
+        ("sample", pa.int32()),  # number, from 1; null: the first one
+    ]
+)
+
 TURN = pa.struct([("role", pa.string()), ("content", pa.string())])
 
 REQUESTS = Kind(
@@ -45,7 +57,8 @@ REQUESTS = Kind(
             ("stop", pa.list_(pa.string())),  # generation ends before the first of these
             ("max_new_tokens", pa.int32()),
             ("longest_target", pa.string()),  # if max_new_tokens is null: generate the number of tokens of this text
-            ("decoding", DECODING),  # null = greedy
+            ("decoding", DECODING),  # of the protocol; null = greedy
+            ("gen_kwargs", GEN_KWARGS),  # of the evaluation, which take precedence; null without any
         ]
     ),
     key=("item_id", "role"),
@@ -66,6 +79,10 @@ def request_cost(characters: float, new_tokens: float) -> float:
 
 def request_size(requests: list[Request]) -> dict[str, float]:
     """Return the numbers of characters to read and tokens to generate, for the time estimate of a job."""
-    new = sum(generated_tokens(row["max_new_tokens"], row["longest_target"]) for row in requests)
+    new = 0.0
+    for row in requests:
+        kwargs = row.get("gen_kwargs") or {}
+        limit = kwargs.get("max_gen_toks") or row["max_new_tokens"]
+        new += generated_tokens(limit, row["longest_target"]) + (kwargs.get("think_max_toks") or 0)
     read = sum(len(row["text"]) for row in requests) + sum(map(len, {row["prefix"] for row in requests}))
     return {"characters": read, "new_tokens": round(new)}

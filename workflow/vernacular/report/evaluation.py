@@ -33,7 +33,8 @@ _MAX_LISTED_CHARS = 160  # characters of a generated output in the item list; th
 _ITEM_COLUMNS = ["item_id", "category", "prompt", "choices", "gold"]
 _OUTCOME_COLUMNS = ["choices", "gold", "option_scores", "correct", "tie", "metrics", "flags"]
 _LIST_COLUMNS = ["item_id", "choices", "predicted_indices", "prediction"]
-_GENERATION_COLUMNS = ["item_id", "raw_output", "output", "finish_reason", "n_tokens", "rendered"]
+_GENERATION_COLUMNS = ["item_id", "role", "raw_output", "output", "finish_reason", "n_tokens", "rendered"]
+_GENERATION_COLUMNS += ["reasoning", "think_state", "n_reasoning_tokens"]
 _SCORE_COLUMNS = ["item_id", "role", "offsets", "logprobs", "rendered"]
 # what the rows of a model are shown with: correct options and wrapped text of its items, texts of its spans
 _SHOWN = pa.schema([("item_id", pa.string()), ("gold", pa.list_(pa.int32())), ("wrapped", pa.string())])
@@ -196,13 +197,20 @@ def _read_outputs(model_dir: Path, evaluation: str) -> pa.Table:
 def _outputs_by_item(table: pa.Table, roles: set[str], spans: dict, wrapped: dict) -> tuple[dict, dict, dict]:
     """Return generated outputs, token surprisals, and the chat template's text around the prompt; each by item."""
     if "raw_output" in table.column_names:
-        rows = rows_of(table)
+        rows, samples = [], {}
+        for row in rows_of(table):
+            rows += [] if row["item_id"] in samples else [row]  # the first sample is shown, and the others listed
+            samples.setdefault(row["item_id"], []).append(row["output"])
         outputs = {
             row["item_id"]: Row.Output(
                 text=row["output"],
                 complete=None if row["raw_output"] == row["output"] else row["raw_output"],
                 reason=row["finish_reason"],
                 n_tokens=row["n_tokens"],
+                reasoning=row["reasoning"],
+                state=row["think_state"],
+                n_reasoning=row["n_reasoning_tokens"],
+                others=samples[row["item_id"]][1:],
             )
             for row in rows
         }

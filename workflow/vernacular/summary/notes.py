@@ -6,7 +6,7 @@ A note is of one model and evaluation; the tables list each text once, with all 
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from vernacular.core.metadata import UNAVAILABLE, MetricsMetadata
+from vernacular.core.metadata import UNAVAILABLE, MetricsMetadata, ResultsMetadata
 from vernacular.metrics.metric import display_name
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = ["kind", "note", "count", "models", "evaluations"]
 _SEPARATOR = ", "
+_BUDGET_FELT, _BUDGET_MEASURED = 0.02, 0.1  # shares of unclosed responses
 _MAX_LIST = 30_000  # characters of a list in one cell; a longer list continues in the next row
 
 
@@ -21,9 +22,9 @@ def make_notes(metadata: MetricsMetadata) -> list[dict]:
     """Return one model's notes from the metadata of its metrics file, one row per note.
 
     kind: "unavailable" (a dataset, model or encoder), "not applicable", "dropped" and "repaired" (rows of the
-    dataset), "rows" (warnings about the dataset), "skipped" (items that were skipped), "flagged" (outputs),
-    "fallback" (the engine used a fallback strategy), "trusted code", "adapter" (without effect) and "unused weights"
-    (of the model itself, reported once).
+    dataset), "rows" (warnings about the dataset), "skipped" (items that were skipped), "flagged" (outputs), "reasoning"
+    (before answers), "samples" (several per item), "fallback" (the engine used a fallback strategy), "trusted code",
+    "adapter" (without effect) and "unused weights" (of the model itself, reported once).
     """
     notes = []
 
@@ -46,6 +47,11 @@ def make_notes(metadata: MetricsMetadata) -> list[dict]:
             add_note(evaluation, "skipped", reason, count)
         for flag, count in results.flags.items():
             add_note(evaluation, "flagged", flag, count)
+        for text in _reasoning_notes(results):
+            add_note(evaluation, "reasoning", text)
+        if (results.repeats or 1) > 1:
+            text = f"avg@{results.repeats}: values are means over items of the means of their samples"
+            add_note(evaluation, "samples", text)
         for fallback in results.inference.engine.fallback:
             add_note(evaluation, "fallback", fallback)
     models = [results.inference.model for results in metadata.evaluations.values() if results.inference.model]
@@ -57,6 +63,24 @@ def make_notes(metadata: MetricsMetadata) -> list[dict]:
     if unused := next((model.unused_weights for model in models if model.unused_weights), None):
         text = f"weights in the checkpoint that the architecture does not use; the first is {unused.first}"
         add_note(None, "unused weights", text, unused.count)
+    return notes
+
+
+def _reasoning_notes(results: ResultsMetadata) -> list[str]:
+    """Return what the metadata of outputs state of reasoning, and the share of responses that end within it."""
+    reasoning = results.inference.tokenizer.details.get("reasoning", {})
+    notes = list(reasoning.get("notes", []))
+    if reasoning.get("asked_for") and results.few_shot_examples:
+        notes.append("few-shot examples contain no reasoning, and models recite them in theirs; set shots: 0")
+    if results.unclosed:
+        budget = reasoning.get("budgets", [0, 0])[-1]
+        text = f"{100 * results.unclosed:.1f} % of the responses end within their reasoning"
+        text += f" of {budget:,} tokens" if budget else ""
+        if results.unclosed > _BUDGET_MEASURED:
+            text += ": the values measure the budget; raise think_max_toks"
+        elif results.unclosed > _BUDGET_FELT:
+            text += "; consider a larger think_max_toks"
+        notes.append(text)
     return notes
 
 

@@ -9,12 +9,14 @@ import inspect
 from dataclasses import dataclass, field
 
 import torch
-from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+from transformers import MinPLogitsWarper, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from vernacular.core.fingerprint import fingerprint
 from vernacular.inference.generation.cache import Prefix, can_select_rows, new_cache, returned_state
-from vernacular.inference.generation.prepare import PreparedPrompt, decode_continuation, find_stop, truncate_output
+from vernacular.inference.generation.prepare import PreparedPrompt, find_stop, outcome_of, reader_of
+from vernacular.inference.generation.reasoning import Reader
 from vernacular.inference.model.loaded import LoadedModel
+from vernacular.inference.model.tokenization import decode_continuation
 
 DROP_SHARE = 0.25  # finished rows are removed once they are this fraction of the batch: removal copies the others
 
@@ -126,8 +128,8 @@ class DecodingBatch:
 @dataclass
 class _Sequence:
     prompt: PreparedPrompt
+    reader: Reader | None = None
     ids: list[int] = field(default_factory=list)
-    raw_output: str = ""
     finish_reason: str | None = None
     error: str | None = None
 
@@ -147,16 +149,16 @@ def decode(
     """Generate a continuation of each prompt; all prompts begin with `prefix`, if given, and have the same positions.
 
     Returns one dict per prompt: raw_output, output, finish_reason ("stop", "eos", "length"; None with an error),
-    n_tokens, error.
+    n_tokens, error, and what is known of its reasoning.
     """
-    rows = [_Sequence(prompt) for prompt in prompts]
+    rows = [_Sequence(prompt, reader_of(loaded, prompt)) for prompt in prompts]
     for row in rows:
         if row.prompt.max_new_tokens < 1:
             row.finish_reason = "length"
     active_rows = [row for row in rows if row.finish_reason is None]
     if active_rows:
         _decode(loaded, active_rows, prefix, counters, way)
-    return [_outcome(row) for row in rows]
+    return [_outcome(loaded, row) for row in rows]
 
 
 def _decode(
@@ -211,24 +213,31 @@ def _append_token(loaded: LoadedModel, row: _Sequence, token: int, is_nan: bool,
         row.finish_reason = "eos"
     else:
         row.ids.append(token)
-        row.raw_output = decode_continuation(loaded.tokenizer, row.prompt.ids, row.ids)
-        if find_stop(row.raw_output, row.prompt.stops, skip_leading_space=row.prompt.rendered is not None) is not None:
-            row.finish_reason = "stop"
-        elif len(row.ids) >= row.prompt.max_new_tokens:
-            row.finish_reason = "length"
+        row.finish_reason = _finish_reason(loaded, row)
 
 
-def _outcome(row: _Sequence) -> dict:
+def _finish_reason(loaded: LoadedModel, row: _Sequence) -> str | None:
+    """Return why a row ends after its last token; None if it does not. A stop string ends answers, never reasoning."""
+    prompt, reader, n_answer = row.prompt, row.reader, len(row.ids)
+    if reader is None:
+        text = decode_continuation(loaded.tokenizer, prompt.ids, row.ids)
+    else:
+        reader.read(row.ids)
+        if reader.position.inside:
+            return "length" if len(row.ids) >= (prompt.think_tokens or prompt.max_new_tokens) else None
+        if reader.position.stop is not None:
+            return "eos"
+        text = reader.answer(row.ids)
+        n_answer -= reader.span(row.ids)[0] if prompt.think_tokens else 0
+    if find_stop(text, prompt.stops, skip_leading_space=prompt.rendered is not None) is not None:
+        return "stop"
+    return "length" if n_answer >= prompt.answer_tokens else None
+
+
+def _outcome(loaded: LoadedModel, row: _Sequence) -> dict:
     if row.error:
         return {"raw_output": None, "output": None, "finish_reason": None, "n_tokens": len(row.ids), "error": row.error}
-    output = truncate_output(row.raw_output, row.prompt.stops, skip_leading_space=row.prompt.rendered is not None)
-    outcome = {
-        "raw_output": row.raw_output,
-        "output": output,
-        "finish_reason": row.finish_reason,
-        "n_tokens": len(row.ids),
-    }
-    return {**outcome, "error": None}
+    return outcome_of(loaded, row.prompt, row.ids, row.finish_reason)
 
 
 def end_token_ids(loaded: LoadedModel) -> set[int]:
@@ -244,7 +253,7 @@ def end_token_ids(loaded: LoadedModel) -> set[int]:
 class Sampler:
     """Selection of the next token for the rows of a batch; rows may have different decoding settings.
 
-    Repetition penalty, temperature, top-k and top-p are those of transformers, in the same order, with two differences
+    Repetition penalty, temperature, top-k, top-p, min-p are those of transformers, in its order, with two differences
     that make a row independent of the other rows: the penalty covers the row's own tokens (transformers includes the
     padding), and each row has its own random generator, seeded by the request's seed and ID.
     """
@@ -279,7 +288,7 @@ class Sampler:
         for index, row in enumerate(rows):
             if self.generators[row] is not None:
                 decoding = self.prompts[row].decoding
-                groups.setdefault((decoding["temperature"], decoding["top_k"], decoding["top_p"]), []).append(index)
+                groups.setdefault(tuple(decoding.get(name) for name in _WARPED), []).append(index)
         for indices in groups.values():
             tokens[indices] = self._draw_tokens(logits[indices], [rows[index] for index in indices])
         if self.penalized:
@@ -296,12 +305,17 @@ class Sampler:
         return torch.searchsorted(cumulative, thresholds, right=True)[:, 0].clamp_max(cumulative.shape[-1] - 1)
 
 
+_WARPED = ("temperature", "top_k", "top_p", "min_p")
+
+
 def _warpers(decoding: dict) -> list:
     warpers = [TemperatureLogitsWarper(float(decoding["temperature"]))]
     if decoding["top_k"]:
         warpers.append(TopKLogitsWarper(decoding["top_k"]))
     if decoding["top_p"] is not None and decoding["top_p"] < 1:
         warpers.append(TopPLogitsWarper(float(decoding["top_p"])))
+    if decoding.get("min_p"):
+        warpers.append(MinPLogitsWarper(float(decoding["min_p"])))
     return warpers
 
 

@@ -17,6 +17,7 @@ from vernacular.core.progress import Progress
 from vernacular.inference.generation.cache import Prefix, common_prefix
 from vernacular.inference.generation.decode import BATCH, DecodingCounters, Way, decode
 from vernacular.inference.generation.prepare import PreparedPrompt, check_can_generate, output_row, prepare_prompts
+from vernacular.inference.generation.reasoning import describe
 from vernacular.inference.generation.self_check import select_batching
 from vernacular.inference.model.lengths import config_values
 from vernacular.inference.model.loaded import LoadedModel, halve, token_budget, within_memory
@@ -69,7 +70,12 @@ class Generation:
             "model": self.model_metadata,
             "engine": {"name": "transformers", "strategies": run.strategies, "limits": run.limits}
             | {"fallback": run.fallback()},
-            "tokenizer": {"bos": loaded.record.bos, "adds_bos": loaded.adds_bos, "truncation": "few-shot examples"},
+            "tokenizer": {
+                "bos": loaded.record.bos,
+                "adds_bos": loaded.adds_bos,
+                "truncation": "few-shot examples",
+            }
+            | describe(loaded, prompts.values(), run.outcomes.values()),
             "counters": vars(run.counters)
             | {"requests": self.requests.num_rows, "distinct": len(prompts)}
             | {"batches": run.n_batches, "resumed": run.n_resumed}

@@ -1,20 +1,45 @@
 """Generate requests as token IDs, and generated IDs as rows: prompt length, number of new tokens, stop strings."""
 
+import json
 import math
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pyarrow as pa
 
 from vernacular.core.errors import ModelError, format_count
+from vernacular.core.model_record import ModelRecord
+from vernacular.inference.generation.reasoning import (
+    BUDGET,
+    UNCLOSED,
+    UNCLOSED_FLAG,
+    Reader,
+    markers_of,
+    opens_reasoning,
+    thinks,
+)
 from vernacular.inference.model.batch_tokenization import encode_all
-from vernacular.inference.model.rendering import dropped_flag, fit_to_length, render, uses_chat
-from vernacular.inference.model.tokenization import AlignmentError, Encoded, TextModel, encode, prompt_ids
+from vernacular.inference.model.rendering import (
+    check_settings,
+    dropped_flag,
+    fit_to_length,
+    open_template,
+    render,
+    uses_chat,
+)
+from vernacular.inference.model.tokenization import (
+    AlignmentError,
+    Encoded,
+    TextModel,
+    decode_continuation,
+    encode,
+    prompt_ids,
+)
 from vernacular.inference.schema import iter_rows
 from vernacular.types import Request, skipped_reason
 
 MARGIN = 4  # tokens in addition to the longest expected output: the model may tokenize it differently
 DEFAULT_NEW_TOKENS = 64  # for requests with neither max_new_tokens nor longest_target
-GREEDY = {"temperature": 0.0, "top_k": None, "top_p": None, "repetition_penalty": None, "seed": None}
 
 
 @dataclass(frozen=True)
@@ -24,12 +49,20 @@ class PreparedPrompt:
     request_id: str
     ids: list[int]
     rendered: str | None  # the text sent, if a chat template was applied
-    max_new_tokens: int
+    max_new_tokens: int  # of reasoning and answer
     stops: list[str]
-    decoding: dict  # temperature (0 = greedy), top_k, top_p, repetition_penalty, seed
+    decoding: dict  # temperature (0 = greedy), top_k, top_p, min_p, repetition_penalty, seed
+    opened: bool = False  # whether its end opens reasoning
+    think_tokens: int = 0  # the part of max_new_tokens that is for reasoning; 0: none is asked for
+    wanted_tokens: int = 0  # the same if the context were long enough
     n_dropped_examples: int = 0  # number of few-shot examples dropped for length
     n_dropped_tokens: int = 0  # at the beginning, of a prompt without separate examples
     error: str | None = None
+
+    @property
+    def answer_tokens(self) -> int:
+        """The largest number of tokens of the answer."""
+        return self.max_new_tokens - self.think_tokens
 
     @property
     def flag(self) -> str | None:
@@ -98,13 +131,16 @@ class _Unfitted:
 def _begin(loaded: TextModel, row: Request) -> _Unfitted:
     chat = uses_chat(loaded, row["messages"], row["kind"])
     text = render(loaded, row["messages"]) if chat else row["prefix"] + row["text"]
+    decoding = decoding_of(loaded, row, is_chat=chat)
     prompt = PreparedPrompt(
         request_id=row["request_id"],
         ids=[],
         rendered=text if chat else None,
-        max_new_tokens=resolve_max_new_tokens(loaded, row),
+        max_new_tokens=decoding.max_new_tokens or resolve_max_new_tokens(loaded, row),
         stops=list(row["stop"] or []),
-        decoding=GREEDY | {k: v for k, v in (row["decoding"] or {}).items() if v is not None},
+        decoding=decoding.values,
+        opened=chat and opens_reasoning(loaded, text, row["messages"]),
+        wanted_tokens=decoding.think_tokens,
     )
     return _Unfitted(prompt, text, is_truncatable="truncate_left" in (row["extras"] or ()))
 
@@ -121,9 +157,11 @@ def _fit(loaded: TextModel, unfitted: _Unfitted, encoded: Encoded | AlignmentErr
     if max(ids) >= loaded.n_embeddings:
         return replace(prompt, rendered=None, error="a token is outside the model's vocabulary"), True
     max_length = math.inf if loaded.max_length is None else loaded.max_length
-    if len(ids) + prompt.max_new_tokens <= max_length:
-        return replace(prompt, ids=ids), True
     n_new = prompt.max_new_tokens
+    room = max_length - len(ids) - n_new
+    if room >= min(1, prompt.wanted_tokens):
+        n_reasoning = min(prompt.wanted_tokens, room)
+        return replace(prompt, ids=ids, think_tokens=n_reasoning, max_new_tokens=n_new + n_reasoning), True
     if unfitted.is_truncatable and 0 < n_new < max_length:  # as lm-eval
         n_dropped = len(ids) + n_new - int(max_length)
         return replace(prompt, ids=ids[n_dropped:], n_dropped_tokens=n_dropped), True
@@ -141,25 +179,82 @@ def resolve_max_new_tokens(loaded: TextModel, row: dict) -> int:
     return len(target_ids) + MARGIN
 
 
+GREEDY = {"temperature": 0.0, "top_k": None, "top_p": None, "repetition_penalty": None, "seed": None, "min_p": None}
+_CARD = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How a prompt is continued."""
+
+    values: dict  # GREEDY's
+    max_new_tokens: int | None  # of the answer; None: as the request says
+    think_tokens: int  # of reasoning; 0: the prompt asks for none, or for any that fits within the answer's
+
+
+def decoding_of(loaded: TextModel, row: dict, *, is_chat: bool) -> Decoding:
+    """Return the decoding of a request: of its evaluation, else of its model if it is rendered, else of its task.
+
+    Where a prompt asks for reasoning and no temperature is set, the values of the checkpoint's card are used.
+    """
+    task = {name: value for name, value in (row["decoding"] or {}).items() if value is not None}
+    evaluation = {name: value for name, value in (row.get("gen_kwargs") or {}).items() if value is not None}
+    asks, model = is_chat and thinks(loaded), {}
+    if is_chat:
+        setting = loaded.record.gen_kwargs or {}
+        is_card, setting = setting == "recommended", {} if setting == "recommended" else setting
+        is_open = asks and not {"temperature", "do_sample"} & {*task, *setting, *evaluation}
+        model = (recommended(loaded, required=is_card) if is_card or is_open else {}) | setting
+    if "temperature" in evaluation:
+        model = {name: value for name, value in model.items() if name != "do_sample"}
+    kwargs = model | evaluation
+    values = {name: kwargs[name] for name in (*_CARD, "seed") if name in kwargs}
+    if kwargs.get("do_sample") is False:
+        values["temperature"] = 0.0
+    elif kwargs.get("do_sample") and not values.get("temperature", task.get("temperature")):
+        values["temperature"] = 1.0
+    limits = [name for name in ("top_p", "top_k", "min_p") if name in kwargs]
+    if limits and not {"temperature", "do_sample"} & (kwargs.keys() | task.keys()):
+        message = f"model {loaded.record.name}: gen_kwargs: no effect of {' and '.join(limits)} with greedy decoding"
+        raise ModelError(f"{message}; set a temperature.")
+    values = GREEDY | task | values
+    if kwargs.get("sample") and not values["temperature"]:
+        raise ModelError(
+            f"model {loaded.record.name}: repeats: decoding is greedy, so that all samples are equal; set gen_kwargs "
+            "with a temperature, or gen_kwargs: recommended of the model."
+        )
+    return Decoding(values, kwargs.get("max_gen_toks"), kwargs.get("think_max_toks", BUDGET) if asks else 0)
+
+
+def recommended(loaded: TextModel, *, required: bool) -> dict:
+    """Return the decoding that a checkpoint's `generation_config.json` states; {} if none and it is not `required`."""
+    path = Path(loaded.record.directory or "", "generation_config.json")
+    try:
+        stated = json.loads(path.read_text("utf-8")) if loaded.record.directory else {}
+    except (OSError, ValueError):
+        stated = {}
+    values = {name: stated[name] for name in _CARD if isinstance(stated, dict) and stated.get(name) is not None}
+    is_sampled = stated.get("do_sample", bool(values)) is True
+    if required and not is_sampled:
+        message = f"model {loaded.record.name}: gen_kwargs: recommended: {path} states no sampling"
+        raise ModelError(f"{message}; set the values of the model's card, such as {{temperature: 0.6, top_p: 0.95}}.")
+    return {"do_sample": True, **values} if is_sampled else {}
+
+
+def check_rendering(record: ModelRecord) -> None:
+    """Raise ModelError if a setting of rendered prompts is invalid or without effect, before the model is loaded."""
+    if record.rendering and record.directory:
+        loaded = open_template(record)
+        check_settings(loaded)
+        markers_of(loaded)
+        if record.gen_kwargs == "recommended":
+            recommended(loaded, required=True)
+
+
 def check_can_generate(loaded: TextModel) -> None:
     """Raise ModelError if the model is a masked language model."""
     if loaded.kind != "causal":
         raise ModelError(f"model {loaded.record.name} is a masked language model, which cannot generate text.")
-
-
-_CONTEXT = 8  # prompt tokens decoded with the new ones, so that the space before the first new word is retained
-
-
-def decode_continuation(tokenizer, prompt_ids: list[int], new_ids: list[int]) -> str:
-    """Return the text that `new_ids` add after `prompt_ids`, without special tokens.
-
-    SentencePiece decoders strip the space before the first word of a text, which in a continuation is part of the text.
-    The result is therefore the difference of two decodings, with and without the new tokens.
-    """
-    context_ids = prompt_ids[-_CONTEXT:]
-    context = _decode(tokenizer, context_ids)
-    full_text = _decode(tokenizer, context_ids + new_ids)
-    return full_text[len(context) :] if full_text.startswith(context) else _decode(tokenizer, new_ids)
 
 
 def find_stop(raw_output: str, stops: list[str], *, skip_leading_space: bool) -> int | None:
@@ -182,8 +277,34 @@ def truncate_output(raw_output: str, stops: list[str], *, skip_leading_space: bo
     return raw_output[: find_stop(raw_output, stops, skip_leading_space=skip_leading_space)].strip()
 
 
-def _decode(tokenizer, ids: list[int]) -> str:
-    return tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+def reader_of(loaded: TextModel, prompt: PreparedPrompt) -> Reader | None:
+    """Return what follows the response to a prompt; None if it contains no reasoning, because it is plain text."""
+    if prompt.rendered is None or markers_of(loaded) is None:
+        return None
+    return Reader(loaded, prompt.ids, opened=prompt.opened, asks=prompt.think_tokens > 0)
+
+
+def outcome_of(loaded: TextModel, prompt: PreparedPrompt, ids: list[int], finish_reason: str) -> dict:
+    """Return the outcome of a prompt after which an engine generated `ids`, without an end token; see `output_row`."""
+    reader = reader_of(loaded, prompt)
+    if reader is None:
+        raw_output, n_tokens, parts = decode_continuation(loaded.tokenizer, prompt.ids, ids), len(ids), {}
+    else:
+        limit = prompt.answer_tokens if prompt.think_tokens else None
+        split = reader.split(ids, budget=prompt.think_tokens, limit=limit)
+        raw_output, n_tokens, parts = split.answer, split.n_answer, split.outcome()
+        if split.state == UNCLOSED and len(ids) >= (prompt.think_tokens or prompt.max_new_tokens):
+            finish_reason = "length"
+    if find_stop(raw_output, prompt.stops, skip_leading_space=prompt.rendered is not None) is not None:
+        finish_reason = "stop"
+    elif prompt.think_tokens and n_tokens >= prompt.answer_tokens:
+        finish_reason = "length"
+    output = truncate_output(raw_output, prompt.stops, skip_leading_space=prompt.rendered is not None)
+    outcome = {"raw_output": raw_output, "output": output, "finish_reason": finish_reason, "n_tokens": n_tokens}
+    return outcome | parts | {"error": None}
+
+
+_OUTCOME = ("raw_output", "output", "finish_reason", "n_tokens", "reasoning", "think_state", "n_reasoning_tokens")
 
 
 def output_row(row: dict, prompts: dict[str, PreparedPrompt], outcomes: dict[str, dict]) -> dict:
@@ -194,8 +315,10 @@ def output_row(row: dict, prompts: dict[str, PreparedPrompt], outcomes: dict[str
         return ids | {"flags": f"error: {skipped_reason(row['role'])}"}
     outcome = outcomes.get(row["request_id"], {"error": None})
     flags = [prompt.flag, f"error: {outcome['error']}" if outcome["error"] else None]
+    flags.append(UNCLOSED_FLAG if outcome.get("think_state") == UNCLOSED else None)
     return ids | {
-        **{name: outcome.get(name) for name in ("raw_output", "output", "finish_reason", "n_tokens")},
+        **{name: outcome.get(name) for name in _OUTCOME},
+        "think_budget": prompt.think_tokens or None,
         "n_prompt_tokens": len(prompt.ids) or None,
         "rendered": prompt.rendered,
         "flags": "; ".join(flag for flag in flags if flag) or None,

@@ -13,13 +13,8 @@ import torch
 from vernacular.core.errors import ModelError
 from vernacular.core.fingerprint import fingerprint
 from vernacular.inference.generation import generate
-from vernacular.inference.generation.prepare import (
-    PreparedPrompt,
-    decode_continuation,
-    find_stop,
-    output_row,
-    truncate_output,
-)
+from vernacular.inference.generation.prepare import PreparedPrompt, outcome_of, output_row
+from vernacular.inference.generation.reasoning import describe
 from vernacular.inference.model.loaded import LoadedModel
 from vernacular.inference.schema import GENERATIONS, iter_rows, rows_to_table
 
@@ -58,6 +53,8 @@ class Generation(generate.Generation):
             "seconds": round(self.seconds, 3),
         }
         metadata = {"model": self.model_metadata, "engine": {"name": "vllm", "version": self.version}}
+        if rendering := describe(self.loaded, self.prompts.values(), self.outcomes.values()):
+            metadata["tokenizer"] = rendering
         return rows_to_table(rows, GENERATIONS.schema), {**metadata, "counters": counters}
 
 
@@ -95,6 +92,7 @@ def _outcomes(loaded: LoadedModel, engine, prompts: list[PreparedPrompt]) -> lis
                 temperature=decoding["temperature"],
                 top_k=decoding["top_k"] or -1,
                 top_p=decoding["top_p"] or 1.0,
+                min_p=decoding.get("min_p") or 0.0,
                 repetition_penalty=decoding["repetition_penalty"] or 1.0,
                 seed=seed,
                 max_tokens=max(1, prompt.max_new_tokens),
@@ -110,15 +108,5 @@ def _outcomes(loaded: LoadedModel, engine, prompts: list[PreparedPrompt]) -> lis
 
 
 def _outcome(loaded: LoadedModel, prompt: PreparedPrompt, completion) -> dict:
-    ids = list(completion.token_ids)
-    raw_output = decode_continuation(loaded.tokenizer, prompt.ids, ids)
-    has_stop = find_stop(raw_output, prompt.stops, skip_leading_space=prompt.rendered is not None) is not None
-    finish_reason = "stop" if has_stop else "length" if completion.finish_reason == "length" else "eos"
-    output = truncate_output(raw_output, prompt.stops, skip_leading_space=prompt.rendered is not None)
-    return {
-        "raw_output": raw_output,
-        "output": output,
-        "finish_reason": finish_reason,
-        "n_tokens": len(ids),
-        "error": None,
-    }
+    finish_reason = "length" if completion.finish_reason == "length" else "eos"
+    return outcome_of(loaded, prompt, list(completion.token_ids), finish_reason)

@@ -4,6 +4,7 @@ A key is a hash of the model, its options, the requests and the engine. Complete
 time: their rows repeat the few-shot prefix and its messages, and those of one large evaluation would take gigabytes.
 """
 
+import contextlib
 import functools
 import importlib.util
 from dataclasses import dataclass
@@ -14,11 +15,12 @@ import pyarrow.compute as pc
 
 from vernacular.core import artifacts
 from vernacular.core.artifacts import Kind
+from vernacular.core.errors import ModelError
 from vernacular.core.fingerprint import code_fingerprint, content_hash, fingerprint, version_of
 from vernacular.core.metadata import Outcome, OutputsMetadata, RequestsMetadata, not_applicable, unavailable
 from vernacular.core.model_record import ModelRecord
 from vernacular.inference.engine import ENGINES, engine_name, engine_of
-from vernacular.inference.schema import GENERATIONS, output_schema
+from vernacular.inference.schema import GENERATIONS, SCORES, output_schema
 from vernacular.protocols.schema import REQUESTS, generated_tokens, request_cost
 
 _KEY_COLUMNS = ["item_id", "role", "request_id"]
@@ -60,17 +62,18 @@ def work_units(record: ModelRecord, request_files: dict[str, Path], shard: tuple
     """
     index, count = shard
     columns = _KEY_COLUMNS if count == 1 else _KEY_COLUMNS + _SIZE_COLUMNS
-    kinds, tables = {}, {}
+    kinds, tables, rendered = {}, {}, {}
     for evaluation, path in request_files.items():
         metadata = artifacts.metadata(path, REQUESTS)
         if exclusion(record, metadata) is None:
             kinds[evaluation] = output_schema(metadata)
             tables[evaluation] = artifacts.read(path, REQUESTS, columns=columns)
+            rendered[evaluation] = record.rendering if is_rendered(record, metadata) else {}
     units = []
     for evaluation, shard_tables in split_into_shards(tables, count).items():
-        kind, table = kinds[evaluation], shard_tables[index]
-        key = evaluation_key(record, table, kind)
-        full_key = key if count == 1 else evaluation_key(record, tables[evaluation], kind)
+        kind, table, rendering = kinds[evaluation], shard_tables[index], rendered[evaluation]
+        key = evaluation_key(record, table, kind, rendering)
+        full_key = key if count == 1 else evaluation_key(record, tables[evaluation], kind, rendering)
         item_ids = None if count == 1 else table["item_id"].unique()
         units.append(WorkUnit(evaluation, request_files[evaluation], table.num_rows, item_ids, kind, key, full_key))
     return units
@@ -95,8 +98,34 @@ def not_answerable(record: ModelRecord, metadata: RequestsMetadata) -> str | Non
         reason = abilities.reason("generation")
     else:
         reason = abilities.reason("scores" if metadata.label_spans else "forced_spans")
-    return reason and f"{metadata.protocol} is not possible: {reason}"
+    if reason:
+        return f"{metadata.protocol} is not possible: {reason}"
+    if output_schema(metadata) is SCORES and is_rendered(record, metadata) and thinks_in_chats(record):
+        return (
+            f"{metadata.protocol} scores what stands at the beginning of the answer, where {record.name} reasons; set "
+            "enable_thinking: false, or chat: auto for plain text"
+        )
+    return None
 
+
+def thinks_in_chats(record: ModelRecord) -> bool:
+    """Return whether chats with a model ask for reasoning, from its tokenizer alone."""
+    if record.server and not (record.directory and record.server.tokenizer == "local"):
+        return record.server.reasons_by_default
+    has_own = record.adapter is not None and record.adapter.own_tokenizer
+    directory = record.adapter.directory if has_own else record.directory
+    key = directory, record.fingerprint, str(record.rendering)
+    if key not in _THINKING:
+        from vernacular.inference.generation.reasoning import thinks
+        from vernacular.inference.model.rendering import open_template
+
+        _THINKING[key] = False
+        with contextlib.suppress(ModelError):  # the job states why, where it needs the template
+            _THINKING[key] = thinks(open_template(record, directory))
+    return _THINKING[key]
+
+
+_THINKING: dict[tuple, bool] = {}
 
 _BATCH_ROWS = 5_000
 
@@ -178,14 +207,24 @@ def _hash_of_package(engine: str) -> str | None:
     return fingerprint([[name, content_hash(str(file))] for name, file in files or [(found.name, found.origin)]])
 
 
-def evaluation_key(record: ModelRecord, requests: pa.Table, kind: Kind) -> str:
-    """Return the store key of an evaluation; independent of row order."""
+def is_rendered(record: ModelRecord, metadata: RequestsMetadata) -> bool:
+    """Return whether a chat template may be applied to the requests of an evaluation; see `rendering.uses_chat`."""
+    generates = metadata.request_kind == "generate"
+    return metadata.has_turns and (record.chat is not False if generates else record.chat is True)
+
+
+def evaluation_key(record: ModelRecord, requests: pa.Table, kind: Kind, rendering: dict | None = None) -> str:
+    """Return the store key of an evaluation; independent of row order.
+
+    `rendering`: the settings that change outputs of rendered prompts; None or {} if no prompt is rendered, or if none
+    is set.
+    """
     columns = (requests.column(name).to_pylist() for name in ("item_id", "role", "request_id"))
     request_keys = sorted(zip(*columns, strict=True))
     options = {name: getattr(record, name) for name in OPTIONS}
     uses = (record.generation_engine, record.adapter, record.quantization)
     engine = [engine_version(kind, engine_name(record)), *additional_libraries(kind, *uses)]
-    return fingerprint([kind.name, record.fingerprint, options, engine, request_keys])[:40]
+    return fingerprint([kind.name, record.fingerprint, options, engine, request_keys, *filter(None, [rendering])])[:40]
 
 
 def additional_libraries(kind: Kind, generation_engine: str, adapter, quantization) -> list[str]:

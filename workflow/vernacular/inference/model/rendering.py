@@ -1,16 +1,19 @@
 """The prompt text of a request: chat template, and few-shot examples dropped to fit the context length.
 
-Shared by scoring and generation.
+Shared by scoring and generation. What the settings of a model pass to its template is found by rendering: a template
+that renders the same prompt for two values of an argument does not have it.
 """
 
+import re
 from collections.abc import Callable
 from typing import TypeVar
 
 from jinja2 import TemplateError
 
-from vernacular.core.errors import ModelError, first_line, format_count
+from vernacular.core.errors import ModelError, first_line, format_count, suggest
+from vernacular.core.model_record import ModelRecord
 from vernacular.core.processes import TimeLimitExceeded, time_limit
-from vernacular.inference.model.tokenization import TextModel
+from vernacular.inference.model.tokenization import TextModel, load_tokenizer
 from vernacular.types import Request
 
 T = TypeVar("T")
@@ -31,37 +34,181 @@ def uses_chat(loaded: TextModel, messages: list[dict] | None, kind: str) -> bool
     unless `chat` is true: PalmX and lm-evaluation-harness define their prompts so, and the scores of a base model and
     its chat model remain comparable. Raises ModelError if `chat` is true and the tokenizer has no template.
     """
-    chat_option = loaded.record.chat
-    has_template = bool(getattr(loaded.tokenizer, "chat_template", None))
-    if chat_option is True and not has_template:
+    chat_option, is_possible = loaded.record.chat, has_template(loaded)
+    if chat_option is True and not is_possible:
         raise ModelError(
             f"model {loaded.record.name}: chat is true, but its tokenizer has no chat template. Set chat: auto."
         )
-    return bool(messages) and (has_template and kind == "generate" if chat_option == "auto" else bool(chat_option))
+    return bool(messages) and (is_possible and kind == "generate" if chat_option == "auto" else bool(chat_option))
+
+
+def has_template(loaded: TextModel) -> bool:
+    """Return whether a model has a chat template, its own or that of its settings."""
+    return bool(loaded.record.chat_template or getattr(loaded.tokenizer, "chat_template", None))
 
 
 def render(loaded: TextModel, messages: list[dict]) -> str:
     """Render chat turns as text, up to the beginning of the model's turn and without a date.
 
-    The text contains its special tokens: tokenize it without adding any. Raises ModelError if the template fails or
-    takes more than `_TIME_LIMIT`.
+    The settings of the model are applied: its template, the arguments of the template, and its system instruction. The
+    text contains its special tokens: tokenize it without adding any. Raises ModelError if the template fails or takes
+    more than `_TIME_LIMIT`.
     """
+    return render_with(loaded, with_system(loaded, messages), template_arguments(loaded))
+
+
+def render_with(loaded: TextModel, messages: list[dict], arguments: dict, template: str | None = None) -> str:
+    """Render chat turns with these arguments and template (None: the model's), and nothing else of its settings."""
     name = loaded.record.name
     if loaded.template_error:
         raise ModelError(loaded.template_error)
     messages = [{"role": turn["role"], "content": turn["content"]} for turn in messages]
     try:
-        template = loaded.tokenizer.get_chat_template()
+        template = template_of(loaded) if template is None else template
         if "strftime_now" in template:
             template = _WITHOUT_DATE + template
+        options = {"tokenize": False, "add_generation_prompt": True, "date_string": ""} | arguments
         with time_limit(_TIME_LIMIT):
-            return loaded.tokenizer.apply_chat_template(
-                messages, chat_template=template, tokenize=False, add_generation_prompt=True, date_string=""
-            )
+            return loaded.tokenizer.apply_chat_template(messages, chat_template=template, **options)
     except TimeLimitExceeded:
         raise ModelError(f"model {name}: its chat template did not finish within {_TIME_LIMIT} seconds.") from None
     except _TEMPLATE_ERRORS as error:
         raise ModelError(f"model {name}: its chat template failed: {first_line(error)}.") from error
+
+
+def template_of(loaded: TextModel) -> str:
+    """Return the text of a model's template: its own, one of its own by name, or that of a file."""
+    setting = loaded.record.chat_template
+    if setting is None:
+        return loaded.tokenizer.get_chat_template()
+    if "{" in setting:  # the text of a file; a name has no braces
+        return setting
+    own = getattr(loaded.tokenizer, "chat_template", None)
+    named = own if isinstance(own, dict) else {"default": own} if own else {}
+    if setting not in named:
+        message = f'model {loaded.record.name}: chat_template: expected a file or a template of its tokenizer, got "'
+        raise ModelError(f'{message}{setting}".{suggest(setting, named)}')
+    return named[setting]
+
+
+USER = "Ola, que tal?"  # of a conversation with which templates are compared
+_CONVERSATIONS = (
+    [{"role": "user", "content": USER}],
+    [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": USER}],
+)
+_SWITCHES = ("enable_thinking", "thinking", "reasoning")  # arguments of templates that turn reasoning on or off
+_EFFORT = "reasoning_effort"
+
+
+def _renderings(loaded: TextModel, arguments: dict, template: str | None = None, system: str | None = None) -> list:
+    """Return the texts of a few conversations, or why there are none."""
+    turns = [{"role": "system", "content": system}] if system else []
+    texts = []
+    for conversation in _CONVERSATIONS:
+        try:
+            texts.append(render_with(loaded, turns + conversation, arguments, template))
+        except ModelError as error:
+            texts.append(str(error))
+    return texts
+
+
+def reasoning_switch(loaded: TextModel) -> dict[bool, dict]:
+    """Return the arguments with which a template asks for reasoning (True) and for none (False), as far as it can."""
+
+    def find() -> dict[bool, dict]:
+        template = template_of(loaded)
+        for name in _SWITCHES:
+            if name in template and _renderings(loaded, {name: True}) != _renderings(loaded, {name: False}):
+                return {True: {name: True}, False: {name: False}}
+        if _EFFORT not in template or _renderings(loaded, {_EFFORT: "high"}) == _renderings(loaded, {_EFFORT: "low"}):
+            return {}
+        has_none = re.search("""['"]none['"]""", template)  # gpt-oss always reasons
+        return {True: {_EFFORT: "high"}} | ({False: {_EFFORT: "none"}} if has_none else {})
+
+    return loaded.of_template("switch", find)
+
+
+def template_arguments(loaded: TextModel) -> dict:
+    """Return what the settings of a model pass to its template. Raises ModelError if it cannot turn reasoning so."""
+    arguments, wanted = dict(loaded.record.chat_template_args or {}), loaded.record.enable_thinking
+    if wanted is None:
+        return arguments
+    switch = reasoning_switch(loaded)
+    if wanted not in switch:
+        advice = f"set chat_template_args: {{{_EFFORT}: low}} instead" if switch else "remove it"
+        raise ModelError(
+            f"model {loaded.record.name}: enable_thinking: its chat template renders the same prompt for true and "
+            f"false; {advice}."
+        )
+    return arguments | switch[wanted]
+
+
+def with_system(loaded: TextModel, messages: list[dict]) -> list[dict]:
+    """Return chat turns with the system instruction of the model, in the first user turn if there are no system turns.
+
+    Templates without system turns raise an error (Gemma 2); that of Gemma 3 puts them there, too.
+    """
+    text = loaded.record.system_instruction
+    if not text:
+        return messages
+    if messages[0]["role"] == "system" or not takes_system(loaded):
+        return [{**messages[0], "content": f"{text}\n\n{messages[0]['content']}"}, *messages[1:]]
+    return [{"role": "system", "content": text}, *messages]
+
+
+def takes_system(loaded: TextModel) -> bool:
+    """Return whether a template renders system turns."""
+
+    def find() -> bool:
+        try:
+            turns = [{"role": "system", "content": "a"}, *_CONVERSATIONS[0]]
+            render_with(loaded, turns, template_arguments(loaded))
+        except ModelError:
+            return False
+        return True
+
+    return loaded.tokenizer is None or loaded.of_template("system", find)
+
+
+def open_template(record: ModelRecord, directory: str | None = None) -> TextModel:
+    """Return a model's tokenizer with its settings, to render prompts before the model is loaded.
+
+    Raises ModelError if the tokenizer cannot be loaded.
+    """
+    tokenizer = load_tokenizer(record, directory or record.directory, trust_remote_code=record.trust_remote_code)
+    loaded = TextModel(record=record, kind="causal", tokenizer=tokenizer, max_length=None, n_embeddings=len(tokenizer))
+    try_template(loaded)
+    return loaded
+
+
+def check_settings(loaded: TextModel) -> None:
+    """Raise ModelError if a setting of a model changes nothing in a rendered prompt."""
+    record = loaded.record
+    settings = [key for key in record.rendering if key not in ("gen_kwargs", "think_end_token")]
+    if not settings:
+        return
+
+    def reject(key: str, problem: str) -> None:
+        raise ModelError(f"model {record.name}: {key}: {problem}; remove it.")
+
+    if not has_template(loaded):
+        reject(settings[0], "its tokenizer has no chat template")
+    template, arguments = template_of(loaded), template_arguments(loaded)
+    render(loaded, _CONVERSATIONS[0])
+    expected, own = _renderings(loaded, arguments), getattr(loaded.tokenizer, "chat_template", None)
+    if record.chat_template and own:
+        default = own.get("default") if isinstance(own, dict) else own
+        if default and _renderings(loaded, arguments, default) == expected:
+            reject("chat_template", "it renders the same prompts as the model's own")
+    for key, value in (record.chat_template_args or {}).items():
+        other = not value if isinstance(value, bool) else f"{value}." if isinstance(value, str) else (value or 0) + 1
+        without = {name: item for name, item in arguments.items() if name != key}
+        if expected == _renderings(loaded, without) == _renderings(loaded, arguments | {key: other}):
+            known = [name for name in (*_SWITCHES, _EFFORT) if name in template]
+            reject(f"chat_template_args.{key}", f"the chat template has no such argument.{suggest(key, known)}"[:-1])
+    system = record.system_instruction
+    if system and takes_system(loaded) and _renderings(loaded, arguments, system=system) == expected:
+        reject("system_instruction", "the chat template drops system turns")
 
 
 def try_template(loaded: TextModel) -> None:
@@ -70,11 +217,10 @@ def try_template(loaded: TextModel) -> None:
     Call it in the main thread. A power of large integers can be interrupted only there; in any other, it stops the
     entire process, because it does not release the interpreter.
     """
-    if not getattr(loaded.tokenizer, "chat_template", None) or loaded.record.chat is False:
+    if not has_template(loaded) or loaded.record.chat is False:
         return
-    turns = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]
     try:
-        render(loaded, turns)
+        render_with(loaded, _CONVERSATIONS[1], loaded.record.chat_template_args or {})
     except ModelError as error:
         if isinstance(error.__context__, TimeLimitExceeded):
             loaded.template_error = str(error)  # other errors can depend on the turns

@@ -5,10 +5,11 @@ character span. `prompt_ids` returns the IDs for generation, by the same rules. 
 tokenizer that has none are reconstructed from its decoding; a text for which that cannot be verified is rejected.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from transformers import AutoTokenizer
@@ -17,6 +18,8 @@ from vernacular.core.errors import ModelError
 from vernacular.core.library_errors import LOADING_ERRORS, describe_error, wrap_library_errors
 from vernacular.core.model_record import ModelRecord
 from vernacular.inference.model.lengths import Lengths
+
+T = TypeVar("T")
 
 
 @dataclass(kw_only=True)
@@ -33,6 +36,14 @@ class TextModel:
     eos_id: int | None = None
     adds_bos: bool = False  # whether the tokenizer itself begins a text with bos_id
     template_error: str | None = None  # of a chat template that does not finish
+    _of_template: dict = field(default_factory=dict, repr=False, compare=False)
+
+    def of_template(self, name: str, compute: Callable[[], T]) -> T:
+        """Return what follows from the chat template and the settings of the record, computed once."""
+        key = name, str(getattr(self.tokenizer, "chat_template", None)), str(self.record.rendering)
+        if key not in self._of_template:
+            self._of_template[key] = compute()
+        return self._of_template[key]
 
     def metadata(self) -> dict:
         """Return the metadata of the model for an artifact."""
@@ -213,6 +224,25 @@ def prompt_ids(loaded: TextModel, encoded: Encoded, *, templated: bool) -> list[
     if not end:  # only special tokens: those before an EOS open the text
         end = next((i for i, token in enumerate(encoded.ids) if token == loaded.eos_id), len(encoded))
     return with_bos(loaded, encoded.slice(0, end), templated=templated).ids.tolist()
+
+
+_CONTEXT = 8  # prompt tokens decoded with the new ones, so that the space before the first new word is retained
+
+
+def decode_continuation(tokenizer, prompt_ids: list[int], new_ids: list[int]) -> str:
+    """Return the text that `new_ids` add after `prompt_ids`, without special tokens.
+
+    SentencePiece decoders strip the space before the first word of a text, which in a continuation is part of the text.
+    The result is therefore the difference of two decodings, with and without the new tokens.
+    """
+    context_ids = prompt_ids[-_CONTEXT:]
+    context = _decode(tokenizer, context_ids)
+    full_text = _decode(tokenizer, context_ids + new_ids)
+    return full_text[len(context) :] if full_text.startswith(context) else _decode(tokenizer, new_ids)
+
+
+def _decode(tokenizer, ids: list[int]) -> str:
+    return tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
 
 def reconstruct_offsets(tokenizer, ids: list[int], text: str) -> list[tuple[int, int]]:

@@ -45,6 +45,9 @@ class Completion:
     ids: list[int] | None  # of the generated tokens, if the server returns them
     logprobs: list[float] | None  # of the generated tokens, nats
     content: dict = field(repr=False)  # the entire response
+    reasoning: str | None = None  # before the text, if the server separates it
+    reasoning_field: str | None = None  # the field of its message that has it
+    reasoning_tokens: int | None = None  # if the server counts them
 
 
 class Completions:
@@ -73,7 +76,10 @@ class Completions:
         choice = only(read(content, "choices"), "choices")
         text = read(choice, "message", "content") if is_chat else read(choice, "text")
         if is_chat and text is None and isinstance(read(choice, "message"), dict):
-            text = ""  # the model ended its turn at once
+            text = ""  # the model ended its turn at once, or within its reasoning
+        # vLLM has renamed the field; SGLang and llama.cpp have the longer name
+        name = next((name for name in ("reasoning", "reasoning_content") if read(choice, "message", name)), None)
+        reasoning = read(choice, "message", name) if name else None
         text, reason, stop = text_of(text, "text"), read(choice, "finish_reason"), read(choice, "stop_reason")
         usage = read(content, "usage")
         if not isinstance(usage, dict | None):
@@ -93,6 +99,9 @@ class Completions:
             ids,
             logprobs,
             content,
+            reasoning and text_of(reasoning, "reasoning"),
+            name,
+            count(usage, "completion_tokens_details", "reasoning_tokens"),
         )
 
     def listed(self, prompt: str | list, n: int, k: int, **sampling) -> list[tuple]:

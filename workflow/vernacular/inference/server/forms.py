@@ -30,11 +30,12 @@ CHECKS = {
     1: "reach and name", 2: "token IDs accepted", 3: "echo", 4: "boundary", 5: "plausible", 6: "self-consistent",
     7: "repetition and cache", 8: "batch", 9: "no temperature or penalties", 10: "tokenizer", 11: "byte tokens",
     12: "labels", 13: "forcing", 14: "length", 15: "stop and seed", 16: "known answer",
+    17: "settings of chats",
 }  # fmt: skip
 Check = IntEnum(
     "Check",
     "REACH IDS ECHO BOUNDARY PLAUSIBLE CONSISTENT REPETITION BATCH PENALTIES "
-    "TOKENIZER BYTES LETTERS FORCING LENGTH STOP KNOWN",
+    "TOKENIZER BYTES LETTERS FORCING LENGTH STOP KNOWN CHATS",
 )
 _LEAST = -9998.0  # servers write -9999 for minus infinity, or for "not computed"
 _ROUNDING = 1e-3  # nats; a log-probability above 0 by more is none

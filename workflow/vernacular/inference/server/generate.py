@@ -1,8 +1,9 @@
 """Generation through a server: the same rows as `generation.generate`.
 
 Prompts, lengths, stop strings and flags are those of a local model if a tokenizer is known; without one, the server
-receives text, or chat messages to which it applies its own template. The server's text is stored as it is. An
-evaluation is prepared while another is computed, unless the server is asked for its tokens.
+receives text, or chat messages to which it applies its own template. The server's text is stored as it is; reasoning
+before it is split off by a field of the response, by token IDs or by its markers. An evaluation is prepared while
+another is computed, unless the server is asked for its tokens.
 """
 
 import time
@@ -15,15 +16,26 @@ from vernacular.core.errors import ModelError
 from vernacular.core.fingerprint import fingerprint
 from vernacular.inference.generation.prepare import (
     DEFAULT_NEW_TOKENS,
-    GREEDY,
     MARGIN,
     PreparedPrompt,
+    decoding_of,
     find_stop,
     output_row,
     prepare_prompts,
+    reader_of,
     truncate_output,
 )
+from vernacular.inference.generation.reasoning import (
+    UNCLOSED,
+    Split,
+    describe,
+    has_special_markers,
+    markers_of,
+    server_arguments,
+    split_text,
+)
 from vernacular.inference.journal import Journal
+from vernacular.inference.model.rendering import with_system
 from vernacular.inference.schema import GENERATIONS, iter_rows, rows_to_table
 from vernacular.inference.server.completions import Completion
 from vernacular.inference.server.forms import read
@@ -103,7 +115,12 @@ class Generation:
                 "fallback": _fallback(served) + served.uncounted(self.used),
                 "stated": served.client.stated.summary(),
             },
-            "tokenizer": {"bos": served.record.bos, "adds_bos": served.adds_bos, "truncation": "few-shot examples"},
+            "tokenizer": {
+                "bos": served.record.bos,
+                "adds_bos": served.adds_bos,
+                "truncation": "few-shot examples",
+            }
+            | describe(served, self.prompts.values(), self.outcomes.values()),
             "counters": {
                 "requests": self.requests.num_rows,
                 "distinct": len(self.prompts),
@@ -140,9 +157,10 @@ def _text_prompts(served: ServedModel, requests: pa.Table) -> tuple[dict[str, Pr
         if row["kind"] != "generate" or row["request_id"] in prompts:
             continue
         chat = bool(row["messages"]) and forms.chat and chat_option is not False
+        decoding = decoding_of(served, row, is_chat=chat)
         error = None if chat or forms.generation != "chat" else "the server answers chats only"
         contents[row["request_id"]] = (
-            [{"role": turn["role"], "content": turn["content"]} for turn in row["messages"]]
+            [{"role": turn["role"], "content": turn["content"]} for turn in with_system(served, row["messages"])]
             if chat
             else row["prefix"] + row["text"]
         )
@@ -150,9 +168,11 @@ def _text_prompts(served: ServedModel, requests: pa.Table) -> tuple[dict[str, Pr
             request_id=row["request_id"],
             ids=[],
             rendered="chat template applied by the server" if chat else None,
-            max_new_tokens=_max_new_tokens(row),
+            max_new_tokens=(decoding.max_new_tokens or _max_new_tokens(row)) + decoding.think_tokens,
             stops=list(row["stop"] or []),
-            decoding=GREEDY | {k: v for k, v in (row["decoding"] or {}).items() if v is not None},
+            decoding=decoding.values,
+            think_tokens=decoding.think_tokens,
+            wanted_tokens=decoding.think_tokens,
             error=error,
         )
     return prompts, contents
@@ -180,26 +200,69 @@ def _answer(served: ServedModel, call: Call) -> dict:
         "repetition_penalty": decoding["repetition_penalty"] or 1.0,
         "seed": seed,
     }
+    if decoding["min_p"]:
+        fields["min_p"] = decoding["min_p"]
     if stops:
         fields |= {"stop": stops[:_MAX_STOPS], "include_stop_str_in_output": True}
     if served.native is None and (names := served.completions.unsupported(fields)):
         return {"error": f"the server does not accept {', '.join(names)}"}
-    completion = complete(call.content, max(1, prompt.max_new_tokens), **fields)
+    completion = complete(call.content, max(1, prompt.max_new_tokens), **fields, **_extensions(served, call))
     served.compare_length(call.content, completion.prompt_tokens)
-    has_prefix = prompt.rendered is not None
-    if served.client.redaction in completion.text:
+    split = _split(served, prompt, completion)
+    text, n_tokens, parts = completion.text, completion.completion_tokens, split.outcome() if split else {}
+    if split and split.state not in (None, "none"):
+        text, n_tokens = split.answer, split.n_answer
+    if served.client.redaction in f"{completion.reasoning}{completion.text}":
         served.client.stated.flag("redacted: the text contained the key of the server")
     return {
-        "raw_output": completion.text,
-        "output": truncate_output(completion.text, prompt.stops, skip_leading_space=has_prefix),
-        "finish_reason": _finish_reason(completion, prompt, bool(stops)),
-        "n_tokens": completion.completion_tokens,
-    }
+        "raw_output": text,
+        "output": truncate_output(text, prompt.stops, skip_leading_space=prompt.rendered is not None),
+        "finish_reason": _finish_reason(completion, text, prompt, bool(stops)),
+        "n_tokens": n_tokens,
+    } | parts
 
 
-def _finish_reason(completion: Completion, prompt: PreparedPrompt, has_stops: bool) -> str:
+def _extensions(served: ServedModel, call: Call) -> dict:
+    """Return the fields of a request that only chats and reasoning need."""
+    prompt = call.prompt
+    if prompt.rendered is None:
+        return {}
+    if not prompt.ids:  # the server applies its template
+        arguments = server_arguments(served)
+        return {"chat_template_kwargs": arguments} if arguments else {}
+    if served.native or not prompt.think_tokens:
+        return {}
+    special = {"skip_special_tokens": False} if has_special_markers(served) else {}
+    return {"return_token_ids": True} | special
+
+
+def _split(served: ServedModel, prompt: PreparedPrompt, completion: Completion) -> Split | None:
+    """Return the parts of a response: by a field of the server, by the IDs of its tokens, or else by its text."""
+    markers, asks = markers_of(served), prompt.think_tokens > 0
+    if prompt.rendered is None or markers is None:
+        return None
+    n_reasoning, n_answer = completion.reasoning_tokens, None
+    if n_reasoning is not None and completion.completion_tokens is not None:
+        n_answer = max(0, completion.completion_tokens - n_reasoning)
+    if completion.reasoning or n_reasoning:  # hosted models hide its text
+        state = "closed" if completion.text.strip() else UNCLOSED
+        by = completion.reasoning_field or "usage"
+        return Split(completion.text, completion.reasoning, state, n_reasoning, n_answer, by)
+    if completion.ids and prompt.ids and served.tokenizer is not None:
+        ids = completion.ids
+        is_end = read(completion.content, "stop_type") == "eos" or ids[-1] == served.eos_id
+        limit = prompt.answer_tokens if asks else None
+        return reader_of(served, prompt).split(ids[:-1] if is_end else ids, budget=prompt.think_tokens, limit=limit)
+    split = split_text(completion.text, markers, opened=prompt.opened, asks=asks)
+    if asks and split.state == "none" and not prompt.ids and completion.finish_reason == "length":
+        # a template that opens the block, or a parser that leaves a truncated one in the text
+        return Split("", completion.text, UNCLOSED, completion.completion_tokens, 0)
+    return split
+
+
+def _finish_reason(completion: Completion, text: str, prompt: PreparedPrompt, has_stops: bool) -> str:
     """Return "stop", "eos" or "length"; a server that does not tell a stop string from an EOS token has "stop"."""
-    if find_stop(completion.text, prompt.stops, skip_leading_space=prompt.rendered is not None) is not None:
+    if find_stop(text, prompt.stops, skip_leading_space=prompt.rendered is not None) is not None:
         return "stop"
     if completion.finish_reason == "length":
         return "length"

@@ -1,4 +1,4 @@
-"""The probe of a server: sixteen checks that decide in which forms it can answer, and which protocols that allows.
+"""The probe of a server: seventeen checks that decide in which forms it can answer, and which protocols that allows.
 
 Names and versions decide nothing: servers ignore requests that they do not understand. Each form of log-probabilities
 is tried in turn, and the first that passes all of its checks is used. The outcome of every check, and answers to a few
@@ -14,10 +14,12 @@ from dataclasses import replace
 from vernacular.core.errors import ModelError, ServerError, suggest
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.model_record import Forms, ModelRecord, ServerRecord
+from vernacular.inference.generation.reasoning import markers_of, server_arguments, thinks
+from vernacular.inference.model.rendering import check_settings, has_template, try_template
 from vernacular.inference.model.tokenization import AlignmentError
 from vernacular.inference.server import checks
 from vernacular.inference.server.client import Client, DeniedError, RefusedError
-from vernacular.inference.server.completions import LIMITS, Completions, TextLabels, TopIds
+from vernacular.inference.server.completions import LIMITS, Completion, Completions, TextLabels, TopIds
 from vernacular.inference.server.forms import (
     CHECKS,
     EXTENDED,
@@ -100,6 +102,7 @@ class _Probe:
             fields=self.loaded.completions.fields,
             limit=self.loaded.completions.limit,
             forms=forms,
+            reasons_by_default=self._check_chats(forms),
             reasons=self.reasons,
             checks=self.checks,
             answers=self._answers(spans, forms.generation),
@@ -235,6 +238,56 @@ class _Probe:
             seen = f"not comparable: {error}"
         self._note(Check.LENGTH, form, True, seen)
 
+    def _check_chats(self, forms: Forms) -> bool:
+        """Check that the settings of chats change the prompt; return whether a chat begins with reasoning.
+
+        Servers ignore arguments that they or their templates do not know. Raises ModelError for one that is ignored.
+        """
+        loaded, record = self.loaded, self.loaded.record
+        if loaded.tokenizer is not None and forms.generation in ("ids", "native"):  # prompts are rendered here
+            try_template(loaded)
+            check_settings(loaded)
+            return record.chat is not False and has_template(loaded) and thinks(loaded)
+        if record.chat_template:
+            raise ModelError(f"model {record.name}: chat_template: the server reads no token IDs, and applies its own.")
+        if not forms.chat or record.chat is False:
+            return False
+        arguments = server_arguments(loaded)
+
+        def begin(arguments: dict, system: str | None = record.system_instruction) -> Completion:
+            turns = [{"role": "system", "content": system}] if system else []
+            fields = {"chat_template_kwargs": arguments} if arguments else {}
+            return loaded.completions.complete(turns + CHAT, _BEGINNING, **fields)
+
+        try:
+            found = begin(arguments)
+            changed: dict[str, list[Completion]] = {}  # what is seen with another value, by setting
+            if (wanted := record.enable_thinking) is not None:
+                names = server_arguments(loaded).keys() - (record.chat_template_args or {}).keys()
+                changed["enable_thinking"] = [begin(arguments | dict.fromkeys(names, not wanted))]
+            for name, value in (record.chat_template_args or {}).items():
+                others = [{key: item for key, item in arguments.items() if key != name}]
+                others += [arguments | {name: not value}] if isinstance(value, bool) else []
+                changed[f"chat_template_args.{name}"] = [begin(other) for other in others]
+            if record.system_instruction:
+                changed["system_instruction"] = [begin(arguments, None)]
+        except (RefusedError, AnswerError) as error:
+            if record.rendering:
+                message = f"model {record.name}: the server refuses chats with these settings ({error})."
+                raise ModelError(message) from error
+            return False
+        seen = [found.prompt_tokens, found.text, found.reasoning]
+        for name, others in changed.items():
+            if all([other.prompt_tokens, other.text, other.reasoning] == seen for other in others):
+                raise ModelError(
+                    f"model {record.name}: {name}: the server ignores it: a chat has {found.prompt_tokens} tokens and "
+                    "begins in the same way with another value; remove it, or set it where the server is started."
+                )
+        start = markers.start if (markers := markers_of(loaded)) else None
+        by = found.reasoning_field or ("text" if start and found.text.lstrip().startswith(start) else None)
+        self._note(Check.CHATS, "chat", True, f"reasoning first, in {by}" if by else "answered without reasoning")
+        return by is not None
+
     def _check_samples(self, form) -> str:
         """Check the lists of the most probable tokens; see `checks.check_samples`."""
         completions = self.loaded.completions
@@ -266,7 +319,8 @@ class _Probe:
     def _text(self, prompt: str | list) -> str | None:
         """Return a greedy text; None without one, because a filter refuses it, for example."""
         try:
-            return self.loaded.completions.complete(prompt, 8).text
+            completion = self.loaded.completions.complete(prompt, 8)
+            return (completion.reasoning or "") + completion.text
         except (RefusedError, AnswerError) as error:
             problem = "refused" if isinstance(error, RefusedError) else "malformed"
             self._note(Check.STOP, None, True, f"a text of the probe is {problem} ({error})")
@@ -400,6 +454,7 @@ def _get(client: Client, path: str) -> dict | None:
 
 
 CHAT = _message("chat")(checks.PROMPT)
+_BEGINNING = 16  # tokens of an answer that show whether it begins with reasoning
 _FIELD_SETS = ({**STANDARD, **EXTENDED}, STANDARD, {"temperature": 0.0}, {})  # tried until one is accepted
 
 

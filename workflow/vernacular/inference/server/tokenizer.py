@@ -73,12 +73,12 @@ class ServerTokenizer:
         """Return the template that the server applies."""
         return self.chat_template
 
-    def apply_chat_template(self, messages: list[dict], **_) -> str:
+    def apply_chat_template(self, messages: list[dict], *, chat_template, tokenize, date_string, **arguments) -> str:
         """Return the prompt of a chat, rendered by the server."""
+        arguments.pop("add_generation_prompt")
+        body = {"messages": messages} | ({"chat_template_kwargs": arguments} if arguments else {})
         try:
-            return text_of(
-                read(self._client.post("/apply-template", {"messages": messages}, root=True), "prompt"), "prompt"
-            )
+            return text_of(read(self._client.post("/apply-template", body, root=True), "prompt"), "prompt")
         except (RefusedError, AnswerError) as error:
             raise ValueError(f"the server did not render the chat: {error}") from error
 

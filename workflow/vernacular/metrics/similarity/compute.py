@@ -16,7 +16,7 @@ from vernacular.core.library_errors import LibraryError, wrap_library_errors, wr
 from vernacular.core.metadata import Outcome
 from vernacular.core.model_record import ModelRecord
 from vernacular.metrics.similarity import cosine, moverscore
-from vernacular.metrics.similarity.outputs import parse_outputs
+from vernacular.metrics.similarity.outputs import parse_samples, sample_name
 from vernacular.metrics.similarity.token_metrics import Pair, group_by_encoder, token_metrics
 from vernacular.types import SIMIL_EVAL_STYLES, Generation, Item, Request, accepted_answers
 
@@ -57,16 +57,20 @@ def similarities(
     """
     torch.set_num_threads(threads)
     specs = [_resolve(metric) for metric in metrics]
-    outputs = parse_outputs(requests, generations)
+    samples = parse_samples(requests, generations)
+    outputs = {(item, number): out for item, outs in samples.items() for number, out in enumerate(outs)}
     strip = str if style in SIMIL_EVAL_STYLES else str.strip  # that tool compares surrounding whitespace, too
-    options = {item["item_id"]: options_of(item) for item in items if item["item_id"] in outputs}
+    options_by_item = {item["item_id"]: options_of(item) for item in items}
+    options = {key: options_by_item[key[0]] for key in outputs if key[0] in options_by_item}
     pairs = {  # a dict: ordered and unique
-        (strip(outputs[item].text), strip(option)): None
-        for item, texts in options.items()
+        (strip(outputs[key].text), strip(option)): None
+        for key, texts in options.items()
         for option in texts
-        if _has_text(outputs[item].text) and _has_text(option)
+        if _has_text(outputs[key].text) and _has_text(option)
     }
-    documents = [strip(option) for texts in options.values() for option in texts if _has_text(option)]
+    documents = [
+        strip(option) for (_, number), texts in options.items() for option in texts if _has_text(option) and not number
+    ]
 
     records = {spec["metric"]: _record(encoders, spec["metric"]) for spec in specs}
     results: dict[str, tuple[np.ndarray, dict]] = {}
@@ -94,10 +98,11 @@ def similarities(
         record_info = {key: getattr(records[name], key) for key in ("name", "revision", "fingerprint")}
         metadata["encoders"][name] = record_info | info
         value_by_pair = dict(zip(pairs, values, strict=True))
-        for item, texts in options.items():
-            scores = [value_by_pair.get((strip(outputs[item].text or ""), strip(option or ""))) for option in texts]
+        for (item, number), texts in options.items():
+            text = strip(outputs[item, number].text or "")
+            scores = [value_by_pair.get((text, strip(option or ""))) for option in texts]
             scores = [None if score is None or math.isnan(score) else float(score) for score in scores]
-            rows.append({"item_id": item, "metric": name, "similarities": scores})
+            rows.append({"item_id": item, "metric": sample_name(name, number), "similarities": scores})
     return rows, metadata
 
 

@@ -1,9 +1,9 @@
 """Extraction of the answer from a generation: the generated line, or the output of Simil-Eval's parser."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from vernacular.metrics.similarity import simil_eval
-from vernacular.types import Generation, Request
+from vernacular.types import Generation, Request, Role
 
 
 @dataclass(frozen=True)
@@ -12,26 +12,54 @@ class ParsedOutput:
 
     text: str  # "" if the response is empty, None if the generation failed
     flag: str | None  # the generation's own flag, and "empty answer"
+    values: dict[str, float] = field(default_factory=dict)  # of the reasoning before it, by metric; {}: none
+
+
+def sample_name(metric: str, number: int) -> str:
+    """Return the name of a similarity of one of several samples, of which the first is number 0: `cosine@1`."""
+    return f"{metric}@{number}" if number else metric
 
 
 def parse_outputs(requests: list[Request], generations: list[Generation]) -> dict[str, ParsedOutput]:
-    """Return {item_id: Answer}, from rows of REQUESTS and GENERATIONS with role "response", else an item's only one.
+    """Return {item_id: answer}, of the first sample; see `parse_samples`."""
+    return {item: samples[0] for item, samples in parse_samples(requests, generations).items()}
+
+
+def parse_samples(requests: list[Request], generations: list[Generation]) -> dict[str, list[ParsedOutput]]:
+    """Return {item_id: answers}, from rows of REQUESTS and GENERATIONS with role "response", else an item's only one.
 
     Responses to Simil-Eval's prompts are parsed as in that tool. A generation with the flag "error: …" has no answer
     (text None), in contrast to an empty response.
     """
     request_by_key = {(request["item_id"], request["role"]): request for request in requests}
-    outputs = {}
+    rows_by_item: dict[str, list[Generation]] = {}
     for row in generations:
-        if row["item_id"] in outputs and row["role"] != "response":
-            continue
-        flag = row["flags"]
-        if row["raw_output"] is None or (flag and "error:" in flag):
-            outputs[row["item_id"]] = ParsedOutput(None, flag or "error: no generation")
-            continue
-        request = request_by_key[row["item_id"], row["role"]]
-        text = simil_eval.parse(request, row) if simil_eval.is_prompt(request) else row["output"] or ""
-        if not text.strip():
-            flag = f"{flag}; empty answer" if flag else "empty answer"
-        outputs[row["item_id"]] = ParsedOutput(text, flag)
-    return outputs
+        rows_by_item.setdefault(row["item_id"], []).append(row)
+    samples = {}
+    for item, rows in rows_by_item.items():
+        responses = {Role.parse(row["role"]).rotation: row for row in rows if row["role"].startswith("response")}
+        ordered = [responses[number] for number in sorted(responses)] or rows[:1]
+        samples[item] = [_parse(request_by_key[item, row["role"]], row) for row in ordered]
+    return samples
+
+
+def _parse(request: Request, row: Generation) -> ParsedOutput:
+    flag = row["flags"]
+    if row["raw_output"] is None or (flag and "error:" in flag):
+        return ParsedOutput(None, flag or "error: no generation")
+    text = simil_eval.parse(request, row) if simil_eval.is_prompt(request) else row["output"] or ""
+    values = _reasoning_values(row)
+    if values.get("unclosed"):
+        return ParsedOutput("", flag, values)  # no answer, whatever a parser would find
+    if not text.strip():
+        flag = f"{flag}; empty answer" if flag else "empty answer"
+    return ParsedOutput(text, flag, values)
+
+
+def _reasoning_values(row: Generation) -> dict[str, float]:
+    state, n_tokens = row.get("think_state"), row.get("n_reasoning_tokens")
+    if state is None:
+        return {}
+    values = {"unclosed": float(state == "unclosed"), "no_reasoning": float(state == "none")}
+    values["answer_cut"] = float(row["finish_reason"] == "length" and state != "unclosed")
+    return values | ({} if n_tokens is None else {"reasoning_tokens": float(n_tokens)})

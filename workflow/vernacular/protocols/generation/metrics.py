@@ -6,7 +6,8 @@ similar option is correct (`m_accuracy`; any correct option counts, a tie with a
 options have `m_correct` only, the similarity to their target. In addition: exact match, chrF and token F1.
 
 An empty response has no similarities and is flagged; it chooses no option and equals none, so it counts as incorrect. A
-failed generation is excluded from all metrics.
+failed generation is excluded from all metrics. A response that ends within its reasoning has no answer, like an empty
+one.
 
 Comparison with Simil-Eval's report: its "global mean" is `m_mean`, but with 0.0 for empty responses; its "mean with
 correct options" pools all correct options, whereas `m_correct` uses the most similar one of each item; its accuracy
@@ -15,14 +16,17 @@ is the larger of `bertscore_correct` and `bertscore_incorrect`. With one correct
 response, the two agree.
 """
 
+import math
 import unicodedata
 from collections import Counter
+from statistics import fmean, stdev
 
+import numpy as np
 from sacrebleu.metrics import CHRF
 
 from vernacular.metrics.choice import Choice, choose_option, correct_options, margin
 from vernacular.metrics.metric import Metric
-from vernacular.metrics.similarity.outputs import ParsedOutput, parse_outputs
+from vernacular.metrics.similarity.outputs import ParsedOutput, parse_samples, sample_name
 from vernacular.types import Generation, Item, Request, Result, accepted_answers, is_number, last_number
 
 SIMILARITIES = {"cosine": "cosine", "moverscore": "score", "bertscore": "score"}  # metrics and their units
@@ -49,34 +53,81 @@ METRICS = [
            about="words shared with the most similar correct answer, 0 to 1 (SQuAD, Rajpurkar et al. 2016)"),
     Metric("chrf", "score", True, "similarity",
            about="character n-grams shared with the most similar correct answer, 0 to 100 (sacrebleu, Popović 2015)"),
+    Metric("exact_match_closed", "share", True, "similarity", proportion=True,
+           about="exact_match of the responses whose reasoning ends"),
+    Metric("pass_at_k", "share", True, "similarity",
+           about="probability of an exact match among k samples (pass_at; unbiased estimate, Chen et al. 2021)"),
+    Metric("sample_sd", "share", None, "similarity",
+           about="standard deviation of exact_match between the samples of an item, mean over items"),
+    Metric("unclosed", "share", False, "similarity", proportion=True,
+           about="responses that end within their reasoning: no answer, which counts as incorrect"),
+    Metric("no_reasoning", "share", None, "similarity", proportion=True,
+           about="responses without reasoning, although the prompt asks for it"),
+    Metric("answer_cut", "share", False, "similarity", proportion=True,
+           about="answers after reasoning that reach the largest number of tokens of an answer"),
+    Metric("reasoning_tokens", "tokens", None, "similarity", about="tokens before the answer"),
+    Metric("reasoning_tokens_p95", "tokens", None, "similarity", needs=("reasoning_tokens",), vectorized=True,
+           corpus=lambda tokens: np.quantile(tokens, 0.95, axis=-1), about="95th percentile of the tokens before it"),
 ]  # fmt: skip
 
 _CHRF = CHRF()
 
 
 def per_item(
-    items: list[Item], requests: list[Request], generations: list[Generation], similarities: list[dict]
+    items: list[Item],
+    requests: list[Request],
+    generations: list[Generation],
+    similarities: list[dict],
+    pass_at: int | None = None,
 ) -> list[Result]:
     """Return rows per TASK_RESULTS, one per item with a request; `similarities` may contain any of the metrics.
 
     The choice is that of the first metric in the order of SIMILARITIES; for an item without options, `correct` states
-    whether the response matches its target.
+    whether the response matches its target. Of several samples, the values are means, and all else is the first's.
     """
-    outputs = parse_outputs(requests, generations)
+    samples = parse_samples(requests, generations)
     similarities_by_item: dict[str, dict[str, list]] = {}
     for row in similarities:
         similarities_by_item.setdefault(row["item_id"], {})[row["metric"]] = row["similarities"]
     request_by_item = {request["item_id"]: request for request in requests}
-    return [
-        _row(
-            item,
-            request_by_item[item["item_id"]],
-            outputs.get(item["item_id"], ParsedOutput(None, "error: no generation")),
-            similarities_by_item.get(item["item_id"], {}),
-        )
-        for item in items
-        if item["item_id"] in request_by_item
-    ]
+    rows = []
+    for item in items:
+        if (item_id := item["item_id"]) in request_by_item:
+            similar, request = similarities_by_item.get(item_id, {}), request_by_item[item_id]
+            outputs = samples.get(item_id, [ParsedOutput(None, "error: no generation")])
+            of_sample = [
+                {name: similar[key] for name in SIMILARITIES if (key := sample_name(name, number)) in similar}
+                for number in range(len(outputs))
+            ]
+            results = [_row(item, request, *pair) for pair in zip(outputs, of_sample, strict=True)]
+            rows.append(_mean_row(results, pass_at) if len(results) > 1 else results[0])
+    return rows
+
+
+def _mean_row(rows: list[Result], pass_at: int | None) -> Result:
+    """Return the result of an item from those of its samples, with the number of samples in `metrics`."""
+    names = dict.fromkeys(name for row in rows for name in row["metrics"])
+    by_name = {name: [row["metrics"][name] for row in rows if name in row["metrics"]] for name in names}
+    values = {name: fmean(numbers) for name, numbers in by_name.items()}
+    matched = by_name.get("exact_match", [])
+    if pass_at and len(matched) >= pass_at:
+        values["pass_at_k"] = pass_at_k(len(matched), int(sum(matched)), pass_at)
+    if len(matched) > 1:
+        values["sample_sd"] = stdev(matched)
+    if matched:
+        values["samples"] = float(len(matched))
+    counts = Counter(flag for row in rows if row["flags"] for flag in row["flags"].split("; "))
+    flags = [flag if ":" in flag else f"{flag}: {n} of {len(rows)} samples" for flag, n in counts.items()]
+    return rows[0] | {"metrics": values, "flags": "; ".join(flags) or None}
+
+
+def pass_at_k(n: int, n_correct: int, k: int) -> float:
+    """Return the probability of at least one correct sample among k of n, drawn without replacement.
+
+    >>> pass_at_k(4, 1, 1), pass_at_k(4, 1, 2), pass_at_k(4, 3, 2)
+    (0.25, 0.5, 1.0)
+    """
+    return 1 - math.comb(n - n_correct, k) / math.comb(n, k)
 
 
 def _row(item: Item, request: Request, output: ParsedOutput, similarities: dict[str, list]) -> dict:
@@ -102,6 +153,9 @@ def _row(item: Item, request: Request, output: ParsedOutput, similarities: dict[
         values["exact_match"] = float(number in map(last_number, references))
     elif output.text is not None and references:
         values |= text_metrics(scored_part(item, output.text), references)
+    if "exact_match" in values and output.values and not output.values["unclosed"]:
+        values["exact_match_closed"] = values["exact_match"]
+    values |= output.values
     scores, choice = chosen
     is_correct = choice.correct if choice else _matches_target(item, values)
     return {

@@ -6,7 +6,14 @@ length of the longest option. The styles `simil-eval` and `simil-eval-open` are 
 
 from vernacular.protocols.generation import simil_eval
 from vernacular.protocols.prompts import display_order, example_text, gold_text, query
-from vernacular.protocols.request_rows import RequestSettings, continue_with, generation_request, skipped_request, turn
+from vernacular.protocols.request_rows import (
+    RequestSettings,
+    chat_turns,
+    continue_with,
+    generation_requests,
+    skipped_request,
+    turn,
+)
 from vernacular.types import SIMIL_EVAL_STYLES, Item, Request, accepted_answers, is_number
 
 
@@ -26,17 +33,17 @@ def few_shot_example(item: Item, settings: RequestSettings) -> tuple[str, list[d
 
 
 def requests(item: Item, settings: RequestSettings) -> list[Request]:
-    """Return one generate request, role "response"."""
+    """Return one generate request per sample, of which the first has the role "response"."""
     if not (item["context"] or item["question"]):
         return [skipped_request(item, "neither context nor question")]
     if settings.style in SIMIL_EVAL_STYLES:
         return simil_eval.requests(item, settings, _displayed_options(item, settings))
     text = query(item, settings.item_type, settings.labels, _displayed_options(item, settings))
-    messages = [*settings.messages, turn("user", _chat_message(text, settings))]
+    messages = chat_turns(settings, _chat_message(text, settings))
     # a number may be the last of a sentence: as long as any text
     targets = [] if is_number(item) else [*item["choices"], *filter(None, accepted_answers(item))]
     longest = max((continue_with(text, target, settings.language)[1] for target in targets), key=len, default=None)
-    return [generation_request(item, text, settings=settings, messages=messages, stop=["\n"], longest_target=longest)]
+    return generation_requests(item, text, settings=settings, messages=messages, stop=["\n"], longest_target=longest)
 
 
 def _displayed_options(item: Item, settings: RequestSettings) -> list[str] | None:

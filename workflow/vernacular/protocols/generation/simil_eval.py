@@ -9,7 +9,7 @@ here, they are seeded.
 from vernacular.core.errors import ConfigError
 from vernacular.core.fingerprint import fingerprint
 from vernacular.protocols.prompts import gold_text
-from vernacular.protocols.request_rows import RequestSettings, generation_request, turn
+from vernacular.protocols.request_rows import RequestSettings, generation_requests, turn
 from vernacular.types import Item, Request
 
 _INDENT = " " * 16
@@ -35,10 +35,10 @@ def few_shot_example(item: Item, settings: RequestSettings, options: list[str] |
 
 
 def requests(item: Item, settings: RequestSettings, options: list[str] | None) -> list[Request]:
-    """Return one generate request with Simil-Eval's sampling; `options` are the options in the order to show them."""
+    """Return a generate request per sample, with Simil-Eval's sampling; `options` are in the order to show them."""
     text = prompt(item, settings.item_type, options, None)
     full = settings.prefix + text  # one user message, including all few-shot examples
-    request = generation_request(
+    return generation_requests(
         item,
         text,
         settings=settings,
@@ -46,7 +46,6 @@ def requests(item: Item, settings: RequestSettings, options: list[str] | None) -
         max_new_tokens=max_new_tokens(settings.item_type),
         decoding=decoding(settings.seed, full),
     )
-    return [request]
 
 
 def prompt(item: Item, item_type: str, options: list[str] | None, reply: str | None) -> str:

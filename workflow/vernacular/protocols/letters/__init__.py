@@ -1,12 +1,12 @@
 """letters: log-probability of each option's letter after the question (PalmX 2025)."""
 
-from vernacular.protocols.declaration import Protocol
+from vernacular.protocols.declaration import MULTITURN, Protocol
 
 PROTOCOL = Protocol(
     causal_only=True,
     few_shot=True,
     styles=("default", "english"),
-    options={"option_rotations": int},  # number of rotations of the options
+    options={"option_rotations": int} | MULTITURN,  # number of rotations of the options
     majority="position",
     external="options",
     letters=True,
