@@ -6,7 +6,7 @@ A note is of one model and evaluation; the tables list each text once, with all 
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from vernacular.core.metadata import UNAVAILABLE, MetricsMetadata
+from vernacular.core.metadata import INFORMATION, UNAVAILABLE, MetricsMetadata
 from vernacular.metrics.metric import display_name
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ def make_notes(metadata: MetricsMetadata) -> list[dict]:
 
     kind: "unavailable" (a dataset, model or encoder), "not applicable", "dropped" and "repaired" (rows of the
     dataset), "rows" (warnings about the dataset), "skipped" (items that were skipped), "flagged" (outputs),
-    "fallback" (the engine used a fallback strategy), "trusted code", "adapter" (without effect) and "unused weights"
-    (of the model itself, reported once).
+    "fallback" (the engine used a fallback strategy), "diagnosis" (a symptom that explains the value), "trusted code",
+    "adapter" (without effect) and "unused weights" (of the model itself, reported once).
     """
     notes = []
 
@@ -48,6 +48,10 @@ def make_notes(metadata: MetricsMetadata) -> list[dict]:
             add_note(evaluation, "flagged", flag, count)
         for fallback in results.inference.engine.fallback:
             add_note(evaluation, "fallback", fallback)
+        for diagnosis in results.diagnoses:
+            if diagnosis.severity != INFORMATION:
+                text = f"{diagnosis.code} ({diagnosis.severity}): {diagnosis.sentence}"
+                add_note(evaluation, "diagnosis", text, diagnosis.count)
     models = [results.inference.model for results in metadata.evaluations.values() if results.inference.model]
     if any(model.remote_code for model in models):
         add_note(None, "trusted code", "custom code of the model was run (trust_remote_code)")

@@ -69,7 +69,12 @@ class Generation:
             "model": self.model_metadata,
             "engine": {"name": "transformers", "strategies": run.strategies, "limits": run.limits}
             | {"fallback": run.fallback()},
-            "tokenizer": {"bos": loaded.record.bos, "adds_bos": loaded.adds_bos, "truncation": "few-shot examples"},
+            "tokenizer": {
+                "bos": loaded.record.bos,
+                "adds_bos": loaded.adds_bos,
+                "truncation": "few-shot examples",
+                "has_chat_template": bool(getattr(loaded.tokenizer, "chat_template", None)),
+            },
             "counters": vars(run.counters)
             | {"requests": self.requests.num_rows, "distinct": len(prompts)}
             | {"batches": run.n_batches, "resumed": run.n_resumed}

@@ -58,6 +58,7 @@ class Generation(generate.Generation):
             "seconds": round(self.seconds, 3),
         }
         metadata = {"model": self.model_metadata, "engine": {"name": "vllm", "version": self.version}}
+        metadata["tokenizer"] = {"has_chat_template": bool(getattr(self.loaded.tokenizer, "chat_template", None))}
         return rows_to_table(rows, GENERATIONS.schema), {**metadata, "counters": counters}
 
 
