@@ -224,7 +224,7 @@ def task_row(item: str, prompt: str, category: str | None, values: dict) -> dict
     return {"item_id": item, "category": category, "prompt": prompt, "choices": [], "gold": [], "metrics": values}
 
 
-def write_task_results(directory: Path, evaluation: str, rows: list[dict]) -> None:
+def write_task_results(directory: Path, evaluation: str, rows: list[dict], **more) -> None:
     dataset = {
         "task": evaluation.split(".")[0],
         "language": evaluation.split(".")[1],
@@ -237,7 +237,7 @@ def write_task_results(directory: Path, evaluation: str, rows: list[dict]) -> No
         "counters": {"requests": len(rows), "tokens_computed": 12345, "seconds": 1.5},
     }
     metadata = {"dataset": dataset, "inference": inference, "items": len(rows), "flags": {"boundary": 1}, "skipped": {}}
-    write_artifact(directory / "tasks" / f"{evaluation}.parquet", TASK_RESULTS, rows, metadata)
+    write_artifact(directory / "tasks" / f"{evaluation}.parquet", TASK_RESULTS, rows, metadata | more)
 
 
 def _metric_rows(model: str, model_index: int) -> list[dict]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from vernacular.core.metadata import INFORMATION, ResultsMetadata
 from vernacular.core.publication import publishable
 from vernacular.metrics.metric import display_name
 from vernacular.protocols.evaluate import declared_metrics
@@ -128,6 +129,22 @@ def by_category(rows: list[dict], index: ReportIndex) -> dict:
         if row["headline"]
     ]
     return record("Categories", {"names": categories.names, "rows": category_rows})
+
+
+def symptoms(evaluation: int, runs: dict[int, ResultsMetadata]) -> list:
+    """Return a Row.Symptom per diagnosis of an evaluation, information excepted; runs: by number of the model."""
+    return [
+        Row.Symptom(
+            evaluation=evaluation,
+            model=model,
+            code=diagnosis.code,
+            severity=diagnosis.severity,
+            share=round_significant(diagnosis.share, 4),
+        )
+        for model, run in runs.items()
+        for diagnosis in run.diagnoses
+        if diagnosis.severity != INFORMATION
+    ]
 
 
 def setting(row: dict) -> dict:
