@@ -154,6 +154,7 @@ def _compute(args, inputs: _Inputs, record: ModelRecord, others: dict) -> tuple[
         dataset=requests.items,
         few_shot_examples=requests.few_shot_examples,
         skipped=requests.skipped,
+        prompt_warnings=requests.warnings,
         inference=outputs,
         items=len(rows),
         flags=dict(Counter(map(_flag_type, flags))),

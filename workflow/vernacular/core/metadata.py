@@ -121,6 +121,7 @@ class RequestsMetadata(Metadata):
     skipped: dict[str, str] = field(default_factory=dict)  # reason by item ID
     prefix: str = ""  # the few-shot prefix
     prompts: str | None = None  # fingerprint of the prompt lines
+    warnings: list[str] = field(default_factory=list)  # what is suspicious in the prompts
     characters: int = 0  # to read
     new_tokens: int = 0  # to generate
 
@@ -285,6 +286,7 @@ class ResultsMetadata(Metadata):
     dataset: ItemsMetadata | None = None
     few_shot_examples: list[str] | None = None  # IDs of the items, in the order of the prompt
     skipped: dict[str, str] = field(default_factory=dict)  # reason by item ID
+    prompt_warnings: list[str] = field(default_factory=list)  # what is suspicious in the prompts
     inference: OutputsMetadata = OutputsMetadata()
     items: int | None = None  # number of rows
     flags: dict[str, int] = field(default_factory=dict)  # items by flag, without what follows a colon

@@ -21,9 +21,10 @@ def make_notes(metadata: MetricsMetadata) -> list[dict]:
     """Return one model's notes from the metadata of its metrics file, one row per note.
 
     kind: "unavailable" (a dataset, model or encoder), "not applicable", "dropped" and "repaired" (rows of the
-    dataset), "rows" (warnings about the dataset), "skipped" (items that were skipped), "flagged" (outputs),
-    "fallback" (the engine used a fallback strategy), "diagnosis" (a symptom that explains the value), "trusted code",
-    "adapter" (without effect) and "unused weights" (of the model itself, reported once).
+    dataset), "rows" (warnings about the dataset), "prompts" (what is suspicious in them), "skipped" (items that were
+    skipped), "flagged" (outputs), "fallback" (the engine used a fallback strategy), "diagnosis" (a symptom that
+    explains the value), "trusted code", "adapter" (without effect) and "unused weights" (of the model itself, reported
+    once).
     """
     notes = []
 
@@ -42,6 +43,8 @@ def make_notes(metadata: MetricsMetadata) -> list[dict]:
                     add_note(evaluation, kind, reason, count)
             for warning in results.dataset.warnings:
                 add_note(evaluation, "rows", warning)
+        for warning in results.prompt_warnings:
+            add_note(evaluation, "prompts", warning)
         for reason, count in Counter(results.skipped.values()).items():
             add_note(evaluation, "skipped", reason, count)
         for flag, count in results.flags.items():
