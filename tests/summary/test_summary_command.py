@@ -29,6 +29,12 @@ DIAGNOSES = {
 }
 
 
+LANGUAGES = {
+    "base": {"answered": {"gl": 6, "pt": 1}, "blocks": {"pt": 1}, "gold": {"gl": 4}, "undecided": 9},
+    "mine": {"missing": "language of responses not identified: heliport is not installed"},
+}
+
+
 def metadata(model: str, **record) -> dict:
     dataset = {
         "task": "openbookqa", "language": "gl", "limit": None,
@@ -37,7 +43,12 @@ def metadata(model: str, **record) -> dict:
     }  # fmt: skip
     inference = {"model": {"dtype": "float32", "quantization": {"load_in_4bit": True} if model == "mine" else None}}
     evaluations = {
-        EVALUATION: {"dataset": dataset, "inference": inference, "diagnoses": DIAGNOSES[model]},
+        EVALUATION: {
+            "dataset": dataset,
+            "inference": inference,
+            "diagnoses": DIAGNOSES[model],
+            "language": LANGUAGES[model],
+        },
         "lost.gl.cloze.0shot": {"outcome": unavailable(f"lost (gl): {HOME}/data/lost.csv: file not found.")},
     }
     return {"model": model, "record": {"name": model, **record}, "evaluations": evaluations, "fingerprint": "f"}
@@ -101,6 +112,16 @@ def test_diagnoses_are_in_the_tables(out):
     assert (worst["model"], worst["code"]) == ("base", "empty")
 
 
+def test_languages_of_responses_are_in_the_leaderboard(out):
+    sheet = openpyxl.load_workbook(out / "leaderboard.xlsx")["languages"]
+    assert list(sheet.iter_rows(values_only=True)) == [
+        ("model", "language of the items", "responses", "too short", "correct answers in it", "gl", "pt"),
+        ("base", "gl", 8, 9, 1, 0.75, 0.25),
+    ]
+    notes = pd.read_csv(out / "notes.csv").query("kind == 'language'")
+    assert notes["models"].tolist() == ["mine"]
+
+
 def test_run_without_any_value_has_all_tables(tmp_path):
     evaluations = {"evaluations": {EVALUATION: {"outcome": unavailable("gated")}}, "fingerprint": "f"}
     record = {"model": "base", "record": {"name": "base", "source": "owner/name"}}
@@ -128,8 +149,8 @@ def test_tables_have_readable_names(out):
 
 def test_notes_are_grouped_in_the_csv_and_complete_in_the_results_file(out):
     notes = pd.read_csv(out / "notes.csv")
-    notes = notes[notes["kind"] != "diagnosis"]
+    notes = notes[~notes["kind"].isin(["diagnosis", "language"])]
     assert notes["models"].tolist() == ["base, mine"] * 2
     assert notes["note"].tolist() == ["lost (gl): …/lost.csv: file not found.", "empty question"]
-    assert len(artifacts.metadata(out / "results.parquet")["notes"]) == 6
+    assert len(artifacts.metadata(out / "results.parquet")["notes"]) == 7
     assert artifacts.read(out / "results.parquet", RESULTS)["value"].to_pylist() == [0.5, 0.6]

@@ -216,7 +216,9 @@ def _write_generations(directory: Path, model_index: int) -> None:
                 "rendered": rendered if model_index == 0 else None,
             }
         )
-    write_task_results(directory, GENERATION, rows)
+    language = {"answered": {"sr": 2}, "blocks": {"Latin script": 1, "sr": 1}, "gold": {"sr": 3}, "undecided": 7}
+    language = {"missing": "not installed"} if model_index else language
+    write_task_results(directory, GENERATION, rows, language=language)
     write_artifact(directory / "generations" / f"{GENERATION}.parquet", GENERATIONS, generations, {})
 
 

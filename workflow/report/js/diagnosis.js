@@ -40,8 +40,8 @@ const diagnosis = (() => {
   /** @param {Index} index @param {Task} task */
   function profile(index, task, number, model) {
     const answers = task.answers.find((row) => row.model === model);
-    const languages = overLanguages(index, number, model);
-    const parts = answers ? [labels(task, answers), facts(task, answers), languages] : [languages];
+    const others = [task.generates ? spoken(index, model) : null, overLanguages(index, number, model)];
+    const parts = answers ? [labels(task, answers), facts(task, answers), ...others] : others;
     if (!parts.some(Boolean)) return null;
     return el(
       "section",
@@ -118,6 +118,62 @@ const diagnosis = (() => {
     );
   }
 
+  // The languages of all texts that a model has generated, by the language of the items; null if none is identified.
+  /** @param {Index} index */
+  function spoken(index, model) {
+    const rows = new Map(); // language of the items -> { answered, gold }, counts by language
+    const add = (counts, found) => {
+      for (const { language, n } of found) counts.set(language, (counts.get(language) ?? 0) + n);
+    };
+    for (const row of index.spoken.filter((each) => each.model === model)) {
+      const { language } = index.evaluations[row.evaluation];
+      if (!rows.has(language)) rows.set(language, { language, answered: new Map(), gold: new Map() });
+      add(rows.get(language).answered, row.answered);
+      add(rows.get(language).gold, row.gold);
+    }
+    const list = [...rows.values()].filter((row) => row.answered.size);
+    if (!list.length) return null;
+    const total = (counts) => [...counts.values()].reduce((a, b) => a + b, 0);
+    const share = (counts, language) => (counts.size ? (counts.get(language) ?? 0) / total(counts) : null);
+    const shown = (value) => (value === null ? format.NONE : `${format.value(value, "share")} %`);
+    const number = (title, key, text) => ({
+      title,
+      class: "number",
+      first: "desc",
+      key,
+      cell: (row) => text(key(row)),
+    });
+    const found = [...new Set(list.flatMap((row) => [row.language, ...row.answered.keys()]))];
+    const called = (code) => (/^[a-z]{2,3}(-|$)/u.test(code) ? names.language(code) : code);
+    const columns = [
+      {
+        title: "Items in",
+        heading: true,
+        class: "name",
+        key: (row) => row.language,
+        cell: (row) => names.language(row.language),
+      },
+      number("Responses", (row) => total(row.answered), format.count),
+      number("Correct answers in it", (row) => share(row.gold, row.language), shown),
+      ...found.map((code) => number(called(code), (row) => share(row.answered, code), shown)),
+    ];
+    return [
+      el("h3", null, "Language of the items and of the responses"),
+      table.make(columns, list, {
+        class: "numbers",
+        label: "Languages",
+        file: `${index.models[model]} languages`,
+        caption: "Share of the responses in each language, by the language of the items",
+        order: [],
+      }).element,
+      el(
+        "p",
+        { class: "note" },
+        "Over all evaluations with generated texts. Responses below 40 letters are joined to blocks, which count as one.",
+      ),
+    ];
+  }
+
   // The diagnoses of a model in all languages of a task, evaluated in the same way; null with one language only.
   /** @param {Index} index */
   function overLanguages(index, number, model) {
@@ -144,7 +200,12 @@ const diagnosis = (() => {
         cell: (code) => {
           const row = find(code, evaluation);
           if (!row) return format.NONE;
-          return el("span", null, row.share === null ? "" : `${format.value(row.share, "share")} % `, badge(row.severity));
+          return el(
+            "span",
+            null,
+            row.share === null ? "" : `${format.value(row.share, "share")} % `,
+            badge(row.severity),
+          );
         },
       })),
     ];

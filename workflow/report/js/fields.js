@@ -14,6 +14,8 @@ const fields = /** @type {const} */ ({
     "Mark": ["model", "evaluation", "metric", "mark", "rank"],
     "Overall": ["model", "scope", "mean", "low", "high", "rank", "rank_worst", "win_rate", "n", "excluded"],
     "Missing": ["model", "evaluation", "kind", "note"],
+    "Spoken": ["evaluation", "model", "answered", "gold", "undecided"],
+    "LanguageCount": ["language", "n"],
     "Symptom": ["evaluation", "model", "code", "severity", "share"],
     "TaskTitle": ["name", "title", "note"],
     "Pair": ["baseline", "candidate", "summary"],
@@ -74,7 +76,7 @@ const fields = /** @type {const} */ ({
   "records": {
     "Index": [
       "title", "version", "models", "n_models", "names", "evaluations", "metrics", "tasks", "cells", "missing",
-      "symptoms", "rankings", "overall", "pairs", "curves", "n_prompt_groups?"
+      "symptoms", "spoken", "rankings", "overall", "pairs", "curves", "n_prompt_groups?"
     ],
     // `representative` is the metric that stands for an evaluation; a mean over prompts has `runs`, each of these
     // `group`

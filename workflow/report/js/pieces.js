@@ -79,6 +79,7 @@ const pieces = (() => {
     cells: each(row("IndexCell")),
     missing: each(row("Missing")),
     symptoms: each(row("Symptom")),
+    spoken: each(row("Spoken", { answered: each(row("LanguageCount")), gold: each(row("LanguageCount")) })),
     rankings: each(row("Mark")),
     overall: each(row("Overall")),
     pairs: each(row("Pair", { summary: record("Summary") })),

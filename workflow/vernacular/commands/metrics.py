@@ -28,6 +28,8 @@ from vernacular.core.tables import by_items, rows_of
 from vernacular.data.schema import ITEMS
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.aggregate import aggregate
+from vernacular.metrics.language import METRICS as LANGUAGE_METRICS
+from vernacular.metrics.language import LanguageMeter
 from vernacular.metrics.metric import CHANCE, Metric, majority_baseline
 from vernacular.metrics.schema import METRICS, SIMILARITIES, TASK_RESULTS, TOKENS, TOOL_RESULTS
 from vernacular.metrics.tokens import token_counts
@@ -139,12 +141,15 @@ def _compute(args, inputs: _Inputs, record: ModelRecord, others: dict) -> tuple[
         )
     refusals = tuple(args.spec.refusals.get(spec.language, ()))
     diagnoser = Diagnoser(Subject(spec.protocol, spec.style, refusals, outputs.tokenizer.has_chat_template))
-    rows, tokens, known = _results(inputs, diagnoser)
+    meter = LanguageMeter(spec.language) if PROTOCOLS[spec.protocol].generates else None
+    rows, tokens, known = _results(inputs, diagnoser, meter)
     tool = artifacts.metadata(inputs.tool_results, TOOL_RESULTS) if inputs.tool_results else None
     values = tool.values if tool else aggregate(rows, known, seed=0, categories=True)
+    if meter:
+        values = [*values, *aggregate(rows, LANGUAGE_METRICS, seed=0, categories=True), *meter.values()]
     majority = majority_baseline(PROTOCOLS[spec.protocol].majority, rows)
     diagnoses = sorted(
-        [*diagnoser.diagnose(values, majority), *_disagreement(spec, diagnoser, values, others)], key=order
+        [*diagnoser.diagnose(values, majority, meter), *_disagreement(spec, diagnoser, values, others)], key=order
     )
     flags = (part for text in rows["flags"].drop_null().to_pylist() for part in text.split("; ") if part)
     metadata = ResultsMetadata(
@@ -160,6 +165,7 @@ def _compute(args, inputs: _Inputs, record: ModelRecord, others: dict) -> tuple[
         flags=dict(Counter(map(_flag_type, flags))),
         diagnoses=diagnoses,
         profile=diagnoser.profile(),
+        language=meter.counts() if meter else None,
         fingerprint=inputs.input_fingerprint,
     )
     artifacts.write(inputs.target, TASK_RESULTS, rows, metadata)
@@ -190,10 +196,12 @@ def _disagreement(spec: MeasuredSpec, diagnoser: Diagnoser, values: list[dict], 
     return disagreement(*zip(*pair, strict=True)) if all(pair) else []
 
 
-def _results(inputs: _Inputs, diagnoser: Diagnoser) -> tuple[pa.Table, pa.Table, list[Metric]]:
+def _results(
+    inputs: _Inputs, diagnoser: Diagnoser, meter: LanguageMeter | None
+) -> tuple[pa.Table, pa.Table, list[Metric]]:
     """Return (TASK_RESULTS, TOKENS, the metrics of the results), computed in parts of `_ITEMS_AT_A_TIME` items.
 
-    `diagnoser` gets the same rows.
+    `diagnoser` and `meter` get the same rows.
     """
     protocol, masked = inputs.spec.protocol, inputs.output_metadata.model.kind == "masked"
     similarities, tool_results = SIMILARITIES.schema.empty_table(), TASK_RESULTS.schema.empty_table()
@@ -209,6 +217,8 @@ def _results(inputs: _Inputs, diagnoser: Diagnoser) -> tuple[pa.Table, pa.Table,
         items, requests, outputs, similarity_rows, rows = map(rows_of, part)
         if not inputs.tool_results:  # otherwise, the tool's own code has computed them
             rows, metrics = evaluate(protocol, items, requests, outputs, similarity_rows, masked=masked)
+        if meter:
+            meter.add(items, outputs, rows, is_tool=bool(inputs.tool_results))
         diagnoser.add(items, requests, outputs, rows)
         counts = token_counts(
             items,
@@ -222,7 +232,7 @@ def _results(inputs: _Inputs, diagnoser: Diagnoser) -> tuple[pa.Table, pa.Table,
         tokens.append(
             pa.Table.from_pylist([{"evaluation": inputs.evaluation, **row} for row in counts], schema=TOKENS.schema)
         )
-    return tool_results if inputs.tool_results else pa.concat_tables(results), pa.concat_tables(tokens), metrics
+    return pa.concat_tables(results), pa.concat_tables(tokens), metrics
 
 
 def _counted_roles(protocol: Protocol) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from vernacular.interop.every_eval_ever import write_every_eval_ever
 from vernacular.interop.lm_eval_results import write_lm_eval_results
 from vernacular.metrics.schema import METRICS, RESULTS, TOKENS
 from vernacular.summary.curves import add_positions, curve_sheets, equal_weight_notes
-from vernacular.summary.diagnoses import diagnosis_codes, diagnosis_rows, worst_first
+from vernacular.summary.diagnoses import diagnosis_codes, diagnosis_rows, language_rows, worst_first
 from vernacular.summary.grid import combine_tables, to_arrow, wide
 from vernacular.summary.headings import make_headings, model_labels
 from vernacular.summary.notes import (
@@ -111,7 +111,7 @@ def summary(args: Summary) -> str:
     write_surprisal(args.out / "surprisal_summary.xlsx", questions, provenance, **common)
     comparison_tables["comparisons"] = without_single_prompts(comparison_tables["comparisons"], prompts)
     comparison_tables |= {"prompts": prompts, "extra_sheets": _curve_sheets(args.out) if checkpoints else {}}
-    comparison_tables["diagnoses"] = diagnoses
+    comparison_tables |= {"diagnoses": diagnoses, "languages": language_rows(models_metadata)}
     write_leaderboard(args.out / "leaderboard.xlsx", questions, provenance, **common, **comparison_tables)
     return (
         f"summary: {format_count(len(results), 'value')} of {format_count(len(models_metadata), 'model')} in {args.out}"

@@ -279,6 +279,18 @@ class Profile:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LanguageCounts:
+    """Languages of generated texts and of correct answers: tags, "other", or "… script" for another one."""
+
+    answered: dict[str, int] = field(default_factory=dict)  # responses, most common first
+    gold: dict[str, int] = field(default_factory=dict)  # correct answers
+    blocks: dict[str, int] = field(default_factory=dict)  # of joined responses that are too short by themselves
+    gold_blocks: dict[str, int] = field(default_factory=dict)
+    undecided: int = 0  # responses that are too short
+    missing: str | None = None  # why nothing was identified
+
+
+@dataclass(frozen=True, kw_only=True)
 class ResultsMetadata(Metadata):
     """Metadata of one model's results of one evaluation."""
 
@@ -293,6 +305,7 @@ class ResultsMetadata(Metadata):
     metrics: list[dict] = field(default_factory=list)  # definitions by another tool
     diagnoses: list[Diagnosis] = field(default_factory=list)  # worst first
     profile: Profile | None = None
+    language: LanguageCounts | None = None  # of generated texts
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -55,6 +55,12 @@ _TITLES = {
     "ece_calibrated": "ECE if perfectly calibrated",
     "ece_adaptive": "Calibration error, equal counts",
     "greedy": "Greedy match",
+    "language_correct": "Language as of the items",
+    "language_correct_gold": "Language as of the items, correct answers",
+    "language_decided": "Language identified",
+    "language_lpr": "Line pass rate",
+    "language_blocks": "Language as of the items, joined responses",
+    "language_blocks_gold": "Language as of the items, joined correct answers",
     "acc": "Accuracy",  # of lm-eval, as the next three
     "acc_norm": "Accuracy, normalized by length",
     "acc_bytes": "Accuracy, normalized by bytes",

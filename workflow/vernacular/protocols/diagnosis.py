@@ -16,6 +16,7 @@ import numpy as np
 from scipy.special import bdtr, bdtrc, ndtr
 
 from vernacular.core.metadata import FAILURE, INFORMATION, WARNING, Diagnosis, Example, LabelCount, Profile
+from vernacular.metrics.language import BLOCKS, LanguageMeter
 from vernacular.metrics.metric import CHANCE, display_name
 from vernacular.protocols.generation.metrics import normalize
 from vernacular.protocols.lm_eval.metrics import matthews_corrcoef
@@ -53,6 +54,7 @@ _OPEN_STYLES = ("open", "simil-eval-open")
 _MIN_WORDS = 20  # of a text that can repeat itself, and of a run of words from the prompt
 _LABELS = 12  # largest number of distinct gold texts that count as labels
 _PERMUTATIONS = 2_000
+_MIN_UNITS = {"language_correct": 20, BLOCKS: 5}  # responses or blocks whose language is compared with the gold's
 _Z = 1.959964  # of a 95 % interval
 _MASKED = "[invalid]"  # of lm-eval's filters: no answer was found
 _FORMS = r"(?:<\|?/?[a-zA-Z_][\w .]*\|?>|\[/?(?:INST|THINK|SYS|USER|ASSISTANT)\]|◁/?think▷)"
@@ -244,18 +246,23 @@ class Diagnoser:
         text = f" {normalize(answer)} "
         return not any(f" {normalize(option)} " in text for option in item["choices"])
 
-    def diagnose(self, values: Iterable[dict], majority: float | None = None) -> list[Diagnosis]:
+    def diagnose(
+        self, values: Iterable[dict], majority: float | None = None, meter: LanguageMeter | None = None
+    ) -> list[Diagnosis]:
         """Return the diagnoses that explain the value, failures first, then in the order of causes.
 
         Args:
             values: Rows per METRICS of the evaluation; those over all items are read.
             majority: Accuracy of always choosing the most common gold.
+            meter: Of the language of generated texts.
         """
         overall = [value for value in values if not value["category"] and value["value"] is not None]
         headline = next((value for value in overall if value["headline"]), None)
         half_width = _half_width(headline)
         found = [*self._counted(half_width), *self._of_template(), *self._of_labels()]
         found += self._of_lengths(overall, half_width)
+        if meter is not None:
+            found += self._of_language(overall, meter)
         if headline is not None:
             found += _below_chance(headline, majority)
         return sorted(found, key=order)
@@ -306,6 +313,27 @@ class Diagnoser:
         if found.count:
             parts = [f"{_of(count, self.n_prompts)} prompts {kind}" for kind, count in found.texts.most_common()]
             yield self._diagnosis("template", False, self.n_prompts, "; ".join(parts) + ".")
+
+    def _of_language(self, values: list[dict], meter: LanguageMeter) -> Iterable[Diagnosis]:
+        rows = {row["metric"]: row for row in values}
+        names = ["language_correct", BLOCKS]  # of single responses, else of joined ones
+        name = next((name for name in names if name in rows and rows[name]["n"] >= _MIN_UNITS[name]), None)
+        if name is None or f"{name}_gold" not in rows:
+            return
+        row, expected = rows[name], rows[f"{name}_gold"]["value"]
+        if expected - row["value"] < 0.05 or row["ci_high"] >= expected:
+            return
+        counts = meter.blocks.found if name == BLOCKS else meter.answered
+        others = ", ".join(f"{language} {n}" for language, n in counts.most_common() if language != meter.language)
+        n, noun = row["n"], "blocks of joined short responses" if name == BLOCKS else "responses"
+        count = n - round(row["value"] * n)
+        text = (
+            f"{_of(count, n)} {noun} are not in the language of the items, {meter.language} ({others}); of the correct "
+            f"answers, {_percent(1 - expected)} by the same rule."
+        )
+        examples = [Example(item=item, text=shortened(text)) for item, text in meter.wrong[:_EXAMPLES]]
+        is_failure = expected - row["value"] >= 0.2
+        yield self._diagnosis("language", is_failure, n, text, count=count, examples=examples)
 
     def _of_labels(self) -> Iterable[Diagnosis]:
         names, items, gold, chosen = self._labels()

@@ -3,6 +3,7 @@
 To stay small, it holds headline metrics only; all other values are in the files of their evaluation.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -144,6 +145,26 @@ def symptoms(evaluation: int, runs: dict[int, ResultsMetadata]) -> list:
         for model, run in runs.items()
         for diagnosis in run.diagnoses
         if diagnosis.severity != INFORMATION
+    ]
+
+
+def spoken(evaluation: int, runs: dict[int, ResultsMetadata]) -> list:
+    """Return a Row.Spoken per model whose texts have a language; of short ones, the blocks are counted."""
+
+    def counts(*parts: dict[str, int]) -> list:
+        total = sum(map(Counter, parts), Counter())
+        return [Row.LanguageCount(language=language, n=n) for language, n in total.most_common()]
+
+    return [
+        Row.Spoken(
+            evaluation=evaluation,
+            model=model,
+            answered=counts(found.answered, found.blocks),
+            gold=counts(found.gold, found.gold_blocks),
+            undecided=found.undecided,
+        )
+        for model, run in runs.items()
+        if (found := run.language) and not found.missing
     ]
 
 

@@ -1,4 +1,4 @@
-"""Diagnoses of all models in tables: codes of a cell, a worksheet with their sentences, and the worst one."""
+"""Diagnoses of all models, and languages of their responses, in tables: codes of a cell, worksheets, the worst one."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -54,6 +54,45 @@ _COLUMNS = [
 def write_diagnoses(sheet: Worksheet, rows: list[dict], size: SheetSize) -> None:
     """Write a row per diagnosis, worst first."""
     write_rows(sheet, _COLUMNS, sorted(rows, key=worst_first), 3, size)
+
+
+def language_rows(models: Iterable[MetricsMetadata]) -> list[dict]:
+    """Return the languages of generated texts by model and language of the items, over all evaluations.
+
+    Keys: model, language, `answered` and `gold` (Counters of responses and of joined short ones), `undecided`.
+    """
+    rows: dict[tuple[str, str], dict] = {}
+    for metadata in models:
+        for results in metadata.evaluations.values():
+            counts = results.language
+            if counts is None or counts.missing or results.dataset is None:
+                continue
+            key = metadata.model, results.dataset.language
+            row = rows.setdefault(key, {"answered": Counter(), "gold": Counter(), "undecided": 0})
+            row["answered"].update(counts.answered)
+            row["answered"].update(counts.blocks)
+            row["gold"].update(counts.gold)
+            row["gold"].update(counts.gold_blocks)
+            row["undecided"] += counts.undecided
+    return [{"model": model, "language": language} | row for (model, language), row in rows.items()]
+
+
+def write_languages(sheet: Worksheet, rows: list[dict], size: SheetSize) -> None:
+    """Write the shares of languages, a row per model and language of the items, beside those of the correct answers."""
+
+    def share(name: str, counts: str = "answered"):
+        return lambda row: row[counts][name or row["language"]] / total if (total := row[counts].total()) else None
+
+    names = list(dict.fromkeys(name for row in rows for name in (row["language"], *row["answered"])))
+    columns = [
+        Column("model", "model", 24),
+        Column("language of the items", "language", 12),
+        Column("responses", lambda row: row["answered"].total(), 10, "and blocks of joined short responses", "0"),
+        Column("too short", "undecided", 10, "responses below 40 letters, which are joined", "0"),
+        Column("correct answers in it", share("", "gold"), 12, "the same rule on the correct answers", "0.0%"),
+        *(Column(name, share(name), 10, "share of the responses in this language", "0.0%") for name in names),
+    ]
+    write_rows(sheet, columns, rows, 3, size)
 
 
 def add_codes(sheet: Worksheet, models: list[str], rows: list[dict], header: int, column: int) -> None:

@@ -22,9 +22,9 @@ def make_notes(metadata: MetricsMetadata) -> list[dict]:
 
     kind: "unavailable" (a dataset, model or encoder), "not applicable", "dropped" and "repaired" (rows of the
     dataset), "rows" (warnings about the dataset), "prompts" (what is suspicious in them), "skipped" (items that were
-    skipped), "flagged" (outputs), "fallback" (the engine used a fallback strategy), "diagnosis" (a symptom that
-    explains the value), "trusted code", "adapter" (without effect) and "unused weights" (of the model itself, reported
-    once).
+    skipped), "flagged" (outputs), "fallback" (the engine used a fallback strategy), "language" (of responses, if it is
+    not identified), "diagnosis" (a symptom that explains the value), "trusted code", "adapter" (without effect) and
+    "unused weights" (of the model itself, reported once).
     """
     notes = []
 
@@ -51,6 +51,8 @@ def make_notes(metadata: MetricsMetadata) -> list[dict]:
             add_note(evaluation, "flagged", flag, count)
         for fallback in results.inference.engine.fallback:
             add_note(evaluation, "fallback", fallback)
+        if results.language and results.language.missing:
+            add_note(evaluation, "language", results.language.missing)
         for diagnosis in results.diagnoses:
             if diagnosis.severity != INFORMATION:
                 text = f"{diagnosis.code} ({diagnosis.severity}): {diagnosis.sentence}"

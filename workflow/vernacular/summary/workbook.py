@@ -17,7 +17,7 @@ from vernacular.core.artifacts import replacing
 from vernacular.core.tables import sheet_names
 from vernacular.summary.cells import index_rankings, put_text
 from vernacular.summary.columns import EXCEL, Columns, SheetSize, continued, fitting, with_aggregates, with_headlines
-from vernacular.summary.diagnoses import add_codes, write_diagnoses
+from vernacular.summary.diagnoses import add_codes, write_diagnoses, write_languages
 from vernacular.summary.grid import Grid, build_grid
 from vernacular.summary.headings import Headings, make_headings
 from vernacular.summary.lists import write_comparisons, write_overall
@@ -74,6 +74,7 @@ def write_leaderboard(
     overall: list[dict] | None = None,
     prompts: list[dict] | None = None,
     diagnoses: list[dict] | None = None,
+    languages: list[dict] | None = None,
     headings: Headings | None = None,
     extra_sheets: dict | None = None,
     size: SheetSize = EXCEL,
@@ -82,7 +83,7 @@ def write_leaderboard(
 
     `comparisons` (COMPARISONS rows), `overall` (OVERALL rows) and `prompts` (PROMPTS rows) get a sheet each; None, or
     no prompts: no sheet. Without `overall`, there are no means. `diagnoses` (see `diagnosis_rows`) get a sheet, and a
-    column in the overview.
+    column in the overview; `languages` (see `language_rows`) a sheet.
     `extra_sheets`: name of a further sheet -> function that fills it, and those that follow if it is full.
     """
     headings = headings or make_headings(long, {})
@@ -95,6 +96,8 @@ def write_leaderboard(
         extra["prompts"] = lambda sheet, size: write_prompts(sheet, prompts, size)
     if diagnoses:
         extra["diagnoses"] = lambda sheet, size: write_diagnoses(sheet, diagnoses, size)
+    if languages:
+        extra["languages"] = lambda sheet, size: write_languages(sheet, languages, size)
     return _write(path, "Leaderboard", headline(long), provenance, rankings, headings, size, extra, overall, diagnoses)
 
 
