@@ -611,8 +611,19 @@ def _top_token(outputs: list) -> list[str]:
     for row in outputs:
         is_choice = row["role"].startswith("choice:") and not Role.parse(row["role"]).rotation
         if is_choice and row.get("top_tokens"):
-            return [token for token in row["top_tokens"][:1] if token is not None]
+            return [_readable(token) for token in row["top_tokens"][:1] if token is not None]
     return []
+
+
+def _readable(token: str) -> str:
+    """Return a token with the marks of its vocabulary for white space replaced.
+
+    >>> _readable("ĠO"), _readable("Ċ")
+    (' O', '\\\\n')
+    """
+    for mark, text in (("Ġ", " "), ("▁", " "), ("Ċ", "\\n"), ("ĉ", "\\t")):
+        token = token.replace(mark, text)
+    return token
 
 
 def _of(count: int, n: int) -> str:
