@@ -58,7 +58,7 @@ _OUTSIDE = (
     0.3  # advantage of a language outside the candidates (mean negative logarithm per word), from which it counts
 )
 MIN_LETTERS, MIN_BLOCK, _MIN_WORDS, _MIN_SCRIPT = 40, 100, 5, 10
-_SCRIPT_SHARE = 0.9
+_SCRIPT_SHARE, _SCRIPT_CHARACTERS = 0.9, 500  # of an item, which decide its script
 OTHER = "other"
 _REMOVED = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|https?://\S+|www\.\S+|[\d*_#>|~]+", re.DOTALL)
 _SENTENCE = re.compile(r"[^\n.!?…]+")
@@ -151,7 +151,8 @@ class LanguageMeter:
         output_by_id = {output["item_id"]: output for output in reversed(outputs)}
         for row in rows:
             item, output = item_by_id[row["item_id"]], output_by_id.get(row["item_id"])
-            script = script_of("\n".join([item["context"], item["question"], item["target"] or "", *item["choices"]]))
+            own = "\n".join([*item["choices"], item["target"] or "", item["question"], item["context"]])
+            script = script_of(own[:_SCRIPT_CHARACTERS])
             script = script[0] if script else None
             row["metrics"] |= self._of_gold(item, script)
             text = output and (output["output"] if is_tool else row["prediction"])
@@ -163,7 +164,8 @@ class LanguageMeter:
         text = clean(text, [*item["choices"], *prompt])
         found = identify(text, self.language, script)
         values = {"language_decided": float(found is not None)}
-        lines = [self._of_line(line, script) for line in text.splitlines()]
+        lines = [line for line in text.splitlines() if len(line.split()) >= _MIN_WORDS]
+        lines = [found] if lines == [text] else [identify(line, self.language, script) for line in lines]
         decided = [line for line in lines if line is not None]
         if decided:
             wrong = sum(line != self.language for line in decided)
@@ -176,9 +178,6 @@ class LanguageMeter:
         if found != self.language:
             self.wrong.append((item["item_id"], text.strip()))
         return values | {"language_correct": float(found == self.language)}
-
-    def _of_line(self, line: str, script: str | None) -> str | None:
-        return identify(line, self.language, script) if len(line.split()) >= _MIN_WORDS else None
 
     def _of_gold(self, item: Item, script: str | None) -> dict[str, float]:
         texts = [item["choices"][i] for i in item["gold"]] if item["choices"] else [item["target"]]
