@@ -10,7 +10,8 @@ import pytest
 from support.sample_items import item
 from vernacular.metrics.aggregate import aggregate
 from vernacular.metrics.language import METRICS, NOT_INSTALLED, LanguageMeter, clean, identify, n_letters, script_of
-from vernacular.protocols.diagnosis import Diagnoser, Subject
+from vernacular.protocols.diagnosis import Diagnoser
+from vernacular.protocols.observations import Subject
 
 needs_identifier = pytest.mark.skipif(importlib.util.find_spec("heliport") is None, reason="heliport is not installed")
 

@@ -7,7 +7,8 @@ import pytest
 from support.sample_items import item as make_item
 from vernacular.metrics.aggregate import aggregate
 from vernacular.metrics.metric import Metric
-from vernacular.protocols.diagnosis import CODES, Diagnoser, Subject, disagreement
+from vernacular.protocols.diagnosis import CODES, Diagnoser, disagreement
+from vernacular.protocols.observations import Subject
 
 N = 400
 ACCURACY = [Metric("accuracy", "share", True, "surprisal", proportion=True, headline=True)]
@@ -303,7 +304,7 @@ def test_a_marker_is_never_legitimate_except_where_it_is_correct():
     for text in ("<think>", "analysisThe user asks", "thought\n", "assistant", "<|channel|>final", "[THINK] si"):
         [marker] = found(text)
         assert (marker.code, marker.severity, marker.count) == ("marker", "warning", 1), text
-    for text in ("analysis of the text", "assistants", "thoughtful", "a < b", "users"):
+    for text in ("analysis of the text", "assistants", "thoughtful", "a < b", "users", "<b>si</b>", "<i>"):
         assert found(text) == [], text
 
 
@@ -314,7 +315,30 @@ def test_unclosed_reasoning_is_truncated_and_not_empty():
     assert found["truncated"].sentence == (
         "400 of 400 responses end before their answer is complete (the reasoning of 400 is unclosed)."
     )
-    assert found["template"].severity == "warning", "greedy decoding with reasoning"
+
+
+@pytest.mark.parametrize(
+    ("decoding", "state", "is_reported"),
+    [
+        ({"temperature": 0.0}, "closed", True),
+        ({"temperature": 0.6}, "closed", False),
+        ({"temperature": 0.0}, None, False),
+    ],
+)
+def test_greedy_decoding_with_reasoning_is_named(decoding, state, is_reported):
+    items, requests, outputs, rows = generated_rows(open_answers, think_state=state)
+    requests = [request | {"decoding": decoding} for request in requests]
+    found = diagnose(Subject("generation", "open"), (items, requests, outputs, rows))
+    assert [each.code for each in found] == (["template"] if is_reported else [])
+    assert all("greedy decoding with reasoning" in each.sentence for each in found)
+
+
+def test_text_that_something_ends_is_complete():
+    """A limit of tokens after the answer, as in a prompt whose parser takes the first line, cuts nothing."""
+    rows = generated_rows(lambda i: f"{open_answers(i)}\nPREGUNTA: ", correct=lambda i: False, finish="length")
+    for row in rows[-1]:
+        row["prediction"] = row["prediction"].split("\n")[0]
+    assert diagnose(Subject("generation", "simil-eval-open"), rows) == []
 
 
 def test_letters_and_choice_that_disagree():

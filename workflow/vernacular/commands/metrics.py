@@ -34,8 +34,9 @@ from vernacular.metrics.metric import CHANCE, Metric, majority_baseline
 from vernacular.metrics.schema import METRICS, SIMILARITIES, TASK_RESULTS, TOKENS, TOOL_RESULTS
 from vernacular.metrics.tokens import token_counts
 from vernacular.protocols.declaration import Protocol
-from vernacular.protocols.diagnosis import Diagnoser, Subject, disagreement, order
+from vernacular.protocols.diagnosis import Diagnoser, disagreement, order
 from vernacular.protocols.evaluate import evaluate, label_values, signature_conditions
+from vernacular.protocols.observations import Subject
 from vernacular.protocols.registry import COMPARED, PROTOCOLS
 from vernacular.protocols.schema import REQUESTS
 from vernacular.types import SETTING

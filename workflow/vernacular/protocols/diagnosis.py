@@ -1,28 +1,22 @@
 """Diagnosis of one model's results of one evaluation: symptoms that explain its value, from stored rows.
 
-It names what is seen ("397 of 400 answers are “no”"), not who is to blame: one value cannot show that. Rows are counted
-while the metrics read them; nothing is run, and nothing is read twice. What could not move the value is not reported:
-a count appears if its share is at least half the width of the value's interval.
+It names what is seen ("397 of 400 answers are “no”"), not who is to blame: one value cannot show that. Nothing is run,
+and no row is read again. What could not move the value is not reported: a count appears if its share is at least half
+the width of the value's interval.
 """
 
-import itertools
 import math
-import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import bdtr, bdtrc, ndtr
 
-from vernacular.core.metadata import FAILURE, INFORMATION, WARNING, Diagnosis, Example, LabelCount, Profile
+from vernacular.core.metadata import FAILURE, INFORMATION, WARNING, Diagnosis, Example
 from vernacular.metrics.language import BLOCKS, LanguageMeter
 from vernacular.metrics.metric import CHANCE, display_name
-from vernacular.protocols.generation.metrics import normalize
 from vernacular.protocols.lm_eval.metrics import matthews_corrcoef
-from vernacular.protocols.registry import PROTOCOLS
+from vernacular.protocols.observations import MIN_WORDS, N_EXAMPLES, Observations, shortened
 from vernacular.statistics.intervals import wilson
-from vernacular.types import Generation, Item, Request, Result, Role, Score, skipped_reason
 
 _COUNTED = "above 2 % with 95 % confidence, and at least half the width of the value's interval; failure: 10 %"
 # the codes in the order of causes, each with its threshold
@@ -49,202 +43,14 @@ THRESHOLDS = {
 }
 CODES = tuple(THRESHOLDS)
 
-_EXAMPLES, _EXCERPT = 3, 120  # items per code; characters of a text
 _OPEN_STYLES = ("open", "simil-eval-open")
-_MIN_WORDS = 20  # of a text that can repeat itself, and of a run of words from the prompt
-_LABELS = 12  # largest number of distinct gold texts that count as labels
 _PERMUTATIONS = 2_000
 _MIN_UNITS = {"language_correct": 20, BLOCKS: 5}  # responses or blocks whose language is compared with the gold's
 _Z = 1.959964  # of a 95 % interval
-_MASKED = "[invalid]"  # of lm-eval's filters: no answer was found
-_FORMS = r"(?:<\|?/?[a-zA-Z_][\w .]*\|?>|\[/?(?:INST|THINK|SYS|USER|ASSISTANT)\]|◁/?think▷)"
-_MARKER = re.compile(rf"\s*(?:{_FORMS}|(?:analysis|thought|assistant|user|system)(?=$|[\n:<A-ZА-Я]|final))")
-_TEMPLATE_TOKENS = re.compile(
-    r"<\|(?:im_start|start_header_id|user|assistant|turn|channel|start)\|?>|<start_of_turn>|\[INST\]"
-)
-_TWO_BOS = re.compile(r"(<[^<>\s]{1,40}>)\s*\1")
-REASONED = ("closed", "unclosed", "reopened")  # states of the reasoning of a generation
 
 
-@dataclass(frozen=True)
-class Subject:
-    """What is known of an evaluation of a model before its rows."""
-
-    protocol: str
-    style: str = "default"
-    refusals: tuple[str, ...] = ()  # beginnings of refusals, in the language and in English
-    has_chat_template: bool | None = None
-
-
-class _Found:
-    """The items with a symptom: their number, the first three, and what was found how often."""
-
-    def __init__(self):
-        self.count, self.examples, self.texts = 0, [], Counter()
-
-    def add(self, item: str, text: str, kind: str = "") -> None:
-        self.count += 1
-        self.texts[kind or shortened(text, 40)] += 1
-        if len(self.examples) < _EXAMPLES:
-            self.examples.append(Example(item=item, text=shortened(text)))
-
-
-def shortened(text: str, limit: int = _EXCERPT) -> str:
-    """Return a text in one line, of at most `limit` characters."""
-    line = " ".join(text[: 4 * limit].split())
-    return line if len(line) <= limit and len(text) <= 4 * limit else line[: limit - 1] + "…"
-
-
-class Diagnoser:
-    """Counts the symptoms of one evaluation in parts of its rows; `diagnose` returns those that explain its value."""
-
-    def __init__(self, subject: Subject):
-        self.subject, self.protocol = subject, PROTOCOLS[subject.protocol]
-        self.found = {code: _Found() for code in CODES}
-        self.n_rows = self.n_responses = self.n_prompts = 0
-        self.states: Counter[str] = Counter()  # of reasoning
-        self.answers: Counter[str] = Counter()
-        self.gold_texts: Counter[str] = Counter()
-        self.choices: dict[tuple, None] = {}  # distinct lists of options; of several, only that there are
-        self.decisions: list[tuple[str, int, int]] = []  # item, correct and chosen option (-1: none, or a tie)
-        self.texts: list[tuple[str, str, str]] = []  # item without options, correct text and answer, normalized
-        self.masses: list[float] = []
-        self.top_tokens: Counter[str] = Counter()
-        self.ranks: list[float] = []  # rank of the chosen option's length minus the gold's, of the possible range
-        self.lengths: list[tuple[float, float, float]] = []  # characters: chosen, gold, mean of the options
-        self.chosen: dict[str, tuple[int, str]] = {}  # position in the dataset and text by item, see `disagreement`
-
-    def add(self, items: list[Item], requests: list[Request], outputs: list, rows: list[Result]) -> None:
-        """Count the symptoms of some items, with all of their rows."""
-        item_by_id = {item["item_id"]: item for item in items}
-        request_by_key = {(request["item_id"], request["role"]): request for request in requests}
-        outputs_by_item: dict[str, list] = {}
-        for output in outputs:
-            outputs_by_item.setdefault(output["item_id"], []).append(output)
-        for row in rows:
-            item, own = item_by_id[row["item_id"]], outputs_by_item.get(row["item_id"], [])
-            self._add_row(row, item, own)
-            for number, output in enumerate(own):
-                request = request_by_key.get((output["item_id"], output["role"]))
-                if request is None or skipped_reason(output["role"]) is not None:
-                    continue
-                self._add_prompt(request, output)
-                if (
-                    self.protocol.generates
-                    and output["raw_output"] is not None
-                    and "error" not in (output["flags"] or "")
-                ):
-                    self._add_response(row if not number else None, item, request, output)
-
-    def _add_row(self, row: Result, item: Item, outputs: list) -> None:
-        """Count the choice of an item, its labels and lengths, and whether it was dropped."""
-        self.n_rows += 1
-        flags, chosen, gold = row["flags"] or "", row["predicted_indices"] or [], row["gold"]
-        if dropped := next((part for part in flags.split("; ") if part.startswith(("error", "truncated"))), None):
-            self.found["dropped"].add(row["item_id"], dropped, dropped.partition(":")[0])
-        elif row["tie"]:
-            self.found["dropped"].add(row["item_id"], "tie: " + " | ".join(row["choices"][i] for i in chosen), "tie")
-        if not row["choices"]:
-            return
-        if len(self.choices) < 2:
-            self.choices[tuple(row["choices"])] = None
-        if len(chosen) == 1:
-            text = row["choices"][chosen[0]]
-            self.chosen[row["item_id"]] = item["choices"].index(text) if text in item["choices"] else -1, text
-        if not self.protocol.generates:
-            choice = chosen[0] if len(chosen) == 1 else -1
-            self._add_decision(row["item_id"], gold, choice)
-            if row["option_scores"] and (self.protocol.letters or _are_single_tokens(outputs)):
-                self.masses.append(min(1.0, sum(map(math.exp, row["option_scores"]))))
-                self.top_tokens.update(_top_token(outputs))
-            if gold and choice >= 0:
-                self._add_lengths([len(text) for text in row["choices"]], gold, choice)
-
-    def _add_decision(self, item: str, gold: list[int], choice: int) -> None:
-        if gold:
-            self.decisions.append((item, choice if choice in gold else gold[0], choice))
-
-    def _add_lengths(self, lengths: list[int], gold: list[int], choice: int) -> None:
-        ranks = [
-            sum(other < length for other in lengths) + sum(other == length for other in lengths) / 2
-            for length in lengths
-        ]
-        gold_rank = sum(ranks[i] for i in gold) / len(gold)
-        self.ranks.append((ranks[choice] - gold_rank) / (len(lengths) - 1) if len(lengths) > 1 else 0.0)
-        gold_length = sum(lengths[i] for i in gold) / len(gold)
-        self.lengths.append((lengths[choice], gold_length, sum(lengths) / len(lengths)))
-
-    def _add_prompt(self, request: Request, output: Score | Generation) -> None:
-        self.n_prompts += 1
-        rendered, item = output["rendered"], request["item_id"]
-        kind = None
-        if rendered is not None:
-            if _TWO_BOS.match(rendered):
-                kind = "begin with two BOS tokens"
-        elif self.protocol.generates and self.subject.has_chat_template:
-            kind = "are plain text, although the model has a chat template"
-        elif token := _TEMPLATE_TOKENS.search(request["text"]):
-            kind = f"are plain text with the template token {token.group()}"
-        if "system turn" in (output["flags"] or ""):
-            kind = "lost their system turn, which the template rejects"
-        if output.get("think_state") in REASONED and not (request["decoding"] or {}).get("temperature"):
-            kind = "are decoded greedily with reasoning, which many models repeat endlessly"
-        if kind:
-            self.found["template"].add(item, (rendered or request["text"])[:_EXCERPT], kind)
-
-    def _add_response(self, row: Result | None, item: Item, request: Request, output: Generation) -> None:
-        """Count the symptoms of a generated text; `row` has what was extracted from it, if it is the item's first."""
-        self.n_responses += 1
-        raw, answer, state = output["raw_output"], output["output"] or "", output.get("think_state")
-        extracted = answer if row is None or row["prediction"] is None else row["prediction"]
-        self.states[state or "none"] += 1
-
-        def add(code: str, text: str = answer) -> None:
-            self.found[code].add(item["item_id"], text)
-
-        if (marker := _MARKER.match(answer)) and normalize(answer) not in map(normalize, _references(item)):
-            self.found["marker"].add(item["item_id"], answer, marker.group().strip())
-        is_correct = row is not None and row["correct"]
-        is_complete = is_correct or len(extracted) < len(answer)  # something ended it
-        is_cut = output["finish_reason"] == "length" and request["max_new_tokens"] is not None and not is_complete
-        if state == "unclosed" or is_cut:
-            add("truncated", raw[-_EXCERPT:])
-        elif not (answer if self.protocol.tool else extracted).strip():
-            add("empty", raw)
-        elif self._lacks_answer(row, item, request, extracted):
-            add("format")
-        words = raw.split()
-        if repeats(raw, words):
-            add("loop", raw)
-        folded = " ".join(answer.casefold().replace("’", "'").split()[:12])
-        if any(folded.startswith(phrase) for phrase in self.subject.refusals):
-            add("refusal")
-        if copies(answer, request["text"], [item["context"], *item["choices"]]):
-            add("echo")
-        if answer.strip():
-            self.answers[normalize(answer)] += 1
-            self.gold_texts.update(list(map(normalize, _references(item)))[:1])
-        self._add_label(item, extracted)
-
-    def _add_label(self, item: Item, answer: str) -> None:
-        if len(self.choices) == 1:
-            found = [
-                i for i, option in enumerate(item["choices"]) if _begins_with(normalize(answer), normalize(option))
-            ]
-            self._add_decision(item["item_id"], item["gold"], found[0] if len(found) == 1 else -1)
-        elif not item["choices"] and item["target"]:
-            self.texts.append((item["item_id"], normalize(item["target"]), normalize(answer)))
-
-    def _lacks_answer(self, row: Result | None, item: Item, request: Request, answer: str) -> bool:
-        """Return whether no answer can be found in a response: none of the options, if the prompt shows them."""
-        if self.subject.protocol == "choice":
-            return row is not None and not row["predicted_indices"]
-        if self.protocol.tool:
-            return answer == _MASKED
-        if not item["choices"] or not all(option in request["text"] for option in item["choices"]):
-            return False
-        text = f" {normalize(answer)} "
-        return not any(f" {normalize(option)} " in text for option in item["choices"])
+class Diagnoser(Observations):
+    """Observations, and the diagnoses that explain the value of their evaluation."""
 
     def diagnose(
         self, values: Iterable[dict], majority: float | None = None, meter: LanguageMeter | None = None
@@ -259,7 +65,7 @@ class Diagnoser:
         overall = [value for value in values if not value["category"] and value["value"] is not None]
         headline = next((value for value in overall if value["headline"]), None)
         half_width = _half_width(headline)
-        found = [*self._counted(half_width), *self._of_template(), *self._of_labels()]
+        found = [*self._counted(half_width), *self._of_labels()]
         found += self._of_lengths(overall, half_width)
         if meter is not None:
             found += self._of_language(overall, meter)
@@ -268,51 +74,46 @@ class Diagnoser:
         return sorted(found, key=order)
 
     def _counted(self, half_width: float) -> Iterable[Diagnosis]:
-        n = self.n_responses
-        unclosed, has_parser = self.states["unclosed"], self.protocol.tool or self.subject.protocol == "choice"
-        nouns = {
-            "truncated": "end before their answer is complete"
-            + (f" (the reasoning of {unclosed} is unclosed)" if unclosed else ""),
+        n, found = self.n_responses, self.found
+        unclosed = f" (the reasoning of {self.n_unclosed} is unclosed)" if self.n_unclosed else ""
+        phrases = {
+            "truncated": f"end before their answer is complete{unclosed}",
             "empty": "are empty",
-            "format": ("have no answer that can be extracted" if has_parser else "contain none of the options"),
+            "format": "have no answer that can be extracted" if self.has_parser else "contain none of the options",
             "echo": "repeat their prompt",
             "loop": "repeat themselves",
         }
-        for code, phrase in nouns.items():
+        for code, phrase in phrases.items():
             yield from self._of_count(code, n, f"responses {phrase}", half_width)
-        kinds = ", ".join(f"{kind} {count}" for kind, count in self.found["dropped"].texts.most_common())
+        kinds = ", ".join(f"{kind} {count}" for kind, count in found["dropped"].texts.most_common())
         text = f"items lost few-shot examples or their score, or are ties ({kinds})"
         yield from self._of_count("dropped", self.n_rows, text, half_width)
-        marker, refusal = self.found["marker"], self.found["refusal"]
-        if marker.count:
-            [(text, _)] = marker.texts.most_common(1)
-            phrase = f"answers begin with a marker of the model's format, most often “{text}”"
-            yield self._diagnosis("marker", marker.count >= 0.02 * n, n, f"{_of(marker.count, n)} {phrase}.")
-        if n and refusal.count >= 0.05 * n:
-            text = f"{_of(refusal.count, n)} answers begin like a refusal (suspected, by a list of phrases)."
+        if count := found["template"].count:
+            parts = [
+                f"{_of(number, self.n_prompts)} prompts {kind}" for kind, number in found["template"].texts.items()
+            ]
+            yield self._diagnosis("template", False, self.n_prompts, "; ".join(parts) + ".")
+        if count := found["marker"].count:
+            [(marker, _)] = found["marker"].texts.most_common(1)
+            text = f"{_of(count, n)} answers begin with a marker of the model's format, most often “{marker}”."
+            yield self._diagnosis("marker", count >= 0.02 * n, n, text)
+        if n and (count := found["refusal"].count) >= 0.05 * n:
+            text = f"{_of(count, n)} answers begin like a refusal (suspected, by a list of phrases)."
             yield self._diagnosis("refusal", False, n, text)
-        distinct, n_answers, n_gold = len(self.answers), self.answers.total(), self.gold_texts.total()
-        own_share = len(self.gold_texts) / n_gold if n_gold else 1.0
-        is_open = self.subject.style in _OPEN_STYLES or bool(self.protocol.tool)
-        if self.protocol.generates and is_open and n_answers >= _MIN_WORDS:
-            share = distinct / n_answers
+        n, n_gold = self.answers.total(), self.gold_texts.total()
+        if n >= MIN_WORDS and (self.subject.style in _OPEN_STYLES or self.protocol.tool):
+            share, own_share = len(self.answers) / n, len(self.gold_texts) / n_gold if n_gold else 1.0
+            [(answer, count)] = self.answers.most_common(1)
+            text = (
+                f"{n} answers have {len(self.answers)} distinct texts; “{shortened(answer, 40)}” occurs {count} times."
+            )
             if share < 0.5 and share < own_share / 2:
-                [(text, count)] = self.answers.most_common(1)
-                sentence = (
-                    f"{n_answers} answers have {distinct} distinct texts; “{shortened(text, 40)}” occurs {count} times."
-                )
-                yield self._diagnosis("same_text", share < 0.05, n_answers, sentence, count=n_answers - distinct)
+                yield self._diagnosis("same_text", share < 0.05, n, text, count=n - len(self.answers))
 
     def _of_count(self, code: str, n: int, phrase: str, half_width: float) -> Iterable[Diagnosis]:
         count = self.found[code].count
         if count and wilson(count, n)[0] > 0.02 and count / n >= half_width:
             yield self._diagnosis(code, count >= 0.1 * n, n, f"{_of(count, n)} {phrase}.")
-
-    def _of_template(self) -> Iterable[Diagnosis]:
-        found = self.found["template"]
-        if found.count:
-            parts = [f"{_of(count, self.n_prompts)} prompts {kind}" for kind, count in found.texts.most_common()]
-            yield self._diagnosis("template", False, self.n_prompts, "; ".join(parts) + ".")
 
     def _of_language(self, values: list[dict], meter: LanguageMeter) -> Iterable[Diagnosis]:
         rows = {row["metric"]: row for row in values}
@@ -331,13 +132,13 @@ class Diagnoser:
             f"{_of(count, n)} {noun} are not in the language of the items, {meter.language} ({others}); of the correct "
             f"answers, {_percent(1 - expected)} by the same rule."
         )
-        examples = [Example(item=item, text=shortened(text)) for item, text in meter.wrong[:_EXAMPLES]]
+        examples = [Example(item=item, text=shortened(text)) for item, text in meter.wrong[:N_EXAMPLES]]
         is_failure = expected - row["value"] >= 0.2
         yield self._diagnosis("language", is_failure, n, text, count=count, examples=examples)
 
     def _of_labels(self) -> Iterable[Diagnosis]:
-        names, items, gold, chosen = self._labels()
-        if self.masses and (self.protocol.letters or len(self.choices) == 1):
+        names, items, gold, chosen = self.labels()
+        if self.masses and self.has_labels:
             median = float(np.median(self.masses))
             if median < 0.5:
                 top = self.top_tokens.most_common(1)
@@ -372,28 +173,11 @@ class Diagnoser:
             )
             examples = [
                 Example(item=items[i], text=f"gold {names[gold[i]]}, predicted {names[label]}")
-                for i in np.flatnonzero((chosen == label) & (gold != label))[:_EXAMPLES]
+                for i in np.flatnonzero((chosen == label) & (gold != label))[:N_EXAMPLES]
             ]
             yield self._diagnosis("constant", is_failure, n, text, count=count, examples=examples)
         if self.protocol.letters:
             yield from self._of_positions(names, gold, chosen)
-
-    def _labels(self) -> tuple[list[str], list[str], np.ndarray, np.ndarray]:
-        """Return the names of labels, the items, and of each the gold and the predicted label (-1: none).
-
-        Labels are letters, options that all items share, or a few distinct correct texts; otherwise there are none.
-        """
-        decisions, names = [], []
-        if self.protocol.letters or len(self.choices) == 1:
-            decisions = self.decisions
-            n_labels = max((max(gold, choice) + 1 for _, gold, choice in decisions), default=0)
-            names = [chr(65 + i) for i in range(n_labels)] if self.protocol.letters else list(*self.choices)
-        elif len(distinct := dict.fromkeys(gold for _, gold, _ in self.texts)) <= min(_LABELS, len(self.texts) / 5):
-            names = list(distinct)
-            codes = {name: code for code, name in enumerate(names)}
-            decisions = [(item, codes[gold], codes.get(answer, -1)) for item, gold, answer in self.texts]
-        gold, chosen = np.array([row[1:] for row in decisions], int).reshape(-1, 2).T
-        return names if decisions else [], [row[0] for row in decisions], gold, chosen
 
     def _of_positions(self, names: list[str], gold: np.ndarray, chosen: np.ndarray) -> Iterable[Diagnosis]:
         sizes = np.bincount(gold, minlength=len(names))
@@ -455,25 +239,6 @@ class Diagnoser:
             examples=found.examples if examples is None else examples,
         )
 
-    def profile(self) -> Profile:
-        """Return how the model answers: its labels and their probability, and the length of what it chooses."""
-        names, _, gold, chosen = self._labels()
-        labels = [
-            LabelCount(label=shortened(name, 40), predicted=int((chosen == i).sum()), gold=int((gold == i).sum()))
-            for i, name in enumerate(names)
-        ]
-        has_mass = self.masses and (self.protocol.letters or len(self.choices) == 1)
-        lengths = (
-            [float(mean) for mean in np.mean(self.lengths, axis=0)] if len(self.choices) > 1 and self.lengths else None
-        )
-        return Profile(
-            labels=labels,
-            without_label=int((chosen < 0).sum()),
-            label_mass=float(np.median(self.masses)) if has_mass else None,
-            top_tokens=dict(self.top_tokens.most_common(5)) if has_mass else {},
-            lengths=lengths,
-        )
-
 
 def order(diagnosis: Diagnosis) -> tuple[int, int]:
     """Return the sort key of a diagnosis: failures first, then in the order of causes."""
@@ -505,7 +270,7 @@ def disagreement(diagnosers: Sequence[Diagnoser], values: Sequence[dict]) -> lis
     differing = [item for item, is_equal in zip(common, a == b, strict=True) if not is_equal]
     examples = [
         Example(item=item, text=f"{shortened(letters.chosen[item][1], 60)} / {shortened(choice.chosen[item][1], 60)}")
-        for item in differing[:_EXAMPLES]
+        for item in differing[:N_EXAMPLES]
     ]
     return [
         Diagnosis(
@@ -519,33 +284,6 @@ def disagreement(diagnosers: Sequence[Diagnoser], values: Sequence[dict]) -> lis
             examples=examples,
         )
     ]
-
-
-def repeats(text: str, words: list[str]) -> bool:
-    """Return whether a text of 20 words or more repeats itself: half of its 4-grams, or a line three times in a row."""
-    if len(words) < _MIN_WORDS:
-        return False
-    grams = list(zip(*(words[i:] for i in range(4)), strict=False))
-    if 1 - len(set(grams)) / len(grams) >= 0.5:
-        return True
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return any(len(list(group)) >= 3 for _, group in itertools.groupby(lines))
-
-
-def copies(answer: str, prompt: str, excluded: list[str]) -> bool:
-    """Return whether an answer has 20 consecutive words, or 80 % of its 8-grams, of the prompt without some texts."""
-    words = normalize(answer).split()
-    if len(words) < 8:
-        return False
-    for text in sorted(filter(None, excluded), key=len, reverse=True):
-        prompt = prompt.replace(text, "\n")
-    source = normalize(prompt).split()
-    if len(source) < 8:
-        return False
-    known = {tuple(source[i : i + 8]) for i in range(len(source) - 7)}
-    is_known = [tuple(words[i : i + 8]) in known for i in range(len(words) - 7)]
-    run = max((len(list(group)) for found, group in itertools.groupby(is_known) if found), default=0)
-    return sum(is_known) >= 0.8 * len(is_known) or run >= _MIN_WORDS - 7
 
 
 def _below_chance(headline: dict, majority: float | None) -> Iterable[Diagnosis]:
@@ -589,41 +327,6 @@ def _half_width(headline: dict | None) -> float:
     if headline is None or headline["unit"] != "share" or headline["ci_low"] is None:
         return 0.0
     return (headline["ci_high"] - headline["ci_low"]) / 2
-
-
-def _references(item: Item) -> list[str]:
-    """Return the correct texts of an item: its gold options, or its target."""
-    return [item["choices"][i] for i in item["gold"]] if item["choices"] else [item["target"]] if item["target"] else []
-
-
-def _begins_with(text: str, label: str) -> bool:
-    return bool(label) and f"{text} ".startswith(f"{label} ")
-
-
-def _are_single_tokens(outputs: list) -> bool:
-    """Return whether the scored options of an item are single tokens."""
-    spans = [row["tokens"] for row in outputs if row["role"].startswith("choice:")]
-    return bool(spans) and all(span is not None and len(span) == 1 for span in spans)
-
-
-def _top_token(outputs: list) -> list[str]:
-    """Return the most probable token in place of the labels; [] if it was not stored."""
-    for row in outputs:
-        is_choice = row["role"].startswith("choice:") and not Role.parse(row["role"]).rotation
-        if is_choice and row.get("top_tokens"):
-            return [_readable(token) for token in row["top_tokens"][:1] if token is not None]
-    return []
-
-
-def _readable(token: str) -> str:
-    """Return a token with the marks of its vocabulary for white space replaced.
-
-    >>> _readable("ĠO"), _readable("Ċ")
-    (' O', '\\\\n')
-    """
-    for mark, text in (("Ġ", " "), ("▁", " "), ("Ċ", "\\n"), ("ĉ", "\\t")):
-        token = token.replace(mark, text)
-    return token
 
 
 def _of(count: int, n: int) -> str:
