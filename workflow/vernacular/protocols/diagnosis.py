@@ -290,7 +290,7 @@ def _below_chance(headline: dict, majority: float | None) -> Iterable[Diagnosis]
     """Yield the diagnoses of a value below chance, and of one that does not exceed the majority baseline."""
     value, low, high, n = (headline[name] for name in ("value", "ci_low", "ci_high", "n"))
     chance, name = headline["chance_level"], display_name(headline["metric"])
-    if chance is None or high is None:
+    if chance is None or high is None or chance == 1:
         return
     is_accuracy = headline["metric"].partition("_")[0] not in CHANCE
     shown, shown_chance = (_percent(x) if headline["unit"] == "share" else f"{x:.3f}" for x in (value, chance))

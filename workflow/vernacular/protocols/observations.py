@@ -97,7 +97,8 @@ class Observations:
     def _add_row(self, row: Result, item: Item, outputs: list) -> None:
         """Count the choice of an item, its labels and lengths, and whether it was dropped."""
         self.n_rows += 1
-        chosen, gold, options = row["predicted_indices"] or [], row["gold"], row["choices"]
+        chosen, options = row["predicted_indices"] or [], row["choices"]
+        gold = [i for i in row["gold"] if 0 <= i < len(options)]
         flags = [part for part in (row["flags"] or "").split("; ") if part.startswith(("error", "truncated"))]
         if flags or row["tie"]:
             text = flags[0] if flags else f"tie: {' | '.join(options[i] for i in chosen)}"
@@ -149,7 +150,9 @@ class Observations:
         self.n_responses += 1
         raw, answer, is_unclosed = output["raw_output"], output["output"] or "", output.get("think_state") == "unclosed"
         extracted = answer if row is None or row["prediction"] is None else row["prediction"]
-        references = [item["choices"][i] for i in item["gold"]] or ([item["target"]] if item["target"] else [])
+        references = [text for i, text in enumerate(item["choices"]) if i in item["gold"]] or (
+            [item["target"]] if item["target"] else []
+        )
         references = [normalize(text) for text in references]
 
         def add(code: str, text: str = answer, kind: str = "") -> None:
