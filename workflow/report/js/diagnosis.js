@@ -191,7 +191,7 @@ const diagnosis = (() => {
       ...alike.map((evaluation) => ({
         title: el(
           "a",
-          { href: names.place(evaluation.setting, index.models[model]) },
+          { href: names.addressOf(evaluation.setting, index.models[model]) },
           names.language(evaluation.setting.language),
         ),
         name: evaluation.setting.language,

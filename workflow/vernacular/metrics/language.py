@@ -57,7 +57,7 @@ _TOP = 30  # languages that the identifier ranks
 _OUTSIDE = (
     0.3  # advantage of a language outside the candidates (mean negative logarithm per word), from which it counts
 )
-MIN_LETTERS, MIN_BLOCK, _MIN_WORDS, _MIN_SCRIPT = 40, 100, 5, 10
+MIN_LETTERS, _MIN_JOINED, _MIN_WORDS, _MIN_SCRIPT = 40, 100, 5, 10
 _SCRIPT_SHARE, _SCRIPT_CHARACTERS = 0.9, 500  # of an item, which decide its script
 OTHER = "other"
 _REMOVED = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|https?://\S+|www\.\S+|[\d*_#>|~]+", re.DOTALL)
@@ -221,7 +221,7 @@ class _Blocks:
     def add(self, text: str, script: str | None) -> None:
         self.texts.append(text)
         self.size += n_letters(text)
-        if self.size >= MIN_BLOCK:
+        if self.size >= _MIN_JOINED:
             self.found[identify("\n".join(self.texts), self.meter.language, script)] += 1
             self.texts, self.size = [], 0
 
