@@ -43,7 +43,6 @@ THRESHOLDS = {
 }
 CODES = tuple(THRESHOLDS)
 
-_OPEN_STYLES = ("open", "simil-eval-open")
 _PERMUTATIONS = 2_000
 _MIN_UNITS = {"language_correct": 20, BLOCKS: 5}  # responses or blocks whose language is compared with the gold's
 _Z = 1.959964  # of a 95 % interval
@@ -101,7 +100,7 @@ class Diagnoser(Observations):
             text = f"{_of(count, n)} answers begin like a refusal (suspected, by a list of phrases)."
             yield self._diagnosis("refusal", False, n, text)
         n, n_gold = self.answers.total(), self.gold_texts.total()
-        if n >= MIN_WORDS and (self.subject.style in _OPEN_STYLES or self.protocol.tool):
+        if n >= MIN_WORDS and (self.subject.style.endswith("open") or self.protocol.tool):
             share, own_share = len(self.answers) / n, len(self.gold_texts) / n_gold if n_gold else 1.0
             [(answer, count)] = self.answers.most_common(1)
             text = (
