@@ -9,6 +9,7 @@ import pytest
 from support import stages
 from support.sample_items import item
 from vernacular.core import artifacts
+from vernacular.core.metadata import Profile
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.records import write_record
 from vernacular.data.schema import ITEMS
@@ -82,6 +83,19 @@ def test_bits_of_a_finished_run_need_no_model(results, kind):
         for row in artifacts.read(results / "tasks" / f"{EVALUATION}.parquet", TASK_RESULTS).to_pylist()
     ]
     assert values[0][name.removesuffix("_per_byte")] == pytest.approx(11.541560, abs=5e-7)
+
+
+def test_a_masked_or_causal_run_is_diagnosed(results, kind):
+    """Three sentences without a choice: nothing explains the value, and nothing is generated."""
+    for path, schema in (
+        (results / "tasks" / f"{EVALUATION}.parquet", TASK_RESULTS),
+        (results / "metrics.parquet", METRICS),
+    ):
+        metadata = artifacts.metadata(path, schema)
+        metadata = metadata.evaluations[EVALUATION] if schema is METRICS else metadata
+        assert metadata.diagnoses == []
+        assert metadata.profile == Profile()
+        assert metadata.language is None
 
 
 def test_token_counts_of_a_finished_run_need_no_tokenizer(results):
