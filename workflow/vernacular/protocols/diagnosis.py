@@ -138,7 +138,7 @@ class Diagnoser(Observations):
     def _of_labels(self) -> Iterable[Diagnosis]:
         names, items, gold, chosen = self.labels()
         if self.masses and self.has_labels:
-            median = float(np.median(self.masses))
+            median = float(np.median(list(self.masses.values())))
             if median < 0.5:
                 top = self.top_tokens.most_common(1)
                 most = (
@@ -147,7 +147,10 @@ class Diagnoser(Observations):
                     else ""
                 )
                 text = f"All labels together have a median probability of {median:.2g}.{most}"
-                yield self._diagnosis("label_mass", median < 0.1, len(self.masses), text, share=median)
+                lowest = sorted(self.masses.items(), key=lambda entry: entry[1])[:N_EXAMPLES]
+                examples = [Example(item=item, text=f"all labels: {mass:.2g}") for item, mass in lowest]
+                n = len(self.masses)
+                yield self._diagnosis("label_mass", median < 0.1, n, text, share=median, examples=examples)
         predicted = chosen[chosen >= 0]
         if len(predicted) < 2 or len(names) < 2:
             return
@@ -176,9 +179,11 @@ class Diagnoser(Observations):
             ]
             yield self._diagnosis("constant", is_failure, n, text, count=count, examples=examples)
         if self.protocol.letters:
-            yield from self._of_positions(names, gold, chosen)
+            yield from self._of_positions(names, items, gold, chosen)
 
-    def _of_positions(self, names: list[str], gold: np.ndarray, chosen: np.ndarray) -> Iterable[Diagnosis]:
+    def _of_positions(
+        self, names: list[str], items: list[str], gold: np.ndarray, chosen: np.ndarray
+    ) -> Iterable[Diagnosis]:
         sizes = np.bincount(gold, minlength=len(names))
         hits = np.bincount(gold[gold == chosen], minlength=len(names))
         used = sizes >= 5
@@ -195,12 +200,17 @@ class Diagnoser(Observations):
             labels = (name for name, is_used in zip(names, used, strict=True) if is_used)
             parts = ", ".join(f"{name} {_percent(recall)}" for name, recall in zip(labels, recalls, strict=True))
             text = f"Recall by position of the correct option: {parts} (standard deviation {_points(spread)}, {_p(p)})."
-            yield self._diagnosis("position", False, len(gold), text, share=spread)
+            lowest = np.flatnonzero(used)[recalls.argmin()]
+            examples = [
+                Example(item=items[i], text=f"gold {names[lowest]}, predicted {names[chosen[i]]}")
+                for i in np.flatnonzero((gold == lowest) & (chosen != lowest) & (chosen >= 0))[:N_EXAMPLES]
+            ]
+            yield self._diagnosis("position", False, len(gold), text, share=spread, examples=examples)
 
     def _of_lengths(self, values: list[dict], half_width: float) -> Iterable[Diagnosis]:
         if len(self.choices) < 2:  # labels, whose lengths are those of their names
             return
-        ranks = np.array(self.ranks)
+        ranks = np.array(list(self.ranks.values()))
         moved = np.count_nonzero(ranks)
         mean = float(ranks.mean()) if len(ranks) else 0.0
         # a sign flip of each difference: the sum has the variance of the sum of squares
@@ -220,7 +230,10 @@ class Diagnoser(Observations):
                 parts.append(f"accuracy depends on the normalization by length: {', '.join(shown)}")
         if parts:
             text = "; ".join(parts)
-            yield self._diagnosis("length", False, len(ranks), text[0].upper() + text[1:] + ".", share=abs(mean))
+            farthest = sorted(self.ranks, key=lambda item: self.ranks[item], reverse=mean > 0)[:N_EXAMPLES]
+            examples = [Example(item=item, text=shortened(self.chosen[item][1])) for item in farthest]
+            text = f"{text[0].upper()}{text[1:]}."
+            yield self._diagnosis("length", False, len(ranks), text, share=abs(mean), examples=examples)
 
     def _diagnosis(
         self, code: str, is_failure, n: int, sentence: str, *, share=None, count: int | None = None, examples=None

@@ -67,11 +67,10 @@ class Observations:
         self.choices: dict[tuple, None] = {}  # distinct lists of options; of several, only that there are
         self.decisions: list[tuple[str, int, int]] = []  # item, correct and chosen option (-1: none, or a tie)
         self.texts: list[tuple[str, str, str]] = []  # item without options, correct text and answer, normalized
-        self.masses: list[float] = []  # probability of all labels of an item
+        self.masses: dict[str, float] = {}  # probability of all labels, by item
         self.top_tokens: Counter[str] = Counter()
-        self.ranks: list[
-            float
-        ] = []  # rank of the chosen option's length minus the correct one's, of the possible range
+        # by item: rank of the chosen option's length minus that of the correct one, of the possible range
+        self.ranks: dict[str, float] = {}
         self.lengths: list[tuple[float, float, float]] = []  # characters: chosen, correct, mean of the options
         self.chosen: dict[str, tuple[int, str]] = {}  # position in the dataset and text of the choice, by item
 
@@ -115,12 +114,12 @@ class Observations:
             return
         self._add_decision(row["item_id"], gold, choice)
         if row["option_scores"] and (self.protocol.letters or _are_single_tokens(outputs)):
-            self.masses.append(min(1.0, sum(map(math.exp, row["option_scores"]))))
+            self.masses[row["item_id"]] = min(1.0, sum(map(math.exp, row["option_scores"])))
             self.top_tokens.update(_top_token(outputs))
         if gold and choice >= 0 and len(options) > 1:
             lengths = np.array([len(text) for text in options])
             ranks = (lengths[:, None] > lengths).sum(1) + (lengths[:, None] == lengths).sum(1) / 2
-            self.ranks.append(float(ranks[choice] - ranks[gold].mean()) / (len(options) - 1))
+            self.ranks[row["item_id"]] = float(ranks[choice] - ranks[gold].mean()) / (len(options) - 1)
             self.lengths.append((lengths[choice], lengths[gold].mean(), lengths.mean()))
 
     def _add_decision(self, item: str, gold: list[int], choice: int) -> None:
@@ -232,7 +231,7 @@ class Observations:
                 for i, name in enumerate(names)
             ],
             without_label=int((chosen < 0).sum()),
-            label_mass=float(np.median(self.masses)) if has_mass else None,
+            label_mass=float(np.median(list(self.masses.values()))) if has_mass else None,
             top_tokens=dict(self.top_tokens.most_common(5)) if has_mass else {},
             lengths=np.mean(self.lengths, axis=0).tolist() if len(self.choices) > 1 and self.lengths else None,
         )
