@@ -63,3 +63,15 @@ def test_conda_files_of_all_rules_exist():
             assert (rules.parent / name).resolve().exists(), f"{rules.name} names {name}"
             count += 1
     assert count >= 8
+
+
+def test_package_under_another_license_is_in_no_environment():
+    """heliport (GPL 3) is an extra that people install, and is imported only if it is installed."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["optional-dependencies"]["language"] == ["heliport"]
+    others = [
+        *project["dependencies"],
+        *(entry for name, extra in project["optional-dependencies"].items() if name != "language" for entry in extra),
+    ]
+    assert "heliport" not in " ".join(others)
+    assert [path.name for path in (ROOT / "envs").iterdir() if "heliport" in path.read_text()] == []

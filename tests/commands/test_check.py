@@ -61,6 +61,18 @@ def test_a_good_config_lists_evaluations_with_their_items_and_writes_nothing(dir
     assert sorted(directory.rglob("*")) == before
 
 
+def test_suspicious_prompts_are_noted(directory, capsys):
+    """Two rows with one question and the same options, of which each has another as the correct one."""
+    rows = [{"question": "Que bebe?", "options": ["auga", "leite"], "key": n} for n in range(2)]
+    with open(directory / "tasks" / "rows.jsonl", "a") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+    assert cli.main(["check"]) == 0
+    notes = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Note: mine.gl.letters")]
+    assert notes[0].startswith(
+        "Note: mine.gl.letters.0shot: 2 of 22 items have the same prompt as another item (first: "
+    )
+
+
 def test_all_problems_are_reported_at_once(directory, capsys):
     replace(directory / "config.yaml", "models:\n", "models:\n  gone: {source: ./gone}\n  web: {source: me/web}\n")
     replace(directory / "config.yaml", "  tiny:", "  lora: {base: tiny, adapter: ./lora}\n  tiny:")

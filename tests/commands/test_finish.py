@@ -44,6 +44,17 @@ def test_report_and_leaderboard_are_named_last_if_they_exist(run_directory, caps
     assert end == "", "results.csv does not exist"
 
 
+def test_worst_diagnosis_follows_the_values(run_directory, capsys):
+    worst = {"model": "m", "evaluation": "cola.ca.options.0shot", "sentence": "397 of 400 answers are “no”."}
+    summary = run_directory / "results" / "summary" / "results.parquet"
+    for diagnosis in (worst, None):
+        metadata = {"models": [{"name": "m"}], "notes": [], "worst_diagnosis": diagnosis}
+        artifacts.write(summary, RESULTS, RESULTS.schema.empty_table(), metadata)
+        text = output(run_directory, capsys, [])
+        assert ("\nWhy this score? m, cola.ca.options.0shot: 397 of 400 answers are “no”.\n" in text) == bool(diagnosis)
+        assert text.count("Why this score?") == bool(diagnosis)
+
+
 def test_wall_and_cpu_time_of_each_stage_are_labeled(run_directory, capsys):
     status.finish(status.Finish(results=run_directory / "results" / "summary", benchmarks=run_directory / "benchmarks"))
     lines = capsys.readouterr().out.split("\n")

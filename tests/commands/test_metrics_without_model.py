@@ -1,5 +1,6 @@
 """Command `metrics` computes bits and token counts from stored scores: no model is loaded, and no tokenizer."""
 
+import importlib.util
 import math
 import os
 import subprocess
@@ -9,11 +10,12 @@ import pytest
 from support import stages
 from support.sample_items import item
 from vernacular.core import artifacts
+from vernacular.core.metadata import Profile
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.records import write_record
 from vernacular.data.schema import ITEMS
-from vernacular.inference.schema import SCORES
-from vernacular.metrics.schema import METRICS, TASK_RESULTS, TOKENS
+from vernacular.inference.schema import GENERATIONS, SCORES
+from vernacular.metrics.schema import METRICS, SIMILARITIES, TASK_RESULTS, TOKENS
 from vernacular.protocols.build import build
 from vernacular.protocols.schema import REQUESTS
 
@@ -84,6 +86,19 @@ def test_bits_of_a_finished_run_need_no_model(results, kind):
     assert values[0][name.removesuffix("_per_byte")] == pytest.approx(11.541560, abs=5e-7)
 
 
+def test_a_masked_or_causal_run_is_diagnosed(results, kind):
+    """Three sentences without a choice: nothing explains the value, and nothing is generated."""
+    for path, schema in (
+        (results / "tasks" / f"{EVALUATION}.parquet", TASK_RESULTS),
+        (results / "metrics.parquet", METRICS),
+    ):
+        metadata = artifacts.metadata(path, schema)
+        metadata = metadata.evaluations[EVALUATION] if schema is METRICS else metadata
+        assert metadata.diagnoses == []
+        assert metadata.profile == Profile()
+        assert metadata.language is None
+
+
 def test_token_counts_of_a_finished_run_need_no_tokenizer(results):
     tokens = artifacts.read(results / "tokens.parquet", TOKENS).to_pylist()
     assert [row["item_id"] for row in tokens] == ["i0", "i1", "i2"]
@@ -111,3 +126,45 @@ def test_metrics_are_the_same_in_parts_of_an_evaluation(tmp_path, low_limits, n_
         )
     assert repr(contents[0]) == repr(contents[1])
     assert [len(rows) for rows, _ in contents[0]][1:] == [3, 3]
+
+
+def test_generated_answers_are_diagnosed_and_have_a_language(tmp_path, monkeypatch):
+    """Forty questions, to three of four of which "si" is correct; the model answers "non"."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)  # as if no identifier were installed
+    evaluation, n = "mine.gl.generation.0shot", 40
+    items = [
+        item(f"q{i:02}", question=f"É certo {i}?", choices=["si", "non"], gold=[int(i % 4 == 0)]) for i in range(n)
+    ]
+    task = {"task": "mine", "item_type": "question", "protocols": ["generation"]}
+    settings = {"language": "gl", "protocol": "generation", "shots": 0, "seed": 0, "style": "default"}
+    requests, metadata = build(items, task, **settings, options={})
+    source = {"fingerprint": "items", "source": {"kind": "file", "sha256": "5a" * 32}}
+    artifacts.write(tmp_path / "items" / "mine.gl.parquet", ITEMS, items, source)
+    path = tmp_path / "requests" / f"{evaluation}.parquet"
+    artifacts.write(path, REQUESTS, requests, metadata | {"items": source, "fingerprint": "r"})
+    outputs = [
+        {name: row[name] for name in ("request_id", "item_id", "role")}
+        | {"raw_output": "non", "output": "non", "finish_reason": "stop"}
+        for row in requests
+    ]
+    inference = {"requests": "r", "model": {"fingerprint": "m", "kind": "causal"}, "fingerprint": "g"}
+    artifacts.write(tmp_path / "mine" / "generations" / f"{evaluation}.parquet", GENERATIONS, outputs, inference)
+    similar = [{"item_id": row["item_id"], "metric": "cosine", "similarities": [0.1, 0.9]} for row in items]
+    path = tmp_path / "mine" / "similarity" / f"{evaluation}.parquet"
+    artifacts.write(path, SIMILARITIES, similar, {"evaluation": evaluation, "generations": "g", "fingerprint": "s"})
+    write_record(tmp_path / "mine.json", {"name": "mine", "fingerprint": "m"})
+    measured = {"items_stem": "mine.gl", "task": "mine", "prompt": "default"} | settings
+    files = {"model": "mine.json", "items_dir": "items", "requests_dir": "requests", "out": "mine"}
+    paths = {name: tmp_path / path for name, path in files.items()}
+    assert stages.run("metrics", spec={"model": "mine", "evaluations": {evaluation: measured}}, **paths) == 0
+    metadata = artifacts.metadata(tmp_path / "mine" / "metrics.parquet", METRICS).evaluations[evaluation]
+    assert [(each.code, each.severity) for each in metadata.diagnoses][:2] == [
+        ("constant", "failure"),
+        ("below_chance", "warning"),
+    ]
+    assert metadata.diagnoses[0].sentence.startswith("40 of 40 answers are “non” (gold: 10): accuracy = (10 correct")
+    assert [(each.label, each.predicted, each.gold) for each in metadata.profile.labels] == [
+        ("si", 0, 30),
+        ("non", 40, 10),
+    ]
+    assert "heliport is not installed" in metadata.language.missing

@@ -114,7 +114,9 @@ def test_requests_spec_contains_evaluation_and_prompt_lines(load_config):
         "seed": 3,
         "style": "default",
         "options": {"option_rotations": 2},
-        "prompts": {name: text for name, text in read_yaml("gl").items() if name not in ("variants", "wordings")},
+        "prompts": {
+            name: text for name, text in read_yaml("gl").items() if name not in ("variants", "wordings", "refusals")
+        },
     }
 
 
@@ -231,6 +233,7 @@ def test_metrics_comparisons_and_summary_specs(load_config):
     metrics = specs.metrics_spec(cfg, "base")
     assert (metrics["model"], list(metrics["evaluations"])) == ("base", names)
     assert metrics["evaluations"][LETTERS] == letters_evaluation
+    assert {"non podo", "i cannot"} <= set(metrics["refusals"]["gl"])
     comparisons = specs.comparisons_spec(cfg)
     assert comparisons == {
         "models": ["base", "tuned"],

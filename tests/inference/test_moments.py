@@ -1,6 +1,7 @@
 """Mean and standard deviation of ln p under the next-token distribution: equal to plain transformers, on request only."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from support import tiny
@@ -51,6 +52,24 @@ def test_moments_equal_transformers(arch, strategy, low_limits):
             assert len(row[name]) == len(row["logprobs"])
         z = (np.array(row["logprobs"][-n:]) - row["logprob_mean"][-n:]) / row["logprob_sd"][-n:]
         assert z == pytest.approx(((logprobs - mean) / deviation).numpy(), abs=1e-4)
+
+
+@pytest.mark.parametrize(("arch", "strategy"), [("llama", "tree"), ("gpt2", "prefix"), ("gemma2", "plain")])
+def test_most_probable_tokens_equal_transformers(arch, strategy):
+    loaded = tiny.load_model(arch)
+    without = tiny.score_requests([(TEXTS[0], 0, 3)], item="other")
+    mixed = pa.concat_tables([requests("top_token"), without])
+    *rows, without = score(loaded, mixed, strategy=strategy)[0].to_pylist()
+    assert without["top_tokens"] is None, "not requested"
+    for row, text in zip(rows, TEXTS, strict=True):
+        ids = loaded.tokenizer(text)["input_ids"]
+        ids = ids if loaded.adds_bos or loaded.bos_id is None else [loaded.bos_id, *ids]
+        with torch.inference_mode():
+            expected = loaded.model(torch.tensor([ids])).logits[0, :-1].argmax(-1).tolist()
+        n = len(expected)
+        assert row["top_tokens"][-n:] == loaded.tokenizer.convert_ids_to_tokens(expected)
+        is_greedy = [token == top for token, top in zip(row["tokens"], row["top_tokens"], strict=True)]
+        assert is_greedy[-n:] == row["is_greedy"][-n:]
 
 
 def test_first_token_without_a_predecessor_has_none():

@@ -166,9 +166,9 @@ VALID = """variants:
 @pytest.mark.parametrize(
     ("change", "parts"),
     [
-        (("{options}\n      R:", "R:"), ("line 32", "variants.short.question", "{options} once")),
+        (("{options}\n      R:", "R:"), ("line {line}", "variants.short.question", "{options} once")),
         (("R:", "R: {question}"), ("{question} once", "got 2")),
-        (("{options}\n      R:", "R:\n      {options}"), ("line 32", "last line", "cue")),
+        (("{options}\n      R:", "R:\n      {options}"), ("line {line}", "last line", "cue")),
         (("{question}", "{pregunta}"), ("{pregunta}", "{question}, {options}")),
         (("    question:", "    questions:"), ("questions", '"question"')),
         (("short:", "Short Form:"), ("invalid name", "lower-case")),
@@ -183,7 +183,8 @@ def test_invalid_variants_name_file_line_and_cause(tmp_path, change, parts):
     (tmp_path / "gl.yaml").write_text(lines + VALID.replace(*change), "utf-8")
     with pytest.raises(ConfigError) as raised:
         variants("gl", tmp_path)
-    assert_states(raised.value, "gl.yaml", *parts)
+    line = 1 + lines.count("\n") + VALID.split("question:")[0].count("\n")
+    assert_states(raised.value, "gl.yaml", *(part.replace("{line}", str(line)) for part in parts))
 
 
 def test_all_invalid_texts_are_reported_at_once(tmp_path):

@@ -320,3 +320,13 @@ def test_content_security_policy_blocks_injected_markup(browser):
     browser.until("true")
     assert browser.js("return window.pwned === undefined")
     assert any("Content Security Policy" in line for line in browser.console())
+
+
+def test_languages_of_responses_are_shown_beside_those_of_correct_answers(browser):
+    browser.open(address("task", GENERATION, "plain"))
+    assert browser.text(".profile h3") == "Language of the items and of the responses"
+    titles = [title.removesuffix(" ") for title in browser.texts(".profile thead .dt-column-title")]
+    assert titles == ["Items in", "Responses", "Correct answers in it", "Serbian", "Latin script"]
+    assert browser.texts(".profile tbody tr > *") == ["Serbian", "4", "100.0 %", "75.0 %", "25.0 %"]
+    browser.open(address("task", GENERATION, "__proto__"))
+    assert browser.find_all(".profile") == [], "not identified"

@@ -76,6 +76,48 @@ def test_title_and_note_of_the_task_are_shown(page):
     assert page.text(".remark") == "For readers."
 
 
+def test_task_states_why_its_value_is_what_it_is(page):
+    page.open(f"#/task/{LETTERS}/base")
+    first, second = page.texts(".why > ol > li")
+    assert first.startswith("constant failure3 of 4 choices are “B” (</script>). Reported from: 95 %.")
+    assert second.startswith("length warning")
+    assert page.text(".examples li") == "q1: gold A, predicted B"
+    page.click(page.find(".examples a"))
+    assert page.js("return location.hash") == f"#/item/{LETTERS}/base/q1"
+    page.open(f"#/task/{LETTERS}/tuned")
+    assert page.text(".why p") == "No symptom in the stored outputs explains the value."
+
+
+def test_task_shows_the_profile_of_a_model(page):
+    page.open(f"#/task/{LETTERS}/base")
+    rows = page.find_all(".profile tbody tr")
+    assert [row.text.split() for row in rows] == [["A", "1", "4"], ["B", "3", "0"]]
+    assert page.texts(".facts dd") == [
+        "median 25.0 %",
+        "<think> 3 items, Ġthe 1 item",
+        "chosen options 5.0, correct ones 4.0, all 4.5",
+    ]
+
+
+def test_diagnoses_are_compared_over_the_languages_of_a_task(page):
+    for evaluation in PAIRS:
+        page.open(f"#/task/{evaluation}/base")
+        assert page.text(".profile h3") == "Diagnoses by language"
+        assert page.texts(".profile thead .dt-column-title") == ["Diagnosis", "Galician", "Spanish"]
+        assert page.texts(".profile tbody tr > *") == ["length", "50.0 % warning", "–"]
+    page.open(f"#/task/{LETTERS}/base")
+    assert page.find_all(".profile h3") == [], "one language only"
+
+
+def test_leaderboard_marks_values_with_a_failure(page):
+    page.open("#/leaderboard?down=evaluations")
+    marked = page.find_all(".board td a:has(.flag)")
+    assert [link.get_attribute("href").rpartition("#")[2] for link in marked] == [f"/task/{LETTERS}/base"]
+    assert "▲\u2009constant" in marked[0].text
+    assert marked[0].get_attribute("title").endswith("; diagnosis: constant, length")
+    assert "▲ a failure that explains the value" in page.text(".legend")
+
+
 def test_letters_are_shown_with_the_text_of_their_option(page):
     page.open(f"#/items/{LETTERS}/base")
     page.until("document.querySelector('.progress').textContent.startsWith('4 items')")

@@ -19,6 +19,22 @@ HOME = "/home/ana/private"
 EVALUATION = "openbookqa.gl.generation.5shot"
 
 
+DIAGNOSES = {
+    "base": [
+        {"code": "empty", "severity": "failure", "sentence": "2 of 3 responses are empty.", "threshold": "10 %", "n": 3}
+        | {"count": 2, "examples": [{"item": "q1", "text": ""}]},
+        {"code": "length", "severity": "warning", "sentence": "Longer.", "threshold": "0.1", "n": 3},
+    ],
+    "mine": [{"code": "majority", "severity": "information", "sentence": "Low.", "threshold": "-", "n": 3}],
+}
+
+
+LANGUAGES = {
+    "base": {"answered": {"gl": 6, "pt": 1}, "blocks": {"pt": 1}, "gold": {"gl": 4}, "undecided": 9},
+    "mine": {"missing": "language of responses not identified: heliport is not installed"},
+}
+
+
 def metadata(model: str, **record) -> dict:
     dataset = {
         "task": "openbookqa", "language": "gl", "limit": None,
@@ -27,7 +43,12 @@ def metadata(model: str, **record) -> dict:
     }  # fmt: skip
     inference = {"model": {"dtype": "float32", "quantization": {"load_in_4bit": True} if model == "mine" else None}}
     evaluations = {
-        EVALUATION: {"dataset": dataset, "inference": inference},
+        EVALUATION: {
+            "dataset": dataset,
+            "inference": inference,
+            "diagnoses": DIAGNOSES[model],
+            "language": LANGUAGES[model],
+        },
         "lost.gl.cloze.0shot": {"outcome": unavailable(f"lost (gl): {HOME}/data/lost.csv: file not found.")},
     }
     return {"model": model, "record": {"name": model, **record}, "evaluations": evaluations, "fingerprint": "f"}
@@ -70,6 +91,37 @@ def test_no_table_or_workbook_contains_a_local_path(out):
     assert any(b"lora-gl" in content for content in contents.values()), "the name of the adapter remains"
 
 
+def test_diagnoses_are_in_the_tables(out):
+    results = pd.read_csv(out / "results.csv")
+    cells = results[results["category"].isna()].groupby("model")["diagnosis"].unique()
+    assert cells["base"].tolist() == ["EMPTY, length"]
+    assert cells["mine"].isna().all(), "information only"
+    notes = pd.read_csv(out / "notes.csv").query("kind == 'diagnosis'")
+    assert notes["note"].tolist() == ["empty (failure): 2 of 3 responses are empty.", "length (warning): Longer."]
+    assert notes["models"].tolist() == ["base", "base"]
+    book = openpyxl.load_workbook(out / "leaderboard.xlsx")
+    rows = book["overview"].iter_rows(values_only=True)
+    cells = {row[0].partition(" ")[0]: row[-1] for row in rows if row[0]}
+    assert cells["model"] == "diagnosis"
+    assert cells["base"] == "empty (1), length (1)"
+    assert cells["mine"] is None
+    header, first, second = book["diagnoses"].iter_rows(values_only=True)
+    assert dict(zip(header, first, strict=True))["examples"] == "q1"
+    assert [first[2], second[2]] == ["empty", "length"]
+    worst = artifacts.metadata(out / "results.parquet")["worst_diagnosis"]
+    assert (worst["model"], worst["code"]) == ("base", "empty")
+
+
+def test_languages_of_responses_are_in_the_leaderboard(out):
+    sheet = openpyxl.load_workbook(out / "leaderboard.xlsx")["languages"]
+    assert list(sheet.iter_rows(values_only=True)) == [
+        ("model", "language of the items", "responses", "too short", "correct answers in it", "gl", "pt"),
+        ("base", "gl", 8, 9, 1, 0.75, 0.25),
+    ]
+    notes = pd.read_csv(out / "notes.csv").query("kind == 'language'")
+    assert notes["models"].tolist() == ["mine"]
+
+
 def test_run_without_any_value_has_all_tables(tmp_path):
     evaluations = {"evaluations": {EVALUATION: {"outcome": unavailable("gated")}}, "fingerprint": "f"}
     record = {"model": "base", "record": {"name": "base", "source": "owner/name"}}
@@ -97,7 +149,8 @@ def test_tables_have_readable_names(out):
 
 def test_notes_are_grouped_in_the_csv_and_complete_in_the_results_file(out):
     notes = pd.read_csv(out / "notes.csv")
+    notes = notes[~notes["kind"].isin(["diagnosis", "language"])]
     assert notes["models"].tolist() == ["base, mine"] * 2
     assert notes["note"].tolist() == ["lost (gl): …/lost.csv: file not found.", "empty question"]
-    assert len(artifacts.metadata(out / "results.parquet")["notes"]) == 4
+    assert len(artifacts.metadata(out / "results.parquet")["notes"]) == 7
     assert artifacts.read(out / "results.parquet", RESULTS)["value"].to_pylist() == [0.5, 0.6]

@@ -25,6 +25,10 @@ EVALUATIONS = [LETTERS, *PAIRS]
 QUESTION = "Que bebe?\nA. auga\nB. leite\nResposta:"
 PAIR = ["Ela come pan moi duro.", "Ela comen pan moi duro."]
 N = 4
+CONSTANT = {
+    "code": "constant", "severity": "failure", "sentence": "3 of 4 choices are “B” (</script>).", "threshold": "95 %",
+    "count": 3, "n": 4, "share": 0.75, "examples": [{"item": "q1", "text": "gold A, predicted B"}],
+}  # fmt: skip
 
 
 def write_run(root: Path, pair=PAIR) -> dict:
@@ -86,7 +90,11 @@ def _write_letters(directory: Path, m: int) -> None:
             | {"option_scores": [-1.0, -2.0] if chosen == 0 else [-2.0, -1.0], "correct": chosen == 0, "tie": False}
         )
         scores += [score_row(f"q{i}", f"choice:{1 - c}", len(QUESTION), [2], [2.0 + m]) for c in range(2)]
-    write_task_results(directory, LETTERS, rows)
+    labels = [{"label": "A", "predicted": 1, "gold": 4}, {"label": "B", "predicted": 3, "gold": 0}]
+    tokens = {"<think>": 3, "Ġthe": 1}
+    profile = {"labels": labels, "label_mass": 0.25, "top_tokens": tokens, "lengths": [5.0, 4.0, 4.5]}
+    length = {"code": "length", "severity": "warning", "sentence": "Long.", "threshold": "-", "n": 4}
+    write_task_results(directory, LETTERS, rows, diagnoses=[] if m else [CONSTANT, length], profile=profile)
     write_artifact(directory / "scores" / f"{LETTERS}.parquet", SCORES, scores, {})
 
 
@@ -103,7 +111,8 @@ def _write_pairs(directory: Path, evaluation: str, m: int, pair: list[str]) -> N
         for c, text in enumerate(pair):
             lengths = [len(word) + (k > 0) for k, word in enumerate(text.split())]
             scores.append(score_row(f"{i:040x}", f"choice:{c}", 0, lengths, [2.0 + c + m] * len(lengths)))
-    write_task_results(directory, evaluation, rows)
+    length = {"code": "length", "severity": "warning", "sentence": "-", "threshold": "-", "n": 4, "share": 0.5}
+    write_task_results(directory, evaluation, rows, diagnoses=[length] if evaluation == PAIRS[0] and not m else [])
     write_artifact(directory / "scores" / f"{evaluation}.parquet", SCORES, scores, {})
 
 

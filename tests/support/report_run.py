@@ -220,7 +220,9 @@ def _write_generations(directory: Path, model_index: int) -> None:
         generations[0] |= {"reasoning": "<b>Да</b> видимо.", "think_state": "closed", "n_reasoning_tokens": 7}
         second = {"role": "response:0@1", "output": "", "think_state": "unclosed", "n_reasoning_tokens": 9}
         generations.append(generations[0] | second)
-    write_task_results(directory, GENERATION, rows)
+    language = {"answered": {"sr": 2}, "blocks": {"Latin script": 1, "sr": 1}, "gold": {"sr": 3}, "undecided": 7}
+    language = {"missing": "not installed"} if model_index else language
+    write_task_results(directory, GENERATION, rows, language=language)
     write_artifact(directory / "generations" / f"{GENERATION}.parquet", GENERATIONS, generations, {})
 
 
@@ -228,7 +230,7 @@ def task_row(item: str, prompt: str, category: str | None, values: dict) -> dict
     return {"item_id": item, "category": category, "prompt": prompt, "choices": [], "gold": [], "metrics": values}
 
 
-def write_task_results(directory: Path, evaluation: str, rows: list[dict]) -> None:
+def write_task_results(directory: Path, evaluation: str, rows: list[dict], **more) -> None:
     dataset = {
         "task": evaluation.split(".")[0],
         "language": evaluation.split(".")[1],
@@ -241,7 +243,7 @@ def write_task_results(directory: Path, evaluation: str, rows: list[dict]) -> No
         "counters": {"requests": len(rows), "tokens_computed": 12345, "seconds": 1.5},
     }
     metadata = {"dataset": dataset, "inference": inference, "items": len(rows), "flags": {"boundary": 1}, "skipped": {}}
-    write_artifact(directory / "tasks" / f"{evaluation}.parquet", TASK_RESULTS, rows, metadata)
+    write_artifact(directory / "tasks" / f"{evaluation}.parquet", TASK_RESULTS, rows, metadata | more)
 
 
 def _metric_rows(model: str, model_index: int) -> list[dict]:

@@ -191,6 +191,7 @@ class Score(TypedDict):
     entropy: list[float] | None
     topk_entropy: list[float] | None
     rank: list[int] | None
+    top_tokens: list[str] | None
     word_end_logprobs: list[float] | None
     logprob_mean: list[float | None] | None
     logprob_sd: list[float | None] | None

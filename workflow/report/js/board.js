@@ -47,6 +47,7 @@ const board = (() => {
       display(cell),
       names.addressOf(evaluation, index.models[cell.model]),
       axis,
+      index.symptomsOf.get(`${cell.evaluation} ${cell.model}`),
     );
   }
 
@@ -273,7 +274,10 @@ const board = (() => {
         null,
         "Below a value: its 95 % interval, the number of items, and of ",
         el("span", { class: "flag" }, "⚑ flagged"),
-        " items.",
+        " items. ",
+        index.symptoms.some((row) => row.severity === "failure")
+          ? [el("span", { class: "flag" }, "▲"), " a failure that explains the value; see its task."]
+          : null,
       ),
       chosen.down === "evaluations" && models <= FEW && chosen.scale === "absolute"
         ? el(

@@ -109,16 +109,21 @@ const cells = (() => {
   }
   const clamp01 = (x) => Math.max(0, Math.min(1, x));
 
-  // axis: [low, high] of the drawn interval, or null for none
-  function draw(cell, info, display, address, axis = null) {
+  // axis: [low, high] of the drawn interval, or null for none; symptoms: worst first
+  function draw(cell, info, display, address, axis = null, symptoms = []) {
     const mark = display.value === null ? null : cell.mark === BEST ? "★" : cell.mark ? "☆" : null;
     const small = [
       `n\u2009${format.count(cell.n)}`,
       cell.flagged ? el("span", { class: "flag" }, ` ⚑\u2009${format.count(cell.flagged)}`) : null,
+      symptoms[0]?.severity === "failure"
+        ? el("span", { class: "flag" }, ` ▲\u2009${diagnosis.name(symptoms[0].code)}`)
+        : null,
     ];
+    const codes = symptoms.map((symptom) => diagnosis.name(symptom.code));
+    const title = [description(cell, info, display), codes.length ? `diagnosis: ${codes.join(", ")}` : null];
     return el(
       "a",
-      { href: address, title: description(cell, info, display) },
+      { href: address, title: title.filter(Boolean).join("; ") },
       el(
         "span",
         { class: "value" },

@@ -14,10 +14,20 @@ const fields = /** @type {const} */ ({
     "Mark": ["model", "evaluation", "metric", "mark", "rank"],
     "Overall": ["model", "scope", "mean", "low", "high", "rank", "rank_worst", "win_rate", "n", "excluded"],
     "Missing": ["model", "evaluation", "kind", "note"],
+    "Spoken": ["evaluation", "model", "answered", "gold", "undecided"],
+    "LanguageCount": ["language", "n"],
+    "Symptom": ["evaluation", "model", "code", "severity", "share"],
     "TaskTitle": ["name", "title", "note"],
     "Pair": ["baseline", "candidate", "summary"],
     // e{i}/task: values over all items and by category; items by code of their outcome; histograms, one list of counts
     // per outcome; calibration by bin of confidence; mean surprisal by word or by range of length
+    // diagnoses of each model, worst first, and how it answers: labels with counts, and mean lengths in characters of the
+    // chosen, the correct and all options
+    "Diagnosis": ["model", "code", "severity", "sentence", "threshold", "count", "n", "examples"],
+    "Example": ["item", "text"],
+    "Answers": ["model", "labels", "without", "mass", "tokens", "lengths"],
+    "Label": ["label", "predicted", "gold"],
+    "TopToken": ["token", "items"],
     "Cell": ["model", "metric", "value", "low", "high", "n", "flagged", "ties", "chance", "majority"],
     "CategoryValue": ["model", "metric", "category", "value", "low", "high", "n", "chance"],
     "Outcomes": ["model", "counts", "flagged"],
@@ -67,7 +77,7 @@ const fields = /** @type {const} */ ({
   "records": {
     "Index": [
       "title", "version", "models", "n_models", "names", "evaluations", "metrics", "tasks", "cells", "missing",
-      "rankings", "overall", "pairs", "curves", "n_prompt_groups?"
+      "symptoms", "spoken", "rankings", "overall", "pairs", "curves", "n_prompt_groups?"
     ],
     // `representative` is the metric that stands for an evaluation; a mean over prompts has `runs`, each of these
     // `group`
@@ -79,7 +89,7 @@ const fields = /** @type {const} */ ({
     "Summary": ["tests", "candidate", "baseline", "identical", "items", "improved", "regressed", "prompts?"],
     "Task": [
       "items", "block", "models", "letters", "generates", "cells", "categories", "signatures", "outcomes",
-      "distributions", "calibration", "surprisal", "dataset"
+      "distributions", "calibration", "surprisal", "dataset", "diagnoses", "answers"
     ],
     "Categories": ["names", "rows"],
     "Surprisal": ["position", "length"],

@@ -9,7 +9,12 @@ const names = (() => {
     const model = new Map(index.models.map((name, number) => [name, number]));
     const evaluation = new Map(index.names.map((name, number) => [name, number]));
     const tasks = new Map(index.tasks.map((task) => [task.name, task]));
-    return { ...index, modelNumber: model, evaluationNumber: evaluation, tasks };
+    const symptoms = new Map(); // "evaluation model" -> rows, worst first
+    for (const symptom of index.symptoms) {
+      const key = `${symptom.evaluation} ${symptom.model}`;
+      symptoms.set(key, [...(symptoms.get(key) ?? []), symptom]);
+    }
+    return { ...index, modelNumber: model, evaluationNumber: evaluation, tasks, symptomsOf: symptoms };
   }
 
   function language(code) {

@@ -78,6 +78,8 @@ const pieces = (() => {
     tasks: each(row("TaskTitle")),
     cells: each(row("IndexCell")),
     missing: each(row("Missing")),
+    symptoms: each(row("Symptom")),
+    spoken: each(row("Spoken", { answered: each(row("LanguageCount")), gold: each(row("LanguageCount")) })),
     rankings: each(row("Mark")),
     overall: each(row("Overall")),
     pairs: each(row("Pair", { summary: record("Summary") })),
@@ -93,6 +95,8 @@ const pieces = (() => {
       length: each(row("Profile", { points: each(row("LengthMean")) })),
     }),
     dataset: maybe(record("Dataset")),
+    diagnoses: each(row("Diagnosis", { examples: each(row("Example")) })),
+    answers: each(row("Answers", { labels: each(row("Label")), tokens: each(row("TopToken")) })),
   });
   const readItem = row("Item", { spans: each(row("Span")) });
   const readResults = record("Results", { rows: each(row("Result")) });

@@ -29,7 +29,8 @@
       setting.note ? el("p", { class: "remark protocol" }, setting.note) : null,
       metric === undefined
         ? el("p", null, "No value could be computed; the provenance view states the reason.")
-        : [choices(index, task, setting, metric, model, against), plots],
+        : [choices(index, task, setting, metric, model, against), diagnosis.box(index, task, setting, model), plots],
+      diagnosis.profile(index, task, number, model),
       values(index, task, setting, model),
       el(
         "details",

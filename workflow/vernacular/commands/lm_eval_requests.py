@@ -14,6 +14,7 @@ from vernacular.data.schema import ITEMS
 from vernacular.lm_eval.instances import build
 from vernacular.lm_eval.loading import LoadedUnit, load_unit
 from vernacular.lm_eval.sandbox import template_environment
+from vernacular.protocols.request_rows import warnings_of
 from vernacular.protocols.schema import REQUESTS, request_size
 from vernacular.types import DEFAULT_PROMPT, SETTING
 
@@ -63,8 +64,9 @@ class _UnitFiles(Batch):
             items, rows = build(unit, limit=spec.limit, seed=spec.seed, generates=spec.generates)
         source = _items_metadata(unit, items, spec)
         artifacts.write(self.items(spec), ITEMS, items, source)
-        self.write(path, spec, rows, items=source, **request_size(rows))
-        return format_count(len(rows), "request")
+        warnings = warnings_of(items, rows)
+        self.write(path, spec, rows, items=source, warnings=warnings, **request_size(rows))
+        return "; ".join([format_count(len(rows), "request"), *warnings])
 
     def failure(self, spec: UnitSpec, reason: str) -> Outcome:
         outcome = super().failure(spec, reason)

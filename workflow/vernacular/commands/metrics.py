@@ -13,18 +13,30 @@ from vernacular.config.specs import MeasuredSpec, MetricsSpec
 from vernacular.core import artifacts
 from vernacular.core.errors import UserError, first_line, format_count, is_contained
 from vernacular.core.fields import Stage, to_json
-from vernacular.core.metadata import MetricsMetadata, Outcome, OutputsMetadata, ResultsMetadata, Source, unavailable
+from vernacular.core.metadata import (
+    Diagnosis,
+    MetricsMetadata,
+    Outcome,
+    OutputsMetadata,
+    ResultsMetadata,
+    Source,
+    unavailable,
+)
 from vernacular.core.model_record import ModelRecord, read_model
 from vernacular.core.progress import Progress
 from vernacular.core.tables import by_items, rows_of
 from vernacular.data.schema import ITEMS
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.aggregate import aggregate
+from vernacular.metrics.language import METRICS as LANGUAGE_METRICS
+from vernacular.metrics.language import LanguageMeter
 from vernacular.metrics.metric import CHANCE, Metric, majority_baseline
 from vernacular.metrics.schema import METRICS, SIMILARITIES, TASK_RESULTS, TOKENS, TOOL_RESULTS
 from vernacular.metrics.tokens import token_counts
 from vernacular.protocols.declaration import Protocol
+from vernacular.protocols.diagnosis import Diagnoser, disagreement, order
 from vernacular.protocols.evaluate import evaluate, label_values, signature_conditions
+from vernacular.protocols.observations import Subject
 from vernacular.protocols.registry import COMPARED, PROTOCOLS
 from vernacular.protocols.schema import REQUESTS
 from vernacular.types import SETTING
@@ -50,9 +62,12 @@ def metrics(args: Metrics) -> str:
     """Compute per-item results and metrics of one model; an evaluation without outputs gets a file that states why."""
     record = read_model(args.model)
     long_rows, tokens, results = [], [TOKENS.schema.empty_table()], {}
+    others: dict[tuple, tuple[Diagnoser, dict]] = {}
     with Progress(f"metrics {args.spec.model}", len(args.spec.evaluations), "evaluation") as progress:
         for evaluation, spec in args.spec.evaluations.items():
-            evaluation_rows, token_rows, results[evaluation] = _try(args, _Inputs(args, evaluation, spec), record)
+            evaluation_rows, token_rows, results[evaluation] = _try(
+                args, _Inputs(args, evaluation, spec), record, others
+            )
             long_rows += evaluation_rows
             tokens.append(token_rows)
             progress.advance()
@@ -63,11 +78,11 @@ def metrics(args: Metrics) -> str:
     return f"metrics: {args.spec.model}: {values} of {evaluations}"
 
 
-def _try(args, inputs: "_Inputs", record: ModelRecord) -> tuple[list[dict], pa.Table, ResultsMetadata]:
+def _try(args, inputs: "_Inputs", record: ModelRecord, others: dict) -> tuple[list[dict], pa.Table, ResultsMetadata]:
     """Return the values, token counts and metadata of one evaluation, which state its failure."""
     try:
         outcome = unavailable(args.failure) if args.failure else inputs.incomplete()
-        return inputs.write_without_rows(outcome) if outcome else _compute(args, inputs, record)
+        return inputs.write_without_rows(outcome) if outcome else _compute(args, inputs, record, others)
     except UserError:
         raise
     except BaseException as error:
@@ -110,8 +125,11 @@ class _Inputs:
         return [], TOKENS.schema.empty_table(), metadata
 
 
-def _compute(args, inputs: _Inputs, record: ModelRecord) -> tuple[list[dict], pa.Table, ResultsMetadata]:
-    """Write the per-item results of one evaluation, and return (rows per METRICS, table per TOKENS, metadata)."""
+def _compute(args, inputs: _Inputs, record: ModelRecord, others: dict) -> tuple[list[dict], pa.Table, ResultsMetadata]:
+    """Write the per-item results of one evaluation, and return (rows per METRICS, table per TOKENS, metadata).
+
+    `others`: what was decided on the same items by `letters` and by `choice`, for the evaluation that comes second.
+    """
     spec, evaluation = inputs.spec, inputs.evaluation
     requests, outputs = artifacts.metadata(inputs.requests, REQUESTS), inputs.output_metadata
     check_inputs(inputs.items, inputs.requests, inputs.outputs, outputs, record)
@@ -122,9 +140,18 @@ def _compute(args, inputs: _Inputs, record: ModelRecord) -> tuple[list[dict], pa
         artifacts.check_input_fingerprint(
             inputs.similarities, similarities.generations, outputs.fingerprint, "generations"
         )
-    rows, tokens, known = _results(inputs, requests.options.get("pass_at"))
+    refusals = tuple(args.spec.refusals.get(spec.language, ()))
+    diagnoser = Diagnoser(Subject(spec.protocol, spec.style, refusals, outputs.tokenizer.has_chat_template))
+    meter = LanguageMeter(spec.language) if PROTOCOLS[spec.protocol].generates else None
+    rows, tokens, known = _results(inputs, diagnoser, meter, requests.options.get("pass_at"))
     tool = artifacts.metadata(inputs.tool_results, TOOL_RESULTS) if inputs.tool_results else None
     values = tool.values if tool else aggregate(rows, known, seed=0, categories=True)
+    if meter:
+        values = [*values, *aggregate(rows, LANGUAGE_METRICS, seed=0, categories=True), *meter.values()]
+    majority = majority_baseline(PROTOCOLS[spec.protocol].majority, rows)
+    diagnoses = sorted(
+        [*diagnoser.diagnose(values, majority, meter), *_disagreement(spec, diagnoser, values, others)], key=order
+    )
     flags = (part for text in rows["flags"].drop_null().to_pylist() for part in text.split("; ") if part)
     metadata = ResultsMetadata(
         evaluation=evaluation,
@@ -133,11 +160,15 @@ def _compute(args, inputs: _Inputs, record: ModelRecord) -> tuple[list[dict], pa
         dataset=requests.items,
         few_shot_examples=requests.few_shot_examples,
         skipped=requests.skipped,
+        prompt_warnings=requests.warnings,
         inference=outputs,
         items=len(rows),
         repeats=requests.options.get("repeats"),
         unclosed=next((row["value"] for row in values if row["metric"] == "unclosed" and not row["category"]), None),
         flags=dict(Counter(map(_flag_type, flags))),
+        diagnoses=diagnoses,
+        profile=diagnoser.profile(),
+        language=meter.counts() if meter else None,
         fingerprint=inputs.input_fingerprint,
     )
     artifacts.write(inputs.target, TASK_RESULTS, rows, metadata)
@@ -146,7 +177,6 @@ def _compute(args, inputs: _Inputs, record: ModelRecord) -> tuple[list[dict], pa
     labels = {"model": args.spec.model, "adapter": adapter, "evaluation": evaluation, **names}
     labels |= {"base": record.base, "model_revision": _model_revision(record)}
     labels |= {"dataset_revision": _dataset_revision(requests.items.source)}
-    majority = majority_baseline(PROTOCOLS[spec.protocol].majority, rows)
     long_rows = []
     conditions = signature_conditions(spec.protocol, requests.options, outputs.tokenizer.bos_policy)
     if requests.items.source.release:
@@ -158,8 +188,24 @@ def _compute(args, inputs: _Inputs, record: ModelRecord) -> tuple[list[dict], pa
     return long_rows, tokens, metadata
 
 
-def _results(inputs: _Inputs, pass_at: int | None) -> tuple[pa.Table, pa.Table, list[Metric]]:
-    """Return (TASK_RESULTS, TOKENS, the metrics of the results), computed in parts of `_ITEMS_AT_A_TIME` items."""
+def _disagreement(spec: MeasuredSpec, diagnoser: Diagnoser, values: list[dict], others: dict) -> list[Diagnosis]:
+    """Return the diagnosis of two protocols on the same items, if the other one was computed before."""
+    headline = next((row for row in values if row["headline"] and not row["category"]), None)
+    if spec.protocol not in ("letters", "choice") or headline is None or headline["value"] is None:
+        return []
+    key = spec.items_stem, spec.shots, spec.seed, spec.style, spec.prompt
+    others[key, spec.protocol] = diagnoser, headline
+    pair = [others.get((key, protocol)) for protocol in ("letters", "choice")]
+    return disagreement(*zip(*pair, strict=True)) if all(pair) else []
+
+
+def _results(
+    inputs: _Inputs, diagnoser: Diagnoser, meter: LanguageMeter | None, pass_at: int | None
+) -> tuple[pa.Table, pa.Table, list[Metric]]:
+    """Return (TASK_RESULTS, TOKENS, the metrics of the results), computed in parts of `_ITEMS_AT_A_TIME` items.
+
+    `diagnoser` and `meter` get the same rows.
+    """
     protocol, masked = inputs.spec.protocol, inputs.output_metadata.model.kind == "masked"
     similarities, tool_results = SIMILARITIES.schema.empty_table(), TASK_RESULTS.schema.empty_table()
     if inputs.similarities:
@@ -176,6 +222,9 @@ def _results(inputs: _Inputs, pass_at: int | None) -> tuple[pa.Table, pa.Table, 
             rows, metrics = evaluate(
                 protocol, items, requests, outputs, similarity_rows, masked=masked, pass_at=pass_at
             )
+        if meter:
+            meter.add(items, outputs, rows, is_tool=bool(inputs.tool_results))
+        diagnoser.add(items, requests, outputs, rows)
         counts = token_counts(
             items,
             requests,
@@ -188,7 +237,7 @@ def _results(inputs: _Inputs, pass_at: int | None) -> tuple[pa.Table, pa.Table, 
         tokens.append(
             pa.Table.from_pylist([{"evaluation": inputs.evaluation, **row} for row in counts], schema=TOKENS.schema)
         )
-    return tool_results if inputs.tool_results else pa.concat_tables(results), pa.concat_tables(tokens), metrics
+    return pa.concat_tables(results), pa.concat_tables(tokens), metrics
 
 
 def _counted_roles(protocol: Protocol) -> tuple[str, ...]:

@@ -49,4 +49,4 @@ class _RequestFiles(Batch):
             return "no requests (dataset unavailable)"
         rows, prompt_metadata = build_evaluation(items_in(self.items(spec)), spec)
         self.write(path, spec, rows, **prompt_metadata, **request_size(rows))
-        return format_count(len(rows), "request")
+        return "; ".join([format_count(len(rows), "request"), *prompt_metadata["warnings"]])

@@ -78,9 +78,10 @@ class Finish(Stage):
 
 
 def finish(args: Finish) -> None:
-    """Print time and memory of each stage, the values, one sentence per comparison, and where the results are."""
+    """Print time and memory of each stage, values, a sentence per comparison, the worst diagnosis, and the paths."""
     summary = args.results / "results.parquet"
-    described = artifacts.metadata(summary).get("models", []) if summary.exists() else None
+    stated = artifacts.metadata(summary) if summary.exists() else None
+    described = stated and stated.get("models", [])
     _print_times(args.benchmarks, described)
     if described is not None:
         print("", *_value_lines(args), sep="\n")
@@ -89,6 +90,8 @@ def finish(args: Finish) -> None:
         print("", *sentences[:MAX_SENTENCES], sep="\n")
         if more := sentences[MAX_SENTENCES:]:
             print(f"{format_count(len(more), 'other comparison')}: {comparisons}")
+    if worst := stated and stated.get("worst_diagnosis"):
+        print(f"\nWhy this score? {worst['model']}, {worst['evaluation']}: {worst['sentence']}")
     paths = {
         "Report (open it in a browser)": args.results.parent / "report" / "index.html",
         "Leaderboard": args.results / "leaderboard.xlsx",

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from vernacular.comparison.curves.schema import CURVE_STATISTICS, TASK_TRUST
@@ -23,6 +24,7 @@ from vernacular.interop.every_eval_ever import write_every_eval_ever
 from vernacular.interop.lm_eval_results import write_lm_eval_results
 from vernacular.metrics.schema import METRICS, RESULTS, TOKENS
 from vernacular.summary.curves import add_positions, curve_sheets, equal_weight_notes
+from vernacular.summary.diagnoses import diagnosis_codes, diagnosis_rows, language_rows, worst_first
 from vernacular.summary.grid import combine_tables, to_arrow, wide
 from vernacular.summary.headings import make_headings, model_labels
 from vernacular.summary.notes import (
@@ -62,6 +64,7 @@ def summary(args: Summary) -> str:
     prompts = artifacts.read(tables["prompts"], PROMPTS).to_pylist()
     results = add_positions(add_prompt_means(results, prompts), checkpoints)
     notes = [row for note in models_metadata for row in make_notes(note)]
+    diagnoses = diagnosis_rows(models_metadata)
     notes += mixed_version_notes(models_metadata)
     notes += mixed_script_notes(models_metadata)
     notes += equal_weight_notes(models_metadata, checkpoints)
@@ -77,13 +80,19 @@ def summary(args: Summary) -> str:
     models = [_describe(note) for note in models_metadata]
     input_fingerprint = artifacts.input_fingerprint(to_json(args.spec), *args.metrics, *tables.values())
     metadata = {"models": models, "notes": notes, "fingerprint": input_fingerprint}
+    metadata |= {"worst_diagnosis": min(diagnoses, key=worst_first, default=None)}
     # paths from the directory of the tables; the next run compares them with its own (`output_conflicts`)
     metadata["config"] = [os.path.relpath(os.path.realpath(file), os.path.realpath(args.out)) for file in args.config]
     metadata |= {"api_key_env": args.spec.api_key_env}  # of this file only: no copy of it is published
     artifacts.write(args.out / "results.parquet", RESULTS, to_arrow(results), metadata)
     published = results.assign(adapter=results["adapter"].map(publishable, na_action="ignore"))
+    codes = {
+        (note.model, name): diagnosis_codes(each) for note in models_metadata for name, each in note.evaluations.items()
+    }
     headings = make_headings(results, args.spec.tasks, model_labels(map(_precision, models_metadata)))
-    write_csv(args.out / "results.csv", published)
+    keys = zip(published["model"], published["evaluation"], published["category"].fillna(""), strict=True)
+    cells = [None if category else codes.get((model, evaluation)) for model, evaluation, category in keys]
+    write_csv(args.out / "results.csv", published.assign(diagnosis=pd.Series(cells, published.index, "str")))
     models_by_value = wide(published, headings)
     write_csv(args.out / "wide.csv", add_positions(models_by_value, checkpoints) if checkpoints else models_by_value)
     write_csv(args.out / "notes.csv", notes_to_frame(notes))
@@ -102,6 +111,7 @@ def summary(args: Summary) -> str:
     write_surprisal(args.out / "surprisal_summary.xlsx", questions, provenance, **common)
     comparison_tables["comparisons"] = without_single_prompts(comparison_tables["comparisons"], prompts)
     comparison_tables |= {"prompts": prompts, "extra_sheets": _curve_sheets(args.out) if checkpoints else {}}
+    comparison_tables |= {"diagnoses": diagnoses, "languages": language_rows(models_metadata)}
     write_leaderboard(args.out / "leaderboard.xlsx", questions, provenance, **common, **comparison_tables)
     return (
         f"summary: {format_count(len(results), 'value')} of {format_count(len(models_metadata), 'model')} in {args.out}"

@@ -29,7 +29,13 @@ from vernacular.inference.job.work import additional_libraries, engine_version
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.similarity import simil_eval
 from vernacular.protocols.prompt_variants import description, variant_labels
-from vernacular.protocols.prompts import language_of_lines, prompt_lines, prompts_directory, reviewed
+from vernacular.protocols.prompts import (
+    language_of_lines,
+    prompt_lines,
+    prompts_directory,
+    refusal_phrases,
+    reviewed,
+)
 from vernacular.protocols.registry import uses_prompt_lines
 from vernacular.types import DEFAULT_PROMPT, SETTING, SIMIL_EVAL_STYLES, Evaluation
 
@@ -166,7 +172,9 @@ def _metric_spec(config: Config, metric: str, evaluation: Evaluation) -> dict:
 
 def metrics_spec(config: Config, name: str) -> specs.MetricsSpec:
     evaluations = {e.id: specs.MeasuredSpec(**_fields(e, "items_stem", *SETTING)) for e in config.evaluations.values()}
-    return specs.MetricsSpec(model=name, evaluations=evaluations)
+    languages = sorted({e.language for e in config.evaluations.values()})
+    refusals = {language: refusal_phrases(language) for language in languages}
+    return specs.MetricsSpec(model=name, evaluations=evaluations, refusals=refusals)
 
 
 def comparisons_spec(config: Config) -> specs.ComparisonsSpec:

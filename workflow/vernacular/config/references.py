@@ -219,11 +219,12 @@ def _check_data(config: Config, references: References, online: bool) -> None:
     for evaluation, spec in dependencies.requests_spec(config).evaluations.items():
         if spec.items_stem in loaded:
             try:
-                rows, _ = build_evaluation(loaded[spec.items_stem], spec)
+                rows, metadata = build_evaluation(loaded[spec.items_stem], spec)
             except (DataError, ConfigError) as error:
                 references.problems.add(f"{evaluation}: {error}")
             else:
                 references.items[evaluation] = len({row["item_id"] for row in rows})
+                references.notes += [f"{evaluation}: {warning}." for warning in metadata["warnings"]]
 
 
 def _is_on_disk(spec: DatasetSpec) -> bool:

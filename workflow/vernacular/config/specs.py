@@ -160,6 +160,7 @@ class MeasuredSpec(EvaluationSpec):
 class MetricsSpec(Spec):
     model: str  # name in the config
     evaluations: dict[str, MeasuredSpec]  # by ID
+    refusals: dict[str, list[str]]  # by language: beginnings of refusals, also those in English
 
 
 class ComparedSpec(MeasuredSpec):

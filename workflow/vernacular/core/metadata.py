@@ -122,6 +122,7 @@ class RequestsMetadata(Metadata):
     skipped: dict[str, str] = field(default_factory=dict)  # reason by item ID
     prefix: str = ""  # the few-shot prefix
     prompts: str | None = None  # fingerprint of the prompt lines
+    warnings: list[str] = field(default_factory=list)  # what is suspicious in the prompts
     characters: int = 0  # to read
     new_tokens: int = 0  # to generate
 
@@ -184,6 +185,7 @@ class TokenizerInfo:
     unk_token: str | None = None
     unscored_first_tokens: int | None = None  # requests whose first token nothing precedes
     chat: int | None = None  # requests with a chat template
+    has_chat_template: bool | None = None  # whether the tokenizer has one (generations)
     details: dict = field(default_factory=dict)  # class, other tokens, what is dropped from long texts, …
 
 
@@ -232,6 +234,63 @@ class ToolResultsMetadata(Metadata):
     values: list[dict] = field(default_factory=list)  # rows per METRICS, without labels
 
 
+FAILURE, WARNING, INFORMATION = "failure", "warning", "information"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """An item with a symptom, and what shows it."""
+
+    item: str  # ID
+    text: str  # beginning of a response, or what was predicted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diagnosis:
+    """A symptom that explains the value of an evaluation (`protocols/diagnosis.py`)."""
+
+    code: str
+    severity: str  # FAILURE, WARNING or INFORMATION
+    sentence: str  # with the counts
+    threshold: str  # from which it is reported
+    n: int  # items, responses or prompts
+    count: int | None = None  # of these, with the symptom
+    share: float | None = None  # or the statistic that the threshold refers to
+    examples: list[Example] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelCount:
+    """How often a label is predicted, and how often it is correct."""
+
+    label: str
+    predicted: int
+    gold: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """How a model answers the items of an evaluation."""
+
+    labels: list[LabelCount] = field(default_factory=list)  # letters or names of classes; [] without
+    without_label: int = 0  # items without a prediction, or with a tie
+    label_mass: float | None = None  # median probability of all labels together
+    top_tokens: dict[str, int] = field(default_factory=dict)  # most probable in place of a label: items
+    lengths: list[float] | None = None  # mean characters of the chosen, the correct, and all options
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageCounts:
+    """Languages of generated texts and of correct answers: tags, "other", or "… script" for another one."""
+
+    answered: dict[str, int] = field(default_factory=dict)  # responses, most common first
+    gold: dict[str, int] = field(default_factory=dict)  # correct answers
+    blocks: dict[str, int] = field(default_factory=dict)  # of joined responses that are too short by themselves
+    gold_blocks: dict[str, int] = field(default_factory=dict)
+    undecided: int = 0  # responses that are too short
+    missing: str | None = None  # why nothing was identified
+
+
 @dataclass(frozen=True, kw_only=True)
 class ResultsMetadata(Metadata):
     """Metadata of one model's results of one evaluation."""
@@ -240,12 +299,16 @@ class ResultsMetadata(Metadata):
     dataset: ItemsMetadata | None = None
     few_shot_examples: list[str] | None = None  # IDs of the items, in the order of the prompt
     skipped: dict[str, str] = field(default_factory=dict)  # reason by item ID
+    prompt_warnings: list[str] = field(default_factory=list)  # what is suspicious in the prompts
     inference: OutputsMetadata = OutputsMetadata()
     items: int | None = None  # number of rows
     flags: dict[str, int] = field(default_factory=dict)  # items by flag, without what follows a colon
     metrics: list[dict] = field(default_factory=list)  # definitions by another tool
     repeats: int | None = None  # samples per item
     unclosed: float | None = None  # share of responses that end within their reasoning; None: none reasons
+    diagnoses: list[Diagnosis] = field(default_factory=list)  # worst first
+    profile: Profile | None = None
+    language: LanguageCounts | None = None  # of generated texts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -287,4 +350,6 @@ def _decode_field(hint, value):
         return None if value is None else _decode_field(typing.get_args(hint)[0], value)
     if typing.get_origin(hint) is dict and dataclasses.is_dataclass(typing.get_args(hint)[1]):
         return {name: decode(typing.get_args(hint)[1], item) for name, item in value.items()}
+    if typing.get_origin(hint) is list and dataclasses.is_dataclass(typing.get_args(hint)[0]):
+        return [decode(typing.get_args(hint)[0], item) for item in value]
     return decode(hint, value) if dataclasses.is_dataclass(hint) and not isinstance(value, hint) else value

@@ -28,6 +28,7 @@ SCORES = Kind(
             ("entropy", pa.list_(pa.float32())),  # nats, of the next-token distribution; null unless requested
             ("topk_entropy", pa.list_(pa.float32())),  # nats, of the top 100, renormalized; null unless requested
             ("rank", pa.list_(pa.int32())),  # 1 = most probable; null unless requested
+            ("top_tokens", pa.list_(pa.string())),  # the most probable token in place of each; null unless requested
             # ln P(a word ends here), before each token and after the last; nats
             ("word_end_logprobs", pa.list_(pa.float32())),
             # mean and standard deviation of ln p under the next-token distribution, nats; null unless requested

@@ -58,6 +58,12 @@ _TITLES = {
     "pass_at_k": "pass@k",
     "sample_sd": "Standard deviation between samples",
     "reasoning_tokens_p95": "Reasoning tokens, 95th percentile",
+    "language_correct": "Language as of the items",
+    "language_correct_gold": "Language as of the items, correct answers",
+    "language_decided": "Language identified",
+    "language_lpr": "Line pass rate",
+    "language_blocks": "Language as of the items, joined responses",
+    "language_blocks_gold": "Language as of the items, joined correct answers",
     "acc": "Accuracy",  # of lm-eval, as the next three
     "acc_norm": "Accuracy, normalized by length",
     "acc_bytes": "Accuracy, normalized by bytes",

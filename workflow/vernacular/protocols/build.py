@@ -14,7 +14,7 @@ from vernacular.protocols.generation import requests as generation
 from vernacular.protocols.prompt_variants import DEFAULT, variant_labels
 from vernacular.protocols.prompts import LAYOUTS, gold_text, language_of_lines, load_labels
 from vernacular.protocols.registry import OPTIONS, OWN, PROTOCOLS, uses_prompt_lines
-from vernacular.protocols.request_rows import RequestSettings
+from vernacular.protocols.request_rows import RequestSettings, warnings_of
 from vernacular.types import Item, skipped_reason
 
 POOL = 32  # items from which held-out examples are sampled
@@ -64,6 +64,7 @@ def build(
     rows = [row for item in evaluated for row in module.requests(item, settings)]
     if hasattr(module, "dataset_requests"):
         rows += module.dataset_requests(evaluated, settings)
+    metadata["warnings"] = warnings_of(evaluated, rows)
     return rows, metadata | _row_metadata(rows, [item["item_id"] for item in examples], held_out, settings)
 
 

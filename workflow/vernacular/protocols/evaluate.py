@@ -5,6 +5,7 @@ from vernacular.core.fingerprint import import_modules
 from vernacular.metrics.aggregate import aggregate
 from vernacular.metrics.bits import as_pseudo
 from vernacular.metrics.contamination import without_signals
+from vernacular.metrics.language import METRICS as LANGUAGE
 from vernacular.metrics.metric import Metric
 from vernacular.protocols.registry import OWN, PROTOCOLS
 from vernacular.types import Item, Request
@@ -17,7 +18,8 @@ _ORDER = "order_"  # options of the canonical-order test, on which its metrics a
 def declared_metrics(protocol: str | None) -> dict[str, Metric]:
     """Return the metrics that a protocol declares, by name and in their order; none for that of another tool."""
     module = PROTOCOL_METRICS.get(protocol)
-    return {metric.name: metric for metric in module.METRICS} if module else {}
+    generates = protocol in PROTOCOLS and PROTOCOLS[protocol].generates
+    return {metric.name: metric for metric in [*(module.METRICS if module else []), *(LANGUAGE if generates else [])]}
 
 
 def evaluate(

@@ -21,7 +21,8 @@ from vernacular.types import Item
 
 PROMPTS_DIR = WORKFLOW / "prompts"
 WORDINGS = "wordings"  # key of a prompts file with what constants of task files are called (data/tasks.py)
-VARIANTS = "variants"  # key of a prompts file with other ways to ask; all other keys are the default
+VARIANTS = "variants"  # key of a prompts file with other ways to ask
+REFUSALS = "refusals"  # key with beginnings of refusals, which no prompt contains; all other keys are the default
 REVIEWED = "reviewed"  # name of the speaker who has read the default, and the date; false until then
 ENGLISH = "en"
 
@@ -139,7 +140,14 @@ def prompt_lines(language: str, directory: Path = PROMPTS_DIR) -> dict | None:
     content = read(path)[0] if path else None
     if not isinstance(content, dict):
         return content
-    return {name: text for name, text in content.items() if name not in (VARIANTS, WORDINGS, REVIEWED)}
+    return {name: text for name, text in content.items() if name not in (VARIANTS, WORDINGS, REVIEWED, REFUSALS)}
+
+
+def refusal_phrases(language: str) -> list[str]:
+    """Return beginnings of refusals in a language and in English, case-folded; in English only without a file."""
+    paths = [PROMPTS_DIR / f"{code}.yaml" for code in dict.fromkeys((language, language.partition("-")[0], ENGLISH))]
+    contents = [read(path)[0] for path in paths if path.is_file()]
+    return [phrase.casefold() for content in contents for phrase in content.get(REFUSALS, ())]
 
 
 def query(item: Item, item_type: str, labels: dict, options: list[str] | None) -> str:

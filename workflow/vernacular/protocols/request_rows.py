@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from vernacular.core.fingerprint import fingerprint
-from vernacular.types import Item, Role, is_unspaced, skipped_role
+from vernacular.types import Item, Request, Role, is_unspaced, skipped_reason, skipped_role
 
 
 @dataclass(frozen=True)
@@ -142,6 +142,53 @@ def _row(item: Item, role: str, **content) -> dict:
     hashed = content | ({"gen_kwargs": kwargs} if kwargs else {})  # without any, an ID is as before there were any
     ids = {"request_id": fingerprint(hashed)[:32], "item_id": item["item_id"], "role": role}
     return ids | content | {"gen_kwargs": kwargs}
+
+
+_PLACEHOLDER = re.compile(r"\{\{[^{}\n]{1,60}\}\}|\{[A-Za-z_][\w.]*\}")
+_MIN_QUERY = 20  # characters of a text that is found again in the examples only if it is the same
+
+
+def warnings_of(items: list[Item], rows: list[Request]) -> list[str]:
+    """Return what is suspicious in the prompts of an evaluation, one sentence each: a fault of the task or its data.
+
+    A placeholder was not filled if no field of the item contains it; in tasks of other tools, whose items have the
+    complete prompt, if it is in half of the items.
+    """
+    item_by_id = {item["item_id"]: item for item in items}
+    texts: dict[str, list[str]] = {}
+    found: dict[str, list[str]] = {}  # sentence -> items
+    placeholders: dict[str, dict[str, bool]] = {}  # placeholder -> {item: whether its own text has it}
+    for row in rows:
+        name = row["item_id"]
+        if skipped_reason(row["role"]) is not None or name not in item_by_id:
+            continue
+        item = item_by_id[name]
+        texts.setdefault(name, []).append(row["text"])
+        own = "\n".join([item["context"], item["question"], item["target"] or "", *item["choices"]])
+        for placeholder in _PLACEHOLDER.findall(row["text"]):
+            placeholders.setdefault(placeholder, {})[name] = placeholder in own
+        query = item["question"] or item["context"]
+        if len(query) >= _MIN_QUERY and query in row["prefix"]:
+            found.setdefault("are also one of their few-shot examples", []).append(name)
+        if any(not choice.strip() for choice in item["choices"]):
+            found.setdefault("have an empty option", []).append(name)
+        if not row["text"].strip() or (row["kind"] == "generate" and not (row["prefix"] + row["text"]).strip()):
+            found.setdefault("have an empty prompt", []).append(name)
+    for placeholder, names in placeholders.items():
+        foreign = [name for name, is_own in names.items() if not is_own]
+        foreign = foreign or (list(names) if len(names) > 1 and 2 * len(names) >= len(texts) else [])
+        if foreign:
+            found[f"contain the placeholder {placeholder}, which was not filled"] = foreign
+    groups: dict[tuple, list[str]] = {}
+    for name, parts in texts.items():
+        groups.setdefault(tuple(parts), []).append(name)
+    if repeated := [name for names in groups.values() if len(names) > 1 for name in names]:
+        found["have the same prompt as another item"] = repeated
+    return [
+        f"{len(distinct)} of {len(texts)} items {sentence} (first: {', '.join(list(distinct)[:3])})"
+        for sentence, names in found.items()
+        if (distinct := dict.fromkeys(names))
+    ]
 
 
 GAP = re.compile(r"_{2,}")

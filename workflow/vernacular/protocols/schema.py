@@ -49,7 +49,7 @@ REQUESTS = Kind(
             ("span_start", pa.int32()),  # characters of prefix + text to score; null for generate
             ("span_end", pa.int32()),
             # "entropy", "rank", "word_end_logprobs", "pll:original", "pll:within_word_l2r", "rolling", "overlap:4",
-            # "window:512", "score_bos", "truncate_left", "logprob_moments", "causal_only"
+            # "window:512", "score_bos", "truncate_left", "logprob_moments", "top_token", "causal_only"
             ("extras", pa.list_(pa.string())),
             # few-shot prefix and query as chat turns; null if chat is not applicable
             ("messages", pa.list_(TURN)),

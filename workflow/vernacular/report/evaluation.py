@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vernacular.core import artifacts
+from vernacular.core.metadata import Diagnosis, Profile
 from vernacular.core.publication import publishable
 from vernacular.core.tables import by_items, iter_rows, rows_of
 from vernacular.inference.schema import GENERATIONS, SCORES
@@ -84,6 +85,8 @@ def write_evaluation(out: Path, number: int, evaluation: str, models: dict[int, 
     task |= {"items": len(items), "block": ITEMS_PER_FILE, "distributions": histograms(outcomes_by_model)}
     task["surprisal"] = surprisal_profiles(profiles)
     task["dataset"] = next((run.dataset for run in metadata.values() if run.dataset), None)
+    task["diagnoses"] = [_diagnosis(model, each) for model, run in metadata.items() for each in run.diagnoses]
+    task["answers"] = [_answers(model, run.profile) for model, run in metadata.items() if run.profile]
     return task, positions, metadata
 
 
@@ -234,6 +237,26 @@ def _split_template(rendered: str | None, text: str | None):
     if start < 0:
         return Row.Wrapper(before=rendered, after=None)
     return Row.Wrapper(before=rendered[:start], after=rendered[start + len(text.strip()) :])
+
+
+def _diagnosis(model: int, diagnosis: Diagnosis):
+    """Return the Row.Diagnosis of a model."""
+    texts = {name: publishable(getattr(diagnosis, name)) for name in ("sentence", "threshold")}
+    counts = {name: getattr(diagnosis, name) for name in ("code", "severity", "count", "n")}
+    examples = [Row.Example(item=each.item, text=publishable(each.text)) for each in diagnosis.examples]
+    return Row.Diagnosis(model=model, examples=examples, **texts, **counts)
+
+
+def _answers(model: int, profile: Profile):
+    """Return the Row.Answers of a model."""
+    return Row.Answers(
+        model=model,
+        labels=[Row.Label(label=each.label, predicted=each.predicted, gold=each.gold) for each in profile.labels],
+        without=profile.without_label,
+        mass=round_significant(profile.label_mass),
+        tokens=[Row.TopToken(token=token, items=items) for token, items in profile.top_tokens.items()],
+        lengths=round_all(profile.lengths),
+    )
 
 
 def _outcome_counts(model: int, outcomes: ItemOutcomes):

@@ -3,11 +3,13 @@
 To stay small, it holds headline metrics only; all other values are in the files of their evaluation.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from vernacular.core.metadata import INFORMATION, ResultsMetadata
 from vernacular.core.publication import publishable
 from vernacular.metrics.metric import display_name
 from vernacular.protocols.evaluate import declared_metrics
@@ -128,6 +130,42 @@ def by_category(rows: list[dict], index: ReportIndex) -> dict:
         if row["headline"]
     ]
     return record("Categories", {"names": categories.names, "rows": category_rows})
+
+
+def symptoms(evaluation: int, runs: dict[int, ResultsMetadata]) -> list:
+    """Return a Row.Symptom per diagnosis of an evaluation, information excepted; runs: by number of the model."""
+    return [
+        Row.Symptom(
+            evaluation=evaluation,
+            model=model,
+            code=diagnosis.code,
+            severity=diagnosis.severity,
+            share=round_significant(diagnosis.share, 4),
+        )
+        for model, run in runs.items()
+        for diagnosis in run.diagnoses
+        if diagnosis.severity != INFORMATION
+    ]
+
+
+def spoken(evaluation: int, runs: dict[int, ResultsMetadata]) -> list:
+    """Return a Row.Spoken per model whose texts have a language; of short ones, the blocks are counted."""
+
+    def counts(*parts: dict[str, int]) -> list:
+        total = sum(map(Counter, parts), Counter())
+        return [Row.LanguageCount(language=language, n=n) for language, n in total.most_common()]
+
+    return [
+        Row.Spoken(
+            evaluation=evaluation,
+            model=model,
+            answered=counts(found.answered, found.blocks),
+            gold=counts(found.gold, found.gold_blocks),
+            undecided=found.undecided,
+        )
+        for model, run in runs.items()
+        if (found := run.language) and not found.missing
+    ]
 
 
 def setting(row: dict) -> dict:

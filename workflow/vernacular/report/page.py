@@ -79,7 +79,7 @@ def build(
         long = _by_evaluation(artifacts.read(summary, RESULTS).select(_RESULT_COLUMNS))
         notes = artifacts.metadata(summary)["notes"]
         report_index = ReportIndex(Index(models), Index(evaluations), Index())
-        index = {"title": title, "version": __version__, "evaluations": [], "cells": []}
+        index = {"title": title, "version": __version__, "evaluations": [], "cells": [], "symptoms": [], "spoken": []}
         runs, datasets, positions = [], {}, {}
         content_by_evaluation = _write_evaluations(out, evaluations, dict(enumerate(models)), results, processes)
         for name, (task, positions[name], run_metadata) in zip(evaluations, content_by_evaluation, strict=True):
@@ -101,6 +101,8 @@ def build(
             }
             index["evaluations"].append(record("Evaluation", entry))
             index["cells"] += leaderboard.index_cells(number, task["cells"], report_index)
+            index["symptoms"] += leaderboard.symptoms(number, run_metadata)
+            index["spoken"] += leaderboard.spoken(number, run_metadata)
         prompt_rows = _read_optional(results, "prompts", PROMPTS).to_pylist()
         if prompt_rows:
             put_means(index, long, prompt_rows, report_index)

@@ -6,7 +6,7 @@ A note is of one model and evaluation; the tables list each text once, with all 
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from vernacular.core.metadata import UNAVAILABLE, MetricsMetadata, ResultsMetadata
+from vernacular.core.metadata import INFORMATION, UNAVAILABLE, MetricsMetadata, ResultsMetadata
 from vernacular.metrics.metric import display_name
 
 if TYPE_CHECKING:
@@ -21,10 +21,11 @@ _MAX_LIST = 30_000  # characters of a list in one cell; a longer list continues 
 def make_notes(metadata: MetricsMetadata) -> list[dict]:
     """Return one model's notes from the metadata of its metrics file, one row per note.
 
-    kind: "unavailable" (a dataset, model or encoder), "not applicable", "dropped" and "repaired" (rows of the
-    dataset), "rows" (warnings about the dataset), "skipped" (items that were skipped), "flagged" (outputs), "reasoning"
-    (before answers), "samples" (several per item), "fallback" (the engine used a fallback strategy), "trusted code",
-    "adapter" (without effect) and "unused weights" (of the model itself, reported once).
+        kind: "unavailable" (a dataset, model or encoder), "not applicable", "dropped" and "repaired" (rows of the
+    dataset), "rows" (warnings about the dataset), "prompts" (what is suspicious in them), "skipped" (items that were
+    skipped), "flagged" (outputs), "reasoning" (before answers), "samples" (several per item), "fallback" (the engine
+    used a fallback strategy), "language" (of responses, if it is not identified), "diagnosis" (a symptom that explains
+    the value), "trusted code", "adapter" (without effect) and "unused weights" (of the model itself, reported once).
     """
     notes = []
 
@@ -43,6 +44,8 @@ def make_notes(metadata: MetricsMetadata) -> list[dict]:
                     add_note(evaluation, kind, reason, count)
             for warning in results.dataset.warnings:
                 add_note(evaluation, "rows", warning)
+        for warning in results.prompt_warnings:
+            add_note(evaluation, "prompts", warning)
         for reason, count in Counter(results.skipped.values()).items():
             add_note(evaluation, "skipped", reason, count)
         for flag, count in results.flags.items():
@@ -54,6 +57,12 @@ def make_notes(metadata: MetricsMetadata) -> list[dict]:
             add_note(evaluation, "samples", text)
         for fallback in results.inference.engine.fallback:
             add_note(evaluation, "fallback", fallback)
+        if results.language and results.language.missing:
+            add_note(evaluation, "language", results.language.missing)
+        for diagnosis in results.diagnoses:
+            if diagnosis.severity != INFORMATION:
+                text = f"{diagnosis.code} ({diagnosis.severity}): {diagnosis.sentence}"
+                add_note(evaluation, "diagnosis", text, diagnosis.count)
     models = [results.inference.model for results in metadata.evaluations.values() if results.inference.model]
     if any(model.remote_code for model in models):
         add_note(None, "trusted code", "custom code of the model was run (trust_remote_code)")

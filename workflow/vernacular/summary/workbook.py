@@ -17,6 +17,7 @@ from vernacular.core.artifacts import replacing
 from vernacular.core.tables import sheet_names
 from vernacular.summary.cells import index_rankings, put_text
 from vernacular.summary.columns import EXCEL, Columns, SheetSize, continued, fitting, with_aggregates, with_headlines
+from vernacular.summary.diagnoses import add_codes, write_diagnoses, write_languages
 from vernacular.summary.grid import Grid, build_grid
 from vernacular.summary.headings import Headings, make_headings
 from vernacular.summary.lists import write_comparisons, write_overall
@@ -72,6 +73,8 @@ def write_leaderboard(
     comparisons: list[dict] | None = None,
     overall: list[dict] | None = None,
     prompts: list[dict] | None = None,
+    diagnoses: list[dict] | None = None,
+    languages: list[dict] | None = None,
     headings: Headings | None = None,
     extra_sheets: dict | None = None,
     size: SheetSize = EXCEL,
@@ -79,7 +82,8 @@ def write_leaderboard(
     """Write `leaderboard.xlsx`: the headline metrics of every task; other arguments as in `write_similarity`.
 
     `comparisons` (COMPARISONS rows), `overall` (OVERALL rows) and `prompts` (PROMPTS rows) get a sheet each; None, or
-    no prompts: no sheet. Without `overall`, there are no means.
+    no prompts: no sheet. Without `overall`, there are no means. `diagnoses` (see `diagnosis_rows`) get a sheet, and a
+    column in the overview; `languages` (see `language_rows`) a sheet.
     `extra_sheets`: name of a further sheet -> function that fills it, and those that follow if it is full.
     """
     headings = headings or make_headings(long, {})
@@ -90,7 +94,11 @@ def write_leaderboard(
         extra["comparisons"] = lambda sheet, size: write_comparisons(sheet, comparisons, size)
     if prompts:
         extra["prompts"] = lambda sheet, size: write_prompts(sheet, prompts, size)
-    return _write(path, "Leaderboard", headline(long), provenance, rankings, headings, size, extra, overall)
+    if diagnoses:
+        extra["diagnoses"] = lambda sheet, size: write_diagnoses(sheet, diagnoses, size)
+    if languages:
+        extra["languages"] = lambda sheet, size: write_languages(sheet, languages, size)
+    return _write(path, "Leaderboard", headline(long), provenance, rankings, headings, size, extra, overall, diagnoses)
 
 
 def headline(long: pd.DataFrame) -> pd.DataFrame:
@@ -109,6 +117,7 @@ def _write(
     size: SheetSize,
     extras: dict | None = None,
     overall: list[dict] | None = None,
+    diagnoses: list[dict] | None = None,
 ) -> Path:
     """Write a workbook; `extras`: name of a sheet between the overview and the languages -> function that fills it."""
     extras = extras or {}
@@ -133,6 +142,9 @@ def _write(
         parts = fitting(layout, lambda part: with_aggregates(part, overall), size)
         levels = ["language", "title", "setting"]
         _write_grids(book.active, headline_rows, parts, levels=levels, comments=False, **common)
+        if diagnoses and parts[0][1].count < size.columns:
+            models = layout.models["model"].tolist()
+            add_codes(book.active, models, diagnoses, len(levels) + 1, parts[0][1].count + 1)
     for fill, name in zip(extras.values(), inner_names, strict=False):
         fill(book.create_sheet(name), size)
     for language, name in zip(languages, inner_names[len(extras) :], strict=True):

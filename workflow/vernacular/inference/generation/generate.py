@@ -21,6 +21,7 @@ from vernacular.inference.generation.reasoning import describe
 from vernacular.inference.generation.self_check import select_batching
 from vernacular.inference.model.lengths import config_values
 from vernacular.inference.model.loaded import LoadedModel, halve, token_budget, within_memory
+from vernacular.inference.model.rendering import has_template
 from vernacular.inference.schema import GENERATIONS, iter_rows, rows_to_table
 
 SHORTEST_PREFIX = 16  # tokens; recomputing a shorter prefix in each row costs less than copying its cache
@@ -74,6 +75,7 @@ class Generation:
                 "bos": loaded.record.bos,
                 "adds_bos": loaded.adds_bos,
                 "truncation": "few-shot examples",
+                "has_chat_template": has_template(loaded),
             }
             | describe(loaded, prompts.values(), run.outcomes.values()),
             "counters": vars(run.counters)

@@ -16,6 +16,7 @@ from vernacular.inference.generation import generate
 from vernacular.inference.generation.prepare import PreparedPrompt, outcome_of, output_row
 from vernacular.inference.generation.reasoning import describe
 from vernacular.inference.model.loaded import LoadedModel
+from vernacular.inference.model.rendering import has_template
 from vernacular.inference.schema import GENERATIONS, iter_rows, rows_to_table
 
 CHUNK_SIZE = 512  # prompts per journal entry
@@ -53,8 +54,8 @@ class Generation(generate.Generation):
             "seconds": round(self.seconds, 3),
         }
         metadata = {"model": self.model_metadata, "engine": {"name": "vllm", "version": self.version}}
-        if rendering := describe(self.loaded, self.prompts.values(), self.outcomes.values()):
-            metadata["tokenizer"] = rendering
+        rendering = describe(self.loaded, self.prompts.values(), self.outcomes.values())
+        metadata["tokenizer"] = {"has_chat_template": has_template(self.loaded)} | rendering
         return rows_to_table(rows, GENERATIONS.schema), {**metadata, "counters": counters}
 
 

@@ -27,6 +27,7 @@ EXTRAS = {  # statistics that a request may ask for, with the outputs that they 
     "entropy": ("entropy", "topk_entropy"),
     "logprob_moments": ("logprob_mean", "logprob_sd"),
     "rank": ("rank",),
+    "top_token": ("top_id",),
     "word_end_logprobs": ("word_end_logprobs",),
 }
 CAUSAL_EXTRAS = {"logprob_moments", "word_end_logprobs"}  # not defined for masked models
@@ -83,6 +84,8 @@ class Head:
         scores = {"is_greedy": target_logits >= max_logits[indices]}
         if "rank" in self.extras:
             scores["rank"] = (1 + (logits[indices] > target_logits[:, None]).sum(-1)).int()
+        if "top_token" in self.extras:
+            scores["top_id"] = logits.argmax(-1)[indices].int()
         if self.starts_word is not None:
             self.starts_word = self.starts_word.to(logits.device)
             starts_word = self.starts_word[: logits.shape[-1]]  # the tokenizer may have more tokens

@@ -9,7 +9,7 @@ from vernacular.inference.scoring.prepare import PreparedRequest
 from vernacular.inference.scoring.token_scores import TokenScores
 from vernacular.inference.scoring.trie import ranges
 
-_TYPES = {"is_greedy": np.bool_, "rank": np.int32}  # others: float32
+_TYPES = {"is_greedy": np.bool_, "rank": np.int32, "top_id": np.int32}  # others: float32
 
 
 class Outputs:
@@ -62,6 +62,7 @@ def score_columns(
         "entropy": lists.outputs("entropy", pa.float32(), extra="entropy"),
         "topk_entropy": lists.outputs("topk_entropy", pa.float32(), extra="entropy"),
         "rank": lists.outputs("rank", pa.int32(), extra="rank"),
+        "top_tokens": _names(loaded, lists.outputs("top_id", pa.int32(), extra="top_token")),
         "word_end_logprobs": lists.outputs("word_end_logprobs", pa.float32(), extra="word_end_logprobs", n_more=1),
         "logprob_mean": lists.outputs("logprob_mean", pa.float32(), extra="logprob_moments"),
         "logprob_sd": lists.outputs("logprob_sd", pa.float32(), extra="logprob_moments"),
@@ -72,6 +73,13 @@ def score_columns(
 
 
 _NO_IDS = np.zeros(0, np.int32)
+
+
+def _names(loaded: TextModel, lists: pa.ListArray) -> pa.ListArray:
+    """Return lists of tokens from lists of their IDs."""
+    ids = lists.values.dictionary_encode()
+    names = pa.array(loaded.tokenizer.convert_ids_to_tokens(ids.dictionary.to_pylist()), pa.string())
+    return pa.ListArray.from_arrays(lists.offsets, names.take(ids.indices), mask=lists.is_null())
 
 
 class _Lists:

@@ -5,19 +5,20 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-_DTYPES = {"is_greedy": np.bool_, "rank": np.int32}  # of the arrays; all others are float32
+_DTYPES = {"is_greedy": np.bool_, "rank": np.int32, "top_id": np.int32}  # of the arrays; all others are float32
 
 
 @dataclass
 class TokenScores:
     """The outputs of some token queries, as parallel arrays; None if not requested.
 
-    Where only the distribution was requested, `logprobs`, `is_greedy` and `rank` have no meaning.
+    Where only the distribution was requested, `logprobs`, `is_greedy`, `rank` and `top_id` have no meaning.
     """
 
     logprobs: np.ndarray  # float32, nats
     is_greedy: np.ndarray  # bool: no token is more probable (true for each of several equally probable ones)
     rank: np.ndarray | None = None  # int32, 1 + number of more probable tokens
+    top_id: np.ndarray | None = None  # int32, ID of the most probable token
     entropy: np.ndarray | None = None  # float32, nats
     topk_entropy: np.ndarray | None = None  # float32, nats, of the TOP_K most probable tokens, renormalized
     logprob_mean: np.ndarray | None = None  # float32, nats, of ln p under the distribution: minus its entropy

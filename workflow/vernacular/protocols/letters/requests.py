@@ -38,7 +38,7 @@ def requests(item: Item, settings: RequestSettings) -> list[Request]:
         for letter, choice in zip(string.ascii_uppercase, rotated, strict=False):
             role = str(Role("choice", choice, rotation))
             left, span = continue_with(text, letter, settings.language)
-            rows.append(score_request(item, role, left, span, settings=settings, user=text))
+            rows.append(score_request(item, role, left, span, extras=["top_token"], settings=settings, user=text))
     return rows
 
 

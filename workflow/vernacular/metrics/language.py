@@ -1,0 +1,237 @@
+"""Language of generated texts: by script, then by HeLI-OTS among the languages that are usually confused with it.
+
+The identifier is the package heliport, which is not a dependency because of its license (GPL 3): without it there are
+no values. It finds 90 to 98 % of texts below 40 letters, 96 to 100 % below 100, and all above (measured on questions
+and answers in Galician, Catalan, Spanish and English), also in Galician, which others take for Portuguese. An
+identifier errs; the same rule is therefore applied to the correct answers of the same items, and its values are beside
+those of the model. Language is never a factor of another score.
+"""
+
+import functools
+import importlib.util
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable
+
+from vernacular.core.metadata import LanguageCounts
+from vernacular.metrics.metric import Metric
+from vernacular.statistics.intervals import wilson
+from vernacular.types import Generation, Item, Result
+
+NOT_INSTALLED = "language of responses not identified: heliport is not installed (see docs/report.md)"
+
+METRICS = [
+    Metric("language_correct", "share", True, "similarity", proportion=True,
+           about="responses in the language of the item, of those with at least 40 letters (HeLI-OTS)"),
+    Metric("language_correct_gold", "share", None, "similarity", proportion=True,
+           about="the same rule on the correct answers: what differs from 1 is the error of the rule"),
+    Metric("language_decided", "share", None, "similarity", proportion=True,
+           about="responses whose language is identified, of those that are not empty"),
+    Metric("language_lpr", "share", True, "similarity", proportion=True,
+           about="line pass rate: responses without a line in another language (Marchisio et al. 2024)"),
+    Metric("wrong_line_share", "share", False, "similarity", corpus=lambda wrong, n: wrong.sum(-1) / n.sum(-1),
+           needs=("wrong_lines", "decided_lines"), vectorized=True,
+           about="lines in another language, of the lines of at least 5 words and 40 letters"),
+]  # fmt: skip
+BLOCKS = "language_blocks"  # of responses that are too short by themselves, which are joined
+
+# codes of HeLI-OTS by language tag; three letters stand for themselves
+_CODES = """
+    af:afr am:amh ar:ara as:asm az:aze be:bel bg:bul bn:ben br:bre bs:hbs ca:cat cs:ces cy:cym da:dan de:deu el:ell
+    en:eng eo:epo es:spa et:est eu:eus fa:pes fi:fin fo:fao fr:fra fy:fry ga:gle gd:gla gl:glg gu:guj he:heb hi:hin
+    hr:hbs hu:hun hy:hye is:isl it:ita ja:jpn ka:kat kk:kaz km:khm kn:kan ko:kor lb:ltz lo:lao lt:lit lv:lav mk:mkd
+    ml:mal mn:mon mt:mlt my:mya nb:nob nl:nld nn:nno no:nob oc:oci pa:pan pl:pol pt:por ro:ron ru:rus sk:slk sl:slv
+    so:som sq:sqi sr:hbs sv:swe sw:swa ta:tam te:tel th:tha tl:tgl tr:tur uk:ukr ur:urd uz:uzn vi:vie yo:yor zh:cmn
+    zu:zul
+"""
+_ISO3 = dict(entry.split(":") for entry in _CODES.split())
+# languages that are taken into account, by that of the items; others: itself, and large languages of training data
+_CANDIDATES = {
+    "gl": "gl pt es ca en", "ca": "ca es oc fr en", "eu": "eu es fr en", "pt": "pt gl es en", "es": "es gl ca pt en",
+    "oc": "oc ca fr es en", **dict.fromkeys(("sr", "hr", "bs"), "sr sl mk bg ru en"), "ar": "ar fa ur en",
+    **dict.fromkeys(("nb", "nn", "no", "da", "sv"), "nb nn da sv en"),
+}  # fmt: skip
+_OTHERS = "en es fr ru"
+_TOP = 30  # languages that the identifier ranks
+_OUTSIDE = (
+    0.3  # advantage of a language outside the candidates (mean negative logarithm per word), from which it counts
+)
+MIN_LETTERS, _MIN_JOINED, _MIN_WORDS, _MIN_SCRIPT = 40, 100, 5, 10
+_SCRIPT_SHARE, _SCRIPT_CHARACTERS = 0.9, 500  # of an item, which decide its script
+OTHER = "other"
+_REMOVED = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|https?://\S+|www\.\S+|[\d*_#>|~]+", re.DOTALL)
+_SENTENCE = re.compile(r"[^\n.!?…]+")
+
+
+def is_available() -> bool:
+    """Return whether the identifier is installed."""
+    return importlib.util.find_spec("heliport") is not None
+
+
+@functools.cache
+def _identifier():
+    import heliport  # where it is used: it is optional, and loading its 129 MB takes seconds
+
+    return heliport.Identifier()
+
+
+@functools.cache
+def _candidates(language: str) -> dict[str, str]:
+    """Return the language tags that are taken into account for a language, by the identifier's codes."""
+    subtag = language.partition("-")[0]
+    tags = _CANDIDATES.get(subtag, _OTHERS).split()
+    return {_ISO3[tag]: tag for tag in tags} | {_ISO3.get(subtag, subtag): language}
+
+
+@functools.lru_cache(maxsize=20_000)
+def _script(character: str) -> str:
+    return unicodedata.name(character, "unknown").split()[0].title()
+
+
+def script_of(text: str) -> tuple[str, float] | None:
+    """Return the most common script of a text, and its share of the letters; None without letters.
+
+    >>> script_of("Кућа A")
+    ('Cyrillic', 0.8)
+    """
+    counts = Counter(map(_script, filter(str.isalpha, text)))
+    return (script := counts.most_common(1)[0][0], counts[script] / counts.total()) if counts else None
+
+
+def n_letters(text: str) -> int:
+    return sum(map(str.isalpha, text))
+
+
+def clean(text: str, copied: Iterable[str] = ()) -> str:
+    """Remove code, addresses, numbers and markup from a text, and what it copies: texts of five words or more."""
+    for part in sorted({part.strip() for part in copied}, key=len, reverse=True):
+        if part in text and len(part.split()) >= _MIN_WORDS:
+            text = text.replace(part, "\n")
+    return _REMOVED.sub(" ", text)
+
+
+def identify(text: str, language: str, script: str | None, *, min_letters: int = MIN_LETTERS) -> str | None:
+    """Return the language of a cleaned text, or the script, if it is another than expected; None if it is too short.
+
+    Args:
+        language: Tag of the expected language, which decides what is taken into account.
+        script: The expected script; None: any.
+    """
+    n, found = n_letters(text), script_of(text)
+    if found and script and n >= _MIN_SCRIPT and found[0] != script and found[1] >= _SCRIPT_SHARE:
+        return f"{found[0]} script"
+    if n < min_letters:
+        return None
+    ranked = _identifier().identify_topk_with_score(" ".join(text.split()), _TOP)  # a lower score is better
+    candidates = _candidates(language)
+    best = next(((code, score) for code, score in ranked if code in candidates), None)
+    is_tied = best and any(code in candidates and score == best[1] and code != best[0] for code, score in ranked)
+    if best is None or is_tied or best[1] - ranked[0][1] > _OUTSIDE:
+        return OTHER
+    return candidates[best[0]]
+
+
+class LanguageMeter:
+    """Adds the values of METRICS to the results of generated texts, in parts of their items."""
+
+    def __init__(self, language: str):
+        self.language = language
+        self.is_available = is_available()
+        self.answered, self.gold = Counter(), Counter()  # responses or correct answers by language
+        self.blocks, self.gold_blocks = _Blocks(self), _Blocks(self)
+        self.undecided = self.gold_undecided = 0
+        self.wrong: list[tuple[str, str]] = []  # item, and text in another language
+
+    def add(self, items: list[Item], outputs: list[Generation], rows: list[Result], *, is_tool: bool) -> None:
+        """Add values to `rows`; `is_tool`: their predictions are what another tool extracts, and not the response."""
+        if not self.is_available:
+            return
+        item_by_id = {item["item_id"]: item for item in items}
+        output_by_id = {output["item_id"]: output for output in reversed(outputs)}
+        for row in rows:
+            item, output = item_by_id[row["item_id"]], output_by_id.get(row["item_id"])
+            own = "\n".join([*item["choices"], item["target"] or "", item["question"], item["context"]])
+            script = script_of(own[:_SCRIPT_CHARACTERS])
+            script = script[0] if script else None
+            row["metrics"] |= self._of_gold(item, script)
+            text = output and (output["output"] if is_tool else row["prediction"])
+            if text and text.strip() and output.get("think_state") != "unclosed":
+                row["metrics"] |= self._of_response(text, item, script)
+
+    def _of_response(self, text: str, item: Item, script: str | None) -> dict[str, float]:
+        prompt = _SENTENCE.findall(f"{item['context']}\n{item['question']}")
+        text = clean(text, [*item["choices"], *prompt])
+        found = identify(text, self.language, script)
+        values = {"language_decided": float(found is not None)}
+        lines = [line for line in text.splitlines() if len(line.split()) >= _MIN_WORDS]
+        lines = [found] if lines == [text] else [identify(line, self.language, script) for line in lines]
+        decided = [line for line in lines if line is not None]
+        if decided:
+            wrong = sum(line != self.language for line in decided)
+            values |= {"wrong_lines": wrong, "decided_lines": len(decided), "language_lpr": float(not wrong)}
+        if found is None:
+            self.undecided += 1
+            self.blocks.add(text, script)
+            return values
+        self.answered[found] += 1
+        if found != self.language:
+            self.wrong.append((item["item_id"], text.strip()))
+        return values | {"language_correct": float(found == self.language)}
+
+    def _of_gold(self, item: Item, script: str | None) -> dict[str, float]:
+        texts = [item["choices"][i] for i in item["gold"]] if item["choices"] else [item["target"]]
+        text = clean(texts[0]) if texts and texts[0] else ""
+        if not text.strip():
+            return {}
+        found = identify(text, self.language, script)
+        if found is None:
+            self.gold_undecided += 1
+            self.gold_blocks.add(text, script)
+            return {}
+        self.gold[found] += 1
+        return {"language_correct_gold": float(found == self.language)}
+
+    def values(self) -> list[dict]:
+        """Return rows of METRICS, without labels, of the joined responses: an estimate, if there are any."""
+        return [
+            row
+            for name, blocks in ((BLOCKS, self.blocks), (f"{BLOCKS}_gold", self.gold_blocks))
+            if (row := blocks.value(name))
+        ]
+
+    def counts(self) -> LanguageCounts:
+        """Return the languages of responses and correct answers."""
+        return LanguageCounts(
+            answered=dict(self.answered.most_common()),
+            gold=dict(self.gold.most_common()),
+            blocks=dict(self.blocks.found.most_common()),
+            gold_blocks=dict(self.gold_blocks.found.most_common()),
+            undecided=self.undecided,
+            missing=None if self.is_available else NOT_INSTALLED,
+        )
+
+
+class _Blocks:
+    """Short texts, joined in the order of the items to blocks of at least 100 letters, and their languages."""
+
+    def __init__(self, meter: LanguageMeter):
+        self.meter, self.texts, self.size, self.found = meter, [], 0, Counter()
+
+    def add(self, text: str, script: str | None) -> None:
+        self.texts.append(text)
+        self.size += n_letters(text)
+        if self.size >= _MIN_JOINED:
+            self.found[identify("\n".join(self.texts), self.meter.language, script)] += 1
+            self.texts, self.size = [], 0
+
+    def value(self, name: str) -> dict | None:
+        n, correct = self.found.total(), self.found[self.meter.language]
+        if not n:
+            return None
+        low, high = wilson(correct, n)
+        return {
+            "metric": name, "value": correct / n, "ci_low": low, "ci_high": high, "n": n, "n_flagged": 0,
+            "n_ties": None, "chance_level": None, "unit": "share", "metric_group": "similarity",
+            "higher_is_better": None, "headline": False, "category": "",
+        }  # fmt: skip
