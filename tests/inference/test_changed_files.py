@@ -73,7 +73,7 @@ FILES = ["model.safetensors", "config.json", "vocab.txt", "merges.txt", "tokeniz
 def test_file_changed_after_recording_raises(workspace, base, name):
     flip_byte(workspace / "llama" / name)
     [message] = run_job(workspace, base)["m"].values()
-    assert_states(message, "model m", str(workspace / "llama" / name), "changed", "snakemake")
+    assert_states(message, "model m", str(workspace / "llama" / name), "changed", "workflow")
     assert not list(workspace.glob("store/scores/*/*"))
     re_resolved = resolve("m", str(workspace / "llama"), workspace / "c", known=base)
     assert re_resolved.fingerprint != base.fingerprint

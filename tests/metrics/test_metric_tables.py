@@ -151,7 +151,9 @@ def rows_of(protocol, skill):
 def generation_rows(rng, skill):
     # every other item has lm-eval's settings
     extra_fields = [("settings", '{"until": ["\\n"], "filters": [], "exact": {}}'), ("targets", '["pan"]')]
-    items = [item(f"i{n}", question="?", choices=CHOICES, gold=[1], extra=extra_fields[: n % 2 * 2]) for n in range(24)]
+    items = [
+        item(f"i{n}", question="?", choices=CHOICES, gold=[1], extra=dict(extra_fields[: n % 2 * 2])) for n in range(24)
+    ]
     requests = build_requests(items, "question", "generation")
     generations, similarities = [], []
     for item_row, request in zip(items, requests, strict=True):

@@ -14,5 +14,5 @@ def item(item_id="i1", context="", question="", choices=(), gold=(), target=None
         "cluster_id": None,
         "category": None,
         "source_row": 0,
-        "extra": [],
+        "extra": {},
     } | columns
