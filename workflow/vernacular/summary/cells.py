@@ -111,10 +111,14 @@ def format_value(value: float, unit) -> str:
 
     >>> format_value(0.3125, "share"), format_value(-1.5, "percent"), format_value(1.5, "nats")
     ('31.3%', '-1.5%', '1.500')
+    >>> format_value(2.0**100, "perplexity")  # more digits than decimal numbers have
+    '1267650600228229401496703205376.000'
     """
     factor, digits, sign = _TEXTS.get(unit, (1, 3, ""))
     if not math.isfinite(value):
         return f"{value}"
+    if abs(factor * value) >= 2**53:  # has no fraction
+        return f"{factor * value:.{digits}f}{sign}"
     rounded = Decimal(float(factor * value)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
     return f"{rounded}{sign}".removeprefix("-" if rounded == 0 else "")
 
