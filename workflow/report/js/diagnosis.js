@@ -90,6 +90,7 @@ const diagnosis = (() => {
 
   /** @param {Task} _task */
   function facts(_task, { mass, tokens, lengths }) {
+    if (mass === null && !tokens.length && lengths === null) return null;
     const shown = tokens.flatMap(({ token, items }, i) => [
       i ? ", " : "",
       el("code", null, data(token)),
