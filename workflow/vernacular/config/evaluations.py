@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from vernacular.config.files import Files
 from vernacular.config.specs import UnitSpec
 from vernacular.core.errors import ConfigError, suggest
+from vernacular.core.fields import as_list
 from vernacular.core.languages import wordings_message
 from vernacular.core.paths import WORKFLOW
-from vernacular.core.yaml import as_list
 from vernacular.data.treebank.patterns import is_local as is_local_treebank
 from vernacular.lm_eval.catalog import Catalog, file_name, load_catalog, shots_by_task, shots_of
 from vernacular.lm_eval.expansion import Unit

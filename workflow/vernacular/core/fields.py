@@ -109,3 +109,12 @@ def _hints(kind: type) -> dict:
 def _default(kind: type, name: str):
     field = kind.__dataclass_fields__[name]
     return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+
+
+def as_list(value) -> list:
+    """Return a value that may be given alone or in a list as a list.
+
+    >>> as_list("gl"), as_list(["gl", "pt"])
+    (['gl'], ['gl', 'pt'])
+    """
+    return value if isinstance(value, list) else [value]

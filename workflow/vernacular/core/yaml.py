@@ -117,12 +117,3 @@ def _record_lines(node, key_path: tuple, lines: dict[tuple, int]) -> None:
     for step, start, value in entries:
         lines[(*key_path, step)] = start.start_mark.line + 1
         _record_lines(value, (*key_path, step), lines)
-
-
-def as_list(value) -> list:
-    """Return a value that may be given alone or in a list as a list.
-
-    >>> as_list("gl"), as_list(["gl", "pt"])
-    (['gl'], ['gl', 'pt'])
-    """
-    return value if isinstance(value, list) else [value]

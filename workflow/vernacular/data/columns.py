@@ -20,7 +20,7 @@ import unicodedata
 from collections.abc import Callable, Iterator
 
 from vernacular.core.errors import DataError, suggest
-from vernacular.core.yaml import as_list
+from vernacular.core.fields import as_list
 
 _MISSING = object()
 

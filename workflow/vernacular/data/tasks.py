@@ -5,9 +5,9 @@ from pathlib import Path
 
 from vernacular.core import validate, yaml
 from vernacular.core.errors import ConfigError, suggest
+from vernacular.core.fields import as_list
 from vernacular.core.languages import prompts_file
 from vernacular.core.paths import WORKFLOW, display_path
-from vernacular.core.yaml import as_list
 from vernacular.data.columns import columns_of, is_template
 from vernacular.data.treebank import patterns as treebank_patterns
 
