@@ -9,6 +9,7 @@ import shutil
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from vernacular import __version__
@@ -83,7 +84,7 @@ def build(
         runs, datasets, positions = [], {}, {}
         content_by_evaluation = _write_evaluations(out, evaluations, dict(enumerate(models)), results, processes)
         for name, (task, positions[name], run_metadata) in zip(evaluations, content_by_evaluation, strict=True):
-            number, rows = report_index.evaluations.number(name), long.get(name, [])
+            number, rows = report_index.evaluations.number(name), rows_of(long[name]) if name in long else []
             task |= leaderboard.task_values(rows, report_index)
             task["dataset"] = provenance.dataset_info(task["dataset"])
             write_data_file(out, f"e{number}/task", record("Task", task))
@@ -137,12 +138,17 @@ def build(
     return f"report: {counts}, {size / 1e6:.1f} MB in {directory}"
 
 
-def _by_evaluation(results: pa.Table) -> dict[str, list[dict]]:
-    """Return the rows of each evaluation, in order."""
-    rows: dict[str, list[dict]] = {}
-    for row in rows_of(results):
-        rows.setdefault(row["evaluation"], []).append(row)
-    return rows
+def _by_evaluation(results: pa.Table) -> dict[str, pa.Table]:
+    """Return the rows of each evaluation, in order, as tables: as Python objects, those of all would take gigabytes."""
+    names = results["evaluation"].combine_chunks().dictionary_encode()
+    codes = names.indices.to_numpy()
+    ordered = results.take(np.argsort(codes, kind="stable"))
+    ends = np.bincount(codes, minlength=len(names.dictionary)).cumsum().tolist()
+    starts = [0, *ends][:-1]
+    return {
+        name: ordered.slice(start, end - start)
+        for name, start, end in zip(names.dictionary.to_pylist(), starts, ends, strict=True)
+    }
 
 
 def _write_evaluations(out: Path, evaluations: list[str], models: dict[int, str], results: Path, processes: int):

@@ -6,7 +6,10 @@ A group is one entry of the leaderboard, in place of its single prompts; these h
 from collections.abc import Mapping
 from pathlib import Path
 
+import pyarrow as pa
+
 from vernacular.core import artifacts
+from vernacular.core.tables import rows_of
 from vernacular.protocols.schema import REQUESTS
 from vernacular.report import leaderboard
 from vernacular.report.data_files import record, round_all, round_significant, write_data_file
@@ -88,9 +91,7 @@ def _texts(results: Path, runs: list[str]) -> list[str | None]:
     return [texts[shared[0]] if shared else None for texts in by_run]
 
 
-def put_means(
-    index: dict, rows_by_evaluation: Mapping[str, list[dict]], prompt_rows: list[dict], report_index: ReportIndex
-) -> None:
+def put_means(index: dict, tables: Mapping[str, pa.Table], prompt_rows: list[dict], report_index: ReportIndex) -> None:
     """Put the means in the index of the leaderboard, in place of the values of the single prompts.
 
     A group is one evaluation with `runs`, the numbers of its evaluations with one prompt, each of which has the number
@@ -99,9 +100,9 @@ def put_means(
     """
     replaced: set[tuple[int, int]] = set()
     for name in dict.fromkeys(row["evaluation"] for row in prompt_rows):
-        rows = rows_by_evaluation.get(name)
-        if not rows:
+        if name not in tables:
             continue
+        rows = rows_of(tables[name])
         number = report_index.evaluations.number(name)
         cells = leaderboard.cells(rows, report_index)
         names = dict.fromkeys(run for row in prompt_rows if row["evaluation"] == name for run in row["evaluations"])
