@@ -88,7 +88,8 @@ def test_request_that_the_server_never_answers_concerns_its_evaluation_only(mode
     poison = "A choiva cae amodo."
 
     def lie(server, original, body):
-        is_poison = poison in model.tokenizer.decode(body["prompt"])
+        prompt = body["prompt"]
+        is_poison = "A choiva" in (prompt if isinstance(prompt, str) else model.tokenizer.decode(prompt))
         return served.Raw([b"{}"], status=500) if is_poison else original(body)
 
     paths = {"e": requests_file(tmp_path, "e", [(poison, 2, 18)]), "f": requests_file(tmp_path, "f")}
@@ -96,7 +97,7 @@ def test_request_that_the_server_never_answers_concerns_its_evaluation_only(mode
         record = served.record(server, tmp_path, tokenizer=model)
     with served.Server(model, lie={"completions": lie}) as server:
         done, failed = run(record | {"source": server.source, "concurrency": 1}, tmp_path, **paths)
-    assert done == {"big": {"f": "computed"}}
+    assert done == {"big": {"f": "computed"}}, failed
     assert "no valid answer from the server: HTTP 500: {}, also after 8 attempts" in failed["big"].pop("e")
     assert failed == {"big": {}}
     with served.Server(model) as server:

@@ -86,7 +86,7 @@ class Stage:
         found = {}
         for name, evaluation in json.loads(spec)["evaluations"].items():
             metadata = artifacts.metadata(f"requests/{name}.parquet")
-            items = artifacts.read(f"items/{evaluation['items']}.parquet", ITEMS).to_pylist()
+            items = artifacts.read(f"items/{evaluation['items_stem']}.parquet", ITEMS).to_pylist()
             found[evaluation["unit"]] = metadata["outcome"].reason or [item["context"] for item in items]
         return found
 
