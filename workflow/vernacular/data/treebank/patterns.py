@@ -5,6 +5,7 @@ from pathlib import Path
 
 from vernacular.core import validate, yaml
 from vernacular.core.errors import ConfigError, suggest
+from vernacular.core.fields import as_list
 from vernacular.core.fingerprint import file_fingerprint
 from vernacular.core.paths import WORKFLOW
 
@@ -165,7 +166,7 @@ def resolve(source: dict, directory, item_type: str, location: str) -> dict:
             f"{location}: {corrupting[0]} changes no form of a word; expected item_type: pair or sentence."
         )
     for key in ("treebank", "forms"):
-        for entry in yaml.as_list(source.get(key, [])):
+        for entry in as_list(source.get(key, [])):
             if isinstance(entry, dict) and ("url" in entry) is ("file" in entry):
                 raise ConfigError(f"{location}: each entry of {key} requires either url or file.")
     # the features of forms depend on the table of tags
@@ -181,20 +182,20 @@ def local_files(source: dict, directory) -> list[Path]:
 
 def is_local(source: dict) -> bool:
     """Return whether a source is a treebank of local files only."""
-    files = yaml.as_list(source.get("treebank", []))
+    files = as_list(source.get("treebank", []))
     return bool(files) and not any("url" in entry if isinstance(entry, dict) else "://" in entry for entry in files)
 
 
 def source_name(source: dict) -> str:
     """Return the name of a treebank source for messages."""
-    files = yaml.as_list(source["treebank"])
+    files = as_list(source["treebank"])
     return ", ".join(entry if isinstance(entry, str) else entry.get("url") or entry["file"] for entry in files)
 
 
 def entries(source: dict, key: str, directory: Path) -> list[dict]:
     """Return the files under `key` of a source: {url} or {file: path}, each with sha256 (None if not given)."""
     files = []
-    for value in yaml.as_list(source.get(key, [])):
+    for value in as_list(source.get(key, [])):
         entry = dict(value) if isinstance(value, dict) else {"url" if "://" in str(value) else "file": value}
         entry.setdefault("sha256", source.get("sha256") if key == "treebank" else None)
         if "url" in entry:
