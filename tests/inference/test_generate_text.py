@@ -6,7 +6,7 @@ import math
 import pyarrow as pa
 import pytest
 import torch
-from support import tiny
+from support import reasoning, tiny
 from support.engines import generate, outputs
 from transformers import RepetitionPenaltyLogitsProcessor
 from vernacular.inference.generation.cache import common_prefix
@@ -44,19 +44,8 @@ def run_generate(loaded, *requests):
 
 def write_text(loaded, text, *, prompt="O gato"):
     """Make the model generate `text` and its EOS token after the tokens of `prompt`."""
-    ids = [*loaded.tokenizer(text, add_special_tokens=False)["input_ids"], loaded.eos_id]
-    start = len(loaded.tokenizer(prompt)["input_ids"])
-
-    def forward(input_ids=None, attention_mask=None, past_key_values=None, logits_to_keep=0, use_cache=True, **_):
-        from types import SimpleNamespace
-
-        length = input_ids.shape[1] if attention_mask is None else attention_mask.shape[1]
-        logits = torch.zeros(len(input_ids), input_ids.shape[1], len(loaded.tokenizer))
-        for column, position in enumerate(range(length - input_ids.shape[1], length)):
-            logits[:, column, ids[min(max(0, position + 1 - start), len(ids) - 1)]] = 9.0
-        return SimpleNamespace(logits=logits[:, -logits_to_keep:], past_key_values=past_key_values)
-
-    loaded.model.forward = forward
+    ids = loaded.tokenizer(text, add_special_tokens=False)["input_ids"]
+    reasoning.write(loaded, ids, prompt_length=len(loaded.tokenizer(prompt)["input_ids"]))
     return loaded
 
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 from support.sample_items import item
 from vernacular.metrics.aggregate import aggregate
-from vernacular.metrics.language import METRICS, NOT_INSTALLED, LanguageMeter, clean, identify, n_letters, script_of
+from vernacular.metrics.language import METRICS, NOT_INSTALLED, LanguageMeter, clean, identify, main_script, n_letters
 from vernacular.protocols.diagnosis import Diagnoser
 from vernacular.protocols.observations import Subject
 
@@ -73,7 +73,7 @@ def test_own_sentences_are_identified(language):
     texts = sentences(language)
     assert len(texts) == 50
     assert min(map(n_letters, texts)) >= 40
-    right = [identify(text, language, script_of(text)[0]) == language for text in texts]
+    right = [identify(text, language, main_script(text)[0]) == language for text in texts]
     assert sum(right) >= {"gl": 49, "ca": 47}.get(language, 49), [
         t for t, ok in zip(texts, right, strict=True) if not ok
     ]

@@ -126,6 +126,13 @@ def accepted_answers(item: Item) -> list[str]:
     return [] if item["target"] is None else [item["target"]]
 
 
+def correct_answers(item: Item) -> list[str]:
+    """Return the correct options, or the texts that answer an item without options, as far as they are known."""
+    if item["choices"]:
+        return [item["choices"][i] for i in item["gold"]]
+    return [text for text in accepted_answers(item) if text]
+
+
 def is_number(item: Item) -> bool:
     """Return whether an open question asks for a number, which is the last one of an output."""
     return bool((item.get("extra") or {}).get("number"))

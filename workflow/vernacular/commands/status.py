@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
+import pyarrow.compute as pc
 
 from vernacular.comparison.schema import PROMPTS, RANKINGS
 from vernacular.core import artifacts
@@ -84,7 +85,7 @@ def finish(args: Finish) -> None:
     described = stated and stated.get("models", [])
     _print_times(args.benchmarks, described)
     if described is not None:
-        print("", *_value_lines(args), sep="\n")
+        print("", *_value_lines(args, stated.get("notes", [])), sep="\n")
     comparisons = args.results / "comparisons.csv"
     if sentences := _comparisons(comparisons) if comparisons.exists() else []:
         print("", *sentences[:MAX_SENTENCES], sep="\n")
@@ -146,14 +147,16 @@ class _Value:
 _NAMES = {"setting": "protocol, shots", "interval": "95% interval"}  # of columns, where they are not those of fields
 
 
-def _value_lines(args: Finish) -> list[str]:
+def _value_lines(args: Finish, notes: list[dict]) -> list[str]:
     """Return the values of headline metrics as lines: all, one per evaluation, or one per task, whichever fit."""
-    long = _last_checkpoints(to_frame(artifacts.read(args.results / "results.parquet", RESULTS)))
+    results = artifacts.read(args.results / "results.parquet", RESULTS)
+    over_items = pc.equal(pc.fill_null(results["category"], ""), "")  # categories have most of the rows
+    long = _last_checkpoints(to_frame(results.filter(over_items)))
     prompts, rankings = (
         artifacts.read(path, kind).to_pylist() if (path := args.results / f"{kind.name}.parquet").exists() else []
         for kind in (PROMPTS, RANKINGS)
     )
-    long = as_questions(long[long["category"].fillna("") == ""].reset_index(drop=True), prompts)
+    long = as_questions(long.reset_index(drop=True), prompts)
     order: dict[tuple[str, str], int] = {}
     for row in rankings:
         order.setdefault((row["evaluation"], row["metric"]), len(order))
@@ -176,7 +179,7 @@ def _value_lines(args: Finish) -> list[str]:
         )
     missing = {
         (note["model"], note["evaluation"])
-        for note in artifacts.metadata(args.results / "results.parquet").get("notes", [])
+        for note in notes
         if note["kind"] in ("unavailable", "not applicable") and note["evaluation"]
     }
     if missing:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from vernacular.config.files import Files
 from vernacular.config.series import Checkpoint, check_keys, expand_series, is_series, representative
 from vernacular.core.errors import suggest
-from vernacular.core.model_record import RENDERING
+from vernacular.core.model_record import EFFORT, RENDERING, SWITCHES
 from vernacular.core.names import portable_problem, quoted
 
 # Keys of an adapter; all others are those of its base, so that both are evaluated with the same settings.
@@ -112,7 +112,7 @@ def _check_rendering(name: str, entry: dict, report) -> None:
     arguments = entry.get("chat_template_args", entry.get(_ALIAS, {}))
     if _ALIAS in keys and "chat_template_args" in keys:
         report((name, _ALIAS), "another name of chat_template_args; remove one of them.")
-    if "enable_thinking" in keys and (given := {"enable_thinking", "thinking", "reasoning_effort"} & arguments.keys()):
+    if "enable_thinking" in keys and (given := {*SWITCHES, EFFORT} & arguments.keys()):
         report((name, "enable_thinking"), f"chat_template_args has {given.pop()}, too; remove one of them.")
     template = entry.get("chat_template", "")
     if is_template_file(template) and not Path(template).expanduser().is_file():

@@ -70,6 +70,16 @@ def suggest(word: str, allowed, otherwise: str | None = None) -> str:
     return f" Allowed: {listed}." if names else ""
 
 
+def shortened(text: str, limit: int) -> str:
+    """Return a text in one line, of at most `limit` characters.
+
+    >>> shortened("a text\\nof two lines", 10)
+    'a text of…'
+    """
+    line = " ".join(text[: 4 * limit].split())
+    return line if len(line) <= limit and len(text) <= 4 * limit else line[: limit - 1] + "…"
+
+
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's message, which may fill pages, without a full stop; else its class name.
 

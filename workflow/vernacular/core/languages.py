@@ -1,5 +1,6 @@
 """Tags of languages (BCP 47: `gl`, `sr-Latn`, `pt-BR`, `ca-valencia`), and the script in which a text is written."""
 
+import functools
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable
@@ -8,14 +9,14 @@ from pathlib import Path
 from vernacular.core.paths import WORKFLOW, display_path
 from vernacular.core.yaml import read
 
-# ISO 15924 codes, by the first word of the Unicode names of their letters
+# ISO 15924 codes, by `script_name`
 _SCRIPTS = {
-    "LATIN": "Latn", "CYRILLIC": "Cyrl", "GREEK": "Grek", "ARMENIAN": "Armn", "GEORGIAN": "Geor", "HEBREW": "Hebr",
-    "ARABIC": "Arab", "DEVANAGARI": "Deva", "BENGALI": "Beng", "GURMUKHI": "Guru", "GUJARATI": "Gujr", "ORIYA": "Orya",
-    "TAMIL": "Taml", "TELUGU": "Telu", "KANNADA": "Knda", "MALAYALAM": "Mlym", "SINHALA": "Sinh", "THAI": "Thai",
-    "LAO": "Laoo", "TIBETAN": "Tibt", "MYANMAR": "Mymr", "ETHIOPIC": "Ethi", "KHMER": "Khmr", "THAANA": "Thaa",
-    "CJK": "Hani", "HIRAGANA": "Hani", "KATAKANA": "Hani", "HANGUL": "Hang", "TIFINAGH": "Tfng", "OL": "Olck",
-    "NKO": "Nkoo", "MEETEI": "Mtei", "SYRIAC": "Syrc", "MONGOLIAN": "Mong",
+    "Latin": "Latn", "Cyrillic": "Cyrl", "Greek": "Grek", "Armenian": "Armn", "Georgian": "Geor", "Hebrew": "Hebr",
+    "Arabic": "Arab", "Devanagari": "Deva", "Bengali": "Beng", "Gurmukhi": "Guru", "Gujarati": "Gujr", "Oriya": "Orya",
+    "Tamil": "Taml", "Telugu": "Telu", "Kannada": "Knda", "Malayalam": "Mlym", "Sinhala": "Sinh", "Thai": "Thai",
+    "Lao": "Laoo", "Tibetan": "Tibt", "Myanmar": "Mymr", "Ethiopic": "Ethi", "Khmer": "Khmr", "Thaana": "Thaa",
+    "Cjk": "Hani", "Hiragana": "Hani", "Katakana": "Hani", "Hangul": "Hang", "Tifinagh": "Tfng", "Ol": "Olck",
+    "Nko": "Nkoo", "Meetei": "Mtei", "Syriac": "Syrc", "Mongolian": "Mong",
 }  # fmt: skip
 _SAME = {"Hans": "Hani", "Hant": "Hani", "Jpan": "Hani", "Kore": "Hang"}
 
@@ -46,6 +47,16 @@ def script_of_tag(language: str) -> str | None:
     return _SAME.get(script, script)
 
 
+@functools.lru_cache(maxsize=20_000)
+def script_name(letter: str) -> str:
+    """Return the script of a letter: the first word of its Unicode name.
+
+    >>> script_name("ж"), script_name("ñ")
+    ('Cyrillic', 'Latin')
+    """
+    return unicodedata.name(letter, "unknown").split()[0].title()
+
+
 def script_of(texts: Iterable[str]) -> str | None:
     """Return the script of most letters (ISO 15924); None without letters. Han and Kana are one: Hani.
 
@@ -55,8 +66,8 @@ def script_of(texts: Iterable[str]) -> str | None:
     letters = Counter(char for text in texts for char in text if char.isalpha())
     scripts: Counter = Counter()
     for char, count in letters.items():
-        word = unicodedata.name(char, "UNKNOWN").partition(" ")[0].partition("-")[0]
-        scripts[_SCRIPTS.get(word, word.title())] += count
+        name = script_name(char).partition("-")[0]
+        scripts[_SCRIPTS.get(name, name)] += count
     return scripts.most_common(1)[0][0] if scripts else None
 
 

@@ -68,6 +68,9 @@ class ServerRecord:
     known: dict | None = None  # values of a local copy in nats, by text
 
 
+SWITCHES = ("enable_thinking", "thinking", "reasoning")  # arguments of templates that turn reasoning on or off
+EFFORT = "reasoning_effort"  # argument of templates that states how much
+
 RENDERING = (  # settings that change outputs of rendered prompts only
     "chat_template",
     "chat_template_args",

@@ -8,6 +8,7 @@ or without a majority, all values are listed.
 from collections import Counter
 from dataclasses import dataclass
 
+from vernacular.core.errors import shortened
 from vernacular.core.languages import script_of, script_of_tag
 from vernacular.types import Item
 
@@ -96,5 +97,4 @@ def _is_words(item: Item) -> bool:
 
 
 def _finding(language: str, item: Item, kind: str, detail: str) -> Finding:
-    text = " ".join(_text(item).split())
-    return Finding(language, item["item_id"], kind, detail, text if len(text) <= 70 else text[:69] + "…")
+    return Finding(language, item["item_id"], kind, detail, shortened(_text(item), 70))

@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Iterable
 
 from vernacular.core.errors import DataError
+from vernacular.core.languages import script_name
 from vernacular.data.columns import Cells, RowRejected, as_text, comparable, find, location_of, parse_literal, quote
 from vernacular.types import last_number
 
@@ -278,7 +279,7 @@ def _gold(cells: Cells, options: list[str]) -> list[int]:
             else:
                 names = [str(i + (gold_format == "number")) for i in range(len(options))]
             foreign = next((char for char in text if char.isalpha() and not char.isascii()), None)
-            script = f" ({unicodedata.name(foreign).split()[0].title()})" if foreign and gold_format == "letter" else ""
+            script = f" ({script_name(foreign)})" if foreign and gold_format == "letter" else ""
             listed = ", ".join(map(quote, names))
             is_letter = gold_format in ("index", "number") and _letter(text) in string.ascii_lowercase[: len(options)]
             hint = f" (gold_format: {gold_format}); for letters, set gold_format: letter" if is_letter else ""

@@ -10,14 +10,14 @@ those of the model. Language is never a factor of another score.
 import functools
 import importlib.util
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 
+from vernacular.core.languages import base_language, script_name
 from vernacular.core.metadata import LanguageCounts
 from vernacular.metrics.metric import Metric
 from vernacular.statistics.intervals import wilson
-from vernacular.types import Generation, Item, Result
+from vernacular.types import Generation, Item, Result, correct_answers
 
 NOT_INSTALLED = "language of responses not identified: heliport is not installed (see docs/report.md)"
 
@@ -54,9 +54,8 @@ _CANDIDATES = {
 }  # fmt: skip
 _OTHERS = "en es fr ru"
 _TOP = 30  # languages that the identifier ranks
-_OUTSIDE = (
-    0.3  # advantage of a language outside the candidates (mean negative logarithm per word), from which it counts
-)
+# advantage of a language outside the candidates (mean negative logarithm per word), from which it counts
+_OUTSIDE = 0.3
 MIN_LETTERS, _MIN_JOINED, _MIN_WORDS, _MIN_SCRIPT = 40, 100, 5, 10
 _SCRIPT_SHARE, _SCRIPT_CHARACTERS = 0.9, 500  # of an item, which decide its script
 OTHER = "other"
@@ -79,23 +78,18 @@ def _identifier():
 @functools.cache
 def _candidates(language: str) -> dict[str, str]:
     """Return the language tags that are taken into account for a language, by the identifier's codes."""
-    subtag = language.partition("-")[0]
+    subtag = base_language(language)
     tags = _CANDIDATES.get(subtag, _OTHERS).split()
     return {_ISO3[tag]: tag for tag in tags} | {_ISO3.get(subtag, subtag): language}
 
 
-@functools.lru_cache(maxsize=20_000)
-def _script(character: str) -> str:
-    return unicodedata.name(character, "unknown").split()[0].title()
-
-
-def script_of(text: str) -> tuple[str, float] | None:
+def main_script(text: str) -> tuple[str, float] | None:
     """Return the most common script of a text, and its share of the letters; None without letters.
 
-    >>> script_of("Кућа A")
+    >>> main_script("Кућа A")
     ('Cyrillic', 0.8)
     """
-    counts = Counter(map(_script, filter(str.isalpha, text)))
+    counts = Counter(map(script_name, filter(str.isalpha, text)))
     return (script := counts.most_common(1)[0][0], counts[script] / counts.total()) if counts else None
 
 
@@ -118,7 +112,7 @@ def identify(text: str, language: str, script: str | None, *, min_letters: int =
         language: Tag of the expected language, which decides what is taken into account.
         script: The expected script; None: any.
     """
-    n, found = n_letters(text), script_of(text)
+    n, found = n_letters(text), main_script(text)
     if found and script and n >= _MIN_SCRIPT and found[0] != script and found[1] >= _SCRIPT_SHARE:
         return f"{found[0]} script"
     if n < min_letters:
@@ -152,7 +146,7 @@ class LanguageMeter:
         for row in rows:
             item, output = item_by_id[row["item_id"]], output_by_id.get(row["item_id"])
             own = "\n".join([*item["choices"], item["target"] or "", item["question"], item["context"]])
-            script = script_of(own[:_SCRIPT_CHARACTERS])
+            script = main_script(own[:_SCRIPT_CHARACTERS])
             script = script[0] if script else None
             row["metrics"] |= self._of_gold(item, script)
             text = output and (output["output"] if is_tool else row["prediction"])
@@ -180,8 +174,7 @@ class LanguageMeter:
         return values | {"language_correct": float(found == self.language)}
 
     def _of_gold(self, item: Item, script: str | None) -> dict[str, float]:
-        texts = [item["choices"][i] for i in item["gold"]] if item["choices"] else [item["target"]]
-        text = clean(texts[0]) if texts and texts[0] else ""
+        text = clean(next(iter(correct_answers(item)), ""))
         if not text.strip():
             return {}
         found = identify(text, self.language, script)

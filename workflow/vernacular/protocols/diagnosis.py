@@ -11,11 +11,12 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from scipy.special import bdtr, bdtrc, ndtr
 
+from vernacular.core.errors import shortened
 from vernacular.core.metadata import FAILURE, INFORMATION, WARNING, Diagnosis, Example
 from vernacular.metrics.language import BLOCKS, LanguageMeter
 from vernacular.metrics.metric import CHANCE, display_name
 from vernacular.protocols.lm_eval.metrics import matthews_corrcoef
-from vernacular.protocols.observations import MIN_WORDS, N_EXAMPLES, Observations, shortened
+from vernacular.protocols.observations import EXCERPT, MIN_WORDS, N_EXAMPLES, Observations
 from vernacular.statistics.intervals import wilson
 
 _COUNTED = "above 2 % with 95 % confidence, and at least half the width of the value's interval; failure: 10 %"
@@ -131,7 +132,7 @@ class Diagnoser(Observations):
             f"{_of(count, n)} {noun} are not in the language of the items, {meter.language} ({others}); of the correct "
             f"answers, {_percent(1 - expected)} by the same rule."
         )
-        examples = [Example(item=item, text=shortened(text)) for item, text in meter.wrong[:N_EXAMPLES]]
+        examples = [Example(item=item, text=shortened(text, EXCERPT)) for item, text in meter.wrong[:N_EXAMPLES]]
         is_failure = expected - row["value"] >= 0.2
         yield self._diagnosis("language", is_failure, n, text, count=count, examples=examples)
 
@@ -163,10 +164,8 @@ class Diagnoser(Observations):
         variation = float(np.abs(excess).sum() / 2)
         if variation >= 0.25 and probability < 0.01:
             is_failure = shares.max() >= 0.95 and gold_shares.max() <= 0.8
-            hits, others = (
-                int(((chosen == label) & (gold == label)).sum()),
-                int(((chosen == gold) & (chosen != label)).sum()),
-            )
+            hits = int(((chosen == label) & (gold == label)).sum())
+            others = int(((chosen == gold) & (chosen != label)).sum())
             correlation = float(matthews_corrcoef(gold.astype(float), chosen.astype(float)))
             text = (
                 f"{_of(count, n)} {noun} are “{names[label]}” (gold: {int((gold == label).sum())}): accuracy = "
@@ -231,7 +230,7 @@ class Diagnoser(Observations):
         if parts:
             text = "; ".join(parts)
             farthest = sorted(self.ranks, key=lambda item: self.ranks[item], reverse=mean > 0)[:N_EXAMPLES]
-            examples = [Example(item=item, text=shortened(self.chosen[item][1])) for item in farthest]
+            examples = [Example(item=item, text=shortened(self.chosen[item][1], EXCERPT)) for item in farthest]
             text = f"{text[0].upper()}{text[1:]}."
             yield self._diagnosis("length", False, len(ranks), text, share=abs(mean), examples=examples)
 

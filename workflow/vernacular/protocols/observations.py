@@ -11,12 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vernacular.core.errors import shortened
 from vernacular.core.metadata import Example, LabelCount, Profile
 from vernacular.protocols.generation.metrics import normalize
 from vernacular.protocols.registry import PROTOCOLS
-from vernacular.types import Generation, Item, Request, Result, Role, Score, skipped_reason
+from vernacular.types import Generation, Item, Request, Result, Role, Score, correct_answers, skipped_reason
 
-N_EXAMPLES, _EXCERPT = 3, 120  # items per symptom; characters of a text
+N_EXAMPLES, EXCERPT = 3, 120  # items per symptom; characters of a text
 MIN_WORDS = 20  # of a text that can repeat itself, and of a run of words from the prompt
 _LABELS = 12  # largest number of distinct correct texts that count as labels
 _NOTHING_EXTRACTED = "[invalid]"  # of lm-eval's filters
@@ -52,7 +53,7 @@ class Found:
         self.count += 1
         self.texts[kind] += 1
         if len(self.examples) < N_EXAMPLES:
-            self.examples.append(Example(item=item, text=shortened(text)))
+            self.examples.append(Example(item=item, text=shortened(text, EXCERPT)))
 
 
 class Observations:
@@ -149,10 +150,7 @@ class Observations:
         self.n_responses += 1
         raw, answer, is_unclosed = output["raw_output"], output["output"] or "", output.get("think_state") == "unclosed"
         extracted = answer if row is None or row["prediction"] is None else row["prediction"]
-        references = [text for i, text in enumerate(item["choices"]) if i in item["gold"]] or (
-            [item["target"]] if item["target"] else []
-        )
-        references = [normalize(text) for text in references]
+        references = list(map(normalize, correct_answers(item)))
 
         def add(code: str, text: str = answer, kind: str = "") -> None:
             self.found[code].add(item["item_id"], text, kind)
@@ -165,7 +163,7 @@ class Observations:
         is_cut = output["finish_reason"] == "length" and request["max_new_tokens"] is not None and not is_complete
         self.n_unclosed += is_unclosed
         if is_unclosed or is_cut:
-            add("truncated", raw[-_EXCERPT:])
+            add("truncated", raw[-EXCERPT:])
         elif not (answer if self.protocol.tool else extracted).strip():
             add("empty", raw)
         elif self._lacks_answer(row, item, request, extracted):
@@ -235,12 +233,6 @@ class Observations:
             top_tokens=dict(self.top_tokens.most_common(5)) if has_mass else {},
             lengths=np.mean(self.lengths, axis=0).tolist() if len(self.choices) > 1 and self.lengths else None,
         )
-
-
-def shortened(text: str, limit: int = _EXCERPT) -> str:
-    """Return a text in one line, of at most `limit` characters."""
-    line = " ".join(text[: 4 * limit].split())
-    return line if len(line) <= limit and len(text) <= 4 * limit else line[: limit - 1] + "…"
 
 
 def repeats(text: str) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from vernacular.core.errors import ConfigError
 from vernacular.core.fingerprint import fingerprint
-from vernacular.core.languages import prompts_file
+from vernacular.core.languages import fallbacks, prompts_file
 from vernacular.core.paths import WORKFLOW, display_path
 from vernacular.core.yaml import read
 from vernacular.protocols.prompt_template import cue_of, fill, layout
@@ -145,7 +145,7 @@ def prompt_lines(language: str, directory: Path = PROMPTS_DIR) -> dict | None:
 
 def refusal_phrases(language: str) -> list[str]:
     """Return beginnings of refusals in a language and in English, case-folded; in English only without a file."""
-    paths = [PROMPTS_DIR / f"{code}.yaml" for code in dict.fromkeys((language, language.partition("-")[0], ENGLISH))]
+    paths = [PROMPTS_DIR / f"{code}.yaml" for code in dict.fromkeys((*fallbacks(language), ENGLISH))]
     contents = [read(path)[0] for path in paths if path.is_file()]
     return [phrase.casefold() for content in contents for phrase in content.get(REFUSALS, ())]
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 from jinja2 import TemplateError
 
 from vernacular.core.errors import ModelError, first_line, format_count, suggest
-from vernacular.core.model_record import ModelRecord
+from vernacular.core.model_record import EFFORT, SWITCHES, ModelRecord
 from vernacular.core.processes import TimeLimitExceeded, time_limit
 from vernacular.inference.model.tokenization import TextModel, load_tokenizer
 from vernacular.types import Request
@@ -96,8 +96,6 @@ _CONVERSATIONS = (
     [{"role": "user", "content": USER}],
     [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": USER}],
 )
-_SWITCHES = ("enable_thinking", "thinking", "reasoning")  # arguments of templates that turn reasoning on or off
-_EFFORT = "reasoning_effort"
 
 
 def _renderings(loaded: TextModel, arguments: dict, template: str | None = None, system: str | None = None) -> list:
@@ -117,13 +115,13 @@ def reasoning_switch(loaded: TextModel) -> dict[bool, dict]:
 
     def find() -> dict[bool, dict]:
         template = template_of(loaded)
-        for name in _SWITCHES:
+        for name in SWITCHES:
             if name in template and _renderings(loaded, {name: True}) != _renderings(loaded, {name: False}):
                 return {True: {name: True}, False: {name: False}}
-        if _EFFORT not in template or _renderings(loaded, {_EFFORT: "high"}) == _renderings(loaded, {_EFFORT: "low"}):
+        if EFFORT not in template or _renderings(loaded, {EFFORT: "high"}) == _renderings(loaded, {EFFORT: "low"}):
             return {}
         has_none = re.search("""['"]none['"]""", template)  # gpt-oss always reasons
-        return {True: {_EFFORT: "high"}} | ({False: {_EFFORT: "none"}} if has_none else {})
+        return {True: {EFFORT: "high"}} | ({False: {EFFORT: "none"}} if has_none else {})
 
     return loaded.of_template("switch", find)
 
@@ -135,7 +133,7 @@ def template_arguments(loaded: TextModel) -> dict:
         return arguments
     switch = reasoning_switch(loaded)
     if wanted not in switch:
-        advice = f"set chat_template_args: {{{_EFFORT}: low}} instead" if switch else "remove it"
+        advice = f"set chat_template_args: {{{EFFORT}: low}} instead" if switch else "remove it"
         raise ModelError(
             f"model {loaded.record.name}: enable_thinking: its chat template renders the same prompt for true and "
             f"false; {advice}."
@@ -204,7 +202,7 @@ def check_settings(loaded: TextModel) -> None:
         other = not value if isinstance(value, bool) else f"{value}." if isinstance(value, str) else (value or 0) + 1
         without = {name: item for name, item in arguments.items() if name != key}
         if expected == _renderings(loaded, without) == _renderings(loaded, arguments | {key: other}):
-            known = [name for name in (*_SWITCHES, _EFFORT) if name in template]
+            known = [name for name in (*SWITCHES, EFFORT) if name in template]
             reject(f"chat_template_args.{key}", f"the chat template has no such argument.{suggest(key, known)}"[:-1])
     system = record.system_instruction
     if system and takes_system(loaded) and _renderings(loaded, arguments, system=system) == expected:

@@ -27,7 +27,7 @@ from sacrebleu.metrics import CHRF
 from vernacular.metrics.choice import Choice, choose_option, correct_options, margin
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.similarity.outputs import ParsedOutput, parse_samples, sample_name
-from vernacular.types import Generation, Item, Request, Result, accepted_answers, is_number, last_number
+from vernacular.types import Generation, Item, Request, Result, correct_answers, is_number, last_number
 
 SIMILARITIES = {"cosine": "cosine", "moverscore": "score", "bertscore": "score"}  # metrics and their units
 
@@ -203,10 +203,10 @@ def _option_metrics(name: str, scores: list[float | None], correct: list[int], c
 
 
 def _references(item: Item, correct: list[int]) -> list[str]:
-    """Return the correct texts: the correct options, or the target if there are no options."""
+    """Return the correct texts: the options `correct` (also those that only equal one), or the accepted answers."""
     if item["choices"]:
         return [item["choices"][i] for i in correct]
-    return list(filter(None, accepted_answers(item)))
+    return correct_answers(item)
 
 
 def _matches_target(item: Item, values: dict[str, float]) -> bool | None:
