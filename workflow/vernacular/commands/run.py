@@ -17,7 +17,7 @@ from vernacular.config.directories import run_command
 from vernacular.config.files import read
 from vernacular.config.load import load
 from vernacular.config.references import check_models
-from vernacular.core.errors import DataError, UserError, format_count
+from vernacular.core.errors import DataError, UserError, format_count, suggest
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.validate import Problems
 from vernacular.data.columns import Cells, as_text
@@ -34,6 +34,7 @@ _PROTOCOLS = {  # of the items of a type; the first is evaluated
     "passage": ("options", "letters", "generation"),
     "story": ("options", "generation"),
     "multi_answer": ("options", "generation"),
+    "open_question": ("generation",),
     "summary": ("generation",),
     "continuation": ("last_word", "generation"),
     "pair": ("minimal_pair",),
@@ -175,13 +176,15 @@ def _own_task(args) -> dict:
     """Return the content of the task file of a dataset.
 
     Raises:
-        UserError: Language, split, configuration or the meaning of columns are not known.
+        UserError: Language, type of items, split, configuration or the meaning of columns are not known.
     """
     if not args.language or len(args.language) > 1:
         command = _command(args, language=[(args.language or ["CODE"])[0]])
         raise UserError(f"{args.config}: name the language of the dataset, only one: {command}")
     if invalid := [part for part in args.columns or () if not re.fullmatch("[a-z_]+=.+", part)]:
         raise UserError(f'--columns: expected FIELD=COLUMN, such as question=q, got "{invalid[0]}".')
+    if args.item_type and args.item_type not in _PROTOCOLS:
+        raise UserError(f'--item-type: unknown value "{args.item_type}".{suggest(args.item_type, _PROTOCOLS)}')
     source, rows = _read(args)
     given = dict(part.split("=", 1) for part in args.columns or ())
     columns = _guess(rows) | {name: text.split(",") if "," in text else text for name, text in given.items()}
@@ -194,9 +197,8 @@ def _own_task(args) -> dict:
             f"{args.config}: what the columns {', '.join(names)} mean is not clear. Name them (docs/tasks.md), for "
             f"example:\n{_command(args, columns=_closest(columns, names))}"
         )
-    name = re.sub(r"[^a-z0-9]+", "_", Path(args.config.partition("@")[0]).name.partition(".")[0].lower()).strip("_")[
-        :60
-    ]
+    stem = Path(args.config.partition("@")[0]).name.partition(".")[0]
+    name = re.sub(r"[^a-z0-9]+", "_", stem.lower()).strip("_")[:60]
     protocols = list(dict.fromkeys([*(args.protocol or ()), *_PROTOCOLS[item_type]]))
     task = {"task": name or "dataset", "protocols": protocols, "item_type": item_type, "columns": columns}
     task |= {"languages": {args.language[0]: {"source": source}}}
