@@ -139,7 +139,7 @@ def run_lm_eval(hflm, requests: list, meter: Meter) -> list[float]:
 
 
 def fastest_batch_size(hflm, requests: list) -> int:
-    """Return the fastest batch size on a few requests; one that does not fit into memory is not considered."""
+    """Return the fastest batch size on a few requests, tried from the largest that fits until a smaller one is slower."""
     best = (float("inf"), BATCH_SIZES[-1])
     for size in BATCH_SIZES:
         hflm.batch_size_per_gpu = size
@@ -148,7 +148,9 @@ def fastest_batch_size(hflm, requests: list) -> int:
                 run_lm_eval(hflm, requests[: 2 * BATCH_SIZES[0]], Meter(hflm.model))
         except torch.cuda.OutOfMemoryError:
             continue
-        best = min(best, (meter.seconds, size))
+        if meter.seconds > best[0]:
+            break
+        best = (meter.seconds, size)
     return best[1]
 
 

@@ -57,6 +57,7 @@ def test_adapters_multiply_and_shards_divide_time(tmp_path):
     path, requests = record(tmp_path, **MODEL_7B), requests_file(tmp_path, characters=3.5e6, new_tokens=0)
     assert estimates.minutes([path] * 3, [requests], SETTINGS, 1) == 45
     assert estimates.minutes([path] * 3, [requests], SETTINGS | {"shards": 3}, 1) == 22
+    assert estimates.minutes([path], [requests], SETTINGS | {"quantization": "8bit"}, 1) == 57
 
 
 def test_walltime_is_at_most_one_week(tmp_path):

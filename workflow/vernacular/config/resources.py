@@ -20,7 +20,8 @@ from vernacular.core.errors import ArtifactError
 from vernacular.protocols.schema import REQUESTS, request_cost
 
 _BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0, "8bit": 1.0, "4bit": 0.55}
-OPERATIONS = {"cpu": 2e10, "gpu": 2e13}  # per second: one slow core; a fifteenth of an A100's nominal rate
+# per second: one slow core; a fifteenth of an A100's nominal rate; a quarter of that for texts that are computed one by one
+OPERATIONS = {"cpu": 2e10, "gpu": 2e13, "8bit": 5e12}
 _SNAKEMAKE_MB = 500  # Snakemake's own process, which counts toward the job's memory
 _MAX_MINUTES = 7 * 24 * 60  # minutes; a cluster with a lower limit reports an error
 
@@ -34,7 +35,8 @@ def minutes(records: list[Path], requests: list[Path], settings: dict, attempt: 
     """Return the walltime, in minutes, of the job of a base and its adapters, or of one shard of it."""
     parameters = _read(records[0]).get("parameters") or 0
     tokens = sum(_tokens(path) for path in requests) * len(records) / settings["shards"]
-    speed = OPERATIONS["cpu" if settings["device"] == "cpu" else "gpu"]
+    on_gpu = "8bit" if settings["quantization"] == "8bit" else "gpu"
+    speed = OPERATIONS["cpu" if settings["device"] == "cpu" else on_gpu]
     return min(_MAX_MINUTES, ceil(10 + 2 * parameters * tokens / speed / 60) * attempt)
 
 

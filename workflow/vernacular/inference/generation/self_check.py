@@ -60,7 +60,7 @@ def select_batching(
     check_is_causal(loaded, longest.ids)
     max_tokens = max(len(p.ids) + p.max_new_tokens for p in prompts)
     ways = [Way("single")]
-    if len(prompts) > 1:
+    if len(prompts) > 1 and not loaded.depends_on_batch:
         ways = [BATCH, Way("batch", drops_rows=False), *ways]
         if shared_ids and can_share_prefix(loaded, max_tokens):
             ways = [Way("prefix"), *ways]
@@ -106,7 +106,7 @@ def compare(loaded: LoadedModel, batched: list[torch.Tensor], single: list[torch
     values, reference = (
         torch.cat([row[tokens] for row, tokens in zip(rows, top_tokens, strict=True)]) for rows in (batched, single)
     )
-    return agreement(values, reference, loaded.dtype)
+    return agreement(values, reference, loaded.precision)
 
 
 def _thresholds(loaded: LoadedModel, prompts: list[PreparedPrompt]) -> set[int]:

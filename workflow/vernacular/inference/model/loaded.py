@@ -55,6 +55,22 @@ class LoadedModel(TextModel):
             self.checks["lengths"] = read_lengths(self.model.config)
         return self.checks["lengths"]
 
+    @property
+    def depends_on_batch(self) -> bool:
+        """Whether a token's outputs depend on all tokens of its forward pass, so that texts are computed one by one.
+
+        LLM.int8() (Dettmers et al. 2022) multiplies in 16 bits the columns in which any token has an outlier.
+        """
+        if "depends_on_batch" not in self.checks:
+            layers = (m for m in self.model.modules() if type(m).__name__ == "Linear8bitLt")
+            self.checks["depends_on_batch"] = any(layer.state.threshold > 0 for layer in layers)
+        return self.checks["depends_on_batch"]
+
+    @property
+    def precision(self) -> torch.dtype:
+        """The floating-point type whose rounding two computations of one text may differ by."""
+        return torch.bfloat16 if self.depends_on_batch else self.dtype
+
     @torch.inference_mode()
     def forget_lengths(self) -> None:
         """Make the model forget the lengths that it has read: they would change how it computes the next text."""
@@ -236,9 +252,10 @@ _PROBE = 8  # tokens
 def check_is_causal(loaded: LoadedModel, tokens) -> None:
     """Raise ModelError if predictions depend on later tokens, as those of an encoder do; checked once per load.
 
-    `tokens`: IDs of a text. A model that raises an error is left to the self-checks.
+    `tokens`: IDs of a text. A model that raises an error is left to the self-checks; one whose rounding depends on the
+    batch cannot be checked.
     """
-    if "causal" in loaded.checks or len(tokens) < 2:
+    if "causal" in loaded.checks or len(tokens) < 2 or loaded.depends_on_batch:
         return
     ids = torch.tensor([[int(token) for token in tokens[:_PROBE]]], device=loaded.device)
     changed = ids.clone()
@@ -250,7 +267,7 @@ def check_is_causal(loaded: LoadedModel, tokens) -> None:
     except MODEL_ERRORS:
         return
     top = reference.topk(min(20, reference.shape[-1])).indices
-    result = agreement(values.gather(-1, top).flatten(), reference.gather(-1, top).flatten(), loaded.dtype)
+    result = agreement(values.gather(-1, top).flatten(), reference.gather(-1, top).flatten(), loaded.precision)
     if result.compared and not result.agrees:
         raise ModelError(
             f"model {loaded.record.name}: with its config, a {type(loaded.model).__name__} reads later tokens when "

@@ -193,6 +193,11 @@ def build_path(loaded: LoadedModel, request: PreparedRequest) -> Path:
 
 def split_by_positions(loaded: LoadedModel, paths: list[Path], numbers: np.ndarray) -> list[np.ndarray]:
     """Split the numbers of paths into groups whose texts have the same positions, and may share a forward pass."""
+    if loaded.depends_on_batch:  # only equal texts
+        groups: dict[bytes, list[int]] = {}
+        for number in numbers:
+            groups.setdefault(paths[number].tokens.tobytes(), []).append(number)
+        return [np.array(group) for group in groups.values()] or [numbers]
     if not loaded.lengths.varies:
         return [numbers]
     first = np.array([loaded.lengths.first(len(paths[number].tokens)) for number in numbers], np.int64)

@@ -243,7 +243,7 @@ def _select_way(loaded: LoadedModel, copies: list[MaskedCopy]) -> tuple[_Way, di
             f"model {name}: a {type(loaded.model).__name__} cannot be scored: "
             f"{type(error).__name__}: {first_line(error)}"
         ) from error
-    for way in _WAYS:
+    for way in _WAYS if not loaded.depends_on_batch else [way for way in _WAYS if way.batching == "single"]:
         difference, reason = _difference(loaded, way, sample, references)
         checks[way.name] = {"agrees": reason is None, "difference": difference}
         if reason is None:
@@ -280,7 +280,7 @@ def _difference(
         return None, f"{type(error).__name__}: {first_line(error)}"
     # three tokens are too few for a mean
     values, reference = torch.tensor(pairs, dtype=torch.float64).unbind(1)
-    result = agreement(values, reference, loaded.dtype, few_values=True)
+    result = agreement(values, reference, loaded.precision, few_values=True)
     if not result.compared:
         return None, ALL_NAN
     reason = None if result.agrees else f"differs from single texts by {result.largest:.2g} nats"

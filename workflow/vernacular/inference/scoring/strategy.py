@@ -40,7 +40,10 @@ def select_strategy(loaded: LoadedModel, requested: str, paths: list[Path], toke
         raise ModelError(f"model {loaded.record.name}: a {type(loaded.model).__name__} cannot be scored: {reason}.")
     check_is_causal(loaded, paths[0].tokens)
     first_index = 0 if requested == "auto" else STRATEGIES.index(requested)
-    attempts = [(strategy, "rows", "padded") for strategy in STRATEGIES[first_index:]]
+    batching = "single" if loaded.depends_on_batch else "padded"
+    attempts = [
+        (strategy, "rows", batching if strategy == "plain" else "padded") for strategy in STRATEGIES[first_index:]
+    ]
     # even plain batches differ: the head may not work separately, so try the model as one unit, and without padding
     attempts += [("plain", "full", batching) for batching in BATCHINGS]
     for strategy, head, batching in attempts:
@@ -98,6 +101,7 @@ BATCHINGS = {"padded": "padded", "equal": "batches of equal length", "single": "
 
 _SHORTEST_CHECK = 64  # tokens of a text
 _BEYOND = 32  # tokens of a text after a threshold that is checked
+BATCH_ROUNDING = "its 8-bit layers round by all tokens of a batch, so that each text is computed alone"
 ALL_NAN = "the model returns NaN for all tested tokens"
 NAN_ADVICE = "Its weights are damaged, or too large for float16. Try dtype: bfloat16 or float32."
 _SHARE = 0.05  # fraction of the evaluation's tokens that the check may recompute
@@ -122,6 +126,8 @@ def unsupported_reason(loaded: LoadedModel, strategy: str) -> str | None:
     """Return why a model does not support a strategy; None if no reason is known."""
     if strategy == "plain":
         return None
+    if loaded.depends_on_batch:
+        return BATCH_ROUNDING
     model, config = loaded.model, loaded.model.config.get_text_config(decoder=True)
     parameters = inspect.signature(loaded.body.forward).parameters
     layer_types = set(getattr(config, "layer_types", None) or ())
@@ -226,7 +232,7 @@ def _evaluate_check(loaded: LoadedModel, strategy: str, pairs: list[tuple[float,
     """
     if not pairs:
         return Check(strategy, True, None, max_tokens)
-    result = agreement(*torch.tensor(pairs, dtype=torch.float64).unbind(1), loaded.dtype)
+    result = agreement(*torch.tensor(pairs, dtype=torch.float64).unbind(1), loaded.precision)
     if not result.compared:
         return Check(strategy, False, None, max_tokens, ALL_NAN)
     reason = None if result.agrees else f"differs from single texts by {result.deviation:.2g} nats per token"
