@@ -110,7 +110,9 @@ def test_samples_of_nemo_become_tokens():
 
 def test_pattern_of_revisions_is_read_from_the_listing():
     models = {"pythia": {"source": "EleutherAI/pythia-70m", "revisions": "step*"}}
-    assert "not listed yet. Run `vernacular revisions CONFIG` with a network" in message(models)
+    assert "not listed yet. Run `vernacular revisions config.yaml` with a network" in message(models)
+    with pytest.raises(ConfigError, match="with a config file that has this model"):
+        config.load([], {"models": models, **REST}, origin="config of the module")
     path = listing_path("pythia")
     path.parent.mkdir(parents=True)
     revisions = {"main": "c0", "step10000": "c1", "step9000": "c2"}

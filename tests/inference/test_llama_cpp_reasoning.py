@@ -76,7 +76,8 @@ def test_reasoning_is_split_by_ids_as_by_the_local_model(model, server, tokenize
     [expected] = generate(model, reasoning.table(REQUEST))[0].to_pylist()
     local = model if tokenizer == "local" else None
     record = served.record(server, tmp_path, tokenizer=local, concurrency=1, **settings) | settings
-    assert (record.server.tokenizer, record.server.forms.generation) == (tokenizer, "native")
+    found = (record.unavailable, record.server)
+    assert (record.server.tokenizer, record.server.forms.generation) == (tokenizer, "native"), found
     assert record.server.reasons_by_default == (enable_thinking is not False)
     results, metadata = generate(open_server(record), reasoning.table(REQUEST))
     [row] = results.to_pylist()

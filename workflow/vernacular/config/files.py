@@ -21,6 +21,7 @@ class Files:
     values: dict = field(default_factory=dict)
     problems: Problems = field(default_factory=Problems)
     _sources: dict = field(default_factory=dict)  # top-level key -> (last file that sets it, its line numbers)
+    paths: list = field(default_factory=list)  # of the files
     _last: Path | str = ""  # the last file, for values that no file sets
     _invalid: set = field(default_factory=set)  # paths of keys that violate the schema
 
@@ -103,7 +104,7 @@ def read(paths: list[Path], overrides: dict | None, origin: str) -> Files:
     schema = validate.with_values(validate.schema(_SCHEMA), ("$defs", "protocol"), sorted(OWN))
     styles = dict.fromkeys(style for protocol in PROTOCOLS.values() for style in protocol.styles)
     schema = validate.with_values(schema, ("$defs", "style"), styles)
-    files = Files(_last="" if paths else origin)
+    files = Files(paths=list(paths), _last="" if paths else origin)
     for path in paths:
         value, lines = yaml.read(path)
         if value is None:

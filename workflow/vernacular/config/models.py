@@ -46,7 +46,7 @@ def read_models(
     for settings in values["models"].values():
         if _ALIAS in settings:
             settings["chat_template_args"] = settings.pop(_ALIAS)
-    expanded, checkpoints = expand_series(values["models"], output, report, records)
+    expanded, checkpoints = expand_series(values["models"], output, report, records, files.paths)
     return (inherit_base_settings(expanded), checkpoints) if len(files.problems) == n_problems else ({}, {})
 
 

@@ -20,7 +20,8 @@ import functools
 import glob
 import os
 import re
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -29,6 +30,7 @@ from vernacular.checkpoints.inputs import is_deleted, is_path
 from vernacular.core.errors import ArtifactError, suggest
 from vernacular.core.model_record import read_model
 from vernacular.core.names import portable_problem, quoted
+from vernacular.core.paths import display_path
 from vernacular.core.records import read_record
 
 _FACTORS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
@@ -158,13 +160,16 @@ def check_keys(entries: dict, report) -> None:
             report((name, "base"), f'"{entry["base"]}" is a series; the base of an adapter is a single model.')
 
 
-def expand_series(models: dict, output: str, report, records: Path = RECORDS) -> tuple[dict, dict[str, Checkpoint]]:
+def expand_series(
+    models: dict, output: str, report, records: Path = RECORDS, config_files: Sequence[os.PathLike | str] = ()
+) -> tuple[dict, dict[str, Checkpoint]]:
     """Replace each series in `models` (settings by name) by its checkpoints, in the order of training.
 
     Args:
         output: Directory of the results: a deleted checkpoint remains if it has results there.
         report: Called with (keys, message) for each mistake.
         records: Directory of the copies of the records.
+        config_files: What the command that lists revisions reads, for messages.
 
     Returns:
         (settings by model, checkpoint by model)
@@ -175,7 +180,8 @@ def expand_series(models: dict, output: str, report, records: Path = RECORDS) ->
             expanded[name] = {key: value for key, value in entry.items() if key not in KEYS}
             continue
         deleted = functools.partial(_deleted, name, entry, output=output, records=records)
-        key, sources = _sources(name, entry, deleted, lambda keys, message, name=name: report((name, *keys), message))
+        found = _sources(name, entry, deleted, lambda keys, text, name=name: report((name, *keys), text), config_files)
+        key, sources = found
         positions = {source: _position(source, entry) for source in sources}
         for model, (source, checkpoint) in _named(name, positions, report).items():
             if problem := portable_problem(model):
@@ -198,7 +204,9 @@ def listing_path(name: str) -> Path:
     return Path("resources", "series", f"{name}.json")
 
 
-def _sources(name: str, entry: dict, deleted: Callable[[str], list[str]], report) -> tuple[str, list[str]]:
+def _sources(
+    name: str, entry: dict, deleted: Callable[[str], list[str]], report, config_files: Sequence[os.PathLike | str]
+) -> tuple[str, list[str]]:
     """Return the key of a model that holds a checkpoint's source, and the sources.
 
     `deleted` returns the deleted checkpoints that match a pattern.
@@ -213,18 +221,20 @@ def _sources(name: str, entry: dict, deleted: Callable[[str], list[str]], report
         return key, paths
     revisions = entry["revisions"]
     if isinstance(revisions, str):
-        revisions = _listed(name, entry[key], revisions, report)
+        revisions = _listed(name, entry[key], revisions, report, config_files)
     return key, [f"{entry[key]}@{revision}" for revision in dict.fromkeys(revisions)]
 
 
-def _listed(name: str, source: str, pattern: str, report) -> list[str]:
+def _listed(name: str, source: str, pattern: str, report, config_files: Sequence[os.PathLike | str]) -> list[str]:
     """Return the listed revisions of `source` that match `pattern`; nothing is asked of the Hub here."""
     path = listing_path(name)
     try:
         record = read_record(path)
     except ArtifactError:
         record = {}
-    command = "Run `vernacular revisions CONFIG` with a network"
+    command = f"Run `vernacular revisions {shlex.join(map(display_path, config_files))}` with a network"
+    if not config_files:  # the config of a module is in the Snakefile
+        command = "List them in revisions:, or run `vernacular revisions` with a config file that has this model"
     if record.get("source") != source:
         report(("revisions",), f'the revisions of {source} that match "{pattern}" are not listed yet. {command}.')
         return []
