@@ -18,8 +18,7 @@ from vernacular.core.model_record import Forms, read_model
 from vernacular.inference.model.rendering import render
 from vernacular.inference.server.served import open_server
 
-# passes alone; after many other tests in one process, the probe of this server once left out its own form
-pytestmark = pytest.mark.soak
+pytestmark = pytest.mark.slow
 
 QUESTION, ANSWER = "Que animal durme?", "o gato"
 TRACE = "Vexamos.\n\nUn felino."
@@ -33,6 +32,7 @@ def model():
     loaded = replace(trained, model=copy.deepcopy(trained.model), tokenizer=copy.deepcopy(trained.tokenizer))
     loaded.tokenizer.add_tokens(["<think>", "</think>"])
     loaded.tokenizer.chat_template = reasoning.TEMPLATES["qwen3.5"]
+    torch.manual_seed(0)  # of the new embeddings
     loaded.model.resize_token_embeddings(len(loaded.tokenizer), mean_resizing=False)
     loaded = replace(loaded, n_embeddings=len(loaded.tokenizer), record=loaded.record | {"chat": "auto"})
     sequences = []
@@ -43,7 +43,6 @@ def model():
         labels = [-100] * len(parts[0]) + parts[1]
         sequences.append((torch.tensor([parts[0] + parts[1]]), torch.tensor([labels])))
     loaded.record |= {"enable_thinking": None}
-    torch.manual_seed(0)
     loaded.model.requires_grad_(True)
     optimizer = torch.optim.Adam(loaded.model.parameters(), lr=3e-3)
     for step in range(120):

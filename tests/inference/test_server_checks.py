@@ -82,13 +82,34 @@ def test_stop_string_ends_the_text_with_or_without_it(answer):
             check_generation(complete, "p", stops=True)
 
 
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        ("u̬ heZ\ufffd*go\ufffd a B", ""),  # of untrained models; the stop string is "heZ"
+        ("\n can\ufffdე\ufffdط .\n", ""),
+        (" \ufffdpinguoro \neody", ", no stop string compared"),
+        ("no-space", ", no stop string compared"),
+    ],
+)
+def test_stop_string_has_no_part_of_a_character(text, note):
+    """As llama.cpp, which finds a stop string among the bytes that it generated, and nothing after a part of a character."""
+
+    def complete(prompt, n, *, stop=("\ufffd",), **sampling):
+        before, found, _ = text.partition("\ufffd")[0].partition(*stop)
+        return SimpleNamespace(text=before + found if found else text)
+
+    assert check_generation(complete, "p", stops=True) == f"greedy texts repeat, the seed repeats{note}"
+
+
 def test_texts_that_differ_are_stated():
     texts = (str(number) for number in range(4))
 
     def complete(prompt, n, **sampling):
         return SimpleNamespace(text=next(texts))
 
-    assert check_generation(complete, "p", stops=True) == "greedy texts differ, the seed is ignored"
+    assert check_generation(complete, "p", stops=True) == (
+        "greedy texts differ, the seed is ignored, no stop string compared"
+    )
 
 
 def answers(model, lie, ask):
