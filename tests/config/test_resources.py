@@ -1,6 +1,7 @@
 """Resource estimates of a cluster job, against hand-computed values."""
 
 import json
+import math
 
 import pytest
 from vernacular.config import resources as estimates
@@ -96,4 +97,34 @@ def test_request_size_counts_shared_prefix_once():
         "max_new_tokens": None,
         "longest_target": "z" * 35,
     }
-    assert request_size([request, {**request, "max_new_tokens": 4}]) == {"characters": 120, "new_tokens": 14}
+    size = request_size([request, {**request, "max_new_tokens": 4}, {**request, "kind": "score"}])
+    assert size == {"characters": 130, "new_tokens": 24, "reasoning_tokens": 0, "default_budgets": 2}
+
+
+@pytest.mark.parametrize(
+    ("fields", "settings", "tokens"),
+    [
+        ({}, {}, 0),
+        ({"reasons": False}, {}, 0),
+        ({"reasons": True}, {}, 100 + 2 * 8192),  # of evaluations that set it, and by default
+        ({"reasons": True}, {"gen_kwargs": {"think_max_toks": 1000}}, 100 + 2 * 1000),
+        ({"reasons": True}, {"gen_kwargs": "recommended"}, 100 + 2 * 8192),
+        ({"reasons": True}, {"chat": False}, 0),
+        ({"reasons": True}, {"enable_thinking": False}, 0),
+        ({"reasons": False}, {"enable_thinking": True}, 100 + 2 * 8192),
+        ({"reasons": False}, {"chat_template_args": {"thinking": True}}, 100 + 2 * 8192),
+        ({"reasons": True}, {"chat_template_args": {"reasoning_effort": "none"}}, 0),
+        ({"reasons": True}, {"think_end_token": "none"}, 0),
+    ],
+)
+def test_minutes_contain_the_budget_of_reasoning(tmp_path, fields, settings, tokens):
+    path, size = (
+        record(tmp_path, **MODEL_7B, **fields),
+        {"characters": 0, "reasoning_tokens": 100, "default_budgets": 2},
+    )
+    requests = requests_file(tmp_path, new_tokens=10, has_turns=True, **size)
+    operations = 2 * MODEL_7B["parameters"] * 20 * (10 + tokens)
+    expected = math.ceil(10 + operations / estimates.OPERATIONS["cpu"] / 60)
+    assert estimates.minutes([path], [requests], SETTINGS | {"device": "cpu"} | settings, 1) == expected
+    requests = requests_file(tmp_path, new_tokens=10, **size)  # plain text
+    assert estimates.minutes([path], [requests], SETTINGS | settings, 1) == 11

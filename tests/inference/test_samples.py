@@ -49,9 +49,12 @@ def test_samples_are_requests_of_their_own():
 
 
 def test_tokens_of_samples_and_budgets_are_in_the_estimate_of_a_job():
-    new_tokens = [request_size(rows)["new_tokens"] for rows in (samples(1, SAMPLED), samples(4, SAMPLED))]
-    assert new_tokens == [6, 24]
-    assert request_size(samples(2, SAMPLED | {"think_max_toks": 100}))["new_tokens"] == 212
+    sizes = [request_size(rows) for rows in (samples(1, SAMPLED), samples(4, SAMPLED))]
+    assert [(size["new_tokens"], size["reasoning_tokens"], size["default_budgets"]) for size in sizes] == [
+        (6, 0, 1), (24, 0, 4),
+    ]  # fmt: skip
+    size = request_size(samples(2, SAMPLED | {"think_max_toks": 100}))
+    assert (size["new_tokens"], size["reasoning_tokens"], size["default_budgets"]) == (12, 200, 0)
 
 
 def test_request_ids_without_settings_are_as_before_there_were_any():

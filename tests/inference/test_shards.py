@@ -30,6 +30,12 @@ def test_shards_partition_items_in_order_with_similar_cost():
     assert max(costs) - min(costs) <= 350
 
 
+def test_shards_share_reasoning():
+    tables = {"scored": build_table([35] * 30), "chats": build_table([35] * 8)}
+    assert [part.num_rows for part in split_into_shards(tables, 4)["chats"]] == [0, 0, 0, 8]
+    assert [part.num_rows for part in split_into_shards(tables, 4, {"chats": 8192})["chats"]] == [2, 2, 2, 2]
+
+
 def test_requests_of_one_item_stay_in_one_shard():
     requests = build_table([50, 50, 50, 50]).set_column(0, "item_id", pa.array(["a", "a", "b", "b"]))
     assert [part["item_id"].to_pylist() for part in split_into_shards({"e": requests}, 2)["e"]] == [

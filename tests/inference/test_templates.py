@@ -3,9 +3,11 @@
 import itertools
 
 import pytest
-from support import reasoning, tiny
+from support import reasoning, stages, tiny
+from vernacular.commands.fetch import model
 from vernacular.core.errors import ModelError
 from vernacular.core.metadata import RequestsMetadata
+from vernacular.core.model_record import read_model
 from vernacular.inference.generation.prepare import prepare_prompt
 from vernacular.inference.generation.reasoning import thinks
 from vernacular.inference.job.work import not_answerable
@@ -162,3 +164,14 @@ def test_examples_as_plain_text_in_the_turn_of_the_user():
         assert turns[False] == [{"role": "user", "content": row["prefix"] + turns[True][-1]["content"]}]
         default = build(items, task, protocol=protocol, options={}, **settings)[0][0]
         assert default["messages"] == turns[True]
+
+
+@pytest.mark.parametrize("family", reasoning.TEMPLATES)
+def test_record_states_whether_a_template_asks_for_reasoning_by_default(family, tmp_path):
+    loaded = reasoning.load(family)
+    for part in (loaded.model, loaded.tokenizer):
+        part.save_pretrained(tmp_path / "mine")
+    spec = {"name": "mine", "source": str(tmp_path / "mine"), "kind": "auto", "allow_pickle": False, "files": "key"}
+    model(stages.arguments(model, spec=spec, out=tmp_path / "mine.json"))
+    expected = {"gemma2": None, "llama3": None, "deepseek": False, "gemma4": False}
+    assert read_model(tmp_path / "mine.json").reasons is expected.get(family, True)

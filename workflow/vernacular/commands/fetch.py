@@ -11,7 +11,7 @@ from vernacular.config.specs import EncoderSpec, ModelSpec
 from vernacular.core.errors import ModelError
 from vernacular.core.fields import Stage, to_json
 from vernacular.core.library_errors import LOADING_ERRORS, describe_error, wrap_library_errors
-from vernacular.core.model_record import ModelRecord, previous_model, read_model, write_model
+from vernacular.core.model_record import EFFORT, ModelRecord, previous_model, read_model, write_model
 
 
 class FetchModel(Stage):
@@ -46,10 +46,27 @@ def model(args: FetchModel) -> str:
         is_deleted = spec.checkpoint and is_path(source) and not Path(source).expanduser().exists()
         reason = f"{source} was deleted before its first evaluation" if is_deleted else str(error)
         return write_unavailable(args, "model", reason)
-    write_model(args.out, record | {"files_key": spec.files}, keep=True)
+    reasons = _reasons(record | {"trust_remote_code": spec.trust_remote_code or False})
+    write_model(args.out, record | {"files_key": spec.files, "reasons": reasons}, keep=True)
     if adapter := record.adapter:
         return f"model: {name}: {adapter.type} adapter of {record.base}, rank {adapter.rank}"
     return f"model: {name}: {record.architecture} ({record.kind}), {_size(record.bytes)}"
+
+
+def _reasons(record: ModelRecord) -> bool | None:
+    """Return whether a model's chat template asks for reasoning by default, for estimates; None: it mentions none."""
+    own = record.adapter.directory if record.adapter and record.adapter.own_tokenizer else None
+    directory = Path(own or record.directory)
+    templates = [directory / "tokenizer_config.json", *directory.glob("*chat_template*"), *directory.glob("*/*.jinja")]
+    texts = (path.read_text("utf-8", errors="replace") for path in templates if path.is_file())
+    if not any(word in text for text in texts for word in ("think", "THINK", EFFORT, "reasoning")):
+        return None
+    from vernacular.inference.generation.reasoning import thinks
+    from vernacular.inference.model.rendering import open_template
+
+    with contextlib.suppress(ModelError), wrap_library_errors():  # the job states why, where it needs the template
+        return thinks(open_template(record, str(directory)))
+    return None
 
 
 class FetchEncoder(Stage):

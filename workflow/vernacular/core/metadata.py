@@ -124,7 +124,9 @@ class RequestsMetadata(Metadata):
     prompts: str | None = None  # fingerprint of the prompt lines
     warnings: list[str] = field(default_factory=list)  # what is suspicious in the prompts
     characters: int = 0  # to read
-    new_tokens: int = 0  # to generate
+    new_tokens: int = 0  # to generate, without reasoning
+    reasoning_tokens: int = 0  # at most, where the evaluation sets think_max_toks
+    default_budgets: int = 0  # texts to generate with the budget of the model, if it reasons
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -130,6 +130,7 @@ class ModelRecord(Settings):
     source_contents: Listing | None = None  # the file that was converted
     parameters: int | None = None  # number; None: pickled
     bytes: int | None = None  # size of the weights on disk
+    reasons: bool | None = None  # whether its chat template asks for reasoning by default; None: it has no such thing
     files_key: str | None = None  # state of the files when the record was planned; part of Snakemake's key
     base: str | None = None  # name of the base of an adapter
     adapter: AdapterRecord | None = None

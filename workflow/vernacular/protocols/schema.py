@@ -10,6 +10,7 @@ from vernacular.types import Request
 # in read tokens.
 CHARACTERS_PER_TOKEN = 3.5
 NEW_TOKEN = 20
+REASONING_BUDGET = 8192  # tokens, as EuroEval; cards of DeepSeek-R1 and Qwen3 evaluate with 32,768
 
 DECODING = pa.struct(
     [
@@ -77,12 +78,29 @@ def request_cost(characters: float, new_tokens: float) -> float:
     return characters / CHARACTERS_PER_TOKEN + NEW_TOKEN * new_tokens
 
 
+def reasoning_tokens(metadata: RequestsMetadata, gen_kwargs: dict | str | None) -> int:
+    """Return the largest number of tokens of reasoning of a model with these `gen_kwargs`, if it reasons."""
+    budget = gen_kwargs.get("think_max_toks", REASONING_BUDGET) if isinstance(gen_kwargs, dict) else REASONING_BUDGET
+    return metadata.reasoning_tokens + metadata.default_budgets * budget
+
+
 def request_size(requests: list[Request]) -> dict[str, float]:
-    """Return the numbers of characters to read and tokens to generate, for the time estimate of a job."""
-    new = 0.0
+    """Return the numbers of characters to read and tokens to generate, for the time estimate of a job.
+
+    Tokens of reasoning are those of models that reason: at most `reasoning_tokens`, and the budget of the model for
+    each of `default_budgets` requests.
+    """
+    new, reasoning, n_default = 0.0, 0, 0
     for row in requests:
         kwargs = row.get("gen_kwargs") or {}
-        limit = kwargs.get("max_gen_toks") or row["max_new_tokens"]
-        new += generated_tokens(limit, row["longest_target"]) + (kwargs.get("think_max_toks") or 0)
+        limit, budget = kwargs.get("max_gen_toks") or row["max_new_tokens"], kwargs.get("think_max_toks")
+        new += generated_tokens(limit, row["longest_target"])
+        reasoning += budget or 0
+        n_default += row["kind"] == "generate" and budget is None
     read = sum(len(row["text"]) for row in requests) + sum(map(len, {row["prefix"] for row in requests}))
-    return {"characters": read, "new_tokens": round(new)}
+    return {
+        "characters": read,
+        "new_tokens": round(new),
+        "reasoning_tokens": reasoning,
+        "default_budgets": n_default,
+    }

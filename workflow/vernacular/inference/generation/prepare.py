@@ -10,7 +10,6 @@ import pyarrow as pa
 from vernacular.core.errors import ModelError, format_count
 from vernacular.core.model_record import ModelRecord
 from vernacular.inference.generation.reasoning import (
-    BUDGET,
     UNCLOSED,
     UNCLOSED_FLAG,
     Reader,
@@ -36,6 +35,7 @@ from vernacular.inference.model.tokenization import (
     prompt_ids,
 )
 from vernacular.inference.schema import iter_rows
+from vernacular.protocols.schema import REASONING_BUDGET
 from vernacular.types import Request, skipped_reason
 
 MARGIN = 4  # tokens in addition to the longest expected output: the model may tokenize it differently
@@ -223,7 +223,7 @@ def decoding_of(loaded: TextModel, row: dict, *, is_chat: bool) -> Decoding:
             f"model {loaded.record.name}: repeats: decoding is greedy, so that all samples are equal; set gen_kwargs "
             "with a temperature, or gen_kwargs: recommended of the model."
         )
-    return Decoding(values, kwargs.get("max_gen_toks"), kwargs.get("think_max_toks", BUDGET) if asks else 0)
+    return Decoding(values, kwargs.get("max_gen_toks"), kwargs.get("think_max_toks", REASONING_BUDGET) if asks else 0)
 
 
 def recommended(loaded: TextModel, *, required: bool) -> dict:

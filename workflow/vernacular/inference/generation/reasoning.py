@@ -30,7 +30,6 @@ from vernacular.inference.model.tokenization import AlignmentError, TextModel, d
 
 UNCLOSED = "unclosed"
 UNCLOSED_FLAG = "unclosed reasoning"
-BUDGET = 8192  # tokens of reasoning, as EuroEval; cards of DeepSeek-R1 and Qwen3 evaluate with 32,768
 _SHORT = [{"role": "user", "content": USER}]
 _WINDOW = 64  # tokens in which the end of a marker is searched as text
 

@@ -21,7 +21,7 @@ from vernacular.core.metadata import Outcome, OutputsMetadata, RequestsMetadata,
 from vernacular.core.model_record import ModelRecord
 from vernacular.inference.engine import ENGINES, engine_name, engine_of
 from vernacular.inference.schema import GENERATIONS, SCORES, output_schema
-from vernacular.protocols.schema import REQUESTS, generated_tokens, request_cost
+from vernacular.protocols.schema import REQUESTS, generated_tokens, reasoning_tokens, request_cost
 
 _KEY_COLUMNS = ["item_id", "role", "request_id"]
 _SIZE_COLUMNS = ["text", "max_new_tokens", "longest_target"]
@@ -62,15 +62,18 @@ def work_units(record: ModelRecord, request_files: dict[str, Path], shard: tuple
     """
     index, count = shard
     columns = _KEY_COLUMNS if count == 1 else _KEY_COLUMNS + _SIZE_COLUMNS
-    kinds, tables, rendered = {}, {}, {}
+    kinds, tables, rendered, reasoning = {}, {}, {}, {}
     for evaluation, path in request_files.items():
         metadata = artifacts.metadata(path, REQUESTS)
         if exclusion(record, metadata) is None:
             kinds[evaluation] = output_schema(metadata)
             tables[evaluation] = artifacts.read(path, REQUESTS, columns=columns)
             rendered[evaluation] = record.rendering if is_rendered(record, metadata) else {}
+            if count > 1 and is_rendered(record, metadata) and metadata.default_budgets + metadata.reasoning_tokens:
+                tokens = reasoning_tokens(metadata, record.gen_kwargs) if thinks_in_chats(record) else 0
+                reasoning[evaluation] = tokens / tables[evaluation].num_rows
     units = []
-    for evaluation, shard_tables in split_into_shards(tables, count).items():
+    for evaluation, shard_tables in split_into_shards(tables, count, reasoning).items():
         kind, table, rendering = kinds[evaluation], shard_tables[index], rendered[evaluation]
         key = evaluation_key(record, table, kind, rendering)
         full_key = key if count == 1 else evaluation_key(record, tables[evaluation], kind, rendering)
@@ -130,10 +133,12 @@ _THINKING: dict[tuple, bool] = {}
 _BATCH_ROWS = 5_000
 
 
-def split_into_shards(tables: dict[str, pa.Table], shards: int) -> dict[str, list[pa.Table]]:
+def split_into_shards(
+    tables: dict[str, pa.Table], shards: int, reasoning: dict[str, float] | None = None
+) -> dict[str, list[pa.Table]]:
     """Split each evaluation's requests into `shards` tables by estimated cost; entry k is the share of shard k.
 
-    Shares may be empty.
+    `reasoning`: largest number of tokens of reasoning per request, by evaluation. Shares may be empty.
 
     >>> table = pa.table({"item_id": ["a", "b"], "prefix": ["", ""], "text": ["x" * 7, "x" * 7],
     ...                 "max_new_tokens": [None, None], "longest_target": [None, None]})
@@ -142,7 +147,7 @@ def split_into_shards(tables: dict[str, pa.Table], shards: int) -> dict[str, lis
     """
     if shards == 1:
         return {evaluation: [table] for evaluation, table in tables.items()}
-    costs = {evaluation: _costs(table) for evaluation, table in tables.items()}
+    costs = {evaluation: _costs(table, (reasoning or {}).get(evaluation, 0)) for evaluation, table in tables.items()}
     total_cost = sum(cost for item_costs in costs.values() for cost in item_costs.values())
     cumulative_cost = 0.0
     shard_tables = {}
@@ -158,14 +163,14 @@ def split_into_shards(tables: dict[str, pa.Table], shards: int) -> dict[str, lis
     return shard_tables
 
 
-def _costs(table: pa.Table) -> dict[str, float]:
+def _costs(table: pa.Table, n_reasoning: float) -> dict[str, float]:
     """Return the estimated tokens of each item, in table order, without the few-shot prefix, which is computed once."""
     costs: dict[str, float] = {}
     columns = ["item_id", "text", "max_new_tokens", "longest_target"]
     for batch in table.select(columns).to_batches(max_chunksize=_BATCH_ROWS):
         rows = zip(*(batch[name].to_pylist() for name in columns), strict=True)
         for item, text, max_new_tokens, longest_target in rows:
-            n_generated = generated_tokens(max_new_tokens, longest_target)
+            n_generated = generated_tokens(max_new_tokens, longest_target) + n_reasoning
             # 1: even an empty request has a cost
             costs[item] = costs.get(item, 0.0) + 1 + request_cost(len(text), n_generated)
     return costs
