@@ -180,6 +180,23 @@ def test_budget_is_what_the_context_leaves_and_noted():
     assert any(f"leave room for {prompt.think_tokens} tokens only" in note for note in notes)
 
 
+@pytest.mark.parametrize(
+    ("family", "settings", "expected"),
+    [
+        ("qwen3", {}, True),
+        ("qwen3", {"enable_thinking": True}, False),
+        ("qwen3", {"chat_template_args": {"enable_thinking": True}}, False),
+        ("r1", {}, False),  # it cannot be asked for none
+        ("deepseek", {}, False),  # off by default
+    ],
+)
+def test_metadata_state_whether_reasoning_is_the_default_of_the_template(family, settings, expected):
+    loaded = reasoning.load(family, **settings)
+    ids = reasoning.ids_of(loaded, "<think>", "a", "</think>", "o gato")
+    _, metadata = on_transformers(loaded, reasoning.request(), ids)
+    assert metadata["tokenizer"]["reasoning"]["by_default"] is expected
+
+
 @pytest.mark.parametrize("family", ["gemma2", "llama3"])
 def test_models_without_reasoning_have_no_state_and_no_budget(family):
     loaded = reasoning.load(family, has_ids=False)

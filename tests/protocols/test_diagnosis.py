@@ -1,5 +1,6 @@
 """Diagnoses: each code is raised by rows made for it, and by no healthy run; the rules of counts; what is stored."""
 
+import itertools
 import math
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from support.sample_items import item as make_item
 from vernacular.metrics.aggregate import aggregate
 from vernacular.metrics.metric import Metric
+from vernacular.protocols.acceptability.metrics import METRICS as ACCEPTABILITY
 from vernacular.protocols.diagnosis import CODES, Diagnoser, disagreement
 from vernacular.protocols.observations import Subject
 
@@ -224,7 +226,8 @@ def test_rows_made_for_a_code_raise_it_and_no_other_failure(code):
     diagnosis = found[code]
     assert diagnosis.sentence.endswith(".")
     assert diagnosis.threshold
-    assert len(diagnosis.examples) == (0 if code in ("below_chance", "majority", "same_text") else 3)
+    assert len(diagnosis.examples) == 3
+    assert {each.item for each in diagnosis.examples} <= {row["item_id"] for row in arguments[0][-1]}
 
 
 def test_codes_without_rows_of_their_own_have_other_tests():
@@ -329,6 +332,69 @@ def test_greedy_decoding_with_reasoning_is_named(decoding, state, is_reported):
     found = diagnose(Subject("generation", "open"), (items, requests, outputs, rows))
     assert [each.code for each in found] == (["template"] if is_reported else [])
     assert all("greedy decoding with reasoning" in each.sentence for each in found)
+
+
+def test_reasoning_by_the_default_of_the_template_is_named():
+    rows = generated_rows(open_answers, rendered=lambda i: f"<|user|>{i}", think_state="closed")
+    [found] = diagnose(Subject("generation", "open", reasons_by_default=True), rows)
+    assert (found.code, found.severity, found.sentence) == (
+        "template", "warning",
+        "400 of 400 prompts ask for reasoning by the default of the chat template, because enable_thinking is not set.",
+    )  # fmt: skip
+    assert diagnose(Subject("generation", "open"), rows) == []
+
+
+def rotated_rows(preference, n_rotations=3):
+    """Return rows of `letters` with three options in rotations; `preference`: logits of the letters, beside 1.0 of gold."""
+    items, requests, outputs, rows = [], [], [], []
+    for i in range(60):
+        choices, gold = [words(9 * i + k, 3) for k in range(3)], i % 3
+        items.append(make_item(f"i{i}", question=words(i, 8), choices=choices, gold=[gold]))
+        for rotation, option in itertools.product(range(n_rotations), range(3)):
+            letter = (option - rotation) % 3
+            common = {"item_id": f"i{i}", "role": f"choice:{option}" + (f"@{rotation}" if rotation else "")}
+            text = f"{words(i, 8)} {'ABC'[letter]}"
+            span = {"prefix": "", "text": text, "span_start": len(text) - 2, "span_end": len(text)}
+            requests.append(common | span | {"decoding": None, "max_new_tokens": None})
+            logit = preference[letter] + (option == gold)
+            score = {"tokens": ["ĠA"], "top_tokens": ["ĠA"], "logprobs": [logit - 4.0]}
+            outputs.append(common | score | {"rendered": None, "flags": None})
+        rows.append(result(items[-1], [gold], True, None, [-0.2, -3.0, -3.0]))
+    return items, requests, outputs, rows
+
+
+def test_position_over_all_rotations():
+    """Each option has each letter once, so that equal letters have a mean probability of a third."""
+    [found] = [each for each in diagnose(Subject("letters"), rotated_rows([1.0, 0.0, 0.0])) if each.code == "position"]
+    logits = [[1 + (letter == 0) * 1.0 - 1 + (letter == gold) for letter in range(3)] for gold in range(3)]
+    shares = np.mean([np.exp(each) / np.exp(each).sum() for each in logits], axis=0)
+    listed = ", ".join(f"{letter} {100 * share:.1f} %" for letter, share in zip("ABC", shares, strict=True))
+    assert found.sentence == (
+        f"Mean probability of the letters over all rotations of the options: {listed} (without a preference 33.3 % each; "
+        f"total variation {100 * (shares[0] - 1 / 3):.1f} points, p < .001)."
+    )
+    assert found.share == pytest.approx(shares[0] - 1 / 3)
+    assert [each.text for each in found.examples] == [f"A {100 * shares[0]:.1f} %"] * 3
+    assert diagnose(Subject("letters"), rotated_rows([0.1, 0.0, 0.0])) == [], "a preference below 10 points"
+    assert diagnose(Subject("letters"), rotated_rows([1.0, 0.0, 0.0], n_rotations=2)) == [], "not all rotations"
+
+
+def test_auc_below_chance_names_the_most_surprising_sentences():
+    rng = np.random.default_rng(0)
+    items = [make_item(f"i{i}") for i in range(200)]
+    rows = [
+        result(item, None, None, values=None)
+        | {"metrics": {"label": i % 2, "surprisal": 40 + 10 * (i % 2) + rng.normal()}}
+        for i, item in enumerate(items)
+    ]
+    metrics = [metric for metric in ACCEPTABILITY if metric.name in ("difsur", "auc")]
+    diagnoser = Diagnoser(Subject("acceptability"))
+    diagnoser.add(items, [], [], rows)
+    [found] = diagnoser.diagnose(values_of(rows, metrics))
+    assert (found.code, found.severity) == ("below_chance", "warning")
+    assert found.sentence.startswith("ROC AUC of 0.0 % is below the chance level of 50.0 %: as with inverted")
+    highest = sorted(rows, key=lambda row: -row["metrics"]["label"] * row["metrics"]["surprisal"])[:3]
+    assert [each.item for each in found.examples] == [row["item_id"] for row in highest]
 
 
 def test_text_that_something_ends_is_complete():

@@ -141,7 +141,9 @@ def _compute(args, inputs: _Inputs, record: ModelRecord, others: dict) -> tuple[
             inputs.similarities, similarities.generations, outputs.fingerprint, "generations"
         )
     refusals = tuple(args.spec.refusals.get(spec.language, ()))
-    diagnoser = Diagnoser(Subject(spec.protocol, spec.style, refusals, outputs.tokenizer.has_chat_template))
+    tokenizer = outputs.tokenizer
+    by_default = tokenizer.details.get("reasoning", {}).get("by_default", False)
+    diagnoser = Diagnoser(Subject(spec.protocol, spec.style, refusals, tokenizer.has_chat_template, by_default))
     meter = LanguageMeter(spec.language) if PROTOCOLS[spec.protocol].generates else None
     rows, tokens, known = _results(inputs, diagnoser, meter, requests.options.get("pass_at"))
     tool = artifacts.metadata(inputs.tool_results, TOOL_RESULTS) if inputs.tool_results else None

@@ -6,7 +6,9 @@ the width of the value's interval.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from scipy.special import bdtr, bdtrc, ndtr
@@ -36,7 +38,8 @@ THRESHOLDS = {
     "label_mass": "median of 0.5; failure: 0.1",
     "constant": "25 points between the shares of predicted and gold labels (total variation), p < .01; failure: one "
     "label in 95 % of the items, and no gold label in more than 80 %",
-    "position": "standard deviation of recall of 10 points, p < .01",
+    "position": "standard deviation of recall of 10 points, p < .01; where all rotations of the options are scored, "
+    "10 points between the mean probabilities of the letters and equal ones (total variation), p < .01",
     "length": "0.1 of the ranks, p < .01; or between normalizations 10 points, and half the width of the interval",
     "below_chance": "p < .01; failure: p < .001",
     "majority": "interval includes the majority baseline, or is below it",
@@ -45,6 +48,7 @@ THRESHOLDS = {
 CODES = tuple(THRESHOLDS)
 
 _PERMUTATIONS = 2_000
+_MIN_ROTATED = 10  # items
 _MIN_UNITS = {"language_correct": 20, BLOCKS: 5}  # responses or blocks whose language is compared with the gold's
 _Z = 1.959964  # of a 95 % interval
 
@@ -69,8 +73,9 @@ class Diagnoser(Observations):
         found += self._of_lengths(overall, half_width)
         if meter is not None:
             found += self._of_language(overall, meter)
-        if headline is not None:
-            found += _below_chance(headline, majority)
+        compared = (row for row in overall if row["headline"] and row["chance_level"] not in (None, 1))
+        if (row := next(compared, None)) is not None:
+            found += self._below_chance(row, majority)
         return sorted(found, key=order)
 
     def _counted(self, half_width: float) -> Iterable[Diagnosis]:
@@ -108,7 +113,9 @@ class Diagnoser(Observations):
                 f"{n} answers have {len(self.answers)} distinct texts; “{shortened(answer, 40)}” occurs {count} times."
             )
             if share < 0.5 and share < own_share / 2:
-                yield self._diagnosis("same_text", share < 0.05, n, text, count=n - len(self.answers))
+                examples = [Example(item=item, text=shortened(answer, EXCERPT)) for item in self.answered[answer]]
+                count = n - len(self.answers)
+                yield self._diagnosis("same_text", share < 0.05, n, text, count=count, examples=examples)
 
     def _of_count(self, code: str, n: int, phrase: str, half_width: float) -> Iterable[Diagnosis]:
         count = self.found[code].count
@@ -177,8 +184,35 @@ class Diagnoser(Observations):
                 for i in np.flatnonzero((chosen == label) & (gold != label))[:N_EXAMPLES]
             ]
             yield self._diagnosis("constant", is_failure, n, text, count=count, examples=examples)
-        if self.protocol.letters:
+        if self.places:
+            yield from self._of_rotations()
+        elif self.protocol.letters:
             yield from self._of_positions(names, items, gold, chosen)
+
+    def _of_rotations(self) -> Iterable[Diagnosis]:
+        """Yield that letters are preferred: all options were offered with each, in as many items."""
+        n_letters = Counter(map(len, self.places.values())).most_common(1)[0][0]
+        items = [item for item, shares in self.places.items() if len(shares) == n_letters]
+        excess = np.array([self.places[item] for item in items]) - 1 / n_letters
+        means = excess.mean(axis=0)
+        letter, variation = int(np.abs(means).argmax()), float(np.abs(means).sum() / 2)
+        if len(items) < _MIN_ROTATED or variation < 0.1:
+            return
+        # a sign flip of each item's excess, as of `length`; of the largest of all letters
+        deviation = math.sqrt(float(excess[:, letter] @ excess[:, letter]))
+        p = min(1.0, n_letters * 2 * float(ndtr(-abs(excess[:, letter].sum()) / deviation)))
+        if p < 0.01:
+            parts = ", ".join(f"{chr(65 + i)} {_percent(mean + 1 / n_letters)}" for i, mean in enumerate(means))
+            text = (
+                f"Mean probability of the letters over all rotations of the options: {parts} (without a preference "
+                f"{_percent(1 / n_letters)} each; total variation {_points(variation)}, {_p(p)})."
+            )
+            farthest = np.argsort(-np.abs(excess[:, letter]), kind="stable")[:N_EXAMPLES]
+            examples = [
+                Example(item=items[i], text=f"{chr(65 + letter)} {_percent(excess[i, letter] + 1 / n_letters)}")
+                for i in farthest
+            ]
+            yield self._diagnosis("position", False, len(items), text, share=variation, examples=examples)
 
     def _of_positions(
         self, names: list[str], items: list[str], gold: np.ndarray, chosen: np.ndarray
@@ -233,6 +267,42 @@ class Diagnoser(Observations):
             examples = [Example(item=item, text=shortened(self.chosen[item][1], EXCERPT)) for item in farthest]
             text = f"{text[0].upper()}{text[1:]}."
             yield self._diagnosis("length", False, len(ranks), text, share=abs(mean), examples=examples)
+
+    def _below_chance(self, headline: dict, majority: float | None) -> Iterable[Diagnosis]:
+        """Yield the diagnoses of a value below chance, and of one that does not exceed the majority baseline."""
+        value, low, high, n = (headline[name] for name in ("value", "ci_low", "ci_high", "n"))
+        chance, name = headline["chance_level"], display_name(headline["metric"])
+        if high is None:
+            return
+        is_accuracy = headline["metric"].partition("_")[0] not in CHANCE
+        shown, shown_chance = (_percent(x) if headline["unit"] == "share" else f"{x:.3f}" for x in (value, chance))
+        p = None
+        if is_accuracy and high > low:  # items of a cluster count less: as many as give a Wilson interval of this width
+            half_width = (high - low) / 2
+            effective = _Z**2 * (value * (1 - value) / half_width**2 if value else (1 - high) / high)
+            effective = min(n, round(effective))
+            p = float(bdtr(math.floor(value * effective), effective, chance))
+        examples = self.incorrect.examples or self._surprising()
+        if high < chance and (p is None or p < 0.01):
+            known = f" ({_p(p)})" if p is not None else ""
+            constant = ", or a constant answer of a rare label" if is_accuracy else ""
+            text = (
+                f"{name} of {shown} is below the chance level of {shown_chance}{known}: as with inverted or "
+                f"shifted gold labels{constant}."
+            )
+            is_failure = p is not None and p < 0.001
+            yield self._diagnosis("below_chance", is_failure, n, text, examples=examples)
+        if is_accuracy and majority is not None and low <= majority:
+            text = (
+                f"{name} of {shown} does not exceed {_percent(majority)}, that of always choosing the most common gold."
+            )
+            majority_row = self._diagnosis("majority", False, n, text, share=majority, examples=examples)
+            yield replace(majority_row, severity=INFORMATION)
+
+    def _surprising(self) -> list[Example]:
+        """Return the acceptable sentences with the highest surprisal."""
+        highest = sorted((row for row in self.surprisals if row[1]), reverse=True)[:N_EXAMPLES]
+        return [Example(item=item, text=f"acceptable, surprisal {value:.1f} nats") for value, _, item in highest]
 
     def _diagnosis(
         self, code: str, is_failure, n: int, sentence: str, *, share=None, count: int | None = None, examples=None
@@ -295,42 +365,6 @@ def disagreement(diagnosers: Sequence[Diagnoser], values: Sequence[dict]) -> lis
             examples=examples,
         )
     ]
-
-
-def _below_chance(headline: dict, majority: float | None) -> Iterable[Diagnosis]:
-    """Yield the diagnoses of a value below chance, and of one that does not exceed the majority baseline."""
-    value, low, high, n = (headline[name] for name in ("value", "ci_low", "ci_high", "n"))
-    chance, name = headline["chance_level"], display_name(headline["metric"])
-    if chance is None or high is None or chance == 1:
-        return
-    is_accuracy = headline["metric"].partition("_")[0] not in CHANCE
-    shown, shown_chance = (_percent(x) if headline["unit"] == "share" else f"{x:.3f}" for x in (value, chance))
-    p = None
-    if is_accuracy and high > low:  # items of a cluster count less: as many as give a Wilson interval of this width
-        half_width = (high - low) / 2
-        effective = _Z**2 * (value * (1 - value) / half_width**2 if value else (1 - high) / high)
-        effective = min(n, round(effective))
-        p = float(bdtr(math.floor(value * effective), effective, chance))
-    if high < chance and (p is None or p < 0.01):
-        yield Diagnosis(
-            code="below_chance",
-            severity=FAILURE if p is not None and p < 0.001 else WARNING,
-            sentence=f"{name} of {shown} is below the chance level of {shown_chance}"
-            + (f" ({_p(p)})" if p is not None else "")
-            + ": as with inverted or shifted gold labels, or a constant answer of a rare label.",
-            threshold=THRESHOLDS["below_chance"],
-            n=n,
-        )
-    if is_accuracy and majority is not None and low <= majority:
-        yield Diagnosis(
-            code="majority",
-            severity=INFORMATION,
-            sentence=f"{name} of {shown} does not exceed {_percent(majority)}, that of always choosing the most common "
-            "gold.",
-            threshold=THRESHOLDS["majority"],
-            n=n,
-            share=majority,
-        )
 
 
 def _half_width(headline: dict | None) -> float:

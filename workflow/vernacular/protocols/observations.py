@@ -13,6 +13,7 @@ import numpy as np
 
 from vernacular.core.errors import shortened
 from vernacular.core.metadata import Example, LabelCount, Profile
+from vernacular.metrics.choice import probabilities
 from vernacular.protocols.generation.metrics import normalize
 from vernacular.protocols.registry import PROTOCOLS
 from vernacular.types import Generation, Item, Request, Result, Role, Score, correct_answers, skipped_reason
@@ -41,6 +42,7 @@ class Subject:
     style: str = "default"
     refusals: tuple[str, ...] = ()  # beginnings of refusals, in the language and in English
     has_chat_template: bool | None = None
+    reasons_by_default: bool = False  # whether prompts ask for reasoning, and no setting of the model says so
 
 
 class Found:
@@ -62,13 +64,17 @@ class Observations:
     def __init__(self, subject: Subject):
         self.subject, self.protocol = subject, PROTOCOLS[subject.protocol]
         self.found: defaultdict[str, Found] = defaultdict(Found)  # by code
+        self.incorrect = Found()
         self.n_rows = self.n_responses = self.n_prompts = self.n_unclosed = 0
         self.answers: Counter[str] = Counter()  # normalized
+        self.answered: defaultdict[str, list[str]] = defaultdict(list)  # the first items with each
         self.gold_texts: Counter[str] = Counter()
         self.choices: dict[tuple, None] = {}  # distinct lists of options; of several, only that there are
         self.decisions: list[tuple[str, int, int]] = []  # item, correct and chosen option (-1: none, or a tie)
         self.texts: list[tuple[str, str, str]] = []  # item without options, correct text and answer, normalized
         self.masses: dict[str, float] = {}  # probability of all labels, by item
+        self.places: dict[str, np.ndarray] = {}  # mean probability of each letter over all rotations, by item
+        self.surprisals: list[tuple[float, bool, str]] = []  # of sentences: nats, whether it is acceptable, item
         self.top_tokens: Counter[str] = Counter()
         # by item: rank of the chosen option's length minus that of the correct one, of the possible range
         self.ranks: dict[str, float] = {}
@@ -85,6 +91,8 @@ class Observations:
         for row in rows:
             item, own = item_by_id[row["item_id"]], outputs_by_item[row["item_id"]]
             self._add_row(row, item, own)
+            if self.protocol.letters:
+                self._add_rotations(row["item_id"], own, request_by_key)
             for number, output in enumerate(own):
                 request = request_by_key.get((output["item_id"], output["role"]))
                 if request is None or skipped_reason(output["role"]) is not None:
@@ -103,6 +111,12 @@ class Observations:
         if flags or row["tie"]:
             text = flags[0] if flags else f"tie: {' | '.join(options[i] for i in chosen)}"
             self.found["dropped"].add(row["item_id"], text, text.partition(":")[0])
+        if row["correct"] is False:
+            correct = " | ".join(shortened(text, 40) for text in correct_answers(item))
+            self.incorrect.add(row["item_id"], f"gold {correct}, predicted {row['prediction'] or 'none'}")
+        elif "label" in row["metrics"] and "surprisal" in row["metrics"]:
+            is_acceptable = row["metrics"]["label"] == 1
+            self.surprisals.append((row["metrics"]["surprisal"], is_acceptable, row["item_id"]))
         if not options:
             return
         if len(self.choices) < 2:
@@ -123,6 +137,20 @@ class Observations:
             self.ranks[row["item_id"]] = float(ranks[choice] - ranks[gold].mean()) / (len(options) - 1)
             self.lengths.append((lengths[choice], lengths[gold].mean(), lengths.mean()))
 
+    def _add_rotations(self, item: str, outputs: list, request_by_key: dict) -> None:
+        """Keep the mean probability of each letter, if every option was offered with every letter."""
+        logliks: defaultdict[int, dict[str, float]] = defaultdict(dict)  # by rotation and letter
+        for output in outputs:
+            request, values = request_by_key.get((item, output["role"])), output.get("logprobs") or [None]
+            if request and output["role"].startswith("choice:") and None not in values:
+                letter = request["text"][request["span_start"] - len(request["prefix"]) :].strip()
+                logliks[Role.parse(output["role"]).rotation][letter] = sum(values)
+        names = sorted(set().union(*logliks.values()))
+        if len(names) > 1 and len(logliks) == len(names) == min(map(len, logliks.values())):
+            shares = [probabilities([by_letter[name] for name in names]) for by_letter in logliks.values()]
+            if np.isfinite(shares).all():
+                self.places[item] = np.mean(shares, axis=0)
+
     def _add_decision(self, item: str, gold: list[int], choice: int) -> None:
         if gold:
             self.decisions.append((item, choice if choice in gold else gold[0], choice))
@@ -136,6 +164,8 @@ class Observations:
             kinds.append("are plain text, although the model has a chat template")
         elif rendered is None and (token := _TEMPLATE_TOKEN.search(request["text"])):
             kinds.append(f"are plain text with the template token {token.group()}")
+        if rendered is not None and self.subject.reasons_by_default:
+            kinds.append("ask for reasoning by the default of the chat template, because enable_thinking is not set")
         if "system turn" in (output["flags"] or ""):
             kinds.append("lost their system turn, which the template rejects")
         decoding = (request["decoding"] or {}) | (request.get("gen_kwargs") or {})
@@ -175,7 +205,9 @@ class Observations:
         if copies(answer, request["text"], [item["context"], *item["choices"]]):
             add("echo")
         if answer.strip():
-            self.answers[normalize(answer)] += 1
+            self.answers[text := normalize(answer)] += 1
+            if len(self.answered[text]) < N_EXAMPLES:
+                self.answered[text].append(item["item_id"])
             self.gold_texts.update(references[:1])
         if len(self.choices) == 1:  # labels: the one with which the response begins
             text = f"{normalize(extracted)} "

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from vernacular.core.errors import ModelError
 from vernacular.core.fingerprint import fingerprint
+from vernacular.core.model_record import EFFORT, SWITCHES
 from vernacular.inference.model.rendering import (
     USER,
     has_template,
@@ -373,13 +374,14 @@ def describe(loaded: TextModel, prompts: Iterable, outcomes: Iterable[dict]) -> 
     states = {outcome.get("think_state") for outcome in outcomes} - {None}
     if not rendered or not (loaded.record.rendering or states):
         return {}
-    asks, record, markers = any(p.think_tokens for p in rendered), loaded.record, markers_of(loaded)
+    asks, markers = any(p.think_tokens for p in rendered), markers_of(loaded)
     known = has_template(loaded)
     decodings = {str(p.decoding): {k: v for k, v in p.decoding.items() if v is not None} for p in rendered}
     budgets = sorted({prompt.think_tokens for prompt in rendered})
     return {
         "reasoning": {
             "asked_for": asks,
+            "by_default": asks and _is_unset(loaded),
             "template": fingerprint(template_of(loaded))[:16] if known else None,
             "arguments": template_arguments(loaded) if known else server_arguments(loaded),
             "markers": markers and [markers.start, markers.end],
@@ -387,14 +389,20 @@ def describe(loaded: TextModel, prompts: Iterable, outcomes: Iterable[dict]) -> 
             "split_by": sorted({outcome["split_by"] for outcome in outcomes if outcome.get("split_by")}),
             "budgets": [budgets[0], budgets[-1]],
             "decoding": list(decodings.values())[:_LISTED],
-            "notes": list(_notes(loaded, rendered, states, asks=asks, default=record.enable_thinking is None)),
+            "notes": list(_notes(loaded, rendered, states, asks=asks)),
         }
     }
 
 
-def _notes(loaded: TextModel, rendered: list, states: set, *, asks: bool, default: bool) -> Iterator[str]:
-    if asks and default and has_template(loaded) and False in reasoning_switch(loaded):
-        yield "reasoning is on by the default of the chat template; enable_thinking: false turns it off"
+def _is_unset(loaded: TextModel) -> bool:
+    """Return whether a template could be asked for no reasoning, and no setting of the model decides it."""
+    arguments = loaded.record.chat_template_args or {}
+    if loaded.record.enable_thinking is not None or arguments.keys() & {*SWITCHES, EFFORT}:
+        return False
+    return loaded.tokenizer is None or (has_template(loaded) and False in reasoning_switch(loaded))
+
+
+def _notes(loaded: TextModel, rendered: list, states: set, *, asks: bool) -> Iterator[str]:
     if asks and any(not prompt.decoding["temperature"] for prompt in rendered):
         yield "greedy decoding with reasoning, which model cards advise against; set gen_kwargs"
     if asks and (smallest := min(prompt.think_tokens for prompt in rendered)) < max(p.wanted_tokens for p in rendered):
