@@ -166,3 +166,13 @@ def test_every_sampling_field_is_sent_with_a_value_that_changes_nothing(model):
         "min_p": 0, "repetition_penalty": 1, "repeat_penalty": 1, "include_stop_str_in_output": False, "stream": False,
         "max_tokens": 2,
     }  # fmt: skip
+
+
+def test_lines_of_the_probe_state_forms_that_are_not_used_and_checks_with_nothing_to_compare(tmp_path, caplog):
+    caplog.set_level("INFO", "vernacular")
+    model = served.trained_model()
+    with served.Server(model, "echo") as server:
+        served.record(server, tmp_path, tokenizer=model)
+    assert "check 3 (echo) of prompt_logprobs: failed; the form is not used" in caplog.messages
+    assert "check 16 (known answer) of echo: not run: no local copy (reference) is configured" in caplog.messages
+    assert "check 3 (echo) of echo: passed" in caplog.messages

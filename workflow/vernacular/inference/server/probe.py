@@ -326,15 +326,17 @@ class _Probe:
             self._note(Check.STOP, None, True, f"a text of the probe is {problem} ({error})")
             return None
 
-    def _note(self, number: int, form: str | None, passed: bool, seen: str) -> None:
+    def _note(self, number: int, form: str | None, passed: bool, seen: str, *, failed: str = "failed") -> None:
         by_form = f" of {form}" if form else ""
-        self.report(f"check {number} ({CHECKS[number]}){by_form}: {'passed' if passed else 'failed'}")
+        compared = not seen.startswith(("not ", "samples not "))  # what a check states that had nothing to compare
+        outcome = ("passed" if compared else seen) if passed else failed
+        self.report(f"check {number} ({CHECKS[number]}){by_form}: {outcome}")
         self.checks.append({"check": number, "name": CHECKS[number], "form": form, "passed": passed, "seen": seen})
 
     def _fail(self, number: int, form: str | None, error: Exception, *protocols: str) -> str:
         """Note a failed check; return one sentence, which is the reason of `protocols`."""
         number = getattr(error, "check", None) or number
-        self._note(number, form, False, str(error))
+        self._note(number, form, False, str(error), failed="failed" if protocols else "failed; the form is not used")
         reason = f"the server fails check {number} ({CHECKS[number]}): {error}"
         self.reasons |= dict.fromkeys(protocols, reason)
         return reason
