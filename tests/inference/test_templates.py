@@ -175,3 +175,15 @@ def test_record_states_whether_a_template_asks_for_reasoning_by_default(family, 
     model(stages.arguments(model, spec=spec, out=tmp_path / "mine.json"))
     expected = {"gemma2": None, "llama3": None, "deepseek": False, "gemma4": False}
     assert read_model(tmp_path / "mine.json").reasons is expected.get(family, True)
+
+
+def test_template_that_fails_makes_no_model_unavailable(tmp_path):
+    loaded = reasoning.load("llama3")
+    loaded.tokenizer.chat_template = "{% if enable_thinking %}{{ raise_exception('no') }}{% endif %}{{ 1 / 0 }}"
+    for part in (loaded.model, loaded.tokenizer):
+        part.save_pretrained(tmp_path / "mine")
+    (tmp_path / "mine" / "chat_template.jinja").write_text("{% think")
+    spec = {"name": "mine", "source": str(tmp_path / "mine"), "kind": "auto", "allow_pickle": False, "files": "key"}
+    model(stages.arguments(model, spec=spec, out=tmp_path / "mine.json"))
+    record = read_model(tmp_path / "mine.json")
+    assert (record.unavailable, record.reasons) == (None, None)

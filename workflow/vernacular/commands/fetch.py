@@ -46,7 +46,9 @@ def model(args: FetchModel) -> str:
         is_deleted = spec.checkpoint and is_path(source) and not Path(source).expanduser().exists()
         reason = f"{source} was deleted before its first evaluation" if is_deleted else str(error)
         return write_unavailable(args, "model", reason)
-    reasons = _reasons(record | {"trust_remote_code": spec.trust_remote_code or False})
+    reasons = None
+    with contextlib.suppress(ModelError), _as_model_errors(name, {}):  # the job states why, where it needs the template
+        reasons = _reasons(record | {"trust_remote_code": spec.trust_remote_code or False})
     write_model(args.out, record | {"files_key": spec.files, "reasons": reasons}, keep=True)
     if adapter := record.adapter:
         return f"model: {name}: {adapter.type} adapter of {record.base}, rank {adapter.rank}"
@@ -64,9 +66,7 @@ def _reasons(record: ModelRecord) -> bool | None:
     from vernacular.inference.generation.reasoning import thinks
     from vernacular.inference.model.rendering import open_template
 
-    with contextlib.suppress(ModelError), wrap_library_errors():  # the job states why, where it needs the template
-        return thinks(open_template(record, str(directory)))
-    return None
+    return thinks(open_template(record, str(directory)))
 
 
 class FetchEncoder(Stage):
