@@ -179,7 +179,6 @@ def test_record_states_whether_a_template_asks_for_reasoning_by_default(family, 
 
 def test_template_that_fails_makes_no_model_unavailable(tmp_path):
     loaded = reasoning.load("llama3")
-    loaded.tokenizer.chat_template = "{% if enable_thinking %}{{ raise_exception('no') }}{% endif %}{{ 1 / 0 }}"
     for part in (loaded.model, loaded.tokenizer):
         part.save_pretrained(tmp_path / "mine")
     (tmp_path / "mine" / "chat_template.jinja").write_text("{% think")
