@@ -230,6 +230,15 @@ def test_rows_made_for_a_code_raise_it_and_no_other_failure(code):
     assert {each.item for each in diagnosis.examples} <= {row["item_id"] for row in arguments[0][-1]}
 
 
+def test_incorrect_items_are_named_with_letters_where_those_are_predicted():
+    subject, (*others, rows) = _below_chance()
+    rows = [row | {"prediction": "ABCD"[row["predicted_indices"][0]]} for row in rows]
+    [found] = [each for each in diagnose(subject, (*others, rows)) if each.code == "below_chance"]
+    assert [(each.item, each.text) for each in found.examples[:2]] == [
+        ("i1", "gold B, predicted C"), ("i2", "gold C, predicted D"),
+    ]  # fmt: skip
+
+
 def test_codes_without_rows_of_their_own_have_other_tests():
     assert set(CODES) - CASES.keys() == {"language", "protocols"}
 

@@ -112,8 +112,9 @@ class Observations:
             text = flags[0] if flags else f"tie: {' | '.join(options[i] for i in chosen)}"
             self.found["dropped"].add(row["item_id"], text, text.partition(":")[0])
         if row["correct"] is False:
-            correct = " | ".join(shortened(text, 40) for text in correct_answers(item))
-            self.incorrect.add(row["item_id"], f"gold {correct}, predicted {row['prediction'] or 'none'}")
+            correct = [chr(65 + i) for i in gold] if self.protocol.letters else correct_answers(item)
+            names = " | ".join(shortened(text, 40) for text in correct)
+            self.incorrect.add(row["item_id"], f"gold {names}, predicted {row['prediction'] or 'none'}")
         elif "label" in row["metrics"] and "surprisal" in row["metrics"]:
             is_acceptable = row["metrics"]["label"] == 1
             self.surprisals.append((row["metrics"]["surprisal"], is_acceptable, row["item_id"]))
