@@ -22,7 +22,7 @@ from vernacular.core.model_record import EFFORT, SWITCHES
 from vernacular.protocols.schema import REQUESTS, reasoning_tokens, request_cost
 
 _BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0, "8bit": 1.0, "4bit": 0.55}
-# per second: one slow core; a fifteenth of an A100's nominal rate; a quarter of that for texts that are computed one by one
+# per second: one slow core; a fifteenth of an A100's nominal rate; a quarter of that for texts computed one by one
 OPERATIONS = {"cpu": 2e10, "gpu": 2e13, "8bit": 5e12}
 _SNAKEMAKE_MB = 500  # Snakemake's own process, which counts toward the job's memory
 _MAX_MINUTES = 7 * 24 * 60  # minutes; a cluster with a lower limit reports an error
