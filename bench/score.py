@@ -4,7 +4,8 @@
 
 Each engine runs in a separate process, which loads the model; then they take turns, one pass over the full dataset
 each, and the ratio of their times is computed per turn. Peak memory is that of the process. lm-eval uses the batch size
-that is fastest on a part of the dataset. Requires the packages of bench/requirements.txt.
+that is fastest on a part of the dataset. Requires the packages of bench/requirements.txt; this package runs in its own
+environment, if there is one.
 """
 
 import argparse
@@ -17,7 +18,9 @@ import statistics
 import subprocess
 import sys
 import time
+from pathlib import Path
 
+OWN = Path(__file__).resolve().parents[1] / ".venv" / "bin" / "python"
 WORDS = re.findall(
     r"\w+",
     "the of and a in to it is was for on as with at by from house river garden morning people water teacher small long "
@@ -75,33 +78,19 @@ def requests_of(name, items):
 
 
 def vernacular(directory, pairs):
-    """Return a function that scores the pairs with this package and reports the tokens it computed."""
-    import pyarrow as pa
-    from vernacular.core.fingerprint import fingerprint
-    from vernacular.core.model_record import ModelRecord
-    from vernacular.inference.journal import MemoryJournal
-    from vernacular.inference.model.load import load
-    from vernacular.inference.scoring.score import Scoring
-    from vernacular.protocols.schema import REQUESTS
+    """Return a function that scores the pairs with a model in a notebook, and reports the tokens it computed."""
+    import tempfile
 
-    settings = {"fingerprint": "bench", "dtype": "float32", "device": "cpu", "chat": False}
-    record = ModelRecord(name="bench", directory=directory, kind="causal", **settings)
-    empty = dict.fromkeys(REQUESTS.schema.names)
-    rows = []
-    for number, (context, continuation) in enumerate(pairs):
-        span = {"span_start": len(context), "span_end": len(context) + len(continuation)}
-        content = {"kind": "score", "prefix": "", "text": context + continuation, **span}
-        rows.append({**empty, **content, "request_id": fingerprint(content), "item_id": str(number), "role": "good"})
-    table = pa.Table.from_pylist(rows, schema=REQUESTS.schema)
-    loaded = load(record)
+    from vernacular import load
+
+    model = load(directory, dtype="float32", device="cpu", resources=tempfile.mkdtemp())
+    contexts, texts = zip(*pairs, strict=True)
 
     def run():
-        scoring = Scoring(loaded, table)
-        scoring.compute(MemoryJournal())
-        scores, metadata = scoring.finish()
-        counters = metadata["counters"]
+        frame = model.score(contexts, texts) if any(contexts) else model.surprisal(texts, per="text")
+        counters = frame.attrs["counters"]
         details = f"{counters['tokens_computed']} tokens computed, {counters['tokens_trie']} in the trie"
-        return [sum(row) for row in scores.column("logprobs").to_pylist()], details
+        return (-frame["surprisal"]).tolist(), details
 
     return run
 
@@ -177,7 +166,8 @@ def work(engine, directory, name, items):
 def start(engine, arguments, name):
     """Start a worker process and wait until it is ready."""
     environment = {**os.environ, "OMP_NUM_THREADS": str(arguments.threads), "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, __file__, "--model", arguments.model, "--items", str(arguments.items)]
+    own = OWN if engine == "vernacular" and OWN.exists() else sys.executable
+    command = [own, __file__, "--model", arguments.model, "--items", str(arguments.items)]
     process = subprocess.Popen(
         [*command, "--worker", engine, "--sets", name],
         stdin=subprocess.PIPE,

@@ -20,6 +20,7 @@ NOT_IN_KEYS = {
     "vernacular.__main__": "starts a command",
     "vernacular.cli": "runs a command",
     "vernacular.results": "reads results",
+    "vernacular.notebook": "computes for a notebook, and stores nothing that a run reads",
     "vernacular.commands.check": "prints",
     "vernacular.commands.plan": "prints",
     "vernacular.commands.run": "writes a config, and starts Snakemake",

@@ -35,3 +35,24 @@ def test_unknown_metric_names_the_closest(directory):
     with pytest.raises(DataError) as raised:
         results.evidence(directory, *MODELS, EVALUATION, "acuracy")
     assert_states(raised.value, "base", '"acuracy"', EVALUATION, '"accuracy"')
+
+
+def test_plots_have_title_unit_n_and_models(directory):
+    values = results.plot_values(directory, EVALUATION).axes[0]
+    assert {label.get_text() for label in values.get_yticklabels()} == set(MODELS)
+    assert values.get_title() == f"Accuracy, {EVALUATION}\nn = {N} items"
+    assert values.get_xlabel() == "%"
+    table = results.values(directory).query(f"evaluation == '{EVALUATION}' and metric == 'accuracy'")
+    points = [line.get_xdata()[0] for line in values.lines if line.get_marker() == "o"]
+    assert points == pytest.approx(sorted(100 * table["value"]))
+    differences = results.plot_differences(directory, *MODELS).axes[0]
+    drawn = [line.get_xdata()[0] for line in differences.lines if line.get_marker() == "o"]
+    assert drawn == sorted(drawn)
+    assert differences.get_title().startswith("tuned minus base")
+    assert results.plot_overall(directory).axes[0].get_title().startswith("Above chance, all")
+
+
+def test_plot_of_an_unknown_name_names_the_closest(directory):
+    with pytest.raises(DataError) as raised:
+        results.plot_values(directory, "quiz.gl.leters.0shot")
+    assert_states(raised.value, "evaluation", '"quiz.gl.leters.0shot"', EVALUATION)

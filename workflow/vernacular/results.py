@@ -26,14 +26,18 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
-from vernacular.comparison.schema import CHANGES, COMPARISONS, PROMPTS
+from vernacular.comparison.schema import CHANGES, COMPARISONS, OVERALL, PROMPTS
 from vernacular.core import artifacts
 from vernacular.core.errors import DataError, suggest
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.tables import to_frame
 from vernacular.inference.schema import SCORES
+from vernacular.metrics.metric import display_name
 from vernacular.metrics.schema import RESULTS, TASK_RESULTS
+from vernacular.metrics.tokens import readable_tokens
+from vernacular.protocols.schema import REQUESTS
 
 ALPHA = 0.05
 BETS = np.array([-0.8, -0.4, -0.2, -0.1, -0.05, 0.05, 0.1, 0.2, 0.4, 0.8])
@@ -87,8 +91,11 @@ def items(directory, model: str, evaluation: str) -> pd.DataFrame:
         DataError: The model or the evaluation has no results.
         ArtifactError: The file is damaged.
     """
-    path = _find(directory, model, "tasks", evaluation)
-    table = artifacts.read(path, TASK_RESULTS)
+    return item_frame(artifacts.read(_find(directory, model, "tasks", evaluation), TASK_RESULTS))
+
+
+def item_frame(table: pa.Table) -> pd.DataFrame:
+    """Return the rows of a task-results file with a column per metric."""
     metrics = pd.DataFrame([dict(row or ()) for row in table["metrics"].to_pylist()])
     return pd.concat([table.drop_columns(["metrics"]).to_pandas(), metrics], axis=1)
 
@@ -96,23 +103,35 @@ def items(directory, model: str, evaluation: str) -> pd.DataFrame:
 def tokens(directory, model: str, evaluation: str) -> pd.DataFrame:
     """Return the scored tokens of one model: one row per token of each scored span.
 
-    Columns: `item_id`, `role` ("choice:0", "sentence", …), `position` (0 is the first token of the span), `token`,
-    `logprob` (nats; NaN where no token precedes it), `surprisal` (its negative), `is_greedy`, `flags`.
+    Columns: `item_id`, `role` ("choice:0", "sentence", …), `position` (0 is the first token of the span), `token` (its
+    text; of a part of a character, its bytes: <0xC3>), `logprob` (nats; NaN where no token precedes it), `surprisal`
+    (its negative), `is_greedy`, `flags`.
 
     Raises:
         DataError: The model or the evaluation has no scores; evaluations of generated text have none.
         ArtifactError: The file is damaged.
     """
-    columns = ["item_id", "role", "tokens", "logprobs", "is_greedy", "flags"]
-    path = _find(directory, model, "scores", evaluation)
-    frame = artifacts.read(path, SCORES).select(columns).to_pandas()
-    frame["position"] = [range(len(row)) for row in frame["tokens"]]
-    frame = frame.explode(["tokens", "logprobs", "is_greedy", "position"], ignore_index=True)
-    frame = frame.rename(columns={"tokens": "token", "logprobs": "logprob"}).dropna(subset="token")
-    frame["logprob"] = frame["logprob"].astype("float32")
+    scores = artifacts.read(_find(directory, model, "scores", evaluation), SCORES)
+    path = Path(directory) / "requests" / f"{evaluation}.parquet"
+    texts = artifacts.read(path, REQUESTS, columns=["item_id", "role", "prefix", "text"], dictionary_columns=["prefix"])
+    return token_frame(scores, texts.to_pylist())
+
+
+def token_frame(scores: pa.Table, requests: list[dict]) -> pd.DataFrame:
+    """Return a row per token of scores; `requests` have item_id, role, prefix and text."""
+    texts = {(row["item_id"], row["role"]): row["prefix"] + row["text"] for row in requests}
+    frame = scores.select(["item_id", "role", "logprobs", "is_greedy", "flags"]).to_pandas()
+    columns = (scores[name].to_pylist() for name in ("item_id", "role", "rendered", "tokens", "offsets"))
+    frame["token"] = [
+        readable_tokens(texts[item, role] if rendered is None else rendered, tokens or [], offsets or [])
+        for item, role, rendered, tokens, offsets in zip(*columns, strict=True)
+    ]
+    frame["position"] = [range(len(row)) for row in frame["token"]]
+    # a request without outputs has one row, with its flags
+    frame = frame.explode(["token", "logprobs", "is_greedy", "position"], ignore_index=True)
+    frame["logprob"] = frame["logprobs"].astype("float32")
     frame["surprisal"] = -frame["logprob"]
-    columns = ["item_id", "role", "position", "token", "logprob", "surprisal", "is_greedy", "flags"]
-    return frame[columns].reset_index(drop=True)
+    return frame[["item_id", "role", "position", "token", "logprob", "surprisal", "is_greedy", "flags"]]
 
 
 def prompts(directory) -> pd.DataFrame:
@@ -158,6 +177,82 @@ def evidence(directory, baseline: str, candidate: str, evaluation: str, metric: 
     found = sequential([clusters[label] for label in labels], labels)
     columns = {"cluster": labels, "n": found.n_items, "difference": found.differences, "evidence": found.evidence}
     return pd.DataFrame(columns | {"low": found.low, "high": found.high})
+
+
+def plot_values(directory, evaluation: str, metric: str | None = None):
+    """Return a figure (matplotlib) of each model's value with its 95 % interval, and chance as a dashed line.
+
+    `metric`: None for the first headline metric.
+
+    Raises:
+        DataError: The evaluation or the metric has no values.
+        ArtifactError: The summary does not exist or is damaged.
+    """
+    frame = values(directory)
+    rows = frame[frame["category"].fillna("") == ""]
+    rows = _chosen(rows, "evaluation", evaluation)
+    rows = _chosen(rows, "metric", metric or next(iter(rows.loc[rows["headline"].fillna(False), "metric"]), None))
+    return _forest(rows.assign(label=rows["model"]), f"{display_name(rows['metric'].iloc[0])}, {evaluation}", "item")
+
+
+def plot_overall(directory, scope: str = "all"):
+    """Return a figure of each model's mean above chance with its 95 % interval; `scope`: "all" or a language.
+
+    Raises:
+        DataError: The scope has no means.
+        ArtifactError: The comparisons do not exist or are damaged.
+    """
+    frame = _chosen(to_frame(artifacts.read(Path(directory) / "summary" / "overall.parquet", OVERALL)), "scope", scope)
+    rows = frame.rename(columns={"mean": "value", "n_evaluations": "n"}).assign(unit="share", chance_level=0.0)
+    return _forest(rows.assign(label=rows["model"]), f"Above chance, {scope}", "evaluation")
+
+
+def plot_differences(directory, baseline: str, candidate: str, unit: str = "share"):
+    """Return a figure of the differences of two models in the headline metrics of a unit, the largest first.
+
+    A filled point is significant (Holm correction over all headline metrics of the pair).
+
+    Raises:
+        DataError: The two models were not compared, or not in this unit.
+        ArtifactError: The comparisons do not exist or are damaged.
+    """
+    frame = comparisons(directory)
+    frame = frame[frame["headline"].fillna(False) & (frame["category"].fillna("") == "") & frame["difference"].notna()]
+    rows = _chosen(_chosen(_chosen(frame, "baseline", baseline), "candidate", candidate), "unit", unit)
+    labels = [
+        f"{name}, {display_name(metric)}" for name, metric in zip(rows["evaluation"], rows["metric"], strict=True)
+    ]
+    rows = rows.rename(columns={"difference": "value"}).assign(label=labels, chance_level=0.0)
+    return _forest(rows, f"{candidate} minus {baseline}", "item", is_filled=rows["significant"].fillna(False))
+
+
+def _chosen(frame: pd.DataFrame, column: str, name: str | None) -> pd.DataFrame:
+    """Return the rows with a name in a column. Raises DataError with the closest name if there are none."""
+    if name not in (known := frame[column].dropna().unique()):
+        raise DataError(f'{column}: no results of "{name}".{suggest(str(name), known)}')
+    return frame[frame[column] == name]
+
+
+def _forest(rows: pd.DataFrame, title: str, noun: str, is_filled=None):
+    """Return a figure with a point and an interval per row, the highest value first; chance is a dashed line."""
+    from matplotlib.figure import Figure  # takes half a second, which readers of tables need not wait for
+
+    unit = rows["unit"].iloc[0]
+    factor, label = (100, "%") if unit == "share" else (1, unit or "")
+    rows = rows.assign(is_filled=True if is_filled is None else is_filled).sort_values("value", kind="stable")
+    figure = Figure(figsize=(7, 1.2 + 0.3 * len(rows)), layout="constrained")
+    axes = figure.subplots()
+    for place, (_, row) in enumerate(rows.iterrows()):
+        axes.plot(factor * row[["ci_low", "ci_high"]].astype(float), [place, place], color="0.35", linewidth=1.5)
+        fill = {} if row["is_filled"] else {"markerfacecolor": "white"}
+        axes.plot(factor * row["value"], place, "o", color="#0b6b68", **fill)
+    for level in rows["chance_level"].dropna().unique():
+        axes.axvline(factor * level, color="0.35", linestyle="--", linewidth=1)
+    axes.set_yticks(range(len(rows)), rows["label"])
+    counts = sorted({int(n) for n in rows["n"].dropna()})
+    axes.set_title(f"{title}\nn = {'–'.join(map(str, dict.fromkeys([counts[0], counts[-1]])))} {noun}s", fontsize=10)
+    axes.set_xlabel(label)
+    return figure
 
 
 def _find(directory, model: str, kind: str, evaluation: str) -> Path:

@@ -143,6 +143,39 @@ def _count_bytes(tokens: list[str], offsets: list[tuple[int, int]]) -> int:
     )
 
 
+# the characters by which byte-level tokenizers write bytes (GPT-2): printable ones for themselves
+_PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+_BYTE_OF = {chr(byte): byte for byte in _PRINTABLE}
+_BYTE_OF |= {chr(256 + n): byte for n, byte in enumerate(byte for byte in range(256) if byte not in _PRINTABLE)}
+
+
+def readable_tokens(text: str, tokens: list[str], offsets: list[tuple[int, int]]) -> list[str]:
+    """Return what each token stands for in a text: its characters; of a part of a character, its bytes.
+
+    `offsets`: characters [start, end) of each token in the text. A token without a character of its own is the name of
+    the vocabulary, with spaces for ▁.
+
+    >>> readable_tokens("a eñe", ["a", "ĠeÃ", "±", "e"], [(0, 1), (1, 4), (3, 4), (4, 5)])
+    ['a', ' e<0xC3>', '<0xB1>', 'e']
+    """
+    edges = [(0, 0), *offsets, (len(text), len(text))]
+    readable = []
+    for token, before, (low, high), after in zip(tokens, edges[:-2], offsets, edges[2:], strict=True):
+        if low < high and before[1] <= low and high <= after[0]:
+            readable.append(text[low:high])
+        elif not _BYTE.fullmatch(token) and all(letter in _BYTE_OF for letter in token):
+            readable.append(_escape_bytes(bytes(_BYTE_OF[letter] for letter in token)))
+        else:
+            readable.append(token.replace(_INSERTED, " "))
+    return readable
+
+
+def _escape_bytes(data: bytes) -> str:
+    """Return the characters of bytes, and those that are no character as <0x..>."""
+    text = data.decode("utf-8", "surrogateescape")
+    return "".join(f"<0x{ord(letter) - 0xDC00:02X}>" if "\udc80" <= letter <= "\udcff" else letter for letter in text)
+
+
 def _unknown(tokens: list[str], flags: str, unknown_token: str | None) -> int | None:
     """Return the number of unknown tokens; None if there are some, but the name of the token is not known."""
     if "unknown token" not in flags:
