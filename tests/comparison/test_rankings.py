@@ -117,6 +117,14 @@ def test_mean_of_chance_normalized_values():
     assert records["all", "a"]["win_rate"] == records["all", "b"]["win_rate"] == 0.5
 
 
+def test_each_task_has_a_mean_over_its_languages():
+    galician, spanish = (evaluation({"a": rows([1, 1, 0, n])}, language=code) for code, n in (("gl", 0), ("es", 1)))
+    other = evaluation({"a": rows([0, 0])}, task="u")
+    records = aggregate(galician, spanish, other)
+    assert records["task:t", "a"]["mean"] == pytest.approx(0.25)  # of 0 and 0.5
+    assert (records["task:t", "a"]["n_evaluations"], records["task:u", "a"]["mean"]) == (2, -1.0)
+
+
 def test_seeds_are_averaged():
     all_correct, all_incorrect = {"a": rows([1, 1])}, {"a": rows([0, 0])}
     records = aggregate(
@@ -135,7 +143,7 @@ def test_excluded_evaluations_are_counted():
 
 def test_model_without_results_is_excluded():
     records = aggregate(evaluation({"a": rows([1, 0]), "b": rows([1, 1]), "failed": []}))
-    assert set(records) == {(scope, model) for scope in ("gl", "all") for model in "ab"}
+    assert set(records) == {(scope, model) for scope in ("gl", "all", "task:t") for model in "ab"}
 
 
 def test_ranks_are_shared_unless_significant():
@@ -174,4 +182,4 @@ def test_few_sentences_of_a_label_leave_the_overall_interval():
 def test_overall_matches_the_schema(tmp_path):
     records = overall([evaluation(TABLES), evaluation(TABLES, language="es")], resamples=100)
     artifacts.write(tmp_path / "o.parquet", OVERALL, records, {})
-    assert {record["scope"] for record in records} == {"gl", "es", "all"}
+    assert {record["scope"] for record in records} == {"gl", "es", "all", "task:t"}

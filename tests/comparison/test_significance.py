@@ -145,6 +145,8 @@ def test_overall_rows():
         ("es", "a", 1, 1, 0.5, 1.0), ("es", "b", 1, 1, 0.0, 0.0),
         ("gl", "a", 1, 0, 0.0, 0.0), ("gl", "b", 1, 0, 1.0, 0.75), ("gl", "c", 1, 0, 1.0, 0.75),
         ("all", "a", 1, 2, 0.0, 0.0), ("all", "b", 1, 2, 1.0, 0.75), ("all", "c", 1, 2, 1.0, 0.75),
+        ("task:t0", "a", 1, 0, 0.5, 1.0), ("task:t0", "b", 1, 0, 0.0, 0.0),
+        ("task:t1", "a", 1, 0, 0.0, 0.0), ("task:t1", "b", 1, 0, 1.0, 0.75), ("task:t1", "c", 1, 0, 1.0, 0.75),
     ]  # fmt: skip
     by_model = {(record["scope"], record["model"]): record for record in records}
     assert (by_model["gl", "b"]["ci_low"], by_model["gl", "b"]["ci_high"]) == (None, None)  # all correct
@@ -210,7 +212,7 @@ def test_rows_have_evaluation_and_signature():
         assert (comparison["signature"], comparison["note"]) == (signature, note)
         assert {name: comparison[name] for name in EVALUATION} == EVALUATION | {"evaluation": "e1"}
         assert {record["evaluation"] for record in result.rankings} == {"e1"}
-        assert [record["scope"] for record in result.overall] == ["gl", "gl", "all", "all"]
+        assert [record["scope"] for record in result.overall] == ["gl", "gl", "all", "all", "task:t", "task:t"]
     missing = {"a": {"e1": as_table(rows([1, 0]))}, "b": {"e1": as_table(rows([1, 1, 0]))}}
     signatures = {"a": {key: "x"}, "b": {key: "y"}}
     (comparison,) = compare_all([("a", "b")], missing, {"e1": SPEC}, signatures=signatures, resamples=50).comparisons
@@ -350,7 +352,7 @@ def test_single_model_has_no_win_rate_and_no_warning():
     items, sides = align({"a": rows([1, 1, 0])})
     with warnings.catch_warnings(action="error"):
         records = overall([(EVALUATION, [ACCURACY], items, sides)], resamples=50)
-    assert [record["win_rate"] for record in records] == [None, None]
+    assert [record["win_rate"] for record in records] == [None, None, None]
 
 
 def test_models_without_shared_items_have_no_overall_value_by_a_metric_whose_chance_is_constant():

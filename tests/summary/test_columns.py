@@ -125,6 +125,8 @@ def test_sheets_are_printed_on_landscape_pages_with_headings(write_workbook):
     assert (sheet.page_setup.orientation, sheet.page_setup.fitToHeight) == ("landscape", 0)
     assert sheet.page_setup.fitToWidth == 4, "60 columns of 13 characters and the names, 260 characters to a page"
     assert (sheet.print_title_rows, sheet.print_title_cols) == ("$1:$3", "$A:$A")
+    assert "best of its column" in sheet.oddHeader.left.text
+    assert len(sheet.oddHeader.left.text) < 250  # of a page, in which Excel reads no more
 
 
 def test_title_and_note_of_a_task_are_in_heading_comment_and_provenance(write_workbook):

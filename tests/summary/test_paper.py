@@ -1,5 +1,8 @@
 """Tables for papers: selection, marks, caption, and escaping for LaTeX and Markdown."""
 
+import shutil
+import subprocess
+
 import pytest
 from vernacular.core.errors import DataError
 from vernacular.summary.grid import combine_tables
@@ -64,7 +67,7 @@ def test_latex_table_with_significance_marks(paper_table):
     & \multicolumn{2}{c}{gl} \\
     \cmidrule(lr){2-3}
     & \multicolumn{1}{c}{CALAME} & \multicolumn{1}{c}{OpenBookQA} \\
-    & \multicolumn{1}{c}{last word, 0 shots} & \multicolumn{1}{c}{generation, 5 shots} \\
+    & \multicolumn{1}{c}{\shortstack{last word, \\ 0 shots}} & \multicolumn{1}{c}{\shortstack{generation, \\ 5 shots}} \\
     Model & \multicolumn{1}{c}{Surprisal $\downarrow$} & \multicolumn{1}{c}{Accuracy $\uparrow$} \\
     \midrule
     c & n/a & 58.0$^{\dagger}$ \\
@@ -76,6 +79,60 @@ def test_latex_table_with_significance_marks(paper_table):
 """
     caption = CAPTION.replace("%", r"\%").replace("†", r"$^{\dagger}$").replace("–", "--")
     assert to_latex(table, "tab:mine") == expected.replace("CAPTION", caption)
+
+
+def test_transposed_table_has_a_row_per_evaluation(paper_table):
+    table = paper_table(*ROWS, ranked=RANKED, models=["c", "b", "a"], transpose=True)
+    assert "Bold: best value of the row." in table.caption
+    assert "column" not in table.caption
+    lines = to_latex(table).splitlines()
+    assert r"  \begin{tabular}{llllrrr}" in lines
+    headings = " & ".join(rf"\multicolumn{{1}}{{c}}{{{model}}}" for model in "cba")
+    assert rf"    Language & Task & Setting & Metric & {headings} \\" in lines
+    assert r"    gl & CALAME & last word, 0 shots & Surprisal $\downarrow$ & n/a & 3.000 & \textbf{1.500} \\" in lines
+    assert (
+        r"    & OpenBookQA & generation, 5 shots & Accuracy $\uparrow$ & 58.0$^{\dagger}$ & \textbf{62.5} & 40.0 \\"
+        in lines
+    )
+    assert to_markdown(table).splitlines()[0] == "| Language | Task | Setting | Metric | c | b | a |"
+
+
+@pytest.fixture
+def wide(paper_table):
+    """A table with a column for each of 20 evaluations, and long names."""
+    rows = [
+        {"model": m, "task": f"task_{t}", "value": 0.5 + t / 100} for m in ("mine-7b-instruct", "b") for t in range(20)
+    ]
+    return paper_table(*rows)
+
+
+def test_table_is_divided_at_the_width_of_the_text(wide):
+    parts = wide.parts(345)
+    assert 2 < len(parts) < 8
+    assert [text for part in parts for text in part.headings[1]] == wide.headings[1]
+    assert all(len(row) == len(part.headings[0]) for part in parts for row in part.cells)
+    latex = to_latex(wide, "tab:x", 345)
+    assert latex.count(r"\begin{table}") == latex.count("mine-7b-instruct &") == len(parts)
+    assert [f"\\label{{tab:x{end}}}" in latex for end in ("", "-2")] == [True, True]
+    assert to_latex(wide).count(r"\begin{table}") == 1
+    assert len(wide.parts(1)) == 20  # never without a column
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="LaTeX is not installed")
+@pytest.mark.parametrize("is_transposed", [False, True])
+def test_divided_tables_compile_and_fit(wide, is_transposed, tmp_path):
+    table = wide.transposed() if is_transposed else wide
+    text = (
+        "\\documentclass{article}\\usepackage{booktabs}\\begin{document}\n"
+        + to_latex(table, width=345)
+        + "\\end{document}"
+    )
+    (tmp_path / "t.tex").write_text(text)
+    done = subprocess.run(
+        ["pdflatex", "-interaction=nonstopmode", "t.tex"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert "Overfull \\hbox" not in done.stdout
 
 
 def test_markdown_table_with_intervals(paper_table):

@@ -334,6 +334,13 @@ def _add_user_commands(commands) -> None:
         default="significance",
         help="mark values that do not differ significantly from the best, or print 95%% intervals",
     )
+    table.add_argument("--transpose", action="store_true", help="a row per evaluation, and a column per model")
+    table.add_argument(
+        "--width",
+        type=float,
+        metavar="CM",
+        help="divide a LaTeX table that is wider; 0: never; default: the text of the class article, 12.1",
+    )
     table.add_argument("--label", default="tab:results", help="of the LaTeX table; default: tab:results")
 
     publish = add("publish", "write report, tables and exchange files of a run to a directory, without local paths")

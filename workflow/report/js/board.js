@@ -4,8 +4,9 @@ const board = (() => {
   const { el, data } = vernacular;
   const FEW = 4; // models, side by side, whose intervals are drawn
 
+  // group: "task" or "language", which a heading above several columns states
   /** @param {Index} index */
-  function heading(index, column) {
+  function heading(index, column, group = "") {
     const setting = index.evaluations[column.evaluation];
     const info = index.metrics[column.metric];
     const unit = format.unit(info.unit);
@@ -13,12 +14,14 @@ const board = (() => {
     return el(
       "span",
       { class: "heading", title: about },
-      el("span", { class: "task" }, data(names.title(index, setting))),
+      group === "task" ? null : el("span", { class: "task" }, data(names.short(index, setting))),
       el(
         "span",
         null,
-        el("abbr", { title: names.language(setting.language) }, setting.language ?? ""),
-        ` ${names.manner(setting)}`,
+        group === "language"
+          ? null
+          : [el("abbr", { title: names.language(setting.language) }, setting.language ?? ""), " "],
+        names.manner(setting),
       ),
       el(
         "span",
@@ -106,7 +109,7 @@ const board = (() => {
     for (const column of columns) {
       const name = `${index.evaluations[column.evaluation].id} ${index.metrics[column.metric].name}`;
       list.push({
-        title: heading(index, column),
+        title: heading(index, column, chosen.by),
         first: index.metrics[column.metric].higher === false ? "asc" : "desc",
         key: (model) => key(display)(column.cells.get(model)),
         cell: (model) => content(index, column.cells.get(model), display),
@@ -119,12 +122,84 @@ const board = (() => {
       label: "Leaderboard",
       file: "leaderboard",
       caption: "Models down, evaluations across",
+      groups: groups(index, list.length - columns.length, columns, chosen.by),
       order: over.size
         ? [
             [1, "asc"],
             [2, "desc"],
           ]
         : [[0, "asc"]],
+    });
+    return { ...built, text: (model) => index.models[model], noun: "models" };
+  }
+
+  // [title, number of columns] of adjacent columns of a task or language, after those of the models.
+  /** @param {Index} index */
+  function groups(index, first, columns, by) {
+    const spans = [["", first]];
+    let last = null;
+    for (const column of columns) {
+      const setting = index.evaluations[column.evaluation];
+      if (setting[by] === last) spans.at(-1)[1] += 1;
+      else spans.push([by === "task" ? names.short(index, setting) : names.language(setting.language), 1]);
+      last = setting[by];
+    }
+    return spans;
+  }
+
+  // Models down; the mean above chance over all evaluations, and of each language or task, across.
+  /** @param {Index} index */
+  function means(index, models, chosen) {
+    const isTask = (scope) => scope.startsWith("task:");
+    const shown = (scope) => scope !== "all" && isTask(scope) === (chosen.by === "task");
+    const scopes = ["all", ...new Set(index.overall.map((row) => row.scope).filter(shown))];
+    const rows = new Map(index.overall.map((row) => [`${row.scope} ${row.model}`, row]));
+    const best = new Map(
+      scopes.map((scope) => [
+        scope,
+        Math.max(...models.map((model) => rows.get(`${scope} ${model}`)?.mean ?? -Infinity)),
+      ]),
+    );
+    const called = (scope) =>
+      scope === "all"
+        ? "Overall"
+        : isTask(scope)
+          ? names.short(index, /** @type {Evaluation} */ ({ task: scope.slice(5) }))
+          : names.language(scope);
+    const mark = (row) => (models.length < 2 || row.rank !== 1 ? "" : row.mean === best.get(row.scope) ? " ★" : " ☆");
+    const columns = scopes.map((scope) => ({
+      title: el("span", { class: "heading" }, el("span", { class: "task" }, data(called(scope)))),
+      name: called(scope),
+      first: "desc",
+      key: (model) => rows.get(`${scope} ${model}`)?.mean ?? null,
+      cell: (model) => overallCell(rows.get(`${scope} ${model}`), mark),
+      csv: (model) => {
+        const row = rows.get(`${scope} ${model}`);
+        return [
+          [called(scope), row?.mean ?? null],
+          [`${called(scope)} low`, row?.low ?? null],
+          [`${called(scope)} high`, row?.high ?? null],
+          [`${called(scope)} evaluations`, row?.n ?? null],
+        ];
+      },
+      style: (element, model) => {
+        const mean = rows.get(`${scope} ${model}`)?.mean ?? null;
+        if (mean !== null) cells.shade(element, Math.max(-1, Math.min(1, mean)));
+      },
+    }));
+    const name = {
+      title: "Model",
+      heading: true,
+      class: "name",
+      key: (model) => index.models[model],
+      cell: (model) => data(index.models[model]),
+    };
+    const built = table.make([name, ...columns], models, {
+      class: "board",
+      label: "Means above chance",
+      file: `means by ${chosen.by}`,
+      caption: `Models down, means per ${chosen.by} across`,
+      order: [[1, "desc"]],
     });
     return { ...built, text: (model) => index.models[model], noun: "models" };
   }
@@ -219,7 +294,7 @@ const board = (() => {
     return new Map(index.overall.filter((row) => row.scope === scope).map((row) => [row.model, row]));
   }
 
-  function overallCell(row) {
+  function overallCell(row, mark = (_) => "") {
     if (!row || row.mean === null) return el("span", { class: "none" }, format.NONE);
     return el(
       "span",
@@ -233,6 +308,7 @@ const board = (() => {
         "span",
         { class: "value" },
         row.low === null ? `(${format.value(row.mean, "share")})` : format.value(row.mean, "share"),
+        el("span", { class: "mark" }, mark(row)),
       ),
       el("span", { class: "interval" }, row.low === null ? "no interval" : format.interval(row.low, row.high, "share")),
       el("span", { class: "n" }, format.counted(row.n, "evaluation")),
@@ -242,6 +318,14 @@ const board = (() => {
   // Only what this table shows: its orientation, scale, units and marks.
   /** @param {Index} index */
   function legend(index, chosen, columns, models) {
+    if (chosen.means)
+      return el(
+        "ul",
+        { class: "legend", "aria-label": "Legend" },
+        el("li", null, ABOUT_OVERALL, " In %: 0 is guessing, 100 is all correct."),
+        el("li", null, "★ highest mean of its column, ☆ not significantly worse than another model."),
+        el("li", null, "Below a mean: its 95 % interval, and the number of evaluations that all models have."),
+      );
     const line = chosen.down === "evaluations" ? "row" : "column"; // contains the models' values of one metric
     const units = new Set(columns.map((column) => index.metrics[column.metric].unit));
     const shares = units.has("share") ? "from 0 to 100 %" : null;
@@ -340,5 +424,5 @@ const board = (() => {
     return el("ul", { class: "legend", "aria-label": "Legend" }, lines);
   }
 
-  return { wide, tall, legend };
+  return { wide, tall, means, legend };
 })();

@@ -88,19 +88,22 @@
         ([a], [b]) => Number(b === "share") - Number(a === "share"),
       )) {
         const times = unit === "share" ? 100 : 1;
-        const points = rows.map((row) => ({
+        // by effect: what improves is above
+        const bySize = [...rows].sort((a, b) => effect(index, b) - effect(index, a));
+        const points = bySize.map((row) => ({
           evaluation: label(index, row),
           value: row.difference * times,
           low: row.ci_low === null ? null : row.ci_low * times,
           high: row.ci_high === null ? null : row.ci_high * times,
           label: format.signed(row.difference, unit),
+          n: row.n,
           p: format.probability(row.p_value),
           corrected: format.probability(row.p_holm),
           verdict: verdictOn(row),
         }));
         const name = unit === "share" ? "percentage points" : (unit ?? "");
         const drawn = plot.figure(
-          name,
+          `${candidate} minus ${baseline}, ${name}`,
           null,
           "differences",
           { rows: points, pairs: VERDICTS, by: "verdict" },
@@ -119,16 +122,9 @@
     return { title: `${candidate} against ${baseline}`, element, after };
   }
 
-  const LONGEST = 28; // characters of a title in a plot
-
-  // Title of a task, without its parentheses if it is long and no other task has the same.
-  /** @param {Index} index @param {Evaluation} setting */
-  function short(index, setting) {
-    const brief = (title) => (title.length <= LONGEST ? title : title.split(" (")[0]);
-    const title = names.title(index, setting);
-    const same = [...index.tasks.values()].filter((task) => task.title && brief(task.title) === brief(title));
-    return same.length > 1 ? title : brief(title);
-  }
+  // The difference, positive where the candidate is better.
+  /** @param {Index} index @param {Comparison} row */
+  const effect = (index, row) => (index.metrics[row.metric].higher === false ? -row.difference : row.difference);
 
   // Plot label of two lines, divided at the colon: the end of a longer line is not shown, where evaluations differ.
   /** @param {Index} index */
@@ -136,7 +132,7 @@
     const setting = index.evaluations[row.evaluation];
     const measured = index.metrics[row.metric].title;
     return setting
-      ? `${setting.language} ${short(index, setting)}: ${names.manner(setting)}, ${measured}`
+      ? `${setting.language} ${names.short(index, setting)}: ${names.manner(setting)}, ${measured}`
       : `${index.names[row.evaluation]}: ${measured}`;
   }
 

@@ -17,7 +17,7 @@ const fields = /** @type {const} */ ({
     "Spoken": ["evaluation", "model", "answered", "gold", "undecided"],
     "LanguageCount": ["language", "n"],
     "Symptom": ["evaluation", "model", "code", "severity", "share"],
-    "TaskTitle": ["name", "title", "note"],
+    "TaskTitle": ["name", "title", "note", "short"],
     "Pair": ["baseline", "candidate", "summary"],
     // e{i}/task: values over all items and by category; items by code of their outcome; histograms, one list of counts
     // per outcome; calibration by bin of confidence; mean surprisal by word or by range of length

@@ -89,7 +89,8 @@ const parts = (() => {
     return "Scored: the probability of what follows this text; see the surprisal below.";
   }
 
-  // Bars start at zero: the probability of an option among all options, or its similarity to the output.
+  // Bars start at zero: the probability of an option among all options. Similarities are often close to each other: they
+  // are points on an axis from the lowest to the highest. In two texts, the words that differ are marked.
   /** @param {Item} item @param {Detail} detail @param {Evaluation} setting @param {Task} task */
   function options(item, detail, row, setting, task) {
     if (!item.options.length) return null;
@@ -97,18 +98,31 @@ const parts = (() => {
     const right = new Set(item.gold);
     const scores = detail.scores ?? [];
     const shares = task.generates ? scores : softmax(scores);
+    const known = scores.filter((score) => score !== null);
+    const axis = [Math.min(...known), Math.max(...known)];
+    const parts =
+      item.options.length === 2 ? items.differing(item.options) : item.options.map((text) => [[text, false]]);
+    const isPair = parts.some((part) => part.some(([, differs]) => !differs)) && item.options.length === 2;
     const lines = item.options.map((text, i) => {
       const share = shares[i] ?? null;
-      const bar = el("span", {
-        class: "bar",
-        "aria-hidden": "true",
-        vars: { "--w": `${Math.round(1000 * Math.max(0, Math.min(1, share ?? 0))) / 10}%` },
-      });
+      const place = axis[1] > axis[0] ? (share - axis[0]) / (axis[1] - axis[0]) : 0.5;
+      const point = el("i", { class: "point", vars: { "--at": `${(100 * place).toFixed(1)}%` } });
+      const bar = task.generates
+        ? el("span", { class: "range", "aria-hidden": "true" }, share === null ? null : point)
+        : el("span", {
+            class: "bar",
+            "aria-hidden": "true",
+            vars: { "--w": `${Math.round(1000 * Math.max(0, Math.min(1, share ?? 0))) / 10}%` },
+          });
       return el(
         "tr",
         { class: right.has(i) ? "gold" : null },
         el("td", { class: "number" }, task.letters ? items.letter(i) : String(i + 1)),
-        el("th", { scope: "row", lang: setting.language }, data(text)),
+        el(
+          "th",
+          { scope: "row", lang: setting.language },
+          data(isPair ? parts[i].map(([part, differs]) => (differs ? el("mark", null, part) : part)) : text),
+        ),
         el(
           "td",
           null,
@@ -124,7 +138,12 @@ const parts = (() => {
       [task.letters ? "Letter and option" : "Option"],
       [""],
       ...(task.generates
-        ? [["similarity, 0 to 1", "number"]]
+        ? [
+            [
+              known.length ? `similarity, ${format.value(axis[0], "")} to ${format.value(axis[1], "")}` : "similarity",
+              "number",
+            ],
+          ]
         : [
             ["ln p, nats", "number"],
             ["share, 0 to 100 %", "number"],

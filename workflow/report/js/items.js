@@ -34,10 +34,63 @@ const items = (() => {
       .join(" = ");
   }
 
-  // What an item is called in lists: its prompt, or if it has none, its correct text (minimal pairs), or its ID.
+  // What an item is called in lists: its prompt; if it has none, its two texts with what differs in brackets (minimal
+  // pairs), its correct text, or its ID.
   /** @param {Item} item */
   function label(item) {
-    return [item.prompt, gold(item, false), item.options[0], item.id].find((text) => text?.trim());
+    const pair = item.options.length === 2 ? contrast(item.options) : "";
+    return [item.prompt, pair, gold(item, false), item.options[0], item.id].find((text) => text?.trim());
+  }
+
+  // The number of words at the beginning and at the end that all texts share; words include the space before them.
+  const split = (text) => text.match(/\s*\S+/gu) ?? [];
+  function shared(texts) {
+    const all = texts.map(split);
+    const fewest = Math.min(...all.map((words) => words.length));
+    const common = (limit, at) => {
+      let n = 0;
+      while (n < limit && all.every((words) => words.at(at(n)).trim() === all[0].at(at(n)).trim())) n += 1;
+      return n;
+    };
+    const before = common(fewest, (n) => n);
+    return { before, after: common(fewest - before, (n) => -1 - n) };
+  }
+
+  const LEAST = 20; // characters that all prompts share, from which on they are omitted
+  function worthOmitting(prompts) {
+    const { before, after } = shared(prompts);
+    const words = split(prompts[0]);
+    const length = (part) => part.join("").length;
+    return {
+      before: length(words.slice(0, before)) < LEAST ? 0 : before,
+      after: length(words.slice(words.length - after)) < LEAST ? 0 : after,
+    };
+  }
+
+  // [[text, whether it differs], …] of each of some texts: the words between those that all share.
+  function differing(texts) {
+    const { before, after } = shared(texts);
+    return texts.map((text) => {
+      const words = split(text);
+      const end = words.length - after;
+      const parts = [words.slice(0, before), words.slice(before, end), words.slice(end)].map((part) => part.join(""));
+      return parts.map((part, i) => /** @type {[string, boolean]} */ ([part, i === 1])).filter(([part]) => part);
+    });
+  }
+
+  // Two texts as one: "The keys [are | is] here."
+  function contrast(texts) {
+    const { before, after } = shared(texts);
+    if (!before && !after) return "";
+    const words = texts.map(split);
+    const inside = words.map((each) =>
+      each
+        .slice(before, each.length - after)
+        .join("")
+        .trim(),
+    );
+    const rest = after ? words[0].slice(-after).join("") : "";
+    return `${words[0].slice(0, before).join("")} [${inside.join(" | ")}]${rest}`;
   }
 
   function badge(outcome) {
@@ -72,7 +125,8 @@ const items = (() => {
     const results = await pieces.results(number, model);
     // `item` is set when the data file of its block has been loaded
     const rows = worstFirst(results.rows.map((row) => ({ ...row, item: null })));
-    const built = list(index, task, setting, model, results);
+    const state = { shared: { before: 0, after: 0 } };
+    const built = list(index, task, setting, model, results, state);
     const progress = el("p", { class: "progress", role: "status" });
     const element = el(
       "section",
@@ -95,13 +149,23 @@ const items = (() => {
       title: `Items of ${setting.id}`,
       section: "leaderboard",
       element,
-      after: () => fill(number, task, rows, built.grid, progress),
+      after: () => fill(number, task, rows, built.grid, progress, state),
     };
   });
 
   /** @param {Index} index @param {Task} task @param {Evaluation} setting @param {Results} results */
-  function list(index, task, setting, model, results) {
+  function list(index, task, setting, model, results, state) {
     const measure = names.measure(index, results.measure);
+    // without the words that all prompts share, which would fill the list
+    const called = (item) => {
+      const { before, after } = state.shared;
+      if (!item.prompt?.trim() || (!before && !after)) return label(item);
+      const words = split(item.prompt);
+      return `${before ? "… " : ""}${words
+        .slice(before, words.length - after)
+        .join("")
+        .trim()}${after ? " …" : ""}`;
+    };
     const address = (r) => names.address(["item", setting.id, index.models[model], r.item.id]);
     const columns = [
       {
@@ -121,7 +185,7 @@ const items = (() => {
           ["prompt", r.item.prompt],
         ],
         cell: (r) =>
-          el("a", { href: address(r), dir: "auto", lang: setting.language }, format.beginning(label(r.item), 220)),
+          el("a", { href: address(r), dir: "auto", lang: setting.language }, format.beginning(called(r.item), 220)),
       },
       {
         title: "Correct",
@@ -210,7 +274,7 @@ const items = (() => {
 
   // Items are loaded block by block; after row, the table shows all loaded items, worst first.
   /** @param {Task} task */
-  async function fill(number, task, rows, grid, progress) {
+  async function fill(number, task, rows, grid, progress, state) {
     const blocks = new Map();
     for (const row of rows) {
       const block = Math.floor(row.position / task.block);
@@ -233,9 +297,11 @@ const items = (() => {
       if (done < next && !all) continue;
       next = 2 * done;
       loaded = worstFirst(loaded);
+      const prompts = [...new Set(loaded.map((row) => row.item.prompt ?? ""))];
+      if (prompts.length > 1) state.shared = worthOmitting(prompts);
       grid.clear().rows.add(loaded).draw(false);
     }
   }
 
-  return { option, letter, answer, gold, withTexts, label, badge, worstFirst };
+  return { option, letter, answer, gold, withTexts, label, differing, badge, worstFirst };
 })();

@@ -9,8 +9,9 @@
     const models = [...index.models.keys()].slice(0, index.n_models);
     const pairs = chosen.scale === "baseline" ? await differences(index, chosen.baseline) : new Map();
     const display = displays(index, columns, chosen, pairs);
-    const built =
-      chosen.down === "evaluations"
+    const built = chosen.means
+      ? board.means(index, models, chosen)
+      : chosen.down === "evaluations"
         ? board.tall(index, models, columns, chosen, display)
         : board.wide(index, models, columns, chosen, display);
     const element = el(
@@ -26,7 +27,7 @@
           "and their prompts.",
       ),
       controls(index, chosen, built),
-      columns.length ? built.element : el("p", null, "No evaluation has a value for these settings."),
+      columns.length || chosen.means ? built.element : el("p", null, "No evaluation has a value for these settings."),
       board.legend(index, chosen, columns, models.length),
       unavailable(index),
     );
@@ -36,6 +37,7 @@
   /** @param {Index} index */
   function read(index, query) {
     const narrow = innerWidth < 700;
+    const [by, means] = (query.get("by") ?? "").split("-");
     const few = index.n_models < 4 && index.evaluations.length > 8;
     return {
       language: query.get("language") ?? "",
@@ -44,6 +46,8 @@
       metrics: query.get("metrics") === "all" ? "all" : "one",
       down: query.get("down") ?? (narrow || few ? "evaluations" : "models"),
       find: query.get("find") ?? "",
+      by: by === "language" ? "language" : "task",
+      means: means === "means" && index.overall.length > 0,
     };
   }
 
@@ -59,6 +63,7 @@
       metrics: next.metrics === "all" ? "all" : "",
       down: next.down,
       find: next.find,
+      by: next.means ? `${next.by}-means` : next.by === "task" ? "" : next.by,
     });
   }
 
@@ -80,8 +85,7 @@
     const order = (column) => {
       const setting = index.evaluations[column.evaluation];
       return [
-        setting.task,
-        setting.language,
+        ...(chosen.by === "task" ? [setting.task, setting.language] : [setting.language, setting.task]),
         setting.protocol,
         setting.shots ?? 0,
         setting.seed ?? 0,
@@ -160,7 +164,25 @@
     });
     if (chosen.find) find.dispatchEvent(new Event("input"));
     const models = index.models.slice(0, index.n_models);
+    const grouping = widgets.select(
+      "by",
+      "Values",
+      [
+        ["task", "by task"],
+        ["language", "by language"],
+        ...(index.overall.length
+          ? [
+              ["language-means", "means per language"],
+              ["task-means", "means per task"],
+            ]
+          : []),
+      ],
+      chosen.means ? `${chosen.by}-means` : chosen.by,
+      (value) => go(index, chosen, { by: value.split("-")[0], means: value.endsWith("-means") }),
+    );
+    if (chosen.means) return widgets.controls(grouping, el("label", { for: "find" }, "Find", find));
     return widgets.controls(
+      grouping,
       widgets.select(
         "language",
         "Language",

@@ -51,6 +51,12 @@ const names = (() => {
     return index.tasks.get(evaluation.task)?.title ?? evaluation.task ?? evaluation.id;
   }
 
+  // The title for narrow places.
+  /** @param {Index} index @param {Evaluation} evaluation */
+  function short(index, evaluation) {
+    return index.tasks.get(evaluation.task)?.short ?? title(index, evaluation);
+  }
+
   /** @param {Index} index @param {Evaluation} evaluation */
   function remark(index, evaluation) {
     return index.tasks.get(evaluation.task)?.note ?? null;
@@ -118,6 +124,7 @@ const names = (() => {
     language,
     manner,
     title,
+    short,
     remark,
     called,
     measure,

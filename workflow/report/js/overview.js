@@ -15,7 +15,7 @@
     const standing =
       bars.length > 1
         ? plot.figure(
-            "Overall, above chance",
+            "Overall, % above chance",
             ["Mean over evaluations with a chance level: 0 is guessing, 100 is all correct."].concat(
               bars.some((row) => row.low !== null) ? " 95 % intervals." : " There are too few items for intervals.",
               known.length > bars.length ? ` The best ${bars.length} of ${known.length} models.` : "",
@@ -34,6 +34,7 @@
             },
             {
               file: "overall",
+              noun: "evaluation",
               height: 26 * bars.length,
               description:
                 `Overall values of ${format.counted(bars.length, "model")}; the leaderboard contains the ` +
@@ -160,8 +161,12 @@
         null,
         el(
           "th",
-          { scope: "row", class: "name", title: names.remark(index, setting) },
-          el("span", { class: "task" }, data(names.title(index, setting))),
+          {
+            scope: "row",
+            class: "name",
+            title: [names.title(index, setting), names.remark(index, setting)].filter(Boolean).join(". "),
+          },
+          el("span", { class: "task" }, data(names.short(index, setting))),
           el("span", { class: "metric" }, names.manner(setting)),
         ),
         languages.map((language) => {

@@ -64,8 +64,26 @@ const plot = (() => {
     }
   }
 
+  // "n = 12 to 64 items" of the rows that have a number, or of histograms the sum of a model's bars; "" if none has.
+  function sample(rows, noun) {
+    const sums = new Map();
+    for (const row of rows) if (row.count !== undefined) sums.set(row.model, (sums.get(row.model) ?? 0) + row.count);
+    const numbers = [...rows.map((row) => row.n), ...sums.values()].filter((n) => typeof n === "number");
+    if (!numbers.length) return "";
+    const [low, high] = [Math.min(...numbers), Math.max(...numbers)];
+    return `n = ${low === high ? format.counted(high, noun) : `${format.count(low)} to ${format.counted(high, noun)}`}`;
+  }
+
+  // A figure that leaves the report states what it shows: its title, the view that it is from, and n.
+  function heading(title, rows, noun) {
+    const view = [...document.querySelectorAll("main h1")].map((h1) => h1.textContent.trim());
+    const subtitle = [...view, sample(rows, noun)].filter(Boolean);
+    const ink = color("plot-ink");
+    return { text: title, subtitle, anchor: "start", color: ink, subtitleColor: ink, fontSize: 14, offset: 12 };
+  }
+
   // name: of a specification; data: its arguments, of which `rows` are offered as CSV, and `pairs` and `by` give the
-  // colors; about: {title, description (read by screen readers), height, onclick: function of a row}.
+  // colors; about: {title, noun: of n, description (read by screen readers), height, onclick: function of a row}.
   async function draw(name, data, about) {
     library ??= script("lib/vega.js");
     const container = el("div", { class: "plot", role: "img", "aria-label": about.description });
@@ -77,28 +95,24 @@ const plot = (() => {
       specification.autosize = { type: "fit-x", contains: "padding" };
       if (about.height) specification.height = Math.max(about.height, 40);
       fit(specification, container.clientWidth);
-      const { view } = await vegaEmbed(container, specification, {
-        mode: "vega-lite",
-        renderer: "svg",
-        actions: false,
-        ast: true,
-        defaultStyle: false,
-        config: config(),
-        tooltip: { disableDefaultStyle: true },
-      });
+      const { view } = await embed(container, specification);
       container.querySelector("svg")?.setAttribute("aria-hidden", "true");
-      container.vega = view;
+      container.exported = async () => {
+        const title = heading(about.title, data.rows, about.noun ?? "item");
+        const width = Math.max(container.clientWidth, 480);
+        return (await embed(el("div"), { ...structuredClone(specification), title, width })).view;
+      };
       if (about.onclick)
         view.addEventListener("click", (_, item) => {
           if (item?.datum?.row !== undefined) about.onclick(data.rows[item.datum.row]);
         });
     };
     container.makers = {
-      PNG: async () =>
-        new Promise((resolve) => {
-          container.vega.toCanvas(2).then((canvas) => canvas.toBlob(resolve, "image/png"));
-        }),
-      SVG: () => container.vega.toSVG(),
+      PNG: async () => {
+        const canvas = await (await container.exported()).toCanvas(2);
+        return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
+      },
+      SVG: async () => (await container.exported()).toSVG(),
       CSV: () =>
         download.csv(
           download.ofObjects(
@@ -108,6 +122,17 @@ const plot = (() => {
     };
     return container;
   }
+
+  const embed = (element, specification) =>
+    vegaEmbed(element, specification, {
+      mode: "vega-lite",
+      renderer: "svg",
+      actions: false,
+      ast: true,
+      defaultStyle: false,
+      config: config(),
+      tooltip: { disableDefaultStyle: true },
+    });
 
   // A plot's width is known only once it is in the document.
   async function put(parent, drawn) {
@@ -125,7 +150,7 @@ const plot = (() => {
       el("figcaption", null, el("h2", null, title), note ? el("p", null, note) : null),
     );
     const fill = async () => {
-      const drawn = await draw(name, data, about);
+      const drawn = await draw(name, data, { title, ...about });
       drawn.downloadName = about.file;
       await put(element, drawn);
     };

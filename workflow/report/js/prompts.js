@@ -55,6 +55,7 @@
         low: null,
         high: null,
         label: format.value(value, info.unit),
+        n: row.n,
       })),
     );
     const bars = models.map((row) => ({
@@ -64,6 +65,7 @@
       low: times(row.ci_low),
       high: times(row.ci_high),
       label: format.value(row.value, info.unit),
+      n: row.n,
     }));
     return plot.figure(
       [`${info.title} by prompt`, format.unit(info.unit)].filter(Boolean).join(", "),
@@ -72,7 +74,7 @@
       { rows: [...points, ...bars], pairs: plot.series(group.prompts.map((prompt) => prompt.name)), by: "prompt" },
       {
         file: `${index.names[group.evaluation]} ${info.name}`,
-        height: 52 * models.length,
+        height: (30 + 9 * group.prompts.length) * models.length,
         description:
           `${info.title} of ${format.counted(models.length, "model")} under ` +
           `${format.counted(group.prompts.length, "prompt")}; the tables below contain the same values.`,

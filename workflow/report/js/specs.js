@@ -188,27 +188,31 @@ const specs = (() => {
   }
 
   // Every model's value under each prompt, and below these points the mean over prompts (no prompt) with its interval.
+  // Each prompt has its own line, so that equal values do not hide each other.
   function prompts({ rows, color, colors, shapes }) {
     const y = field("model", "nominal", NAME);
+    const yOffset = field("line", "nominal", { sort: null, scale: { domain: [...colors.domain, "mean"], padding: 1 } });
     const x = (name) => field(name, "quantitative", { title: null, scale: { zero: false } });
     const fill = field("prompt", "nominal", {
       title: null,
       legend: { orient: "top", columns: 6, labelLimit: 220 },
       scale: colors,
     });
-    const means = rows.filter((row) => row.prompt === null);
+    const lines = rows.map((row) => ({ ...row, line: row.prompt ?? "mean" }));
+    const means = lines.filter((row) => row.prompt === null);
     return wide([
-      ...interval(means, { strokeWidth: 2, yOffset: 10, color: color("plot-ink") }, { y, x: x("low") }),
+      ...interval(means, { strokeWidth: 2, color: color("plot-ink") }, { y, yOffset, x: x("low") }),
       {
         data: { values: means },
-        mark: { type: "tick", thickness: 3, size: 16, yOffset: 10, color: color("plot-ink") },
-        encoding: { y, x: x("value"), tooltip: [tip("model"), tip("label", "mean over prompts")] },
+        mark: { type: "tick", thickness: 3, size: 16, color: color("plot-ink") },
+        encoding: { y, yOffset, x: x("value"), tooltip: [tip("model"), tip("label", "mean over prompts")] },
       },
       {
-        data: { values: rows.filter((row) => row.prompt !== null) },
-        mark: { type: "point", filled: true, size: 70, opacity: 0.9, yOffset: -6 },
+        data: { values: lines.filter((row) => row.prompt !== null) },
+        mark: { type: "point", filled: true, size: 60, opacity: 1 },
         encoding: {
           y,
+          yOffset,
           x: x("value"),
           color: fill,
           shape: { ...fill, scale: shapes },

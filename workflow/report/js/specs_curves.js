@@ -1,6 +1,7 @@
 "use strict";
 // Vega-Lite specifications of training curves. A line is interrupted where a checkpoint has no value (`part`), points
-// are always drawn, and nothing is smoothed.
+// are always drawn, and nothing is smoothed. Curves with equal values remain visible: lines have different dashes, and
+// later curves smaller points.
 const specsCurves = (() => {
   const field = (name, type, more) => ({ field: name, type, ...more });
   const tip = (name, title) => ({ field: name, type: "nominal", title: title ?? name });
@@ -20,6 +21,9 @@ const specsCurves = (() => {
     const fill = field("curve", "nominal", { title: null, legend, scale: colors });
     const shape = field("curve", "nominal", { title: null, legend, scale: shapes });
     const part = field("part", "nominal");
+    const among = (range) => ({ legend: null, scale: { domain: colors.domain, range } });
+    const dash = field("curve", "nominal", among([[1, 0], [9, 4], [3, 3], [12, 3, 3, 3], [6, 6], [1, 4]])); // biome-ignore format: dashes
+    const size = field("curve", "nominal", among([95, 70, 52, 38, 28, 20]));
     const known = rows.filter((row) => row.low !== null && row.high !== null);
     const references = line.length
       ? [
@@ -52,16 +56,17 @@ const specsCurves = (() => {
         {
           data: { values: rows },
           mark: { type: "line", strokeWidth: 1.6 },
-          encoding: { x, y: y("value"), color: fill, detail: part },
+          encoding: { x, y: y("value"), color: fill, strokeDash: dash, detail: part },
         },
         {
           data: { values: rows },
-          mark: { type: "point", filled: true, size: 46, opacity: 1 },
+          mark: { type: "point", filled: true, opacity: 1 },
           encoding: {
             x,
             y: y("value"),
             color: fill,
             shape,
+            size,
             tooltip: [tip("curve"), tip("place", "checkpoint"), tip("label", "value"), tip("range", "95 % interval")],
           },
         },

@@ -31,7 +31,7 @@ const table = (() => {
   DataTable.ext.errMode = "throw";
 
   // options: {caption, page: rows per page (0: all), order: [[column, "asc"]], class, top: cells of a row that stays
-  // above all others, file: name of the CSV file}
+  // above all others, groups: [title, number of columns] of headings above those of the columns, file: name of the CSV file}
   /** @param {Column[]} columns */
   function make(columns, rows, options = {}) {
     const head = columns.map((column) => el("th", { scope: "col", class: column.class }, column.title));
@@ -86,6 +86,12 @@ const table = (() => {
     if (wrapper.firstChild !== holder || !holder.contains(table)) throw new Error("the table is not in its container");
     // after DataTables has read the headings
     if (options.top) table.tHead.append(el("tr", { class: "top" }, options.top));
+    if (options.groups) {
+      const cells = options.groups.map(([title, colspan]) =>
+        el("th", { colspan, scope: title ? "colgroup" : null }, title ? el("bdi", { class: "model" }, title) : null),
+      );
+      table.tHead.prepend(el("tr", { class: "groups" }, cells));
+    }
     wrapper.append(
       download.buttons(options.file ?? options.label, {
         CSV: () => download.csv(exported(columns, grid.rows({ search: "applied", order: "applied" }).data().toArray())),

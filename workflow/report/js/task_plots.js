@@ -170,7 +170,7 @@ const taskPlots = (() => {
         n: r.n,
       }));
     return plot.figure(
-      "By category",
+      [`${info.title} by category`, format.unit(info.unit)].filter(Boolean).join(", "),
       selected.length < task.models.length
         ? "The selected model and the best other models."
         : "Intervals are wide for categories with few items.",

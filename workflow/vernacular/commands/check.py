@@ -30,7 +30,7 @@ from vernacular.protocols.build import build_evaluation, inference_metadata
 from vernacular.protocols.prompts import LINES, PURPOSES, load_labels, prompt_lines, prompts_directory
 from vernacular.protocols.registry import uses_prompt_lines
 from vernacular.protocols.schema import REQUESTS
-from vernacular.types import Request, skipped_reason
+from vernacular.types import Request, Role, skipped_reason
 
 TEMPLATE = """\
 # `vernacular check {name}` validates this file; `{run}` runs it.
@@ -247,7 +247,7 @@ def show(args) -> str:
         hint = suggest(args.evaluation, config.evaluations)
         raise UserError(f'{display_path(args.config)}: evaluation "{args.evaluation}" not found.{hint}')
     os.environ["VERNACULAR_RUN"] = run_command(args.config)  # for the message of a dataset that cannot be reached
-    rows = _rows(config, args.evaluation, args.config)
+    rows, gold = _rows(config, args.evaluation, args.config)
     by_item: dict[str, list[Request]] = {}
     for row in rows:
         by_item.setdefault(row["item_id"], []).append(row)
@@ -257,7 +257,7 @@ def show(args) -> str:
     loaded = _tokenizer_only(config, args.model, args.config) if args.model else None
     print(f"{args.evaluation}, item {args.item} of {len(by_item)}: {displayable(item_id)}")
     for row in requests:
-        print(f"\n--- {row['role']}")
+        print(f"\n--- {row['role']}{_correctness(row['role'], gold.get(item_id))}")
         if (reason := skipped_reason(row["role"])) is None:
             _print_request(row, loaded)
         else:
@@ -266,7 +266,19 @@ def show(args) -> str:
     return f"\nshow: {format_count(len(requests), 'request')}{marks}"
 
 
-def _rows(config: Config, evaluation: str, file: Path) -> list[Request]:
+def _correctness(role: str, gold: list[int] | None) -> str:
+    """Return whether the request of an option is that of a correct one; gold: None or [] if that is not known.
+
+    >>> _correctness("choice:1@2", [1]), _correctness("choice:0", [1]), _correctness("word", [])
+    (' (correct)', ' (incorrect)', '')
+    """
+    if not gold or skipped_reason(role) is not None or (index := Role.parse(role).index) is None:
+        return ""
+    return " (correct)" if index in gold else " (incorrect)"
+
+
+def _rows(config: Config, evaluation: str, file: Path) -> tuple[list[Request], dict[str, list[int]]]:
+    """Return the requests of an evaluation, and the correct options of its items, as far as they are known."""
     if evaluation in config.lm_eval:  # only lm-eval can build them
         path = Path(config.output, "requests", f"{evaluation}.parquet")
         if not path.exists():
@@ -276,11 +288,11 @@ def _rows(config: Config, evaluation: str, file: Path) -> list[Request]:
         outcome = artifacts.metadata(path, REQUESTS).outcome
         if not outcome.is_complete:
             raise UserError(f"{evaluation}: {outcome.reason}")
-        return artifacts.read(path, REQUESTS).to_pylist()
+        return artifacts.read(path, REQUESTS).to_pylist(), {}
     spec = dependencies.requests_spec(config).evaluations[evaluation]
     dataset = dependencies.items_spec(config).items[spec.items_stem]
     items, _ = load_items(dataset.task, dataset.language, source=dataset.data, limit=dataset.limit)
-    return build_evaluation(items, spec)[0]
+    return build_evaluation(items, spec)[0], {item["item_id"]: item["gold"] for item in items}
 
 
 def _print_request(row: Request, loaded) -> None:

@@ -15,8 +15,10 @@ from vernacular.core.paths import display_path
 from vernacular.core.tables import to_frame
 from vernacular.metrics.schema import RESULTS
 from vernacular.summary.headings import make_headings
-from vernacular.summary.paper import choose, make_table, to_latex, to_markdown
+from vernacular.summary.paper import TEXT_WIDTH, choose, make_table, to_latex, to_markdown
 from vernacular.summary.prompts import as_questions
+
+_POINTS = 72.27 / 2.54  # of TeX, in a centimeter
 
 
 def table(args) -> None:
@@ -55,8 +57,10 @@ def table(args) -> None:
         intervals=args.marks == "interval",
         tests=_tests(summary),
         prompts=prompts,
+        transpose=args.transpose,
     )
-    text = to_latex(paper_table, args.label) if args.format == "latex" else to_markdown(paper_table)
+    width = None if args.width == 0 else TEXT_WIDTH if args.width is None else args.width * _POINTS
+    text = to_latex(paper_table, args.label, width) if args.format == "latex" else to_markdown(paper_table)
     print(text, end="")
 
 

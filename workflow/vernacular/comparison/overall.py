@@ -11,7 +11,7 @@ for *these* tasks and do not generalize to others.
 """
 
 from dataclasses import replace
-from itertools import combinations
+from itertools import chain, combinations
 
 import numpy as np
 from scipy.special import ndtr
@@ -24,21 +24,26 @@ from vernacular.statistics.paired import ALPHA, cluster_counts, cluster_sums, co
 RESAMPLES = 1_000
 _GROUP_KEYS = ("task", "language", "protocol", "shots", "style")
 
+# of which an evaluation is part; no tag of a language has a colon
+_SCOPES = (lambda metadata: metadata["language"], lambda metadata: "all", lambda metadata: f"task:{metadata['task']}")
+
 # an evaluation: metadata, metrics, items, and sides aligned to the items
 Evaluation = tuple[dict, list[Metric], Items, dict[str, Side]]
 
 
 def overall(evaluations: list[Evaluation], *, seed: int = 0, resamples: int = RESAMPLES) -> list[dict]:
-    """Return OVERALL rows: one per model and scope (each language, and "all").
+    """Return OVERALL rows: one per model and scope (each language, each task, and "all").
 
     A model with no evaluation of a scope is not in that scope. An evaluation that one of the scope's models lacks, or
     without a metric with a chance level, is excluded for all models and counted.
     """
-    languages = sorted({metadata["language"] for metadata, *_ in evaluations})
+    scopes = [sorted({scope_of(metadata) for metadata, *_ in evaluations}) for scope_of in _SCOPES]
     cache: dict[tuple, tuple] = {}  # results per evaluation and models, reused by later scopes
     rows = []
-    for scope in [*languages, "all"]:
-        scope_evaluations = [evaluation for evaluation in evaluations if scope in ("all", evaluation[0]["language"])]
+    for scope in chain(*scopes):
+        scope_evaluations = [
+            evaluation for evaluation in evaluations if scope in [scope_of(evaluation[0]) for scope_of in _SCOPES]
+        ]
         models = sorted(
             {model for *_, sides in scope_evaluations for model, side in sides.items() if side.present.any()}
         )

@@ -99,13 +99,14 @@ RANKINGS = Kind(
     required=("in_best_group",),
 )
 
-# results/summary/overall.parquet: aggregates per language and overall; one headline metric represents an evaluation
+# results/summary/overall.parquet: aggregates per language, per task and overall; one headline metric represents an
+# evaluation
 OVERALL = Kind(
     "overall",
     pa.schema(
         [
             ("model", pa.string()),
-            ("scope", pa.string()),  # a language code, or "all"
+            ("scope", pa.string()),  # a language code, "all", or "task:" and the name of a task
             ("n_evaluations", pa.int64()),  # available for every model of the scope: the mean is over these
             ("n_excluded", pa.int64()),  # excluded evaluations: some model lacks them, or they have no chance level
             ("mean", pa.float64()),  # of (value - chance) / (1 - chance)

@@ -58,7 +58,8 @@ def _dataset_spec(config: Config, evaluation: Evaluation) -> specs.DatasetSpec:
     language = {evaluation.language: task["languages"][evaluation.language]}
     return specs.DatasetSpec(
         # relative: the same task in another clone
-        task={**task, "directory": os.path.relpath(task["directory"]), "languages": language},
+        task={key: task[key] for key in task if key != "short_title"}
+        | {"directory": os.path.relpath(task["directory"]), "languages": language},
         language=evaluation.language,
         data=evaluation.data,
         limit=evaluation.limit,
@@ -263,10 +264,13 @@ def _unreviewed(config: Config) -> dict[str, str]:
 
 
 def task_titles(config: Config) -> dict[str, dict]:
-    """Return what readers see of the evaluated tasks: task -> its title and note; {} for tasks of lm-eval."""
+    """Return what readers see of the evaluated tasks: task -> its titles and note; {} for tasks of lm-eval."""
     evaluated_tasks = dict.fromkeys(evaluation.task for evaluation in config.evaluations.values())
     files = {name: config.tasks.get(name, {}) for name in evaluated_tasks}
-    return {name: {key: file[key] for key in ("title", "note") if key in file} for name, file in files.items()}
+    return {
+        name: {key: file[key] for key in ("title", "short_title", "note") if key in file}
+        for name, file in files.items()
+    }
 
 
 def curves_spec(config: Config) -> specs.CurvesSpec:

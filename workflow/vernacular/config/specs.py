@@ -215,7 +215,7 @@ class CurvesSpec(SeriesSpec):
 class SummarySpec(SeriesSpec):
     models: list[str]  # in the order of the config
     evaluations: list[str]  # IDs, in the order of the config
-    tasks: dict[str, dict[str, str]]  # title and note of each task
+    tasks: dict[str, dict[str, str]]  # titles and note of each task
     parallel: list[str]  # tasks whose items are translations of each other
     api_key_env: list[str] = field(default_factory=list)  # names of variables whose values `publish` searches for
     unreviewed: dict[str, str] = field(default_factory=dict)  # language of prompts that no speaker has read
@@ -224,7 +224,7 @@ class SummarySpec(SeriesSpec):
 class ReportSpec(SeriesSpec):
     models: list[str]  # in the order of the config
     evaluations: list[str]  # IDs, in the order of the config
-    tasks: dict[str, dict[str, str]]  # title and note of each task
+    tasks: dict[str, dict[str, str]]  # titles and note of each task
     pairs: list[list[str]]  # baseline and candidate
     templates: str  # hash of the templates and scripts
     prompts: dict[str, dict] = field(default_factory=dict)  # descriptions of prompts, by evaluation

@@ -31,6 +31,7 @@ from vernacular.report.data_files import ASSETS, Row, record, write_data_file
 from vernacular.report.evaluation import write_evaluation
 from vernacular.report.leaderboard import Index, ReportIndex
 from vernacular.report.prompts import put_means, write_prompts
+from vernacular.summary.headings import distinct_titles
 from vernacular.summary.tokenizers import TOKENIZERS
 from vernacular.types import SETTING
 
@@ -63,7 +64,7 @@ def build(
         records: the models' records.
         changes: (baseline, candidate) -> its CHANGES file.
         benchmarks: directory of Snakemake's benchmark files, if there are any.
-        tasks: task -> its `title` and `note` for readers, as far as it has them.
+        tasks: task -> its `title`, `short_title` and `note` for readers, as far as it has them.
         prompts: descriptions of the prompt variants, by evaluation; None if no evaluation has several prompts.
         processes: evaluations that are written in parallel; each holds one model's rows of one evaluation.
         checkpoints: model -> its position in training, for the checkpoints of series.
@@ -109,8 +110,9 @@ def build(
             put_means(index, long, prompt_rows, report_index)
             write_prompts(out, prompt_rows, results, report_index, prompts or {})
             index["n_prompt_groups"] = len({row["evaluation"] for row in prompt_rows})
+        short = distinct_titles(tasks or {})
         index["tasks"] = [
-            Row.TaskTitle(name=name, title=task.get("title"), note=task.get("note"))
+            Row.TaskTitle(name=name, title=task.get("title"), note=task.get("note"), short=short[name])
             for name, task in (tasks or {}).items()
         ]
         index["missing"] = leaderboard.missing(notes, report_index)

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 from openpyxl.comments import Comment
 from openpyxl.styles import Alignment, Border, Font, PatternFill, Side
+from openpyxl.utils import get_column_letter
 from openpyxl.worksheet.page import PageMargins
 from openpyxl.worksheet.properties import PageSetupProperties
 from openpyxl.worksheet.worksheet import Worksheet
@@ -175,15 +176,30 @@ def comment(text: str, lines: int | None = None) -> Comment:
 _PAGE_WIDTH = 260  # characters across a landscape page at somewhat under 60 % of the size, about the smallest to read
 
 
-def print_landscape(sheet: Worksheet) -> None:
-    """Set printing on A4 landscape: visible columns on as few pages across as are readable, as many down as needed."""
-    visible_width = sum(d.width for d in sheet.column_dimensions.values() if not d.hidden)
+_LEGEND = (  # a header of a page has 255 characters at most
+    "&8● best of its column   ○ not significantly different from the best   gray: includes chance   (in parentheses): "
+    "no interval   blue: darker is better   ↑ higher is better   ↓ lower is better"
+)
+
+
+def print_landscape(sheet: Worksheet, *, has_marks: bool = False, n_columns: int | None = None) -> None:
+    """Set printing on A4 landscape: visible columns on as few pages across as are readable, as many down as needed.
+
+    `has_marks`: each page has a legend of the marks, which on the screen is a comment. `n_columns`: that are printed;
+    None: all.
+    """
+    n_columns = n_columns or sheet.max_column
+    sheet.print_area = f"A1:{get_column_letter(n_columns)}{sheet.max_row}"
+    dimensions = [sheet.column_dimensions[get_column_letter(number)] for number in range(1, n_columns + 1)]
+    visible_width = sum(dimension.width for dimension in dimensions if not dimension.hidden)
     sheet.page_setup.orientation, sheet.page_setup.paperSize = "landscape", sheet.PAPERSIZE_A4
     sheet.page_setup.fitToWidth = max(1, math.ceil(visible_width / _PAGE_WIDTH))
     sheet.page_setup.fitToHeight = 0
     sheet.sheet_properties.pageSetUpPr = PageSetupProperties(fitToPage=True)
-    sheet.page_margins = PageMargins(left=0.4, right=0.4, top=0.5, bottom=0.8)
+    sheet.page_margins = PageMargins(left=0.4, right=0.4, top=0.6 if has_marks else 0.5, bottom=0.8)
     sheet.oddFooter.center.text = "&A, page &P of &N"
+    if has_marks:
+        sheet.oddHeader.left.text = _LEGEND
 
 
 def mark_by_interval(values, low, high, higher_is_better: bool | None) -> np.ndarray:

@@ -66,7 +66,7 @@ def make_headings(
 
     Args:
         long: The table of `grid.combine_tables`.
-        tasks: {task: {"title": …, "note": …}} of the task files; both may be missing.
+        tasks: {task: {"title": …, "short_title": …, "note": …}} of the task files; each may be missing.
         models: Label of each model, from `model_labels`.
         default_prompt: Whether the default prompt is named, too, in a task that has values under several.
     """
@@ -74,17 +74,22 @@ def make_headings(
     full_titles = {task: title for task in names if (title := tasks.get(task, {}).get("title"))}
     notes = {task: note for task in names if (note := tasks.get(task, {}).get("note"))}
     settings = _settings(long, default_prompt)
-    return Headings(_distinct_titles(names, full_titles), notes, settings, models or {}, full_titles)
+    return Headings(
+        distinct_titles({task: tasks.get(task, {}) for task in names}), notes, settings, models or {}, full_titles
+    )
 
 
-def _distinct_titles(tasks: Iterable[str], full_titles: Mapping[str, str]) -> dict[str, str]:
+def distinct_titles(tasks: Mapping[str, Mapping]) -> dict[str, str]:
     """Return a heading per task: its short title if no other task has it, or else the complete one, or with its name.
 
-    >>> _distinct_titles(["a", "b", "c"], {"a": "A long title of some benchmark (test)", "b": "X", "c": "X"})
-    {'a': 'A long title of some benchmark', 'b': 'X [b]', 'c': 'X [c]'}
+    >>> x = {"title": "X"}
+    >>> long, short = {"title": "A long title of some benchmark (test)"}, x | {"short_title": "Y"}
+    >>> distinct_titles({"a": long, "b": x, "c": x, "d": short})
+    {'a': 'A long title of some benchmark', 'b': 'X [b]', 'c': 'X [c]', 'd': 'Y'}
     """
-    complete = {task: full_titles.get(task, task) for task in tasks}
+    complete = {task: file.get("title", task) for task, file in tasks.items()}
     short = {task: title if len(title) <= _MAX_TITLE else title.partition(" (")[0] for task, title in complete.items()}
+    short |= {task: file["short_title"] for task, file in tasks.items() if "short_title" in file}
     headings = {}
     for task in complete:
         candidates = (short, complete)

@@ -131,7 +131,7 @@ def write_comparisons(sheet: Worksheet, comparisons: list[dict], size: SheetSize
     has_prompts = any(row["prompt"] != DEFAULT_PROMPT for row in rows)
     columns = [column for column in _COMPARISONS if has_prompts or column.title != "prompt"]
     titles = [column.title for column in columns]
-    for part, part_rows in write_rows(sheet, columns, rows, 3, size):
+    for part, part_rows in write_rows(sheet, columns, rows, 3, size, printed="p (Holm)"):
         for row_number, row in enumerate(part_rows, 2):
             if row["significant"]:
                 for title in ("difference", "interpretation"):

@@ -1,11 +1,13 @@
 """Table for a paper: a row per model, a column per evaluation, intervals or significance marks, and a caption.
 
-It is written as LaTeX (booktabs) or Markdown, with all texts escaped.
+It may be transposed, and is written as LaTeX (booktabs) or Markdown, with all texts escaped. LaTeX headings are wrapped
+to the width of the values, and a table that is wider than the text is divided into several.
 """
 
 import re
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -39,15 +41,45 @@ class PaperTable:
 
     Attributes:
         headings: rows of C headings: language, task, setting, and the metric where columns differ in it
-        models: R names
+        names: R rows of headings: that of the model
         cells: R rows of C cells; None without a value
         caption: what the numbers are
+        corner: above each heading of a row
     """
 
     headings: list[list[str]]
-    models: list[str]
+    names: list[list[str]]
     cells: list[list[Cell | None]]
     caption: str
+    corner: list[str] = field(default_factory=lambda: ["Model"])
+
+    def transposed(self) -> "PaperTable":
+        """Return the table with a row per evaluation, whose headings are not repeated, and a column per model."""
+        names = [list(name) for name in zip(*self.headings, strict=True)]
+        corner = ["Language", "Task", "Setting", "Metric"][: len(self.headings)]
+        cells = [list(column) for column in zip(*self.cells, strict=True)]
+        return PaperTable([list(row) for row in zip(*self.names, strict=True)], names, cells, self.caption, corner)
+
+    def parts(self, width: float) -> list["PaperTable"]:
+        """Return the table as tables of adjacent columns, each up to `width` points wide if a column permits it."""
+        own = sum(max(map(_points, [name, *texts])) for name, *texts in zip(self.corner, *self.names, strict=True))
+        parts: list[list[int]] = []
+        left = 0.0
+        for column, size in enumerate(_column_widths(self)):
+            if not parts or left < size:
+                parts.append([])
+                left = width - own
+            parts[-1].append(column)
+            left -= size
+        return [
+            replace(
+                self,
+                headings=[[texts[column] for column in part] for texts in self.headings],
+                cells=[[row[column] for column in part] for row in self.cells],
+                caption=self.caption if part[0] == 0 else "(Continued.)",
+            )
+            for part in parts
+        ]
 
 
 def choose(long: pd.DataFrame, column: str, names: Sequence[str] | None, option: str) -> pd.DataFrame:
@@ -75,6 +107,7 @@ def make_table(
     intervals: bool = False,
     tests: Mapping[tuple[str, str], Iterable[str]] | None = None,
     prompts: Iterable[dict] = (),
+    transpose: bool = False,
 ) -> PaperTable:
     """Return the table of a selection of the long table.
 
@@ -86,6 +119,7 @@ def make_table(
         intervals: Show intervals instead of significance marks.
         tests: Names of the tests by (evaluation, metric), as far as known.
         prompts: PROMPTS rows, of the means over prompts among the values.
+        transpose: A row per evaluation, and a column per model.
 
     Raises:
         DataError: Nothing is selected.
@@ -113,8 +147,10 @@ def make_table(
     means = _means_over_prompts(long, layout, prompts)
     any_lacks_interval = any(cell and cell.text.startswith("(") for row in cells for cell in row)
     tested = [column[1] for column in columns]
-    caption = _caption(long, layout, tested, intervals, tests or {}, means, any_lacks_interval)
-    return PaperTable(table_headings, layout.models["label"].tolist(), cells, caption)
+    line = "row" if transpose else "column"
+    caption = _caption(long, layout, tested, intervals, tests or {}, means, any_lacks_interval, line)
+    table = PaperTable(table_headings, [[label] for label in layout.models["label"]], cells, caption)
+    return table.transposed() if transpose else table
 
 
 def _column(long: pd.DataFrame, layout: Grid, position: int, rankings: Mapping, intervals: bool) -> tuple:
@@ -167,14 +203,15 @@ def _caption(
     tests: Mapping[tuple[str, str], Iterable[str]],
     means: list[dict],
     any_lacks_interval: bool,
+    line: str,
 ) -> str:
-    """Describe metrics, units, numbers of items and of prompts, and what the marks mean."""
+    """Describe metrics, units, numbers of items and of prompts, and what the marks mean; line: "row" or "column"."""
     examples = [long.iloc[column.max()] for column in layout.cells.T]
-    sentences = [f"{_describe_metrics(examples)}.", f"{_describe_items(long, layout)}."]
+    sentences = [f"{_describe_metrics(examples)}.", f"{_describe_items(long, layout, line)}."]
     sentences += [f"{_describe_prompts(means)}."] if means else []
     sentences += ["In parentheses: values without a 95 % interval."] if any_lacks_interval else []
     has_best = any(is_tested is not None for is_tested in tested)
-    best = ["Bold: best value of the column."] if has_best else []
+    best = [f"Bold: best value of the {line}."] if has_best else []
     if intervals:
         return " ".join([*sentences, f"In brackets: 95 % intervals over {_sampled(means)}.", *best])
     sentences += best
@@ -184,7 +221,7 @@ def _caption(
         test = f" ({'; '.join(dict.fromkeys(names))})" if names else ""
         sentences.append(
             f"†: not significantly different from the best: paired tests on the same items{test}, Holm correction over "
-            f"all compared models of the column, significance level {ALPHA}."
+            f"all compared models of the {line}, significance level {ALPHA}."
         )
     if False in tested:
         columns = layout.columns[["language", "title", "setting"]].itertuples(index=False)
@@ -209,7 +246,7 @@ def _describe_metrics(examples: list[pd.Series]) -> str:
     return "; ".join(dict.fromkeys(texts))
 
 
-def _describe_items(long: pd.DataFrame, layout: Grid) -> str:
+def _describe_items(long: pd.DataFrame, layout: Grid, line: str) -> str:
     """Return the number of items: "n = 500 items", or by dataset where it differs."""
     counts: dict[str, set[int]] = {}
     for position, (language, title) in enumerate(zip(layout.columns["language"], layout.columns["title"], strict=True)):
@@ -217,7 +254,7 @@ def _describe_items(long: pd.DataFrame, layout: Grid) -> str:
         counts.setdefault(f"{language} {title}", set()).update(long["n"].iloc[cells[cells >= 0]].tolist())
     ranges = {name: f"{min(n)}" if len(n) == 1 else f"{min(n)}–{max(n)}" for name, n in counts.items()}
     if len(set(ranges.values())) == 1:
-        each = " in each column" if len(ranges) > 1 else ""
+        each = f" in each {line}" if len(ranges) > 1 else ""
         return f"n = {next(iter(ranges.values()))} items{each}"
     return "Items: " + "; ".join(f"{name} n = {n}" for name, n in ranges.items())
 
@@ -279,31 +316,79 @@ def markdown_text(text: str) -> str:
     return _MARKDOWN_PATTERN.sub(lambda match: "\\" + match.group(), plain_text(text))
 
 
-def to_latex(table: PaperTable, label: str = "tab:results") -> str:
-    """Return a LaTeX table, which requires the package booktabs."""
-    n_columns = len(table.headings[0])
+def to_latex(table: PaperTable, label: str = "tab:results", width: float | None = None) -> str:
+    """Return LaTeX tables, which require the package booktabs: one, or several of up to `width` points."""
+    parts = [table] if width is None else table.parts(width)
+    labels = [label, *(f"{label}-{number}" for number in range(2, len(parts) + 1))]
+    tables = [_latex_table(part, name) for part, name in zip(parts, labels, strict=True)]
+    return "% requires \\usepackage{booktabs}\n" + "\n".join(tables)
+
+
+def _latex_table(table: PaperTable, label: str) -> str:
     lines = [
-        r"% requires \usepackage{booktabs}",
         r"\begin{table}",
         r"  \centering",
         rf"  \caption{{{latex_text(table.caption)}}}",
         rf"  \label{{{label}}}",
-        rf"  \begin{{tabular}}{{l{'r' * n_columns}}}",
+        rf"  \begin{{tabular}}{{{'l' * len(table.corner)}{'r' * len(table.headings[0])}}}",
         r"    \toprule",
     ]
+    n_own, widths = len(table.corner), _column_widths(table)
     for level, texts in enumerate(table.headings):
         groups = _groups(table.headings[: level + 1])
-        cells = [rf"\multicolumn{{{end - start}}}{{c}}{{{latex_text(texts[start])}}}" for start, end in groups]
-        first = "Model" if level == len(table.headings) - 1 else ""
-        lines.append(f"    {first} & {' & '.join(cells)} \\\\".replace("     &", "    &"))
-        rules = [rf"\cmidrule(lr){{{start + 2}-{end + 1}}}" for start, end in groups if end - start > 1]
+        cells = [
+            rf"\multicolumn{{{end - start}}}{{c}}{{{_wrapped(texts[start], sum(widths[start:end]))}}}"
+            for start, end in groups
+        ]
+        own = table.corner if level == len(table.headings) - 1 else [""] * n_own
+        lines.append(f"    {' & '.join([*own, *cells])} \\\\".replace("     &", "    &"))
+        rules = [rf"\cmidrule(lr){{{start + 1 + n_own}-{end + n_own}}}" for start, end in groups if end - start > 1]
         if rules and level < len(table.headings) - 1:
             lines.append(f"    {' '.join(rules)}")
     lines.append(r"    \midrule")
-    for model, row in zip(table.models, table.cells, strict=True):
-        lines.append(f"    {' & '.join([latex_text(model), *map(_latex_cell, row)])} \\\\")
+    previous: list[str] = []
+    for names, row in zip(table.names, table.cells, strict=True):
+        # a heading that the row above has, too, is not repeated
+        n_same = next((n for n, pair in enumerate(zip(names, previous, strict=False)) if pair[0] != pair[1]), 0)
+        own = [""] * n_same + [latex_text(name) for name in names[n_same:]]
+        lines.append(f"    {' & '.join([*own, *map(_latex_cell, row)])} \\\\".replace("     &", "    &"))
+        previous = names
     lines += [r"    \bottomrule", r"  \end{tabular}", r"\end{table}"]
     return "\n".join(lines) + "\n"
+
+
+TEXT_WIDTH = 345.0  # points, of the class article
+_CHARACTER, _GAP = 5.0, 12.0  # mean width of a character at 10 points, and the space between columns, in points
+_NARROWEST = 11  # characters of a heading that are not wrapped
+
+
+def _points(text: str) -> float:
+    """Return about how wide a text is, with the space between columns."""
+    return _CHARACTER * len(text) + _GAP
+
+
+def _column_widths(table: PaperTable) -> list[float]:
+    """Return the width of each column in points: of its values, or of the longest word of its own headings."""
+    widths = []
+    for column, texts in enumerate(zip(*table.headings, strict=True)):
+        cells = [row[column] for row in table.cells]
+        longest = max((len(cell.text) + _mark_width(cell) for cell in cells if cell), default=1)
+        # headings above several columns may be wider than one
+        words = [len(word) for word in texts[-1].split()]
+        widths.append(_points("x" * max(longest, _NARROWEST, *words)))
+    return widths
+
+
+def _mark_width(cell: Cell) -> int:
+    """Return the width of an interval and a mark, in characters of the value's size."""
+    return (cell.mark != NONE) + (round(0.7 * sum(map(len, cell.interval))) + 4 if cell.interval else 0)
+
+
+def _wrapped(text: str, width: float) -> str:
+    """Return a heading in as many lines as it takes to fit columns of a width."""
+    lines = textwrap.wrap(plain_text(text), max(1, int((width - _GAP) / _CHARACTER)), break_long_words=False) or [""]
+    escaped = r" \\ ".join(map(latex_text, lines))
+    return escaped if len(lines) == 1 else rf"\shortstack{{{escaped}}}"
 
 
 def _latex_cell(cell: Cell | None) -> str:
@@ -333,9 +418,11 @@ def to_markdown(table: PaperTable) -> str:
     """Return a Markdown table (GitHub, pandoc), with the caption as a paragraph below it."""
     headings = [" · ".join(markdown_text(text) for text in column) for column in zip(*table.headings, strict=True)]
     rows = [
-        [markdown_text(model), *map(_markdown_cell, row)] for model, row in zip(table.models, table.cells, strict=True)
+        [*map(markdown_text, names), *map(_markdown_cell, row)]
+        for names, row in zip(table.names, table.cells, strict=True)
     ]
-    lines = [["Model", *headings], [":--", *(["--:"] * len(headings))], *rows]
+    own = len(table.corner)
+    lines = [[*table.corner, *headings], [*[":--"] * own, *(["--:"] * len(headings))], *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + f"\n\nTable: {markdown_text(table.caption)}\n"
 
 

@@ -51,15 +51,22 @@ def parts_of(sheet: Worksheet, rows: list, size: SheetSize, n_headers: int = 1) 
 
 
 def write_rows(
-    sheet: Worksheet, columns: list[Column], rows: list[dict], frozen: int, size: SheetSize = EXCEL
+    sheet: Worksheet,
+    columns: list[Column],
+    rows: list[dict],
+    frozen: int,
+    size: SheetSize = EXCEL,
+    printed: str | None = None,
 ) -> list[tuple[Worksheet, list[dict]]]:
     """Write a header and a row per record; return the sheets with their rows, several if the rows do not fit one.
 
-    Columns without any value are hidden, those before `frozen` stay.
+    Columns without any value are hidden, those before `frozen` stay. `printed`: title of the last column on paper.
     """
     parts = list(parts_of(sheet, rows, size))
     for part, part_rows in parts:
         _write_part(part, columns, part_rows, frozen)
+        if printed:
+            print_landscape(part, n_columns=1 + [column.title for column in columns].index(printed))
     return parts
 
 
