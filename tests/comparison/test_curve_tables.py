@@ -237,6 +237,19 @@ def test_sentence_names_tasks_by_the_best_verdict_of_their_metrics():
     assert sentence([]) == ""
 
 
+def test_prompts_of_one_evaluation_are_one_task():
+    setting = {"task": "quiz", "language": "gl", "protocol": "letters", "shots": 0, "seed": 0, "style": "default"}
+    verdicts = {"default": "noise", "formal": "useful", "short": "useful"}
+    rows = [
+        setting
+        | {"evaluation": f"quiz.gl.letters.0shot{'' if name == 'default' else f'.{name}'}", "prompt": name}
+        | {"verdict": verdict}
+        for name, verdict in verdicts.items()
+    ]
+    assert sentence(rows) == "For models of this size: look at quiz.gl.letters.0shot (3 prompts)."
+    assert "ignore as noise" in sentence(rows[:2])  # as many prompts: the more careful verdict
+
+
 def test_sentence_counts_tasks_after_the_third():
     rows = [{"evaluation": f"t{number}", "verdict": "noise"} for number in range(5)]
     assert sentence(rows) == "For models of this size: ignore as noise t0, t1, t2 and 2 more."

@@ -146,7 +146,7 @@ def test_overall_rows():
         ("gl", "a", 1, 0, 0.0, 0.0), ("gl", "b", 1, 0, 1.0, 0.75), ("gl", "c", 1, 0, 1.0, 0.75),
         ("all", "a", 1, 2, 0.0, 0.0), ("all", "b", 1, 2, 1.0, 0.75), ("all", "c", 1, 2, 1.0, 0.75),
         ("task:t0", "a", 1, 0, 0.5, 1.0), ("task:t0", "b", 1, 0, 0.0, 0.0),
-        ("task:t1", "a", 1, 0, 0.0, 0.0), ("task:t1", "b", 1, 0, 1.0, 0.75), ("task:t1", "c", 1, 0, 1.0, 0.75),
+        ("task:t1", "a", 1, 0, 0.0, 0.0), ("task:t1", "b", 1, 0, 1.0, 0.75), ("task:t1", "c", 1, 0, 1.0, 0.75), ("task:t2", "a", 1, 0, 1.0, None),
     ]  # fmt: skip
     by_model = {(record["scope"], record["model"]): record for record in records}
     assert (by_model["gl", "b"]["ci_low"], by_model["gl", "b"]["ci_high"]) == (None, None)  # all correct

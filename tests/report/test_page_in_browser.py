@@ -56,7 +56,7 @@ def test_names_that_look_like_code_are_text(browser):
 
 def test_column_header_sorts_and_sets_aria_sort(browser):
     browser.open("#/leaderboard?down=models")
-    header = next(th for th in browser.find_all(".board thead th") if "Waves" in th.text)
+    header = next(th for th in browser.find_all(".board thead tr:last-child th") if "options" in th.text)
     header.find_element("css selector", ".dt-column-order").click()
     wait_for_sort(browser, header, "descending")
     assert browser.texts(BOARD) == ["__proto__", "=cmd()", "plain"]
@@ -67,9 +67,32 @@ def test_column_header_sorts_and_sets_aria_sort(browser):
 
 def test_column_sorts_by_keyboard(browser):
     browser.open("#/leaderboard?down=models")
-    header = next(th for th in browser.find_all(".board thead th") if "Waves" in th.text)
+    header = next(th for th in browser.find_all(".board thead tr:last-child th") if "options" in th.text)
     header.find_element("css selector", "[tabindex='0']").send_keys("\n")
     wait_for_sort(browser, header, "descending")
+
+
+@pytest.mark.parametrize(
+    ("by", "title", "own"), [("task", "Waves <b>", "gl options"), ("language", "Galician", "Waves <b>")]
+)
+def test_columns_are_grouped_by_task_or_language(browser, by, title, own):
+    browser.open(f"#/leaderboard?down=models&by={by}")
+    groups = browser.find_all(".board .groups th")
+    assert title in [group.text for group in groups]
+    spans = [int(group.get_attribute("colspan")) for group in groups]
+    headings = browser.find_all(".board thead tr:nth-child(2) th")
+    assert sum(spans) == len(headings)
+    first = sum(spans[: [group.text for group in groups].index(title)])
+    assert own in headings[first].get_attribute("textContent")
+    assert (title in headings[first].get_attribute("textContent")) is False
+
+
+def test_means_per_language_have_intervals_and_marks(browser):
+    browser.open("#/leaderboard?by=language-means")
+    assert browser.texts(".board thead .task") == ["Overall", "Galician"]
+    assert "evaluations" in browser.text(".board td .n")
+    browser.choose("#by", "task-means")
+    browser.until("location.hash.includes('task-means')")
 
 
 def test_search_filters_rows(browser):

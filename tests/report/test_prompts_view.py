@@ -47,6 +47,10 @@ def test_prompts_view_shows_a_point_per_prompt_and_the_wordings(prompts_page, ad
     assert prompts_page.text("h1").startswith("A quiz Galician")
     assert prompts_page.text("nav [aria-current]") == "Prompts"
     prompts_page.until("document.querySelectorAll('.mark-symbol.role-mark path').length === 6")
+    places = prompts_page.js(
+        "return [...document.querySelectorAll('.mark-symbol.role-mark path')].map((each) => each.getAttribute('transform'))"
+    )
+    assert len(set(places)) == 6  # also of equal values
     assert len(prompts_page.find_all(".mark-rule.role-mark line")) == 2  # the interval of each model's mean
     wordings = prompts_page.texts(".wording pre")
     assert [text.partition("\n")[0] for text in wordings] == ["Que bebe?", "Diga que bebe.", "Bebe"]

@@ -1,12 +1,15 @@
 """What the views state about two models, and what can be taken from them: downloads, keyboard, forms of items."""
 
 import csv
+import html
 import io
 import json
+import re
+import shutil
 
 import pytest
 from support.downloads import downloads
-from support.report_forms import LETTERS, PAIR, PAIRS, QUESTION
+from support.report_forms import LETTERS, PAIRS, QUESTION
 
 FIRST = f"{0:040x}"
 
@@ -135,9 +138,10 @@ def test_letters_are_shown_with_the_text_of_their_option(page):
 def test_pairs_are_named_by_their_text_and_explain_the_missing_prompt(page):
     page.open(f"#/items/{PAIRS[0]}/base")
     page.until("document.querySelector('.progress').textContent.startsWith('4 items')")
-    assert set(page.texts(".items tbody th")) == {PAIR[0]}
+    assert set(page.texts(".items tbody th")) == {"Ela [come | comen] pan moi duro."}  # which "Correct" does not repeat
     page.open(f"#/item/{PAIRS[0]}/base/{FIRST}")
-    assert page.text("h1").startswith(PAIR[0])
+    assert page.text("h1").startswith("Ela [come | comen] pan moi duro.")
+    assert page.texts(".options mark") == ["come", "comen"]
     assert page.text("section section h2") == "No prompt"
     assert "Nothing precedes the texts below" in page.text("section section .note")
 
@@ -154,7 +158,7 @@ def test_bars_of_options_start_at_zero(page):
 def test_plots_of_a_task(page):
     page.open(f"#/task/{PAIRS[0]}/tuned")
     titles = page.texts("figcaption h2")
-    assert titles == ["Accuracy, %", "Outcomes", "Distribution over items: tuned", "By category",
+    assert titles == ["Accuracy, %", "Outcomes", "Distribution over items: tuned", "Accuracy by category, %",
                       "Accuracy by category and language: tuned", "Reliability", "Surprisal by position",
                       "Item by item"]  # fmt: skip
     assert len(page.find_all(".plot svg")) == len(titles)
@@ -179,6 +183,10 @@ def test_plots_and_tables_can_be_saved(page):
     _, svg = downloads(page, by_format["SVG"])
     assert svg.decode().startswith("<svg")
     assert "tuned" in svg.decode()
+    heading = "".join(re.findall("(?s)<text[^>]*>(.*?)</text>", svg.decode()))
+    assert "Accuracy, %" in heading
+    assert page.text("h1").strip() in html.unescape(heading)
+    assert "n = 4 items" in heading
     _, text = downloads(page, by_format["CSV"])
     rows = list(csv.DictReader(io.StringIO(text.decode())))
     assert [(row["model"], row["value"]) for row in rows] == [("tuned", "75"), ("base", "25")]
@@ -192,6 +200,23 @@ def test_plots_and_tables_can_be_saved(page):
         "accuracy high",
         "accuracy n",
     ]
+
+
+def test_differences_are_sorted_by_effect(page, forms_dir, tmp_path):
+    shutil.copytree(forms_dir, tmp_path / "page")
+    path = tmp_path / "page" / "data" / "p0.js"
+    start, content, end = re.fullmatch(r"(?s)(.*?)(\{.*\})(.*)", path.read_text("utf-8")).groups()
+    pair = json.loads(content)
+    effects = [-0.2, 0.5, 0.1]
+    for row, effect in zip(pair["rows"], effects, strict=True):
+        row |= {"difference": effect, "ci_low": effect - 0.1, "ci_high": effect + 0.1}
+    path.write_text(start + json.dumps(pair) + end, "utf-8")
+    page.directory = tmp_path / "page"
+    page.open("#/comparison")
+    button = next(button for button in page.find_all("figure .downloads button") if button.text == "CSV")
+    rows = csv.DictReader(io.StringIO(downloads(page, button)[1].decode()))
+    assert [float(row["value"]) for row in rows] == [50, 10, -20]
+    assert page.text("figcaption h2") == "tuned minus base, percentage points"
 
 
 def test_every_plot_has_downloads(page):

@@ -308,7 +308,7 @@ const board = (() => {
         "span",
         { class: "value" },
         row.low === null ? `(${format.value(row.mean, "share")})` : format.value(row.mean, "share"),
-        el("span", { class: "mark" }, mark(row)),
+        mark(row) ? el("span", { class: "mark" }, mark(row)) : null,
       ),
       el("span", { class: "interval" }, row.low === null ? "no interval" : format.interval(row.low, row.high, "share")),
       el("span", { class: "n" }, format.counted(row.n, "evaluation")),

@@ -56,14 +56,29 @@ const items = (() => {
     return { before, after: common(fewest - before, (n) => -1 - n) };
   }
 
-  const LEAST = 20; // characters that all prompts share, from which on they are omitted
-  function worthOmitting(prompts) {
-    const { before, after } = shared(prompts);
-    const words = split(prompts[0]);
-    const length = (part) => part.join("").length;
-    return {
-      before: length(words.slice(0, before)) < LEAST ? 0 : before,
-      after: length(words.slice(words.length - after)) < LEAST ? 0 : after,
+  // A function of a prompt: what is its own, without the lines and the first and last words that all prompts share.
+  const LEAST = 8; // characters of shared words from which on they are omitted
+  function ownPart(prompts) {
+    const counts = new Map(); // line -> number of prompts that have it
+    for (const prompt of prompts)
+      for (const line of new Set(prompt.split("\n"))) counts.set(line, (counts.get(line) ?? 0) + 1);
+    const rest = (prompt) =>
+      prompt
+        .split("\n")
+        .filter((line) => counts.get(line) !== prompts.length)
+        .join("\n");
+    const { before, after } = shared(prompts.map(rest));
+    const first = split(rest(prompts[0]));
+    const omitted = (part) => (part.join("").length < LEAST ? 0 : part.length);
+    const start = omitted(first.slice(0, before));
+    const end = omitted(first.slice(first.length - after));
+    return (prompt) => {
+      const words = split(rest(prompt));
+      const own = words
+        .slice(start, words.length - end)
+        .join("")
+        .trim();
+      return own ? `${start ? "… " : ""}${own}${end ? " …" : ""}` : prompt;
     };
   }
 
@@ -73,7 +88,10 @@ const items = (() => {
     return texts.map((text) => {
       const words = split(text);
       const end = words.length - after;
-      const parts = [words.slice(0, before), words.slice(before, end), words.slice(end)].map((part) => part.join(""));
+      const [common, own, rest] = [words.slice(0, before), words.slice(before, end), words.slice(end)].map((part) =>
+        part.join(""),
+      );
+      const parts = [common + own.slice(0, own.length - own.trimStart().length), own.trimStart(), rest];
       return parts.map((part, i) => /** @type {[string, boolean]} */ ([part, i === 1])).filter(([part]) => part);
     });
   }
@@ -125,7 +143,7 @@ const items = (() => {
     const results = await pieces.results(number, model);
     // `item` is set when the data file of its block has been loaded
     const rows = worstFirst(results.rows.map((row) => ({ ...row, item: null })));
-    const state = { shared: { before: 0, after: 0 } };
+    const state = { own: (prompt) => prompt };
     const built = list(index, task, setting, model, results, state);
     const progress = el("p", { class: "progress", role: "status" });
     const element = el(
@@ -157,15 +175,7 @@ const items = (() => {
   function list(index, task, setting, model, results, state) {
     const measure = names.measure(index, results.measure);
     // without the words that all prompts share, which would fill the list
-    const called = (item) => {
-      const { before, after } = state.shared;
-      if (!item.prompt?.trim() || (!before && !after)) return label(item);
-      const words = split(item.prompt);
-      return `${before ? "… " : ""}${words
-        .slice(before, words.length - after)
-        .join("")
-        .trim()}${after ? " …" : ""}`;
-    };
+    const called = (item) => (item.prompt?.trim() ? state.own(item.prompt) : label(item));
     const address = (r) => names.address(["item", setting.id, index.models[model], r.item.id]);
     const columns = [
       {
@@ -298,7 +308,7 @@ const items = (() => {
       next = 2 * done;
       loaded = worstFirst(loaded);
       const prompts = [...new Set(loaded.map((row) => row.item.prompt ?? ""))];
-      if (prompts.length > 1) state.shared = worthOmitting(prompts);
+      if (prompts.length > 1) state.own = ownPart(prompts);
       grid.clear().rows.add(loaded).draw(false);
     }
   }

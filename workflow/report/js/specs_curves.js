@@ -8,6 +8,16 @@ const specsCurves = (() => {
   const legend = { orient: "top", columns: 2, labelLimit: 260, symbolOpacity: 1 };
   const NUMBER = "datum.value === 0 ? '0' : format(datum.value, '~s')"; // 4k, 2M
 
+  const DASHES = [
+    [1, 0],
+    [9, 4],
+    [3, 3],
+    [12, 3, 3, 3],
+    [6, 6],
+    [1, 4],
+  ];
+  const SIZES = [95, 70, 52, 38, 28, 20];
+
   // rows: {curve, part, x, value, low, high, place, label, range}; line: [{value, name}] horizontal references;
   // axis: {title, log}; title: of the values; shade: whether intervals are bands instead of rules
   function curves({ rows, line, axis, title, color, colors, shapes }) {
@@ -21,9 +31,13 @@ const specsCurves = (() => {
     const fill = field("curve", "nominal", { title: null, legend, scale: colors });
     const shape = field("curve", "nominal", { title: null, legend, scale: shapes });
     const part = field("part", "nominal");
-    const among = (range) => ({ legend: null, scale: { domain: colors.domain, range } });
-    const dash = field("curve", "nominal", among([[1, 0], [9, 4], [3, 3], [12, 3, 3, 3], [6, 6], [1, 4]])); // biome-ignore format: dashes
-    const size = field("curve", "nominal", among([95, 70, 52, 38, 28, 20]));
+    const dash = field("curve", "nominal", {
+      title: null,
+      legend,
+      scale: { domain: colors.domain, range: colors.domain.map((_, i) => DASHES[i % DASHES.length]) },
+    });
+    const sized = rows.map((row) => ({ ...row, size: SIZES[colors.domain.indexOf(row.curve) % SIZES.length] }));
+    const size = field("size", "quantitative", { scale: null });
     const known = rows.filter((row) => row.low !== null && row.high !== null);
     const references = line.length
       ? [
@@ -59,7 +73,7 @@ const specsCurves = (() => {
           encoding: { x, y: y("value"), color: fill, strokeDash: dash, detail: part },
         },
         {
-          data: { values: rows },
+          data: { values: sized },
           mark: { type: "point", filled: true, opacity: 1 },
           encoding: {
             x,

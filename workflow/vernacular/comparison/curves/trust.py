@@ -11,6 +11,8 @@ all runs. Noise is measured within each run and never pooled: the differences be
 Heineman et al. 2025 (arXiv 2508.13144) and FineTasks (Hugging Face 2024), whose two signal-to-noise ratios differ.
 """
 
+from collections import Counter
+
 import numpy as np
 from scipy.special import chdtri
 
@@ -21,6 +23,7 @@ from vernacular.comparison.curves.shape import with_interval
 from vernacular.statistics import curves as statistics
 from vernacular.statistics.curves import MIN_NOISE_POINTS, noise
 from vernacular.statistics.paired import ALPHA
+from vernacular.types import SETTING
 
 MIN_MONOTONICITY = 0.5
 MIN_SIGNAL_TO_NOISE = 1.0
@@ -85,6 +88,8 @@ def judge(row: dict) -> tuple[str, str]:
 def sentence(rows: list[dict], size: str | None = None) -> str:
     """Return which tasks to look at and which are noise, in one sentence that names at most three of each.
 
+    Evaluations that differ in the prompt only are one task, with the verdict of most prompts, or the more careful one.
+
     Args:
         rows: TASK_TRUST rows.
         size: The size of the models, for readers: "135M parameters".
@@ -94,9 +99,18 @@ def sentence(rows: list[dict], size: str | None = None) -> str:
     for row in rows:
         previous = best.get(row["evaluation"], NOISE)
         best[row["evaluation"]] = min(previous, row["verdict"], key=order.index)
+    prompts: dict[tuple, dict[str, str]] = {}  # the verdict under each prompt, by the other settings
+    for row in rows:
+        setting = tuple(row.get(name) for name in SETTING if name != "prompt") if "prompt" in row else row["evaluation"]
+        prompts.setdefault(setting, {})[row["evaluation"]] = best[row["evaluation"]]
+    tasks = {}
+    for verdicts in prompts.values():
+        counts = Counter(verdicts.values())
+        number = f" ({len(verdicts)} prompts)" if len(verdicts) > 1 else ""
+        tasks[f"{min(verdicts, key=len)}{number}"] = max(counts, key=lambda each: (counts[each], order.index(each)))
     parts = []
     for verdict, text in ((USEFUL, "look at"), (UNCERTAIN, "be careful with"), (NOISE, "ignore as noise")):
-        names = [evaluation for evaluation, value in best.items() if value == verdict]
+        names = [evaluation for evaluation, value in tasks.items() if value == verdict]
         if names:
             more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
             parts.append(f"{text} {', '.join(names[:_NAMED])}{more}")
