@@ -1,6 +1,7 @@
 """Take the screenshots of the documentation from a report, in headless Chromium.
 
     python docs/screenshots.py results/report
+    python docs/screenshots.py results/report --all DIRECTORY    # to look at: more views, both themes, three widths
 
 Requires selenium, chromium and chromedriver. The images in docs/images/ show the report of the quickstart.
 """
@@ -21,27 +22,54 @@ VIEWS = {  # image -> address of the view, height
     "comparison": ("#/comparison", 900),
     "task": ("#/task/treebank_agreement.gl.target_word.0shot", 1100),
 }
+MORE = {
+    "by_task": ("#/leaderboard?down=models", 900),
+    "by_language": ("#/leaderboard?down=models&by=language", 900),
+    "languages": ("#/leaderboard?by=language-means", 900),
+    "tasks": ("#/leaderboard?by=task-means", 900),
+    "tokenizers": ("#/tokenizers", 900),
+    "provenance": ("#/provenance", 900),
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("report", type=Path, help="directory of the report")
-    report = parser.parse_args().report.resolve()
+    parser.add_argument(
+        "--all", type=Path, metavar="DIRECTORY", help="write more views, in both themes at three widths"
+    )
+    arguments = parser.parse_args()
+    address = (arguments.report.resolve() / "index.html").as_uri()
     driver = start()
     try:
-        for name, (address, height) in VIEWS.items():
-            driver.get("about:blank")  # so that a changed hash loads a new page
-            size = {"width": WIDTH, "height": height, "deviceScaleFactor": 1, "mobile": False}
-            driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-            driver.get(f"{(report / 'index.html').as_uri()}{address}")
-            deadline = time.monotonic() + 60
-            while driver.execute_script("return document.body?.dataset.ready") != "yes":
-                if time.monotonic() > deadline:
-                    raise SystemExit(f"{address}: not ready after 60 s")
-                time.sleep(0.05)
-            driver.save_screenshot(str(IMAGES / f"{name}.png"))
+        if arguments.all is None:
+            for name, (view, height) in VIEWS.items():
+                take(driver, f"{address}{view}", IMAGES / f"{name}.png", WIDTH, height)
+            return
+        arguments.all.mkdir(parents=True, exist_ok=True)
+        for theme in ("light", "dark"):
+            features = [{"name": "prefers-color-scheme", "value": theme}]
+            driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+            for width in (WIDTH, 768, 375):
+                for name, (view, height) in (VIEWS | MORE).items():
+                    path = arguments.all / f"{name}-{width}-{theme}.png"
+                    take(driver, f"{address}{view}", path, width, height)
     finally:
         driver.quit()
+
+
+def take(driver: webdriver.Chrome, address: str, path: Path, width: int, height: int) -> None:
+    """Write an image of a view."""
+    driver.get("about:blank")  # so that a changed hash loads a new page
+    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    driver.get(address)
+    deadline = time.monotonic() + 60
+    while driver.execute_script("return document.body?.dataset.ready") != "yes":
+        if time.monotonic() > deadline:
+            raise SystemExit(f"{address}: not ready after 60 s")
+        time.sleep(0.05)
+    driver.save_screenshot(str(path))
 
 
 def start() -> webdriver.Chrome:

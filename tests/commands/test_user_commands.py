@@ -135,6 +135,14 @@ def test_show_marks_the_scored_span(directory, capsys):
     assert "Quérolle moito ao meu⟦ avó⟧" in text
 
 
+def test_show_marks_the_correct_option(directory, capsys):
+    assert cli.main(["show", "mine.yaml", "global_piqa.sr.minimal_pair.0shot"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    marks = {line for line in lines if line.startswith("--- ")}
+    assert len([line for line in marks if line.endswith(" (correct)")]) == len(marks) / 2
+    assert {line.rpartition(" (")[0] for line in marks} >= {"--- choice:0", "--- choice:1"}
+
+
 def test_show_prints_the_few_shot_prompt_and_stop_strings(directory, capsys):
     assert cli.main(["show", "mine.yaml", "openbookqa.gl.generation.5shot"]) == 0
     text = capsys.readouterr().out

@@ -122,7 +122,7 @@ def test_language_sheet_collapses_metrics_that_are_not_headline_metrics(write_wo
 
 def test_sheets_are_printed_on_landscape_pages_with_headings(write_workbook):
     sheet = write_workbook(*evaluations(2, 1, 60))["l0"]
-    assert (sheet.page_setup.orientation, sheet.page_setup.fitToHeight) == ("landscape", 0)
+    assert (sheet.page_setup.orientation, sheet.page_setup.fitToHeight) == ("landscape", 1)
     assert sheet.page_setup.fitToWidth == 4, "60 columns of 13 characters and the names, 260 characters to a page"
     assert (sheet.print_title_rows, sheet.print_title_cols) == ("$1:$3", "$A:$A")
     assert "best of its column" in sheet.oddHeader.left.text

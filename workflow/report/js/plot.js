@@ -76,7 +76,8 @@ const plot = (() => {
 
   // A figure that leaves the report states what it shows: its title, the view that it is from, and n.
   function heading(title, rows, noun) {
-    const view = [...document.querySelectorAll("main h1")].map((h1) => h1.textContent.trim());
+    const views = [...document.querySelectorAll("main h1")].map((h1) => h1.textContent.trim());
+    const view = views.filter((name) => name !== "Overview");
     const subtitle = [...view, sample(rows, noun)].filter(Boolean);
     const ink = color("plot-ink");
     return { text: title, subtitle, anchor: "start", color: ink, subtitleColor: ink, fontSize: 14, offset: 12 };

@@ -103,7 +103,7 @@ const specs = (() => {
   }
 
   // A histogram over items, stacked by outcome; no bin contains values of both signs.
-  function distribution({ rows, zero, color, colors, tallest }) {
+  function distribution({ rows, zero, color, colors, tallest, title }) {
     const y = {
       title: "items",
       stack: "zero",
@@ -113,7 +113,7 @@ const specs = (() => {
       data: { values: rows },
       mark: { type: "bar", orient: "vertical" },
       encoding: {
-        x: field("start", "quantitative", { bin: "binned", title: null, axis: { grid: false } }),
+        x: field("start", "quantitative", { bin: "binned", title, axis: { grid: false } }),
         x2: { field: "end" },
         y: field("count", "quantitative", y),
         color: field("outcome", "nominal", { title: null, sort: OUTCOMES, legend: { orient: "top" }, scale: colors }),

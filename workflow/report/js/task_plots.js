@@ -140,7 +140,14 @@ const taskPlots = (() => {
       `Distribution over items: ${index.models[model]}`,
       about(index, measure),
       "distribution",
-      { rows: bars, zero: measure === "margin", tallest, pairs: OUTCOME_COLORS, by: "outcome" },
+      {
+        rows: bars,
+        zero: measure === "margin",
+        title: names.measure(index, measure),
+        tallest,
+        pairs: OUTCOME_COLORS,
+        by: "outcome",
+      },
       { file: file(context, `${index.models[model]} ${measure}`), description: `Histogram of ${measure} over items.` },
     );
   }

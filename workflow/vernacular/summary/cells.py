@@ -173,6 +173,8 @@ def comment(text: str, lines: int | None = None) -> Comment:
     return Comment(text, "Vernacular", width=300, height=20 + 18 * (lines or text.count("\n") + 1))
 
 
+_LINE = 15  # points of a row
+_PAGE_HEIGHT = 840  # points of rows down a landscape page at the same size
 _PAGE_WIDTH = 260  # characters across a landscape page at somewhat under 60 % of the size, about the smallest to read
 
 
@@ -182,19 +184,22 @@ _LEGEND = (  # a header of a page has 255 characters at most
 )
 
 
-def print_landscape(sheet: Worksheet, *, has_marks: bool = False, n_columns: int | None = None) -> None:
-    """Set printing on A4 landscape: visible columns on as few pages across as are readable, as many down as needed.
+def print_landscape(
+    sheet: Worksheet, *, has_marks: bool = False, n_columns: int | None = None, has_heights: bool = True
+) -> None:
+    """Set printing on A4 landscape: visible columns and rows on as few pages as are readable.
 
-    `has_marks`: each page has a legend of the marks, which on the screen is a comment. `n_columns`: that are printed;
-    None: all.
+    `has_marks`: each page has a legend of the marks, which on the screen is a comment. `n_columns`: that are printed,
+    on one page across; None: all. `has_heights`: whether the heights of all rows with several lines are set.
     """
-    n_columns = n_columns or sheet.max_column
+    is_whole, n_columns = n_columns is None, n_columns or sheet.max_column
     sheet.print_area = f"A1:{get_column_letter(n_columns)}{sheet.max_row}"
     dimensions = [sheet.column_dimensions[get_column_letter(number)] for number in range(1, n_columns + 1)]
     visible_width = sum(dimension.width for dimension in dimensions if not dimension.hidden)
     sheet.page_setup.orientation, sheet.page_setup.paperSize = "landscape", sheet.PAPERSIZE_A4
-    sheet.page_setup.fitToWidth = max(1, math.ceil(visible_width / _PAGE_WIDTH))
-    sheet.page_setup.fitToHeight = 0
+    sheet.page_setup.fitToWidth = max(1, math.ceil(visible_width / _PAGE_WIDTH)) if is_whole else 1
+    height = sum(sheet.row_dimensions[row].height or _LINE for row in range(1, sheet.max_row + 1))
+    sheet.page_setup.fitToHeight = max(1, math.ceil(height / _PAGE_HEIGHT)) if has_heights else 0  # 0: as needed
     sheet.sheet_properties.pageSetUpPr = PageSetupProperties(fitToPage=True)
     sheet.page_margins = PageMargins(left=0.4, right=0.4, top=0.6 if has_marks else 0.5, bottom=0.8)
     sheet.oddFooter.center.text = "&A, page &P of &N"

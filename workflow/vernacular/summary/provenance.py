@@ -58,7 +58,7 @@ def write_provenance(
                     cell.font = Font(name="Calibri", bold=True)
         for letter, width in zip("ABCDE", (34, 24, 44, 20, 60), strict=True):
             part.column_dimensions[letter].width = width
-        print_landscape(part)
+        print_landscape(part, has_heights=False)
 
 
 def _section_lines(content):
