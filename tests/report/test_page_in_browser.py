@@ -353,3 +353,26 @@ def test_languages_of_responses_are_shown_beside_those_of_correct_answers(browse
     assert browser.texts(".profile tbody tr > *") == ["Serbian", "4", "100.0 %", "75.0 %", "25.0 %"]
     browser.open(address("task", GENERATION, "__proto__"))
     assert browser.find_all(".profile") == [], "not identified"
+
+
+def test_phone_shows_the_best_model_and_that_there_is_more(browser):
+    browser.open("#/overview", width=420)
+    assert "none" not in browser.js(
+        "return [...document.querySelectorAll('.map .who')].map((e) => getComputedStyle(e).display)"
+    )
+    browser.open("#/leaderboard?down=models", width=420)
+    browser.until("document.querySelector('.leaderboard .scroll.more')")
+    assert "gradient" in browser.js("return getComputedStyle(document.querySelector('.scroll.more')).maskImage")
+
+
+def test_print_keeps_colors_and_complete_tables(browser):
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        browser.open("#/leaderboard?down=models")
+        style = "const s = getComputedStyle(document.querySelector(arguments[0])); return [s.printColorAdjust, s.overflowX, s.display]"
+        assert browser.js(style, ".board td.heat")[0] == "exact"
+        assert browser.js(style, ".leaderboard .scroll")[1] == "visible"
+        assert browser.js(style, ".board .interval")[2] == browser.js(style, ".board .n")[2] == "block"
+        assert browser.js(style, ".downloads")[2] == "none"
+    finally:
+        browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
