@@ -140,6 +140,7 @@ def test_text_that_cannot_be_scored_has_a_row_with_the_reason(model):
     frame = model.score("O gato", ["dorme", ""])
     assert frame["surprisal"].isna().tolist() == [False, True]
     assert "no context or no last word" in frame["flags"][1]
+    assert model.score("O gato", [""])["surprisal"].isna().tolist() == [True]
 
 
 def test_mistakes_are_stated(run, model):

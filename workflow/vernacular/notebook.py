@@ -45,6 +45,7 @@ from vernacular.types import Item
 
 _ORIGIN = "vernacular.load"
 _ANY = {"task": "cola", "languages": ["gl"]}  # an evaluation, which every config has
+_MAIN = {"acceptability": "surprisal", "last_word": "surprisal", "minimal_pair": "difference"}  # also without any value
 _LABELS = ("label", "fold")  # of sentences, which a notebook does not judge
 _OF_ADAPTERS = ("allow_pickle", "allow_base_mismatch")
 
@@ -226,7 +227,9 @@ class Model:
         frame = frame.drop(columns=["cluster_id", "category", "prompt", "choices", "gold", *_LABELS], errors="ignore")
         for position, (name, texts) in enumerate(columns.items(), start=1):
             frame.insert(position, name, texts)
-        return _numbered(frame.drop(columns=frame.columns[frame.isna().all()].difference(["flags"])), metadata)
+        kept = ["flags", _MAIN[protocol]]
+        frame = frame.drop(columns=frame.columns[frame.isna().all()].difference(kept))
+        return _numbered(frame.reindex(columns=[*frame, *(name for name in kept if name not in frame)]), metadata)
 
     def _compute(self, rows: list[dict], protocol: str, **metadata) -> tuple[pa.Table, dict]:
         """Return the rows of the engine for these requests, and its metadata."""
