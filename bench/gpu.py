@@ -139,7 +139,7 @@ def run_lm_eval(hflm, requests: list, meter: Meter) -> list[float]:
 
 
 def fastest_batch_size(hflm, requests: list) -> int:
-    """Return the fastest batch size on a few requests, tried from the largest that fits until a smaller one is slower."""
+    """Return the fastest batch size on a few requests; sizes that do not fit, or follow a faster one, are left out."""
     best = (float("inf"), BATCH_SIZES[-1])
     for size in BATCH_SIZES:
         hflm.batch_size_per_gpu = size
