@@ -34,13 +34,15 @@ SHOTS = 285  # candidates for few-shot examples, as in MMLU
 NOISE = 0.5  # nats, standard deviation of a token's log-probability between models
 EXCHANGED = 0.3  # share of the generated texts that differ between models
 
-# set: number of items, content of the task file, function that makes a row, entry of the config, number of tasks
-_QUESTION = {"columns": {"question": "question", "choices": "options", "gold": "gold", "gold_format": "index",
-                         "category": "category"}, "item_type": "question"}  # fmt: skip
+# set: number of items, content of the task file, entry of the config; categories as in the real datasets: 57 subjects
+# of MMLU, 67 paradigms of BLiMP, 15 tasks of a group of lm-eval, none elsewhere
+_QUESTION = {"columns": {"question": "question", "choices": "options", "gold": "gold", "gold_format": "index"},
+             "item_type": "question"}  # fmt: skip
+_SUBJECTS = {**_QUESTION, "columns": {**_QUESTION["columns"], "category": "category"}}
 _PAIR = {"columns": {"good": "good", "bad": "bad", "category": "category"}, "item_type": "pair"}
 _SENTENCE = {"columns": {"context": "text", "label": "label"}, "item_type": "sentence"}
 SETS = {
-    "mmlu": (14_042, _QUESTION, {"protocols": ["letters", "options"], "shots": [0, 5]}),
+    "mmlu": (14_042, _SUBJECTS, {"protocols": ["letters", "options"], "shots": [0, 5]}),
     "blimp": (67_000, _PAIR, {"protocols": ["minimal_pair"]}),
     "pairs": (100_000, _PAIR, {"protocols": ["minimal_pair"]}),
     "forms": (20_000, {"columns": {"context": "text", "good": "good", "bad": "bad", "cluster": "cluster"},
@@ -372,10 +374,12 @@ class Rows:
 
     def question(self, i: int, n_options: int = 4) -> dict:
         options = [self.text(2, 8) for _ in range(n_options)]
-        category = f"subject {i % 57}"
-        return {"question": self.text(10, 60), "options": options, "gold": i % n_options, "category": category}
+        return {"question": self.text(10, 60), "options": options, "gold": i % n_options}
 
-    mmlu = generation = question
+    generation = question
+
+    def mmlu(self, i: int) -> dict:
+        return {**self.question(i), "category": f"subject {i % 57}"}
 
     def blimp(self, i: int) -> dict:
         good = self.text(6, 12)
@@ -421,7 +425,7 @@ def write_set(name: str, fraction: float) -> list[dict]:
         write_jsonl(Path("tasks", source["file"]), (getattr(rows, name)(i) for i in range(count)))
         if name == "mmlu":
             source["few_shot"] = "shots.jsonl"
-            write_jsonl(Path("tasks/shots.jsonl"), (rows.question(i) for i in range(SHOTS)))
+            write_jsonl(Path("tasks/shots.jsonl"), (rows.mmlu(i) for i in range(SHOTS)))
         content = {"task": task_name, "protocols": entry["protocols"], **task, "languages": {"gl": {"source": source}}}
         Path("tasks", f"{task_name}.yaml").write_text(yaml.safe_dump(content))
     return [{"task": task_name, "data": "hub", **entry} for task_name in names]
