@@ -69,14 +69,17 @@ def run_reference(args, runs: list, directory: Path, max_length: int) -> None:
     call([args.reference, __file__, "reference", *options], directory, args.threads)
 
 
-def run_vernacular(args, runs: list, directory: Path, max_length: int) -> None:
+def run_vernacular(args, runs: list, directory: Path, max_length: int, own: dict | None = None) -> None:
+    """Run lm_eval's tasks by their names, and task files (`own`: entries of the config) beside them."""
     entries = [{"lm_eval": name} | ({} if shots is None else {"shots": shots}) for name, shots in runs]
-    model = {"source": str(args.model), "dtype": "float32", "device": "cpu"}
+    own = own or {}
+    model = {"source": str(args.model), "dtype": "float32", "device": "cpu"} | ({"chat": False} if own else {})
     config = {
         "models": {"model": model | ({"max_length": max_length} if max_length else {})},
         "lm_eval": {"python": args.lm_eval_python},
         "limit": args.limit,
-        "evaluations": entries,
+        **own,
+        "evaluations": entries + own.get("evaluations", []),
     }
     (directory / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
     command = [sys.executable, "-m", "snakemake", f"-c{args.threads}", "--snakefile", str(ROOT / "Snakefile")]

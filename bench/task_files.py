@@ -1,11 +1,16 @@
-"""Compare included task files with lm_eval's tasks on the same rows: options, answers, and scored texts.
+"""Compare included task files with lm_eval's tasks on the same rows: options, answers, scored texts, and values.
 
     python bench/task_files.py --lm-eval-python .lm-eval/bin/python
+    python bench/task_files.py --model DIRECTORY --reference .bench/bin/python
 
 For each case of `tests/support/catalogue_rows.py` with a task of lm_eval, both tools read the same local rows. Compared
 are the number of items, the correct option and, where lm_eval shows the texts of the options and not letters, their
 texts. Where the task is scored as minimal pairs, the context and the continuation of every request must be equal to
-lm_eval's too, so that the log-likelihoods are (`lm_eval_values.py` shows that equal texts have equal values).
+lm_eval's too.
+
+With `--model`, a model is run by `lm_eval --model hf`, and here by lm_eval's task (`lm_eval: NAME`) and by the task
+file, the latter where its prompt is lm_eval's, as it is or as a variant with lm_eval's words (WORDS). The
+log-likelihood of each option, the decisions, the accuracies and the generated texts are compared.
 """
 
 import argparse
@@ -18,6 +23,19 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
+
+# layout and text of lm_eval's prompts that a variant can have: lettered lines are "A. …", and the last line is the cue
+WORDS = {
+    "nrk_quiz_qa_nno_p0": ("question", "Spørsmål: {question}\n{options}\n\nSvar:"),
+    "norcommonsenseqa_nob_p0": ("question", "Spørsmål: {question}\n{options}\n\nSvar:"),
+    "nortruthfulqa_mc_nob_p0": ("question", "Spørsmål: {question}\n{options}\n\nSvar:"),
+    "arc_ca_easy": ("question", "Pregunta: {question}\n{options}\nResposta:"),
+    "siqa_ca": ("passage", "Pregunta: {context} {question}\n{options}\nResposta:"),
+    "piqa_eu": ("question", "Galdera: {question}\n{options}\nErantzuna:"),
+    "global_mmlu_ar_other": ("letters_question", "{question}\n{options}\nAnswer:"),
+    "afrimgsm_hau_prompt_1": ("question", "Question: {question}\n{options}\nAnswer:"),
+}
+VARIANT = "their_words"
 
 
 def documents(names: list[str]) -> None:
@@ -41,15 +59,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--lm-eval-python", default=str(ROOT / ".lm-eval" / "bin" / "python"))
     parser.add_argument("--tasks", help="names of lm_eval separated by commas; by default, all")
+    parser.add_argument("--model", type=lambda path: Path(path).resolve(), help="compare its values, too")
+    parser.add_argument("--reference", help="Python of an environment with lm_eval and torch, for --model")
     args = parser.parse_args()
     python = str(Path(args.lm_eval_python).absolute())
 
     from support.catalogue_rows import CASES
+
+    names = args.tasks.split(",") if args.tasks else [case.lm_eval for case in CASES]
+    run(args, {case.lm_eval: case for case in CASES if case.lm_eval and case.lm_eval in names}, python)
+
+
+def run(args, cases: dict, python: str) -> None:
+    """Compare the cases, by the name of lm_eval's task, and print the differences."""
     from vernacular.data.load import WORKFLOW, load_items
     from vernacular.data.tasks import load_task
 
-    names = args.tasks.split(",") if args.tasks else [case.lm_eval for case in CASES]
-    cases = {case.lm_eval: case for case in CASES if case.lm_eval and case.lm_eval in names}
     differences = 0
     with tempfile.TemporaryDirectory() as temporary:
         items = {}
@@ -77,7 +102,94 @@ def main() -> None:
                 + "; ".join(["", *problems])
             )
             differences += len(problems)
+        if args.model:
+            differences += compare_values(args, cases, items, Path(temporary))
     print(f"{differences} differences")
+
+
+def compare_values(args, cases: dict, items: dict, directory: Path) -> int:
+    """Run a model on the same rows with lm_eval's tasks and with the task files; return the number of differences."""
+    import lm_eval_values
+
+    hub, runs, own = directory / "hub", [(name, 0) for name in cases], {}
+    for name, case in cases.items():
+        if entry := own_entry(name, case, directory):
+            own[name] = entry
+    args.limit, args.threads, args.reference = 1_000_000, 1, str(Path(args.reference).absolute())
+    tables = {"tasks": ["../tasks"], "evaluations": list(own.values())}
+    lm_eval_values.run_vernacular(args, runs, hub, 0, tables)
+    lm_eval_values.run_reference(args, runs, hub, 0)
+    expected, read = json.loads((hub / "expected.json").read_text()), lm_eval_values.Own(hub)
+    print("\nlm_eval's tasks, by name:")
+    differences = lm_eval_values.compare(read, expected)
+    print("\ntask files:\n| task | items | outputs | largest difference, nats | decisions | accuracy |\n|" + "---|" * 6)
+    for name, _, results, samples in expected:
+        if name in own:
+            differences += compare_own(name, own[name], items[name], results[name], samples[name], read)
+    return differences
+
+
+def own_entry(name: str, case, directory: Path) -> dict | None:
+    """Return the config's entry of a task file whose prompt is lm_eval's; write the variant with lm_eval's words."""
+    import yaml
+    from vernacular.core.languages import prompts_file
+    from vernacular.data.load import WORKFLOW
+    from vernacular.data.tasks import load_task
+    from vernacular.protocols.prompts import PROMPTS_DIR, VARIANTS
+
+    protocol = load_task(WORKFLOW / "tasks" / f"{case.task}.yaml")["protocols"][0]
+    entry = {"task": case.task, "languages": [case.language], "protocols": [protocol]}
+    content = yaml.safe_load((WORKFLOW / "tasks" / f"{case.task}.yaml").read_text("utf-8"))
+    stated = content["languages"][case.language]
+    source = {"source": {"file": f"../own/{case.task}/{case.language}/{case.split}.jsonl"}}
+    content["languages"] = {case.language: (stated if isinstance(stated, dict) else {"code": stated}) | source}
+    tasks = directory / "tasks"
+    tasks.mkdir(exist_ok=True)
+    (tasks / f"{case.task}.yaml").write_text(yaml.safe_dump(content, allow_unicode=True, sort_keys=False), "utf-8")
+    if protocol == "minimal_pair":
+        return entry
+    if name not in WORDS:
+        return None
+    path = tasks / "prompts" / f"{case.language}.yaml"
+    content = yaml.safe_load((path if path.exists() else prompts_file(case.language, PROMPTS_DIR)).read_text("utf-8"))
+    layout, text = WORDS[name]
+    content[VARIANTS].setdefault(VARIANT, {"differs": "the words of lm_eval"})[layout] = text
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(yaml.safe_dump(content, allow_unicode=True, sort_keys=False), "utf-8")
+    return entry | {"prompts": [VARIANT]}
+
+
+def compare_own(name: str, entry: dict, items: list[dict], results: dict, samples: list, read) -> int:
+    """Print a row on a task file's outputs and those of lm_eval; return the number of differences."""
+    variant = f".{VARIANT}" if "prompts" in entry else ""
+    ((protocol,), (language,)) = entry["protocols"], entry["languages"]
+    evaluation = f"{entry['task']}.{language}.{protocol}.0shot{variant}"
+    outputs, largest, problems, n_outputs, n_decisions = read.output(evaluation), 0.0, [], 0, 0
+    filters = {row[2] for row in samples}
+    for index, responses, filter_name in samples:
+        if filter_name != min(filters):
+            continue
+        item, n_outputs = items[index]["item_id"], n_outputs + len(responses)
+        if protocol == "generation":  # lm_eval's text goes on after the line
+            found, expected = outputs[item, "response"]["raw_output"], responses[0][0]
+            n_decisions += 1
+            if found.strip() != expected.split("\n")[0].strip():
+                problems.append(f"{item}: {found!r}, of lm_eval {expected!r}")
+            continue
+        own = [sum(outputs[item, f"choice:{i}"]["logprobs"]) for i in range(len(responses))]
+        other = [float(response[0][0]) for response in responses]
+        differences = [abs(a - b) for a, b in zip(own, other, strict=True)]
+        largest = max(largest, *differences)
+        n_decisions += own.index(max(own)) == other.index(max(other))
+        if own.index(max(own)) != other.index(max(other)) or max(differences) > 1e-3:
+            problems.append(f"{item}: {own}, of lm_eval {other}")
+    accuracies = [row["value"] for row in read.rows if (row["evaluation"], row["metric"]) == (evaluation, "accuracy")]
+    if protocol != "generation" and (len(accuracies) != 1 or abs(accuracies[0] - results["acc,none"]) > 1e-9):
+        problems.append(f"accuracy {accuracies}, of lm_eval {results['acc,none']}")
+    print(f"| `{evaluation}`, `{name}` | {len(items)} | {n_outputs} | {largest:.0e} | {n_decisions} | {accuracies} |")
+    for problem in problems:
+        print(f"  {problem}")
+    return len(problems)
 
 
 def compare(case, items: list[dict], rows: list[list]) -> tuple[list[str], str]:

@@ -16,7 +16,7 @@ from vernacular.lm_eval.catalog import FORMAT, package_digests, versions
 from vernacular.lm_eval.expansion import DEFAULT_TYPE
 from vernacular.lm_eval.generation_arguments import unsupported
 
-_FIELDS = ("output_type", "num_fewshot")
+_FIELDS = ("output_type", "num_fewshot", "dataset_path")  # the last: it may be a local directory
 
 
 def index() -> dict:
