@@ -83,7 +83,11 @@ def run_vernacular(args, runs: list, directory: Path, max_length: int, own: dict
     }
     (directory / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
     command = [sys.executable, "-m", "snakemake", f"-c{args.threads}", "--snakefile", str(ROOT / "Snakefile")]
-    call([*command, "--workflow-profile", str(ROOT / "profiles" / "default")], directory, args.threads)
+    call(
+        [*command, "results/summary/results.parquet", "--workflow-profile", str(ROOT / "profiles" / "default")],
+        directory,
+        args.threads,
+    )
 
 
 def call(command: list[str], directory: Path, threads: int) -> None:

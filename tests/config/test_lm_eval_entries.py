@@ -21,7 +21,7 @@ INDEX = {
     "directory": "/nowhere/lm_eval/tasks",
     "metrics": ["acc"],
     "tasks": {
-        "galcola": {"file": "a.yaml", "config": CHOICE, "reason": None},
+        "galcola": {"file": "a.yaml", "config": CHOICE | {"dataset_path": "org/galcola"}, "reason": None},
         "fixed": {"file": "b.yaml", "config": CHOICE | {"num_fewshot": 0}, "reason": None},
         "pictures": {"file": "c.yaml", "config": CHOICE, "reason": "needs images"},
         "flores": {"file": "d.yaml", "config": {"num_fewshot": 5}, "reason": None},
@@ -211,6 +211,23 @@ def test_state_of_the_environment_is_in_the_key_and_changed_task_files_must_be_l
     (package / "tasks/a.yaml").write_text("x: 2\n")
     with pytest.raises(ConfigError, match=r"task files changed after this list. Run: .*lm-eval-index"):
         state()
+
+
+def test_rows_in_a_directory_named_like_the_dataset_are_in_the_key_of_the_package_task(config, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def files():
+        content_hash.cache_clear()
+        (spec,) = specs.lm_eval_spec(config({"lm_eval": "galcola"}))["evaluations"].values()
+        return spec["files"]
+
+    assert files() == {}
+    (tmp_path / "org" / "galcola").mkdir(parents=True)
+    (tmp_path / "org" / "galcola" / "test.jsonl").write_text("{}\n")
+    before = files()
+    (tmp_path / "org" / "galcola" / "test.jsonl").write_text("{} \n")
+    assert list(before) == ["org/galcola/test.jsonl"]
+    assert files() != before
 
 
 def test_edit_of_rows_or_of_a_module_changes_the_key_of_the_own_task_only(config, tmp_path, monkeypatch):
