@@ -110,7 +110,8 @@ class Own:
         from vernacular.protocols.schema import REQUESTS
 
         self.directory = directory / "results"
-        self.rows = results.values(self.directory).to_dict("records")
+        self.all_rows = results.values(self.directory).to_dict("records")
+        self.rows = [row for row in self.all_rows if row["protocol"].startswith("lm_eval")]  # task files share names
         self.read = lambda kind, *path: artifacts.read(self.directory.joinpath(*path), kind).to_pylist()
         self.kinds, self.requests_kind = {"scores": SCORES, "generations": GENERATIONS}, REQUESTS
         self.outputs: dict[str, dict] = {}  # evaluation -> (item, role) -> output and request
