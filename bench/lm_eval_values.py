@@ -130,7 +130,7 @@ class Own:
 
     def output(self, evaluation: str) -> dict:
         if evaluation not in self.outputs:
-            name = "generations" if ".lm_eval_generation." in evaluation else "scores"
+            name = "generations" if "generation." in evaluation else "scores"
             file = f"{evaluation}.parquet"
             requests = {row["request_id"]: row for row in self.read(self.requests_kind, "requests", file)}
             rows = self.read(self.kinds[name], "model", name, file)

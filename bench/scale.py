@@ -25,6 +25,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import yaml
 
@@ -129,7 +130,8 @@ def run(arguments: argparse.Namespace, fraction: float) -> None:
     for row in table():
         print(f"| {label} | {row}", flush=True)
     if arguments.browser:
-        print(f"| {label} | open the report | 1 | {seconds_to_open(Path('results/report/index.html')):.1f} | | | |")
+        seconds, size = seconds_to_open(Path("results/report/index.html"))
+        print(f"| {label} | open the report | 1 | {seconds:.1f} | | | {size:.2f} loaded |")
 
 
 def collected(arguments: argparse.Namespace) -> list[str]:
@@ -190,8 +192,8 @@ def written(name: str) -> float:
     return sum(path.stat().st_size for path in paths) / 1e6
 
 
-def seconds_to_open(page: Path) -> float:
-    """Return the seconds from the request of the report to its complete leaderboard, in headless Chromium."""
+def seconds_to_open(page: Path) -> tuple[float, float]:
+    """Return the seconds from the request of the report to its complete leaderboard in Chromium, and the MB loaded."""
     from selenium import webdriver
     from selenium.webdriver.common.by import By
     from selenium.webdriver.support.ui import WebDriverWait
@@ -204,7 +206,11 @@ def seconds_to_open(page: Path) -> float:
         started = time.perf_counter()
         driver.get(f"{page.absolute().as_uri()}#/leaderboard")
         WebDriverWait(driver, 120, 0.02).until(lambda d: d.find_elements(By.CSS_SELECTOR, ".board tbody tr"))
-        return time.perf_counter() - started
+        seconds = time.perf_counter() - started
+        script = "return [...document.querySelectorAll('script[src], link[href]')].map(node => node.src || node.href)"
+        addresses = [name for name in driver.execute_script(script) if name.startswith("file:")]
+        files = [page, page.parent / "data" / "index.js", *(Path(unquote(urlsplit(name).path)) for name in addresses)]
+        return seconds, sum(file.stat().st_size for file in files) / 1e6
     finally:
         driver.quit()
 
