@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
 from support import soak
 from support.faulty_items import CLOSE, WRONG_GOLD, responses, share_incorrect, shuffled, simulate
 from vernacular.statistics.audit import audit, complete, drop_rates, drops, from_null, mirrored, unsuitable

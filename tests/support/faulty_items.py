@@ -8,7 +8,6 @@ both incorrect choose the same option in about 64 % of the cases.
 from dataclasses import dataclass
 
 import numpy as np
-
 from vernacular.statistics.audit import Responses
 
 OK, WRONG_GOLD, TWO_CORRECT, BROKEN = range(4)
