@@ -20,6 +20,7 @@ NOT_IN_KEYS = {
     "vernacular.__main__": "starts a command",
     "vernacular.cli": "runs a command",
     "vernacular.results": "reads results",
+    "vernacular.commands.audit": "is run by hand",
     "vernacular.commands.check": "prints",
     "vernacular.commands.plan": "prints",
     "vernacular.commands.run": "writes a config, and starts Snakemake",

@@ -5,9 +5,17 @@ that grows with the ability of the model above the difficulty of the item. Two m
 both incorrect choose the same option in about 64 % of the cases.
 """
 
+import json
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+import yaml
+from vernacular.core import artifacts
+from vernacular.data.load import make_items, mark_repeats
+from vernacular.data.schema import ITEMS
+from vernacular.data.tasks import load_task
+from vernacular.metrics.schema import TASK_RESULTS
 from vernacular.statistics.audit import Responses
 
 OK, WRONG_GOLD, TWO_CORRECT, BROKEN = range(4)
@@ -85,3 +93,54 @@ def share_incorrect(given: Responses) -> np.ndarray:
     w /= w.sum()
     z = margin / np.median(np.abs(margin), axis=1, keepdims=True)
     return 1 - w @ (margin > 0) - 1e-3 * np.tanh(w @ np.clip(z, -4, 4))
+
+
+TASK = {
+    "task": "rivers",
+    "protocols": ["options"],
+    "item_type": "question",
+    "columns": {"id": "id", "question": "question", "choices": ["a", "b", "c", "d"], "gold": "gold", "gold_format": "index"},
+    "languages": {"gl": {"source": {"file": "rivers.jsonl"}}},
+}  # fmt: skip
+EVALUATION = "rivers.gl.options.0shot"
+
+
+def write_run(directory: Path, drawn: Simulated, **settings) -> None:
+    """Write a config, its items, and per-item results of its models, as a run leaves them; `settings` of the config."""
+    [given], gold = drawn.languages, drawn.responses.correct.argmax(1)
+    rows = [
+        {"id": f"q{i:03}", "question": f"Which river is number {i}?", "gold": int(right)}
+        | {letter: f"{letter.upper()}{i}" for letter in "abcd"}
+        for i, right in enumerate(gold)
+    ]
+    (directory / "rivers.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
+    (directory / "rivers.yaml").write_text(yaml.safe_dump(TASK), "utf-8")
+    names = [f"m{number}" for number in range(len(given.scores))]
+    models, first = {}, {}
+    for name, family in zip(names, given.families, strict=True):
+        base = first.setdefault(family, name)
+        models[name] = {"source": f"lab/{name}"} if base == name else {"base": base, "adapter": f"lab/{name}"}
+    config = {"models": models, "tasks": ["."], "evaluations": [{"task": "rivers"}], "audit": {}} | settings
+    (directory / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False), "utf-8")
+    items, counts = make_items(rows, "question", load_task(directory / "rivers.yaml")["languages"]["gl"]["columns"])
+    assert counts["kept"] == len(rows)
+    mark_repeats(items)
+    write(directory / "resources" / "items" / "rivers.gl.parquet", ITEMS, items)
+    for name, [scores] in zip(names, given.scores, strict=True):
+        results = [_result(item, own) for item, own in zip(items, scores.tolist(), strict=True)]
+        write(directory / "results" / name / "tasks" / f"{EVALUATION}.parquet", TASK_RESULTS, results)
+
+
+def write(path: Path, kind: artifacts.Kind, rows: list[dict]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    artifacts.write(path, kind, rows, {"fingerprint": path.stem})
+
+
+def _result(item: dict, scores: list[float]) -> dict:
+    best = scores.index(max(scores))
+    empty = dict.fromkeys(TASK_RESULTS.schema.names)
+    shared = {name: item[name] for name in ("item_id", "cluster_id", "category", "choices", "gold")}
+    is_correct = best in item["gold"]
+    answered = {"prompt": item["question"], "option_scores": scores, "prediction": item["choices"][best]}
+    answered |= {"predicted_indices": [best], "correct": is_correct, "tie": False, "metrics": {"accuracy": is_correct}}
+    return empty | shared | answered

@@ -70,6 +70,39 @@ rule curves:
         stage("curves", has_attempts=False)
 
 
+# list the items that a speaker should read, from what all models answered; only with `audit:` in the config
+if CONFIG.audit is not None:
+
+    rule reading_lists:
+        input:
+            data=items_files(),
+            tasks=expand(expand_evaluations(in_output("{{model}}/tasks/{evaluation}.parquet")), model=CONFIG.models),
+        output:
+            in_output("summary/audit.parquet"),
+            table("audit", "CSV"),
+            table("audit", "Excel"),
+            table("audit_lists", "CSV"),
+        log:
+            "logs/reading_lists/reading_lists.log",
+        benchmark:
+            f"{BENCHMARKS}/reading_lists/reading_lists.tsv"
+        localrule: True
+        conda:
+            "../../envs/tables.yaml"
+        resources:
+            mem_mb=lambda wildcards, attempt: 3000 * attempt,
+            runtime=30,
+        params:
+            spec=spec("reading_lists", specs.audit_spec(CONFIG)),
+            files=lambda wildcards, input, output: files(
+                input, "items_dir", results=above(output[0], 2), out=above(output[0])
+            ),
+        message:
+            "reading-lists: list the items that a speaker should read first"
+        shell:
+            stage("reading-lists", has_attempts=False)
+
+
 # write the tables for publication: long and wide CSV, Parquet, and the Excel workbooks; and what the tokenizers of all
 # models make of each language
 rule summary:

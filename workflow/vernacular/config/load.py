@@ -45,6 +45,7 @@ class Config:
     similarity: dict
     comparisons: list[tuple[str, str]] = field(default_factory=list)  # (baseline, candidate), by name
     external_results: dict[str, dict] = field(default_factory=dict)  # by name: path, and model of a publication
+    audit: dict | None = None  # settings of the reading lists; None: none are written
     gpu_memory_gb: float = 40
     checkpoints: dict[str, Checkpoint] = field(default_factory=dict)  # models of a series, by name
     lm_eval: dict[str, LmEvalTask] = field(default_factory=dict)  # by evaluation ID
@@ -185,6 +186,7 @@ def load_valid(
         values["similarity"],
         pairs,
         external_results,
+        audit=values.get("audit"),
         gpu_memory_gb=values["gpu_memory_gb"],
         checkpoints=checkpoints,
         output=output,

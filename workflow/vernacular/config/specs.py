@@ -185,6 +185,14 @@ class ComparisonsSpec(Spec):
     earlier_checkpoints: list[str] = field(default_factory=list)  # models tested against the best of each column only
 
 
+class AuditSpec(Spec):
+    models: list[str]  # in the order of the config
+    families: dict[str, str]  # by model: an adapter and its base, and checkpoints of a series, are one
+    evaluations: dict[str, ComparedSpec]  # by ID
+    items: int  # number of items in each list
+    parallel: list[str]  # tasks whose items are translations of each other
+
+
 class ExportedSpec(Fields):
     """The items and protocol of an evaluation."""
 

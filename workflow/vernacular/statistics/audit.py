@@ -56,8 +56,9 @@ class Margins:
     chance: float
     by_family: np.ndarray  # (M,) weights: each family has the same
     by_ability: np.ndarray  # (M,) weights: multiplied by the accuracy above chance
-    z: np.ndarray  # (M, n) clipped margin of the correct option; NaN without scores
-    leads: np.ndarray  # (n, K) weighted lead of the correct option over each incorrect one; NaN: none
+    x: np.ndarray  # (M, n, K) clipped lead of the correct option over each incorrect one; NaN: none, or not scored
+    z: np.ndarray  # (M, n) the smallest of these: the clipped margin
+    leads: np.ndarray  # (n, K) mean of the leads by ability
 
 
 @dataclass(frozen=True)
@@ -173,7 +174,7 @@ def _margins(responses: Responses) -> Margins:
     by_family, by_ability = by_family / by_family.sum(), by_ability / by_ability.sum()
     x = _leads(responses, correct, units)
     leads = _weighted(x, by_ability)
-    return Margins(units, accuracy, np.array(lows), chance, by_family, by_ability, _lowest(x), leads)
+    return Margins(units, accuracy, np.array(lows), chance, by_family, by_ability, x, _lowest(x), leads)
 
 
 def _differences(scores: np.ndarray, gold: np.ndarray, offered: np.ndarray) -> np.ndarray:

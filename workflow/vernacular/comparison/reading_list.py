@@ -1,0 +1,278 @@
+"""Reading lists: the items of an evaluation that a speaker should read first, by what all models make of their options.
+
+Evaluations that differ in shots, seed or prompt only are one list. A list is refused, with the reason, if too few
+models or items could order it; what a list cannot show is stated beside it (`sentences`).
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from vernacular.core.artifacts import Kind
+from vernacular.core.errors import format_count
+from vernacular.core.fingerprint import fingerprint
+from vernacular.core.tables import values_of
+from vernacular.metrics.choice import correct_options
+from vernacular.statistics.audit import Audit, Responses, audit, complete, unsuitable
+from vernacular.types import Item
+
+# what a speaker can decide; all but the first are faults
+DECISIONS = (OK, *FAULTS) = ("ok", "wrong gold", "several correct", "none correct", "unclear question",
+                             "unclear options", "translation")  # fmt: skip
+VERDICT_COLUMNS = ("decision", "annotator", "date")  # empty in a list
+
+# results/summary/audit.parquet: a row per item of a list, most suspicious first
+READING_LIST = Kind(
+    "reading list",
+    pa.schema(
+        [
+            ("evaluation", pa.string()),  # the first of those whose scores are averaged
+            ("task", pa.string()),
+            ("language", pa.string()),
+            ("rank", pa.int32()),
+            ("item_id", pa.string()),
+            ("content", pa.string()),  # hash of the item's texts and gold, to which a verdict refers
+            ("cluster_id", pa.string()),
+            ("category", pa.string()),
+            ("score", pa.float64()),  # S, in standard deviations
+            ("level", pa.float64()),  # lead of the gold over the models' favorite, in units of a usual margin
+            ("slope", pa.float64()),  # of the margin over the models' ability
+            ("families", pa.int32()),  # with scores of this item
+            ("families_wrong", pa.int32()),  # most of whose models do not choose the gold
+            ("favorite", pa.string()),  # the incorrect option that the models prefer
+            ("favorite_share", pa.float64()),  # ability weight of the models that choose it
+            ("reason", pa.string()),  # why it is listed
+            ("checks", pa.string()),  # what is suspicious about its text (`data/audit.py`)
+            ("drop", pa.float64()),  # below the other languages of a parallel task
+            ("q", pa.float64()),  # false discovery rate of the items up to this drop
+            ("accuracy_here", pa.float64()),  # share of models that choose the gold in this language
+            ("accuracy_elsewhere", pa.float64()),  # mean over the other languages
+            ("prompt", pa.string()),  # context and question
+            ("choices", pa.list_(pa.string())),
+            ("gold", pa.list_(pa.int32())),
+            *((name, pa.string()) for name in VERDICT_COLUMNS),
+        ]
+    ),
+    key=("evaluation", "item_id"),
+    required=("score", "choices", "gold", "content"),
+)
+
+_HARD_OR_FAULTY = (
+    "Items on this list are hard or faulty. Removing them raises every score (the first 40 of 300 faultless items: by "
+    "7 points for every model); values before and after a correction are both shown."
+)
+_CULTURE = "Where the models follow another culture or norm, they agree and are wrong. A speaker decides."
+_CHOSEN = (
+    "Verdicts are on items chosen by the models' answers. Read as many random items, without the models' answers, "
+    "to compare."
+)
+_WEAK_REACH = 0.25  # from which a list that shows no fault says more
+_FALSE_RATE = 0.1  # of the sentence on drops
+_AGREE = 0.5
+
+
+@dataclass(frozen=True)
+class Listing:
+    """One list, or why there is none."""
+
+    evaluation: str
+    task: str
+    language: str
+    evaluations: list[str]  # whose scores are averaged
+    reason: str | None = None  # why there is no list
+    items: int = 0  # from which it is chosen
+    listed: int = 0
+    models: int = 0
+    families: int = 0
+    lowest_accuracy: float | None = None  # of a model
+    highest_accuracy: float | None = None
+    reliability: float | None = None  # h, of the slopes
+    reach_favorite: float | None = None  # share of incorrect golds that are listed, if they are on the favorite option
+    reach_any: float | None = None  # the same, on any option: an upper bound
+    sentences: list[str] = field(default_factory=list)  # what it shows, and what it does not
+
+    def as_dict(self) -> dict:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Answered:
+    """The items of one list, and what all models answered to them."""
+
+    ids: list[str]
+    choices: list[list[str]]
+    gold: list[list[int]]
+    responses: Responses
+    models: list[str]
+    differing: int  # rows of a model with other options or another gold than the first model's
+
+
+def groups(evaluations: Mapping[str, Mapping]) -> dict[str, list[str]]:
+    """Return the evaluations of each list, by the first of them: the same items and protocol."""
+    found: dict[tuple, list[str]] = {}
+    for name, spec in evaluations.items():
+        found.setdefault((spec["dataset"], spec["protocol"], spec["style"]), []).append(name)
+    return {names[0]: names for names in found.values()}
+
+
+def answered(tables: Mapping[str, Sequence[pa.Table]], families: Mapping[str, str]) -> Answered:
+    """Return the scores of the options of all items, from TASK_RESULTS by model, a table per evaluation.
+
+    Where a protocol stores no score of options, the chosen one has the score 1, and the others 0.
+    """
+    position: dict[str, int] = {}
+    choices, gold, clusters = [], [], []
+    runs: dict[str, list[list[tuple[int, list]]]] = {}
+    differing = 0
+    for model, own in tables.items():
+        for table in own:
+            run = []
+            columns = [values_of(table[name]) for name in _READ]
+            for item_id, cluster, options, correct, scores, predicted in zip(*columns, strict=True):
+                index = position.setdefault(item_id, len(choices))
+                if index == len(choices):
+                    choices.append(options)
+                    gold.append(correct)
+                    clusters.append(cluster)
+                elif options != choices[index] or correct != gold[index]:
+                    differing += 1
+                    continue
+                if scores is None and predicted:
+                    scores = [float(i in predicted) for i in range(len(options))]
+                if scores and len(scores) == len(options):
+                    run.append((index, scores))
+            runs.setdefault(model, []).append(run)
+    shape = len(choices), max(map(len, choices), default=0)
+    correct, offered = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
+    for index, options in enumerate(choices):
+        offered[index, : len(options)] = True
+        correct[index, correct_options(options, gold[index])] = True
+    models = [model for model, own in runs.items() if any(own)]
+    scores = [[_matrix(run, shape) for run in runs[model] if run] for model in models]
+    responses = Responses(scores, correct, offered, [families[model] for model in models], clusters)
+    return Answered(list(position), choices, gold, responses, models, differing)
+
+
+_READ = ("item_id", "cluster_id", "choices", "gold", "option_scores", "predicted_indices")
+
+
+def _matrix(run: list[tuple[int, list]], shape: tuple[int, int]) -> np.ndarray:
+    matrix = np.full(shape, np.nan)
+    for index, scores in run:
+        matrix[index, : len(scores)] = [np.nan if score is None else score for score in scores]
+    return matrix
+
+
+def reading_list(listing: Listing, given: Answered, items: Mapping[str, Item], k: int) -> tuple[Listing, list[dict]]:
+    """Return what is known of a list, and its first k items as rows of READING_LIST; none if it is refused."""
+    models, indices = complete(given.responses)
+    responses = given.responses.part(models, indices)
+    listing = replace(listing, items=len(indices), models=len(models), families=len(set(responses.families)))
+    if reason := unsuitable(responses):
+        return replace(listing, reason=f"no reading list: {reason}."), []
+    found = audit(responses)
+    ids = [given.ids[index] for index in indices]
+    first = found.order(ids)[: min(k, len(ids))]
+    accuracies = found.margins.accuracy
+    favorite_reach, any_reach = found.reach(len(first))
+    listing = replace(
+        listing,
+        listed=len(first),
+        lowest_accuracy=float(accuracies.min()),
+        highest_accuracy=float(accuracies.max()),
+        reliability=found.reliability,
+        reach_favorite=favorite_reach,
+        reach_any=any_reach,
+    )
+    notes = [f"{format_count(given.differing, 'row')} with other options or gold not used."] if given.differing else []
+    listing = replace(listing, sentences=sentences(listing) + notes)
+    slopes = (found.slope - found.slope.mean()) / (found.slope.std() or 1)
+    rows = []
+    for rank, i in enumerate(first, 1):
+        index, witnesses = indices[i], _Witnesses(found, responses, i)
+        item = items[ids[i]]
+        options = given.choices[index]
+        rows.append(
+            {
+                "evaluation": listing.evaluation,
+                "task": listing.task,
+                "language": listing.language,
+                "rank": rank,
+                "item_id": ids[i],
+                "content": content_of(item),
+                "cluster_id": given.responses.clusters[index],
+                "category": item["category"],
+                "score": float(found.score[i]),
+                "level": float(found.level[i]),
+                "slope": float(found.slope[i]),
+                "families": witnesses.families,
+                "families_wrong": witnesses.families_wrong,
+                "favorite": options[found.favorite[i]],
+                "favorite_share": witnesses.favorite_share,
+                "reason": witnesses.reason(options[found.favorite[i]], slopes[i], found.reliability),
+                "prompt": "\n".join(filter(None, (item["context"], item["question"]))),
+                "choices": options,
+                "gold": given.gold[index],
+                **dict.fromkeys(VERDICT_COLUMNS, ""),
+            }
+        )
+    return listing, rows
+
+
+class _Witnesses:
+    """What the models make of one item, counted by family."""
+
+    def __init__(self, found: Audit, responses: Responses, i: int):
+        z, x = found.margins.z[:, i], found.margins.x[:, i]
+        weights = np.where(np.isnan(z), 0.0, found.margins.by_ability)
+        chooses = np.array(
+            [lead < 0 and np.nanargmin(row) == found.favorite[i] for lead, row in zip(z, x, strict=True)]
+        )
+        self.favorite_share = float((weights * chooses).sum() / weights.sum())
+        known, wrong = Counter(), Counter()
+        for family, lead in zip(responses.families, z, strict=True):
+            if not np.isnan(lead):
+                known[family] += 1
+                wrong[family] += lead <= 0
+        self.families = len(known)
+        self.families_wrong = sum(wrong[family] > count / 2 for family, count in known.items())
+
+    def reason(self, favorite: str, slope: float, reliability: float) -> str:
+        """Return why the item is listed, for its reader."""
+        text = f"{self.families_wrong} of {format_count(self.families, 'family', 'families')} do not choose the gold"
+        if self.favorite_share >= _AGREE:
+            text += f"; {self.favorite_share:.0%} of the models, by ability, choose “{favorite}”"
+        if reliability > 0 and slope < -1:
+            text += "; abler models do worse on it"
+        return text
+
+
+def content_of(item: Item) -> str:
+    """Return the hash of an item's texts and gold: a verdict on one version says nothing about another."""
+    return fingerprint([item["context"], item["question"], item["choices"], item["gold"], item["target"]])[:16]
+
+
+def sentences(listing: Listing) -> list[str]:
+    """Return what a list shows, and what it does not, to be printed beside it."""
+    lowest, highest = listing.reach_favorite, listing.reach_any
+    counts = f"{format_count(listing.families, 'family', 'families')}, {format_count(listing.models, 'model')}"
+    few, many = (reach * listing.items / 50 for reach in (lowest, highest))
+    range_of_faults = f"{few:.0f}" if f"{few:.0f}" == f"{many:.0f}" else f"{few:.0f} to {many:.0f}"
+    range_of_reach = (
+        f"{highest:.0%}" if f"{lowest:.0%}" == f"{highest:.0%}" else f"{100 * lowest:.0f} to {highest:.0%}"
+    ).replace("%", " %")
+    lines = [
+        f"{counts} with accuracies of {100 * listing.lowest_accuracy:.0f} to {100 * listing.highest_accuracy:.0f} %; "
+        f"{format_count(listing.items, 'item')}, of which {listing.listed} are listed.",
+        _HARD_OR_FAULTY,
+        f"If one gold in fifty is wrong, at most {range_of_faults} of these {listing.listed} items have one; the list "
+        f"reaches at most {range_of_reach} of all wrong golds.",
+    ]
+    if highest < _WEAK_REACH:
+        lines.append(f"These models would find at most {100 * highest:.0f} % of wrong golds: no finding says little.")
+    if not listing.reliability:
+        lines.append("The models' accuracies do not order the items: the list is by their common preference alone.")
+    return [*lines, _CULTURE, _CHOSEN]
