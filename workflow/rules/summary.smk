@@ -2,6 +2,12 @@
 results/{model}/metrics.parquet, results/{model}/tasks/. OUTPUTS: results/summary/, results/comparisons/, results/report/.
 """
 
+# what values and comparisons are without the faults that speakers have confirmed; only with `verdicts:`
+WITHOUT_FAULTS = expand(
+    in_output("summary/{table}.parquet"),
+    table=["without_faults", "comparisons_without_faults"] if CONFIG.verdicts else [],
+)
+
 
 # compare models: differences on the same items with intervals and tests, and the items that improved or regressed
 rule compare:
@@ -14,6 +20,7 @@ rule compare:
         multiext(in_output("summary/prompts"), ".parquet", ".csv"),
         in_output("summary/comparisons.parquet"),
         in_output("summary/overall.parquet"),
+        WITHOUT_FAULTS,
         table("comparisons", "CSV"),
         table("overall", "CSV"),
         changes=as_output(in_output("comparisons")),
@@ -111,6 +118,7 @@ rule summary:
         tokens=expand(in_output("{model}/tokens.parquet"), model=CONFIG.models),
         compared=expand(in_output("summary/{table}.parquet"), table=["comparisons", "rankings", "overall", "prompts"]),
         curves=curve_files(),
+        without_faults=WITHOUT_FAULTS,
     output:
         in_output("summary/results.parquet"),
         table("results", "CSV"),

@@ -54,7 +54,7 @@ def items_spec(config: Config) -> specs.ItemsSpec:
 
 
 def _dataset_spec(config: Config, evaluation: Evaluation) -> specs.DatasetSpec:
-    task = config.tasks[evaluation.task]
+    task = {key: value for key, value in config.tasks[evaluation.task].items() if key != "verdicts"}
     language = {evaluation.language: task["languages"][evaluation.language]}
     return specs.DatasetSpec(
         # relative: the same task in another clone
@@ -189,6 +189,7 @@ def comparisons_spec(config: Config) -> specs.ComparisonsSpec:
         },
         evaluations=_compared(config),
         earlier_checkpoints=sorted(earlier),
+        verdicts={path: file_fingerprint(path) for path in config.verdicts},
     )
 
 
@@ -228,7 +229,8 @@ def summary_spec(config: Config) -> specs.SummarySpec:
     """Return what the tables show, the tasks that are translations of each other, and names of keys."""
     keys = sorted({settings["api_key_env"] for settings in config.models.values() if "api_key_env" in settings})
     fields = _table_fields(config)
-    return specs.SummarySpec(**fields, parallel=_parallel(config), api_key_env=keys, unreviewed=_unreviewed(config))
+    fields |= {"parallel": _parallel(config), "verdicts": bool(config.verdicts)}
+    return specs.SummarySpec(**fields, api_key_env=keys, unreviewed=_unreviewed(config))
 
 
 def _parallel(config: Config) -> list[str]:

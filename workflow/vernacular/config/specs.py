@@ -183,6 +183,7 @@ class ComparisonsSpec(Spec):
     external_results: dict[str, ExternalSpec]  # by name
     evaluations: dict[str, ComparedSpec]  # by ID
     earlier_checkpoints: list[str] = field(default_factory=list)  # models tested against the best of each column only
+    verdicts: dict[str, str] = field(default_factory=dict)  # SHA-256 of the sheets of speakers, by path
 
 
 class AuditSpec(Spec):
@@ -227,6 +228,7 @@ class SummarySpec(SeriesSpec):
     parallel: list[str]  # tasks whose items are translations of each other
     api_key_env: list[str] = field(default_factory=list)  # names of variables whose values `publish` searches for
     unreviewed: dict[str, str] = field(default_factory=dict)  # language of prompts that no speaker has read
+    verdicts: bool = False  # whether there are values without confirmed faults
 
 
 class ReportSpec(SeriesSpec):
