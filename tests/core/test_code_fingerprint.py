@@ -45,7 +45,6 @@ NOT_IN_KEYS = {
     "vernacular.lm_eval.coverage": "its result is in the keys",
     "vernacular.summary.paper": "prints",
     "vernacular.data.tasks": "its result is in the keys",
-    "vernacular.data.audit": "prints",
 }
 
 

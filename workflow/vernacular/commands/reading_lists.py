@@ -16,6 +16,7 @@ from vernacular.core.artifacts import replacing
 from vernacular.core.errors import format_count
 from vernacular.core.fields import Stage, to_json
 from vernacular.core.tables import sheet_names, write_csv
+from vernacular.data.audit import audit_between, item_findings
 from vernacular.metrics.schema import TASK_RESULTS
 from vernacular.summary.columns import EXCEL
 from vernacular.summary.rows import Column, write_rows
@@ -48,7 +49,8 @@ def reading_lists(args: ReadingLists) -> str:
         listing, listed = reading_list(
             Listing(first, evaluation.task, evaluation.language, names), given, items, spec.items
         )
-        rows += listed
+        checks = _checks(list(items.values()), evaluation.language)
+        rows += [row | {"checks": checks.get(row["item_id"], "")} for row in listed]
         listings.append(listing)
     sources = [results_path(args.results, model, name) for model in spec.models for name in spec.evaluations]
     metadata = {"lists": [listing.as_dict() for listing in listings]}
@@ -60,6 +62,14 @@ def reading_lists(args: ReadingLists) -> str:
         print(listing.evaluation, *(f"  {line}" for line in lines), sep="\n")
     lists = format_count(sum(listing.reason is None for listing in listings), "list")
     return f"reading-lists: {lists} of {format_count(len(rows), 'item')} in {args.out / FILES[0]} and {FILES[2]}"
+
+
+def _checks(items: list[dict], language: str) -> dict[str, str]:
+    """Return what is suspicious about the text of each item, by ID."""
+    checks: dict[str, list[str]] = {}
+    for found in [*item_findings(items, language), *audit_between({language: items})]:
+        checks.setdefault(found.item_id, []).append(f"{found.kind} ({found.detail})")
+    return {item_id: "; ".join(dict.fromkeys(texts)) for item_id, texts in checks.items()}
 
 
 def lists_of(spec: AuditSpec) -> dict[str, list[str]]:
