@@ -8,7 +8,7 @@ import openpyxl
 import pandas as pd
 import pytest
 import torch
-from support.faulty_items import EVALUATION, WRONG_GOLD, simulate, write_run
+from support.faulty_items import CLOSE, EVALUATION, WRONG_GOLD, simulate, write_run
 from vernacular import cli
 from vernacular.comparison.reading_list import READING_LIST
 from vernacular.config.load import load
@@ -144,3 +144,35 @@ evaluations: [{task: cola}]
         "olmo.step1": "olmo.step1", "olmo.step2": "olmo.step1", "last": "olmo.step1", "served": "served",
         "beside": "beside",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("n_languages", [2, 4])
+def test_drops_of_a_parallel_task(tmp_path, monkeypatch, capsys, n_languages):
+    monkeypatch.chdir(tmp_path)
+    faults = (0.03, 0, 0.03)
+    drawn = simulate(np.random.default_rng(3), 5, 300, ability=(2, 5), languages=n_languages, faults=faults, **CLOSE)
+    write_run(tmp_path, drawn)
+    assert cli.main(["audit", "--items", "20"]) == 0
+    own = table().query("language == 'gl'")
+    assert own["rank"].max() == own["drop_rank"].max() == 20
+    first = own.dropna(subset="drop_rank").sort_values("drop_rank")
+    assert first["drop"].is_monotonic_decreasing
+    assert (first["drop"] > 0).all()
+    is_fault = [drawn.kind[int(item_id[1:])] > 0 for item_id in first["item_id"]]
+    assert np.mean(is_fault) > 5 * 0.06
+    assert (first["accuracy_here"] < first["accuracy_elsewhere"]).mean() > 0.9
+    assert first["q"].is_monotonic_increasing
+    out = capsys.readouterr().out
+    assert "harder in gl than elsewhere: a fault of the translation, or of the models' knowledge of it." in out
+    assert ("About one in ten of these items is expected to be no exception" in out) == (n_languages > 2)
+    assert ("With two languages, drops are a list to read" in out) == (n_languages == 2)
+
+
+def test_languages_without_matching_ids_are_not_compared(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_run(tmp_path, simulate(np.random.default_rng(3), 3, 110, ability=(2, 5), languages=3), same_ids=False)
+    assert cli.main(["audit"]) == 0
+    rows = table()
+    assert rows["drop"].isna().all()
+    assert len(rows) == 3 * 40
+    assert "not compared with other languages: 0 of 110 items have the same ID." in capsys.readouterr().out

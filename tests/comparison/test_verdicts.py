@@ -100,7 +100,7 @@ def test_sheets_of_a_config_and_of_a_task_enter_the_comparison_and_nothing_befor
     sheet(tmp_path, row)
     Path("own").mkdir()
     sheet(tmp_path / "own", row)
-    Path("own/rivers.jsonl").write_text("")
+    Path("own/rivers.gl.jsonl").write_text("")
     content = {"models": {"m": {"source": "lab/m"}}, "tasks": ["own"], "evaluations": [{"task": "rivers"}]}
     Path("own/rivers.yaml").write_text(yaml.safe_dump(TASK))
     Path("config.yaml").write_text(yaml.safe_dump(content))

@@ -244,8 +244,8 @@ def test_check_states_contradicting_golds(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     drawn = simulate(np.random.default_rng(1), 3, 4)
     write_run(tmp_path, drawn, models={"m": {"source": "./m"}})
-    row = json.loads((tmp_path / "rivers.jsonl").read_text().splitlines()[0])
-    with (tmp_path / "rivers.jsonl").open("a") as file:
+    row = json.loads((tmp_path / "rivers.gl.jsonl").read_text().splitlines()[0])
+    with (tmp_path / "rivers.gl.jsonl").open("a") as file:
         file.write(json.dumps(row | {"id": "again", "gold": (row["gold"] + 1) % 4}) + "\n")
     cli.main(["check"])
     assert (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support import soak
 from support.faulty_items import CLOSE, WRONG_GOLD, responses, share_incorrect, shuffled, simulate
-from vernacular.statistics.audit import audit, complete, drop_rates, drops, from_null, mirrored, unsuitable
+from vernacular.statistics.audit import Drops, audit, complete, from_null, mirrored, unsuitable
 
 BY_HAND = np.array([
     [(0, 2, -1), (3, 0, 1), (1, 0, 2), (2, 0, 0)],
@@ -170,10 +170,12 @@ def test_drop_of_an_item_in_one_language():
     correct = languages[1].correct.copy()
     correct[known] = np.roll(correct[known], 1)
     changed = [languages[0], replace(languages[1], correct=correct), languages[2]]
-    t, q = drop_rates(changed, 1)
+    found = Drops(changed)
+    t, q = found.drop(1), found.rates(1)
     assert t.argmax() == known
     assert q[known] == q.min() < 0.5
-    assert drops(changed, 0)[known] < 0
+    assert found.drop(0)[known] < 0
+    np.testing.assert_allclose(found.drop(1, without=0), Drops(changed[1:]).drop(0), atol=1e-9)
 
 
 def precision_and_reach(n_sets, n_models=10, n_items=300, **options):
@@ -252,7 +254,8 @@ def translated(n_sets, n_items, faults, n_languages=4):
     rng, rows = np.random.default_rng(soak.seed(8)), []
     for _ in range(n_sets):
         drawn = simulate(rng, 10, n_items, languages=n_languages, faults=faults, **CLOSE)
-        t, q = drop_rates(drawn.languages, 0)
+        found = Drops(drawn.languages)
+        t, q = found.drop(0), found.rates(0)
         is_fault, flags = drawn.kind > 0, q <= 0.1
         false = (flags & ~is_fault).sum() / max(flags.sum(), 1)
         recall = (flags & is_fault).sum() / max(is_fault.sum(), 1)

@@ -100,35 +100,44 @@ TASK = {
     "protocols": ["options"],
     "item_type": "question",
     "columns": {"id": "id", "question": "question", "choices": ["a", "b", "c", "d"], "gold": "gold", "gold_format": "index"},
-    "languages": {"gl": {"source": {"file": "rivers.jsonl"}}},
+    "source": {"file": "rivers.{language}.jsonl"},
+    "languages": {"gl": {}},
 }  # fmt: skip
+LANGUAGES = ("gl", "es", "pt", "ca")
 EVALUATION = "rivers.gl.options.0shot"
 
 
-def write_run(directory: Path, drawn: Simulated, **settings) -> None:
-    """Write a config, its items, and per-item results of its models, as a run leaves them; `settings` of the config."""
-    [given], gold = drawn.languages, drawn.responses.correct.argmax(1)
-    rows = [
-        {"id": f"q{i:03}", "question": f"Which river is number {i}?", "gold": int(right)}
-        | {letter: f"{letter.upper()}{i}" for letter in "abcd"}
-        for i, right in enumerate(gold)
-    ]
-    (directory / "rivers.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
-    (directory / "rivers.yaml").write_text(yaml.safe_dump(TASK), "utf-8")
-    names = [f"m{number}" for number in range(len(given.scores))]
+def write_run(directory: Path, drawn: Simulated, *, same_ids: bool = True, **settings) -> None:
+    """Write a config, its items, and per-item results of its models, as a run leaves them; `settings` of the config.
+
+    Several languages are a parallel task; `same_ids`: an item has the same ID in all of them.
+    """
+    codes = LANGUAGES[: len(drawn.languages)]
+    task = TASK | {"languages": {code: {} for code in codes}, "parallel": len(codes) > 1}
+    (directory / "rivers.yaml").write_text(yaml.safe_dump(task), "utf-8")
+    names = [f"m{number}" for number in range(len(drawn.responses.scores))]
     models, first = {}, {}
-    for name, family in zip(names, given.families, strict=True):
+    for name, family in zip(names, drawn.responses.families, strict=True):
         base = first.setdefault(family, name)
         models[name] = {"source": f"lab/{name}"} if base == name else {"base": base, "adapter": f"lab/{name}"}
     config = {"models": models, "tasks": ["."], "evaluations": [{"task": "rivers"}], "audit": {}} | settings
     (directory / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False), "utf-8")
-    items, counts = make_items(rows, "question", load_task(directory / "rivers.yaml")["languages"]["gl"]["columns"])
-    assert counts["kept"] == len(rows)
-    mark_repeats(items)
-    write(directory / "resources" / "items" / "rivers.gl.parquet", ITEMS, items)
-    for name, [scores] in zip(names, given.scores, strict=True):
-        results = [_result(item, own) for item, own in zip(items, scores.tolist(), strict=True)]
-        write(directory / "results" / name / "tasks" / f"{EVALUATION}.parquet", TASK_RESULTS, results)
+    columns = load_task(directory / "rivers.yaml")["languages"]["gl"]["columns"]
+    for code, given in zip(codes, drawn.languages, strict=True):
+        prefix = "q" if same_ids or code == "gl" else code
+        rows = [
+            {"id": f"{prefix}{i:03}", "question": f"Which river is number {i}?", "gold": int(right)}
+            | {letter: f"{letter.upper()}{i}" for letter in "abcd"}
+            for i, right in enumerate(given.correct.argmax(1))
+        ]
+        (directory / f"rivers.{code}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
+        items, counts = make_items(rows, "question", columns)
+        assert counts["kept"] == len(rows)
+        mark_repeats(items)
+        write(directory / "resources" / "items" / f"rivers.{code}.parquet", ITEMS, items)
+        for name, [scores] in zip(names, given.scores, strict=True):
+            results = [_result(item, own) for item, own in zip(items, scores.tolist(), strict=True)]
+            write(directory / f"results/{name}/tasks/rivers.{code}.options.0shot.parquet", TASK_RESULTS, results)
 
 
 def write(path: Path, kind: artifacts.Kind, rows: list[dict]) -> None:

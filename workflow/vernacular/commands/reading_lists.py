@@ -1,5 +1,6 @@
 """Stage `reading-lists`: results of all models -> the items that a speaker should read, as tables and a sheet."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -9,7 +10,18 @@ from openpyxl.utils import get_column_letter
 from openpyxl.worksheet.datavalidation import DataValidation
 
 from vernacular.commands.common import items_in
-from vernacular.comparison.reading_list import DECISIONS, READING_LIST, Listing, answered, groups, reading_list
+from vernacular.comparison.reading_list import (
+    DECISIONS,
+    READING_LIST,
+    Audited,
+    Listing,
+    Translated,
+    answered,
+    audited,
+    groups,
+    rows_of,
+    translated,
+)
 from vernacular.config.specs import AuditSpec
 from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing
@@ -35,23 +47,26 @@ class ReadingLists(Stage):
 
 def reading_lists(args: ReadingLists) -> str:
     """List the items that a speaker should read first, of every evaluation with options."""
-    spec, rows, listings = args.spec, [], []
+    spec, lists, items = args.spec, {}, {}
     for first, names in lists_of(spec).items():
         tables = {
             model: [artifacts.read(results_path(args.results, model, name), TASK_RESULTS) for name in names]
             for model in spec.models
         }
         given = answered(tables, spec.families)
-        if not any(len(options) > 1 for options in given.choices):
-            continue  # nothing to choose from
-        items = {row["item_id"]: row for name in names for row in _items(args.items_dir, spec, name)}
-        evaluation = spec.evaluations[first]
-        listing, listed = reading_list(
-            Listing(first, evaluation.task, evaluation.language, names), given, items, spec.items
-        )
-        checks = _checks(list(items.values()), evaluation.language)
-        rows += [row | {"checks": checks.get(row["item_id"], "")} for row in listed]
-        listings.append(listing)
+        if any(len(options) > 1 for options in given.choices):  # otherwise there is nothing to choose from
+            evaluation = spec.evaluations[first]
+            listing = Listing(first, evaluation.task, evaluation.language, names)
+            lists[first] = audited(listing, given, spec.items)
+            items[first] = {row["item_id"]: row for name in names for row in _items(args.items_dir, spec, name)}
+    drops, notes = _translated(spec, lists)
+    rows, listings = [], []
+    for first, each in lists.items():
+        checks = _checks(list(items[first].values()), each.listing.language) if each.found else {}
+        own = rows_of(each, items[first], drops.get(first))
+        rows += [row | {"checks": checks.get(row["item_id"], "")} for row in own]
+        about = [*each.listing.sentences, *(drops[first].sentences if first in drops else []), *notes.get(first, [])]
+        listings.append(replace(each.listing, sentences=about))
     sources = [results_path(args.results, model, name) for model in spec.models for name in spec.evaluations]
     metadata = {"lists": [listing.as_dict() for listing in listings]}
     metadata |= {"fingerprint": artifacts.input_fingerprint(to_json(spec), *sources)}
@@ -62,6 +77,25 @@ def reading_lists(args: ReadingLists) -> str:
         print(listing.evaluation, *(f"  {line}" for line in lines), sep="\n")
     lists = format_count(sum(listing.reason is None for listing in listings), "list")
     return f"reading-lists: {lists} of {format_count(len(rows), 'item')} in {args.out / FILES[0]} and {FILES[2]}"
+
+
+def _translated(spec: AuditSpec, lists: dict[str, Audited]) -> tuple[dict[str, Translated], dict[str, list[str]]]:
+    """Return the drops in each language of parallel tasks, and why there are none, by the name of the list."""
+    parallel: dict[tuple, list[Audited]] = {}
+    for first, each in lists.items():
+        evaluation = spec.evaluations[first]
+        if evaluation.task in spec.parallel:
+            names = ("task", "protocol", "style", "shots", "seed", "prompt")
+            parallel.setdefault(tuple(getattr(evaluation, name) for name in names), []).append(each)
+    drops, notes = {}, {}
+    for languages in parallel.values():
+        found, why = translated(languages)
+        for each in languages:
+            first = each.listing.evaluation
+            notes[first] = [note.partition(": ")[2] for note in why if note.startswith(f"{first}: ")]
+            if each.listing.language in found:
+                drops[first] = found[each.listing.language]
+    return drops, notes
 
 
 def _checks(items: list[dict], language: str) -> dict[str, str]:

@@ -16,7 +16,7 @@ from vernacular.core.errors import format_count
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.tables import values_of
 from vernacular.metrics.choice import correct_options
-from vernacular.statistics.audit import Audit, Responses, audit, complete, unsuitable
+from vernacular.statistics.audit import Audit, Drops, Responses, audit, complete, unsuitable
 from vernacular.types import Item
 
 # what a speaker can decide; all but the first are faults
@@ -32,7 +32,8 @@ READING_LIST = Kind(
             ("evaluation", pa.string()),  # the first of those whose scores are averaged
             ("task", pa.string()),
             ("language", pa.string()),
-            ("rank", pa.int32()),
+            ("rank", pa.int32()),  # by score; null: listed for its drop alone
+            ("drop_rank", pa.int32()),  # by drop; null: not among the first
             ("item_id", pa.string()),
             ("content", pa.string()),  # hash of the item's texts and gold, to which a verdict refers
             ("cluster_id", pa.string()),
@@ -72,6 +73,9 @@ _CHOSEN = (
 _WEAK_REACH = 0.25  # from which a list that shows no fault says more
 _FALSE_RATE = 0.1  # of the sentence on drops
 _AGREE = 0.5
+_SHARED_IDS = 0.5  # of the items of the largest language, from which a language is compared
+_FAR = 0.15  # accuracy of a language beyond those of all others
+_DROP_COLUMNS = ("drop", "q", "accuracy_here", "accuracy_elsewhere")
 
 
 @dataclass(frozen=True)
@@ -166,44 +170,140 @@ def _matrix(run: list[tuple[int, list]], shape: tuple[int, int]) -> np.ndarray:
     return matrix
 
 
-def reading_list(listing: Listing, given: Answered, items: Mapping[str, Item], k: int) -> tuple[Listing, list[dict]]:
-    """Return what is known of a list, and its first k items as rows of READING_LIST; none if it is refused."""
+@dataclass(frozen=True)
+class Audited:
+    """The scores of the items of one list."""
+
+    listing: Listing  # what is known of the list
+    given: Answered
+    models: list[str]  # that take part
+    indices: np.ndarray  # of the items that take part, in `given`
+    ids: list[str]  # of these
+    responses: Responses  # of these models to these items
+    found: Audit | None  # None: the list is refused
+
+
+@dataclass(frozen=True)
+class Translated:
+    """How much harder items are in one language than in the others; all by item ID."""
+
+    drop: dict[str, float]
+    q: dict[str, float]
+    accuracy_here: dict[str, float]
+    accuracy_elsewhere: dict[str, float]
+    sentences: list[str]
+
+
+def audited(listing: Listing, given: Answered, k: int) -> Audited:
+    """Return the scores of all items of a list, of which k are listed."""
     models, indices = complete(given.responses)
     responses = given.responses.part(models, indices)
+    names, ids = [given.models[m] for m in models], [given.ids[index] for index in indices]
     listing = replace(listing, items=len(indices), models=len(models), families=len(set(responses.families)))
     if reason := unsuitable(responses):
-        return replace(listing, reason=f"no reading list: {reason}."), []
+        listing = replace(listing, reason=f"no reading list: {reason}.")
+        return Audited(listing, given, names, indices, ids, responses, None)
     found = audit(responses)
-    ids = [given.ids[index] for index in indices]
-    first = found.order(ids)[: min(k, len(ids))]
-    accuracies = found.margins.accuracy
-    favorite_reach, any_reach = found.reach(len(first))
+    n_listed = min(k, len(ids))
+    favorite_reach, any_reach = found.reach(n_listed)
     listing = replace(
         listing,
-        listed=len(first),
-        lowest_accuracy=float(accuracies.min()),
-        highest_accuracy=float(accuracies.max()),
+        listed=n_listed,
+        lowest_accuracy=float(found.margins.accuracy.min()),
+        highest_accuracy=float(found.margins.accuracy.max()),
         reliability=found.reliability,
         reach_favorite=favorite_reach,
         reach_any=any_reach,
     )
     notes = [f"{format_count(given.differing, 'row')} with other options or gold not used."] if given.differing else []
-    listing = replace(listing, sentences=sentences(listing) + notes)
+    return Audited(replace(listing, sentences=sentences(listing) + notes), given, names, indices, ids, responses, found)
+
+
+def translated(languages: Sequence[Audited]) -> tuple[dict[str, Translated], list[str]]:
+    """Return the drops of a parallel task by language, and notes on what is not compared."""
+    notes, largest = [], max((each.ids for each in languages if each.found), key=len, default=[])
+    compared = []
+    for each in languages:
+        shared = len(set(each.ids) & set(largest))
+        if each.found is None:
+            continue
+        if shared < _SHARED_IDS * len(largest):
+            notes.append(f"{each.listing.evaluation}: not compared with other languages: "
+                         f"{shared} of {format_count(len(largest), 'item')} have the same ID.")  # fmt: skip
+        else:
+            compared.append(each)
+    common = set.intersection(*(set(each.ids) for each in compared)) if compared else set()
+    models = [name for name in compared[0].models if all(name in each.models for each in compared)] if compared else []
+    if len(compared) < 2 or not common or not models:
+        return {}, notes
+    ids = [item_id for item_id in compared[0].ids if item_id in common]
+    parts = []
+    for each in compared:
+        position = {item_id: number for number, item_id in enumerate(each.ids)}
+        items = np.array([position[item_id] for item_id in ids])
+        parts.append(each.responses.part([each.models.index(name) for name in models], items))
+    drops = Drops(parts)
+    n_known = (~np.isnan(drops.right)).sum(1)
+    right = np.nansum(drops.right, axis=1) / np.maximum(n_known, 1)  # (L, n)
+    means = right.mean(1)
+    found = {}
+    for number, each in enumerate(compared):
+        t, q = drops.drop(number), drops.rates(number)
+        elsewhere = np.delete(right, number, axis=0).mean(0)
+        columns = [dict(zip(ids, values.tolist(), strict=True)) for values in (t, q, right[number], elsewhere)]
+        others = np.delete(means, number)
+        lines = _about_drops(each.listing.language, len(compared), int((q <= _FALSE_RATE).sum()))
+        if means[number] < others.min() - _FAR or means[number] > others.max() + _FAR:
+            lines.append(f"Accuracy in {each.listing.language} is more than 15 points from that of all other "
+                         "languages, so that their drops are no measure of chance.")  # fmt: skip
+        found[each.listing.language] = Translated(*columns, lines)
+    return found, notes
+
+
+def _about_drops(language: str, n_languages: int, n_flagged: int) -> list[str]:
+    lines = [
+        f"drop: harder in {language} than elsewhere: a fault of the translation, or of the models' knowledge of it."
+    ]
+    if n_languages == 2:
+        return [*lines, "With two languages, drops are a list to read; q, from rises of the same items, finds few."]
+    flagged = f"{format_count(n_flagged, 'item')} with q up to {_FALSE_RATE}."
+    if not n_flagged:
+        return [*lines, flagged]
+    return [*lines, f"{flagged} About one in ten of these items is expected to be no exception among languages (6 to "
+                    "15 % in simulations)."]  # fmt: skip
+
+
+def rows_of(each: Audited, items: Mapping[str, Item], drops: Translated | None) -> list[dict]:
+    """Return the listed items as rows of READING_LIST: the first by score, then the first by drop."""
+    found, k = each.found, each.listing.listed
+    if found is None:
+        return []
+    ranks = {int(i): rank for rank, i in enumerate(found.order(each.ids)[:k], 1)}
+    drop_ranks: dict[int, int] = {}
+    if drops:
+        dropped = [i for i in range(len(each.ids)) if drops.drop.get(each.ids[i], 0.0) > 0]
+        dropped.sort(key=lambda i: (-drops.drop[each.ids[i]], each.ids[i]))
+        drop_ranks = {i: rank for rank, i in enumerate(dropped[:k], 1)}
     slopes = (found.slope - found.slope.mean()) / (found.slope.std() or 1)
     rows = []
-    for rank, i in enumerate(first, 1):
-        index, witnesses = indices[i], _Witnesses(found, responses, i)
-        item = items[ids[i]]
-        options = given.choices[index]
+    for i in dict.fromkeys([*ranks, *drop_ranks]):
+        index, witnesses, item_id = each.indices[i], _Witnesses(found, each.responses, i), each.ids[i]
+        item, options = items[item_id], each.given.choices[index]
+        reason = witnesses.reason(options[found.favorite[i]], slopes[i], found.reliability)
+        compared = {name: getattr(drops, name).get(item_id) for name in _DROP_COLUMNS} if drops else {}
+        if i in drop_ranks:
+            here, elsewhere = compared["accuracy_here"], compared["accuracy_elsewhere"]
+            reason += f"; harder here: {here:.0%} of the models, {elsewhere:.0%} in other languages"
         rows.append(
             {
-                "evaluation": listing.evaluation,
-                "task": listing.task,
-                "language": listing.language,
-                "rank": rank,
-                "item_id": ids[i],
+                "evaluation": each.listing.evaluation,
+                "task": each.listing.task,
+                "language": each.listing.language,
+                "rank": ranks.get(i),
+                "drop_rank": drop_ranks.get(i),
+                "item_id": item_id,
                 "content": content_of(item),
-                "cluster_id": given.responses.clusters[index],
+                "cluster_id": each.given.responses.clusters[index],
                 "category": item["category"],
                 "score": float(found.score[i]),
                 "level": float(found.level[i]),
@@ -212,14 +312,15 @@ def reading_list(listing: Listing, given: Answered, items: Mapping[str, Item], k
                 "families_wrong": witnesses.families_wrong,
                 "favorite": options[found.favorite[i]],
                 "favorite_share": witnesses.favorite_share,
-                "reason": witnesses.reason(options[found.favorite[i]], slopes[i], found.reliability),
+                "reason": reason,
+                **compared,
                 "prompt": "\n".join(filter(None, (item["context"], item["question"]))),
                 "choices": options,
-                "gold": given.gold[index],
+                "gold": each.given.gold[index],
                 **dict.fromkeys(VERDICT_COLUMNS, ""),
             }
         )
-    return listing, rows
+    return rows
 
 
 class _Witnesses:

@@ -225,36 +225,48 @@ def _standardized(values: np.ndarray, reference: np.ndarray) -> np.ndarray:
     return (values - reference.mean()) / spread if spread > 1e-9 else np.zeros(len(values))
 
 
-def drops(languages: Sequence[Responses], target: int) -> np.ndarray:
-    """Return (n,) T: how far each item is harder in one language than in the others, relative to its spread.
+class Drops:
+    """How far each of n items is harder in one language than in others, relative to its spread.
 
     Args:
         languages: The responses of the same models to the same items in each language.
-        target: Number of the language.
     """
-    found = [_margins(responses) for responses in languages]
-    others = [margins for number, margins in enumerate(found) if number != target]
-    present = ~np.isnan(np.array([margins.z for margins in found])).any(0)
-    w = _rescaled(np.mean([margins.by_ability for margins in others], axis=0), present)
-    drop = np.mean([margins.z for margins in others], axis=0) - found[target].z
-    counts = np.maximum(present.sum(1, keepdims=True), 1)
-    drop = np.where(present, drop - np.where(present, drop, 0).sum(1, keepdims=True) / counts, 0.0)
-    spread = np.mean([(w * np.abs(np.nan_to_num(margins.z))).sum(0) for margins in found], axis=0)
-    t = (w * drop).sum(0) / (spread + np.median(spread))
-    return t - np.median(t)
 
+    def __init__(self, languages: Sequence[Responses]):
+        margins = [_margins(responses) for responses in languages]
+        z = np.array([each.z for each in margins])
+        self.right = np.where(np.isnan(z), np.nan, z > 0)  # (L, M, n)
+        self.present = ~np.isnan(z).any(0)  # (M, n)
+        self._z = np.where(self.present, z, 0.0)
+        self._spread = np.abs(self._z)
+        self._weights = np.array([each.by_ability for each in margins])
+        self._sums = self._z.sum(0), self._spread.sum(0), self._weights.sum(0)
 
-def drop_rates(languages: Sequence[Responses], target: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the drops (n,) in one language, and q (n,): the false discovery rate of all items up to each.
+    def drop(self, target: int, *, without: int | None = None) -> np.ndarray:
+        """Return (n,) T: the drop in a language below the mean of the others, except for one."""
+        left_out = [] if without is None else [without]
+        z, spread, weights = (total - part[left_out].sum(0) for total, part in
+                              zip(self._sums, (self._z, self._spread, self._weights), strict=True))  # fmt: skip
+        n_others = len(self._z) - 1 - len(left_out)
+        w = _rescaled((weights - self._weights[target]) / n_others, self.present)
+        drop = (z - self._z[target]) / n_others - self._z[target]
+        counts = np.maximum(self.present.sum(1, keepdims=True), 1)
+        drop = np.where(self.present, drop - drop.sum(1, keepdims=True) / counts, 0.0)
+        spread = (w * spread).sum(0) / (n_others + 1)
+        t = (w * drop).sum(0) / np.maximum(spread + np.median(spread), 1e-12)
+        return t - np.median(t)
 
-    With three or more languages, the null distribution are the drops of each other language against the others without
-    the target (Benjamini & Hochberg 1995); with two, the rises of the same items (Barber & Candès 2015).
-    """
-    t = drops(languages, target)
-    others = [responses for number, responses in enumerate(languages) if number != target]
-    if len(others) == 1:
-        return t, mirrored(t)
-    return t, from_null(t, np.concatenate([drops(others, number) for number in range(len(others))]))
+    def rates(self, target: int) -> np.ndarray:
+        """Return q (n,): the false discovery rate of all items up to each drop in a language.
+
+        With three or more languages, the null distribution are the drops of each other language against the others
+        without the target (Benjamini & Hochberg 1995); with two, the rises of the same items (Barber & Candès 2015).
+        """
+        others = [number for number in range(len(self._z)) if number != target]
+        if len(others) == 1:
+            return mirrored(self.drop(target))
+        nulls = [self.drop(number, without=target) for number in others]
+        return from_null(self.drop(target), np.concatenate(nulls))
 
 
 def from_null(t: np.ndarray, null: np.ndarray) -> np.ndarray:
