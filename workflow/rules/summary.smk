@@ -171,6 +171,7 @@ rule report:
             ),
         ],
         changes=written(in_output("comparisons")),
+        audit=[] if CONFIG.audit is None else in_output("summary/audit.parquet"),
         models=expand("resources/models/{model}.json", model=CONFIG.models),
     output:
         directory(page("../report/page.rst")) if IN_STORAGE else written(in_output("report")),

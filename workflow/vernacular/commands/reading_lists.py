@@ -63,8 +63,10 @@ def reading_lists(args: ReadingLists) -> str:
     rows, listings = [], []
     for first, each in lists.items():
         checks = _checks(list(items[first].values()), each.listing.language) if each.found else {}
-        own = rows_of(each, items[first], drops.get(first))
-        rows += [row | {"checks": checks.get(row["item_id"], "")} for row in own]
+        other = drops[first].reference if first in drops else None
+        own = rows_of(each, items[first], drops.get(first), items.get(other, {}))
+        added = {"reference_language": spec.evaluations[other].language if other else None}
+        rows += [row | added | {"checks": checks.get(row["item_id"], "")} for row in own]
         about = [*each.listing.sentences, *(drops[first].sentences if first in drops else []), *notes.get(first, [])]
         listings.append(replace(each.listing, sentences=about))
     sources = [results_path(args.results, model, name) for model in spec.models for name in spec.evaluations]
@@ -156,6 +158,7 @@ _SHEET = [
     Column("rank", "rank", 6, cell_format="0"),
     Column("text", "prompt", 70),
     Column("options", _options, 60, "✓ gold, · other options"),
+    Column("in another language", "reference", 60, "✓ gold, · other options"),
     Column("models' favorite", "favorite", 24, "the incorrect option that the models prefer"),
     Column("why it is listed", "reason", 50),
     Column("checks of the text", lambda row: row["checks"] or None, 24),

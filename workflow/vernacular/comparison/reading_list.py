@@ -15,6 +15,7 @@ from vernacular.core.artifacts import Kind
 from vernacular.core.errors import format_count
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.tables import values_of
+from vernacular.data.audit import REFERENCE
 from vernacular.metrics.choice import correct_options
 from vernacular.statistics.audit import Audit, Drops, Responses, audit, complete, unsuitable
 from vernacular.types import Item
@@ -54,6 +55,8 @@ READING_LIST = Kind(
             ("prompt", pa.string()),  # context and question
             ("choices", pa.list_(pa.string())),
             ("gold", pa.list_(pa.int32())),
+            ("reference_language", pa.string()),  # of a parallel task: English, or another language
+            ("reference", pa.string()),  # the item's texts in that language
             *((name, pa.string()) for name in VERDICT_COLUMNS),
         ]
     ),
@@ -192,6 +195,7 @@ class Translated:
     accuracy_here: dict[str, float]
     accuracy_elsewhere: dict[str, float]
     sentences: list[str]
+    reference: str  # the list of the language whose texts are shown beside
 
 
 def audited(listing: Listing, given: Answered, k: int) -> Audited:
@@ -256,7 +260,9 @@ def translated(languages: Sequence[Audited]) -> tuple[dict[str, Translated], lis
         if means[number] < others.min() - _FAR or means[number] > others.max() + _FAR:
             lines.append(f"Accuracy in {each.listing.language} is more than 15 points from that of all other "
                          "languages, so that their drops are no measure of chance.")  # fmt: skip
-        found[each.listing.language] = Translated(*columns, lines)
+        listings = [other.listing for other in compared if other is not each]
+        reference = next((other for other in listings if other.language == REFERENCE), listings[0]).evaluation
+        found[each.listing.language] = Translated(*columns, lines, reference)
     return found, notes
 
 
@@ -273,8 +279,13 @@ def _about_drops(language: str, n_languages: int, n_flagged: int) -> list[str]:
                     "15 % in simulations)."]  # fmt: skip
 
 
-def rows_of(each: Audited, items: Mapping[str, Item], drops: Translated | None) -> list[dict]:
-    """Return the listed items as rows of READING_LIST: the first by score, then the first by drop."""
+def rows_of(
+    each: Audited, items: Mapping[str, Item], drops: Translated | None, reference: Mapping[str, Item]
+) -> list[dict]:
+    """Return the listed items as rows of READING_LIST: the first by score, then the first by drop.
+
+    `items` and `reference`: by ID, of this language and of the one whose texts are shown beside.
+    """
     found, k = each.found, each.listing.listed
     if found is None:
         return []
@@ -314,7 +325,8 @@ def rows_of(each: Audited, items: Mapping[str, Item], drops: Translated | None) 
                 "favorite_share": witnesses.favorite_share,
                 "reason": reason,
                 **compared,
-                "prompt": "\n".join(filter(None, (item["context"], item["question"]))),
+                "prompt": _text(item),
+                "reference": _text(reference[item_id], options=True) if item_id in reference else None,
                 "choices": options,
                 "gold": each.given.gold[index],
                 **dict.fromkeys(VERDICT_COLUMNS, ""),
@@ -349,6 +361,11 @@ class _Witnesses:
         if reliability > 0 and slope < -1:
             text += "; abler models do worse on it"
         return text
+
+
+def _text(item: Item, *, options: bool = False) -> str:
+    marked = [f"{'✓' if i in item['gold'] else '·'} {text}" for i, text in enumerate(item["choices"])]
+    return "\n".join(filter(None, (item["context"], item["question"], *(marked if options else []))))
 
 
 def content_of(item: Item) -> str:

@@ -247,7 +247,8 @@ def report_spec(config: Config) -> specs.ReportSpec:
     files = sorted(f for f in (WORKFLOW / "report").rglob("*") if f.suffix in (".html", ".css", ".js"))
     templates = fingerprint([[file.name, file_fingerprint(file)] for file in files])
     prompts = {e.id: _prompt_description(config, e) for e in config.evaluations.values() if e.prompt != DEFAULT_PROMPT}
-    return specs.ReportSpec(**_table_fields(config), pairs=config.comparisons, templates=templates, prompts=prompts)
+    fields = _table_fields(config) | {"audit": config.audit is not None}
+    return specs.ReportSpec(**fields, pairs=config.comparisons, templates=templates, prompts=prompts)
 
 
 def _prompt_description(config: Config, evaluation: Evaluation) -> dict:

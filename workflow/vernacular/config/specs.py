@@ -238,3 +238,4 @@ class ReportSpec(SeriesSpec):
     pairs: list[list[str]]  # baseline and candidate
     templates: str  # hash of the templates and scripts
     prompts: dict[str, dict] = field(default_factory=dict)  # descriptions of prompts, by evaluation
+    audit: bool = False  # whether the run has lists of items to read
