@@ -55,7 +55,7 @@
 
   const byDrop = (rows) => rows.filter((row) => row.drop_rank !== null).sort((a, b) => a.drop_rank - b.drop_rank);
   const percent = (value) => (value === null ? format.NONE : `${format.value(value, "share")} %`);
-  const called = (index, name) => names.called(index, index.evaluationNumber.get(name));
+  const called = (index, name) => names.called(index, index.evaluationNumber.get(name)) ?? name;
 
   /** @param {Index} index */
   function overview(index, lists) {
@@ -191,7 +191,12 @@
         ]),
       ]);
     };
-    return download.buttons(`verdicts ${listing.evaluation}`, { CSV: content });
+    return el(
+      "span",
+      null,
+      "Decisions for verdicts: ",
+      download.buttons(`verdicts ${listing.evaluation}`, { CSV: content }),
+    );
   }
 
   /** @param {Index} index @param {Route} route */
@@ -205,7 +210,7 @@
       el(
         "tr",
         { class: gold.has(i) ? "gold" : null },
-        el("td", { class: "number" }, String(i + 1)),
+        el("td", { class: "number" }, items.letter(i)),
         el("th", { scope: "row" }, data(text, { lang: row.language })),
         el(
           "td",

@@ -304,7 +304,8 @@ def rows_of(
         compared = {name: getattr(drops, name).get(item_id) for name in _DROP_COLUMNS} if drops else {}
         if i in drop_ranks:
             here, elsewhere = compared["accuracy_here"], compared["accuracy_elsewhere"]
-            reason += f"; harder here: {here:.0%} of the models, {elsewhere:.0%} in other languages"
+            shares = f"{100 * here:.0f} % of the models, {100 * elsewhere:.0f} % in other languages"
+            reason += f"; harder here: {shares} choose the gold"
         rows.append(
             {
                 "evaluation": each.listing.evaluation,
@@ -357,7 +358,7 @@ class _Witnesses:
         """Return why the item is listed, for its reader."""
         text = f"{self.families_wrong} of {format_count(self.families, 'family', 'families')} do not choose the gold"
         if self.favorite_share >= _AGREE:
-            text += f"; {self.favorite_share:.0%} of the models, by ability, choose “{favorite}”"
+            text += f"; {100 * self.favorite_share:.0f} % of the models, by ability, choose “{favorite}”"
         if reliability > 0 and slope < -1:
             text += "; abler models do worse on it"
         return text
