@@ -67,8 +67,9 @@ def test_files_that_are_not_sheets(tmp_path):
     openpyxl.Workbook().save(tmp_path / "read.xlsx")
     with pytest.raises(DataError, match='no sheet has a column "decision"'):
         read_verdicts(tmp_path / "read.xlsx")
-    with pytest.raises(DataError, match="missing"):
-        read_verdicts(tmp_path / "missing.csv")
+    for name in ("gone.csv", "gone.xlsx"):
+        with pytest.raises(DataError, match=rf"{name}: file not found"):
+            read_verdicts(tmp_path / name)
 
 
 def test_a_fault_is_confirmed_if_all_annotators_name_one():

@@ -96,6 +96,8 @@ def _rows(path: Path) -> Iterator[tuple[str, dict]]:
         _check_columns(display_path(path), rows[0][1] if rows else _COLUMNS_READ)
         yield from rows
         return
+    if not path.is_file():
+        raise DataError(f"{display_path(path)}: file not found.")
     import openpyxl  # not for every config: it takes a third of a second
 
     try:
