@@ -10,10 +10,11 @@ import pytest
 import torch
 from support.faulty_items import CLOSE, EVALUATION, WRONG_GOLD, simulate, write_run
 from vernacular import cli
-from vernacular.comparison.reading_list import READING_LIST
+from vernacular.comparison.reading_list import READING_LIST, answered
 from vernacular.config.load import load
 from vernacular.config.series import families
 from vernacular.core import artifacts
+from vernacular.metrics.schema import as_table
 
 
 @pytest.fixture
@@ -62,6 +63,7 @@ def test_a_list_is_written_without_a_forward_pass(drawn, capsys):
         f"at most {100 * summary['reach_favorite']:.0f} to {100 * summary['reach_any']:.0f} % of all wrong golds" in out
     )
     assert "A speaker decides." in out
+    assert "Options give answers away: 50 % without the question, " in out
 
 
 def test_the_sheet_has_the_sentences_and_offers_the_decisions(drawn):
@@ -176,3 +178,15 @@ def test_languages_without_matching_ids_are_not_compared(tmp_path, monkeypatch, 
     assert rows["drop"].isna().all()
     assert len(rows) == 3 * 40
     assert "not compared with other languages: 0 of 110 items have the same ID." in capsys.readouterr().out
+
+
+def test_options_in_another_order_are_the_same_item():
+    rows = [{"item_id": "q", "choices": choices, "gold": gold, "option_scores": scores, "prompt": "?", "metrics": {}}
+            for choices, gold, scores in [
+                (["a", "b", "c"], [1], [1.0, 3.0, 2.0]), (["c", "a", "b"], [2], [20.0, 10.0, 30.0]),
+                (["c", "a", "b"], [0], [20.0, 10.0, 30.0]), (["c", "a", "d"], [0], [20.0, 10.0, 30.0]),
+            ]]  # fmt: skip
+    tables = {"m": [as_table([row]) for row in rows]}
+    given = answered(tables, {"m": "m"})
+    assert [run.tolist() for run in given.responses.scores[0]] == [[[1.0, 3.0, 2.0]], [[10.0, 30.0, 20.0]]]
+    assert given.differing == 2

@@ -151,5 +151,6 @@ def _result(item: dict, scores: list[float]) -> dict:
     shared = {name: item[name] for name in ("item_id", "cluster_id", "category", "choices", "gold")}
     is_correct = best in item["gold"]
     answered = {"prompt": item["question"], "option_scores": scores, "prediction": item["choices"][best]}
-    answered |= {"predicted_indices": [best], "correct": is_correct, "tie": False, "metrics": {"accuracy": is_correct}}
+    metrics = {"accuracy": is_correct, "accuracy_uncond": 0.5}
+    answered |= {"predicted_indices": [best], "correct": is_correct, "tie": False, "metrics": metrics}
     return empty | shared | answered

@@ -19,6 +19,7 @@ from vernacular.comparison.reading_list import (
     answered,
     audited,
     groups,
+    options_alone,
     rows_of,
     translated,
 )
@@ -47,7 +48,7 @@ class ReadingLists(Stage):
 
 def reading_lists(args: ReadingLists) -> str:
     """List the items that a speaker should read first, of every evaluation with options."""
-    spec, lists, items = args.spec, {}, {}
+    spec, lists, items, without_question = args.spec, {}, {}, {}
     for first, names in lists_of(spec).items():
         tables = {
             model: [artifacts.read(results_path(args.results, model, name), TASK_RESULTS) for name in names]
@@ -58,6 +59,8 @@ def reading_lists(args: ReadingLists) -> str:
             evaluation = spec.evaluations[first]
             listing = Listing(first, evaluation.task, evaluation.language, names)
             lists[first] = audited(listing, given, spec.items)
+            alone = options_alone([table for own in tables.values() for table in own], given)
+            without_question[first] = [alone] if alone else []
             items[first] = {row["item_id"]: row for name in names for row in _items(args.items_dir, spec, name)}
     drops, notes = _translated(spec, lists)
     rows, listings = [], []
@@ -67,7 +70,12 @@ def reading_lists(args: ReadingLists) -> str:
         own = rows_of(each, items[first], drops.get(first), items.get(other, {}))
         added = {"reference_language": spec.evaluations[other].language if other else None}
         rows += [row | added | {"checks": checks.get(row["item_id"], "")} for row in own]
-        about = [*each.listing.sentences, *(drops[first].sentences if first in drops else []), *notes.get(first, [])]
+        about = [
+            *each.listing.sentences,
+            *without_question[first],
+            *(drops[first].sentences if first in drops else []),
+            *notes.get(first, []),
+        ]
         listings.append(replace(each.listing, sentences=about))
     sources = [results_path(args.results, model, name) for model in spec.models for name in spec.evaluations]
     metadata = {"lists": [listing.as_dict() for listing in listings]}

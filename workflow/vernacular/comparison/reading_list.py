@@ -17,7 +17,9 @@ from vernacular.core.fingerprint import fingerprint
 from vernacular.core.tables import values_of
 from vernacular.data.audit import REFERENCE
 from vernacular.metrics.choice import correct_options
+from vernacular.metrics.schema import value_arrays
 from vernacular.statistics.audit import Audit, Drops, Responses, audit, complete, unsuitable
+from vernacular.statistics.intervals import cluster_bootstrap
 from vernacular.types import Item
 
 # what a speaker can decide; all but the first are faults
@@ -144,11 +146,14 @@ def answered(tables: Mapping[str, Sequence[pa.Table]], families: Mapping[str, st
                     choices.append(options)
                     gold.append(correct)
                     clusters.append(cluster)
-                elif options != choices[index] or correct != gold[index]:
-                    differing += 1
-                    continue
                 if scores is None and predicted:
                     scores = [float(i in predicted) for i in range(len(options))]
+                if options != choices[index] or correct != gold[index]:
+                    order = _order(options, correct, choices[index], gold[index])
+                    if order is None:
+                        differing += 1
+                        continue
+                    scores = scores and len(scores) == len(order) and [scores[i] for i in order]
                 if scores and len(scores) == len(options):
                     run.append((index, scores))
             runs.setdefault(model, []).append(run)
@@ -164,6 +169,15 @@ def answered(tables: Mapping[str, Sequence[pa.Table]], families: Mapping[str, st
 
 
 _READ = ("item_id", "cluster_id", "choices", "gold", "option_scores", "predicted_indices")
+
+
+def _order(options: list[str], correct: list[int], expected: list[str], gold: list[int]) -> list[int] | None:
+    """Return the positions of the same options in another order, as another seed shows them; None: they differ."""
+    if sorted(options) != sorted(expected) or len(set(options)) < len(options):
+        return None
+    if {options[i] for i in correct} != {expected[i] for i in gold}:
+        return None
+    return [options.index(text) for text in expected]
 
 
 def _matrix(run: list[tuple[int, list]], shape: tuple[int, int]) -> np.ndarray:
@@ -367,6 +381,45 @@ class _Witnesses:
 def _text(item: Item, *, options: bool = False) -> str:
     marked = [f"{'✓' if i in item['gold'] else '·'} {text}" for i, text in enumerate(item["choices"])]
     return "\n".join(filter(None, (item["context"], item["question"], *(marked if options else []))))
+
+
+def options_alone(tables: Sequence[pa.Table], given: Answered) -> str | None:
+    """Return what options give away without their question, in a sentence; None if no model scored them so.
+
+    The accuracy after the cue alone, as a mean over models, is compared with the best rule that needs no model: chance,
+    the most common position of the gold, or the longest option.
+    """
+    position = {item_id: number for number, item_id in enumerate(given.ids)}
+    sums, counts = np.zeros(len(given.ids)), np.zeros(len(given.ids))
+    for table in tables:
+        values = value_arrays(table).get("accuracy_uncond")
+        if values is not None:
+            rows = np.array([position[item_id] for item_id in table["item_id"].to_pylist()], dtype=int)
+            known = ~np.isnan(values)
+            np.add.at(sums, rows[known], values[known])
+            np.add.at(counts, rows[known], 1)
+    items = np.flatnonzero(counts)
+    if not len(items):
+        return None
+    accuracy, n = sums[items] / counts[items], len(items)
+    gold = [given.gold[i] for i in items]
+    lengths = [list(map(len, given.choices[i])) for i in items]
+    common, _ = Counter(own[0] for own in gold).most_common(1)[0]
+    longest = [
+        sum(own[i] == max(own) for i in right) / own.count(max(own)) for own, right in zip(lengths, gold, strict=True)
+    ]
+    rules = {
+        "chance": np.array([len(right) / len(own) for own, right in zip(lengths, gold, strict=True)]),
+        f"always option {common + 1}": np.array([float(common in right) for right in gold]),
+        "the longest option": np.array(longest),
+    }
+    rule, best = max(rules.items(), key=lambda entry: entry[1].mean())
+    clusters = None if given.responses.clusters is None else [given.responses.clusters[i] for i in items]
+    low, high = cluster_bootstrap(None, [accuracy - best], clusters, resamples=2_000, seed=0)
+    found = f"{100 * accuracy.mean():.0f} % without the question, {100 * best.mean():.0f} % by {rule}"
+    warning = "Options give answers away" if low > 0 else "Options alone"
+    difference = f"difference {100 * (accuracy - best).mean():+.1f} points, {100 * low:+.1f} to {100 * high:+.1f}"
+    return f"{warning}: {found} ({difference.replace('-', '−')}; {format_count(n, 'item')})."
 
 
 def content_of(item: Item) -> str:
