@@ -131,6 +131,8 @@ def test_families_are_adapters_with_their_base_series_and_entries_of_one_source(
 models:
   base: {source: lab/base}
   exact: {source: lab/base@v2, dtype: float32}
+  small: {source: lab/base-GGUF/base-Q4.gguf}
+  larger: {source: lab/base-GGUF/base-Q8.gguf}
   tuned: {base: base, adapter: lab/lora}
   mine: {series: "./out/checkpoint-*"}
   olmo: {source: lab/olmo, revisions: [step1, step2]}
@@ -142,7 +144,7 @@ evaluations: [{task: cola}]
     Path("config.yaml").write_text(config)
     loaded = load(["config.yaml"])
     assert families(loaded.models, loaded.checkpoints) == {
-        "base": "base", "exact": "base", "tuned": "base", "mine.step1": "mine.step1", "mine.step2": "mine.step1",
+        "base": "base", "exact": "base", "small": "small", "larger": "small", "tuned": "base", "mine.step1": "mine.step1", "mine.step2": "mine.step1",
         "olmo.step1": "olmo.step1", "olmo.step2": "olmo.step1", "last": "olmo.step1", "served": "served",
         "beside": "beside",
     }  # fmt: skip

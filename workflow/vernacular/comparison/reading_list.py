@@ -423,8 +423,12 @@ def options_alone(tables: Sequence[pa.Table], given: Answered) -> str | None:
 
 
 def content_of(item: Item) -> str:
-    """Return the hash of an item's texts and gold: a verdict on one version says nothing about another."""
-    return fingerprint([item["context"], item["question"], item["choices"], item["gold"], item["target"]])[:16]
+    """Return the hash of an item's texts and gold: a verdict on one version says nothing about another.
+
+    It starts with a letter: a spreadsheet would take digits, or 1e5, for a number.
+    """
+    texts = [item["context"], item["question"], item["choices"], item["gold"], item["target"]]
+    return f"v{fingerprint(texts)[:15]}"
 
 
 def sentences(listing: Listing) -> list[str]:

@@ -200,7 +200,9 @@ def families(models: dict, checkpoints: dict[str, Checkpoint]) -> dict[str, str]
     origins: dict[str, str] = {}
     for name, entry in models.items():
         base = models.get(entry.get("base"), entry)
-        source = base["source"] if is_path(base["source"]) else base["source"].partition("@")[0]
+        source = base["source"]
+        if not is_path(source) and not source.startswith(_NO_HUB_ID):
+            source = "/".join(source.partition("@")[0].split("/")[:2])  # without revision and GGUF file
         series = checkpoints.get(entry.get("base", name))
         origins[name] = f"series {series.series}" if series and is_path(source) else f"{source} {base.get('model', '')}"
     first: dict[str, str] = {}
