@@ -52,7 +52,9 @@ def test_help_lists_user_commands_with_descriptions_and_stage_commands_below(cap
         assert command in stages
 
 
-@pytest.mark.parametrize(("name", "hint"), [("chek", 'Did you mean "check"?'), ("xyz", "Allowed: check, init, join, ")])
+@pytest.mark.parametrize(
+    ("name", "hint"), [("chek", 'Did you mean "check"?'), ("xyz", "Allowed: audit, check, init, join, ")]
+)
 def test_an_unknown_command_suggests_those_for_people(capsys, name, hint):
     with pytest.raises(SystemExit):
         cli.main([name, "config.yaml"])

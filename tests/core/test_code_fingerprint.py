@@ -21,6 +21,7 @@ NOT_IN_KEYS = {
     "vernacular.cli": "runs a command",
     "vernacular.results": "reads results",
     "vernacular.notebook": "computes for a notebook, and stores nothing that a run reads",
+    "vernacular.commands.audit": "is run by hand",
     "vernacular.commands.check": "prints",
     "vernacular.commands.plan": "prints",
     "vernacular.commands.run": "writes a config, and starts Snakemake",
@@ -45,7 +46,6 @@ NOT_IN_KEYS = {
     "vernacular.lm_eval.coverage": "its result is in the keys",
     "vernacular.summary.paper": "prints",
     "vernacular.data.tasks": "its result is in the keys",
-    "vernacular.data.audit": "prints",
 }
 
 

@@ -39,6 +39,7 @@ UNDIRECTED = {
     "cloze": {"baseline_position", "baseline_shortest"},
     "generation": {"bertscore_mean", "cosine_mean", "moverscore_mean"},
     "letters": {"baseline_letter", "most_chosen_letter", "ece_calibrated", "overconfidence"},
+    "options": {"accuracy_uncond"},
     "minimal_pair": {"surprisal_bad", "surprisal_good"},
     "target_word": {"certainty", "entropy", "surprisal_incorrect", "surprisal_incorrect_sentence"},
 }
@@ -63,7 +64,7 @@ SHARES = {  # metrics whose values are shares
     }
     | UNDIRECTED["letters"],
     "minimal_pair": ACCURACIES | {"accuracy_bare"},
-    "options": ACCURACIES | {"accuracy_pmi", "probability"},
+    "options": ACCURACIES | {"accuracy_pmi", "accuracy_uncond", "probability"},
     "target_word": {"accuracy", "accuracy_sentence", "certainty", "probability"},
 }
 UNITS = {  # of metrics that are not shares

@@ -65,6 +65,7 @@ def test_options():
     )[0]
     probability = math.exp(-3) / (math.exp(-2) + math.exp(-3))
     values = {"accuracy": 0, "accuracy_token": 1, "accuracy_char": 1, "accuracy_byte": 1, "accuracy_pmi": 1}
+    values["accuracy_uncond"] = 0
     choice = choice_columns(["a", "bbb"], [1], [-2.0, -3.0], "a", [0], correct=False)
     check_row(
         row,

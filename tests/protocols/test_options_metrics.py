@@ -80,3 +80,9 @@ def test_pmi_requires_unconditional_scores():
     (row,) = per_item([QUESTION], requests, score_rows(requests, {"choice:1": -1.0}))
     assert row["metrics"]["accuracy"] == 1.0
     assert "accuracy_pmi" not in row["metrics"]
+
+
+def test_choice_without_the_question():
+    scores = {f"choice:{i}": -1.0 - i for i in range(3)} | {f"uncond:{i}": -3.0 + i for i in range(3)}
+    row = row_of(QUESTION | {"gold": [2]}, scores)
+    assert (row["metrics"]["accuracy"], row["metrics"]["accuracy_uncond"]) == (0.0, 1.0)

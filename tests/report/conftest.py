@@ -6,7 +6,7 @@ import shutil
 import time
 
 import pytest
-from support import report_curves, report_forms, report_prompts, report_run
+from support import report_audit, report_curves, report_forms, report_prompts, report_run
 from vernacular.report.page import build
 
 
@@ -148,6 +148,20 @@ def curves_dir(tmp_path_factory):
 def curves_page(chromium, curves_dir):
     """Open the report of two series in a browser, as `browser` does."""
     yield from _checked(chromium, curves_dir / "page")
+
+
+@pytest.fixture(scope="session")
+def audit_dir(tmp_path_factory):
+    """Build the report of the run in `report_audit`; return its directory."""
+    root = tmp_path_factory.mktemp("audit")
+    build(out=root / "page", **report_audit.write_run(root))
+    return root / "page"
+
+
+@pytest.fixture
+def audit_page(chromium, audit_dir):
+    """Open the report of a run with items to read in a browser, as `browser` does."""
+    yield from _checked(chromium, audit_dir)
 
 
 def _checked(chromium, directory):

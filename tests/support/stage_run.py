@@ -28,7 +28,7 @@ class Run:
     def __call__(self, command: str, model: str = "one") -> int:
         if command == "infer":
             return max(stages.run("infer", **self.infer(model, shard)) for shard in self._shards(model))
-        return stages.run(command, **getattr(self, command)(model))
+        return stages.run(command, **getattr(self, command.replace("-", "_"))(model))
 
     def _shards(self, base: str) -> list[str]:
         count = self.config.models[base]["shards"]
@@ -98,6 +98,10 @@ class Run:
     def compare(self, _: str) -> dict:
         files = {"results": "results", "items_dir": "resources/items", "out": "results/summary"}
         return {"spec": specs.comparisons_spec(self.config), **files, "changes": "results/comparisons"}
+
+    def reading_lists(self, _: str) -> dict:
+        files = {"results": "results", "items_dir": "resources/items", "out": "results/summary"}
+        return {"spec": specs.audit_spec(self.config), **files}
 
     def curves(self, _: str) -> dict:
         return {"spec": specs.curves_spec(self.config), "results": "results", "out": "results/summary"}

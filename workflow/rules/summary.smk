@@ -2,6 +2,12 @@
 results/{model}/metrics.parquet, results/{model}/tasks/. OUTPUTS: results/summary/, results/comparisons/, results/report/.
 """
 
+# what values and comparisons are without the faults that speakers have confirmed; only with `verdicts:`
+WITHOUT_FAULTS = expand(
+    in_output("summary/{table}.parquet"),
+    table=["without_faults", "comparisons_without_faults"] if CONFIG.verdicts else [],
+)
+
 
 # compare models: differences on the same items with intervals and tests, and the items that improved or regressed
 rule compare:
@@ -14,6 +20,7 @@ rule compare:
         multiext(in_output("summary/prompts"), ".parquet", ".csv"),
         in_output("summary/comparisons.parquet"),
         in_output("summary/overall.parquet"),
+        WITHOUT_FAULTS,
         table("comparisons", "CSV"),
         table("overall", "CSV"),
         changes=as_output(in_output("comparisons")),
@@ -70,6 +77,39 @@ rule curves:
         stage("curves", has_attempts=False)
 
 
+# list the items that a speaker should read, from what all models answered; only with `audit:` in the config
+if CONFIG.audit is not None:
+
+    rule reading_lists:
+        input:
+            data=items_files(),
+            tasks=expand(expand_evaluations(in_output("{{model}}/tasks/{evaluation}.parquet")), model=CONFIG.models),
+        output:
+            in_output("summary/audit.parquet"),
+            table("audit", "CSV"),
+            table("audit", "Excel"),
+            table("audit_lists", "CSV"),
+        log:
+            "logs/reading_lists/reading_lists.log",
+        benchmark:
+            f"{BENCHMARKS}/reading_lists/reading_lists.tsv"
+        localrule: True
+        conda:
+            "../../envs/tables.yaml"
+        resources:
+            mem_mb=lambda wildcards, attempt: 3000 * attempt,
+            runtime=30,
+        params:
+            spec=spec("reading_lists", specs.audit_spec(CONFIG)),
+            files=lambda wildcards, input, output: files(
+                input, "items_dir", results=above(output[0], 2), out=above(output[0])
+            ),
+        message:
+            "reading-lists: list the items that a speaker should read first"
+        shell:
+            stage("reading-lists", has_attempts=False)
+
+
 # write the tables for publication: long and wide CSV, Parquet, and the Excel workbooks; and what the tokenizers of all
 # models make of each language
 rule summary:
@@ -78,6 +118,7 @@ rule summary:
         tokens=expand(in_output("{model}/tokens.parquet"), model=CONFIG.models),
         compared=expand(in_output("summary/{table}.parquet"), table=["comparisons", "rankings", "overall", "prompts"]),
         curves=curve_files(),
+        without_faults=WITHOUT_FAULTS,
     output:
         in_output("summary/results.parquet"),
         table("results", "CSV"),
@@ -130,6 +171,7 @@ rule report:
             ),
         ],
         changes=written(in_output("comparisons")),
+        audit=[] if CONFIG.audit is None else in_output("summary/audit.parquet"),
         models=expand("resources/models/{model}.json", model=CONFIG.models),
     output:
         directory(page("../report/page.rst")) if IN_STORAGE else written(in_output("report")),

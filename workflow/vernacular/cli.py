@@ -31,7 +31,8 @@ _MAX_DEATHS = 4  # of the process of one command, each in another evaluation
 # stages whose failure affects their own results only: the last attempt writes files that state why these are missing
 _GIVING_UP = ("items", "requests", "lm-eval-requests", "model", "server", "infer", "encoder", "similarity",
               "lm-eval-metrics", "metrics")  # fmt: skip
-STAGES = (*_GIVING_UP, "collect", "export", "compare", "curves", "summary", "report", "verify", "finish")
+STAGES = (*_GIVING_UP, "collect", "export", "compare", "curves", "reading-lists", "summary", "report", "verify",
+          "finish")  # fmt: skip
 # command -> its module in `commands/` and function, if these have other names
 _MODULES = {
     **{name: f"check:{name}" for name in ("init", "show", "snakefile")},
@@ -312,6 +313,12 @@ def _add_user_commands(commands) -> None:
     tasks.add_argument(
         "--lm-eval-python", metavar="PATH", help="interpreter of lm-eval's environment, as in the config"
     )
+
+    audit = add("audit", "list the items of a run that a speaker should read first")
+    audit.add_argument("config", type=Path, nargs="?", default=Path("config.yaml"), help="default: config.yaml")
+    audit.add_argument("--evaluation", help="only this one: ID, as `vernacular check` lists it; default: all")
+    audit.add_argument("--items", type=int, help="number of items in each list; default: that of the config, or 40")
+    audit.add_argument("--out", type=Path, help="directory of the tables; default: summary/ in that of the results")
 
     show = add("show", "print the requests of an item, and their tokens, before any model is run")
     show.add_argument("config", type=Path)

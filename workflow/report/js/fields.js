@@ -77,7 +77,8 @@ const fields = /** @type {const} */ ({
   "records": {
     "Index": [
       "title", "version", "models", "n_models", "names", "evaluations", "metrics", "tasks", "cells", "missing",
-      "symptoms", "spoken", "rankings", "overall", "pairs", "curves", "n_prompt_groups?"
+      "symptoms", "spoken", "rankings", "overall", "pairs", "curves", "n_prompt_groups?",
+      "n_reading_lists?"
     ],
     // `representative` is the metric that stands for an evaluation; a mean over prompts has `runs`, each of these
     // `group`
@@ -132,6 +133,17 @@ const fields = /** @type {const} */ ({
       "unknown_share", "prompt_tokens", "parallel_items", "premium", "premium_low", "premium_high", "prompt_premium",
       "prompt_premium_low", "prompt_premium_high", "bits_ratio", "bits_ratio_low", "bits_ratio_high", "byte_premium",
       "character_premium", "parallel_bits", "parallel_bits_en"
+    ],
+    // the columns of summary/audit_lists.csv and audit.csv, with the texts in another language
+    "ReadingList": [
+      "evaluation", "task", "language", "evaluations", "reason", "items", "listed", "models", "families",
+      "lowest_accuracy", "highest_accuracy", "reliability", "reach_favorite", "reach_any", "sentences"
+    ],
+    "ItemToRead": [
+      "evaluation", "task", "language", "rank", "drop_rank", "item_id", "content", "cluster_id", "category", "score",
+      "level", "slope", "families", "families_wrong", "favorite", "favorite_share", "reason", "checks", "drop", "q",
+      "accuracy_here", "accuracy_elsewhere", "prompt", "choices", "gold", "reference_language", "reference",
+      "decision", "annotator", "date"
     ],
     "Provenance": ["version", "models", "datasets", "runs", "notes", "jobs"],
     "ModelSource": [

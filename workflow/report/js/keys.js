@@ -1,5 +1,6 @@
 "use strict";
-// Keyboard: ← or k and → or j open the previous and the next item, / moves to the search field.
+// Keyboard: ← or k and → or j open the previous and the next item, / moves to the search field; 1 to 7 decide on an item
+// to read.
 (() => {
   const STEPS = new Map([
     ["ArrowLeft", "prev"],
@@ -22,8 +23,13 @@
       }
       return;
     }
+    const selector = STEPS.has(event.key)
+      ? `main a[rel="${STEPS.get(event.key)}"]`
+      : /^[1-9]$/u.test(event.key)
+        ? `main button[data-key="${event.key}"]`
+        : null;
     /** @type {HTMLElement | null} */
-    const link = STEPS.has(event.key) ? document.querySelector(`main a[rel="${STEPS.get(event.key)}"]`) : null;
+    const link = selector === null ? null : document.querySelector(selector);
     if (link) {
       event.preventDefault();
       link.click();

@@ -145,6 +145,8 @@ const pieces = (() => {
   const curves = () => load("curves", readCurves);
   const evaluationCurves = (evaluation) => load(`e${evaluation}/curves`, readEvaluationCurves);
   const tokenizers = () => load("tokenizers", each(record("Tokenizer")));
+  const readingLists = () => load("audit", each(record("ReadingList")));
+  const itemsToRead = (list) => load(`a${list}`, each(record("ItemToRead")));
   const provenance = () => load("provenance", readProvenance);
 
   /** The item at a position of an evaluation, whose files have `task.block` items each. */
@@ -177,6 +179,8 @@ const pieces = (() => {
     curves,
     evaluationCurves,
     tokenizers,
+    readingLists,
+    itemsToRead,
     provenance,
   };
 })();

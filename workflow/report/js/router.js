@@ -38,7 +38,10 @@
       index ??= names.read(await pieces.index());
       /** @type {NodeListOf<HTMLAnchorElement>} */
       const links = document.querySelectorAll("nav a");
-      for (const link of links) if (link.hash === "#/curves") link.hidden = !index.curves?.length;
+      for (const link of links) {
+        if (link.hash === "#/curves") link.hidden = !index.curves?.length;
+        if (link.hash === "#/audit") link.hidden = !index.n_reading_lists;
+      }
       const drawn = view ? await view(index, route) : notFound(`View “${route.view}” not found.`);
       if (turn !== navigations) return;
       main.replaceChildren(drawn.element);

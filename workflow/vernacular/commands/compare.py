@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from vernacular.commands.common import items_in
 from vernacular.comparison.align import scatter
-from vernacular.comparison.compare import compare_all
+from vernacular.comparison.compare import ComparisonResults, compare_all
 from vernacular.comparison.external.load import Reference, load_external_results
 from vernacular.comparison.external.publications import load_publication
 from vernacular.comparison.external.published_files import is_publication, published_signatures
@@ -31,6 +31,15 @@ from vernacular.comparison.schema import (
     PROMPTS,
     RANKINGS,
     REGRESSED,
+)
+from vernacular.comparison.verdicts import (
+    COMPARISONS_WITHOUT_FAULTS,
+    WITHOUT_FAULTS,
+    WithoutFaults,
+    beside,
+    confirmed,
+    read_verdicts,
+    values_without,
 )
 from vernacular.config.specs import ComparisonsSpec, ExternalSpec
 from vernacular.core import artifacts
@@ -46,6 +55,7 @@ from vernacular.interop import EXPORTS
 from vernacular.interop.serbian_cloze import serbian_json
 from vernacular.metrics.choice import correct_options, margin
 from vernacular.metrics.schema import METRICS, TASK_RESULTS, as_table
+from vernacular.protocols.evaluate import declared_metrics
 from vernacular.protocols.lm_eval.metrics import tool_documents, tool_metrics
 
 _SORT_KEYS = [
@@ -122,23 +132,39 @@ def compare(args: Compare) -> str:
     documents = {name: tool_documents(args.results, spec.models, name) for name in evaluations}
     settings = {name: vars(spec) for name, spec in evaluations.items()}
     grouped, document_notes = by_documents(settings, documents)
-    comparison = compare_all(
-        pairs,
-        results,
-        grouped,
-        signatures=signatures,
-        tool_metrics={name: tool_metrics(args.results, spec.models, name) for name in evaluations},
-        external_names=spec.external_results,
-        unranked=spec.earlier_checkpoints,
-        threads=args.threads,
-    )
+    common = {
+        "signatures": signatures,
+        "tool_metrics": {name: tool_metrics(args.results, spec.models, name) for name in evaluations},
+        "external_names": spec.external_results,
+        "unranked": spec.earlier_checkpoints,
+        "threads": args.threads,
+    }
+    comparison = compare_all(pairs, results, grouped, **common)
+    faults, verdict_notes = _confirmed_faults(args) if spec.verdicts else ({}, [])
+    without = ComparisonResults([], [], [], [])
+    if faults:
+        others = {name: WithoutFaults(tables, faults) for name, tables in results.items()}
+        without = compare_all(pairs, others, {name: grouped[name] for name in faults}, **common)
     tasks = [args.results / model / "metrics.parquet" for model in spec.models]
     metadata = {
         "fingerprint": artifacts.input_fingerprint(to_json(spec), *tasks),
         "notes": notes,
         "outcome": Outcome(missing=missing),  # external results
-        "prompt_notes": document_notes,
+        "prompt_notes": document_notes + verdict_notes,
     }
+    if spec.verdicts:
+        values = [
+            {name: row.get(name) for name in WITHOUT_FAULTS.schema.names} | {"category": row.get("category") or ""}
+            for row in without.prompts
+            if row["baseline"] is None
+        ]
+        for model in spec.models:
+            for name, table in WithoutFaults(results[model], faults).items():
+                known = [*declared_metrics(evaluations[name].protocol).values(), *common["tool_metrics"][name]]
+                values += values_without(model, name, table, known) if table.num_rows else []
+        rows = without.comparisons
+        artifacts.write(args.out / "without_faults.parquet", WITHOUT_FAULTS, values, metadata)
+        artifacts.write(args.out / "comparisons_without_faults.parquet", COMPARISONS_WITHOUT_FAULTS, rows, metadata)
     for kind, rows in (
         (COMPARISONS, comparison.comparisons),
         (RANKINGS, comparison.rankings),
@@ -146,7 +172,10 @@ def compare(args: Compare) -> str:
         (PROMPTS, comparison.prompts),
     ):
         path = artifacts.write(args.out / f"{kind.name}.parquet", kind, rows, metadata)
-        _write_csv(path.with_suffix(".csv"), artifacts.read(path, kind))
+        table = artifacts.read(path, kind)
+        if spec.verdicts and kind is COMPARISONS:
+            table = beside(table, without.comparisons)
+        _write_csv(path.with_suffix(".csv"), table)
     with rewriting(args.changes, "comparisons") as directory:
         n_changed = _write_changes(
             directory, pairs, results, evaluations, args.items_dir, metadata["fingerprint"], args.threads
@@ -157,6 +186,31 @@ def compare(args: Compare) -> str:
         format_count(n_changed, "item"),
     ]
     return f"compare: {', '.join(counts)} improved or regressed"
+
+
+def _confirmed_faults(args: Compare) -> tuple[dict[str, frozenset[str]], list[dict]]:
+    """Return the confirmed faults of each evaluation that has any, and notes on all verdicts."""
+    verdicts = [verdict for path in args.spec.verdicts for verdict in read_verdicts(Path(path))]
+    faults, notes, by_items = {}, [], {}
+    for name, spec in args.spec.evaluations.items():
+        own = [verdict for verdict in verdicts if (verdict.task, verdict.language) == (spec.task, spec.language)]
+        if own and spec.items_stem not in by_items:
+            items = items_in(args.items_dir / f"{spec.items_stem}.parquet")
+            by_items[spec.items_stem] = confirmed(own, {item["item_id"]: item for item in items})
+        if own:
+            found = by_items[spec.items_stem]
+            faults |= {name: found.faults} if found.faults else {}
+            notes += [_verdict_note(name, note) for note in found.notes]
+    tasks = {(spec.task, spec.language) for spec in args.spec.evaluations.values()}
+    if others := sorted(
+        {f"{each.task}.{each.language}" for each in verdicts if (each.task, each.language) not in tasks}
+    ):
+        notes.append(_verdict_note(None, f"verdicts on items that are not evaluated: {', '.join(others)}."))
+    return faults, notes
+
+
+def _verdict_note(evaluation: str | None, note: str) -> dict:
+    return {"model": None, "evaluation": evaluation, "kind": "verdicts", "note": note, "count": None}
 
 
 def _write_changes(

@@ -37,4 +37,5 @@ def report(args: Report) -> str:
         prompts=args.spec.prompts or None,
         processes=args.threads,
         checkpoints=args.spec.positions,
+        audit=args.spec.audit,
     )

@@ -11,6 +11,7 @@ import pyarrow as pa
 from vernacular.comparison.curves.schema import CURVE_STATISTICS, TASK_TRUST
 from vernacular.comparison.prompt_groups import without_single_prompts
 from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
+from vernacular.comparison.verdicts import COMPARISONS_WITHOUT_FAULTS, WITHOUT_FAULTS, beside
 from vernacular.config.specs import SummarySpec
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
@@ -27,6 +28,10 @@ from vernacular.summary.curves import add_positions, curve_sheets, equal_weight_
 from vernacular.summary.diagnoses import diagnosis_codes, diagnosis_rows, language_rows, worst_first
 from vernacular.summary.grid import combine_tables, to_arrow, wide
 from vernacular.summary.headings import make_headings, model_labels
+from vernacular.summary.lists import (
+    with_values_without_faults,
+    without_faults_sheet,
+)
 from vernacular.summary.notes import (
     group_notes,
     make_notes,
@@ -61,6 +66,9 @@ def summary(args: Summary) -> str:
     comparison_tables = {
         kind.name: artifacts.read(tables[kind.name], kind).to_pylist() for kind in (RANKINGS, COMPARISONS, OVERALL)
     }
+    if args.spec.verdicts:
+        rows = _rows_without_faults(args, "comparisons_without_faults", COMPARISONS_WITHOUT_FAULTS)
+        comparison_tables["comparisons"] = beside(artifacts.read(tables["comparisons"], COMPARISONS), rows).to_pylist()
     prompts = artifacts.read(tables["prompts"], PROMPTS).to_pylist()
     results = add_positions(add_prompt_means(results, prompts), checkpoints)
     notes = [row for note in models_metadata for row in make_notes(note)]
@@ -92,7 +100,10 @@ def summary(args: Summary) -> str:
     headings = make_headings(results, args.spec.tasks, model_labels(map(_precision, models_metadata)))
     keys = zip(published["model"], published["evaluation"], published["category"].fillna(""), strict=True)
     cells = [None if category else codes.get((model, evaluation)) for model, evaluation, category in keys]
-    write_csv(args.out / "results.csv", published.assign(diagnosis=pd.Series(cells, published.index, "str")))
+    values = published.assign(diagnosis=pd.Series(cells, published.index, "str"))
+    if args.spec.verdicts:
+        values = with_values_without_faults(values, _rows_without_faults(args, "without_faults", WITHOUT_FAULTS))
+    write_csv(args.out / "results.csv", values)
     models_by_value = wide(published, headings)
     write_csv(args.out / "wide.csv", add_positions(models_by_value, checkpoints) if checkpoints else models_by_value)
     write_csv(args.out / "notes.csv", notes_to_frame(notes))
@@ -111,6 +122,8 @@ def summary(args: Summary) -> str:
     write_surprisal(args.out / "surprisal_summary.xlsx", questions, provenance, **common)
     comparison_tables["comparisons"] = without_single_prompts(comparison_tables["comparisons"], prompts)
     comparison_tables |= {"prompts": prompts, "extra_sheets": _curve_sheets(args.out) if checkpoints else {}}
+    if args.spec.verdicts:
+        comparison_tables["extra_sheets"] |= {"without faults": without_faults_sheet(values)}
     comparison_tables |= {"diagnoses": diagnoses, "languages": language_rows(models_metadata)}
     write_leaderboard(args.out / "leaderboard.xlsx", questions, provenance, **common, **comparison_tables)
     return (
@@ -137,6 +150,10 @@ def _tokens_in(path: Path) -> ModelTokens:
     slices = zip(names.dictionary.to_pylist(), ends[:-1], ends[1:], strict=True)
     rows = {name: table.slice(start, end - start) for name, start, end in slices}
     return ModelTokens(metadata["model"], metadata["tokenizer"], rows, metadata["evaluations"])
+
+
+def _rows_without_faults(args, name: str, kind: artifacts.Kind) -> list[dict]:
+    return artifacts.read(args.out / f"{name}.parquet", kind).to_pylist()
 
 
 def _curve_sheets(directory: Path) -> dict:

@@ -3,22 +3,20 @@
 from collections import Counter
 from collections.abc import Iterable
 from fnmatch import fnmatch
-from pathlib import Path
 
 import httpx2
 import huggingface_hub
 from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
+from vernacular.commands.audit import audit_task
 from vernacular.config.files import read
 from vernacular.config.series import listing_path
 from vernacular.core import artifacts
-from vernacular.core.errors import DataError, ModelError, UserError, first_line, format_count, suggest
+from vernacular.core.errors import ModelError, UserError, first_line, format_count, suggest
 from vernacular.core.languages import base_language, fallbacks
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.records import write_record
 from vernacular.core.tables import text_table
-from vernacular.data.audit import REFERENCE, audit, missing_ids
-from vernacular.data.load import load_items
 from vernacular.data.tasks import load_task, task_names
 from vernacular.data.treebank.pairs import MASK, Pairs, shorten_context
 from vernacular.data.treebank.patterns import builtin_patterns, load_pattern
@@ -71,8 +69,8 @@ _CODES = {name.casefold(): code for code, name in (entry.split(None, 1) for entr
 def tasks(args) -> str:
     """Print the included tasks and those of further directories; with a language, only those that have it.
 
-    With `--lm-eval`, print the tasks of lm-eval, and of each whether it can be run; with `--audit`, what differs
-    between the languages of a parallel task.
+    With `--lm-eval`, print the tasks of lm-eval, and of each whether it can be run; with `--audit`, what is
+    suspicious about the items of a task.
 
     Raises:
         UserError: No task has the language.
@@ -82,7 +80,7 @@ def tasks(args) -> str:
         return _lm_eval(args.lm_eval, args.lm_eval_python)
     files = task_names([WORKFLOW / "tasks", *args.directory])
     if args.audit:
-        return _audit(args.audit, files, args.languages, args.data)
+        return audit_task(args.audit, files, args.languages, args.data)
     loaded = {name: load_task(path) for name, path in files.items()}
     if args.language is None:
         header = ("task", "languages", "protocols", "items", "license")
@@ -94,40 +92,6 @@ def tasks(args) -> str:
     print(*text_table([header, *rows]), sep="\n")
     count = format_count(len({row[0] for row in rows}), "task")
     return f"tasks: {count}" + (f" in {args.language}" if args.language else "")
-
-
-_LISTED = 20  # of a language and kind that are listed
-
-
-def _audit(name: str, files: dict[str, Path], languages: list[str] | None, data: str) -> str:
-    """Print the findings in each language, with both texts; languages that are unavailable are named and left out."""
-    if name not in files:
-        raise UserError(f'task "{name}" not found.{suggest(name, files)}')
-    task = load_task(files[name])
-    if not task.get("parallel"):
-        raise UserError(f"{name}: its items are not parallel (parallel: true), so that languages cannot be compared.")
-    items = {}
-    for language in languages or task["languages"]:
-        try:
-            items[language], metadata = load_items(task, language, source=data)
-        except DataError as error:
-            print(f"{language}: unavailable ({first_line(error)})")
-            continue
-        for reason, count in metadata["rows"]["repaired"].items():
-            print(f"{language}: repaired in {format_count(count, 'row')}: {reason}")
-    for language, count in missing_ids(items).items():
-        print(f"{language}: {format_count(count, 'item')} of other languages not found")
-    findings = audit(items)
-    for (language, kind), count in Counter((finding.language, finding.kind) for finding in findings).items():
-        print(f"{language}: {kind}: {format_count(count, 'item')}")
-        own = [finding for finding in findings if (finding.language, finding.kind) == (language, kind)]
-        for finding in own[:_LISTED]:
-            reference = next((each for each in items.get(REFERENCE, ()) if each["item_id"] == finding.item_id), None)
-            original = f"  ({REFERENCE}: {reference['context'] or reference['question']})" if reference else ""
-            print(f"    {finding.item_id}: {finding.detail}: {finding.text}{original}")
-        if count > _LISTED:
-            print(f"    and {count - _LISTED} more")
-    return f"tasks: {name}: {format_count(len(findings), 'finding')} in {format_count(len(items), 'language')}"
 
 
 def check_languages(languages: Iterable[str], tasks: Iterable[dict], *, more_general: bool = False) -> list[str]:

@@ -18,7 +18,7 @@ from vernacular.config import specs
 from vernacular.config.evaluations import evaluation_spec
 from vernacular.config.load import COMPARED, EXPORTED, Config, encoder_name
 from vernacular.config.models import RENDERED, is_template_file
-from vernacular.config.series import without_earlier
+from vernacular.config.series import families, without_earlier
 from vernacular.core.contents import stamp
 from vernacular.core.errors import ArtifactError, DataError
 from vernacular.core.fingerprint import content_hash, file_fingerprint, fingerprint
@@ -54,7 +54,7 @@ def items_spec(config: Config) -> specs.ItemsSpec:
 
 
 def _dataset_spec(config: Config, evaluation: Evaluation) -> specs.DatasetSpec:
-    task = config.tasks[evaluation.task]
+    task = {key: value for key, value in config.tasks[evaluation.task].items() if key != "verdicts"}
     language = {evaluation.language: task["languages"][evaluation.language]}
     return specs.DatasetSpec(
         # relative: the same task in another clone
@@ -188,12 +188,24 @@ def comparisons_spec(config: Config) -> specs.ComparisonsSpec:
             name: specs.ExternalSpec(**entry, files=_content_hashes(**entry))
             for name, entry in config.external_results.items()
         },
-        evaluations={
-            e.id: specs.ComparedSpec(**_fields(e, "items_stem", "dataset", *SETTING))
-            for e in config.evaluations.values()
-        },
+        evaluations=_compared(config),
         earlier_checkpoints=sorted(earlier),
+        verdicts={path: file_fingerprint(path) for path in config.verdicts},
     )
+
+
+def _compared(config: Config) -> dict[str, specs.ComparedSpec]:
+    return {
+        e.id: specs.ComparedSpec(**_fields(e, "items_stem", "dataset", *SETTING)) for e in config.evaluations.values()
+    }
+
+
+def audit_spec(config: Config, items: int | None = None) -> specs.AuditSpec:
+    """Return the models, their families and the evaluations of reading lists; `items`: instead of the config's."""
+    items = items or (config.audit or {}).get("items", 40)
+    names = families(config.models, config.checkpoints)
+    fields = {"models": list(config.models), "families": names, "evaluations": _compared(config)}
+    return specs.AuditSpec(**fields, items=items, parallel=_parallel(config))
 
 
 def _content_hashes(path: str, model: str | None = None) -> dict[str, str]:
@@ -216,10 +228,14 @@ def export_spec(config: Config) -> specs.ExportSpec:
 
 def summary_spec(config: Config) -> specs.SummarySpec:
     """Return what the tables show, the tasks that are translations of each other, and names of keys."""
-    parallel = [name for name in task_titles(config) if config.tasks.get(name, {}).get("parallel")]
     keys = sorted({settings["api_key_env"] for settings in config.models.values() if "api_key_env" in settings})
     fields = _table_fields(config)
-    return specs.SummarySpec(**fields, parallel=parallel, api_key_env=keys, unreviewed=_unreviewed(config))
+    fields |= {"parallel": _parallel(config), "verdicts": bool(config.verdicts)}
+    return specs.SummarySpec(**fields, api_key_env=keys, unreviewed=_unreviewed(config))
+
+
+def _parallel(config: Config) -> list[str]:
+    return [name for name in task_titles(config) if config.tasks.get(name, {}).get("parallel")]
 
 
 def _table_fields(config: Config) -> dict:
@@ -232,7 +248,8 @@ def report_spec(config: Config) -> specs.ReportSpec:
     files = sorted(f for f in (WORKFLOW / "report").rglob("*") if f.suffix in (".html", ".css", ".js"))
     templates = fingerprint([[file.name, file_fingerprint(file)] for file in files])
     prompts = {e.id: _prompt_description(config, e) for e in config.evaluations.values() if e.prompt != DEFAULT_PROMPT}
-    return specs.ReportSpec(**_table_fields(config), pairs=config.comparisons, templates=templates, prompts=prompts)
+    fields = _table_fields(config) | {"audit": config.audit is not None}
+    return specs.ReportSpec(**fields, pairs=config.comparisons, templates=templates, prompts=prompts)
 
 
 def _prompt_description(config: Config, evaluation: Evaluation) -> dict:

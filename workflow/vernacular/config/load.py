@@ -12,12 +12,14 @@ from pathlib import Path
 
 from vernacular.comparison.external.published_files import check_model, is_publication, published_models
 from vernacular.comparison.external.results import result_files
+from vernacular.comparison.verdicts import read_verdicts
 from vernacular.config.directories import DEFAULT_STORE, benchmarks_directory, output_directory, store_directory
 from vernacular.config.evaluations import LmEvalEntries, LmEvalTask, expand
 from vernacular.config.files import Files, read
 from vernacular.config.models import check_name, expand_pairs, is_server, read_models
 from vernacular.config.series import Checkpoint, without_earlier
 from vernacular.core.errors import DataError, suggest
+from vernacular.core.fields import as_list
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.languages import fallbacks
 from vernacular.core.names import portable_problem, quoted
@@ -45,6 +47,8 @@ class Config:
     similarity: dict
     comparisons: list[tuple[str, str]] = field(default_factory=list)  # (baseline, candidate), by name
     external_results: dict[str, dict] = field(default_factory=dict)  # by name: path, and model of a publication
+    audit: dict | None = None  # settings of the reading lists; None: none are written
+    verdicts: list[str] = field(default_factory=list)  # sheets of speakers, also those of the tasks
     gpu_memory_gb: float = 40
     checkpoints: dict[str, Checkpoint] = field(default_factory=dict)  # models of a series, by name
     lm_eval: dict[str, LmEvalTask] = field(default_factory=dict)  # by evaluation ID
@@ -185,6 +189,8 @@ def load_valid(
         values["similarity"],
         pairs,
         external_results,
+        audit=values.get("audit"),
+        verdicts=_verdicts(files, values, tasks),
         gpu_memory_gb=values["gpu_memory_gb"],
         checkpoints=checkpoints,
         output=output,
@@ -241,6 +247,21 @@ def _evaluations(files: Files, values: dict) -> tuple[dict[str, Evaluation], dic
             files.report(("evaluations",), f"task {quoted(name)} {problem}; rename it.")
     _check_items_agree(evaluations.values(), lambda message: files.report(("evaluations",), message))
     return evaluations, tasks, lm_eval_entries.tasks
+
+
+def _verdicts(files: Files, values: dict, tasks: dict[str, dict]) -> list[str]:
+    """Return the sheets of verdicts of the config and of its tasks, and report those that cannot be read."""
+    sheets = [os.path.expanduser(path) for path in as_list(values.get("verdicts", []))]
+    for task in tasks.values():
+        sheets += [
+            os.path.join(task["directory"], os.path.expanduser(path)) for path in as_list(task.get("verdicts", []))
+        ]
+    for path in (sheets := list(dict.fromkeys(sheets))):
+        try:
+            read_verdicts(Path(path))
+        except DataError as error:
+            files.report(("verdicts",), str(error))
+    return sheets
 
 
 def _check_items_agree(evaluations, report) -> None:

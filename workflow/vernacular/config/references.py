@@ -24,6 +24,7 @@ from vernacular.core import hub_snapshot
 from vernacular.core.errors import ConfigError, DataError, ModelError, UserError, format_count
 from vernacular.core.model_record import ModelRecord
 from vernacular.core.validate import Problems
+from vernacular.data.audit import contradicting
 from vernacular.data.load import load_items
 from vernacular.data.treebank.patterns import is_local as is_local_treebank
 from vernacular.protocols.build import build_evaluation
@@ -212,6 +213,10 @@ def _check_data(config: Config, references: References, online: bool) -> None:
             if _is_on_disk(spec):
                 loaded[name], metadata = load_items(spec.task, spec.language, source=spec.data, limit=spec.limit)
                 references.notes += metadata["warnings"]
+                if found := contradicting(loaded[name], spec.language):
+                    repeated = "with the question and options of another item, and another answer"
+                    first = f"{found[0].item_id} ({found[0].detail})"
+                    references.notes.append(f"{name}: {format_count(len(found), 'item')} {repeated}: {first}.")
             elif not online or not _check_dataset(spec):
                 references.unchecked.append(name)
         except (DataError, ConfigError) as error:

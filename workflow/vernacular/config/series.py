@@ -199,6 +199,22 @@ def without_earlier(models: dict, checkpoints: dict[str, Checkpoint]) -> dict:
     return {name: entry for name, entry in models.items() if name not in checkpoints or name in last.values()}
 
 
+def families(models: dict, checkpoints: dict[str, Checkpoint]) -> dict[str, str]:
+    """Return the family of each model, which answers as one witness: adapters with their base, checkpoints of a series,
+    and further entries of one source (another revision, precision or template).
+    """
+    origins: dict[str, str] = {}
+    for name, entry in models.items():
+        base = models.get(entry.get("base"), entry)
+        source = base["source"]
+        if not is_path(source) and not source.startswith(_NO_HUB_ID):
+            source = "/".join(source.partition("@")[0].split("/")[:2])  # without revision and GGUF file
+        series = checkpoints.get(entry.get("base", name))
+        origins[name] = f"series {series.series}" if series and is_path(source) else f"{source} {base.get('model', '')}"
+    first: dict[str, str] = {}
+    return {name: first.setdefault(origin, name) for name, origin in origins.items()}
+
+
 def listing_path(name: str) -> Path:
     """Return the path of the record of the revisions that match the pattern of a series."""
     return Path("resources", "series", f"{name}.json")

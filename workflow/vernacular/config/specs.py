@@ -183,6 +183,15 @@ class ComparisonsSpec(Spec):
     external_results: dict[str, ExternalSpec]  # by name
     evaluations: dict[str, ComparedSpec]  # by ID
     earlier_checkpoints: list[str] = field(default_factory=list)  # models tested against the best of each column only
+    verdicts: dict[str, str] = field(default_factory=dict)  # SHA-256 of the sheets of speakers, by path
+
+
+class AuditSpec(Spec):
+    models: list[str]  # in the order of the config
+    families: dict[str, str]  # by model: an adapter and its base, and checkpoints of a series, are one
+    evaluations: dict[str, ComparedSpec]  # by ID
+    items: int  # number of items in each list
+    parallel: list[str]  # tasks whose items are translations of each other
 
 
 class ExportedSpec(Fields):
@@ -219,6 +228,7 @@ class SummarySpec(SeriesSpec):
     parallel: list[str]  # tasks whose items are translations of each other
     api_key_env: list[str] = field(default_factory=list)  # names of variables whose values `publish` searches for
     unreviewed: dict[str, str] = field(default_factory=dict)  # language of prompts that no speaker has read
+    verdicts: bool = False  # whether there are values without confirmed faults
 
 
 class ReportSpec(SeriesSpec):
@@ -228,3 +238,4 @@ class ReportSpec(SeriesSpec):
     pairs: list[list[str]]  # baseline and candidate
     templates: str  # hash of the templates and scripts
     prompts: dict[str, dict] = field(default_factory=dict)  # descriptions of prompts, by evaluation
+    audit: bool = False  # whether the run has lists of items to read

@@ -63,12 +63,18 @@ def script_of(texts: Iterable[str]) -> str | None:
     >>> script_of(["Београд (Belgrade) је главни град."]), script_of(["3 + 4"])
     ('Cyrl', None)
     """
+    scripts = script_counts(texts)
+    return scripts.most_common(1)[0][0] if scripts else None
+
+
+def script_counts(texts: Iterable[str]) -> Counter:
+    """Return the number of letters of each script, see `script_of`."""
     letters = Counter(char for text in texts for char in text if char.isalpha())
     scripts: Counter = Counter()
     for char, count in letters.items():
         name = script_name(char).partition("-")[0]
         scripts[_SCRIPTS.get(name, name)] += count
-    return scripts.most_common(1)[0][0] if scripts else None
+    return scripts
 
 
 def prompts_file(language: str, directory) -> Path | None:

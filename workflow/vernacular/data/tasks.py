@@ -37,6 +37,11 @@ REQUIRED_COLUMNS = {
 }
 
 
+def shows_order(task: dict) -> bool:
+    """Return whether options are shown in the order of the dataset, by some protocol of the task."""
+    return task["item_type"] in _ORDERED_TYPES and bool(_IN_ORDER & set(task["protocols"]))
+
+
 def load_task(path, protocols: Collection[str] = ()) -> dict:
     """Read a task file, and expand the settings that all languages share for each language.
 
@@ -90,7 +95,7 @@ def _check_shown_order(content: dict, path, lines) -> None:
         if isinstance(entry, dict)
     ]
     for key_path, mapping in columns:
-        shown = content["item_type"] in _ORDERED_TYPES and _IN_ORDER & set(content["protocols"])
+        shown = shows_order(content)
         if shown and isinstance(mapping.get("gold"), dict) and "value" in mapping["gold"]:
             location = validate.error_location(path, lines, (*key_path, "gold"))
             raise ConfigError(

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from vernacular import __version__
+from vernacular.comparison.reading_list import READING_LIST
 from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count, writing
@@ -27,7 +28,7 @@ from vernacular.protocols.schema import REQUESTS
 from vernacular.report import leaderboard, provenance
 from vernacular.report.comparisons import write_pairs
 from vernacular.report.curves import write_curves
-from vernacular.report.data_files import ASSETS, Row, record, write_data_file
+from vernacular.report.data_files import ASSETS, Row, record, round_significant, write_data_file
 from vernacular.report.evaluation import write_evaluation
 from vernacular.report.leaderboard import Index, ReportIndex
 from vernacular.report.prompts import put_means, write_prompts
@@ -55,6 +56,7 @@ def build(
     prompts: dict[str, dict] | None = None,
     processes: int = 1,
     checkpoints: dict[str, dict] | None = None,
+    audit: bool = False,
 ) -> str:
     """Write the report of `models` × `evaluations` to the directory `out`, complete or not at all; return a summary.
 
@@ -68,6 +70,7 @@ def build(
         prompts: descriptions of the prompt variants, by evaluation; None if no evaluation has several prompts.
         processes: evaluations that are written in parallel; each holds one model's rows of one evaluation.
         checkpoints: model -> its position in training, for the checkpoints of series.
+        audit: whether the run has lists of items to read.
 
     Raises:
         ArtifactError: a file is missing or damaged.
@@ -123,6 +126,8 @@ def build(
         index["curves"] = write_curves(out, results, checkpoints, report_index) if checkpoints else []
         # names: first those given as arguments, then those that only occur in a note or a comparison
         index |= {"models": report_index.models.names, "n_models": len(models), "names": report_index.evaluations.names}
+        if audit:
+            index["n_reading_lists"] = _write_reading_lists(out, results / "summary" / "audit.parquet")
         provenance_piece = {
             "models": provenance.models(records),
             "datasets": list(datasets.values()),
@@ -138,6 +143,20 @@ def build(
         size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
     counts = f"{format_count(len(models), 'model')}, {format_count(len(evaluations), 'evaluation')}"
     return f"report: {counts}, {size / 1e6:.1f} MB in {directory}"
+
+
+def _write_reading_lists(out: Path, path: Path) -> int:
+    """Write the lists of items that a speaker should read, each in a file of its own; return their number."""
+    table, metadata = artifacts.read_all(path, READING_LIST)
+    lists = metadata["lists"]
+    rows: dict[str, list[dict]] = {each["evaluation"]: [] for each in lists}
+    for row in rows_of(table):
+        numbers = {name: round_significant(value) for name, value in row.items() if isinstance(value, float)}
+        rows[row["evaluation"]].append(record("ItemToRead", row | numbers))
+    write_data_file(out, "audit", [record("ReadingList", each) for each in lists])
+    for number, own in enumerate(rows.values()):
+        write_data_file(out, f"a{number}", own)
+    return len(lists)
 
 
 def _by_evaluation(results: pa.Table) -> dict[str, pa.Table]:

@@ -1,5 +1,6 @@
 """Worksheets with a row per comparison, or per model and scope; each comparison also as a sentence."""
 
+import pandas as pd
 from openpyxl.formatting.rule import ColorScaleRule
 from openpyxl.utils import get_column_letter
 from openpyxl.worksheet.worksheet import Worksheet
@@ -80,6 +81,16 @@ _COMPARISONS = [
     Column("tests", "n_tests", 7, "number of comparisons in the Holm correction", "0"),
     Column("significant", lambda row: None if row["significant"] is None else ["no", "yes"][row["significant"]], 11),
     Column("items", "n", 8, "items with a value for both models", "0"),
+    Column(
+        "difference without confirmed faults",
+        lambda row: row.get("difference_without_faults"),
+        12,
+        "over the items of which no speaker has confirmed a fault",
+        "difference",
+    ),
+    Column("low without faults", lambda row: row.get("ci_low_without_faults"), 10, cell_format="difference"),
+    Column("high without faults", lambda row: row.get("ci_high_without_faults"), 10, cell_format="difference"),
+    Column("items without faults", lambda row: row.get("n_without_faults"), 8, cell_format="0"),
     Column("only candidate correct", "candidate_only_correct", 10, cell_format="0"),
     Column("only baseline correct", "baseline_only_correct", 10, cell_format="0"),
     Column("both correct", "both_correct", 8, cell_format="0"),
@@ -156,3 +167,34 @@ def write_overall(sheet: Worksheet, overall: list[dict], size: SheetSize = EXCEL
     )
     for part, part_rows in write_rows(sheet, _OVERALL, rows, 5, size):
         part.conditional_formatting.add(f"{mean_column}2:{mean_column}{len(part_rows) + 1}", scale)
+
+
+def with_values_without_faults(values: pd.DataFrame, without: list[dict]) -> pd.DataFrame:
+    """Return the table of results with further columns: the value without confirmed faults, its n, the difference."""
+    keys = zip(values["model"], values["evaluation"], values["category"].fillna(""), values["metric"], strict=True)
+    by_key = {(row["model"], row["evaluation"], row["category"], row["metric"]): row for row in without}
+    found = [by_key.get(key, {}) for key in keys]
+    value = pd.Series([row.get("value") for row in found], values.index, float)
+    n = pd.Series([row.get("n") for row in found], values.index, "Int64")
+    return values.assign(
+        value_without_faults=value, n_without_faults=n, difference_without_faults=value - values["value"]
+    )
+
+
+_WITHOUT_FAULTS = [
+    Column("model", "model", 24),
+    *SETTING_COLUMNS,
+    METRIC,
+    Column("value", "value", 10, "over all items: the headline", "unit"),
+    Column("items", "n", 8, cell_format="0"),
+    Column("without confirmed faults", "value_without_faults", 12, cell_format="unit"),
+    Column("items without them", "n_without_faults", 10, cell_format="0"),
+    Column("difference", "difference_without_faults", 11, cell_format="difference"),
+]
+
+
+def without_faults_sheet(values: pd.DataFrame):
+    """Return the function that fills a sheet with both values of each evaluation with confirmed faults."""
+    shown = values[values["n_without_faults"].notna() & (values["category"].fillna("") == "")]
+    rows = shown.astype(object).where(shown.notna(), None).to_dict("records")
+    return lambda sheet, size: write_rows(sheet, _WITHOUT_FAULTS, rows, 2, size)

@@ -16,6 +16,8 @@ METRICS = [
            about="by log-likelihood per UTF-8 byte (lm-eval's acc_bytes)"),
     Metric("accuracy_pmi", "share", True, "surprisal", proportion=True,
            about="by log-likelihood minus that after the cue alone (Holtzman et al. 2021; lm-eval's acc_mutual_info)"),
+    Metric("accuracy_uncond", "share", None, "surprisal", proportion=True,
+           about="by log-likelihood after the cue alone: above chance, the options give answers away"),
     Metric("probability", "share", True, "surprisal",
            about="probability of the correct options among all (TruthfulQA's MC2)"),
     Metric("surprisal_correct", "nats", False, "surprisal", about="surprisal of the most probable correct option"),
@@ -40,6 +42,7 @@ def _row(item: Item, spans: dict) -> dict:
     if cue_scores:
         pmi = [score - cue_score for score, cue_score in zip(scores, cue_scores, strict=True)]
         values |= choose_option(pmi, correct).outcome("accuracy_pmi")
+        values |= choose_option(cue_scores, correct).outcome("accuracy_uncond") if correct else {}
     if correct:
         values["probability"] = probabilities(scores)[correct].sum()
         values["surprisal_correct"] = -max(scores[i] for i in correct)

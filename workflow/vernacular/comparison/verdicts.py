@@ -1,0 +1,212 @@
+"""Verdicts of speakers on items, from filled sheets of reading lists, and what values are without confirmed faults.
+
+The value over all items stays the headline. An item is a confirmed fault if all verdicts on it name a fault; a verdict
+refers to the item's texts and gold at the time of the list, and is not used for another version.
+"""
+
+import datetime
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from vernacular.comparison.reading_list import DECISIONS, FAULTS, OK, content_of
+from vernacular.comparison.schema import COMPARISONS
+from vernacular.core.artifacts import Kind
+from vernacular.core.errors import DataError, first_of, format_count, suggest
+from vernacular.core.paths import display_path
+from vernacular.core.tables import formula_safe
+from vernacular.data.readers import located_rows
+from vernacular.metrics.aggregate import aggregate
+from vernacular.metrics.metric import Metric
+from vernacular.types import Item
+
+# results/summary/without_faults.parquet: a row per value of an evaluation with confirmed faults
+WITHOUT_FAULTS = Kind(
+    "values without confirmed faults",
+    pa.schema(
+        [
+            ("model", pa.string()),
+            ("evaluation", pa.string()),
+            ("category", pa.string()),
+            ("metric", pa.string()),
+            ("value", pa.float64()),
+            ("ci_low", pa.float64()),
+            ("ci_high", pa.float64()),
+            ("n", pa.int64()),
+        ]
+    ),
+    key=("model", "evaluation", "category", "metric"),
+)
+_COLUMNS_READ = ("task", "language", "item_id", "content", "decision", "annotator", "date")
+# results/summary/comparisons_without_faults.parquet: of evaluations with confirmed faults, over the other items
+COMPARISONS_WITHOUT_FAULTS = replace(COMPARISONS, name="comparisons without confirmed faults")
+_COMPARED = ("difference", "ci_low", "ci_high", "n")  # of these, beside those over all items
+_CHOSEN = (
+    "The items were chosen by the models' answers. Read as many random items, without the models' answers, to compare."
+)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What an annotator has decided on an item."""
+
+    task: str
+    language: str
+    item_id: str
+    content: str  # hash of the item's texts and gold that were read
+    decision: str
+    annotator: str
+    date: str  # of the decision
+    file: str  # name of the sheet
+
+
+def read_verdicts(path: Path) -> list[Verdict]:
+    """Return the verdicts of a filled sheet, CSV or Excel; rows without a decision have none.
+
+    Raises:
+        DataError: The file or a row is not valid.
+    """
+    verdicts: dict[tuple, Verdict] = {}
+    for location, row in _rows(path):
+        cells = {name: _cell(row.get(name)) for name in _COLUMNS_READ}
+        if not cells["decision"]:
+            continue
+        if cells["decision"] not in DECISIONS:
+            hint = suggest(cells["decision"], DECISIONS)
+            raise DataError(f'{location}: decision: unknown value "{cells["decision"]}".{hint}')
+        if missing := [name for name in _COLUMNS_READ if not cells[name]]:
+            raise DataError(f"{location}: {missing[0]}: expected a value beside the decision, got an empty cell.")
+        try:
+            datetime.date.fromisoformat(cells["date"])
+        except ValueError:
+            raise DataError(f'{location}: date: expected a date such as 2026-11-30, got "{cells["date"]}".') from None
+        verdict = Verdict(**cells, file=path.name)
+        key = verdict.task, verdict.language, verdict.item_id, verdict.content, verdict.annotator
+        if (other := verdicts.setdefault(key, verdict)).decision != verdict.decision:
+            raise DataError(f'{location}: {verdict.annotator} decides "{other.decision}" on the same item, too.')
+    return list(verdicts.values())
+
+
+def _rows(path: Path) -> Iterator[tuple[str, dict]]:
+    if path.suffix.lower() != ".xlsx":
+        rows = list(located_rows(path))
+        _check_columns(display_path(path), rows[0][1] if rows else _COLUMNS_READ)
+        yield from rows
+        return
+    if not path.is_file():
+        raise DataError(f"{display_path(path)}: file not found.")
+    import openpyxl  # not for every config: it takes a third of a second
+
+    try:
+        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+    except Exception as error:  # noqa: BLE001  of zipfile, XML and openpyxl
+        raise DataError(f"{display_path(path)}: not an Excel workbook ({type(error).__name__}).") from None
+    n_sheets = 0
+    for sheet in book:
+        header, *rows = list(sheet.iter_rows(values_only=True)) or [()]
+        if "decision" not in header:
+            continue
+        n_sheets += 1
+        _check_columns(f"{display_path(path)}, sheet {sheet.title}", header)
+        for number, row in enumerate(rows, 2):
+            yield f"{display_path(path)}, sheet {sheet.title}, row {number}", dict(zip(header, row, strict=False))
+    if not n_sheets:
+        raise DataError(f'{display_path(path)}: no sheet has a column "decision".')
+
+
+def _check_columns(location: str, columns) -> None:
+    if missing := [name for name in _COLUMNS_READ if name not in columns]:
+        raise DataError(f'{location}: the column "{missing[0]}" is missing; fill in audit.csv or audit.xlsx of a run.')
+
+
+def _cell(value) -> str:
+    """Return a cell as it was before a spreadsheet was protected from it, and as a date is written."""
+    if isinstance(value, datetime.datetime):
+        return value.date().isoformat()
+    text = "" if value is None else str(value).strip()
+    return text[1:] if text.startswith("'") and formula_safe(text[1:]) == text else text
+
+
+class WithoutFaults(Mapping):
+    """TASK_RESULTS of one model by evaluation, of those with confirmed faults, and without these."""
+
+    def __init__(self, tables: Mapping[str, pa.Table], faults: Mapping[str, frozenset[str]]):
+        self.tables, self.faults = tables, {name: ids for name, ids in faults.items() if name in tables}
+
+    def __getitem__(self, evaluation: str) -> pa.Table:
+        table, ids = self.tables[evaluation], self.faults[evaluation]
+        return table.filter(pa.array([item_id not in ids for item_id in table["item_id"].to_pylist()], pa.bool_()))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.faults)
+
+    def __len__(self) -> int:
+        return len(self.faults)
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """The confirmed faults among the items of one task and language, and what was not used."""
+
+    faults: frozenset[str]  # item IDs
+    notes: list[str]
+
+
+def confirmed(verdicts: list[Verdict], items: Mapping[str, Item]) -> Confirmed:
+    """Return the confirmed faults among items by ID, from the verdicts on their task and language."""
+    by_item: dict[str, list[Verdict]] = {}
+    unknown, outdated = [], []
+    for verdict in verdicts:
+        item = items.get(verdict.item_id)
+        if item is None:
+            unknown.append(verdict.item_id)
+        elif content_of(item) != verdict.content:
+            outdated.append(verdict.item_id)
+        else:
+            by_item.setdefault(verdict.item_id, []).append(verdict)
+    decisions = {item_id: {each.decision for each in own} for item_id, own in by_item.items()}
+    faults = sorted(item_id for item_id, own in decisions.items() if OK not in own)
+    disputed = sorted(item_id for item_id, own in decisions.items() if OK in own and len(own) > 1)
+    used = [verdict for own in by_item.values() for verdict in own]
+    counts = Counter(verdict.decision for verdict in used if verdict.item_id in set(faults))
+    kinds = ", ".join(f"{kind} {counts[kind]}" for kind in FAULTS if counts[kind])
+    notes = []
+    if used:
+        dates, annotators = sorted(verdict.date for verdict in used), sorted({verdict.annotator for verdict in used})
+        when = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
+        read = f"{format_count(len(by_item), 'item')} read by {', '.join(annotators)} ({when})"
+        files = ", ".join(sorted({verdict.file for verdict in used}))
+        found = f"{format_count(len(faults), 'confirmed fault')}{f': {kinds}' if kinds else ''}"
+        notes.append(f"{files}: {read}, {found}. {_CHOSEN}")
+    for ids, problem in (
+        (disputed, "annotators disagree, and the items stay"),
+        (outdated, "the verdict is on another version of the item, and not used"),
+        (unknown, "the item is not among those of this run"),
+    ):
+        if ids:
+            notes.append(f"verdicts on {format_count(len(ids), 'item')} ({first_of(ids)}): {problem}.")
+    return Confirmed(frozenset(faults), notes)
+
+
+def values_without(model: str, evaluation: str, table: pa.Table, metrics: list[Metric]) -> list[dict]:
+    """Return rows of WITHOUT_FAULTS from TASK_RESULTS without confirmed faults, as values over all items are made."""
+    metrics = [metric for metric in metrics if not metric.of_dataset]
+    names = ("category", "metric", "value", "ci_low", "ci_high", "n")
+    return [
+        {"model": model, "evaluation": evaluation} | {name: row[name] for name in names}
+        for row in aggregate(table, metrics, seed=0, categories=True)
+    ]
+
+
+def beside(table: pa.Table, without: list[dict]) -> pa.Table:
+    """Return COMPARISONS with further columns: what the same rows are without confirmed faults."""
+    by_key = {tuple(row[name] for name in COMPARISONS.key): row for row in without}
+    keys = zip(*(table[name].to_pylist() for name in COMPARISONS.key), strict=True)
+    found = [by_key.get(key, {}) for key in keys]
+    for name in _COMPARED:
+        column = pa.array([row.get(name) for row in found], COMPARISONS.schema.field(name).type)
+        table = table.append_column(f"{name}_without_faults", column)
+    return table
