@@ -3,7 +3,7 @@
 The first step that finds exactly one letter decides:
 
 1. `boxed`: \\boxed{B}
-2. `last_line`: the last line has a cue and a letter, or the text of one option: "Resposta: B", "A resposta correcta é B"
+2. `last_line`: the last line has a cue and a letter, or the text of one option: "Resposta: B", "A resposta é Lugo"
 3. `cue`: the last such cue in the response, in the language of the items or in English
 4. `letter`: the only letter that stands alone in a line
 5. `option_line`: a line is a letter with the text of its option: "B) Lugo"
@@ -17,7 +17,7 @@ Cyrillic С) must be followed by punctuation, and nothing is extracted where two
 import functools
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from vernacular.protocols.generation.metrics import matches, normalize
 
@@ -27,7 +27,7 @@ _SAME = {"A": "АΑأاა", "B": "ВΒبბ", "C": "Сجგ", "D": "دდ", "E"
          "O": "ОΟ", "P": "РΡ", "T": "ТΤ", "X": "ХΧ", "Y": "УΥ"}  # fmt: skip
 _WORDS = set("AEIOUYKSVZN")  # single letters that are words in some language
 _OPEN = r"[\s(\[{<\"'“”„«»‘]*"
-_SENTENCE = r"(?:^\W*(?:\d+[.)]\s*)?|[.!?:;…—–]\s+)"
+_SENTENCE = r"(?:^\W*(?:\d+[.)]\s*)?|(?<=[.!?:;…—–])\s+)"
 _CLOSING = ')]}>"”»’'
 _BOXED = re.compile(r"\\boxed\s*\{\s*(?:\\(?:text|mathrm|textbf|mathbf)\s*\{)?\s*\(?([^\W\d_])\)?\s*\}")
 _END = r"(?![\w])(?!['’]\w)"
@@ -52,7 +52,7 @@ def extract(response: str, options: Sequence[str], answers: Sequence[Answers], *
         return boxed.pop(), "boxed"
     lines = _lines(re.sub(r"[*`$#]|\\text(?=\{)|\\boxed(?=\{)|(?<!\w)_+|_+(?!\w)", "", text))
     reader = _Reader(lines, tuple(options), letters, is_complete)
-    found = [match for grammar in map(_grammar, map(_frozen, answers)) for match in reader.cues(*grammar)]
+    found = [match for grammar in map(_grammar, map(_frozen, answers)) for match in reader.cues(grammar)]
     if found:
         (line, _), index = max(found, key=lambda entry: entry[0])
         if index is not None:
@@ -74,7 +74,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _frozen(answers: Answers) -> tuple:
-    return tuple(tuple(answers.get(name, ())) for name in ("cue", "is", "before", "after", "right", "end"))
+    return tuple(tuple(answers.get(name, ())) for name in ("cue", "is", "before", "after", "right", "end", "if"))
 
 
 def _words(words: Sequence[str], *, in_sentence: bool = False) -> str:
@@ -85,18 +85,32 @@ def _words(words: Sequence[str], *, in_sentence: bool = False) -> str:
     return "(?i:" + "|".join(sorted(forms, key=len, reverse=True)) + ")" if words else "(?!)"
 
 
-@functools.cache
-def _grammar(frozen: tuple) -> tuple[re.Pattern, re.Pattern, re.Pattern]:
-    """Return the patterns of cues before a letter, of a letter before "is correct", and of the end of a sentence."""
-    cue, complete, before, _, right, end = map(_words, frozen)
-    after = _words(frozen[3], in_sentence=True)
-    begin = rf"{_SENTENCE}{_OPEN}(?:{before}(?:[\s,:،]+|(?<=['’])))*"
-    lead = rf"(?:(?P<cue>{cue})|(?P<is>{complete})){_END}(?P<after>(?:[\s,]+{after}{_END})*)"
-    forward = rf"{begin}{lead}(?P<colon>\s*[:=፦–—-](?!\w))?(?=(?P<rest>.*)$)"
-    backward = (
-        rf"{begin}(?:{after}\s+)*{_OPEN}(?P<letter>[^\W\d_]){_END}[{re.escape(_CLOSING)}]*\s+{right}(?=\s*(?:[.!;።]|$))"
-    )
-    return re.compile(forward), re.compile(backward), re.compile(rf"\s+{end}\s*(?:[.!;።]|$)")
+class _Grammar:
+    """Patterns of what surrounds a letter in a language."""
+
+    def __init__(self, frozen: tuple):
+        cue, complete, before, _, right, end, _ = map(_words, frozen)
+        after = _words(frozen[3], in_sentence=True)
+        self.hedges = {word.casefold() for word in frozen[6]}  # that make a clause before a cue mean something else
+        begin = rf"{_SENTENCE}(?P<clause>[^.!?:;,،]{{2,80}}[,،]\s+)??{_OPEN}(?:{before}(?:[\s,:،]+|(?<=['’])))*"
+        lead = rf"(?:(?P<cue>{cue})|(?P<is>{complete})){_END}(?P<after>(?:[\s,]+{after}{_END})*)"
+        colon = rf"(?P<colon>[\"'”»]?\s*[:=፦–—-](?!\w)(?:\s*{after}(?=\s))*)"
+        closing = rf"[{re.escape(_CLOSING)}]*"
+        sentence = r"(?=\s*(?:[.!;።]|$))"
+        self.forward = re.compile(rf"{begin}{lead}{colon}?(?=(?P<rest>.*)$)")
+        self.backward = re.compile(
+            rf"{begin}(?:{after}\s+)*{_OPEN}(?P<letter>[^\W\d_]){_END}{closing}\s+{right}{sentence}"
+        )
+        self.end = re.compile(rf"\s+{end}{sentence}")
+
+    def has_clause(self, match: re.Match) -> bool:
+        """Return whether a clause before a cue may change its meaning: "if it rains, the answer is A"."""
+        if not match["clause"]:
+            return False
+        return not self.hedges or bool(self.hedges & set(re.findall(r"\w+", match["clause"].casefold())))
+
+
+_grammar = functools.cache(_Grammar)
 
 
 class _Reader:
@@ -109,36 +123,38 @@ class _Reader:
         joined = rf"(?:[,/&+-]|[^\W\d]{{1,4}}(?!\w))?\s*(?:[^\W\d]{{1,3}}\s+)?\(?[{''.join(letters)}]{_END}"
         self.several = re.compile(rf"[{re.escape(_CLOSING)}]*\s*{joined}")
 
-    def cues(self, forward: re.Pattern, backward: re.Pattern, end: re.Pattern):
+    def cues(self, grammar: _Grammar) -> Iterator[tuple[tuple[int, int], int | None]]:
         """Yield ((line, position), index) of each cue; index None: it names several letters, or none."""
         for number, line in enumerate(self.lines):
-            for match in forward.finditer(line):
+            for match in grammar.forward.finditer(line):
                 rest, where = match["rest"], number
                 if not re.search(r"\w", rest) and number + 1 < len(self.lines):
                     rest, where = self.lines[number + 1], number + 1
                     if any(self._label(other) not in (None, self._label(rest)) for other in self.lines[number + 2 :]):
                         continue  # a list of options follows
-                has_colon = bool(match["colon"]) or where > number
-                is_stated = has_colon or match["after"] or match["is"]
-                index = self._named(rest, where, has_colon=has_colon, end=end, is_stated=is_stated)
-                if index is not False:
+                index = self._named(match, rest, where, number, grammar)
+                if index is not False and not grammar.has_clause(match):
                     yield (where, match.start()), index
-            for match in backward.finditer(line):
-                if (letter := match["letter"]) in self.letters:
-                    yield (number, match.start()), self.letters[letter]
+            for match in grammar.backward.finditer(line):
+                if match["letter"] in self.letters and not grammar.has_clause(match):
+                    yield (number, match.start()), self.letters[match["letter"]]
 
-    def _named(self, rest: str, line: int, *, has_colon: bool, end: re.Pattern, is_stated) -> int | bool | None:
+    def _named(self, cue: re.Match, rest: str, line: int, cue_line: int, grammar: _Grammar) -> int | bool | None:
         """Return the option that the text after a cue names; None: several, or none after a colon; False: no answer."""
-        named = [i for i, option in enumerate(self.options) if matches(rest.strip(), option)]
-        if is_stated and len(named) == 1 and normalize(rest):
-            return named[0]
+        has_colon = bool(cue["colon"]) or line > cue_line
+        if not (has_colon or cue["after"] or cue["is"]):
+            match = self.letter.match(rest)
+            is_ended = match and match["letter"] in self.letters and grammar.end.match(match["rest"])
+            return self.letters[match["letter"]] if is_ended else False
+        if (
+            index := self._text(re.findall(r"[^\s:=]+", (cue["after"] or "") + (cue["colon"] or "")), rest)
+        ) is not None:
+            return index
         match = self.letter.match(rest)
         none = None if has_colon else False
         if match is None:
             return none
         letter, tail = match["letter"], match["rest"]
-        if not is_stated:
-            return self.letters[letter] if letter in self.letters and end.match(tail) else False
         index = self.letters.get(letter, self.letters.get(letter.upper()))
         if not re.search(r"\w", tail):
             is_cut = not self.is_complete and line == len(self.lines) - 1 and not tail.strip()
@@ -148,8 +164,19 @@ class _Reader:
             return index
         if self.several.match(tail):
             return None
-        is_accepted = self._is_closed(letter, tail, has_colon=has_colon) or end.match(tail)
+        is_accepted = self._is_closed(letter, tail, has_colon=has_colon) or grammar.end.match(tail)
         return index if is_accepted else none
+
+    def _text(self, words: list[str], rest: str) -> int | None:
+        """Return the only option whose text is what follows a cue, with some of its last words: "é" + "a" + "néboa"."""
+        if named := re.fullmatch(rf"(.*\w.*?)[\s(\[]+([{''.join(self.letters)}])[)\]]?\W*", rest):  # Lugo (B)
+            index = self.letters[named[2]]
+            return index if matches(named[1], self.options[index]) else None
+        rests = [" ".join([*words[n:], rest]) for n in range(len(words) + 1)]
+        found = [
+            i for i, option in enumerate(self.options) if normalize(option) and any(matches(r, option) for r in rests)
+        ]
+        return found[0] if len(found) == 1 else None
 
     def _is_closed(self, letter: str, tail: str, *, has_colon: bool) -> bool:
         """Return whether a letter is not a word of the text that follows it in its line."""
@@ -164,7 +191,11 @@ class _Reader:
             return letter not in "EIOU"
         if re.match(r"\s*[(\[–—]|\s+-\s", tail):
             return True
-        return tail[:1].isspace() and letter not in _WORDS
+        if not tail[:1].isspace():
+            return False
+        follows = re.search(r"\w", tail)[0]
+        # within a sentence, a capital before a small letter is no article, but may begin a name: "é A Coruña"
+        return letter not in _WORDS or (not has_colon and not follows.isupper() and not follows.isdigit())
 
     def _begins(self, text: str, option: str) -> bool:
         """Return whether a text begins with an option, or is the beginning of one."""
@@ -194,12 +225,10 @@ class _Reader:
     def option_lines(self) -> set[int]:
         """Return the options whose letters begin a line that has their text, and nothing else."""
         found = set()
-        for line in self.lines:
-            match = self.letter.match(line)
-            if match and re.match(r"\s*[).:\]]", match["rest"]):
-                index = self.letters.get(match["letter"], self.letters.get(match["letter"].upper()))
-                text = normalize(match["rest"])
-                option = normalize(self.options[index])
-                if text and (text == option or (len(text) > 2 and option.startswith(text))):
-                    found.add(index)
+        for match in filter(None, map(self.letter.match, self.lines)):
+            index = self.letters.get(match["letter"], self.letters.get(match["letter"].upper()))
+            text, option = normalize(match["rest"]), normalize(self.options[index])
+            is_labeled = re.match(r"\s*[).:\]]", match["rest"])
+            if text and (text == option or (is_labeled and len(text) > 2 and option.startswith(text))):
+                found.add(index)
         return found
