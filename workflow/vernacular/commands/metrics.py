@@ -145,7 +145,8 @@ def _compute(args, inputs: _Inputs, record: ModelRecord, others: dict) -> tuple[
     by_default = tokenizer.details.get("reasoning", {}).get("by_default", False)
     diagnoser = Diagnoser(Subject(spec.protocol, spec.style, refusals, tokenizer.has_chat_template, by_default))
     meter = LanguageMeter(spec.language) if PROTOCOLS[spec.protocol].generates else None
-    rows, tokens, known = _results(inputs, diagnoser, meter, requests.options.get("pass_at"))
+    answers = args.spec.answers.get(spec.language, [])
+    rows, tokens, known = _results(inputs, diagnoser, meter, requests.options.get("pass_at"), answers)
     tool = artifacts.metadata(inputs.tool_results, TOOL_RESULTS) if inputs.tool_results else None
     values = tool.values if tool else aggregate(rows, known, seed=0, categories=True)
     if meter:
@@ -202,7 +203,7 @@ def _disagreement(spec: MeasuredSpec, diagnoser: Diagnoser, values: list[dict], 
 
 
 def _results(
-    inputs: _Inputs, diagnoser: Diagnoser, meter: LanguageMeter | None, pass_at: int | None
+    inputs: _Inputs, diagnoser: Diagnoser, meter: LanguageMeter | None, pass_at: int | None, answers: list
 ) -> tuple[pa.Table, pa.Table, list[Metric]]:
     """Return (TASK_RESULTS, TOKENS, the metrics of the results), computed in parts of `_ITEMS_AT_A_TIME` items.
 
@@ -222,7 +223,7 @@ def _results(
         items, requests, outputs, similarity_rows, rows = map(rows_of, part)
         if not inputs.tool_results:  # otherwise, the tool's own code has computed them
             rows, metrics = evaluate(
-                protocol, items, requests, outputs, similarity_rows, masked=masked, pass_at=pass_at
+                protocol, items, requests, outputs, similarity_rows, masked=masked, pass_at=pass_at, answers=answers
             )
         if meter:
             meter.add(items, outputs, rows, is_tool=bool(inputs.tool_results))

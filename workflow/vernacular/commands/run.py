@@ -30,8 +30,8 @@ _PROFILES = WORKFLOW.parent / "profiles"
 _TASKS = Path("my_tasks")  # directory of the task files that are written
 _SPLITS = ("test", "validation", None)  # the first that exists is evaluated; None: the only one
 _PROTOCOLS = {  # of the items of a type; the first is evaluated
-    "question": ("options", "letters", "generation"),
-    "passage": ("options", "letters", "generation"),
+    "question": ("options", "letters", "choice", "generation"),
+    "passage": ("options", "letters", "choice", "generation"),
     "story": ("options", "generation"),
     "multi_answer": ("options", "generation"),
     "open_question": ("generation",),

@@ -30,13 +30,15 @@ from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.similarity import simil_eval
 from vernacular.protocols.prompt_variants import description, variant_labels
 from vernacular.protocols.prompts import (
+    additional_lines,
+    answer_words,
     language_of_lines,
     prompt_lines,
     prompts_directory,
     refusal_phrases,
     reviewed,
 )
-from vernacular.protocols.registry import uses_prompt_lines
+from vernacular.protocols.registry import PROTOCOLS, uses_prompt_lines
 from vernacular.types import DEFAULT_PROMPT, SETTING, SIMIL_EVAL_STYLES, Evaluation
 
 _LOADING_KEYS = ("source", "kind", "allow_pickle", "trust_remote_code")  # settings that determine the files of a model
@@ -83,6 +85,8 @@ def _prompt_spec(config: Config, evaluation: Evaluation) -> specs.PromptSpec:
     task, is_default = config.tasks[evaluation.task], evaluation.prompt == DEFAULT_PROMPT
     language, directory = _file_of_lines(config, evaluation)
     lines = prompt_lines(language, directory) if is_default else variant_labels(language, evaluation.prompt, directory)
+    if additional := additional_lines(PROTOCOLS[evaluation.protocol].lines, language, directory):
+        lines = lines | additional
     return specs.PromptSpec(
         evaluation=evaluation.id,
         items_stem=evaluation.items_stem,
@@ -175,7 +179,9 @@ def metrics_spec(config: Config, name: str) -> specs.MetricsSpec:
     evaluations = {e.id: specs.MeasuredSpec(**_fields(e, "items_stem", *SETTING)) for e in config.evaluations.values()}
     languages = sorted({e.language for e in config.evaluations.values()})
     refusals = {language: refusal_phrases(language) for language in languages}
-    return specs.MetricsSpec(model=name, evaluations=evaluations, refusals=refusals)
+    in_words = {e.language for e in config.own_evaluations if PROTOCOLS[e.protocol].lines}
+    answers = {language: answer_words(language) for language in sorted(in_words)}
+    return specs.MetricsSpec(model=name, evaluations=evaluations, refusals=refusals, answers=answers)
 
 
 def comparisons_spec(config: Config) -> specs.ComparisonsSpec:

@@ -21,7 +21,13 @@ from vernacular.lm_eval.own_files import missing_files
 from vernacular.lm_eval.prompts import PromptUnit
 from vernacular.protocols.prompt_template import usual_layout
 from vernacular.protocols.prompt_variants import covering
-from vernacular.protocols.prompts import language_of_lines, load_labels, prompt_lines, prompts_directory
+from vernacular.protocols.prompts import (
+    additional_lines,
+    language_of_lines,
+    load_labels,
+    prompt_lines,
+    prompts_directory,
+)
 from vernacular.protocols.registry import OPTIONS, PROTOCOLS, protocols_with, uses_prompt_lines
 from vernacular.types import ALL_PROMPTS, DEFAULT_PROMPT, Evaluation
 
@@ -73,7 +79,7 @@ def expand(entry: dict, task: dict, data: str, limit: int | None, report) -> lis
         if style not in PROTOCOLS[protocol].styles:
             continue  # an entry may have several protocols, not all of which have this style
         if uses_prompt_lines(protocol, style):
-            _check_labels(language_of_lines(language, style), task, report)
+            _check_labels(language_of_lines(language, style), task, protocol, report)
         for prompt, seed in prompts_and_seeds(entry, task, language, protocol, style, n_shots, report):
             evaluation = Evaluation(
                 task=task["task"],
@@ -154,9 +160,10 @@ def _with_lines(task: dict, languages: list[str], styles: list[str], report) -> 
     return usable or languages
 
 
-def _check_labels(language: str, task: dict, report) -> None:
+def _check_labels(language: str, task: dict, protocol: str, report) -> None:
     try:
         load_labels(language, prompts_directory(language, task))
+        additional_lines(PROTOCOLS[protocol].lines, language, prompts_directory(language, task))
     except ConfigError as error:
         report("languages", str(error))
 

@@ -161,6 +161,9 @@ class MetricsSpec(Spec):
     model: str  # name in the config
     evaluations: dict[str, MeasuredSpec]  # by ID
     refusals: dict[str, list[str]]  # by language: beginnings of refusals, also those in English
+    answers: dict[str, list[dict[str, list[str]]]] = field(
+        default_factory=dict
+    )  # by language: words around a letter in responses
 
 
 class ComparedSpec(MeasuredSpec):

@@ -115,6 +115,7 @@ class RequestsMetadata(Metadata):
     items: ItemsMetadata | None = None
     prompt: str | None = None  # name of the wording; None: the default
     options: dict = field(default_factory=dict)  # of the protocol
+    chat_only: bool = False  # whether a model needs a chat template for the requests
     label_spans: bool = False  # whether the spans are labels, of which a server may state the log-probabilities
     has_turns: bool = False  # whether the requests are also chat turns
     few_shot_examples: list[str] = field(default_factory=list)  # IDs of the items, in the order of the prompt

@@ -76,7 +76,7 @@ def _identifier():
 
 
 @functools.cache
-def _candidates(language: str) -> dict[str, str]:
+def candidates(language: str) -> dict[str, str]:
     """Return the language tags that are taken into account for a language, by the identifier's codes."""
     subtag = base_language(language)
     tags = _CANDIDATES.get(subtag, _OTHERS).split()
@@ -118,12 +118,12 @@ def identify(text: str, language: str, script: str | None, *, min_letters: int =
     if n < min_letters:
         return None
     ranked = _identifier().identify_topk_with_score(" ".join(text.split()), _TOP)  # a lower score is better
-    candidates = _candidates(language)
-    best = next(((code, score) for code, score in ranked if code in candidates), None)
-    is_tied = best and any(code in candidates and score == best[1] and code != best[0] for code, score in ranked)
+    known = candidates(language)
+    best = next(((code, score) for code, score in ranked if code in known), None)
+    is_tied = best and any(code in known and score == best[1] and code != best[0] for code, score in ranked)
     if best is None or is_tied or best[1] - ranked[0][1] > _OUTSIDE:
         return OTHER
-    return candidates[best[0]]
+    return known[best[0]]
 
 
 class LanguageMeter:

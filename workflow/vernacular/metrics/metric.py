@@ -55,6 +55,12 @@ _TITLES = {
     "ece_calibrated": "ECE if perfectly calibrated",
     "ece_adaptive": "Calibration error, equal counts",
     "greedy": "Greedy match",
+    "accuracy_parsed": "Accuracy of the answers found",
+    "extraction_failed": "No answer found",
+    **{
+        f"found_in_{step}": f"Answer found by: {step.replace('_', ' ')}"
+        for step in ("boxed", "last_line", "cue", "letter", "option_line", "option_text")
+    },
     "pass_at_k": "pass@k",
     "sample_sd": "Standard deviation between samples",
     "reasoning_tokens_p95": "Reasoning tokens, 95th percentile",

@@ -12,7 +12,7 @@ from vernacular.core.errors import ConfigError, format_count, suggest
 from vernacular.core.fingerprint import fingerprint, import_modules
 from vernacular.protocols.generation import requests as generation
 from vernacular.protocols.prompt_variants import DEFAULT, variant_labels
-from vernacular.protocols.prompts import LAYOUTS, gold_text, language_of_lines, load_labels
+from vernacular.protocols.prompts import LAYOUTS, additional_lines, gold_text, language_of_lines, load_labels
 from vernacular.protocols.registry import OPTIONS, OWN, PROTOCOLS, uses_prompt_lines
 from vernacular.protocols.request_rows import RequestSettings, warnings_of
 from vernacular.types import Item, skipped_reason
@@ -51,7 +51,7 @@ def build(
     module = REQUESTS[protocol]
     labels = {}
     if uses_prompt_lines(protocol, style):
-        labels = prompts or _labels(language_of_lines(language, style), prompt)
+        labels = prompts or _labels(language_of_lines(language, style), prompt, protocol)
     settings = RequestSettings(task["item_type"], language, seed, style, options, labels)
     examples, held_out = sample_examples(items, task=task["task"], language=language, shots=shots, seed=seed)
     formatted = [module.few_shot_example(item, settings) for item in examples]
@@ -68,8 +68,9 @@ def build(
     return rows, metadata | _row_metadata(rows, [item["item_id"] for item in examples], held_out, settings)
 
 
-def _labels(language: str, prompt: str) -> dict:
-    return load_labels(language) if prompt == DEFAULT else variant_labels(language, prompt)
+def _labels(language: str, prompt: str, protocol: str) -> dict:
+    labels = load_labels(language) if prompt == DEFAULT else variant_labels(language, prompt)
+    return labels | additional_lines(PROTOCOLS[protocol].lines, language)
 
 
 def build_evaluation(items: list[Item], spec) -> tuple[list[dict], dict]:
@@ -81,7 +82,8 @@ def inference_metadata(protocol: str) -> dict:
     """Return the properties of a protocol that inference requires, as metadata of the requests."""
     declaration = PROTOCOLS[protocol]
     kind = "generate" if declaration.generates else "score"
-    return {"causal_only": declaration.causal_only, "label_spans": declaration.label_spans, "request_kind": kind}
+    flags = {name: getattr(declaration, name) for name in ("causal_only", "chat_only", "label_spans")}
+    return {**flags, "request_kind": kind}
 
 
 def _row_metadata(rows: list[dict], example_ids: list[str], held_out: set[str], settings: RequestSettings) -> dict:

@@ -16,9 +16,12 @@ class Protocol:
     Attributes:
         generates: The model generates text; otherwise, spans are scored.
         causal_only: Masked models cannot be evaluated.
+        chat_only: Prompts are chats; models without a chat template cannot be evaluated.
+        similarity: Responses are compared with the options by similarity.
         few_shot: Few-shot examples can precede the item, with the prompt lines of the language.
         styles: Names of the prompt styles; the first is the default.
         tool_styles: Styles with the prompts of another tool, which do not use the prompt lines of the language.
+        lines: Prompt lines that prompts need in addition to those of every language and variant.
         options: Settings in `evaluations:`, each with a type or a tuple of the allowed values.
         options_of_all_items: Options that need the entire dataset, and therefore no limit.
         dependent_options: Options without effect unless another one is set.
@@ -35,9 +38,12 @@ class Protocol:
 
     generates: bool = False
     causal_only: bool = False
+    chat_only: bool = False
+    similarity: bool = False
     few_shot: bool = False
     styles: tuple[str, ...] = ("default",)
     tool_styles: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
     options: Mapping[str, type | tuple] = field(default_factory=dict)
     options_of_all_items: tuple[str, ...] = ()
     dependent_options: Mapping[str, str] = field(default_factory=dict)

@@ -1,5 +1,7 @@
 """Per-item results and values of one evaluation, from the outputs of a model; no model is loaded."""
 
+from collections.abc import Mapping, Sequence
+
 from vernacular import __version__
 from vernacular.core.fingerprint import import_modules
 from vernacular.metrics.aggregate import aggregate
@@ -31,12 +33,16 @@ def evaluate(
     *,
     masked: bool = False,
     pass_at: int | None = None,
+    answers: Sequence[Mapping] = (),
 ) -> tuple[list[dict], list[Metric]]:
     """Return (rows per TASK_RESULTS, their metrics). `outputs` are scores, or generations with `similarities`.
 
-    `masked`: the scores are pseudo-log-likelihoods. `pass_at`: k of pass@k.
+    `masked`: the scores are pseudo-log-likelihoods. `pass_at`: k of pass@k. `answers`: words around a letter in
+    responses, see `protocols.choice.parser`.
     """
     module = PROTOCOL_METRICS[protocol]
+    if PROTOCOLS[protocol].generates and not PROTOCOLS[protocol].similarity:
+        return module.per_item(items, requests, outputs, pass_at, answers), module.METRICS
     if PROTOCOLS[protocol].generates:
         return module.per_item(items, requests, outputs, similarities, pass_at), module.METRICS
     rows = module.per_item(items, requests, outputs)

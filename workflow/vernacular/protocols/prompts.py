@@ -15,6 +15,7 @@ from vernacular.core.fingerprint import fingerprint
 from vernacular.core.languages import fallbacks, prompts_file
 from vernacular.core.paths import WORKFLOW, display_path
 from vernacular.core.yaml import read
+from vernacular.metrics.language import candidates
 from vernacular.protocols.prompt_template import cue_of, fill, layout
 from vernacular.protocols.request_rows import continue_with
 from vernacular.types import Item
@@ -23,8 +24,13 @@ PROMPTS_DIR = WORKFLOW / "prompts"
 WORDINGS = "wordings"  # key of a prompts file with what constants of task files are called (data/tasks.py)
 VARIANTS = "variants"  # key of a prompts file with other ways to ask
 REFUSALS = "refusals"  # key with beginnings of refusals, which no prompt contains; all other keys are the default
+ANSWERS = "answers"  # key with words around the letter in a response, which no prompt contains
+CHOICE = "choice"  # line that only one protocol needs, and that a file may lack
+_CUE = "{cue}"  # stands for the line `letter` in it
 REVIEWED = "reviewed"  # name of the speaker who has read the default, and the date; false until then
 ENGLISH = "en"
+
+_SEPARATE = (VARIANTS, WORDINGS, REVIEWED, REFUSALS, ANSWERS, CHOICE)
 
 # each line of a prompts file and the field that it contains; None: a cue or heading without a field
 LINES = {
@@ -140,7 +146,29 @@ def prompt_lines(language: str, directory: Path = PROMPTS_DIR) -> dict | None:
     content = read(path)[0] if path else None
     if not isinstance(content, dict):
         return content
-    return {name: text for name, text in content.items() if name not in (VARIANTS, WORDINGS, REVIEWED, REFUSALS)}
+    return {name: text for name, text in content.items() if name not in _SEPARATE}
+
+
+def additional_lines(names: tuple[str, ...], language: str, directory: Path = PROMPTS_DIR) -> dict[str, str]:
+    """Return lines of a language by name. Raises ConfigError if one is missing or invalid; {} without a file."""
+    path = prompts_file(language, directory)
+    content = read(path)[0] if path and names else {}
+    lines = {name: content.get(name) for name in names} if isinstance(content, dict) and path else {}
+    for name, text in lines.items():
+        if not isinstance(text, str) or not text.strip():
+            raise ConfigError(f"{display_path(path)}: the line `{name}` is missing or empty. Add the text.")
+        if name == CHOICE and text.count(_CUE) != 1:
+            raise ConfigError(f"{display_path(path)}: expected {_CUE} once in the line `{name}`, got {text!r}.")
+    return lines
+
+
+def answer_words(language: str) -> list[dict[str, list[str]]]:
+    """Return words around the letter in responses to items of a language: in it, its neighbors and English."""
+    codes = (*fallbacks(language), *candidates(language), ENGLISH)
+    # of a language with two scripts, both
+    names = dict.fromkeys(name for code in codes for name in (code, f"{code}-Cyrl", code.removesuffix("-Cyrl")))
+    contents = [read(path)[0] for name in names if (path := PROMPTS_DIR / f"{name}.yaml").is_file()]
+    return [content[ANSWERS] for content in contents if content.get(ANSWERS)]
 
 
 def refusal_phrases(language: str) -> list[str]:

@@ -10,7 +10,9 @@ PROTOCOLS = {
 GENERATED = {name for name, protocol in PROTOCOLS.items() if protocol.generates}
 SCORED = PROTOCOLS.keys() - GENERATED
 OWN = {name: protocol for name, protocol in PROTOCOLS.items() if not protocol.tool}  # not of a tool
-COMPARED = GENERATED & OWN.keys()  # generated texts whose similarity to the options is computed
+COMPARED = {
+    name for name, protocol in PROTOCOLS.items() if protocol.similarity
+}  # generated texts whose similarity to the options is computed
 TOOL_PROTOCOLS = PROTOCOLS.keys() - OWN.keys()
 CAUSAL_ONLY = {name for name, protocol in PROTOCOLS.items() if protocol.causal_only}
 OPTIONS = {option: allowed for protocol in PROTOCOLS.values() for option, allowed in protocol.options.items()}

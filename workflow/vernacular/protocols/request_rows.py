@@ -72,6 +72,7 @@ def generation_requests(
     max_new_tokens: int | None = None,
     longest_target: str | None = None,
     decoding: dict | None = None,
+    extras=(),
 ) -> list[dict]:
     """Return requests to generate a continuation of the few-shot prefix and `text`, one per sample.
 
@@ -92,6 +93,7 @@ def generation_requests(
             max_new_tokens=max_new_tokens,
             longest_target=longest_target,
             decoding=decoding,
+            extras=list(extras) or None,
             gen_kwargs=(kwargs | ({"seed": settings.seed} if settings.seed else {})) if kwargs else None,
         )
         rows.append(row)

@@ -13,6 +13,7 @@ class ParsedOutput:
     text: str  # "" if the response is empty, None if the generation failed
     flag: str | None  # the generation's own flag, and "empty answer"
     values: dict[str, float] = field(default_factory=dict)  # of the reasoning before it, by metric; {}: none
+    is_cut: bool = False  # whether the response ends at its largest number of tokens
 
 
 def sample_name(metric: str, number: int) -> str:
@@ -53,7 +54,7 @@ def _parse(request: Request, row: Generation) -> ParsedOutput:
         return ParsedOutput("", flag, values)  # no answer, whatever a parser would find
     if not text.strip():
         flag = f"{flag}; empty answer" if flag else "empty answer"
-    return ParsedOutput(text, flag, values)
+    return ParsedOutput(text, flag, values, is_cut=row["finish_reason"] == "length")
 
 
 def _reasoning_values(row: Generation) -> dict[str, float]:

@@ -6,6 +6,7 @@ from vernacular.types import SIMIL_EVAL_STYLES
 PROTOCOL = Protocol(
     generates=True,
     causal_only=True,
+    similarity=True,
     few_shot=True,
     styles=("default", "open", "english", "english-open", *SIMIL_EVAL_STYLES),
     tool_styles=SIMIL_EVAL_STYLES,

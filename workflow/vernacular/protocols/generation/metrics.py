@@ -45,6 +45,24 @@ def _similarity_metrics(name: str, unit: str) -> list[Metric]:
     ]  # fmt: skip
 
 
+SAMPLES = [  # of several samples of an item
+    Metric("pass_at_k", "share", True, "similarity",
+           about="probability of an exact match among k samples (pass_at; unbiased estimate, Chen et al. 2021)"),
+    Metric("sample_sd", "share", None, "similarity",
+           about="standard deviation of exact_match between the samples of an item, mean over items"),
+]  # fmt: skip
+RESPONSES = [  # of the reasoning before a response
+    Metric("unclosed", "share", False, "similarity", proportion=True,
+           about="responses that end within their reasoning: no answer, which counts as incorrect"),
+    Metric("no_reasoning", "share", None, "similarity", proportion=True,
+           about="responses without reasoning, although the prompt asks for it"),
+    Metric("answer_cut", "share", False, "similarity", proportion=True,
+           about="answers after reasoning that reach the largest number of tokens of an answer"),
+    Metric("reasoning_tokens", "tokens", None, "similarity", about="tokens before the answer"),
+    Metric("reasoning_tokens_p95", "tokens", None, "similarity", needs=("reasoning_tokens",), vectorized=True,
+           corpus=lambda tokens: np.quantile(tokens, 0.95, axis=-1), about="95th percentile of the tokens before it"),
+]  # fmt: skip
+
 METRICS = [
     *(metric for name, unit in SIMILARITIES.items() for metric in _similarity_metrics(name, unit)),
     Metric("exact_match", "share", True, "similarity", proportion=True, headline=True,
@@ -55,19 +73,8 @@ METRICS = [
            about="character n-grams shared with the most similar correct answer, 0 to 100 (sacrebleu, Popović 2015)"),
     Metric("exact_match_closed", "share", True, "similarity", proportion=True,
            about="exact_match of the responses whose reasoning ends"),
-    Metric("pass_at_k", "share", True, "similarity",
-           about="probability of an exact match among k samples (pass_at; unbiased estimate, Chen et al. 2021)"),
-    Metric("sample_sd", "share", None, "similarity",
-           about="standard deviation of exact_match between the samples of an item, mean over items"),
-    Metric("unclosed", "share", False, "similarity", proportion=True,
-           about="responses that end within their reasoning: no answer, which counts as incorrect"),
-    Metric("no_reasoning", "share", None, "similarity", proportion=True,
-           about="responses without reasoning, although the prompt asks for it"),
-    Metric("answer_cut", "share", False, "similarity", proportion=True,
-           about="answers after reasoning that reach the largest number of tokens of an answer"),
-    Metric("reasoning_tokens", "tokens", None, "similarity", about="tokens before the answer"),
-    Metric("reasoning_tokens_p95", "tokens", None, "similarity", needs=("reasoning_tokens",), vectorized=True,
-           corpus=lambda tokens: np.quantile(tokens, 0.95, axis=-1), about="95th percentile of the tokens before it"),
+    *SAMPLES,
+    *RESPONSES,
 ]  # fmt: skip
 
 _CHRF = CHRF()
@@ -100,16 +107,19 @@ def per_item(
                 for number in range(len(outputs))
             ]
             results = [_row(item, request, *pair) for pair in zip(outputs, of_sample, strict=True)]
-            rows.append(_mean_row(results, pass_at) if len(results) > 1 else results[0])
+            rows.append(mean_row(results, pass_at, "exact_match") if len(results) > 1 else results[0])
     return rows
 
 
-def _mean_row(rows: list[Result], pass_at: int | None) -> Result:
-    """Return the result of an item from those of its samples, with the number of samples in `metrics`."""
+def mean_row(rows: list[Result], pass_at: int | None, outcome: str) -> Result:
+    """Return the result of an item from those of its samples, with the number of samples in `metrics`.
+
+    `outcome`: the metric that states whether a sample is correct.
+    """
     names = dict.fromkeys(name for row in rows for name in row["metrics"])
     by_name = {name: [row["metrics"][name] for row in rows if name in row["metrics"]] for name in names}
     values = {name: fmean(numbers) for name, numbers in by_name.items()}
-    matched = by_name.get("exact_match", [])
+    matched = by_name.get(outcome, [])
     if pass_at and len(matched) >= pass_at:
         values["pass_at_k"] = pass_at_k(len(matched), int(sum(matched)), pass_at)
     if len(matched) > 1:

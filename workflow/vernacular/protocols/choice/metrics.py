@@ -1,0 +1,97 @@
+"""choice: the letter that a response names (`parser`); a response without one is incorrect, and counted.
+
+A failed generation is excluded from all metrics. A response that ends within its reasoning names nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from string import ascii_uppercase
+
+from vernacular.metrics.choice import Choice, choose_option, correct_options
+from vernacular.metrics.metric import Metric
+from vernacular.metrics.similarity.outputs import ParsedOutput, parse_samples
+from vernacular.protocols.choice.parser import STEPS, Answers, extract
+from vernacular.protocols.generation.metrics import RESPONSES, SAMPLES, mean_row
+from vernacular.types import Generation, Item, Request, Result
+
+METRICS = [
+    Metric("accuracy", "share", True, "similarity", proportion=True, headline=True,
+           about="the response names the correct option; one that names none is incorrect"),
+    Metric("accuracy_parsed", "share", True, "similarity", proportion=True,
+           about="accuracy of the responses that name an option"),
+    Metric("extraction_failed", "share", False, "similarity", proportion=True,
+           about="responses in which no option is found: they abstain, refuse, name several, or are cut"),
+    *(Metric(f"found_in_{step}", "share", None, "similarity", proportion=True,
+             about=f"responses whose option is found in step {number} of the parser ({step})")
+      for number, step in enumerate(STEPS, 1)),
+    *(replace(metric, about=metric.about.replace("exact_match", "accuracy").replace("an exact match", "a correct one"))
+      for metric in SAMPLES),
+    *RESPONSES,
+]  # fmt: skip
+
+
+def per_item(
+    items: list[Item],
+    requests: list[Request],
+    generations: list[Generation],
+    pass_at: int | None = None,
+    answers: Sequence[Answers] = (),
+) -> list[Result]:
+    """Return rows per TASK_RESULTS, one per item with a request, with the options in the order of their letters.
+
+    `answers`: words around the letter in the languages of responses. Of several samples, the values are means, and all
+    else is the first's.
+    """
+    samples = parse_samples(requests, generations)
+    request_by_item = {request["item_id"]: request for request in reversed(requests)}
+
+    rows = []
+    for item in items:
+        if (request := request_by_item.get(item["item_id"])) is None:
+            continue
+        shown = _reordered(item, request)
+        outputs = samples.get(item["item_id"], [ParsedOutput(None, "error: no generation")])
+        results = [_row(shown, request, output, answers) for output in outputs]
+        rows.append(mean_row(results, pass_at, "accuracy") if len(results) > 1 else results[0])
+    return rows
+
+
+def _reordered(item: Item, request: Request) -> dict:
+    """Return the item with its options in the order of their letters."""
+    listed = next((extra for extra in request["extras"] or () if extra.startswith("order:")), None)
+    if listed is None:
+        return item
+    order = [int(index) for index in listed.partition(":")[2].split()]
+    choices = [item["choices"][i] for i in order]
+    return item | {"choices": choices, "gold": sorted(order.index(i) for i in item["gold"] if i in order)}
+
+
+def _row(item: dict, request: Request, output: ParsedOutput, answers: Sequence[Answers]) -> dict:
+    correct = correct_options(item["choices"], item["gold"])
+    values: dict[str, float] = {}
+    choice, step = Choice([], None), None
+    if output.text is not None:
+        index, step = extract(output.text, item["choices"], answers, is_complete=not output.is_cut)
+        if index is None:
+            choice = Choice([], False if correct else None)
+        else:
+            choice = choose_option([float(i == index) for i in range(len(item["choices"]))], correct)
+            values |= choice.outcome("accuracy_parsed")
+        values |= choice.outcome() | {"extraction_failed": float(index is None)}
+        values |= {f"found_in_{name}": float(name == step) for name in STEPS}
+    chosen = choice.predicted_indices
+    return {
+        "item_id": item["item_id"],
+        "cluster_id": item["cluster_id"],
+        "category": item["category"],
+        "prompt": request["text"],
+        "choices": list(item["choices"]),
+        "gold": list(item["gold"]),
+        "option_scores": None,
+        "prediction": ascii_uppercase[chosen[0]] if chosen else None,
+        "predicted_indices": chosen or None,
+        "correct": choice.correct,
+        "tie": choice.tie,
+        "metrics": values | output.values,
+        "flags": output.flag,
+    }

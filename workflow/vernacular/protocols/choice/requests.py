@@ -1,0 +1,55 @@
+"""choice: requests for a response in words, which ends in the letter of an option:
+
+    {question}\\n\\nA. {first}\\nB. {second}\\n…\\n\\n{line `choice` of the language, with its cue}: X
+
+The model receives them as a chat. The rest of the prompt is that of `letters`, without its cue.
+"""
+
+from string import ascii_uppercase
+
+from vernacular.protocols.letters import requests as letters
+from vernacular.protocols.prompts import display_order, example_text, gold_index
+from vernacular.protocols.request_rows import (
+    RequestSettings,
+    chat_turns,
+    generation_requests,
+    has_alternatives,
+    skipped_request,
+    turn,
+)
+from vernacular.types import Item, Request
+
+MAX_NEW_TOKENS = 512  # of the answer
+_MOST = ascii_uppercase.index("X")  # options: X stands for a letter in the prompt
+
+
+def few_shot_example(item: Item, settings: RequestSettings) -> tuple[str, list[dict]]:
+    """Return a few-shot example as text and as chat turns."""
+    order = display_order(item, settings.item_type, settings.seed)
+    text = prompt(item, order, settings)
+    answer = f"{settings.labels['letter']} {ascii_uppercase[order.index(gold_index(item))]}"
+    return example_text(text, answer, settings.language), [turn("user", text), turn("assistant", answer)]
+
+
+def requests(item: Item, settings: RequestSettings) -> list[Request]:
+    """Return one generate request per sample; its extras have the order of the options if it is another."""
+    order = display_order(item, settings.item_type, settings.seed)
+    if not has_alternatives(item):
+        return [skipped_request(item, "fewer than two options, or an empty one")]
+    if not (item["context"] or item["question"]):
+        return [skipped_request(item, "neither context nor question")]
+    if len(order) > _MOST:
+        return [skipped_request(item, f"expected at most {_MOST} options, got {len(order)}")]
+    text = prompt(item, order, settings)
+    extras = [] if order == sorted(order) else [f"order:{' '.join(map(str, order))}"]
+    messages = chat_turns(settings, text)
+    return generation_requests(
+        item, text, settings=settings, messages=messages, max_new_tokens=MAX_NEW_TOKENS, extras=extras
+    )
+
+
+def prompt(item: Item, order: list[int], settings: RequestSettings) -> str:
+    """Return the prompt with the options in an order."""
+    text = letters.prompt(item, [item["choices"][i] for i in order], settings)
+    instruction = settings.labels["choice"].replace("{cue}", settings.labels["letter"])
+    return f"{text.rpartition(chr(10))[0].rstrip()}\n\n{instruction}"
