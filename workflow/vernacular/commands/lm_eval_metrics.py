@@ -55,7 +55,8 @@ class _UnitResults(Batch):
         items = items_in(self.items(spec))
         with template_environment(trusted=spec.trusted):
             unit = load_unit(spec)
-            results = evaluate(unit, requests, outputs, limit=spec.limit, trusted=spec.trusted)
+            chat = instances.chat_arguments(spec)
+            results = evaluate(unit, requests, outputs, limit=spec.limit, trusted=spec.trusted, chat=chat)
             rows, definitions, values = task_results(unit, items, requests, outputs, results)
         self.write(path, spec, rows, definitions=definitions, values=values)
         return format_count(len(values), "value")

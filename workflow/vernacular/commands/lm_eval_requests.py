@@ -11,7 +11,7 @@ from vernacular.core.fields import Stage
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.metadata import ItemsMetadata, Outcome, RequestsMetadata, RowCounts, Source
 from vernacular.data.schema import ITEMS
-from vernacular.lm_eval.instances import build
+from vernacular.lm_eval.instances import build, chat_arguments
 from vernacular.lm_eval.loading import LoadedUnit, load_unit
 from vernacular.lm_eval.sandbox import template_environment
 from vernacular.protocols.request_rows import warnings_of
@@ -44,6 +44,9 @@ class _UnitFiles(Batch):
             items=_no_items(spec),
             request_kind="generate" if spec.generates else "score",
             causal_only=True,
+            chat_only=spec.style == "chat",
+            has_turns=spec.style == "chat",
+            options=spec.options,
             fingerprint=artifacts.input_fingerprint(self.inputs(spec)),
         )
 
@@ -61,7 +64,8 @@ class _UnitFiles(Batch):
             raise DataError(f"it cannot be run: {spec.reason}")
         with template_environment(trusted=spec.trusted):
             unit = load_unit(spec)
-            items, rows = build(unit, limit=spec.limit, seed=spec.seed, generates=spec.generates)
+            options = {"generates": spec.generates, "gen_kwargs": spec.options.get("gen_kwargs")}
+            items, rows = build(unit, limit=spec.limit, seed=spec.seed, chat=chat_arguments(spec), **options)
         source = _items_metadata(unit, items, spec)
         artifacts.write(self.items(spec), ITEMS, items, source)
         warnings = warnings_of(items, rows)

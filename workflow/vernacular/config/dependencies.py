@@ -15,7 +15,7 @@ from vernacular.checkpoints.tokenizers import tokenizer_files
 from vernacular.comparison.external.published_files import is_publication, published_models
 from vernacular.comparison.external.results import result_files
 from vernacular.config import specs
-from vernacular.config.evaluations import evaluation_spec
+from vernacular.config.evaluations import evaluation_spec, request_options
 from vernacular.config.load import COMPARED, EXPORTED, Config, encoder_name
 from vernacular.config.models import RENDERED, is_template_file
 from vernacular.config.series import families, without_earlier
@@ -91,7 +91,7 @@ def _prompt_spec(config: Config, evaluation: Evaluation) -> specs.PromptSpec:
         evaluation=evaluation.id,
         items_stem=evaluation.items_stem,
         task={key: task[key] for key in ("task", "item_type", "protocols")},
-        options={key: dict(value) if key == "gen_kwargs" else value for key, value in evaluation.options},
+        options=request_options(evaluation),
         prompts=lines,
         **_fields(evaluation, "language", "protocol", "shots", "seed", "style", "prompt"),
     )

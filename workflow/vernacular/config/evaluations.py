@@ -32,6 +32,7 @@ from vernacular.protocols.registry import OPTIONS, PROTOCOLS, protocols_with, us
 from vernacular.types import ALL_PROMPTS, DEFAULT_PROMPT, Evaluation
 
 _SUPPORTED = {"lm_eval", "languages", "shots", "seeds", "limit", "trust_functions", "prompts"}
+_SUPPORTED |= {"chat", "gen_kwargs", "fewshot_as_multiturn"}
 _DEFAULTS = {"styles": "default"}  # filled in by the schema
 UNDETERMINED = "und"  # ISO 639: language of an entry that states none
 PAIRED = "paired"  # the j-th prompt of the language's file takes seed j
@@ -58,6 +59,8 @@ def expand(entry: dict, task: dict, data: str, limit: int | None, report) -> lis
     protocols = [protocol for protocol in protocols if protocol in task["protocols"]]
     if not protocols:
         return []
+    if "chat" in entry:
+        report("chat", "only with lm_eval; of other tasks, chat of a model decides. Remove it.")
     shots, styles = as_list(entry["shots"]), as_list(entry["styles"])
     check_prompts(entry, task, protocols, styles, report)
     if any(shots) and not any(PROTOCOLS[protocol].few_shot for protocol in protocols):
@@ -301,8 +304,13 @@ class LmEvalEntries:
         for key, value in entry.items():
             if key not in _SUPPORTED and _DEFAULTS.get(key) != value:
                 report("lm_eval", f'the key "{key}" is not supported with lm_eval; remove it.')
-        language = _language(entry["languages"], report)
+        language, is_chat = _language(entry["languages"], report), entry.get("chat", False)
+        if "fewshot_as_multiturn" in entry and not is_chat:
+            report("fewshot_as_multiturn", "no effect in plain text; set chat: true, or remove it.")
         for task_name, prompt, unit, seeds in self._units(entry, report):
+            if "gen_kwargs" in entry and not unit.generates:
+                report("gen_kwargs", f"no effect on {unit.name}, which generates no texts; remove it.")
+            options = _tool_options(unit) & entry.keys()
             for requested in as_list(entry["shots"]) if has_shots else [None]:
                 for seed in seeds:
                     shots = shots_of(unit, requested)
@@ -312,9 +320,10 @@ class LmEvalEntries:
                         protocol="lm_eval_generation" if unit.generates else "lm_eval",
                         shots=shots,
                         seed=seed if shots else 0,
-                        style="default",
+                        style="chat" if is_chat else "default",
                         data="lm_eval",
                         limit=smaller_limit(entry["limit"], self.limit),
+                        options=tuple((key, _hashable(entry[key])) for key in sorted(options)),
                         prompt=prompt,
                     )
                     task = LmEvalTask(
@@ -353,6 +362,10 @@ class LmEvalEntries:
             return []
         chosen = found if single else _chosen(name, found, selected, report)
         return [(e.task, e.prompt, e.unit, [e.position] if seeds == PAIRED else as_list(seeds)) for e in chosen]
+
+
+def _tool_options(unit: Unit) -> set[str]:
+    return set(PROTOCOLS["lm_eval_generation" if unit.generates else "lm_eval"].options)
 
 
 def catalog_of(settings: dict) -> Catalog:
@@ -405,4 +418,10 @@ def evaluation_spec(evaluation: Evaluation, task: LmEvalTask) -> UnitSpec:
         versions=index["versions"] | {"python": index["python"]},
         package=index["package"],
         files=task.catalog.files(task.entry, unit),
+        options=request_options(evaluation),
     )
+
+
+def request_options(evaluation: Evaluation) -> dict:
+    """Return the options of an evaluation as its requests have them."""
+    return {key: dict(value) if key == "gen_kwargs" else value for key, value in evaluation.options}

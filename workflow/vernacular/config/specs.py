@@ -79,6 +79,7 @@ class UnitSpec(SettingSpec):
     package: str  # hash of lm-eval's code
     files: dict[str, str | None]  # hashes of task files, modules and rows
     prompt: str | None = None  # name of the prompt, if groups are expanded to prompts
+    options: dict = field(default_factory=dict)  # gen_kwargs and fewshot_as_multiturn
 
 
 class LmEvalSpec(Spec):

@@ -4,6 +4,7 @@
 with the request whose output is returned, so that outputs never meet another prompt. Runs in lm-eval's environment.
 """
 
+import contextlib
 import logging
 import math
 from collections import Counter, defaultdict
@@ -24,7 +25,9 @@ Key = tuple[str, str]  # item ID, role
 _FAILED = (float("nan"), False)
 
 
-def evaluate(unit: LoadedUnit, requests: list[dict], outputs: list[dict], *, limit, trusted: bool) -> dict:
+def evaluate(
+    unit: LoadedUnit, requests: list[dict], outputs: list[dict], *, limit, trusted: bool, chat: dict | None = None
+) -> dict:
     """Return what `evaluate` of lm-eval returns; documents without an output are excluded from all metrics.
 
     Raises:
@@ -39,7 +42,8 @@ def evaluate(unit: LoadedUnit, requests: list[dict], outputs: list[dict], *, lim
         "groups": unit.groups,
         "group_map": {group.name: group.child_names for group in unit.groups.values()},
     }
-    results = lm_eval_evaluate(model, task_dict, limit=limit, bootstrap_iters=0, log_samples=True)
+    _seed_langdetect()
+    results = lm_eval_evaluate(model, task_dict, limit=limit, bootstrap_iters=0, log_samples=True, **(chat or {}))
     if unused := model.texts.keys() - model.used:
         raise DataError(f"{unit.name}: {len(unused)} of its requests no longer exist; {_CHANGED}")
     return results
@@ -48,14 +52,24 @@ def evaluate(unit: LoadedUnit, requests: list[dict], outputs: list[dict], *, lim
 _CHANGED = "its dataset has changed since the requests were written. Delete its file in requests/ of the results."
 
 
+def _seed_langdetect() -> None:
+    """Let langdetect, which IFEval uses, return the same language for a text in each run."""
+    with contextlib.suppress(ImportError):
+        from langdetect import DetectorFactory
+
+        DetectorFactory.seed = 0
+
+
 class _StoredOutputs:
     """A model for lm-eval that returns stored outputs."""
 
     rank, world_size = 0, 1
+    tokenizer_name = ""
+    apply_chat_template = staticmethod(instances.as_context)
 
     def __init__(self, unit: LoadedUnit, requests: list[dict], outputs: list[dict]):
         self.is_group = unit.is_group
-        self.texts: dict[Key, str] = {_key(row): row["prefix"] + row["text"] for row in requests}
+        self.texts: dict[Key, str] = {_key(row): instances.context_of(row) for row in requests}
         self.outputs: dict[Key, object] = dict(_values(requests, outputs))
         self.failed = {item for (item, _), value in self.outputs.items() if value is None}
         self.used: set[Key] = set()
@@ -103,13 +117,19 @@ def _text(instance: Instance) -> str:
 def _values(requests: list[dict], outputs: list[dict]) -> Iterator[tuple[Key, object]]:
     """Yield the output of each request: (log-likelihood, is greedy), a text, or None if it failed."""
     if requests and requests[0]["kind"] == "generate":
-        texts = {_key(row): row["raw_output"] for row in outputs}
+        texts = {_key(row): _answer(row) for row in outputs}
         yield from ((_key(row), texts.get(_key(row))) for row in requests)
         return
     for item, spans in by_item(requests, outputs).items():
         for role, span in spans.items():
             failed = span.loglik is None or math.isnan(span.loglik)
             yield (item, role), None if failed else (span.loglik, all(span.score["is_greedy"]))
+
+
+def _answer(row: dict) -> str | None:
+    """Return a generated text without reasoning; after it, lm-eval removes whitespace."""
+    text = row["raw_output"]
+    return text if text is None or row["think_state"] is None else text.lstrip()
 
 
 def _exclude_failed(task: Task, name: str | None, failed: set[str], trusted: bool) -> None:

@@ -18,6 +18,8 @@ _RANGES = {
     "repetition_penalty": (float, 0.001, 1000),
 }
 _DEFAULT_TOP_K = 50  # of transformers, when it samples
+_OWN = ("min_p", "think_max_toks")  # of an evaluation, which lm-eval's hf model passes on, or does not have
+GREEDY = {"temperature": 0.0, "top_k": None, "top_p": None, "repetition_penalty": None, "seed": None}
 
 
 def unsupported(arguments: dict) -> list[str]:
@@ -29,6 +31,16 @@ def unsupported(arguments: dict) -> list[str]:
     names = {name for name in arguments if name not in _SUPPORTED}
     names |= {"num_beams"} if arguments.get("num_beams", 1) != 1 else set()
     return sorted(names)
+
+
+def task_kwargs(gen_kwargs: dict) -> dict:
+    """Return the arguments of an evaluation with which a task's are updated, as by `--gen_kwargs`."""
+    return {name: value for name, value in gen_kwargs.items() if name not in _OWN}
+
+
+def own_kwargs(gen_kwargs: dict) -> dict:
+    """Return the arguments of an evaluation that only its requests have."""
+    return {name: value for name, value in gen_kwargs.items() if name in _OWN}
 
 
 def check(arguments: dict) -> None:

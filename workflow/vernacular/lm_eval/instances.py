@@ -14,17 +14,44 @@ from lm_eval.api.task import Task
 
 from vernacular.core.errors import DataError, UserError, first_line
 from vernacular.data.columns import replace_surrogates
-from vernacular.lm_eval.generation_arguments import check, is_sampled, request_fields
+from vernacular.lm_eval.generation_arguments import GREEDY, check, is_sampled, own_kwargs, request_fields
 from vernacular.lm_eval.loading import LoadedUnit
-from vernacular.protocols.request_rows import external_request
-from vernacular.types import Role
+from vernacular.protocols.request_rows import external_request, turn
+from vernacular.types import CHAT, Role
 
 GENERATE, ROLLING = "generate_until", "loglikelihood_rolling"
+_CHAT = "\x02chat"  # begins the text of chat turns
 _MAX_REPEATS = 10_000
 
 
-def build(unit: LoadedUnit, *, limit: int | None, seed: int, generates: bool) -> tuple[list[dict], list[dict]]:
+def chat_arguments(spec) -> dict:
+    """Return the arguments with which lm-eval builds the prompts of an evaluation as chats; {}: as plain text."""
+    if spec.style != "chat":
+        return {}
+    return {"apply_chat_template": True, "fewshot_as_multiturn": spec.options.get("fewshot_as_multiturn", True)}
+
+
+def as_context(turns: list[dict], add_generation_prompt: bool = True) -> str:
+    """Return chat turns as the text that lm-eval takes for the rendered prompt; each model renders them itself."""
+    return _CHAT + json.dumps([[turn["role"], clean(turn["content"])] for turn in turns], ensure_ascii=False)
+
+
+def turns_of(context: str) -> list[dict] | None:
+    """Return the turns of a context by `as_context`; None if it is plain text."""
+    if not context.startswith(_CHAT):
+        return None
+    try:
+        return [turn(role, content) for role, content in json.loads(context.removeprefix(_CHAT))]
+    except ValueError:
+        raise DataError("its code changes rendered prompts, which chat: true does not support.") from None
+
+
+def build(
+    unit: LoadedUnit, *, limit: int | None, seed: int, generates: bool, chat: dict | None = None, gen_kwargs=None
+) -> tuple[list[dict], list[dict]]:
     """Return (rows per ITEMS, rows per REQUESTS) of a unit; of each task, the first `limit` documents.
+
+    `chat`: see `chat_arguments`. `gen_kwargs`: of the evaluation; the tasks have them already.
 
     Raises:
         DataError: A task has no documents, requests of another kind, or generation arguments that are not supported, or
@@ -33,7 +60,7 @@ def build(unit: LoadedUnit, *, limit: int | None, seed: int, generates: bool) ->
     items, rows = [], []
     for name, task in unit.tasks.items():
         try:
-            task.build_all_requests(limit=limit)
+            task.build_all_requests(limit=limit, **({"chat_template": as_context, **chat} if chat else {}))
             if not task.instances:
                 raise DataError("it has no documents.")
             for doc_id, instances in by_document(task.instances):
@@ -43,7 +70,8 @@ def build(unit: LoadedUnit, *, limit: int | None, seed: int, generates: bool) ->
                 items.append(item)
                 query = _query(task, instances[0])
                 size = len(instances)
-                rows += [row for instance in instances for row in _requests(item, instance, query, size, seed)]
+                built = [row for instance in instances for row in _requests(item, instance, query, size, seed)]
+                rows += [_as_chat(row, task, gen_kwargs) for row in built]
         except Exception as error:
             kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
             raise DataError(f"{name}: {kind}{first_line(error)}.") from error
@@ -93,6 +121,9 @@ def _requests(item: dict, instance: Instance, query: str, n_instances: int, seed
         yield _scored(item, role(instance, n_instances), "", "", text, extras=["rolling", "score_bos"])
         return
     context, last = instance.args[0], instance.args[1]
+    if (turns := turns_of(context)) is not None:
+        yield from _chat_requests(item, instance, turns, n_instances, seed)
+        return
     # the few-shot examples are stored apart from the query, for the report
     prefix = context[: -len(query)] if query and context.endswith(query) else ""
     if instance.request_type == GENERATE:
@@ -103,6 +134,45 @@ def _requests(item: dict, instance: Instance, query: str, n_instances: int, seed
                                    text=clean(text), **fields)  # fmt: skip
         return
     yield _scored(item, role(instance, n_instances), prefix, context[len(prefix) :], last)
+
+
+def _chat_requests(item: dict, instance: Instance, turns: list[dict], n_instances: int, seed: int) -> Iterator[dict]:
+    """Yield the requests of an instance whose context is a chat; their plain text is that of the turns."""
+    last = max(i for i, each in enumerate(turns) if each["role"] != "assistant")
+    prefix = "".join(f"{each['content']}\n\n" for each in turns[:last])
+    text, arguments = "\n\n".join(each["content"] for each in turns[last:]), instance.args[1]
+    content = {"messages": turns, "prefix": prefix}
+    if instance.request_type == GENERATE:
+        for repeat in range(repeats(instance)):
+            fields = request_fields(arguments, seed * 1000 + repeat)
+            fields["decoding"] = fields["decoding"] or GREEDY  # also of a model that reasons
+            name = role(instance, n_instances, repeat)
+            extras = [CHAT, "truncate_left"]
+            yield external_request(item, name, kind="generate", text=text, extras=extras, **content, **fields)
+        return
+    start, span = len(prefix + text), clean(arguments)
+    yield external_request(item, role(instance, n_instances), kind="score", text=text + span, span_start=start,
+                           span_end=start + len(span), extras=[CHAT], **content)  # fmt: skip
+
+
+def _as_chat(row: dict, task: Task, gen_kwargs: dict | None) -> dict:
+    """Return a request with what a model needs to render it and to decode as the evaluation says."""
+    fields = {name: row[name] for name in row if name not in ("request_id", "item_id", "role")}
+    delimiter = task.config.fewshot_delimiter
+    if row["messages"] and row["messages"][0]["role"] == "system" and delimiter != "\n\n":
+        fields["extras"] = [*row["extras"], f"system_delimiter:{delimiter}"]
+    if gen_kwargs and row["kind"] == "generate":
+        decoding = {name: value for name, value in (row["decoding"] or GREEDY).items() if value is not None}
+        fields["gen_kwargs"] = own_kwargs(gen_kwargs) | decoding | {"max_gen_toks": row["max_new_tokens"]}
+    return row if fields.items() <= row.items() else external_request(row, row["role"], **fields)
+
+
+def context_of(row: dict) -> str:
+    """Return the text of a request by which its instance is recognized."""
+    if not row["messages"]:
+        return row["prefix"] + row["text"]
+    span = "" if row["kind"] == "generate" else (row["prefix"] + row["text"])[row["span_start"] : row["span_end"]]
+    return as_context(row["messages"]) + span
 
 
 def _scored(item: dict, name: str, prefix: str, context: str, span: str, extras=None) -> dict:
@@ -149,6 +219,9 @@ def _query(task: Task, instance: Instance) -> str:
     query = task.doc_to_text(instance.doc)
     if instance.request_type == ROLLING:
         return ""
+    if (turns := turns_of(instance.args[0])) is not None:
+        content = next(each["content"] for each in reversed(turns) if each["role"] != "assistant")
+        return query if isinstance(query, str) and content.endswith(query) else content
     return query if isinstance(query, str) and instance.args[0].endswith(query) else instance.args[0]
 
 

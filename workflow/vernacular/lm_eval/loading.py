@@ -25,6 +25,7 @@ from vernacular.core.errors import ConfigError, DataError, UserError, first_line
 from vernacular.core.fingerprint import content_hash, fingerprint
 from vernacular.lm_eval.catalog import LIBRARIES, Catalog, load_catalog, local_rows, versions
 from vernacular.lm_eval.expansion import Load, Unit, units
+from vernacular.lm_eval.generation_arguments import task_kwargs
 from vernacular.lm_eval.own_files import READERS, check_untrusted, local_path
 from vernacular.lm_eval.prompts import prompt_units
 
@@ -99,6 +100,8 @@ class _Loader:
             _check_metrics(name, task)
             _set_shots(task, spec.num_fewshot)
             task.set_fewshot_seed(seed=SEED + spec.seed)
+            if (given := task_kwargs(spec.options.get("gen_kwargs", {}))) and task.OUTPUT_TYPE == "generate_until":
+                task.set_config(key="generation_kwargs", value=given, update=True)
         return LoadedUnit(unit.name, unit.is_group, loaded["tasks"], loaded.get("groups", {}))
 
     def _unit(self, spec, load: Load | None = None) -> Unit:

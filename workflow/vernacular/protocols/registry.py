@@ -26,4 +26,4 @@ def uses_prompt_lines(protocol: str, style: str) -> bool:
 
 def protocols_with(option: str) -> list[str]:
     """Return the names of the protocols with an option of `evaluations:`."""
-    return [name for name, protocol in PROTOCOLS.items() if option in protocol.options]
+    return [name for name, protocol in OWN.items() if option in protocol.options]

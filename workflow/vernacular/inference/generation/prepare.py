@@ -19,11 +19,13 @@ from vernacular.inference.generation.reasoning import (
 )
 from vernacular.inference.model.batch_tokenization import encode_all
 from vernacular.inference.model.rendering import (
+    adds_special_tokens,
     check_settings,
     dropped_flag,
     fit_to_length,
+    is_continued,
     open_template,
-    render,
+    render_row,
     uses_chat,
 )
 from vernacular.inference.model.tokenization import (
@@ -57,6 +59,8 @@ class PreparedPrompt:
     wanted_tokens: int = 0  # the same if the context were long enough
     n_dropped_examples: int = 0  # number of few-shot examples dropped for length
     n_dropped_tokens: int = 0  # at the beginning, of a prompt without separate examples
+    note: str | None = None  # flag of how it was rendered
+    adds_special_tokens: bool = True  # whether the tokenizer adds some to the text
     error: str | None = None
 
     @property
@@ -68,9 +72,10 @@ class PreparedPrompt:
     def flag(self) -> str | None:
         if self.error:
             return f"error: {self.error}"
+        dropped = dropped_flag(self.n_dropped_examples)
         if self.n_dropped_tokens:
-            return f"truncated: {format_count(self.n_dropped_tokens, 'token')} dropped"
-        return dropped_flag(self.n_dropped_examples)
+            dropped = f"truncated: {format_count(self.n_dropped_tokens, 'token')} dropped"
+        return "; ".join(filter(None, (self.note, dropped))) or None
 
 
 def prepare_prompts(loaded: TextModel, requests: pa.Table) -> dict[str, PreparedPrompt]:
@@ -84,10 +89,10 @@ def prepare_prompts(loaded: TextModel, requests: pa.Table) -> dict[str, Prepared
             rows[row["request_id"]] = index, _begin(loaded, row)
     prompts: dict[str, PreparedPrompt] = dict.fromkeys(rows)
     interned: dict[int, int] = {}
-    for is_rendered in (False, True):
-        entries = [entry for entry in rows.values() if (entry[1].prompt.rendered is not None) == is_rendered]
+    for is_added in (True, False):
+        entries = [entry for entry in rows.values() if entry[1].prompt.adds_special_tokens == is_added]
         texts = [unfitted.text for _, unfitted in entries]
-        options = {"add_special_tokens": not is_rendered, "needs_offsets": False}
+        options = {"add_special_tokens": is_added, "needs_offsets": False}
         for number, encoded in encode_all(loaded, texts, **options):
             index, unfitted = entries[number]
             prompt, fits = _fit(loaded, unfitted, encoded)
@@ -108,7 +113,7 @@ def prepare_prompt(loaded: TextModel, row: Request) -> PreparedPrompt:
 
     def attempt(row: Request) -> tuple[PreparedPrompt, bool]:
         unfitted = _begin(loaded, row)
-        add_special_tokens = unfitted.prompt.rendered is None
+        add_special_tokens = unfitted.prompt.adds_special_tokens
         try:
             encoded = encode(loaded, unfitted.text, add_special_tokens=add_special_tokens, needs_offsets=False)
         except AlignmentError as error:
@@ -129,8 +134,9 @@ class _Unfitted:
 
 
 def _begin(loaded: TextModel, row: Request) -> _Unfitted:
-    chat = uses_chat(loaded, row["messages"], row["kind"])
-    text = render(loaded, row["messages"]) if chat else row["prefix"] + row["text"]
+    chat = uses_chat(loaded, row["messages"], row["kind"], row["extras"])
+    text, note = render_row(loaded, row) if chat else (row["prefix"] + row["text"], None)
+    begins_turn = chat and not is_continued(row["messages"])
     decoding = decoding_of(loaded, row, is_chat=chat)
     prompt = PreparedPrompt(
         request_id=row["request_id"],
@@ -139,7 +145,9 @@ def _begin(loaded: TextModel, row: Request) -> _Unfitted:
         max_new_tokens=decoding.max_new_tokens or resolve_max_new_tokens(loaded, row),
         stops=list(row["stop"] or []),
         decoding=decoding.values,
-        opened=chat and opens_reasoning(loaded, text, row["messages"]),
+        opened=begins_turn and opens_reasoning(loaded, text, row["messages"]),
+        note=note,
+        adds_special_tokens=adds_special_tokens(loaded, row, text if chat else None),
         wanted_tokens=decoding.think_tokens,
     )
     return _Unfitted(prompt, text, is_truncatable="truncate_left" in (row["extras"] or ()))
@@ -199,7 +207,7 @@ def decoding_of(loaded: TextModel, row: dict, *, is_chat: bool) -> Decoding:
     """
     task = {name: value for name, value in (row["decoding"] or {}).items() if value is not None}
     evaluation = {name: value for name, value in (row.get("gen_kwargs") or {}).items() if value is not None}
-    asks, model = is_chat and thinks(loaded), {}
+    asks, model = is_chat and not is_continued(row["messages"]) and thinks(loaded), {}
     if is_chat:
         setting = loaded.record.gen_kwargs or {}
         is_card, setting = setting == "recommended", {} if setting == "recommended" else setting

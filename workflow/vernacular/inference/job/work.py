@@ -103,32 +103,45 @@ def not_answerable(record: ModelRecord, metadata: RequestsMetadata) -> str | Non
         reason = abilities.reason("scores" if metadata.label_spans else "forced_spans")
     if reason:
         return f"{metadata.protocol} is not possible: {reason}"
+    if metadata.chat_only and record.chat is False:
+        return f"{metadata.protocol} asks in chats, and chat is false of {record.name}"
+    if metadata.chat_only and not _chats(record)[0]:
+        return f"{metadata.protocol} asks in chats, and {record.name} has no chat template"
     if output_schema(metadata) is SCORES and is_rendered(record, metadata) and thinks_in_chats(record):
+        plain = "chat: false in the entry" if metadata.chat_only else "chat: auto"
         return (
             f"{metadata.protocol} scores what stands at the beginning of the answer, where {record.name} reasons; set "
-            "enable_thinking: false, or chat: auto for plain text"
+            f"enable_thinking: false, or {plain} for plain text"
         )
     return None
 
 
 def thinks_in_chats(record: ModelRecord) -> bool:
     """Return whether chats with a model ask for reasoning, from its tokenizer alone."""
+    return _chats(record)[1]
+
+
+def _chats(record: ModelRecord) -> tuple[bool, bool]:
+    """Return (whether a model can be asked in chats, whether they ask for reasoning)."""
     if record.server and not (record.directory and record.server.tokenizer == "local"):
-        return record.server.reasons_by_default
+        # with the server's own tokenizer, token IDs are sent, and its template is not known
+        return record.server.forms.chat and record.server.tokenizer is None, record.server.reasons_by_default
     has_own = record.adapter is not None and record.adapter.own_tokenizer
     directory = record.adapter.directory if has_own else record.directory
     key = directory, record.fingerprint, str(record.rendering)
-    if key not in _THINKING:
+    if key not in _CHATS:
         from vernacular.inference.generation.reasoning import thinks
-        from vernacular.inference.model.rendering import open_template
+        from vernacular.inference.model.rendering import has_template, open_template
 
-        _THINKING[key] = False
+        _CHATS[key] = (True, False)
         with contextlib.suppress(ModelError):  # the job states why, where it needs the template
-            _THINKING[key] = thinks(open_template(record, directory))
-    return _THINKING[key]
+            loaded = open_template(record, directory)
+            _CHATS[key] = (has_template(loaded), False)
+            _CHATS[key] = (has_template(loaded), thinks(loaded))
+    return _CHATS[key]
 
 
-_THINKING: dict[tuple, bool] = {}
+_CHATS: dict[tuple, tuple[bool, bool]] = {}
 
 _BATCH_ROWS = 5_000
 
@@ -215,7 +228,9 @@ def _hash_of_package(engine: str) -> str | None:
 def is_rendered(record: ModelRecord, metadata: RequestsMetadata) -> bool:
     """Return whether a chat template may be applied to the requests of an evaluation; see `rendering.uses_chat`."""
     generates = metadata.request_kind == "generate"
-    return metadata.has_turns and (record.chat is not False if generates else record.chat is True)
+    return metadata.chat_only or (
+        metadata.has_turns and (record.chat is not False if generates else record.chat is True)
+    )
 
 
 def evaluation_key(record: ModelRecord, requests: pa.Table, kind: Kind, rendering: dict | None = None) -> str:

@@ -5,7 +5,7 @@ that renders the same prompt for two values of an argument does not have it.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from jinja2 import TemplateError
@@ -14,21 +14,24 @@ from vernacular.core.errors import ModelError, first_line, format_count, suggest
 from vernacular.core.model_record import EFFORT, SWITCHES, ModelRecord
 from vernacular.core.processes import TimeLimitExceeded, time_limit
 from vernacular.inference.model.tokenization import TextModel, load_tokenizer
-from vernacular.types import Request
+from vernacular.types import CHAT, Request
 
 T = TypeVar("T")
 
 # Templates that write the current date into the prompt (Llama 3, SmolLM3) would change the results from day to day.
 # They obtain it from `date_string` or `strftime_now`; a macro of that name replaces the function of transformers.
 _WITHOUT_DATE = "{% macro strftime_now(pattern) %}{% endmacro %}"
+_DELIMITER = "system_delimiter:"  # in `extras`: what separates a system instruction from the system turn
 _TIME_LIMIT = 10  # per prompt; typical templates take milliseconds
 # A template is a program; these are the errors that it can raise.
 _TEMPLATE_ERRORS = (TemplateError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 _TEMPLATE_ERRORS += (MemoryError,)
 
 
-def uses_chat(loaded: TextModel, messages: list[dict] | None, kind: str) -> bool:
+def uses_chat(loaded: TextModel, messages: list[dict] | None, kind: str, extras: Iterable[str] | None = ()) -> bool:
     """Return whether the chat template is applied to a request; kind: "generate" or "score".
+
+    It always is if CHAT is in `extras`.
 
     With "auto", it is applied to generate requests if the tokenizer has one. Log-probabilities are those of plain text
     unless `chat` is true: PalmX and lm-evaluation-harness define their prompts so, and the scores of a base model and
@@ -39,6 +42,8 @@ def uses_chat(loaded: TextModel, messages: list[dict] | None, kind: str) -> bool
         raise ModelError(
             f"model {loaded.record.name}: chat is true, but its tokenizer has no chat template. Set chat: auto."
         )
+    if messages and CHAT in (extras or ()):
+        return True
     return bool(messages) and (is_possible and kind == "generate" if chat_option == "auto" else bool(chat_option))
 
 
@@ -55,6 +60,51 @@ def render(loaded: TextModel, messages: list[dict]) -> str:
     more than `_TIME_LIMIT`.
     """
     return render_with(loaded, with_system(loaded, messages), template_arguments(loaded))
+
+
+def render_row(loaded: TextModel, row: Request) -> tuple[str, str | None]:
+    """Render the turns of a request; return (text, flag, if its system turn was dropped).
+
+    With CHAT in its extras, as lm-eval with `--apply_chat_template`: an assistant turn at the end is continued, a
+    system instruction is joined with the system turn as the task's file says, and system turns that the template
+    rejects are dropped.
+    """
+    messages, extras, text = row["messages"], row["extras"] or (), loaded.record.system_instruction
+    if CHAT not in extras:
+        return render(loaded, messages), None
+    if text and messages[0]["role"] == "system":
+        delimiter = next((e.removeprefix(_DELIMITER) for e in extras if e.startswith(_DELIMITER)), "\n\n")
+        content = messages[0]["content"]
+        joined = text + ("" if text[-1].isspace() or content[0].isspace() else delimiter) + content
+        messages = [{"role": "system", "content": joined}, *messages[1:]]
+    elif text:
+        messages = [{"role": "system", "content": text}, *messages]
+    arguments = template_arguments(loaded)
+    if is_continued(messages):
+        arguments |= {"add_generation_prompt": False, "continue_final_message": True}
+    try:
+        return render_with(loaded, messages, arguments), None
+    except ModelError as error:
+        turns = [turn for turn in messages if turn["role"] != "system"]
+        if not isinstance(error.__cause__, TemplateError) or len(turns) == len(messages):
+            raise
+        return render_with(loaded, turns, arguments), "system turn dropped: the chat template rejects it"
+
+
+def is_continued(messages: list[dict]) -> bool:
+    """Return whether the model continues a turn of its own, instead of beginning one."""
+    return messages[-1]["role"] == "assistant"
+
+
+def adds_special_tokens(loaded: TextModel, row: Request, rendered: str | None) -> bool:
+    """Return whether the tokenizer adds its special tokens to a text.
+
+    As in lm-eval, to a rendered one of its tasks that does not begin with BOS, or with EOS if there is no BOS.
+    """
+    if rendered is None or CHAT not in (row["extras"] or ()):
+        return rendered is None
+    token = loaded.bos_id if loaded.bos_id is not None else loaded.eos_id
+    return token is None or not rendered.startswith(loaded.tokenizer.decode([token]))
 
 
 def render_with(loaded: TextModel, messages: list[dict], arguments: dict, template: str | None = None) -> str:
@@ -224,13 +274,17 @@ def try_template(loaded: TextModel) -> None:
             loaded.template_error = str(error)  # other errors can depend on the turns
 
 
-def render_continuation(loaded: TextModel, messages: list[dict], continuation: str) -> tuple[str, int]:
-    """Return (text, start of the continuation in it): the rendered prompt followed by the text to score.
+def render_continuation(loaded: TextModel, row: Request, continuation: str) -> tuple[str, int, str | None]:
+    """Return (text, start of the scored part, flag): the rendered prompt followed by the text to score.
 
     The continuation begins the model's turn, so the space that separates it from the question in plain text is dropped.
+    Of lm-eval's tasks, it is unchanged, and the whitespace at the end of the prompt is scored with it, as in lm-eval:
+    the newline after the header of a turn.
     """
-    prompt = render(loaded, messages)
-    return prompt + continuation.lstrip(), len(prompt)
+    prompt, flag = render_row(loaded, row)
+    if CHAT in (row["extras"] or ()):
+        return prompt + continuation, len(prompt.rstrip()), flag
+    return prompt + continuation.lstrip(), len(prompt), flag
 
 
 def fit_to_length(row: Request, attempt: Callable[[Request], tuple[T, bool]]) -> tuple[T, int]:

@@ -12,7 +12,7 @@ from vernacular.inference.model import rendering
 from vernacular.inference.model.batch_tokenization import encode_all
 from vernacular.inference.model.tokenization import AlignmentError, Encoded, TextModel, encode, span_tokens, with_bos
 from vernacular.inference.schema import iter_rows
-from vernacular.types import Request
+from vernacular.types import CHAT, Request
 
 _NONE = np.zeros(0, np.int32)
 _NO_OFFSETS = np.zeros((0, 2), np.int32)
@@ -34,11 +34,13 @@ class PreparedRequest:
     tail: int = 0  # special tokens after it (masked models)
     extras: frozenset[str] = frozenset()
     rendered: str | None = None
+    adds_special_tokens: bool = True  # whether the tokenizer adds some to the text
     flags: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # flags of a text that is scored nevertheless
 
     @property
     def flag(self) -> str | None:
-        return "; ".join(self.flags) or None
+        return "; ".join(self.flags + self.notes) or None
 
     @property
     def failed(self) -> bool:
@@ -75,17 +77,17 @@ def tokenizer_limit_flag(limit: int) -> str:
 
 def prepare_all(loaded: TextModel, requests: pa.Table) -> Iterator[PreparedRequest]:
     """Yield the same as `prepare` of each row of `requests`, in any order; shared texts are tokenized once."""
-    sources: dict[bool, list[tuple]] = {False: [], True: []}  # by whether a chat template was applied
+    sources: dict[bool, list[tuple]] = {False: [], True: []}  # by whether the tokenizer adds special tokens
     for index, row in enumerate(_rows(loaded, requests)):
         request, *source = _begin(loaded, row)
         if request.flags:
             yield request
         else:
-            sources[request.rendered is not None].append((index, request, *source))
+            sources[request.adds_special_tokens].append((index, request, *source))
     unknown_id = loaded.tokenizer.unk_token_id
-    for is_rendered, entries in sources.items():
+    for adds_special_tokens, entries in sources.items():
         texts = [text for _, _, text, _, _ in entries]
-        for number, encoded in encode_all(loaded, texts, add_special_tokens=not is_rendered):
+        for number, encoded in encode_all(loaded, texts, add_special_tokens=adds_special_tokens):
             index, request, text, start, end = entries[number]
             _locate_span(loaded, request, encoded, text, start, end)
             if not request.failed and not is_rolling(request) and _excess(loaded, request) > 0:
@@ -98,7 +100,8 @@ def _rows(loaded: TextModel, requests: pa.Table) -> Iterator[dict]:
     """Yield the columns of each row that tokenization needs; the chat turns only if a template is applied."""
     names = ["request_id", "kind", "prefix", "text", "span_start", "span_end", "extras"]
     columns = [_values(requests[name]) for name in names]
-    uses_messages = rendering.uses_chat(loaded, [{}], "score")
+    extras = (row for row in columns[-1] if row and CHAT in row)
+    uses_messages = rendering.uses_chat(loaded, [{}], "score", next(extras, None))
     messages = (row["messages"] for row in iter_rows(requests.select(["messages"]))) if uses_messages else repeat(None)
     for *values, turns in zip(*columns, messages, strict=False):
         yield {**dict(zip(names, values, strict=True)), "messages": turns}
@@ -120,14 +123,17 @@ def _begin(loaded: TextModel, row: Request) -> tuple[PreparedRequest, str, int, 
     """Return (request without tokens, full text, span start, span end)."""
     text, start, end = row["prefix"] + row["text"], row["span_start"], row["span_end"]
     is_empty, rendered = start >= end, None
-    if rendering.uses_chat(loaded, row["messages"], row["kind"]):
-        text, start = rendering.render_continuation(loaded, row["messages"], text[start:end])
+    flag = None
+    if rendering.uses_chat(loaded, row["messages"], row["kind"], row["extras"]):
+        text, start, flag = rendering.render_continuation(loaded, row, text[start:end])
         end, rendered = len(text), text
     request = PreparedRequest(row["request_id"], extras=frozenset(row["extras"] or ()), rendered=rendered, flags=[])
+    request.adds_special_tokens = rendering.adds_special_tokens(loaded, row, rendered)
     if is_empty or start >= end:
         request.flags.append("empty")
     elif loaded.kind == "masked" and "causal_only" in request.extras:
         request.flags.append("not applicable: requires a causal model")
+    request.notes += [flag] if flag else []
     return request, text, start, end
 
 
@@ -136,7 +142,7 @@ def _tokenized(loaded: TextModel, row: Request) -> PreparedRequest:
     request, text, start, end = _begin(loaded, row)
     if not request.flags:
         try:
-            encoded = encode(loaded, text, add_special_tokens=request.rendered is None)
+            encoded = encode(loaded, text, add_special_tokens=request.adds_special_tokens)
         except AlignmentError as error:
             encoded = error
         _locate_span(loaded, request, encoded, text, start, end)

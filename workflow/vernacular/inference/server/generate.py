@@ -35,7 +35,7 @@ from vernacular.inference.generation.reasoning import (
     split_text,
 )
 from vernacular.inference.journal import Journal
-from vernacular.inference.model.rendering import with_system
+from vernacular.inference.model.rendering import is_continued, with_system
 from vernacular.inference.schema import GENERATIONS, iter_rows, rows_to_table
 from vernacular.inference.server.completions import Completion
 from vernacular.inference.server.forms import read
@@ -159,6 +159,8 @@ def _text_prompts(served: ServedModel, requests: pa.Table) -> tuple[dict[str, Pr
         chat = bool(row["messages"]) and forms.chat and chat_option is not False
         decoding = decoding_of(served, row, is_chat=chat)
         error = None if chat or forms.generation != "chat" else "the server answers chats only"
+        if chat and is_continued(row["messages"]):
+            error = "the server applies its template, which cannot continue a turn of the model (gen_prefix)"
         contents[row["request_id"]] = (
             [{"role": turn["role"], "content": turn["content"]} for turn in with_system(served, row["messages"])]
             if chat

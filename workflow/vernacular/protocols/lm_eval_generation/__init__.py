@@ -1,5 +1,11 @@
 """lm_eval_generation: generated texts for tasks of lm-evaluation-harness; see `lm_eval`."""
 
-from vernacular.protocols.declaration import Protocol
+from vernacular.protocols.declaration import MULTITURN, Protocol
 
-PROTOCOL = Protocol(generates=True, causal_only=True, tool="lm_eval")
+PROTOCOL = Protocol(
+    generates=True,
+    causal_only=True,
+    styles=("default", "chat"),
+    options={"gen_kwargs": dict} | MULTITURN,
+    tool="lm_eval",
+)
