@@ -126,7 +126,7 @@ class Observations:
         if choice >= 0:
             text = options[choice]
             self.chosen[row["item_id"]] = item["choices"].index(text) if text in item["choices"] else -1, text
-        if self.protocol.generates:
+        if self.protocol.generates and not self.protocol.letters:
             return
         self._add_decision(row["item_id"], gold, choice)
         if row["option_scores"] and (self.protocol.letters or _are_single_tokens(outputs)):
@@ -190,7 +190,9 @@ class Observations:
             add("marker", kind=marker.group().strip())
         is_extracted = extracted.strip() and extracted != _NOTHING_EXTRACTED
         # complete: something after the answer ended it
-        is_complete = (row and row["correct"]) or (is_extracted and not raw.rstrip().endswith(extracted.rstrip()))
+        is_named = row and self.protocol.letters and row["predicted_indices"]  # a cut letter is not extracted
+        is_ended = is_extracted and not raw.rstrip().endswith(extracted.rstrip())
+        is_complete = (row and row["correct"]) or is_named or (is_ended and not self.protocol.letters)
         is_cut = output["finish_reason"] == "length" and request["max_new_tokens"] is not None and not is_complete
         self.n_unclosed += is_unclosed
         if is_unclosed or is_cut:
@@ -210,6 +212,8 @@ class Observations:
             if len(self.answered[text]) < N_EXAMPLES:
                 self.answered[text].append(item["item_id"])
             self.gold_texts.update(references[:1])
+        if self.protocol.letters:
+            return
         if len(self.choices) == 1:  # labels: the one with which the response begins
             text = f"{normalize(extracted)} "
             labels = [i for i, option in enumerate(item["choices"]) if text.startswith(f"{normalize(option)} ")]
@@ -229,7 +233,7 @@ class Observations:
     @property
     def has_parser(self) -> bool:
         """Whether answers are extracted from responses."""
-        return self.protocol.tool is not None or self.subject.protocol == "choice"
+        return self.protocol.tool is not None or self.protocol.letters
 
     @property
     def has_labels(self) -> bool:

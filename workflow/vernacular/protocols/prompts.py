@@ -164,7 +164,7 @@ def additional_lines(names: tuple[str, ...], language: str, directory: Path = PR
 
 def answer_words(language: str) -> list[dict[str, list[str]]]:
     """Return words around the letter in responses to items of a language: in it, its neighbors and English."""
-    codes = (*fallbacks(language), *candidates(language), ENGLISH)
+    codes = (*fallbacks(language), *candidates(language).values(), ENGLISH)
     # of a language with two scripts, both
     names = dict.fromkeys(name for code in codes for name in (code, f"{code}-Cyrl", code.removesuffix("-Cyrl")))
     contents = [read(path)[0] for name in names if (path := PROMPTS_DIR / f"{name}.yaml").is_file()]
