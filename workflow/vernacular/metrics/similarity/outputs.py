@@ -54,7 +54,7 @@ def _parse(request: Request, row: Generation) -> ParsedOutput:
         return ParsedOutput("", flag, values)  # no answer, whatever a parser would find
     if not text.strip():
         flag = f"{flag}; empty answer" if flag else "empty answer"
-    return ParsedOutput(text, flag, values, is_cut=row["finish_reason"] == "length")
+    return ParsedOutput(text, flag, values, is_cut=row.get("finish_reason") == "length")
 
 
 def _reasoning_values(row: Generation) -> dict[str, float]:
