@@ -1,13 +1,16 @@
 """Compare values of lm_eval's own tasks with `lm_eval --model hf`: log-likelihoods, texts and all metrics.
 
-    python bench/lm_eval_values.py --model DIRECTORY --reference .bench/bin/python [--limit 4] [--out DIRECTORY]
+    python bench/lm_eval_values.py --model DIRECTORY --reference .bench/bin/python [--limit 4] [--chat] [--out OUT]
 
 Both tools run tasks of the installed package by their names, on local rows in the columns of their datasets
 (`lm_eval_rows.py`), in float32 on the CPU. `wikitext` is run with a context of 512 tokens, so that its pages are scored
-in windows. The last line is the number of differences; a difference is listed with its task.
+in windows. With `--chat`, for a model with a chat template, each task is also run with it (column `template`):
+`--apply_chat_template` of lm_eval, `chat: true` of an entry. The last line is the number of differences; a difference
+is listed with its task.
 """
 
 import argparse
+import itertools
 import json
 import math
 import os
@@ -40,7 +43,7 @@ PRINTED = 5e-5  # lm_eval prints four digits
 PER_TOKEN = 2e-5  # nats by which float32 log_softmax of PyTorch on a CPU is too large where one token is very likely
 
 
-def reference(directory: str, runs: str, limit: int, max_length: int) -> None:
+def reference(directory: str, runs: str, limit: int, max_length: int, chat: int) -> None:
     """Run lm_eval with its own model, in its environment, and write what it returns to `expected.json`."""
     import logging
 
@@ -51,27 +54,30 @@ def reference(directory: str, runs: str, limit: int, max_length: int) -> None:
     logging.disable(logging.WARNING)
     manager, found = TaskManager(), []
     model = HFLM(pretrained=directory, dtype="float32", device="cpu", batch_size=4, max_length=max_length or None)
-    for name, shots in json.loads(runs):
-        options = {"task_manager": manager, "limit": limit, "bootstrap_iters": 0}
+    for (name, shots), template in itertools.product(json.loads(runs), (False, True)[: 1 + chat]):
+        options = {"task_manager": manager, "limit": limit, "bootstrap_iters": 0, "apply_chat_template": template}
         results = simple_evaluate(model=model, tasks=[name], num_fewshot=shots, **options)
         samples = {
             task: [[row["doc_id"], row["resps"], row["filter"]] for row in rows]
             for task, rows in results["samples"].items()
         }
-        found.append([name, shots, results["results"], samples])
+        found.append([name, shots, template, results["results"], samples])
         Path("unfinished.json").write_text(json.dumps(found, default=str))
-        print(name, shots, file=sys.stderr, flush=True)
+        print(name, shots, template, file=sys.stderr, flush=True)
     Path("unfinished.json").rename("expected.json")
 
 
 def run_reference(args, runs: list, directory: Path, max_length: int) -> None:
-    options = [str(args.model), json.dumps(runs), str(args.limit), str(max_length)]
+    options = [str(args.model), json.dumps(runs), str(args.limit), str(max_length), str(int(args.chat))]
     call([args.reference, __file__, "reference", *options], directory, args.threads)
 
 
 def run_vernacular(args, runs: list, directory: Path, max_length: int, own: dict | None = None) -> None:
     """Run lm_eval's tasks by their names, and task files (`own`: entries of the config) beside them."""
-    entries = [{"lm_eval": name} | ({} if shots is None else {"shots": shots}) for name, shots in runs]
+    entries = [
+        {"lm_eval": name} | ({} if shots is None else {"shots": shots}) | ({"chat": True} if chat else {})
+        for (name, shots), chat in itertools.product(runs, (False, True)[: 1 + args.chat])
+    ]
     own = own or {}
     model = {"source": str(args.model), "dtype": "float32", "device": "cpu"} | ({"chat": False} if own else {})
     config = {
@@ -116,14 +122,15 @@ class Own:
         self.kinds, self.requests_kind = {"scores": SCORES, "generations": GENERATIONS}, REQUESTS
         self.outputs: dict[str, dict] = {}  # evaluation -> (item, role) -> output and request
 
-    def values(self, task: str, shots: int | None) -> tuple[str, bool, dict[str, float]]:
+    def values(self, task: str, shots: int | None, *, template: bool) -> tuple[str, bool, dict[str, float]]:
         """Return (evaluation, whether the task is part of a group, values by metric) of a task or group."""
         label = task.replace("::", "--")
         found: dict[tuple, dict] = {}
         for row in self.rows:
             category = row["category"] or ""
             is_own = (row["task"] == label and not category) or category == task
-            if is_own and (shots is None or row["shots"] == shots):
+            is_chat = row["evaluation"].endswith(".chat")
+            if is_own and (shots is None or row["shots"] == shots) and is_chat == template:
                 found.setdefault((row["evaluation"], bool(category)), {})[row["metric"]] = row["value"]
         ((evaluation, in_group),) = found  # exactly one
         return evaluation, in_group, found[evaluation, in_group]
@@ -142,13 +149,13 @@ class Own:
 
 def compare(own: Own, runs: list) -> int:
     """Print a row per run of lm_eval; return the number of differences."""
-    print("| task | shots | values | requests | largest difference, nats | different texts |")
-    print("|---|---|---|---|---|---|")
+    print("| task | shots | template | values | requests | largest difference, nats | different texts |")
+    print("|---|---|---|---|---|---|---|")
     total = 0
-    for name, shots, results, samples in runs:
+    for name, shots, template, results, samples in runs:
         n_values, problems = 0, []
         for task, expected in results.items():
-            evaluation, in_group, values = own.values(task, shots)
+            evaluation, in_group, values = own.values(task, shots, template=template)
             for key, value in expected.items():
                 if "," not in key or "_stderr" in key or not isinstance(value, int | float):
                     continue
@@ -159,7 +166,7 @@ def compare(own: Own, runs: list) -> int:
                     problems.append(f"{task} {label}: {value} of lm_eval, {values[label]}")
         n_requests, largest, n_texts = 0, 0.0, 0
         for task, rows in samples.items():
-            evaluation, in_group, _ = own.values(task, shots)
+            evaluation, in_group, _ = own.values(task, shots, template=template)
             outputs, filters = own.output(evaluation), {row[2] for row in rows}
             for doc_id, responses, filter_name in rows:
                 if filter_name != min(filters):
@@ -177,7 +184,10 @@ def compare(own: Own, runs: list) -> int:
                         problems.append(f"{task} {item} {index}: {difference:.1e} nats, flags: {row['flags']}")
                     if greedy and str(all(row["is_greedy"])) != str(greedy[0]):
                         problems.append(f"{task} {item} {index}: greedy {greedy[0]} of lm_eval")
-        print(f"| `{name}` | {shots} | {n_values} | {n_requests} | {largest:.0e} | {n_texts} |", flush=True)
+        print(
+            f"| `{name}` | {shots} | {'yes' if template else 'no'} | {n_values} | {n_requests} | {largest:.0e} | {n_texts} |",
+            flush=True,
+        )
         for problem in problems:
             print(f"  {problem}")
         total += len(problems) + n_texts
@@ -207,6 +217,7 @@ def main() -> None:
     parser.add_argument("--lm-eval-python", default=str(ROOT / ".lm-eval" / "bin" / "python"), help="`make lm-eval`")
     parser.add_argument("--tasks", help="names separated by commas, of those in this file; by default, all")
     parser.add_argument("--limit", type=int, default=4)
+    parser.add_argument("--chat", action="store_true", help="also with the chat template of the model")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, help="where to keep both runs; by default, they are deleted")
     args = parser.parse_args()
@@ -228,6 +239,6 @@ def main() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "reference":
-        reference(*sys.argv[2:4], *map(int, sys.argv[4:6]))
+        reference(*sys.argv[2:4], *map(int, sys.argv[4:7]))
     else:
         main()

@@ -115,7 +115,8 @@ def compare_values(args, cases: dict, items: dict, directory: Path) -> int:
     for name, case in cases.items():
         if entry := own_entry(name, case, directory):
             own[name] = entry
-    args.limit, args.threads, args.reference = 1_000_000, 1, str(Path(args.reference).absolute())
+    args.limit, args.threads, args.chat = 1_000_000, 1, False
+    args.reference = str(Path(args.reference).absolute())
     tables = {"tasks": ["../tasks"], "evaluations": list(own.values())}
     lm_eval_values.run_vernacular(args, runs, hub, 0, tables)
     lm_eval_values.run_reference(args, runs, hub, 0)
@@ -123,7 +124,7 @@ def compare_values(args, cases: dict, items: dict, directory: Path) -> int:
     print("\nlm_eval's tasks, by name:")
     differences = lm_eval_values.compare(read, expected)
     print("\ntask files:\n| task | items | outputs | largest difference, nats | decisions | accuracy |\n|" + "---|" * 6)
-    for name, _, results, samples in expected:
+    for name, _, _, results, samples in expected:
         if name in own:
             differences += compare_own(name, own[name], items[name], results[name], samples[name], read)
     return differences

@@ -103,6 +103,9 @@ for protocol_name in ("acceptability", "minimal_pair", "text"):
     UNDIRECTED[protocol_name] = UNDIRECTED.get(protocol_name, set()) | {"min_20", "min_20_plus_plus"}
 UNITS["text"] |= {"order_difference": "nats", "order_t": "score", "order_p": "score"}
 UNDIRECTED["text"] |= {"order_difference", "order_t", "order_p"}
+STEPS = {f"found_in_{step}" for step in ("boxed", "last_line", "cue", "letter", "option_line", "option_text")}
+HEADLINES["choice"], UNDIRECTED["choice"] = {"accuracy"}, STEPS
+SHARES["choice"] = {"accuracy", "accuracy_parsed", "extraction_failed", *STEPS}
 METADATA = {"protocol": "p", "shots": 0, "seed": 0, "style": "default"}
 
 
@@ -122,6 +125,8 @@ def rows_of(protocol, skill):
     rng = random.Random(7)
     if protocol == "generation":
         return generation_rows(rng, skill)
+    if protocol == "choice":
+        return choice_rows(rng, skill)
     item_type, fields, options = PROTOCOL_ITEMS[protocol]
     items = [
         item(f"i{n}", **fields, gold=[rng.randrange(4)] if "choices" in fields else [], extra=[("label", str(n % 2))])
@@ -169,6 +174,17 @@ def generation_rows(rng, skill):
     return rows
 
 
+def choice_rows(rng, skill):
+    items = [item(f"i{n}", question="?", choices=CHOICES, gold=[1]) for n in range(24)]
+    requests = build_requests(items, "question", "choice")
+    texts = [["B", "A", "?"][min(2, int(rng.uniform(0, 3) * (1 - skill / 4)))] for _ in requests]
+    outputs = [
+        {"item_id": r["item_id"], "role": r["role"], "raw_output": text, "output": text, "flags": None}
+        for r, text in zip(requests, texts, strict=True)
+    ]
+    return evaluate("choice", items, requests, outputs, [])[0]
+
+
 @pytest.mark.usefixtures("few_resamples")
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_direction_unit_and_headline_of_every_metric(protocol):
@@ -187,7 +203,7 @@ def test_direction_unit_and_headline_of_every_metric(protocol):
         change = row["value"] - worse[name]["value"]
         assert row["higher_is_better"] in (None, change > 0), name
         assert change != 0 or row["higher_is_better"] is None, name
-        assert row["metric_group"] == ("similarity" if protocol == "generation" else "surprisal")
+        assert row["metric_group"] == ("similarity" if protocol in ("choice", "generation") else "surprisal")
         if row["unit"] == "share":
             assert -(name == "overconfidence") <= row["value"] <= 1
 

@@ -82,6 +82,13 @@ def test_prompt_is_that_of_letters_with_an_instruction():
     assert (row["stop"], row["max_new_tokens"], row["kind"], row["extras"]) == ([], 512, "generate", None)
 
 
+@pytest.mark.parametrize("n", [23, 24])
+def test_more_options_than_the_prompt_has_letters_are_skipped(n):
+    (row,) = build_requests([item(question="?", choices=[str(i) for i in range(n)], gold=[0])], "question", "choice")
+    assert (row["role"] == "response") == (n == 23)
+    assert n == 23 or row["role"] == "skipped: expected at most 23 options, got 24"
+
+
 def test_options_that_are_shown_in_another_order_are_counted_in_it():
     asked = item(question="Onde?", choices=["si", "non", "quizais"], gold=[0])
     (row,) = build_requests([asked], "multi_answer", "choice")

@@ -98,6 +98,7 @@ const parts = (() => {
     const right = new Set(item.gold);
     const scores = detail.scores ?? [];
     const shares = task.generates ? scores : softmax(scores);
+    const isScored = !task.generates || scores.length > 0; // a letter that is read from a response has no score
     const known = scores.filter((score) => score !== null);
     const axis = [Math.min(...known), Math.max(...known)];
     const parts =
@@ -130,7 +131,9 @@ const parts = (() => {
           chosen.has(i) ? el("span", { class: "badge chosen" }, chosen.size > 1 ? "= tied" : "● selected") : "",
         ),
         task.generates ? null : el("td", { class: "number" }, format.value(scores[i] ?? null, "")),
-        el("td", { class: "number score" }, task.generates ? format.value(share, "") : format.percent(share), bar),
+        isScored
+          ? el("td", { class: "number score" }, task.generates ? format.value(share, "") : format.percent(share), bar)
+          : null,
       );
     });
     const columns = [
@@ -143,14 +146,14 @@ const parts = (() => {
               known.length ? `similarity, ${format.value(axis[0], "")} to ${format.value(axis[1], "")}` : "similarity",
               "number",
             ],
-          ]
+          ].slice(0, Number(isScored))
         : [
             ["ln p, nats", "number"],
             ["share, 0 to 100 %", "number"],
           ]),
     ];
     return section(
-      task.generates ? "Options with similarity to the output" : "Options with log-likelihood",
+      !isScored ? "Options" : task.generates ? "Options with similarity to the output" : "Options with log-likelihood",
       widgets.scrolled(
         "Options",
         el(

@@ -279,6 +279,12 @@ def _check_lm_eval(config: Config, references: References) -> None:
         return
     if not os.access(config.lm_eval_python, os.X_OK):
         references.problems.add(f"lm_eval: {config.lm_eval_python} not found; install the environment again.")
+    chats = [name for name, settings in config.models.items() if settings.get("chat") is True]
+    if chats and (plain := [e.id for e in config.evaluations.values() if e.id in config.lm_eval and e.style != "chat"]):
+        references.notes.append(
+            f"{format_count(len(plain), 'evaluation')} with lm_eval are plain text, also for {', '.join(chats)} with "
+            "chat: true; set chat: true in the entry to render their prompts."
+        )
     for evaluation, task in config.lm_eval.items():
         if task.unit.reason:
             references.notes.append(f"{evaluation} cannot be run: {task.unit.reason}.")

@@ -7,6 +7,7 @@ whenever the workflow is planned.
 import importlib
 import importlib.metadata
 import logging
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from vernacular.lm_eval.catalog import FORMAT, package_digests, versions
 from vernacular.lm_eval.expansion import DEFAULT_TYPE
 from vernacular.lm_eval.generation_arguments import unsupported
 
+_SPACY = re.compile(r"\[E050\] Can't find model '([\w-]+)'")  # a model that is not installed
 _FIELDS = ("output_type", "num_fewshot", "dataset_path")  # the last: it may be a local directory
 
 
@@ -88,18 +90,38 @@ class _Functions:
                     _import_fun_from_str(f"{directory}/{qualified}")
                 else:
                     _import_func_in_yml(qualified, Path(directory))
-                self.problems[name] = None
+                self.problems[name] = _missing_data(Path(directory))
             except (Exception, SystemExit) as error:  # noqa: BLE001 (any module of any author)
                 self.problems[name] = None if _is_download(error) else _import_problem(error)
         return self.problems[name]
 
 
+def _missing_data(directory: Path) -> str | None:
+    """Return which data of nltk a task's modules look for and do not have; they read it when the model has run."""
+    for file in sorted(directory.glob("*.py")):
+        for name in re.findall(r"""nltk\.data\.find\(["']([\w/]+)["']\)""", file.read_text("utf-8")):
+            import nltk
+
+            try:
+                nltk.data.find(name)
+            except LookupError:
+                name = name.rpartition("/")[2]
+                return (
+                    f"needs the data {name} of nltk (python -m nltk.downloader {name}, in the environment of lm-eval)"
+                )
+    return None
+
+
 def _is_download(error: BaseException) -> bool:
     """Return whether a module tried to download something, which a run tries again."""
-    return isinstance(error, OSError) or "Hub" in str(error)
+    return (isinstance(error, OSError) and not _SPACY.search(str(error))) or "Hub" in str(error)
 
 
 def _import_problem(error: BaseException) -> str:
+    if match := _SPACY.search(str(error)):
+        return (
+            f"needs the model {match[1]} of spaCy (python -m spacy download {match[1]}, in the environment of lm-eval)"
+        )
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ModuleNotFoundError) and cause.name:

@@ -20,7 +20,7 @@ from vernacular.protocols.request_rows import (
 from vernacular.types import Item, Request
 
 MAX_NEW_TOKENS = 512  # of the answer
-_MOST = ascii_uppercase.index("X")  # options: X stands for a letter in the prompt
+MAX_OPTIONS = 23  # X, the next letter, stands for any of them in the prompt
 
 
 def few_shot_example(item: Item, settings: RequestSettings) -> tuple[str, list[dict]]:
@@ -38,8 +38,8 @@ def requests(item: Item, settings: RequestSettings) -> list[Request]:
         return [skipped_request(item, "fewer than two options, or an empty one")]
     if not (item["context"] or item["question"]):
         return [skipped_request(item, "neither context nor question")]
-    if len(order) > _MOST:
-        return [skipped_request(item, f"expected at most {_MOST} options, got {len(order)}")]
+    if len(order) > MAX_OPTIONS:
+        return [skipped_request(item, f"expected at most {MAX_OPTIONS} options, got {len(order)}")]
     text = prompt(item, order, settings)
     extras = [] if order == sorted(order) else [f"order:{' '.join(map(str, order))}"]
     messages = chat_turns(settings, text)
