@@ -184,10 +184,8 @@ def compare(own: Own, runs: list) -> int:
                         problems.append(f"{task} {item} {index}: {difference:.1e} nats, flags: {row['flags']}")
                     if greedy and str(all(row["is_greedy"])) != str(greedy[0]):
                         problems.append(f"{task} {item} {index}: greedy {greedy[0]} of lm_eval")
-        print(
-            f"| `{name}` | {shots} | {'yes' if template else 'no'} | {n_values} | {n_requests} | {largest:.0e} | {n_texts} |",
-            flush=True,
-        )
+        cells = [f"`{name}`", shots, "yes" if template else "no", n_values, n_requests, f"{largest:.0e}", n_texts]
+        print(f"| {' | '.join(map(str, cells))} |", flush=True)
         for problem in problems:
             print(f"  {problem}")
         total += len(problems) + n_texts

@@ -127,12 +127,35 @@ def test_task_of_vernacular_with_the_same_name_is_a_different_evaluation(config)
         ({"lm_eval": "galcola", "seeds": "paired"}, "paired needs several prompts"),
         ({"lm_eval": "half", "prompts": "all"}, "half: some prompts score texts and others generate"),
         ({"task": "cola", "data": "samples", "trust_functions": True}, "only supported with lm_eval"),
+        ({"task": "cola", "data": "samples", "chat": True}, "only supported with lm_eval"),
+        ({"lm_eval": "galcola", "gen_kwargs": {"top_k": 5}}, "no effect on galcola, which generates no texts"),
+        ({"lm_eval": "galcola", "fewshot_as_multiturn": False}, "no effect in plain text; set chat: true"),
+        ({"lm_eval": "galcola", "apply_chat_template": True}, "chat"),
     ],
 )
 def test_invalid_entry_is_an_error_before_anything_runs(config, entry, message):
     with pytest.raises(ConfigError) as error:
         config(entry)
     assert message in str(error.value)
+
+
+def test_chat_is_another_evaluation_with_its_options(config):
+    kwargs = {"temperature": 0.5, "do_sample": True}
+    entries = {"lm_eval": "bench", "languages": "gl", "chat": True, "fewshot_as_multiturn": False, "gen_kwargs": kwargs}
+    loaded = config(entries, {"lm_eval": "galcola", "languages": "gl"})
+    units = specs.lm_eval_spec(loaded)["evaluations"]
+    assert units["galcola.gl.lm_eval.0shot.chat"]["options"] == {"fewshot_as_multiturn": False}
+    assert units["flores.gl.lm_eval_generation.5shot.chat"]["options"] == {
+        "fewshot_as_multiturn": False, "gen_kwargs": kwargs,
+    }  # fmt: skip
+    assert "galcola.gl.lm_eval.0shot" in units
+
+
+def test_check_notes_that_a_model_with_chat_true_gets_plain_text(config):
+    models = {"m": {"source": "./m", "chat": True}, "n": {"source": "./n"}}
+    entries = {"lm_eval": "galcola", "languages": "gl"}, {"lm_eval": "fixed", "languages": "gl", "chat": True}
+    notes = check_references(config(*entries, models=models), Problems()).notes
+    assert any("1 evaluation with lm_eval are in plain text, also for m with chat: true" in note for note in notes)
 
 
 def test_mistakes_of_all_entries_are_reported_at_once(config):

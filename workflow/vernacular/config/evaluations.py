@@ -59,8 +59,6 @@ def expand(entry: dict, task: dict, data: str, limit: int | None, report) -> lis
     protocols = [protocol for protocol in protocols if protocol in task["protocols"]]
     if not protocols:
         return []
-    if "chat" in entry:
-        report("chat", "only with lm_eval; of other tasks, chat of a model decides. Remove it.")
     shots, styles = as_list(entry["shots"]), as_list(entry["styles"])
     check_prompts(entry, task, protocols, styles, report)
     if any(shots) and not any(PROTOCOLS[protocol].few_shot for protocol in protocols):
@@ -307,9 +305,10 @@ class LmEvalEntries:
         language, is_chat = _language(entry["languages"], report), entry.get("chat", False)
         if "fewshot_as_multiturn" in entry and not is_chat:
             report("fewshot_as_multiturn", "no effect in plain text; set chat: true, or remove it.")
-        for task_name, prompt, unit, seeds in self._units(entry, report):
-            if "gen_kwargs" in entry and not unit.generates:
-                report("gen_kwargs", f"no effect on {unit.name}, which generates no texts; remove it.")
+        found = self._units(entry, report)
+        if "gen_kwargs" in entry and found and not any(unit.generates for _, _, unit, _ in found):
+            report("gen_kwargs", f"no effect on {entry['lm_eval']}, which generates no texts; remove it.")
+        for task_name, prompt, unit, seeds in found:
             options = _tool_options(unit) & entry.keys()
             for requested in as_list(entry["shots"]) if has_shots else [None]:
                 for seed in seeds:

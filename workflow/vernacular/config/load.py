@@ -226,8 +226,8 @@ def _evaluations(files: Files, values: dict) -> tuple[dict[str, Evaluation], dic
             has_shots = "shots" in files.values["evaluations"][i]
             lm_eval_entries.add(entry, evaluations, has_shots=has_shots, report=report)
             continue
-        if "trust_functions" in entry:
-            report("trust_functions", "only supported with lm_eval; remove it.")
+        for key in {"trust_functions", "chat"} & entry.keys():
+            report(key, "only supported with lm_eval; remove it.")
         name = entry["task"]
         if name not in task_files:
             # otherwise it may be in the directory that is not found
