@@ -282,8 +282,8 @@ def _check_lm_eval(config: Config, references: References) -> None:
     chats = [name for name, settings in config.models.items() if settings.get("chat") is True]
     if chats and (plain := [e.id for e in config.evaluations.values() if e.id in config.lm_eval and e.style != "chat"]):
         references.notes.append(
-            f"{format_count(len(plain), 'evaluation')} with lm_eval are in plain text, also for {', '.join(chats)} with "
-            "chat: true; set chat: true in the entry to render their prompts."
+            f"{format_count(len(plain), 'evaluation')} with lm_eval are in plain text, also for {', '.join(chats)} "
+            "with chat: true; set chat: true in the entry to render their prompts."
         )
     for evaluation, task in config.lm_eval.items():
         if task.unit.reason:

@@ -102,3 +102,21 @@ def wordings_message(language: str, lacking: list[str], directory) -> str:
 
 def _texts(lines) -> list[str]:
     return [text for text in lines.values() if isinstance(text, str)] if isinstance(lines, dict) else []
+
+
+# languages in which a response may be, by that of the items; others: itself, and large languages of training data
+_NEIGHBORS = {
+    "gl": "gl pt es ca en", "ca": "ca es oc fr en", "eu": "eu es fr en", "pt": "pt gl es en", "es": "es gl ca pt en",
+    "oc": "oc ca fr es en", **dict.fromkeys(("sr", "hr", "bs"), "sr sl mk bg ru en"), "ar": "ar fa ur en",
+    **dict.fromkeys(("nb", "nn", "no", "da", "sv"), "nb nn da sv en"),
+}  # fmt: skip
+_OTHERS = "en es fr ru"
+
+
+def neighbors(language: str) -> list[str]:
+    """Return the tags of languages with which texts in a language are usually confused; English is one of them.
+
+    >>> neighbors("eu"), neighbors("sw")
+    (['eu', 'es', 'fr', 'en'], ['en', 'es', 'fr', 'ru'])
+    """
+    return _NEIGHBORS.get(base_language(language), _OTHERS).split()

@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from vernacular.core.languages import base_language, script_name
+from vernacular.core.languages import base_language, neighbors, script_name
 from vernacular.core.metadata import LanguageCounts
 from vernacular.metrics.metric import Metric
 from vernacular.statistics.intervals import wilson
@@ -46,13 +46,6 @@ _CODES = """
     zu:zul
 """
 _ISO3 = dict(entry.split(":") for entry in _CODES.split())
-# languages that are taken into account, by that of the items; others: itself, and large languages of training data
-_CANDIDATES = {
-    "gl": "gl pt es ca en", "ca": "ca es oc fr en", "eu": "eu es fr en", "pt": "pt gl es en", "es": "es gl ca pt en",
-    "oc": "oc ca fr es en", **dict.fromkeys(("sr", "hr", "bs"), "sr sl mk bg ru en"), "ar": "ar fa ur en",
-    **dict.fromkeys(("nb", "nn", "no", "da", "sv"), "nb nn da sv en"),
-}  # fmt: skip
-_OTHERS = "en es fr ru"
 _TOP = 30  # languages that the identifier ranks
 # advantage of a language outside the candidates (mean negative logarithm per word), from which it counts
 _OUTSIDE = 0.3
@@ -79,8 +72,7 @@ def _identifier():
 def candidates(language: str) -> dict[str, str]:
     """Return the language tags that are taken into account for a language, by the identifier's codes."""
     subtag = base_language(language)
-    tags = _CANDIDATES.get(subtag, _OTHERS).split()
-    return {_ISO3[tag]: tag for tag in tags} | {_ISO3.get(subtag, subtag): language}
+    return {_ISO3[tag]: tag for tag in neighbors(language)} | {_ISO3.get(subtag, subtag): language}
 
 
 def main_script(text: str) -> tuple[str, float] | None:

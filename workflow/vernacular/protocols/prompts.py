@@ -12,10 +12,9 @@ from pathlib import Path
 
 from vernacular.core.errors import ConfigError
 from vernacular.core.fingerprint import fingerprint
-from vernacular.core.languages import fallbacks, prompts_file
+from vernacular.core.languages import fallbacks, neighbors, prompts_file
 from vernacular.core.paths import WORKFLOW, display_path
 from vernacular.core.yaml import read
-from vernacular.metrics.language import candidates
 from vernacular.protocols.prompt_template import cue_of, fill, layout
 from vernacular.protocols.request_rows import continue_with
 from vernacular.types import Item
@@ -164,7 +163,7 @@ def additional_lines(names: tuple[str, ...], language: str, directory: Path = PR
 
 def answer_words(language: str) -> list[dict[str, list[str]]]:
     """Return words around the letter in responses to items of a language: in it, its neighbors and English."""
-    codes = (*fallbacks(language), *candidates(language).values(), ENGLISH)
+    codes = (*fallbacks(language), *neighbors(language), ENGLISH)
     # of a language with two scripts, both
     names = dict.fromkeys(name for code in codes for name in (code, f"{code}-Cyrl", code.removesuffix("-Cyrl")))
     contents = [read(path)[0] for name in names if (path := PROMPTS_DIR / f"{name}.yaml").is_file()]
