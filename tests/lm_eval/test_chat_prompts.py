@@ -25,7 +25,8 @@ pytestmark = [
     pytest.mark.skipif(not PYTHON.exists(), reason="lm_eval is not installed (make .bench/.complete)"),
 ]
 # choice, choice with gen_prefix and mutual information, loglikelihood, generate, multiple_input, description, group
-TASKS = ("letters", "mutual", "last", "written", "contexts", "several", "weighted")
+TASKS = ("letters", "mutual", "last", "written", "contexts", "several", "weighted", "instructed")
+GENERATED = ("written", "instructed")
 SYSTEM = "Responde en galego."
 _TURNS = "{% for m in messages %}<|{{ m['role'] }}|>\n{{ m['content'] }}<|end|>\n{% endfor %}"
 _HEADER = "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
@@ -67,7 +68,7 @@ for template, multiturn, system, shots in runs:
             task.set_fewshot_seed(seed=1234)
         unit = LoadedUnit(name, bool(loaded.get("groups")), loaded["tasks"], loaded.get("groups", {}))
         chat = {"apply_chat_template": True, "fewshot_as_multiturn": multiturn}
-        _, rows = build(unit, limit=None, seed=0, generates=name == "written", chat=chat)
+        _, rows = build(unit, limit=None, seed=0, generates=name in ("written", "instructed"), chat=chat)
         samples = {
             task: [[s["doc_id"], s["arguments"], s["resps"]] for s in expected[task]]
             for task in loaded["tasks"]
@@ -75,6 +76,63 @@ for template, multiturn, system, shots in runs:
         found.append([template, multiturn, system, shots, name, rows, samples])
 json.dump(found, open("found.json", "w"), default=str)
 """
+
+
+# with the settings of IFEval: no stop strings, greedy, more tokens than the default
+INSTRUCTED = """
+task: instructed
+dataset_path: csv
+dataset_kwargs: {data_files: {test: written.test.csv}}
+output_type: generate_until
+test_split: test
+num_fewshot: 0
+doc_to_text: question
+doc_to_target: answer
+generation_kwargs: {until: [], do_sample: false, temperature: 0.0, max_gen_toks: 48}
+metric_list: [{metric: exact_match, aggregation: mean, higher_is_better: true}]
+"""
+EVALUATED = """
+import json, logging, sys
+from lm_eval.tasks import TaskManager
+from vernacular.lm_eval.evaluation import evaluate
+from vernacular.lm_eval.instances import build
+from vernacular.lm_eval.loading import LoadedUnit
+
+logging.disable(logging.WARNING)
+loaded = TaskManager(include_path="tasks", include_defaults=False).load(["filters"])
+unit = LoadedUnit("filters", False, loaded["tasks"], {})
+chat = {"apply_chat_template": True, "fewshot_as_multiturn": True}
+gen_kwargs = {"temperature": 0.5, "min_p": 0.1, "think_max_toks": 64}
+_, rows = build(unit, limit=None, seed=0, generates=True, chat=chat, gen_kwargs=gen_kwargs)
+texts = [("\\n\\n6 peras\\n7", "closed"), ("", "unclosed"), ("\\n9", None)]
+outputs = [
+    {"item_id": row["item_id"], "role": row["role"], "raw_output": text, "think_state": state, "flags": None}
+    for row, (text, state) in zip(rows, texts)
+]
+results = evaluate(unit, rows, outputs, limit=None, trusted=True, chat=chat)
+strict = [s for s in results["samples"]["filters"] if s["filter"] == "strict"]
+json.dump([rows, [s["resps"] for s in strict], [s["filtered_resps"] for s in strict]], open("evaluated.json", "w"))
+"""
+
+
+def run_script(directory, script, content=""):
+    variables = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
+    variables |= {"HF_HUB_OFFLINE": "1", "HF_HOME": str(directory / "hf"), "TQDM_DISABLE": "1"}
+    variables["PYTHONPATH"] = str(ROOT / "workflow")
+    run = subprocess.run(
+        [PYTHON, "-c", script], cwd=directory, input=content, capture_output=True, text=True, check=False, env=variables
+    )
+    assert run.returncode == 0, run.stderr[-3000:]
+
+
+def test_reasoning_is_removed_before_stop_strings_and_filters(tmp_path):
+    lm_eval_cases.write(tmp_path / "tasks", tmp_path)
+    run_script(tmp_path, EVALUATED)
+    rows, responses, filtered = json.loads((tmp_path / "evaluated.json").read_text("utf-8"))
+    assert responses == [[["6 peras"]], [[""]], [[""]]], "as in lm-eval, only after reasoning is whitespace removed"
+    assert [each[0] for each in filtered] == ["6", "[invalid]", "[invalid]"]
+    assert rows[0]["decoding"]["temperature"] == 0.0
+    assert rows[0]["gen_kwargs"] == {"min_p": 0.1, "think_max_toks": 64, "temperature": 0.0, "max_gen_toks": 8}
 
 
 @pytest.fixture(scope="module")
@@ -86,14 +144,8 @@ def found(tmp_path_factory):
         tokenizer = AutoTokenizer.from_pretrained(directory / name)
         tokenizer.chat_template = template
         tokenizer.save_pretrained(directory / name)
-    variables = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
-    variables |= {"HF_HUB_OFFLINE": "1", "HF_HOME": str(directory / "hf"), "TQDM_DISABLE": "1"}
-    variables["PYTHONPATH"] = str(ROOT / "workflow")
-    run = subprocess.run(
-        [PYTHON, "-c", SCRIPT], cwd=directory, input=json.dumps([TASKS, RUNS]), capture_output=True, text=True, check=False,
-        env=variables,
-    )  # fmt: skip
-    assert run.returncode == 0, run.stderr[-3000:]
+    (directory / "tasks" / "instructed.yaml").write_text(INSTRUCTED)
+    run_script(directory, SCRIPT, json.dumps([TASKS, RUNS]))
     return directory, json.loads((directory / "found.json").read_text("utf-8"))
 
 
@@ -111,16 +163,16 @@ def test_prompts_and_log_likelihoods_equal_those_of_lm_eval(found):
         for _, _, _, _, name, rows, samples in group:
             rows = [{column: row.get(column) for column in REQUESTS.schema.names} for row in rows]
             table = pa.Table.from_pylist(rows, schema=REQUESTS.schema)
-            outputs = (generate if name == "written" else score)(loaded, table)[0].to_pylist()
+            outputs = (generate if name in GENERATED else score)(loaded, table)[0].to_pylist()
             by_key = {(row["item_id"], row["role"]): (row, out) for row, out in zip(rows, outputs, strict=True)}
             for task, documents in samples.items():
                 for doc_id, arguments, responses in documents:
                     item = f"{task}/{doc_id}" if name == "weighted" else str(doc_id)
                     for index, (argument, (response, *_)) in enumerate(zip(arguments, responses, strict=True)):
-                        role = "response" if name == "written" else f"choice:{index}"
+                        role = "response" if name in GENERATED else f"choice:{index}"
                         row, output = by_key[item, role]
                         n_dropped += "system turn dropped" in (output["flags"] or "")
-                        if name == "written":
+                        if name in GENERATED:
                             assert output["rendered"] == argument[0]
                             text = output["raw_output"]
                             for stop in row["stop"]:

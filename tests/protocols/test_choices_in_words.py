@@ -13,7 +13,7 @@ from vernacular.metrics.aggregate import aggregate
 from vernacular.protocols.build import inference_metadata
 from vernacular.protocols.choice.metrics import METRICS, per_item
 from vernacular.protocols.choice.parser import extract
-from vernacular.protocols.diagnosis import Diagnoser
+from vernacular.protocols.diagnosis import Diagnoser, disagreement
 from vernacular.protocols.observations import Subject
 from vernacular.protocols.prompts import PROMPTS_DIR, additional_lines, answer_words, load_labels
 
@@ -175,3 +175,23 @@ def test_models_without_a_template_are_not_applicable(tmp_path):
     assert not_answerable(record, metadata) is None
     record = ModelRecord(name="m", kind="causal", directory=str(tmp_path / "chat"), fingerprint="chat", chat=False)
     assert not_answerable(record, metadata) == "choice asks in chats, and chat is false of m"
+
+
+def test_letters_and_choice_that_disagree_are_diagnosed_as_protocols():
+    """Of the same model and items: all correct by letters, a quarter in words, in which the rest names another one."""
+    gold = [n % 4 for n in range(80)]
+    texts = [f"Resposta: {'ABCD'[index if n % 8 < 2 else (index + 1) % 4]}" for n, index in enumerate(gold)]
+    items, requests, outputs, rows = results(texts, gold)
+    in_words, by_letter = Diagnoser(Subject("choice")), Diagnoser(Subject("letters"))
+    in_words.add(items, requests, [row | {"rendered": ""} for row in outputs], rows)
+    letters = [
+        row | {"predicted_indices": row["gold"], "prediction": "ABCD"[row["gold"][0]], "correct": True} for row in rows
+    ]
+    by_letter.add(items, [], [], letters)
+    headlines = [
+        {"value": 1.0, "ci_low": 0.95, "ci_high": 1.0},
+        next(row for row in aggregate(rows, METRICS, seed=0, categories=False) if row["metric"] == "accuracy"),
+    ]
+    (found,) = disagreement([by_letter, in_words], headlines)
+    assert (found.code, found.count, found.n) == ("protocols", 60, 80)
+    assert found.sentence.startswith("The same items: 100.0 % by letters, 25.0 % by choice; they agree on 25.0 % of 80")
