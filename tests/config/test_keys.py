@@ -115,7 +115,9 @@ def test_requests_spec_contains_evaluation_and_prompt_lines(load_config):
         "style": "default",
         "options": {"option_rotations": 2},
         "prompts": {
-            name: text for name, text in read_yaml("gl").items() if name not in ("variants", "wordings", "refusals")
+            name: text
+            for name, text in read_yaml("gl").items()
+            if name not in ("variants", "wordings", "refusals", "choice", "answers")
         },
     }
 
