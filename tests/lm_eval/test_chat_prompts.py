@@ -11,7 +11,7 @@ import subprocess
 
 import pyarrow as pa
 import pytest
-from support import lm_eval_cases, tiny
+from support import lm_eval_cases, reasoning, tiny
 from support.engines import generate, score
 from support.workspace import ROOT
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -149,9 +149,9 @@ def found(tmp_path_factory):
     return directory, json.loads((directory / "found.json").read_text("utf-8"))
 
 
-def load(directory, template, system, chat="auto"):
+def load(directory, template, system):
     model = AutoModelForCausalLM.from_pretrained(directory / template, dtype="float32").eval()
-    record = tiny.record("llama", chat=chat, system_instruction=system, directory=str(directory / template))
+    record = tiny.record("llama", chat="auto", system_instruction=system, directory=str(directory / template))
     return wrap(model, AutoTokenizer.from_pretrained(directory / template), record)
 
 
@@ -201,13 +201,14 @@ def check_newline(loaded, row, span) -> bool:
     return True
 
 
-def test_newline_of_the_header_is_not_scored_by_own_protocols(found):
-    loaded = load(found[0], "newline", None, chat=True)
-    messages = [{"role": "user", "content": "Onde chove?"}]
+def test_newline_of_the_header_is_not_scored_by_own_protocols():
+    loaded = reasoning.load("llama3", chat=True)
     row = dict.fromkeys(REQUESTS.schema.names) | {
         "request_id": "r", "item_id": "i", "role": "choice:0", "kind": "score", "prefix": "", "text": "Onde chove? A",
-        "span_start": 11, "span_end": 13, "messages": messages,
+        "span_start": 11, "span_end": 13, "messages": [{"role": "user", "content": "Onde chove?"}],
     }  # fmt: skip
-    request = prepare(loaded, row)
-    assert request.rendered.endswith("<|assistant|>\nA")
+    request, as_lm_eval = prepare(loaded, row), prepare(loaded, row | {"extras": ["chat"], "span_start": 12})
+    assert request.rendered == as_lm_eval.rendered
+    assert request.rendered.endswith("<|assistant|>\n\nA")
     assert loaded.tokenizer.decode(request.span.tolist()) == "A"
+    assert loaded.tokenizer.decode(as_lm_eval.span.tolist()) == "\n\nA"
