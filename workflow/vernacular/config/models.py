@@ -11,7 +11,7 @@ from vernacular.config.files import Files
 from vernacular.config.series import Checkpoint, check_keys, expand_series, is_series, representative
 from vernacular.core.errors import suggest
 from vernacular.core.model_record import EFFORT, RENDERING, SWITCHES
-from vernacular.core.names import portable_problem, quoted
+from vernacular.core.names import displayable, portable_problem, quoted
 
 # Keys of an adapter; all others are those of its base, so that both are evaluated with the same settings.
 _ADAPTER_KEYS = {"base", "adapter", "chat", "allow_pickle", "allow_base_mismatch"}
@@ -214,7 +214,7 @@ def expand_pairs(entries: list | None, models: dict, external_results: dict, rep
         for key, names in (("baseline", [baseline]), ("candidate", candidates)):
             for name in names:
                 if name not in available:
-                    report((i, key), f'"{name}" is not a model of this config.{suggest(name, available)}')
+                    report((i, key), f'"{displayable(name)}" is not a model of this config.{suggest(name, available)}')
         if baseline in candidates:
             report((i, "candidate"), f'"{baseline}" cannot be compared with itself.')
         pairs += [(baseline, candidate) for candidate in candidates]
