@@ -9,7 +9,7 @@ import signal
 import subprocess
 
 import pytest
-from support.faults import STATUS_FILE, WatchedWorkspace, fault_table, terminate
+from support.faults import RESULT_FILE, STATUS_FILE, WatchedWorkspace, fault_table, terminate
 
 pytestmark = [pytest.mark.usefixtures("default_signals"), pytest.mark.slow]
 
@@ -126,7 +126,7 @@ def test_unwritable_store_stops_the_job_immediately_with_an_error(limited_store,
     limited_store.inject_fault("a full disk")
 
     subprocess.run(["mount", "-o", "remount,size=10m", store], check=True)
-    limited_store.finish()
+    limited_store.finish(RESULT_FILE)
     assert limited_store.differing_tables(reference_run) == []
     with capsys.disabled():
         print("\n" + fault_table(limited_store, reference_run))

@@ -179,32 +179,32 @@ def test_only_a_model_with_changed_weights_is_evaluated_again(workspace):
     assert planned["model"] == planned["infer"] == 1
 
 
-def test_changing_the_number_of_shards_recomputes_nothing(workspace, config):
+OPTIONS = [{**EVALUATIONS[0], "protocols": ["options"]}]
+
+
+def test_more_shards_and_a_removed_task_recompute_nothing_and_files_of_the_task_are_kept(workspace, config):
     config["models"]["tiny"]["shards"] = 3
+    config["evaluations"] = OPTIONS
     run = workspace.run()
     assert run.returncode == 0, output_tail(run)
     logs = [(workspace.directory / "logs" / "infer" / f"tiny.{k}of3.log").read_text() for k in (1, 2, 3)]
+    logs += [path.read_text() for path in (workspace.directory / "logs" / "infer").glob("other.*log")]
+    assert len(logs) == 4
     assert not any("computed" in log for log in logs)
+    assert set(workspace.results()["evaluation"]) == {"openbookqa.gl.options.0shot"}
+    assert (workspace.directory / "results" / "tiny" / "tasks" / "openbookqa.gl.generation.0shot.parquet").exists()
 
 
 def test_results_of_different_versions_in_one_summary_are_noted(workspace, config, install_version):
     install_version("tokenizers", "0.23.99")
     config["models"]["third"] = {"source": "./causal", "dtype": "float32", "bos": "never"}
+    config["evaluations"] = OPTIONS
     run = workspace.run("--rerun-triggers", "mtime")
     assert run.returncode == 0, output_tail(run)
     notes = workspace.notes().query("kind == 'mixed versions'")
     assert list(notes["count"]) == [2]
     assert "tiny, other: " in notes["note"].iloc[0]
     assert "third: " in notes["note"].iloc[0]
-
-
-def test_removed_task_is_dropped_from_the_summary_and_its_files_are_kept(workspace, config):
-    config["evaluations"] = [{**EVALUATIONS[0], "protocols": ["options"]}]
-    run = workspace.run()
-    assert run.returncode == 0, output_tail(run)
-    assert set(workspace.results()["evaluation"]) == {"openbookqa.gl.options.0shot"}
-    assert (workspace.directory / "results" / "tiny" / "tasks" / "openbookqa.gl.generation.0shot.parquet").exists()
-    assert not any("computed" in path.read_text() for path in (workspace.directory / "logs" / "infer").glob("other.*"))
 
 
 @pytest.mark.parametrize("profile", ["--profile slurm", "--profile profiles/slurm", "--workflow-profile slurm"])
