@@ -1,14 +1,12 @@
 """All stages with a plain config, with whose tables runs of Snakemake as a module or in a storage are compared."""
 
-import contextlib
 from pathlib import Path
 
 import yaml
-from vernacular.config import load
 
 from support import tiny
 from support.once import once
-from support.stage_run import Run
+from support.stage_run import run_stages
 
 CONFIG = {
     "models": {"tiny": {"source": "./causal", "dtype": "float32"}},
@@ -34,9 +32,3 @@ def run(directory: Path, config: dict, *, status: int = 0) -> Path:
     (directory / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
     assert run_stages(directory) == status
     return directory
-
-
-def run_stages(directory: Path) -> int:
-    """Run all stages in `directory`, which has a config; return the status of the last."""
-    with contextlib.chdir(directory):
-        return Run(load.load(["config.yaml"])).run_all()

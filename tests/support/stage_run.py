@@ -4,6 +4,9 @@ The tables are those of `snakemake`, in a fifth of its time: no process imports 
 or of the processes that it starts, need a `Workspace`.
 """
 
+import contextlib
+from pathlib import Path
+
 from vernacular.config import load as config
 
 from support import specs, stages
@@ -127,3 +130,9 @@ class Run:
 
 
 _DIRECTORIES = {"items_dir": "resources/items", "requests_dir": "results/requests"}
+
+
+def run_stages(directory: Path) -> int:
+    """Run all stages in `directory`, which has a config; return the status of the last."""
+    with contextlib.chdir(directory):
+        return Run(config.load(["config.yaml"])).run_all()

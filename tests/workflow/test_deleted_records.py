@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
-from support.plain_run import run_stages
+from support.stage_run import run_stages
 from support.workspace import Workspace, output_tail
 
 pytestmark = pytest.mark.slow
@@ -47,6 +47,7 @@ def replaced_rows(directory: Path, config: dict) -> None:
 
 
 def changed_task(directory: Path, config: dict) -> None:
+    del config["models"]["other"]
     columns = {**TASK["columns"], "choices": ["b", "a"]}
     (directory / "mine" / "rivers.yaml").write_text(yaml.safe_dump({**TASK, "columns": columns}))
 
@@ -94,7 +95,7 @@ def in_copy(first_run: Path, directory: Path) -> Workspace:
 
 CASES = {
     "rows and settings": (".snakemake", [replaced_rows, changed_settings, changed_encoder]),
-    "task": (".snakemake/metadata", [changed_task]),  # `rm -r` of its many files
+    "task and models": (".snakemake/metadata", [changed_task]),  # `rm -r` of its many files
 }
 
 
