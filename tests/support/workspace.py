@@ -13,6 +13,7 @@ import yaml
 from vernacular.core import artifacts
 
 from support import tiny
+from support.stage_run import run_stages
 
 ROOT = Path(__file__).parents[2]
 RULES = {
@@ -48,6 +49,14 @@ class Workspace:
 
     def write_config(self) -> None:
         (self.directory / "config.yaml").write_text(yaml.safe_dump(self.config, sort_keys=False))
+
+    def run_stages(self) -> int:
+        """Run all stages in this process with the current config; return the status of the last.
+
+        A run of Snakemake afterwards finds the outputs in the store, and loads no model: for tests of what later runs plan.
+        """
+        self.write_config()
+        return run_stages(self.directory)
 
     def planned_jobs(self) -> dict[str, int]:
         """Return the number of planned jobs by rule, from a dry run."""

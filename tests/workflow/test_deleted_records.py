@@ -11,7 +11,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
-from support.stage_run import run_stages
 from support.workspace import Workspace, output_tail
 
 pytestmark = pytest.mark.slow
@@ -80,6 +79,7 @@ def first_run(tmp_path_factory) -> Path:
     write_task(directory)
     workspace = Workspace(directory, [])
     workspace.config = copy.deepcopy(CONFIG)
+    assert workspace.run_stages() == 0
     complete_run(workspace)
     return directory
 
@@ -110,7 +110,7 @@ def test_results_after_a_deletion_equal_those_of_an_empty_directory(deleted, cha
     assert workspace.planned_jobs() == {}
     for name in ("results", "resources"):
         shutil.rmtree(workspace.directory / name)
-    assert run_stages(workspace.directory) == 0
+    assert workspace.run_stages() == 0
     expected = workspace.results()
     pd.testing.assert_frame_equal(after, expected)
     assert not after.equals(before)

@@ -8,7 +8,6 @@ import json
 import openpyxl
 import pandas as pd
 import pytest
-from support.stage_run import run_stages
 from support.workspace import Clone, output_tail
 from vernacular.core.records import read_status
 
@@ -32,8 +31,7 @@ def workspace(tmp_path_factory):
 
 
 def run(workspace) -> pd.DataFrame:
-    workspace.write_config()
-    assert run_stages(workspace.directory) == 0
+    assert workspace.run_stages() == 0
     return workspace.results()
 
 

@@ -30,6 +30,7 @@ def workspace(tmp_path_factory):
     workspace = Clone(directory, EVALUATIONS)
     workspace.config["similarity"]["metrics"] = ["cosine"]
     workspace.config["models"]["other"] = {"source": "./other", "dtype": "float32"}
+    assert workspace.run_stages() == 0
     run = workspace.run()
     assert run.returncode == 0, output_tail(run)
     return workspace

@@ -32,6 +32,7 @@ def workspace(tmp_path_factory):
     workspace.config["models"] = {"mine": {"series": "./out/checkpoint-*", "dtype": "float32", "tokens_per_step": 64}}
     for step in (2, 10):
         save_checkpoint(workspace, step)
+    assert workspace.run_stages() == 0
     run = workspace.run()
     assert run.returncode == 0, output_tail(run)
     assert "For models of this size" in (workspace.directory / "logs" / "curves" / "curves.log").read_text()
