@@ -5,9 +5,11 @@ or of the processes that it starts, need a `Workspace`.
 """
 
 import contextlib
+import functools
 from pathlib import Path
 
 from vernacular.config import load as config
+from vernacular.core.fingerprint import code_fingerprint, libraries
 
 from support import specs, stages
 
@@ -29,13 +31,18 @@ OPTIONS, GENERATION = f"{GL}.options.0shot", f"{GL}.generation.0shot"
 class Run:
     """Runs stages in the current directory, with the fields of the rules."""
 
-    def __init__(self, loaded_config: config.Config):
-        self.config = loaded_config
+    def __init__(self, loaded_config: config.Config, *, has_versions: bool = False):
+        self.config, self.has_versions = loaded_config, has_versions
 
     def __call__(self, command: str, model: str = "one") -> int:
         if command == "infer":
-            return max(stages.run("infer", **self.infer(model, shard)) for shard in self._shards(model))
-        return stages.run(command, **getattr(self, command.replace("-", "_"))(model))
+            return max(self._run("infer", self.infer(model, shard)) for shard in self._shards(model))
+        return self._run(command, getattr(self, command.replace("-", "_"))(model))
+
+    def _run(self, command: str, fields: dict) -> int:
+        if self.has_versions and "spec" in fields:
+            fields = fields | {"spec": fields["spec"] | _versions(command)}
+        return stages.run(command, **fields)
 
     def _shards(self, base: str) -> list[str]:
         count = self.config.models[base]["shards"]
@@ -133,6 +140,16 @@ _DIRECTORIES = {"items_dir": "resources/items", "requests_dir": "results/request
 
 
 def run_stages(directory: Path) -> int:
-    """Run all stages in `directory`, which has a config; return the status of the last."""
+    """Run all stages in `directory`, which has a config; return the status of the last.
+
+    To stages of Snakemake, what they write is up to date, and the other way round.
+    """
     with contextlib.chdir(directory):
-        return Run(config.load(["config.yaml"])).run_all()
+        return Run(config.load(["config.yaml"]), has_versions=True).run_all()
+
+
+@functools.cache
+def _versions(command: str) -> dict:
+    """Return the versions of code and libraries in the spec of a rule, as rules/common.smk adds them."""
+    module = f"vernacular.commands.{'fetch' if command in ('model', 'encoder') else command}"
+    return {"code": code_fingerprint(module), "libraries": {} if command == "infer" else libraries(module)}
