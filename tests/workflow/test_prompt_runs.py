@@ -8,6 +8,7 @@ import json
 import openpyxl
 import pandas as pd
 import pytest
+from support.faults import rows
 from support.workspace import Clone, output_tail
 from vernacular.core.records import read_status
 
@@ -48,6 +49,10 @@ def computed(workspace) -> list[int]:
 
 def requests(workspace, evaluation: str) -> bytes:
     return (workspace.directory / "results" / "requests" / f"{evaluation}.parquet").read_bytes()
+
+
+def rows_of(workspace, evaluation: str) -> str:
+    return rows(workspace.directory / "results" / "requests" / f"{evaluation}.parquet")
 
 
 def test_one_prompt_has_no_table_of_prompts(workspace):
@@ -129,14 +134,14 @@ def test_another_prompt_and_another_wording_compute_those_prompts_alone(workspac
     workspace.config["evaluations"] = [ENTRY | {"prompts": ["default", "instructed", "formal", "question_first"]}]
     file = workspace.code_path("prompts/gl.yaml")
     text = file.read_text("utf-8")
-    others = {name: requests(workspace, f"{EVALUATION}{name}") for name in ("", ".formal")}
-    changed = requests(workspace, f"{EVALUATION}.instructed")
+    others = {name: rows_of(workspace, f"{EVALUATION}{name}") for name in ("", ".formal")}
+    changed = rows_of(workspace, f"{EVALUATION}.instructed")
     file.write_text(text.replace("Escolle a opción correcta.", "Marca a opción correcta."), "utf-8")
     finished = workspace.run()
     assert finished.returncode == 0, output_tail(finished)
     assert computed(workspace) == [2, 2]
-    assert {name: requests(workspace, f"{EVALUATION}{name}") for name in others} == others
-    assert requests(workspace, f"{EVALUATION}.instructed") != changed
+    assert {name: rows_of(workspace, f"{EVALUATION}{name}") for name in others} == others
+    assert rows_of(workspace, f"{EVALUATION}.instructed") != changed
 
 
 def test_a_review_computes_nothing(workspace):
