@@ -3,9 +3,7 @@
 The runs share one directory and depend on each other: a first run, a second run, then one with added models and tasks.
 """
 
-import contextlib
 import copy
-import io
 import re
 
 import openpyxl
@@ -16,10 +14,8 @@ import yaml
 from support import lora_training
 from support.workspace import ROOT, Workspace, output_tail
 from vernacular import results
-from vernacular.config.directories import clear_unavailable
 from vernacular.core import artifacts
 from vernacular.core.errors import DataError
-from vernacular.core.records import read_status
 
 EVALUATIONS = [
     {
@@ -197,10 +193,9 @@ def _content(path) -> tuple[list[dict], dict]:
 
 @pytest.fixture(scope="module")
 def extended(workspace):
-    """The workspace after an adapter, a masked model, a task and an unavailable dataset were added, all at once.
+    """The workspace after a run with an adapter, a masked model, a task and an unavailable dataset, all added at once.
 
-    Two results of the first run were deleted before; `previous` has the contents of all of them. The stages run in this
-    process: Snakemake runs an adapter in test_from_the_hub, and without a dataset in test_contained_failures.
+    Two results of the first run were deleted before; `previous` has the contents of all of them.
     """
     tasks = list(workspace.directory.glob("results/tiny/tasks/*.parquet"))
     deleted_paths = [
@@ -222,9 +217,7 @@ def extended(workspace):
     workspace.config["tasks"] = ["mine"]
     added = {"task": "openbookqa", "languages": ["es"], "protocols": ["generation"], "limit": 4}
     workspace.config["evaluations"] += [added, {"task": "lost", "data": "hub"}]
-    with contextlib.redirect_stdout(io.StringIO()) as output:
-        workspace.status = workspace.run_stages()
-    workspace.printed = output.getvalue()
+    workspace.second = workspace.run()
     return workspace
 
 
@@ -234,18 +227,17 @@ def test_adapter_runs_in_the_job_of_its_base_and_deleted_results_are_rewritten_w
     assert "infer" not in extended.planned
     assert len(extended.previous) > len(EVALUATION_IDS)
     assert {path: _content(path) for path in extended.previous} == extended.previous
-    added = "openbookqa.es.generation.0shot"
-    status = read_status(extended.directory / "results" / "inference_status" / "tiny" / "1of1.json")
-    reasons = {name: {e: status[name][e].reason for e in (*EVALUATION_IDS, added)} for name in ("tiny", "tuned")}
-    assert set(reasons["tuned"].values()) == {"computed"}
-    assert reasons["tiny"] == dict.fromkeys(EVALUATION_IDS, "found in the store") | {added: "computed"}
+    log = (extended.directory / "logs" / "infer" / "tiny.1of1.log").read_text()
+    # the adapter computes all, and the base the added task alone
+    n_evaluations = len(EVALUATION_IDS)
+    assert f"{n_evaluations + 2} evaluations computed, {n_evaluations} evaluations found in the store" in log
     results = extended.results()
     assert set(results["model"]) == {"tiny", "masked", "tuned"}, "although a dataset is unavailable"
     assert set(results.query("model == 'tuned'")["adapter"]) == {"./lora"}
     assert results.query("model == 'tiny'")["adapter"].isna().all()
     comparisons = pd.read_parquet(extended.directory / "results" / "summary" / "comparisons.parquet")
     assert set(zip(comparisons["baseline"], comparisons["candidate"], strict=True)) == {("tiny", "tuned")}
-    assert set(comparisons["evaluation"]) == {*EVALUATION_IDS, added}
+    assert set(comparisons["evaluation"]) == {*EVALUATION_IDS, "openbookqa.es.generation.0shot"}
 
 
 @pytest.mark.slow
@@ -259,13 +251,14 @@ def test_protocols_not_applicable_to_a_masked_model_are_noted(extended):
 
 @pytest.mark.slow
 def test_added_task_computes_only_that_task_and_an_unavailable_dataset_is_reported(extended):
-    assert "similarity: tiny: 1 evaluation computed, 4 up to date" in extended.printed
-    assert extended.status == 1
-    notes = extended.notes().query("kind == 'unavailable'")
-    assert set(notes["evaluation"]) == {"lost.gl.acceptability.0shot"}
-    assert notes["note"].str.contains("nobody/nothing").all()
-    deleted = clear_unavailable(extended.directory / "resources", extended.directory / "results")
-    assert any(path.match("resources/items/lost.*") for path in deleted), "the next run retries"
+    log = (extended.directory / "logs" / "similarity" / "tiny.log").read_text()
+    assert "1 evaluation computed, 4 up to date" in log
+    run = extended.second
+    assert run.returncode == 1
+    assert "nobody/nothing" in run.stdout + run.stderr
+    notes = extended.notes()
+    assert set(notes.query("kind == 'unavailable'")["evaluation"]) == {"lost.gl.acceptability.0shot"}
+    assert extended.planned_jobs()["items"] == 1, "the next run retries"
 
 
 # the mistakes themselves are tested in tests/config; those against the schema are found before all others
