@@ -42,7 +42,7 @@ def completed_run(tmp_path_factory):
             tiny.save(kind, name)
         Path("config.yaml").write_text(yaml.safe_dump(CONFIG))
         run = Run(config.load(["config.yaml"]))
-        run.run_all()
+        assert run.run_all() == 0
         yield run
 
 

@@ -55,7 +55,7 @@ def completed(tmp_path_factory) -> Path:
         evaluations = [{**CONFIG["evaluations"][0], "protocols": ["generation", "options", "letters"]}]
         Path("config.yaml").write_text(yaml.safe_dump({**CONFIG, "evaluations": evaluations}))
         run = RunWithExport(config.load(["config.yaml"]))
-        run.run_all()
+        assert run.run_all() == 0
         assert run("export") == 0
     return directory
 

@@ -28,7 +28,8 @@ def completed_run(tmp_path_factory):
         settings["evaluations"] = [{**CONFIG["evaluations"][0], "protocols": ["generation"], "styles": ["open"]}]
         Path("config.yaml").write_text(yaml.safe_dump(settings))
         run = Run(config.load(["config.yaml"]))
-        for command in ("items", "requests", "model", "encoder", "infer", "collect", "similarity"):
+        assert run("encoder", next(iter(run.config.encoders))) == 0
+        for command in ("items", "requests", "model", "infer", "collect", "similarity"):
             assert run(command) == 0
         yield run
 

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.faults import WatchedWorkspace, prepare
+from support.faults import RESULT_FILE, WatchedWorkspace, prepare
 from support.once import once
 
 HERE = Path(__file__).parent
@@ -64,9 +64,9 @@ def prepared_directory(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def reference_run(prepared_directory, tmp_path_factory) -> WatchedWorkspace:
-    """An uninterrupted run."""
+    """An uninterrupted run, up to the table of values."""
 
     def finish(directory: Path) -> None:
-        WatchedWorkspace(prepared_directory, directory).finish()
+        WatchedWorkspace(prepared_directory, directory).finish(RESULT_FILE)
 
     return WatchedWorkspace(None, once(tmp_path_factory, "uninterrupted", finish))

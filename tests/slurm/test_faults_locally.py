@@ -9,7 +9,7 @@ import signal
 import subprocess
 
 import pytest
-from support.faults import STATUS_FILE, WatchedWorkspace, fault_table, terminate
+from support.faults import RESULT_FILE, STATUS_FILE, WatchedWorkspace, fault_table, terminate
 
 pytestmark = [pytest.mark.usefixtures("default_signals"), pytest.mark.slow]
 
@@ -22,11 +22,14 @@ def workspace(prepared_directory, tmp_path_factory):
     terminate(workspace)
 
 
-def test_killed_job_leaves_its_journal(workspace):
+def test_killed_job_leaves_its_journal_and_a_truncated_part_is_dropped(workspace):
     workspace.start_locally()
     workspace.inject_fault("kill -9 of the job", workspace.kill_worker)
     assert workspace.wait() == 1
     assert workspace.journal_parts()
+    last_part = max(workspace.journal_parts(), key=lambda part: part.name)
+    last_part.write_bytes(last_part.read_bytes()[:-1])
+    workspace.inject_fault("a torn journal part", exclude=last_part)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1], ids=lambda number: number.name)
@@ -51,15 +54,6 @@ def test_killing_snakemake_and_its_job_leaves_a_lock_and_a_journal(workspace):
     workspace.inject_fault("kill -9 of Snakemake and the job", workspace.kill_snakemake, workspace.kill_worker)
     workspace.start_locally("--unlock")
     assert workspace.wait() == 0
-
-
-def test_truncated_journal_part_is_dropped(workspace):
-    workspace.start_locally()
-    workspace.kill_worker()
-    assert workspace.wait() == 1
-    last_part = max(workspace.journal_parts(), key=lambda part: part.name)
-    last_part.write_bytes(last_part.read_bytes()[:-1])
-    workspace.inject_fault("a torn journal part", exclude=last_part)
 
 
 def test_lost_store_is_recreated(workspace):
@@ -126,7 +120,7 @@ def test_unwritable_store_stops_the_job_immediately_with_an_error(limited_store,
     limited_store.inject_fault("a full disk")
 
     subprocess.run(["mount", "-o", "remount,size=10m", store], check=True)
-    limited_store.finish()
+    limited_store.finish(RESULT_FILE)
     assert limited_store.differing_tables(reference_run) == []
     with capsys.disabled():
         print("\n" + fault_table(limited_store, reference_run))

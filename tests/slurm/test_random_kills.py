@@ -13,11 +13,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from support.faults import WatchedWorkspace, is_alive, session_commands, terminate
+from support.faults import RESULT_FILE, WatchedWorkspace, is_alive, session_commands, terminate
 
 pytestmark = [pytest.mark.usefixtures("default_signals"), pytest.mark.soak]
 
-RESULT_FILE = "results/summary/results.csv"
 PAUSE = 0.1  # seconds after each batch: half of an uninterrupted run is inference
 TARGETS = ("the job", "snakemake", "both")
 

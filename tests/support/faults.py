@@ -19,6 +19,7 @@ EVALUATIONS = [
     {"task": "openbookqa", "languages": ["gl"], "protocols": ["options"]},
     {"task": "cola", "languages": ["ca"]},
 ]
+RESULT_FILE = "results/summary/results.csv"
 STATUS_FILE = "results/inference_status/tiny/1of1.json"
 # poll the first job status after 1 s instead of 40 s; use few cores per job, as locally
 FAST_POLLING = ["--slurm-init-seconds-before-status-checks", "1", "--set-threads", "infer=2", "similarity=2"]
@@ -81,10 +82,10 @@ class WatchedWorkspace:
     def wait(self, seconds: float = 600) -> int:
         return self.process.wait(timeout=seconds)
 
-    def finish(self) -> None:
-        """Run plain `snakemake`, which must succeed."""
+    def finish(self, *targets: str) -> None:
+        """Run plain `snakemake`, or only up to `targets`; it must succeed."""
         self.release()
-        self.start_locally(pause=0)
+        self.start_locally(*targets, pause=0)
         assert self.wait() == 0, self.output()
 
     # ----- observing -------------------------------------------------------------------------------------------------

@@ -1,9 +1,12 @@
-"""A complete run with a plain config, with which runs of the same config as a module or in a storage are compared."""
+"""All stages with a plain config, with whose tables runs of Snakemake as a module or in a storage are compared."""
 
 from pathlib import Path
 
+import yaml
+
+from support import tiny
 from support.once import once
-from support.workspace import Workspace, output_tail
+from support.stage_run import run_stages
 
 CONFIG = {
     "models": {"tiny": {"source": "./causal", "dtype": "float32"}},
@@ -22,10 +25,10 @@ def plain_run(tmp_path_factory) -> Path:
     return once(tmp_path_factory, "plain", lambda directory: run(directory, CONFIG))
 
 
-def run(directory: Path, config: dict, *, returncode: int = 0) -> Path:
-    """Run `config` in `directory` as a clone of the workflow does."""
-    workspace = Workspace(directory, [])
-    workspace.config = config
-    finished = workspace.run()
-    assert finished.returncode == returncode, output_tail(finished)
+def run(directory: Path, config: dict, *, status: int = 0) -> Path:
+    """Run the stages with `config` in `directory`."""
+    for name, kind in (("causal", "llama"), ("other", "gpt2"), ("encoder", "bert")):
+        tiny.save(kind, directory / name)
+    (directory / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
+    assert run_stages(directory) == status
     return directory

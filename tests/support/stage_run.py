@@ -1,6 +1,15 @@
-"""Run all stages of the workflow in this process, with the fields of the rules."""
+"""Run all stages of the workflow in this process, with the fields of the rules.
+
+The tables are those of `snakemake`, in a fifth of its time: no process imports torch again. Tests of what Snakemake plans,
+or of the processes that it starts, need a `Workspace`.
+"""
+
+import contextlib
+import functools
+from pathlib import Path
 
 from vernacular.config import load as config
+from vernacular.core.fingerprint import code_fingerprint, libraries
 
 from support import specs, stages
 
@@ -22,27 +31,36 @@ OPTIONS, GENERATION = f"{GL}.options.0shot", f"{GL}.generation.0shot"
 class Run:
     """Runs stages in the current directory, with the fields of the rules."""
 
-    def __init__(self, loaded_config: config.Config):
-        self.config = loaded_config
+    def __init__(self, loaded_config: config.Config, *, has_versions: bool = False):
+        self.config, self.has_versions = loaded_config, has_versions
 
     def __call__(self, command: str, model: str = "one") -> int:
         if command == "infer":
-            return max(stages.run("infer", **self.infer(model, shard)) for shard in self._shards(model))
-        return stages.run(command, **getattr(self, command.replace("-", "_"))(model))
+            return max(self._run("infer", self.infer(model, shard)) for shard in self._shards(model))
+        return self._run(command, getattr(self, command.replace("-", "_"))(model))
+
+    def _run(self, command: str, fields: dict) -> int:
+        if self.has_versions and "spec" in fields:
+            fields = fields | {"spec": fields["spec"] | _versions(command)}
+        return stages.run(command, **fields)
 
     def _shards(self, base: str) -> list[str]:
         count = self.config.models[base]["shards"]
         return [f"{k}of{count}" for k in range(1, count + 1)]
 
-    def run_all(self) -> None:
+    def run_all(self, *, exports: bool = False) -> int:
+        """Run the stages in the order of the rules; return the status of the last, which tells if values are missing."""
+        has_responses = bool(self._request_paths(config.COMPARED))
+        per_model = ["collect", *["similarity"] * has_responses, "metrics", *["export"] * exports]
         assert self("items") == self("requests") == 0
-        for model in self.config.models:
-            for command in ("model", "infer", "collect", "similarity", "metrics"):
-                if command == "similarity":
-                    assert self("encoder") == 0
-                assert self(command, model) == 0
-        for command in ("compare", "summary", "report", "verify"):
+        for encoder in self.config.encoders if has_responses else ():
+            assert self("encoder", encoder) == 0
+        for command, names in (("model", self.config.models), ("infer", self.config.bases)):
+            assert {self(command, name) for name in names} == {0}
+        assert {self(command, model) for model in self.config.models for command in per_model} == {0}
+        for command in ("compare", *["curves"] * bool(self.config.checkpoints), "summary", "report"):
             assert self(command) == 0
+        return self("verify")
 
     def _request_paths(self, protocols=None) -> list[str]:
         return [
@@ -62,8 +80,7 @@ class Run:
         fields = {"spec": specs.model_spec(self.config, name), "out": f"resources/models/{name}.json"}
         return fields | ({"base": f"resources/models/{base}.json"} if base else {})
 
-    def encoder(self, _: str) -> dict:
-        [name] = self.config.encoders
+    def encoder(self, name: str) -> dict:
         return {"spec": specs.encoder_spec(self.config, name), "out": f"resources/encoders/{name}.json"}
 
     def infer(self, base: str, shard: str = "1of1") -> dict:
@@ -120,3 +137,19 @@ class Run:
 
 
 _DIRECTORIES = {"items_dir": "resources/items", "requests_dir": "results/requests"}
+
+
+def run_stages(directory: Path) -> int:
+    """Run all stages in `directory`, which has a config; return the status of the last.
+
+    To stages of Snakemake, what they write is up to date, and the other way round.
+    """
+    with contextlib.chdir(directory):
+        return Run(config.load(["config.yaml"]), has_versions=True).run_all()
+
+
+@functools.cache
+def _versions(command: str) -> dict:
+    """Return the versions of code and libraries in the spec of a rule, as rules/common.smk adds them."""
+    module = f"vernacular.commands.{'fetch' if command in ('model', 'encoder') else command}"
+    return {"code": code_fingerprint(module), "libraries": {} if command == "infer" else libraries(module)}

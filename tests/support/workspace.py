@@ -13,6 +13,7 @@ import yaml
 from vernacular.core import artifacts
 
 from support import tiny
+from support.stage_run import run_stages
 
 ROOT = Path(__file__).parents[2]
 RULES = {
@@ -38,13 +39,24 @@ class Workspace:
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess:
         """Run snakemake in the directory with the current config."""
-        (self.directory / "config.yaml").write_text(yaml.safe_dump(self.config, sort_keys=False))
+        self.write_config()
         command = [sys.executable, "-m", "snakemake", "-c2", "--snakefile", str(ROOT / "Snakefile")]
         command += ["--workflow-profile", str(ROOT / "profiles" / "default"), *arguments]
         environment = {k: v for k, v in os.environ.items() if not k.startswith("HF_")} | self.environment
         # stages use the interpreter under test, whatever the PATH of the test process
         environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
         return subprocess.run(command, cwd=self.directory, capture_output=True, text=True, check=False, env=environment)
+
+    def write_config(self) -> None:
+        (self.directory / "config.yaml").write_text(yaml.safe_dump(self.config, sort_keys=False))
+
+    def run_stages(self) -> int:
+        """Run all stages in this process with the current config; return the status of the last.
+
+        A run of Snakemake afterwards finds the outputs in the store, and loads no model: for tests of what later runs plan.
+        """
+        self.write_config()
+        return run_stages(self.directory)
 
     def planned_jobs(self) -> dict[str, int]:
         """Return the number of planned jobs by rule, from a dry run."""

@@ -1,4 +1,4 @@
-"""Another workflow imports this one twice, with two configs and prefixes; each import yields the tables of a plain run."""
+"""Another workflow imports this one twice, with two configs and prefixes; each import yields the tables of its stages."""
 
 import re
 import shutil
@@ -61,8 +61,8 @@ rule own:
 
 @pytest.fixture(scope="module")
 def plain_runs(tmp_path_factory) -> dict[str, Path]:
-    """The directories of plain runs of both configs."""
-    serbian = plain_run.run(tmp_path_factory.mktemp("serbian"), CONFIGS["serbian"], returncode=1)
+    """The directories of all stages of both configs, run without Snakemake."""
+    serbian = plain_run.run(tmp_path_factory.mktemp("serbian"), CONFIGS["serbian"], status=1)
     return {"galician": plain_run.plain_run(tmp_path_factory), "serbian": serbian}
 
 
@@ -85,7 +85,7 @@ def directory(plain_runs, tmp_path_factory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "prefix"), [("galician", "runs/gl"), ("serbian", "runs/sr")])
 def test_module_yields_the_tables_of_a_plain_run(plain_runs, directory, name, prefix):
-    plain, imported = plain_runs[name] / OUTPUTS[name], directory / prefix / OUTPUTS[name]
+    plain, imported = plain_runs[name] / "results", directory / prefix / OUTPUTS[name]
     summary = pd.read_parquet(imported / "summary" / "results.parquet")
     assert summary["value"].notna().sum() > 5
     pd.testing.assert_frame_equal(summary, pd.read_parquet(plain / "summary" / "results.parquet"))

@@ -1,6 +1,6 @@
 """Complete runs of the workflow with a tiny random model: the first run, and later runs after changes.
 
-The runs share one directory and depend on each other: a first run, a second run, then an added model and an added task.
+The runs share one directory and depend on each other: a first run, a second run, then one with added models and tasks.
 """
 
 import copy
@@ -187,51 +187,29 @@ def test_added_model_runs_only_that_model(workspace):
     }
 
 
-@pytest.mark.slow
-def test_adapter_runs_in_the_job_of_its_base_and_deleted_results_are_rewritten_without_it(workspace):
-    models = workspace.config["models"]
-    models.pop("masked", None)  # of the previous test, which may be left out
-    deleted_paths = [
-        workspace.directory / "results" / "tiny" / kind / "cola.es.acceptability.0shot.parquet"
-        for kind in ("scores", "tasks")
-    ]
-    previous = [artifacts.metadata(path) for path in deleted_paths]
-    for path in deleted_paths:
-        path.unlink()
-    planned = workspace.planned_jobs()
-    assert planned["collect"] == planned["metrics"] == 1
-    assert "infer" not in planned
-    lora_training.train(workspace.directory / "causal", workspace.directory / "lora", steps=2)
-    models |= {"masked": {"source": "./masked"}, "tuned": {"base": "tiny", "adapter": "./lora"}}
-    run = workspace.run()
-    assert run.returncode == 0, output_tail(run)
-    assert [artifacts.metadata(path) for path in deleted_paths] == previous
-    log = (workspace.directory / "logs" / "infer" / "tiny.1of1.log").read_text()
-    assert f"{len(EVALUATION_IDS)} evaluations computed, {len(EVALUATION_IDS)} evaluations found in the store" in log
-    results = workspace.results()
-    assert set(results["model"]) == {"tiny", "masked", "tuned"}
-    assert set(results.query("model == 'tuned'")["adapter"]) == {"./lora"}
-    assert results.query("model == 'tiny'")["adapter"].isna().all()
-    comparisons = pd.read_parquet(workspace.directory / "results" / "summary" / "comparisons.parquet")
-    assert set(zip(comparisons["baseline"], comparisons["candidate"], strict=True)) == {("tiny", "tuned")}
-    assert set(comparisons["evaluation"]) == EVALUATION_IDS
-
-
-@pytest.mark.slow
-def test_protocols_not_applicable_to_a_masked_model_are_noted(workspace):
-    results = workspace.results()
-    notes = workspace.notes()
-    not_applicable = notes.query("model == 'masked' and kind == 'not applicable'")
-    assert "letters requires a causal model, and masked is a masked model" in set(not_applicable["note"])
-    assert "cola.es.acceptability.0shot" in set(results.query("model == 'masked'")["evaluation"])
-
-
 def _content(path) -> tuple[list[dict], dict]:
     return pq.read_table(path).to_pylist(), artifacts.metadata(path)
 
 
-@pytest.mark.slow
-def test_added_task_computes_only_that_task_and_an_unavailable_dataset_is_reported(workspace):
+@pytest.fixture(scope="module")
+def extended(workspace):
+    """The workspace after a run with an adapter, a masked model, a task and an unavailable dataset, all added at once.
+
+    Two results of the first run were deleted before; `previous` has the contents of all of them.
+    """
+    tasks = list(workspace.directory.glob("results/tiny/tasks/*.parquet"))
+    deleted_paths = [
+        workspace.directory / "results" / "tiny" / kind / "cola.es.acceptability.0shot.parquet"
+        for kind in ("scores", "tasks")
+    ]
+    workspace.previous = {path: _content(path) for path in [*tasks, *deleted_paths]}
+    models = workspace.config["models"]
+    models.pop("masked", None)  # of the previous test, which may be left out
+    for path in deleted_paths:
+        path.unlink()
+    workspace.planned = workspace.planned_jobs()
+    lora_training.train(workspace.directory / "causal", workspace.directory / "lora", steps=2)
+    models |= {"masked": {"source": "./masked"}, "tuned": {"base": "tiny", "adapter": "./lora"}}
     task = yaml.safe_load((ROOT / "workflow" / "tasks" / "cola.yaml").read_text())
     task |= {"task": "lost", "languages": {"gl": {"source": {"hub": "nobody/nothing", "split": "test"}}}}
     (workspace.directory / "mine").mkdir()
@@ -239,19 +217,48 @@ def test_added_task_computes_only_that_task_and_an_unavailable_dataset_is_report
     workspace.config["tasks"] = ["mine"]
     added = {"task": "openbookqa", "languages": ["es"], "protocols": ["generation"], "limit": 4}
     workspace.config["evaluations"] += [added, {"task": "lost", "data": "hub"}]
-    previous = {p: _content(p) for p in workspace.directory.glob("results/tiny/tasks/*.parquet")}
-    run = workspace.run()
-    logs = workspace.directory / "logs"
-    assert "2 evaluations computed" in (logs / "infer" / "tiny.1of1.log").read_text(), "of the base and its adapter"
-    assert "1 evaluation computed, 4 up to date" in (logs / "similarity" / "tiny.log").read_text()
-    assert previous
-    assert {path: _content(path) for path in previous} == previous
+    workspace.second = workspace.run()
+    return workspace
+
+
+@pytest.mark.slow
+def test_adapter_runs_in_the_job_of_its_base_and_deleted_results_are_rewritten_without_it(extended):
+    assert extended.planned["collect"] == extended.planned["metrics"] == 1
+    assert "infer" not in extended.planned
+    assert len(extended.previous) > len(EVALUATION_IDS)
+    assert {path: _content(path) for path in extended.previous} == extended.previous
+    log = (extended.directory / "logs" / "infer" / "tiny.1of1.log").read_text()
+    # the adapter computes all, and the base the added task alone
+    n_evaluations = len(EVALUATION_IDS)
+    assert f"{n_evaluations + 2} evaluations computed, {n_evaluations} evaluations found in the store" in log
+    results = extended.results()
+    assert set(results["model"]) == {"tiny", "masked", "tuned"}, "although a dataset is unavailable"
+    assert set(results.query("model == 'tuned'")["adapter"]) == {"./lora"}
+    assert results.query("model == 'tiny'")["adapter"].isna().all()
+    comparisons = pd.read_parquet(extended.directory / "results" / "summary" / "comparisons.parquet")
+    assert set(zip(comparisons["baseline"], comparisons["candidate"], strict=True)) == {("tiny", "tuned")}
+    assert set(comparisons["evaluation"]) == {*EVALUATION_IDS, "openbookqa.es.generation.0shot"}
+
+
+@pytest.mark.slow
+def test_protocols_not_applicable_to_a_masked_model_are_noted(extended):
+    results = extended.results()
+    notes = extended.notes()
+    not_applicable = notes.query("model == 'masked' and kind == 'not applicable'")
+    assert "letters requires a causal model, and masked is a masked model" in set(not_applicable["note"])
+    assert "cola.es.acceptability.0shot" in set(results.query("model == 'masked'")["evaluation"])
+
+
+@pytest.mark.slow
+def test_added_task_computes_only_that_task_and_an_unavailable_dataset_is_reported(extended):
+    log = (extended.directory / "logs" / "similarity" / "tiny.log").read_text()
+    assert "1 evaluation computed, 4 up to date" in log
+    run = extended.second
     assert run.returncode == 1
     assert "nobody/nothing" in run.stdout + run.stderr
-    notes = workspace.notes()
+    notes = extended.notes()
     assert set(notes.query("kind == 'unavailable'")["evaluation"]) == {"lost.gl.acceptability.0shot"}
-    assert set(workspace.results()["model"]) == {"tiny", "masked", "tuned"}, "the summary has the other results"
-    assert workspace.planned_jobs()["items"] == 1, "the next run retries"
+    assert extended.planned_jobs()["items"] == 1, "the next run retries"
 
 
 # the mistakes themselves are tested in tests/config; those against the schema are found before all others

@@ -9,7 +9,7 @@ import pytest
 from support import lora_training
 from support.workspace import Workspace, output_tail
 
-pytestmark = pytest.mark.slow  # five complete runs
+pytestmark = pytest.mark.slow  # complete runs
 
 MODEL, DATA = "meta-llama/Llama-2-7b-hf", "proxectonos/openbookqa_gl"
 
@@ -90,22 +90,21 @@ def test_models_and_datasets_are_downloaded_by_hub_id(workspace, hub):
     assert results.query("metric == 'accuracy' and category == ''")["n"].iloc[0] == 12
 
 
-def test_inference_jobs_send_no_requests_to_the_hub(workspace, hub):
-    (workspace.directory / "results" / "store").rename(workspace.directory / "results" / "lost")
-    hub.log.clear()
-    run = workspace.run("--forcerun", "infer")
-    assert run.returncode == 0, output_tail(run)
-    assert hub.log == []
-
-
-def test_adapter_is_downloaded_from_the_hub(workspace, hub):
+def test_adapter_is_downloaded_from_the_hub_and_inference_sends_no_requests_to_it(workspace, hub):
     directory = lora_training.train(workspace.directory / "causal", workspace.directory / "lora", steps=2)
     config = json.loads((directory / "adapter_config.json").read_text()) | {"base_model_name_or_path": MODEL}
     (directory / "adapter_config.json").write_text(json.dumps(config))
     hub.add("me/tuned-gl", {f.name: f.read_bytes() for f in directory.iterdir() if f.suffix != ".md"})
     workspace.config["models"]["tuned"] = {"base": "llama-2-7b", "adapter": "me/tuned-gl@main"}
-    run = workspace.run()
+    run = workspace.run("--until", "model")
     assert run.returncode == 0, output_tail(run)
+    (workspace.directory / "results" / "store").rename(workspace.directory / "results" / "lost")
+    hub.log.clear()
+    run = workspace.run("--forcerun", "infer")
+    assert run.returncode == 0, output_tail(run)
+    assert hub.log == []
+    log = (workspace.directory / "logs" / "infer" / "llama-2-7b.1of1.log").read_text("utf-8")
+    assert "4 evaluations computed" in log, "of the base and its adapter"
     tuned = workspace.results().query("model == 'tuned'")
     commits = [hub.repositories[name].refs["main"] for name in (MODEL, "me/tuned-gl")]
     assert set(tuned["model_revision"]) == {" + ".join(commits)}

@@ -65,17 +65,7 @@ def stages(**changes) -> Run:
 
 def run_stages(external: Path) -> None:
     """Run all stages in the current directory, publish, join two publications, and compare with external results."""
-    run = stages()
-    assert run("items") == run("requests") == run("encoder") == 0
-    for model in run.config.models:
-        assert run("model", model) == 0
-    for base in run.config.bases:
-        assert run("infer", base) == 0
-    for model in run.config.models:
-        for command in ("collect", "similarity", "metrics", "export"):
-            assert run(command, model) == 0
-    for command in ("compare", "curves", "summary", "report", "verify"):
-        assert run(command) == 0
+    assert stages().run_all(exports=True) == 0
     assert cli.main(["publish", "results", "publications/one"]) == 0
     shutil.copytree("publications/one", "publications/two")
     assert cli.main(["join", "publications", "joined"]) == 0

@@ -1,15 +1,16 @@
 """Runs with several prompts and tiny models: their tables, and what a change of one wording computes again.
 
-The runs share one directory and depend on each other, in the order of the file.
+The runs share one directory and depend on each other, in the order of the file; only the last is one of Snakemake.
 """
 
 import json
-import re
 
 import openpyxl
 import pandas as pd
 import pytest
+from support.faults import rows
 from support.workspace import Clone, output_tail
+from vernacular.core.records import read_status
 
 pytestmark = pytest.mark.slow
 
@@ -31,8 +32,7 @@ def workspace(tmp_path_factory):
 
 
 def run(workspace) -> pd.DataFrame:
-    finished = workspace.run()
-    assert finished.returncode == 0, output_tail(finished)
+    assert workspace.run_stages() == 0
     return workspace.results()
 
 
@@ -40,14 +40,19 @@ def table(workspace, name: str) -> pd.DataFrame:
     return pd.read_parquet(workspace.directory / "results" / "summary" / f"{name}.parquet")
 
 
-def computed(workspace) -> list[str]:
-    """What each model computed, from the log of the last inference."""
-    logs = (workspace.directory / "logs" / "infer").glob("*.log")
-    return [match[1] for log in logs if (match := re.search(r"(\d+) evaluations? computed", log.read_text("utf-8")))]
+def computed(workspace) -> list[int]:
+    """How many evaluations each model computed in its last job."""
+    paths = (workspace.directory / "results" / "inference_status").glob("*/1of1.json")
+    outcomes = [outcome for path in paths for outcome in read_status(path).values()]
+    return [sum(o.reason == "computed" for o in by_evaluation.values()) for by_evaluation in outcomes]
 
 
 def requests(workspace, evaluation: str) -> bytes:
     return (workspace.directory / "results" / "requests" / f"{evaluation}.parquet").read_bytes()
+
+
+def rows_of(workspace, evaluation: str) -> str:
+    return rows(workspace.directory / "results" / "requests" / f"{evaluation}.parquet")
 
 
 def test_one_prompt_has_no_table_of_prompts(workspace):
@@ -63,7 +68,7 @@ def test_more_prompts_leave_the_default_as_it_was(workspace):
     workspace.config["evaluations"] = [ENTRY | {"prompts": ["default", "instructed", "formal"]}]
     results = run(workspace)
     assert requests(workspace, EVALUATION) == before
-    assert computed(workspace) == ["2", "2"]  # two new prompts of each model
+    assert computed(workspace) == [2, 2]  # two new prompts of each model
     default = results.query("evaluation == @EVALUATION").reset_index(drop=True)
     pd.testing.assert_frame_equal(default, workspace.single, check_dtype=False)
 
@@ -129,13 +134,14 @@ def test_another_prompt_and_another_wording_compute_those_prompts_alone(workspac
     workspace.config["evaluations"] = [ENTRY | {"prompts": ["default", "instructed", "formal", "question_first"]}]
     file = workspace.code_path("prompts/gl.yaml")
     text = file.read_text("utf-8")
-    others = {name: requests(workspace, f"{EVALUATION}{name}") for name in ("", ".formal")}
-    changed = requests(workspace, f"{EVALUATION}.instructed")
+    others = {name: rows_of(workspace, f"{EVALUATION}{name}") for name in ("", ".formal")}
+    changed = rows_of(workspace, f"{EVALUATION}.instructed")
     file.write_text(text.replace("Escolle a opción correcta.", "Marca a opción correcta."), "utf-8")
-    run(workspace)
-    assert computed(workspace) == ["2", "2"]
-    assert {name: requests(workspace, f"{EVALUATION}{name}") for name in others} == others
-    assert requests(workspace, f"{EVALUATION}.instructed") != changed
+    finished = workspace.run()
+    assert finished.returncode == 0, output_tail(finished)
+    assert computed(workspace) == [2, 2]
+    assert {name: rows_of(workspace, f"{EVALUATION}{name}") for name in others} == others
+    assert rows_of(workspace, f"{EVALUATION}.instructed") != changed
 
 
 def test_a_review_computes_nothing(workspace):

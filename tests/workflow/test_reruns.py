@@ -30,6 +30,7 @@ def workspace(tmp_path_factory):
     workspace = Clone(directory, EVALUATIONS)
     workspace.config["similarity"]["metrics"] = ["cosine"]
     workspace.config["models"]["other"] = {"source": "./other", "dtype": "float32"}
+    assert workspace.run_stages() == 0
     run = workspace.run()
     assert run.returncode == 0, output_tail(run)
     return workspace
@@ -179,17 +180,26 @@ def test_only_a_model_with_changed_weights_is_evaluated_again(workspace):
     assert planned["model"] == planned["infer"] == 1
 
 
-def test_changing_the_number_of_shards_recomputes_nothing(workspace, config):
+OPTIONS = [{**EVALUATIONS[0], "protocols": ["options"]}]
+
+
+def test_more_shards_and_a_removed_task_recompute_nothing_and_files_of_the_task_are_kept(workspace, config):
     config["models"]["tiny"]["shards"] = 3
+    config["evaluations"] = OPTIONS
     run = workspace.run()
     assert run.returncode == 0, output_tail(run)
     logs = [(workspace.directory / "logs" / "infer" / f"tiny.{k}of3.log").read_text() for k in (1, 2, 3)]
+    logs += [path.read_text() for path in (workspace.directory / "logs" / "infer").glob("other.*log")]
+    assert len(logs) == 4
     assert not any("computed" in log for log in logs)
+    assert set(workspace.results()["evaluation"]) == {"openbookqa.gl.options.0shot"}
+    assert (workspace.directory / "results" / "tiny" / "tasks" / "openbookqa.gl.generation.0shot.parquet").exists()
 
 
 def test_results_of_different_versions_in_one_summary_are_noted(workspace, config, install_version):
     install_version("tokenizers", "0.23.99")
     config["models"]["third"] = {"source": "./causal", "dtype": "float32", "bos": "never"}
+    config["evaluations"] = OPTIONS
     run = workspace.run("--rerun-triggers", "mtime")
     assert run.returncode == 0, output_tail(run)
     notes = workspace.notes().query("kind == 'mixed versions'")
@@ -198,32 +208,32 @@ def test_results_of_different_versions_in_one_summary_are_noted(workspace, confi
     assert "third: " in notes["note"].iloc[0]
 
 
-def test_removed_task_is_dropped_from_the_summary_and_its_files_are_kept(workspace, config):
-    config["evaluations"] = [{**EVALUATIONS[0], "protocols": ["options"]}]
-    run = workspace.run()
+def planned(workspace, *arguments: str) -> subprocess.CompletedProcess:
+    """Plan with the config and the directory of the workspace in a fresh clone."""
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    command = [sys.executable, "-m", "snakemake", "-n", *arguments, "--directory", str(workspace.directory)]
+    command += ["--configfile", str(workspace.directory / "config.yaml")]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=environment)
     assert run.returncode == 0, output_tail(run)
-    assert set(workspace.results()["evaluation"]) == {"openbookqa.gl.options.0shot"}
-    assert (workspace.directory / "results" / "tiny" / "tasks" / "openbookqa.gl.generation.0shot.parquet").exists()
-    assert not any("computed" in path.read_text() for path in (workspace.directory / "logs" / "infer").glob("other.*"))
+    return run
+
+
+MODEL = ["resources/models/tiny.json", "--forcerun", "model", "-p"]
 
 
 @pytest.mark.parametrize("profile", ["--profile slurm", "--profile profiles/slurm", "--workflow-profile slurm"])
 def test_cluster_profile_of_a_fresh_clone_is_found_by_path_and_by_name(workspace, profile):
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    command = [sys.executable, "-m", "snakemake", "-n", "--quiet", "all", *profile.split()]
-    command += ["--directory", str(workspace.directory), "--configfile", str(workspace.directory / "config.yaml")]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=environment)
+    run = planned(workspace, *MODEL, *profile.split())
     assert re.search(rf"[Uu]sing .*\b{profile.split()[1]}\b", run.stderr), output_tail(run)
-    assert run.returncode == 0, output_tail(run)
+    assert tries(run) == {"1of3"}, output_tail(run)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "label"), [([], "1of1"), (["--retries", "2"], "1of3"), (["--profile", "slurm"], "1of3")]
-)
+@pytest.mark.parametrize(("arguments", "label"), [([], "1of1"), (["--retries", "2"], "1of3")])
 def test_jobs_are_told_how_often_they_are_tried(workspace, arguments, label):
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    target = ["resources/models/tiny.json", "--forcerun", "model"]
-    command = [sys.executable, "-m", "snakemake", *target, "-n", "-p", "--cores", "1", *arguments]
-    command += ["--directory", str(workspace.directory), "--configfile", str(workspace.directory / "config.yaml")]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=environment)
-    assert set(re.findall(r'"attempt": "(\w+)"', run.stdout + run.stderr)) == {label}, output_tail(run)
+    run = planned(workspace, *MODEL, "--cores", "1", *arguments)
+    assert tries(run) == {label}, output_tail(run)
+
+
+def tries(run: subprocess.CompletedProcess) -> set[str]:
+    """Return what the planned jobs are told of their tries."""
+    return set(re.findall(r'"attempt": "(\w+)"', run.stdout + run.stderr))
