@@ -44,11 +44,11 @@ def test_names_of_files_may_exceed_the_limit_of_arguments(tmp_path):
 
 
 def test_rules_pass_fields_on_standard_input():
-    rules = [rule for path in RULES.glob("*.smk") for rule in re.split(r"(?m)^rule ", path.read_text())[1:]]
+    rules = [rule for path in RULES.glob("*.smk") for rule in re.split(r"(?m)^ *rule ", path.read_text())[1:]]
     with_spec = [rule for rule in rules if "spec=" in rule]
     assert len(with_spec) >= 12
     for rule in with_spec:
-        assert re.search(r"\n    shell:\n        stage\(.*\)\s*(#.*\s*)*$", rule), rule
+        assert re.search(r"\n +shell:\n +stage\(.*\)\s*((#|if ).*\s*)*$", rule), rule
     (command,) = re.findall(r"\n    return f(\".*VERNACULAR.*)", (RULES / "common.smk").read_text())
     assert " <<< " in command
 

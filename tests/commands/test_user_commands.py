@@ -74,7 +74,7 @@ def test_tasks_of_a_language_have_protocols_items_license_and_source(capsys):
     lines = capsys.readouterr().out.splitlines()
     (row,) = [line for line in lines if line.startswith("openbookqa ")]
     assert row.split("  ")[1:] != []
-    for part in ("generation, letters, options", "500", "cc-by-4.0", "proxectonos/openbookqa_gl"):
+    for part in ("generation, letters, choice, options", "500", "cc-by-4.0", "proxectonos/openbookqa_gl"):
         assert part in row
     assert not any(line.startswith("blimp ") for line in lines)
 

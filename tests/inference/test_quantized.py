@@ -4,6 +4,7 @@ bitsandbytes is installed beside the environment (`make tools`), so that these t
 """
 
 import importlib.util
+import os
 import subprocess
 
 import pyarrow as pa
@@ -42,9 +43,10 @@ def logprobs(loaded, texts, **options):
 @pytest.mark.skipif(IS_INSTALLED, reason="bitsandbytes is installed in this environment")
 def test_all_others_of_this_file_beside_bitsandbytes():
     command = [TOOLS / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "workflow")}
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=environment)
     assert result.returncode == 0, result.stdout
-    assert "6 passed, 1 skipped" in result.stdout
+    assert result.stdout.startswith("s......")  # all but this one
 
 
 @quantized

@@ -237,7 +237,8 @@ def test_adapter_runs_in_the_job_of_its_base_and_deleted_results_are_rewritten_w
     assert results.query("model == 'tiny'")["adapter"].isna().all()
     comparisons = pd.read_parquet(extended.directory / "results" / "summary" / "comparisons.parquet")
     assert set(zip(comparisons["baseline"], comparisons["candidate"], strict=True)) == {("tiny", "tuned")}
-    assert set(comparisons["evaluation"]) == {*EVALUATION_IDS, "openbookqa.es.generation.0shot"}
+    added = {"openbookqa.es.generation.0shot", "lost.gl.acceptability.0shot"}
+    assert set(comparisons["evaluation"]) == {*EVALUATION_IDS, *added}
 
 
 @pytest.mark.slow

@@ -68,7 +68,7 @@ def test_next_run_completes_with_a_table_of_values(workspace):
     lines = run.stdout[run.stdout.index("\ntiny:\n") :].splitlines()
     assert [line.split()[:4] for line in lines[2:4]] == [
         ["task", "language", "protocol,", "shots"],
-        ["Corpora", "of", "linguistic", "acceptability"],
+        ["CoLA", "en", "acceptability,", "0"],
     ]
 
 

@@ -145,7 +145,7 @@ def test_upgrade_of_an_inference_dependency_reruns_inference(workspace, install_
 
 def test_upgrade_of_a_table_dependency_reruns_only_the_tables(workspace, install_version):
     install_version("openpyxl", "99.0")
-    assert set(workspace.planned_jobs()) <= AFTER_METRICS - {"compare"}
+    assert set(workspace.planned_jobs()) <= AFTER_METRICS  # compare reads the sheets of verdicts
 
 
 def test_changing_similarity_metrics_or_encoders_reruns_no_inference(workspace, config):
@@ -203,7 +203,7 @@ def test_results_of_different_versions_in_one_summary_are_noted(workspace, confi
     run = workspace.run("--rerun-triggers", "mtime")
     assert run.returncode == 0, output_tail(run)
     notes = workspace.notes().query("kind == 'mixed versions'")
-    assert list(notes["count"]) == [2]
+    assert list(notes["count"]) == [1]
     assert "tiny, other: " in notes["note"].iloc[0]
     assert "third: " in notes["note"].iloc[0]
 

@@ -158,13 +158,14 @@ class MeasuredSpec(EvaluationSpec):
     items_stem: str  # name of the items file without its extension
 
 
+AnswerWords = dict[str, list[str]]
+
+
 class MetricsSpec(Spec):
     model: str  # name in the config
     evaluations: dict[str, MeasuredSpec]  # by ID
     refusals: dict[str, list[str]]  # by language: beginnings of refusals, also those in English
-    answers: dict[str, list[dict[str, list[str]]]] = field(
-        default_factory=dict
-    )  # by language: words around a letter in responses
+    answers: dict[str, list[AnswerWords]] = field(default_factory=dict)  # by language: words around a letter
 
 
 class ComparedSpec(MeasuredSpec):

@@ -99,8 +99,8 @@ def _check_shown_order(content: dict, path, lines) -> None:
         if isinstance(entry, dict)
     ]
     for key_path, mapping in columns:
-        shown = shows_order(content)
-        if shown and isinstance(mapping.get("gold"), dict) and "value" in mapping["gold"]:
+        shown = _IN_ORDER & set(content["protocols"])
+        if shows_order(content) and isinstance(mapping.get("gold"), dict) and "value" in mapping["gold"]:
             location = validate.error_location(path, lines, (*key_path, "gold"))
             raise ConfigError(
                 f"{location}: the correct option would have one place in all items of {', '.join(sorted(shown))}. "
