@@ -7,10 +7,9 @@ import importlib.util
 import os
 import subprocess
 
-import pyarrow as pa
 import pytest
 import torch
-from support import tiny
+from support import reasoning, tiny
 from support.engines import generate, score
 from support.tools import TOOLS, needs_tools
 from support.workspace import ROOT
@@ -19,7 +18,6 @@ from vernacular.inference.journal import MemoryJournal
 from vernacular.inference.model.load import load
 from vernacular.inference.model.tokenization import decode_continuation
 from vernacular.inference.scoring.strategy import BATCH_ROUNDING
-from vernacular.protocols.schema import REQUESTS
 
 IS_INSTALLED = importlib.util.find_spec("bitsandbytes") is not None
 quantized = pytest.mark.skipif(not IS_INSTALLED, reason="bitsandbytes is not installed")
@@ -71,10 +69,10 @@ def test_scores_and_texts_are_those_of_transformers(tmp_path):
     model = AutoModelForCausalLM.from_pretrained(tmp_path, quantization_config=config).eval()
     prompts = [line[: 12 + 3 * number] for number, line in enumerate(tiny.LINES[:4])]
     rows = [
-        {**row, "kind": "generate", "extras": [], "span_start": None, "span_end": None, "max_new_tokens": 8, "stop": ["\n"]}
-        for row in tiny.score_requests([(prompt, 0, len(prompt)) for prompt in prompts]).to_pylist()
-    ]  # fmt: skip
-    table, _ = generate(loaded, pa.Table.from_pylist(rows, schema=REQUESTS.schema), journal=MemoryJournal())
+        reasoning.request(f"r{number}", prompt, messages=None, max_new_tokens=8, stop=["\n"])
+        for number, prompt in enumerate(prompts)
+    ]
+    table, _ = generate(loaded, reasoning.table(*rows), journal=MemoryJournal())
     values = logprobs(loaded, [(prompt, 0, len(prompt)) for prompt in prompts])[0]
     for prompt, output in zip(prompts, table["raw_output"].to_pylist(), strict=True):
         ids = loaded.tokenizer(prompt, return_tensors="pt").input_ids

@@ -71,10 +71,8 @@ _HARD_OR_FAULTY = (
     "7 points for every model); values before and after a correction are both shown."
 )
 _CULTURE = "Where the models follow another culture or norm, they agree and are wrong. A speaker decides."
-_CHOSEN = (
-    "Verdicts are on items chosen by the models' answers. Read as many random items, without the models' answers, "
-    "to compare."
-)
+READ_RANDOM_ITEMS = "Read as many random items, without the models' answers, to compare."
+_CHOSEN = f"Verdicts are on items chosen by the models' answers. {READ_RANDOM_ITEMS}"
 _WEAK_REACH = 0.25  # from which a list that shows no fault says more
 _FALSE_RATE = 0.1  # of the sentence on drops
 _AGREE = 0.5

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from vernacular.comparison.reading_list import DECISIONS, FAULTS, OK, content_of
+from vernacular.comparison.reading_list import DECISIONS, FAULTS, OK, READ_RANDOM_ITEMS, content_of
 from vernacular.comparison.schema import COMPARISONS
 from vernacular.core.artifacts import Kind
 from vernacular.core.errors import DataError, first_of, format_count, suggest
@@ -44,9 +44,7 @@ _COLUMNS_READ = ("task", "language", "item_id", "content", "decision", "annotato
 # results/summary/comparisons_without_faults.parquet: of evaluations with confirmed faults, over the other items
 COMPARISONS_WITHOUT_FAULTS = replace(COMPARISONS, name="comparisons without confirmed faults")
 _COMPARED = ("difference", "ci_low", "ci_high", "n")  # of these, beside those over all items
-_CHOSEN = (
-    "The items were chosen by the models' answers. Read as many random items, without the models' answers, to compare."
-)
+_CHOSEN = f"The items were chosen by the models' answers. {READ_RANDOM_ITEMS}"
 
 
 @dataclass(frozen=True)

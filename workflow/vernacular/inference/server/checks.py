@@ -106,12 +106,9 @@ def check_plausible(loaded: TextModel, form: SpanForm) -> str:
 
     A model of a single language may prefer neither order in another.
     """
-    orders = []
-    for ids in (ids_of(loaded, text) for text in TEXTS):
-        orders.append((ids, ids[:1] + random.Random(_SHUFFLE_SEED).sample(ids[1:], len(ids) - 1)))
-    natural, other = (
-        fmean(fmean(values_of(form.score(tokens, 0))) for tokens in order) for order in zip(*orders, strict=True)
-    )
+    texts = [ids_of(loaded, text) for text in TEXTS]
+    shuffled = [ids[:1] + random.Random(_SHUFFLE_SEED).sample(ids[1:], len(ids) - 1) for ids in texts]
+    natural, other = (fmean(fmean(values_of(form.score(ids, 0))) for ids in order) for order in (texts, shuffled))
     if natural <= other:
         values = f"{natural:.2f} and {other:.2f} nats per token"
         raise AnswerError(
