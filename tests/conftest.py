@@ -29,6 +29,16 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.path.parent.name not in slowest)
 
 
+@pytest.fixture(autouse=True)
+def own_environment():
+    """Restore the environment variables after each test: a command that runs in the tests' process may set some."""
+    before = dict(os.environ)
+    yield
+    for name in set(os.environ) - set(before):
+        del os.environ[name]
+    os.environ.update((name, value) for name, value in before.items() if os.environ.get(name) != value)
+
+
 @pytest.fixture
 def default_signals():
     """Restore the default handlers of SIGINT, SIGTERM and SIGUSR1 in this process and its children, as in a terminal.
