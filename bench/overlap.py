@@ -17,8 +17,8 @@ from pathlib import Path
 
 import torch
 from overhead import SETS, free_model, write_requests, zeros
+from vernacular.core.logs import Progress
 from vernacular.core.processes import StopFlag
-from vernacular.core.progress import Progress
 from vernacular.inference.engine import Local
 from vernacular.inference.job.pipeline import Pipeline
 from vernacular.inference.job.store import Store

@@ -30,13 +30,10 @@ NOT_IN_KEYS = {
     "vernacular.commands.table": "prints",
     "vernacular.commands.tasks": "prints",
     "vernacular.core.console": "formats messages of Snakemake",
-    "vernacular.core.failed_jobs": "prints",
-    "vernacular.core.logs": "writes and reads logs",
     "vernacular.commands.status": "prints, and checks that nothing is missing",
     "vernacular.config.dependencies": "computes the values in the keys",
     "vernacular.config.directories": "checks a config, and deletes files when a run has ended",
     "vernacular.config.load": "checks a config; its result is in the keys",
-    "vernacular.comparison.external.published_tables": "reads publications for a command that is run by hand",
     "vernacular.config.files": "reads a config; what it describes is in the specifications",
     "vernacular.config.references": "checks a config",
     "vernacular.config.evaluations": "its result is in the keys",
@@ -117,7 +114,7 @@ def test_store_keys_of_served_models_cover_all_code_that_computes_outputs_and_no
 
 
 def test_styles_of_another_tool_are_in_keys_of_stages_that_use_them():
-    prompts, outputs = "vernacular.protocols.generation.simil_eval", "vernacular.metrics.similarity.simil_eval"
+    prompts, outputs = "vernacular.protocols.generation.simil_eval", "vernacular.metrics.similarity.outputs"
     expected = {"requests": {prompts}, "similarity": {outputs}, "metrics": {outputs}, "infer": set(), "collect": set()}
     for stage, modules in expected.items():
         assert closure(f"vernacular.commands.{stage}") & {prompts, outputs} == modules, stage

@@ -21,7 +21,7 @@ SCRIPT = """
 import json, math
 from types import SimpleNamespace as Record
 from lm_eval.api.registry import AGGREGATION_REGISTRY
-from vernacular.lm_eval.aggregation import UnitMetrics, _agree, _components, _needs, _parts
+from vernacular.lm_eval.evaluation import UnitMetrics, _agree, _components, _needs, _parts
 from jinja2 import UndefinedError
 from vernacular.core.errors import DataError
 from vernacular.lm_eval import evaluation, loading, sandbox

@@ -6,10 +6,14 @@ import numpy as np
 import pytest
 from scipy import stats
 from vernacular.comparison.over_prompts import best_prompt, ranks_by_prompt
-from vernacular.statistics.crossed import Components, cluster_table, clustered_variance, components, mean_squares
-from vernacular.statistics.designs import (
+from vernacular.statistics.crossed import (
+    Components,
     accuracy_components,
+    cluster_table,
+    clustered_variance,
+    components,
     design_table,
+    mean_squares,
     smallest_difference,
     standard_error,
 )

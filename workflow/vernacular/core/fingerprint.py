@@ -54,15 +54,12 @@ NO_EFFECT = {
     "vernacular.core.contents": "decision when to hash a file again; the hash is part of the keys",
     "vernacular.core.library_errors": "classification of errors, and messages",
     "vernacular.core.paths": "location of the workflow's directory, and paths in messages",
-    "vernacular.core.replacing": "writing of files",
     "vernacular.core.model_record": "fields of records; what affects results is in the keys by its value",
-    "vernacular.core.records": "writing and verification of records; a damaged one is rejected",
     "vernacular.core.fields": "reading and writing of specs, whose values are in the keys",
     "vernacular.config.specs": "fields of specs, whose values are in the keys",
-    "vernacular.core.progress": "progress lines",
     "vernacular.core.errors": "messages",
+    "vernacular.core.logs": "logs, and progress lines",
     "vernacular.inference.server.client": "transport; the content of every response is checked",
-    "vernacular.inference.server.limits": "number of concurrent requests",
 }
 
 # Libraries that have no effect on results, with the reason.

@@ -15,7 +15,7 @@ from pathlib import Path
 from vernacular.core.errors import first_line
 from vernacular.lm_eval.catalog import FORMAT, package_digests, versions
 from vernacular.lm_eval.expansion import DEFAULT_TYPE
-from vernacular.lm_eval.generation_arguments import unsupported
+from vernacular.lm_eval.loading import unsupported
 
 _SPACY = re.compile(r"\[E050\] Can't find model '([\w-]+)'")  # a model that is not installed
 _FIELDS = ("output_type", "num_fewshot", "dataset_path")  # the last: it may be a local directory

@@ -13,7 +13,7 @@ import pyarrow as pa
 import torch
 
 from vernacular.core.fingerprint import fingerprint
-from vernacular.core.progress import Progress
+from vernacular.core.logs import Progress
 from vernacular.inference.generation.cache import Prefix, common_prefix
 from vernacular.inference.generation.decode import BATCH, DecodingCounters, Way, decode
 from vernacular.inference.generation.prepare import PreparedPrompt, check_can_generate, output_row, prepare_prompts

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 
-from vernacular.core.progress import Progress
+from vernacular.core.logs import Progress
 from vernacular.inference.journal import Journal
 from vernacular.inference.model.loaded import (
     SMALLEST_BUDGET,
