@@ -25,7 +25,7 @@ from vernacular.inference.job.store import Store
 from vernacular.inference.job.work import work_units
 from vernacular.inference.model.loaded import LoadedModel
 from vernacular.inference.scoring import head
-from vernacular.inference.scoring.token_scores import PendingScores
+from vernacular.inference.scoring.head import PendingScores
 
 
 class InMemory(Local):

@@ -8,7 +8,7 @@ import pytest
 from support import served, tiny
 from support.engines import score
 from vernacular.core.errors import ServerError
-from vernacular.inference.journal import MemoryJournal
+from vernacular.inference.schema import MemoryJournal
 from vernacular.inference.server.client import AdaptiveLimit, Client, RefusedError, Slots
 from vernacular.inference.server.served import open_server
 

@@ -6,23 +6,21 @@ import numpy as np
 import pytest
 from scipy import stats
 from vernacular.comparison.over_prompts import best_prompt, ranks_by_prompt
-from vernacular.statistics.crossed import (
+from vernacular.statistics.over_prompts import (
+    LIKE_THESE,
+    THESE,
     Components,
     accuracy_components,
     cluster_table,
     clustered_variance,
     components,
     design_table,
-    mean_squares,
-    smallest_difference,
-    standard_error,
-)
-from vernacular.statistics.over_prompts import (
-    LIKE_THESE,
-    THESE,
     mean_over_prompts,
+    mean_squares,
     probability_better,
     resampled_variance,
+    smallest_difference,
+    standard_error,
 )
 
 HAND = np.array([[1.0, 1.0], [0.0, 1.0], [0.0, 0.0]])

@@ -21,8 +21,8 @@ import pyarrow as pa
 from vernacular.core.errors import ModelError, ServerError
 from vernacular.core.logs import Progress
 from vernacular.core.model_record import ModelRecord
-from vernacular.inference.journal import Journal
 from vernacular.inference.model.tokenization import AlignmentError, TextModel, load_tokenizer, special_tokens
+from vernacular.inference.schema import Journal
 from vernacular.inference.server.client import Client, RefusedError
 from vernacular.inference.server.completions import (
     Completions,
