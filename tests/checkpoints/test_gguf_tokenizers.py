@@ -10,7 +10,7 @@ from support.messages import assert_states
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS
-from vernacular.checkpoints.building import _SPLITS, read_tokenizer
+from vernacular.checkpoints.gguf_conversion import _SPLITS, read_tokenizer
 from vernacular.checkpoints.resolve import resolve
 from vernacular.core.errors import ModelError
 from vernacular.inference.model.loaded import wrap

