@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 import yaml
 from support import report_prompts, specs, stages
-from support.hostile_publications import NAMES, damage
+from support.hostile_publications import damage
+from support.malformed import NAMES
 from support.published import published_run
 from support.workspace import ROOT
 from vernacular import cli

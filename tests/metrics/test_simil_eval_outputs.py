@@ -6,14 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import similarity_encoders as tiny
 from support.generated_text import HUGE, REPEATED_FRAGMENTS
+from support.malformed import responses
 from support.soak import examples
 from vernacular.metrics.similarity import compute, outputs
 from vernacular.metrics.similarity.outputs import ParsedOutput, parse_outputs
 from vernacular.types import SIMIL_EVAL_STYLES
-
-FRAGMENTS = st.sampled_from(["\n", "\r", "\u2028", " ", ":", "RESPOST", "RESPOSTA: ", "CONTINUAC", "RESUM", "3:1", "a",
-                             "\0", "e\u0301", "👩‍👩‍👧", "\u202e", "مرحبا", "{question}", ".*", "\\"])  # fmt: skip
-texts = st.lists(FRAGMENTS | st.characters(exclude_categories=["Cs"]), max_size=14).map("".join)
 
 
 def request(text="PREGUNTA: x \n                RESPOST", prefix="", name="a"):
@@ -100,7 +97,7 @@ def test_is_prompt_requires_label_stem():
 
 
 @settings(max_examples=examples(200), deadline=None)
-@given(raw=texts, body=texts, stem=st.sampled_from(outputs.STEMS), chat=st.booleans())
+@given(raw=responses, body=responses, stem=st.sampled_from(outputs.STEMS), chat=st.booleans())
 def test_parsed_answer_is_part_of_generation(raw, body, stem, chat):
     """The few-shot examples and the question may contain labels and answers, too."""
     sampled_request = request(f"PREGUNTA: {body}\n                {stem}", f"{body}\n\n")

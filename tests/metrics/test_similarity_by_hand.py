@@ -10,7 +10,7 @@ import ot
 import pytest
 import torch
 from vernacular.core.model_record import ModelRecord
-from vernacular.metrics.similarity import cosine, encoder, moverscore, token_metrics
+from vernacular.metrics.similarity import bertscore, cosine, encoder, moverscore, token_metrics
 from vernacular.metrics.similarity.encoder import Tokens
 
 LN = math.log
@@ -42,26 +42,26 @@ def test_bertscore_of_simple_vectors():
     expected = [2 / 3, 2 / 3, -1, half, 2 * half * recall / (half + recall), 1]
     for batch_size in (1, 2, 3, 256):
         np.testing.assert_allclose(
-            token_metrics.bertscore(pairs, VECTORS, UNIFORM_WEIGHTS, batch_size), expected, atol=1e-6
+            bertscore.bertscore(pairs, VECTORS, UNIFORM_WEIGHTS, batch_size), expected, atol=1e-6
         )
-    assert token_metrics.bertscore([], VECTORS, UNIFORM_WEIGHTS).tolist() == []
+    assert bertscore.bertscore([], VECTORS, UNIFORM_WEIGHTS).tolist() == []
 
 
 def test_bertscore_is_independent_of_other_pairs():
     """The package matches a token to the padding, with a similarity of 0, if all other similarities are negative."""
-    single = token_metrics.bertscore([("x", "against")], VECTORS, UNIFORM_WEIGHTS)[0]
-    batched = token_metrics.bertscore([("xy", "long"), ("x", "against"), ("long", "xy")], VECTORS, UNIFORM_WEIGHTS)[1]
+    single = bertscore.bertscore([("x", "against")], VECTORS, UNIFORM_WEIGHTS)[0]
+    batched = bertscore.bertscore([("xy", "long"), ("x", "against"), ("long", "xy")], VECTORS, UNIFORM_WEIGHTS)[1]
     assert single == batched == -1.0
 
 
 def test_bertscore_uses_weights_of_each_text():
     weights = UNIFORM_WEIGHTS | {"xy": np.array([3.0, 1.0])}
-    scores = token_metrics.bertscore([("xy", "x"), ("x", "xy")], VECTORS, weights)
+    scores = bertscore.bertscore([("xy", "x"), ("x", "xy")], VECTORS, weights)
     np.testing.assert_allclose(scores, [2 * 0.75 / 1.75] * 2, atol=1e-6)
 
 
 @pytest.mark.parametrize("invalid", INVALID_VECTORS)
-@pytest.mark.parametrize("metric", [token_metrics.bertscore, moverscore.moverscore])
+@pytest.mark.parametrize("metric", [bertscore.bertscore, moverscore.moverscore])
 def test_invalid_vectors_yield_nan_for_their_pairs_only(metric, invalid):
     """The bert-score package converts NaN to 0.0, and the solver of the earth mover's distance fails."""
     vectors = VECTORS | INVALID_VECTORS
@@ -72,7 +72,7 @@ def test_invalid_vectors_yield_nan_for_their_pairs_only(metric, invalid):
     assert scores[-1] == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("metric", [token_metrics.bertscore, moverscore.moverscore])
+@pytest.mark.parametrize("metric", [bertscore.bertscore, moverscore.moverscore])
 def test_text_without_weight_yields_nan(metric):
     weights = UNIFORM_WEIGHTS | {"xy": np.zeros(2)}
     scores = metric([("xy", "x"), ("x", "xy"), ("xy", "xy"), ("x", "x")], VECTORS, weights)
@@ -81,15 +81,15 @@ def test_text_without_weight_yields_nan(metric):
 
 def test_bertscore_token_weights_are_one_or_idf():
     text_tokens = tokens(["[CLS]", "a", "a", "[SEP]"], [None, 0, 1, None], ids=[2, 7, 7, 3])
-    assert token_metrics.token_weights(text_tokens, None, {2, 3}).tolist() == [0, 1, 1, 0]
-    assert token_metrics.token_weights(text_tokens, {2: 0.0, 7: 0.5, 3: 0.25}, {2, 3}).tolist() == [0, 0.5, 0.5, 0.25]
+    assert bertscore.token_weights(text_tokens, None, {2, 3}).tolist() == [0, 1, 1, 0]
+    assert bertscore.token_weights(text_tokens, {2: 0.0, 7: 0.5, 3: 0.25}, {2, 3}).tolist() == [0, 0.5, 0.5, 0.25]
 
 
 def test_idf_table():
     documents = [tokens(["a", "a"], [0, 1], ids=[1, 1]), tokens(["a", "b"], [0, 1], ids=[1, 2])]
-    table = token_metrics.idf_table(documents)
+    table = bertscore.idf_table(documents)
     assert (table[1], table[2], table[3]) == (LN(3 / 3), LN(3 / 2), LN(3 / 1))
-    assert token_metrics.idf_table([])[5] == 0.0
+    assert bertscore.idf_table([])[5] == 0.0
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_idf_table():
     ],
 )
 def test_layer_is_configured_or_tuned_or_three_quarters(record, n_layers, layer):
-    assert token_metrics.layer_of(ModelRecord(**record), SimpleNamespace(n_layers=n_layers)) == layer
+    assert bertscore.layer_of(ModelRecord(**record), SimpleNamespace(n_layers=n_layers)) == layer
 
 
 def test_rescale_offset_is_read_from_package_table(tmp_path, monkeypatch):
@@ -114,7 +114,7 @@ def test_rescale_offset_is_read_from_package_table(tmp_path, monkeypatch):
     (directory / "own.tsv").write_text("LAYER,P,R,F\n0,0.1,0.2,0.25\n1,0.3,0.4,0.5\n")
     (directory.parent / "small.tsv").write_text("LAYER,P,R,F\n3,0,0,0.75\n")
     offsets = [
-        token_metrics.rescale_offset(ModelRecord(name=name), language, layer)
+        bertscore.rescale_offset(ModelRecord(name=name), language, layer)
         for name, language, layer in [
             ("org/own", "gl", 1), ("org/own", "gl", 0), ("a/org/small", "gl", 3), ("small", "gl", 3),
             ("org/own", "gl", 2), ("own", "gl", 1), ("org/own", "es", 1), ("org/own", None, 1),
@@ -134,7 +134,7 @@ def test_rescale_offset_is_read_from_package_table(tmp_path, monkeypatch):
 def test_signatures(record, encoder_label):
     record, versions = ModelRecord(**record), f"transformers:{version('transformers')}"
     for rescaled, expected in ((True, "yes"), (False, "no"), (None, "no (no baseline)")):
-        assert token_metrics.signature(record, layer=9, idf=rescaled is None, rescaled=rescaled) == (
+        assert bertscore.signature(record, layer=9, idf=rescaled is None, rescaled=rescaled) == (
             f"bertscore|encoder:{encoder_label}|layer:9|idf:{'yes' if rescaled is None else 'no'}|rescaled:{expected}"
             f"|bert-score:{version('bert-score')}|{versions}"
         )

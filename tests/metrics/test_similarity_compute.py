@@ -7,7 +7,7 @@ from support.result_rows import stored
 from vernacular.core.errors import ConfigError
 from vernacular.core.model_record import ModelRecord
 from vernacular.metrics.schema import SIMILARITIES
-from vernacular.metrics.similarity import compute, moverscore, token_metrics
+from vernacular.metrics.similarity import bertscore, compute, moverscore
 from vernacular.metrics.similarity.encoder import TokenEncoder
 
 ALL = ["cosine", "moverscore", "bertscore"]
@@ -220,7 +220,7 @@ def test_bertscore_is_rescaled_by_offset_of_the_language(encoder_dir):
     requests = tiny.requests(args[1])
     plain, metadata = compute.similarities(*args, requests=requests, language="gl")
     rescaled, rescaled_metadata = compute.similarities(*args, requests=requests, language="en")
-    offset = token_metrics.rescale_offset(encoders["default"], "en", 1)
+    offset = bertscore.rescale_offset(encoders["default"], "en", 1)
     assert 0 < offset < 1
     assert rescaled[0]["similarities"] == pytest.approx(
         [(score - offset) / (1 - offset) for score in plain[0]["similarities"]]

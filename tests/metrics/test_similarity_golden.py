@@ -16,7 +16,7 @@ from support import similarity_encoders as tiny
 from support import tiny as causal
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
 from vernacular.core.model_record import ModelRecord
-from vernacular.metrics.similarity import cosine, moverscore, token_metrics
+from vernacular.metrics.similarity import bertscore, cosine, moverscore
 from vernacular.metrics.similarity.compute import similarities
 
 OUTPUTS = ["O rapaz come", "a mazá é vermella!", "Мачка", "gatos 🐈", "The boy eats a red apple (at home) and sleeps."]
@@ -208,7 +208,7 @@ def test_half_precision_weights_are_computed_in_single_precision(encoder_dirs, t
 def test_bertscore_is_rescaled_with_the_package_baseline(encoder_dirs):
     name = "google-bert/bert-base-multilingual-cased"
     plain, _ = run("bertscore", encoder_dirs["bert"], layer=2, name=name)
-    offset = token_metrics.rescale_offset(ModelRecord(name=name), "pt", 2)
+    offset = bertscore.rescale_offset(ModelRecord(name=name), "pt", 2)
     rows, metadata = similarities(
         [item(0)],
         [generation(0, OUTPUTS[0])],
@@ -243,7 +243,7 @@ def test_missing_baseline_is_reported(encoder_dirs):
 def test_idf_counts_documents(encoder_dirs):
     encoder = moverscore.TokenEncoder(tiny.record(encoder_dirs["bert"]))
     texts = encoder.tokenize(["come come", "come", "casa"])
-    table = token_metrics.idf_table(texts)
+    table = bertscore.idf_table(texts)
     token_id = texts[1].ids[1]
     assert table[token_id] == pytest.approx(math.log(4 / 3))
     assert table[encoder.tokenizer.cls_token_id] == 0

@@ -121,7 +121,7 @@ def test_new_protocol_package_yields_requests_workbook_and_report(workspace):
     values = workspace.results().query("evaluation == @EVALUATION and category == ''").set_index("metric")
     assert list(values.index) == ["surprisal_after_opening"]
     assert values["n"].iloc[0] == 4
-    assert values["value"].iloc[0] == pytest.approx(len(" número 0 durme.") * math.log(32))
+    assert values["value"].iloc[0] == pytest.approx(len(" gato número 0 durme.") * math.log(32))
     book = openpyxl.load_workbook(workspace.directory / "results" / "summary" / "surprisal_summary.xlsx")
     cells = [cell.value for row in book["gl"].iter_rows() for cell in row]
     assert any(isinstance(cell, float) and cell == pytest.approx(values["value"].iloc[0]) for cell in cells)
