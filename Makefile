@@ -79,7 +79,7 @@ replicate: environment .bench/.complete $(if $(HUB),lm-eval)
 # the environment of lm-evaluation-harness and the list of its tasks, for evaluations with `lm_eval:` (docs/lm-eval.md)
 lm-eval: .lm-eval/vernacular_index.json
 
-.lm-eval/vernacular_index.json: .lm-eval/.complete workflow/vernacular/lm_eval/catalog.py workflow/vernacular/lm_eval/coverage.py
+.lm-eval/vernacular_index.json: .lm-eval/.complete workflow/vernacular/lm_eval/catalog.py workflow/vernacular/commands/lm_eval_index.py
 	PYTHONPATH=workflow .lm-eval/bin/python -m vernacular lm-eval-index
 
 .lm-eval/.complete: envs/lm_eval.txt

@@ -19,8 +19,8 @@ from vernacular.data.load import load_items
 from vernacular.data.tasks import load_task
 from vernacular.inference.generation.generate import Generation
 from vernacular.inference.generation.prepare import decode_continuation, truncate_output
-from vernacular.inference.journal import MemoryJournal
 from vernacular.inference.model.load import load
+from vernacular.inference.schema import MemoryJournal
 from vernacular.protocols.build import build
 from vernacular.protocols.schema import REQUESTS
 

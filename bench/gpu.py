@@ -29,9 +29,9 @@ import torch
 from gpu_sets import SETS, SHAPES, make_tokenizer, write_requests
 from transformers import LlamaConfig, LlamaForCausalLM
 from vernacular.core import artifacts
+from vernacular.core.logs import Progress
 from vernacular.core.model_record import ModelRecord
 from vernacular.core.processes import StopFlag
-from vernacular.core.progress import Progress
 from vernacular.inference.engine import Local
 from vernacular.inference.job.pipeline import Pipeline
 from vernacular.inference.job.store import Store

@@ -26,8 +26,8 @@ from vernacular.core import artifacts
 from vernacular.core.model_record import ModelRecord
 from vernacular.inference.job.store import Store
 from vernacular.inference.job.work import work_units
-from vernacular.inference.journal import MemoryJournal
 from vernacular.inference.model.loaded import LoadedModel, wrap
+from vernacular.inference.schema import MemoryJournal
 from vernacular.inference.scoring.head import Head
 from vernacular.inference.scoring.score import Scoring
 from vernacular.inference.scoring.strategy import Check

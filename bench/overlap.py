@@ -17,15 +17,15 @@ from pathlib import Path
 
 import torch
 from overhead import SETS, free_model, write_requests, zeros
+from vernacular.core.logs import Progress
 from vernacular.core.processes import StopFlag
-from vernacular.core.progress import Progress
 from vernacular.inference.engine import Local
 from vernacular.inference.job.pipeline import Pipeline
 from vernacular.inference.job.store import Store
 from vernacular.inference.job.work import work_units
 from vernacular.inference.model.loaded import LoadedModel
 from vernacular.inference.scoring import head
-from vernacular.inference.scoring.token_scores import PendingScores
+from vernacular.inference.scoring.head import PendingScores
 
 
 class InMemory(Local):

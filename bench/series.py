@@ -23,7 +23,7 @@ from vernacular.config import dependencies as specs
 from vernacular.config import load as config
 from vernacular.core import artifacts
 from vernacular.core.fields import to_json
-from vernacular.core.records import read_record, write_record
+from vernacular.core.model_record import read_record, write_record
 from vernacular.inference.schema import SCORES
 from vernacular.metrics.schema import METRICS, TASK_RESULTS, TOKENS
 

@@ -20,8 +20,8 @@ from vernacular.core.errors import ServerError
 from vernacular.core.paths import WORKFLOW
 from vernacular.data.load import load_items
 from vernacular.data.tasks import load_task
-from vernacular.inference.journal import MemoryJournal
 from vernacular.inference.model.load import load
+from vernacular.inference.schema import MemoryJournal
 from vernacular.inference.scoring.prepare import PreparedRequest, prepare_all
 from vernacular.inference.scoring.score import Scoring
 from vernacular.inference.server.checks import ids_of

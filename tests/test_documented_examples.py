@@ -9,7 +9,7 @@ from support.external_results import reference
 from vernacular.comparison.external.load import load_external_results
 from vernacular.config.load import load
 from vernacular.config.series import listing_path
-from vernacular.core.records import write_record
+from vernacular.core.model_record import write_record
 from vernacular.data.load import load_items
 from vernacular.data.tasks import load_task, task_names
 from vernacular.data.treebank.patterns import load_pattern

@@ -17,8 +17,15 @@ from vernacular.checkpoints.inputs import DELETED_REASON, deleted, is_deleted
 from vernacular.commands.fetch import model
 from vernacular.config import load as config
 from vernacular.config.directories import clear_unavailable
-from vernacular.core.model_record import AdapterRecord, Listing, ModelRecord, read_model, write_model
-from vernacular.core.records import read_record, write_status
+from vernacular.core.model_record import (
+    AdapterRecord,
+    Listing,
+    ModelRecord,
+    read_model,
+    read_record,
+    write_model,
+    write_status,
+)
 
 CONFIG = "models:\n  {series}\nevaluations:\n  - {{task: cola, languages: [gl], data: samples}}\n"
 

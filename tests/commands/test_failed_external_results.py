@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import yaml
 from support import observed, stages, tiny
+from support.malformed import NESTED
 from support.stage_run import CONFIG, OPTIONS, Run
 from vernacular.comparison.external.load import read_samples
 from vernacular.config import load as config
@@ -26,7 +27,7 @@ MALFORMED = {
     "not_bool.csv": ("item_id,correct\n1,perhaps\n", "not_bool.csv, line 2"),
     "empty.csv": ("", "empty.csv: the file is empty"),
     "broken.jsonl": ('{"item_id": "1", "correct": 1}\n{"item_id"', "broken.jsonl, line 2"),
-    "deep.jsonl": ("[" * 100_000, "deep.jsonl"),
+    "deep.jsonl": (NESTED, "deep.jsonl"),
     "unknown.csv": (f"evaluation,item_id,correct\n{OPTIONS}x,1,1\n", 'unknown evaluation "openbookqa.gl.options.0shotx"'),
     "samples_a_1.jsonl": (json.dumps(SAMPLE | {"arguments": 5}), "samples_a_1.jsonl, line 1: arguments"),
     "samples_b_1.jsonl": (json.dumps(SAMPLE | {"filtered_resps": [["high", 1]]}), "samples_b_1.jsonl, line 1: filtered_resps"),

@@ -11,8 +11,8 @@ from support import stages
 from support.sample_items import item
 from vernacular.core import artifacts
 from vernacular.core.metadata import Profile
+from vernacular.core.model_record import write_record
 from vernacular.core.paths import WORKFLOW
-from vernacular.core.records import write_record
 from vernacular.data.schema import ITEMS
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.schema import METRICS, SIMILARITIES, TASK_RESULTS, TOKENS

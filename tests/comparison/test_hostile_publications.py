@@ -10,12 +10,13 @@ import pandas as pd
 import pytest
 import yaml
 from support import report_prompts, specs, stages
-from support.hostile_publications import NAMES, damage
+from support.hostile_publications import damage
+from support.malformed import NAMES
 from support.published import published_run
 from support.workspace import ROOT
 from vernacular import cli
 from vernacular.commands.compare import compare
-from vernacular.comparison.external import published_tables
+from vernacular.comparison.external import publications
 from vernacular.comparison.external.load import Reference, load_external_results
 from vernacular.comparison.external.publications import load_publication
 from vernacular.comparison.external.published_files import published_lines, published_models, published_signatures
@@ -386,8 +387,8 @@ def test_published_files_follow_the_schema(run):
         ("published_files", "_MAX_RECORD", ".json: has"),
         ("published_files", "_MAX_SAMPLES", "_samples.jsonl: has"),
         ("published_files", "_MAX_LINE", "_samples.jsonl, line 1: has more than 99 bytes"),
-        ("published_tables", "_MAX_BYTES", "results.parquet: has"),
-        ("published_tables", "_MAX_ROWS", "rows; expected at most 99"),
+        ("publications", "_MAX_BYTES", "results.parquet: has"),
+        ("publications", "_MAX_ROWS", "rows; expected at most 99"),
     ],
 )
 def test_publication_above_a_limit_of_size_is_refused(run, lab, low_limits, module, limit, message):
@@ -395,7 +396,7 @@ def test_publication_above_a_limit_of_size_is_refused(run, lab, low_limits, modu
         models = published_models(lab)
         for model in models.values():
             list(published_lines(model.samples, lab))
-        published_tables.read_tables(lab)
+        publications.read_tables(lab)
 
     read()
     low_limits(f"comparison.external.{module}", **{limit: 99 if limit != "_MAX_ROWS" else 1})

@@ -14,8 +14,7 @@ from vernacular.comparison.prompt_groups import by_documents, prompt_groups
 from vernacular.comparison.schema import COMPARISONS, PROMPTS, RANKINGS
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.schema import TASK_RESULTS
-from vernacular.statistics.crossed import clustered_variance
-from vernacular.statistics.over_prompts import mean_over_prompts, resampled_variance
+from vernacular.statistics.over_prompts import clustered_variance, mean_over_prompts, resampled_variance
 from vernacular.types import SETTING, Evaluation
 
 NAMES = ["default", "bare", "formal", "instructed", "question_first"]

@@ -6,7 +6,7 @@ import pytest
 from vernacular.config.directories import clear_unavailable
 from vernacular.core import artifacts
 from vernacular.core.metadata import Outcome, not_applicable, unavailable
-from vernacular.core.records import write_record, write_status
+from vernacular.core.model_record import write_record, write_status
 from vernacular.data.schema import ITEMS
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.schema import METRICS, SIMILARITIES, TASK_RESULTS, TOOL_RESULTS

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import specs
+from support.malformed import VALUES
 from support.messages import assert_one_problem_per_line, assert_states
-from support.schema_cases import UNUSUAL_VALUES, mappings, replace_at, schema_keys
+from support.schema_cases import mappings, replace_at, schema_keys
 from support.soak import examples, seed
 from vernacular.config import dependencies
 from vernacular.config import load as config
@@ -119,7 +120,7 @@ def all_cases(kind: str) -> list[tuple[tuple, object]]:
     return [
         (key_path, value)
         for key_path in dict.fromkeys(key_paths)
-        for value in UNUSUAL_VALUES
+        for value in VALUES
         if (key_path[-1:], value) != (("path",), "/")
     ]
 

@@ -10,7 +10,7 @@ from support.specs import curves_spec
 from vernacular.config import load as config
 from vernacular.config.series import RECORDS, listing_path
 from vernacular.core.errors import ConfigError
-from vernacular.core.records import write_record
+from vernacular.core.model_record import write_record
 
 REST = {"evaluations": [{"task": "cola", "languages": ["gl"], "data": "samples"}]}
 

@@ -30,20 +30,16 @@ NOT_IN_KEYS = {
     "vernacular.commands.table": "prints",
     "vernacular.commands.tasks": "prints",
     "vernacular.core.console": "formats messages of Snakemake",
-    "vernacular.core.failed_jobs": "prints",
-    "vernacular.core.logs": "writes and reads logs",
     "vernacular.commands.status": "prints, and checks that nothing is missing",
     "vernacular.config.dependencies": "computes the values in the keys",
     "vernacular.config.directories": "checks a config, and deletes files when a run has ended",
     "vernacular.config.load": "checks a config; its result is in the keys",
-    "vernacular.comparison.external.published_tables": "reads publications for a command that is run by hand",
     "vernacular.config.files": "reads a config; what it describes is in the specifications",
     "vernacular.config.references": "checks a config",
     "vernacular.config.evaluations": "its result is in the keys",
     "vernacular.config.models": "its result is in the keys",
     "vernacular.config.resources": "memory and time of a job",
     "vernacular.commands.lm_eval_index": "its result is in the keys",
-    "vernacular.lm_eval.coverage": "its result is in the keys",
     "vernacular.summary.paper": "prints",
     "vernacular.data.tasks": "its result is in the keys",
 }
@@ -110,14 +106,14 @@ def test_store_keys_of_served_models_cover_all_code_that_computes_outputs_and_no
     server_modules = {name for name in MODULES if name.startswith("vernacular.inference.server.")}
     probing = {f"vernacular.inference.server.{name}" for name in ("checks", "probe", "start")}
     assert (covered[0] | covered[1]) & server_modules == server_modules - probing - NO_EFFECT.keys()
-    for name in ("generation.decode", "generation.generate", "model.base", "model.load", "scoring.forward"):
+    for name in ("generation.decode", "generation.generate", "model.load", "scoring.forward"):
         assert not any(f"vernacular.inference.{name}" in modules for modules in covered)
     local = set().union(*(closure(entry) for entries in Local.code.values() for entry in entries))
     assert not server_modules & local
 
 
 def test_styles_of_another_tool_are_in_keys_of_stages_that_use_them():
-    prompts, outputs = "vernacular.protocols.generation.simil_eval", "vernacular.metrics.similarity.simil_eval"
+    prompts, outputs = "vernacular.protocols.generation.simil_eval", "vernacular.metrics.similarity.outputs"
     expected = {"requests": {prompts}, "similarity": {outputs}, "metrics": {outputs}, "infer": set(), "collect": set()}
     for stage, modules in expected.items():
         assert closure(f"vernacular.commands.{stage}") & {prompts, outputs} == modules, stage

@@ -6,8 +6,7 @@ import pytest
 from snakemake.logging import DefaultFilter, DefaultFormatter, logger
 from snakemake.settings.enums import Quietness
 from snakemake_interface_logger_plugins.common import LogEvent
-from vernacular.core.console import simplify
-from vernacular.core.failed_jobs import FailedJobs
+from vernacular.core.console import FailedJobs, simplify
 
 JOB = {"jobid": 3, "rule_name": "infer", "rule_msg": "infer: evaluate tiny", "reason": "Params have changed"}
 ERROR = JOB | {

@@ -26,7 +26,7 @@ from vernacular.config import load as config
 from vernacular.config.directories import clear_unavailable
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError
-from vernacular.core.records import read_status
+from vernacular.core.model_record import read_status
 from vernacular.data.schema import ITEMS
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.schema import METRICS, RESULTS, SIMILARITIES, TASK_RESULTS

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 from snakemake_interface_logger_plugins.common import LogEvent
-from vernacular.core.failed_jobs import FailedJobs
+from vernacular.core.console import FailedJobs
 from vernacular.core.logs import last_error
 
 RESUME = "Finished results are kept. To resume, run the same command again."

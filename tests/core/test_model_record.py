@@ -13,9 +13,10 @@ from vernacular.core.model_record import (
     ServerRecord,
     previous_model,
     read_model,
+    read_record,
     write_model,
+    write_record,
 )
-from vernacular.core.records import read_record, write_record
 
 LISTING = Listing("/models/m", {"config.json": {"sha256": "a", "size": 1}})
 SERVED = ServerRecord("org/m", {"owned_by": "vllm"}, forms=Forms(generation="ids", spans="echo"), fields={"n": 1})

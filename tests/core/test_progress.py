@@ -4,7 +4,7 @@ import threading
 import time
 
 import pytest
-from vernacular.core.progress import Progress
+from vernacular.core.logs import Progress
 
 
 def wait_for(condition) -> None:
@@ -36,7 +36,7 @@ def test_estimate_follows_the_sizes_of_the_units():
 
 
 def test_line_is_printed_repeatedly_during_one_unit_and_only_by_the_outermost_counter(low_limits, capsys):
-    low_limits("core.progress", INTERVAL=0.01)
+    low_limits("core.logs", INTERVAL=0.01)
     printed = []
     with Progress("outer", 2, "unit"), Progress("inner", 2, "unit"):
         wait_for(
@@ -46,7 +46,7 @@ def test_line_is_printed_repeatedly_during_one_unit_and_only_by_the_outermost_co
 
 
 def test_thread_ends_with_the_counter_also_after_an_exception(low_limits, capsys):
-    low_limits("core.progress", INTERVAL=0.01)
+    low_limits("core.logs", INTERVAL=0.01)
     before = threading.active_count()
     with pytest.raises(KeyError), Progress("outer", 2, "unit"):
         raise KeyError

@@ -3,7 +3,7 @@
 import pytest
 from vernacular.core.errors import ArtifactError
 from vernacular.core.metadata import Outcome, unavailable
-from vernacular.core.records import read_record, read_status, write_record, write_status
+from vernacular.core.model_record import read_record, read_status, write_record, write_status
 
 RECORD = {"name": "ñandú", "directory": "/models/1", "max_length": None, "bytes": 10**12, "scale": 0.1, "chat": False}
 STATUS = {"a": {"e": Outcome(reason="computed")}, "b": {"e": unavailable("no memory")}}

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.malformed import damaged_bytes
 from support.soak import examples
 from vernacular.core.errors import DataError
 from vernacular.data.columns import check_columns, replace_surrogates
@@ -29,26 +30,6 @@ SEEDS = {
     "a.conllu": b"# sent_id = 1\n1-2\tOs\n1\tO\to\tDET\t_\tG=M\t2\tdet\t_\tSpaceAfter=No\n\n",
     "a.unimorph": b"cantar\tcantan\tV;IND;PRS;3;PL\n",
 }
-BYTE_SEQUENCES = st.sampled_from([b"\0", b"\r", b"\n", b'"', b"'", b",", b"\t", b"[", b"]", b"{", b"}", b"\xff", b"\xed\xa0\x80",
-                         b"\\ud800", b"\xe2\x80\xa8", b"nan", b"1e999", b"\x1f\x8b", b"\xef\xbb\xbf", b"null", b"-1"])  # fmt: skip
-
-
-@st.composite
-def damaged_bytes(draw, name):
-    """Return the bytes of a valid file with parts removed, duplicated or inserted."""
-    data = draw(st.just(SEEDS[name]) | st.binary(max_size=60))
-    for _ in range(draw(st.integers(0, 6))):
-        start, end = sorted((draw(st.integers(0, len(data))), draw(st.integers(0, len(data)))))
-        data = draw(
-            st.sampled_from(
-                [
-                    data[:start] + data[end:],
-                    data[:end] + data[start:],
-                    data[:start] + draw(BYTE_SEQUENCES) + data[start:],
-                ]
-            )
-        )
-    return data
 
 
 def load(path: Path) -> None:
@@ -83,7 +64,7 @@ def load(path: Path) -> None:
 @given(data=st.data())
 def test_arbitrary_bytes_are_loaded_or_raise_data_error(tmp_path, name, data):
     path = tmp_path / name
-    path.write_bytes(data.draw(damaged_bytes(name)))
+    path.write_bytes(data.draw(damaged_bytes(SEEDS[name])))
     message = None
     try:
         load(path)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 from support.workspace import ROOT
-from vernacular.checkpoints.packages import find_in_package
+from vernacular.checkpoints.files import find_in_package
 from vernacular.core.errors import ModelError
 
 SAMPLES = ROOT / "workflow" / "samples"

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from support.hub_files import jsonl, parquet, question, task_file
 from support.hub_server import Client
+from support.malformed import VALUES
 from support.messages import assert_states
 from support.soak import examples, seed
 from vernacular.core.errors import DataError
@@ -153,26 +154,6 @@ def test_unusual_rows_and_file_names_do_not_affect_other_rows(hub, client, tmp_p
 
 # ----- columns of built-in tasks -------------------------------------------------------------------------------------
 
-UNUSUAL_VALUES = [
-    None,
-    "",
-    " ",
-    5,
-    -1,
-    1.5,
-    float("nan"),
-    True,
-    [],
-    {},
-    ["x"],
-    [None],
-    {"text": ["x"]},
-    {"a": 1},
-    "Z",
-    "x" * 300,
-    b"\xff",
-]
-
 
 def sample_rows() -> list[tuple[str, dict, dict, list[dict]]]:
     """Return (name, task, entry of the language, rows) of each built-in task with samples in the upstream columns."""
@@ -192,7 +173,7 @@ def test_missing_or_corrupt_columns_of_built_in_tasks_are_reported():
         (name, task, entry, rows, column, value)
         for name, task, entry, rows in sample_rows()
         for column in rows[0]
-        for value in [..., *UNUSUAL_VALUES]  # ...: the column is missing
+        for value in [..., b"\xff", *VALUES]  # ...: the column is missing
     ]
     assert len({case[0] for case in cases}) > 20
     for name, task, entry, rows, column, value in random.Random(seed(2)).sample(cases, min(N_CASES, len(cases))):

@@ -5,9 +5,9 @@ from support.messages import assert_states
 from vernacular.core.errors import ConfigError
 from vernacular.data.load import load_items
 from vernacular.data.tasks import load_task
-from vernacular.data.treebank.corruptions import corrupted_pairs
 from vernacular.data.treebank.patterns import load_pattern
 from vernacular.data.treebank.sentences import read_sentences
+from vernacular.data.treebank.source import corrupted_pairs
 
 SENTENCES = """# sent_id = a
 1	A	o	DET	_	_	2	det	_	_

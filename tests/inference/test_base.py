@@ -20,10 +20,8 @@ from vernacular.core import artifacts
 from vernacular.core.errors import ModelError
 from vernacular.core.processes import Stopped
 from vernacular.inference.job.run import run_group
-from vernacular.inference.journal import MemoryJournal
-from vernacular.inference.model.base import Base
-from vernacular.inference.model.load import load
-from vernacular.inference.schema import SCORES
+from vernacular.inference.model.load import Base, load
+from vernacular.inference.schema import SCORES, MemoryJournal
 from vernacular.protocols.schema import REQUESTS
 
 pytestmark = pytest.mark.usefixtures("default_signals")

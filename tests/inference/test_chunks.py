@@ -13,7 +13,7 @@ from support.simulated_crash import CrashingJournal, SimulatedKill
 from support.soak import examples
 from vernacular.inference.job.store import Journal
 from vernacular.inference.job.work import work_units
-from vernacular.inference.journal import MemoryJournal
+from vernacular.inference.schema import MemoryJournal
 from vernacular.inference.scoring.prepare import PreparedRequest
 from vernacular.inference.scoring.score import merge_chunks, split_into_chunks
 from vernacular.protocols.schema import REQUESTS

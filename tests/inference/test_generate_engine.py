@@ -11,8 +11,7 @@ from vernacular.core.processes import StopFlag, Stopped
 from vernacular.inference.generation import self_check
 from vernacular.inference.generation.prepare import decode_continuation
 from vernacular.inference.job.store import Journal
-from vernacular.inference.journal import MemoryJournal
-from vernacular.inference.schema import GENERATIONS
+from vernacular.inference.schema import GENERATIONS, MemoryJournal
 from vernacular.protocols.schema import REQUESTS
 
 TEXTS = [

@@ -18,8 +18,8 @@ from vernacular.inference.generation.prepare import (
     prepare_prompt,
     truncate_output,
 )
-from vernacular.inference.journal import MemoryJournal
 from vernacular.inference.model.rendering import drop_examples
+from vernacular.inference.schema import MemoryJournal
 from vernacular.protocols.schema import REQUESTS
 
 SAMPLED = {"temperature": 0.5, "top_k": 50, "top_p": None, "repetition_penalty": 0.5, "seed": 7}

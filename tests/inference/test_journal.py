@@ -1,6 +1,6 @@
 """Journal in memory, for runs without a store."""
 
-from vernacular.inference.journal import MemoryJournal
+from vernacular.inference.schema import MemoryJournal
 
 
 def test_memory_journal_returns_added_rows():

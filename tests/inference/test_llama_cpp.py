@@ -23,8 +23,8 @@ from vernacular.core.errors import ServerError
 from vernacular.core.model_record import Forms, ModelRecord
 from vernacular.inference.job.run import run_group
 from vernacular.inference.job.store import Store
-from vernacular.inference.journal import MemoryJournal
 from vernacular.inference.model.load import load
+from vernacular.inference.schema import MemoryJournal
 from vernacular.inference.server.served import open_server
 from vernacular.protocols.schema import REQUESTS
 

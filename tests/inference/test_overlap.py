@@ -19,9 +19,8 @@ from vernacular.core.processes import Task, TimeLimitExceeded, time_limit
 from vernacular.inference.engine import Local
 from vernacular.inference.job.run import COMPUTED, run_group
 from vernacular.inference.job.store import StoreError
-from vernacular.inference.journal import MemoryJournal
 from vernacular.inference.model.loaded import LoadedModel
-from vernacular.inference.schema import SCORES
+from vernacular.inference.schema import SCORES, MemoryJournal
 from vernacular.inference.scoring.score import split_into_chunks
 from vernacular.inference.scoring.trie import build_trie
 

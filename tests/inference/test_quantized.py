@@ -14,9 +14,9 @@ from support.engines import generate, score
 from support.tools import TOOLS, needs_tools
 from support.workspace import ROOT
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig
-from vernacular.inference.journal import MemoryJournal
 from vernacular.inference.model.load import load
 from vernacular.inference.model.tokenization import decode_continuation
+from vernacular.inference.schema import MemoryJournal
 from vernacular.inference.scoring.strategy import BATCH_ROUNDING
 
 IS_INSTALLED = importlib.util.find_spec("bitsandbytes") is not None

@@ -8,9 +8,8 @@ import pytest
 from support import served, tiny
 from support.engines import score
 from vernacular.core.errors import ServerError
-from vernacular.inference.journal import MemoryJournal
-from vernacular.inference.server.client import Client, RefusedError
-from vernacular.inference.server.limits import AdaptiveLimit, Slots
+from vernacular.inference.schema import MemoryJournal
+from vernacular.inference.server.client import AdaptiveLimit, Client, RefusedError, Slots
 from vernacular.inference.server.served import open_server
 
 TEXTS = [(f"O gato {i:02} dorme no tellado.", 10, 28) for i in range(12)]

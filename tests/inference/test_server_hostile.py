@@ -19,7 +19,7 @@ from support.engines import generate, score
 from vernacular.core.errors import ModelError, ServerError
 from vernacular.core.model_record import ModelRecord
 from vernacular.inference.engine import Server
-from vernacular.inference.journal import MemoryJournal
+from vernacular.inference.schema import MemoryJournal
 from vernacular.inference.server.client import Client, response_limits
 from vernacular.inference.server.probe import differences, probe
 from vernacular.inference.server.served import connect, open_server

@@ -7,7 +7,7 @@ from support.engines import generate, score
 from support.engines import generate as generate_locally
 from support.engines import score as score_locally
 from support.scoring import build_requests, item
-from vernacular.inference.journal import MemoryJournal
+from vernacular.inference.schema import MemoryJournal
 from vernacular.inference.server.served import open_server
 from vernacular.protocols.schema import REQUESTS
 

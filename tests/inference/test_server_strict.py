@@ -6,7 +6,7 @@ from support import served
 from support.engines import generate
 from vernacular.core.errors import ServerError
 from vernacular.core.model_record import Forms
-from vernacular.inference.journal import MemoryJournal
+from vernacular.inference.schema import MemoryJournal
 from vernacular.inference.server.client import Client, RefusedError
 from vernacular.inference.server.served import open_server
 from vernacular.protocols.schema import REQUESTS

@@ -116,7 +116,7 @@ def test_failed_evaluation_does_not_affect_other_evaluations(job, tmp_path):
 
 def test_progress_of_shards_can_be_told_apart(job, tmp_path, low_limits, capfd):
     record, paths = job
-    low_limits("core.progress", INTERVAL=0.001)
+    low_limits("core.logs", INTERVAL=0.001)
     for shard in ((1, 2), (0, 1)):
         run_group([record], paths, tmp_path / str(shard[1]), shard=shard)
     labels = {line.partition(":")[0] for line in capfd.readouterr().err.splitlines() if line.startswith("infer ")}

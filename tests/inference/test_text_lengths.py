@@ -7,8 +7,8 @@ from support import architectures, tiny
 from support.engines import generate, score
 from vernacular.core.errors import ModelError
 from vernacular.inference.generation import decode
-from vernacular.inference.journal import MemoryJournal
-from vernacular.inference.model.lengths import Lengths, read_lengths
+from vernacular.inference.model.tokenization import Lengths, read_lengths
+from vernacular.inference.schema import MemoryJournal
 from vernacular.protocols.schema import REQUESTS
 
 THRESHOLD = 64

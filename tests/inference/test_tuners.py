@@ -21,7 +21,7 @@ from vernacular.checkpoints.adapters import resolve_adapter
 from vernacular.checkpoints.resolve import resolve
 from vernacular.checkpoints.tuners import MODULE_TYPES, PROMPT_TYPES, UNSUPPORTED_TYPES
 from vernacular.core.errors import ModelError
-from vernacular.inference.model.base import Base
+from vernacular.inference.model.load import Base
 from vernacular.inference.scoring.plan import STRATEGIES
 from vernacular.inference.scoring.prepare import prepare
 

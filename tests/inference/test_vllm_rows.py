@@ -11,8 +11,8 @@ from support.engines import generate, outputs
 from vernacular.core.metadata import OutputsMetadata, decode
 from vernacular.inference.generation import vllm
 from vernacular.inference.job.store import Journal
-from vernacular.inference.journal import MemoryJournal
 from vernacular.inference.model.tokenization import decode_continuation
+from vernacular.inference.schema import MemoryJournal
 from vernacular.protocols.schema import REQUESTS
 
 

@@ -1,8 +1,8 @@
 """Tasks of lm-eval whose names differ in the prompt."""
 
 import pytest
+from vernacular.lm_eval.catalog import prompt_names, prompt_units, split_name
 from vernacular.lm_eval.expansion import Entry
-from vernacular.lm_eval.prompts import prompt_names, prompt_units, split_name
 
 TASK = Entry("task", {"output_type": "multiple_choice"})
 NAMES = ["qa_yor_prompt_10", "qa_yor_prompt_2", "qa_yor_prompt_1", "qa_swa_prompt_1", "qa_swa_prompt_2"]

@@ -21,11 +21,11 @@ SCRIPT = """
 import json, math
 from types import SimpleNamespace as Record
 from lm_eval.api.registry import AGGREGATION_REGISTRY
-from vernacular.lm_eval.aggregation import UnitMetrics, _agree, _components, _needs, _parts
+from vernacular.lm_eval.evaluation import UnitMetrics, _agree, _components, _needs, _parts
 from jinja2 import UndefinedError
 from vernacular.core.errors import DataError
 from vernacular.lm_eval import evaluation, loading, sandbox
-from vernacular.lm_eval.coverage import reason
+from vernacular.commands.lm_eval_index import reason
 from vernacular.lm_eval.instances import GENERATE, ROLLING, _check, _gold, _query, clean, document_hash, repeats, role
 
 task = Record(aggregation=lambda: {"acc": AGGREGATION_REGISTRY["mean"], "f1": AGGREGATION_REGISTRY["f1"]},

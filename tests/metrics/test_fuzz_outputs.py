@@ -4,14 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.generated_text import HUGE, REPEATED_FRAGMENTS
+from support.malformed import responses
 from support.soak import examples
 from vernacular.inference.generation.prepare import truncate_output
 from vernacular.metrics.similarity.outputs import parse_outputs
 from vernacular.protocols.generation import metrics as generation
-
-FRAGMENTS = st.sampled_from(["\n", "\r", "\u2028", " ", ":", "RESPOST", "RESPOSTA: ", "CONTINUAC", "RESUM", "3:1", "a", "\0",
-                             "e\u0301", "👩‍👩‍👧", "\u202e", "مرحبا", "{question}", ".*", "\\"])  # fmt: skip
-texts = st.lists(FRAGMENTS | st.characters(exclude_categories=["Cs"]), max_size=14).map("".join)
 
 
 def request_row() -> dict:
@@ -31,7 +28,7 @@ def generation_row(raw_output: str, *, chat: bool = False) -> dict:
 
 
 @settings(max_examples=examples(200), deadline=None)
-@given(raw_output=texts, chat=st.booleans())
+@given(raw_output=responses, chat=st.booleans())
 def test_default_output_is_the_complete_first_line(raw_output, chat):
     row = generation_row(raw_output, chat=chat)
     assert row["output"] in raw_output
@@ -47,7 +44,7 @@ def test_default_output_keeps_colons_and_braces(output):
 
 
 @settings(max_examples=examples(100), deadline=None)
-@given(raw_output=texts, target=texts)
+@given(raw_output=responses, target=responses)
 def test_scored_part_is_part_of_the_output(raw_output, target):
     item = {"choices": [], "target": target}
     part = generation.scored_part(item, raw_output)

@@ -6,14 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import similarity_encoders as tiny
 from support.generated_text import HUGE, REPEATED_FRAGMENTS
+from support.malformed import responses
 from support.soak import examples
-from vernacular.metrics.similarity import compute, simil_eval
+from vernacular.metrics.similarity import compute, outputs
 from vernacular.metrics.similarity.outputs import ParsedOutput, parse_outputs
 from vernacular.types import SIMIL_EVAL_STYLES
-
-FRAGMENTS = st.sampled_from(["\n", "\r", "\u2028", " ", ":", "RESPOST", "RESPOSTA: ", "CONTINUAC", "RESUM", "3:1", "a",
-                             "\0", "e\u0301", "👩‍👩‍👧", "\u202e", "مرحبا", "{question}", ".*", "\\"])  # fmt: skip
-texts = st.lists(FRAGMENTS | st.characters(exclude_categories=["Cs"]), max_size=14).map("".join)
 
 
 def request(text="PREGUNTA: x \n                RESPOST", prefix="", name="a"):
@@ -50,7 +47,7 @@ def generation(raw, rendered=None, flag=None, name="a", role="response"):
     ],
 )
 def test_parse_base_model_text(raw, answer):
-    assert simil_eval.parse(request(), generation(raw)) == answer
+    assert outputs.parse(request(), generation(raw)) == answer
 
 
 @pytest.mark.parametrize(
@@ -58,12 +55,12 @@ def test_parse_base_model_text(raw, answer):
     [("\n\nfoo", ""), ("foo\nbar", " foo"), ("OPCION 2: foo", " foo"), ("RESPOSTA: foo", " foo")],
 )
 def test_parse_chat_model_text(raw, answer):
-    assert simil_eval.parse(request(), generation(raw, rendered="<user>…")) == answer
+    assert outputs.parse(request(), generation(raw, rendered="<user>…")) == answer
 
 
 def test_parse_ignores_few_shot_examples():
     prefix = "PREGUNTA: y\n                RESPOSTA: da demostración\n"
-    assert simil_eval.parse(request(prefix=prefix), generation("A: sí")) == " sí"
+    assert outputs.parse(request(prefix=prefix), generation("A: sí")) == " sí"
 
 
 @pytest.mark.parametrize(
@@ -76,7 +73,7 @@ def test_parse_ignores_few_shot_examples():
     ],
 )
 def test_label_stem(text, stem):
-    assert simil_eval.label_stem(text) == stem
+    assert outputs.label_stem(text) == stem
 
 
 def test_empty_parsed_answer_is_flagged():
@@ -91,20 +88,20 @@ def test_outputs_are_parsed_by_request_style():
 
 def test_parse_requires_label_at_line_start():
     """The tool's regular expression matches at line starts only."""
-    assert simil_eval.parse(request("Di a RESPOST"), generation("A: sí")) == ""
+    assert outputs.parse(request("Di a RESPOST"), generation("A: sí")) == ""
 
 
 def test_is_prompt_requires_label_stem():
-    assert simil_eval.is_prompt(request())
-    assert not any(map(simil_eval.is_prompt, PLAIN))
+    assert outputs.is_prompt(request())
+    assert not any(map(outputs.is_prompt, PLAIN))
 
 
 @settings(max_examples=examples(200), deadline=None)
-@given(raw=texts, body=texts, stem=st.sampled_from(simil_eval.STEMS), chat=st.booleans())
+@given(raw=responses, body=responses, stem=st.sampled_from(outputs.STEMS), chat=st.booleans())
 def test_parsed_answer_is_part_of_generation(raw, body, stem, chat):
     """The few-shot examples and the question may contain labels and answers, too."""
     sampled_request = request(f"PREGUNTA: {body}\n                {stem}", f"{body}\n\n")
-    answer = simil_eval.parse(sampled_request, generation(raw, rendered="…" if chat else None))
+    answer = outputs.parse(sampled_request, generation(raw, rendered="…" if chat else None))
     assert answer in f"{stem}.*: {raw}" if chat else answer in stem + raw
     assert "\n" not in answer
     assert ":" not in answer
@@ -115,8 +112,7 @@ def test_parse_megabyte_generation(fragment):
     """A regular expression with quadratic backtracking would not terminate."""
     for rendered in (None, "…"):
         long_answer, short_answer = (
-            simil_eval.parse(request(), generation(fragment * n, rendered=rendered))
-            for n in (HUGE // len(fragment), 50)
+            outputs.parse(request(), generation(fragment * n, rendered=rendered)) for n in (HUGE // len(fragment), 50)
         )
         assert long_answer[:20] == short_answer[:20]
 
@@ -135,7 +131,7 @@ def similarities(encoder_dir, choices, raw, metrics, style):
 
 @pytest.mark.parametrize("style", SIMIL_EVAL_STYLES)
 def test_similarities_use_simil_eval_parser_and_options(encoder_dir, style):
-    metrics = [{"metric": name, **simil_eval.METRIC_OPTIONS.get(name, {})} for name in compute.METRICS]
+    metrics = [{"metric": name, **outputs.METRIC_OPTIONS.get(name, {})} for name in compute.METRICS]
     rows, metadata = similarities(encoder_dir, [" mazá", "casa"], "A: a: mazá", metrics, style)
     assert [row["similarities"][0] for row in rows] == [pytest.approx(1.0, abs=1e-5)] * 3
     assert "variant:simil-eval" in metadata["signatures"]["moverscore"]

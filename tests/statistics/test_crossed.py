@@ -6,19 +6,21 @@ import numpy as np
 import pytest
 from scipy import stats
 from vernacular.comparison.over_prompts import best_prompt, ranks_by_prompt
-from vernacular.statistics.crossed import Components, cluster_table, clustered_variance, components, mean_squares
-from vernacular.statistics.designs import (
-    accuracy_components,
-    design_table,
-    smallest_difference,
-    standard_error,
-)
 from vernacular.statistics.over_prompts import (
     LIKE_THESE,
     THESE,
+    Components,
+    accuracy_components,
+    cluster_table,
+    clustered_variance,
+    components,
+    design_table,
     mean_over_prompts,
+    mean_squares,
     probability_better,
     resampled_variance,
+    smallest_difference,
+    standard_error,
 )
 
 HAND = np.array([[1.0, 1.0], [0.0, 1.0], [0.0, 0.0]])

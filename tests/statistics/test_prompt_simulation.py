@@ -5,8 +5,7 @@ import pytest
 from scipy import stats
 from support.crossed import ACCURACY, CLUSTERS, PER_CLUSTER, PROMPTS, answers, cluster_labels, draw_latent
 from vernacular.metrics.corpus import FOLDS, auc, difsur_of_labels, difsur_of_pairs, mcc_cross_validated
-from vernacular.statistics.crossed import clustered_variance
-from vernacular.statistics.over_prompts import mean_over_prompts, resampled_variance
+from vernacular.statistics.over_prompts import clustered_variance, mean_over_prompts, resampled_variance
 from vernacular.statistics.paired import exact_sign_flip
 
 pytestmark = pytest.mark.slow

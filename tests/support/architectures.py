@@ -21,8 +21,8 @@ if __name__ == "__main__":
 from oracles import surprisal
 from vernacular.core.errors import ModelError
 from vernacular.inference.generation.prepare import decode_continuation
-from vernacular.inference.journal import MemoryJournal
 from vernacular.inference.model.load import wrap
+from vernacular.inference.schema import MemoryJournal
 from vernacular.protocols.schema import REQUESTS
 
 from support import tiny

@@ -1,7 +1,7 @@
 """Outputs of one evaluation, without a job and its store: prepared, computed and finished one after the other."""
 
 from vernacular.inference.generation.generate import Generation
-from vernacular.inference.journal import MemoryJournal
+from vernacular.inference.schema import MemoryJournal
 from vernacular.inference.scoring.score import Scoring
 from vernacular.inference.server.generate import Generation as ServedGeneration
 from vernacular.inference.server.score import Scoring as ServedScoring

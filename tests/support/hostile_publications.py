@@ -11,18 +11,9 @@ from vernacular.comparison.schema import PROMPTS
 from vernacular.core import artifacts
 from vernacular.metrics.schema import RESULTS
 
-NAMES = [
-    "x/../../../../escaped", "../escaped", "/etc/escaped", "..", ".", "", " ", "a\0b", "a\nb", "a\r", "a\x1b[31mb",
-    "a\ud800b", "a\u202eb", "a\u2066b", "a\u2028b", "a\u200bb", "{model}", "{}", "null", "nul", "COM1.txt", "-rf",
-    "--", ".hidden", "x.", "x ", "n" * 300, "n" * 1_000_000, "é" * 200, "<script>alert(1)</script>", "=cmd()",
-    "C:\\x", "a:b", "PLAIN", "plain (lab)", "__proto__", "%s%n", "$(touch escaped)", "`touch escaped`", "'; drop",
-]  # fmt: skip
-VALUES = [
-    None, True, False, 0, -1, 5.0, 1e308, -1e308, 10**400, 2**70, float("nan"), float("inf"), float("-inf"), "", "1",
-    "NaN", [], {}, [[]], [None], {"": {}}, {"__class__": 1}, "x" * 100_000, *NAMES,
-]  # fmt: skip
-_DEEP = "[" * 100_000 + "]" * 100_000
-_TEXTS = [b"", b"\xff\xfe{", b"null", b"[]", b"1", b'{"a":', b"\0" * 1000, b"{}\n" * 3, _DEEP.encode()]
+from support.malformed import NAMES, NESTED, VALUES, change
+
+_TEXTS = [b"", b"\xff\xfe{", b"null", b"[]", b"1", b'{"a":', b"\0" * 1000, b"{}\n" * 3, NESTED.encode()]
 
 
 def damage(folder: Path, rng: random.Random) -> str:
@@ -39,22 +30,6 @@ def _lines(folder: Path) -> list[Path]:
     return sorted(folder.glob("data/vernacular/*/*/*_samples.jsonl"))
 
 
-def _change(value, rng: random.Random) -> str:
-    """Replace, rename or delete a part of a JSON value, at a depth drawn at random."""
-    path = []
-    while isinstance(value, dict | list) and value:
-        key = rng.choice(list(value) if isinstance(value, dict) else range(len(value)))
-        path.append(str(key))
-        if not isinstance(value[key], dict | list) or not value[key] or rng.random() < 0.15:
-            if rng.random() < 0.2:
-                del value[key]
-                return f"without {'.'.join(path)}"
-            value[key] = rng.choice(VALUES)
-            return f"{'.'.join(path)} = {str(value[key])[:40]!r}"
-        value = value[key]
-    return "unchanged"
-
-
 def _dump(value) -> str:
     return json.dumps(value, ensure_ascii=True)
 
@@ -66,7 +41,7 @@ def _record_value(folder: Path, rng: random.Random) -> str:
         record["model_info"]["name"] = rng.choice([*NAMES, *VALUES])
         how = f"model {str(record['model_info']['name'])[:40]!r}"
     else:
-        how = _change(record, rng)
+        how = change(record, rng)
     file.write_text(_dump(record), "utf-8")
     return f"record: {how}"
 
@@ -80,7 +55,7 @@ def _line_value(folder: Path, rng: random.Random) -> str:
         line["evaluation"]["score"] = rng.choice([5.0, -1, 0.5, float("nan"), 10**400, True, "1", 1e999, None])
         how = f"score {str(line['evaluation']['score'])[:40]}"
     else:
-        how = _change(line, rng)
+        how = change(line, rng)
     lines[number] = _dump(line)
     file.write_text("\n".join(lines) + "\n", "utf-8")
     return f"line: {how}"

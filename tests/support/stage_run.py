@@ -139,13 +139,13 @@ class Run:
 _DIRECTORIES = {"items_dir": "resources/items", "requests_dir": "results/requests"}
 
 
-def run_stages(directory: Path) -> int:
+def run_stages(directory: Path, *, exports: bool = False) -> int:
     """Run all stages in `directory`, which has a config; return the status of the last.
 
     To stages of Snakemake, what they write is up to date, and the other way round.
     """
     with contextlib.chdir(directory):
-        return Run(config.load(["config.yaml"]), has_versions=True).run_all()
+        return Run(config.load(["config.yaml"]), has_versions=True).run_all(exports=exports)
 
 
 @functools.cache

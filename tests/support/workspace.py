@@ -50,13 +50,13 @@ class Workspace:
     def write_config(self) -> None:
         (self.directory / "config.yaml").write_text(yaml.safe_dump(self.config, sort_keys=False))
 
-    def run_stages(self) -> int:
+    def run_stages(self, *, exports: bool = False) -> int:
         """Run all stages in this process with the current config; return the status of the last.
 
         A run of Snakemake afterwards finds the outputs in the store, and loads no model: for tests of what later runs plan.
         """
         self.write_config()
-        return run_stages(self.directory)
+        return run_stages(self.directory, exports=exports)
 
     def planned_jobs(self) -> dict[str, int]:
         """Return the number of planned jobs by rule, from a dry run."""

@@ -1,12 +1,13 @@
 """A clone with a new protocol package, and an engine of another package."""
 
+import math
 from pathlib import Path
 
 import openpyxl
 import pandas as pd
 import pytest
 import yaml
-from support.workspace import ROOT, Clone, Workspace, output_tail
+from support.workspace import ROOT, Clone, output_tail
 
 pytestmark = pytest.mark.slow  # a complete run
 
@@ -48,47 +49,6 @@ def per_item(items, requests, scores):
 EVALUATION = "openings.gl.opening.0shot"
 
 
-@pytest.fixture(scope="module")
-def workspace(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("extending")
-    (directory / "work" / "mi{model}ne").mkdir(parents=True)  # to Snakemake, {model} in a parameter is a wildcard
-    workspace = Clone(
-        directory,
-        [
-            {"task": "openings", "limit": 4},
-        ],
-    )
-    package = workspace.code_path("vernacular/protocols/opening")
-    package.mkdir()
-    for name, text in PACKAGE.items():
-        (package / name).write_text(text.lstrip())
-    task = yaml.safe_load((ROOT / "workflow" / "tasks" / "cola.yaml").read_text())
-    rows = [f'{{"sentence": "O gato número {n} durme.", "label": {n % 2}}}' for n in range(6)]
-    (workspace.directory / "mi{model}ne" / "rows.jsonl").write_text("\n".join(rows))
-    task |= {"task": "openings", "protocols": ["opening"], "languages": {"gl": {"source": {"file": "rows.jsonl"}}}}
-    task |= {"title": "Openings {model} of {0}"}
-    (workspace.directory / "mi{model}ne" / "openings.yaml").write_text(yaml.safe_dump(task))
-    workspace.config["tasks"] = ["mi{model}ne"]
-    workspace.full_run = workspace.run()
-    return workspace
-
-
-def test_new_protocol_package_yields_requests_workbook_and_report(workspace):
-    assert workspace.full_run.returncode == 0, output_tail(workspace.full_run)
-    values = workspace.results().query("evaluation == @EVALUATION and category == ''").set_index("metric")
-    assert list(values.index) == ["surprisal_after_opening"]
-    assert values["n"].iloc[0] == 4
-    assert values["value"].iloc[0] > 0
-    book = openpyxl.load_workbook(workspace.directory / "results" / "summary" / "surprisal_summary.xlsx")
-    cells = [cell.value for row in book["gl"].iter_rows() for cell in row]
-    assert any(isinstance(cell, float) and cell == pytest.approx(values["value"].iloc[0]) for cell in cells)
-    report = workspace.directory / "results" / "report" / "data"
-    index = (report / "index.js").read_text()
-    assert EVALUATION in index
-    assert "Openings {model} of {0}" in index
-    assert any('"opening"' in path.read_text() for path in report.rglob("*.js")), "the tokens of its spans are shown"
-
-
 ENGINE = '''
 import math
 
@@ -127,40 +87,71 @@ class Letters(Engine):
 
 
 @pytest.fixture(scope="module")
-def engine_workspace(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("engine")
-    evaluations = [{"task": "belebele", "languages": ["gl"], "protocols": ["options", "generation"]}]
-    workspace = Workspace(directory / "work", evaluations)
+def workspace(tmp_path_factory):
+    """A clone with the protocol, after a run of it and of other protocols with the engine."""
+    directory = tmp_path_factory.mktemp("extending")
+    (directory / "work" / "mi{model}ne").mkdir(parents=True)  # to Snakemake, {model} in a parameter is a wildcard
+    evaluations = [
+        {"task": "openings", "limit": 4},
+        {"task": "belebele", "languages": ["gl"], "protocols": ["options", "generation"]},
+    ]
+    workspace = Clone(directory, evaluations)
+    package = workspace.code_path("vernacular/protocols/opening")
+    package.mkdir()
+    for name, text in PACKAGE.items():
+        (package / name).write_text(text.lstrip())
+    task = yaml.safe_load((ROOT / "workflow" / "tasks" / "cola.yaml").read_text())
+    rows = [f'{{"sentence": "O gato número {n} durme.", "label": {n % 2}}}' for n in range(6)]
+    (workspace.directory / "mi{model}ne" / "rows.jsonl").write_text("\n".join(rows))
+    task |= {"task": "openings", "protocols": ["opening"], "languages": {"gl": {"source": {"file": "rows.jsonl"}}}}
+    task |= {"title": "Openings {model} of {0}"}
+    (workspace.directory / "mi{model}ne" / "openings.yaml").write_text(yaml.safe_dump(task))
     (directory / "installed").mkdir()
     (directory / "installed" / "my_engines.py").write_text(ENGINE)
     workspace.environment["PYTHONPATH"] = str(directory / "installed")
+    workspace.config["tasks"] = ["mi{model}ne"]
     workspace.config["models"] = {"letters": {"source": "./causal", "engine_class": "my_engines:Letters"}}
     workspace.config["similarity"]["metrics"] = ["cosine"]
-    workspace.full_run = workspace.run()
+    run = workspace.run()
+    assert run.returncode == 0, output_tail(run)
     return workspace
 
 
-def test_engine_of_another_package_is_run_to_the_spreadsheet(engine_workspace):
-    assert engine_workspace.full_run.returncode == 0, output_tail(engine_workspace.full_run)
-    items = pd.read_parquet(engine_workspace.directory / "resources" / "items" / "belebele.gl.parquet")
+def test_new_protocol_package_yields_requests_workbook_and_report(workspace):
+    values = workspace.results().query("evaluation == @EVALUATION and category == ''").set_index("metric")
+    assert list(values.index) == ["surprisal_after_opening"]
+    assert values["n"].iloc[0] == 4
+    assert values["value"].iloc[0] == pytest.approx(len(" gato número 0 durme.") * math.log(32))
+    book = openpyxl.load_workbook(workspace.directory / "results" / "summary" / "surprisal_summary.xlsx")
+    cells = [cell.value for row in book["gl"].iter_rows() for cell in row]
+    assert any(isinstance(cell, float) and cell == pytest.approx(values["value"].iloc[0]) for cell in cells)
+    report = workspace.directory / "results" / "report" / "data"
+    index = (report / "index.js").read_text()
+    assert EVALUATION in index
+    assert "Openings {model} of {0}" in index
+    assert any('"opening"' in path.read_text() for path in report.rglob("*.js")), "the tokens of its spans are shown"
+
+
+def test_engine_of_another_package_is_run_to_the_spreadsheet(workspace):
+    items = pd.read_parquet(workspace.directory / "resources" / "items" / "belebele.gl.parquet")
     items = items[~items["few_shot"]]
     shortest = [min(range(len(choices)), key=lambda i: len(choices[i])) for choices in items["choices"]]
     accuracy = sum(choice in gold for choice, gold in zip(shortest, items["gold"], strict=True)) / len(items)
-    values = engine_workspace.results().query("category == ''").set_index(["protocol", "metric"])["value"]
+    values = workspace.results().query("category == ''").set_index(["protocol", "metric"])["value"]
     assert 0 < values["options", "accuracy"] == accuracy < 1
     assert values["options", "answer_bits_per_character"] == pytest.approx(5)  # log2(32)
     assert values["generation", "exact_match"] == 1 / len(items)
-    book = openpyxl.load_workbook(engine_workspace.directory / "results" / "summary" / "leaderboard.xlsx")
+    book = openpyxl.load_workbook(workspace.directory / "results" / "summary" / "leaderboard.xlsx")
     [row] = [[cell.value for cell in row] for row in book["gl"].iter_rows() if row[0].value == "letters"]
     assert {accuracy, 1 / len(items)} <= set(row)
-    metadata = engine_workspace.score_metadata("letters", "belebele.gl.options.0shot")
+    metadata = workspace.score_metadata("letters", "belebele.gl.options.0shot")
     assert metadata["engine"]["name"] == "letters"
     assert len(metadata["engine"]["version"]) == 16
 
 
-def test_code_of_an_engine_of_another_package_is_in_the_key(engine_workspace):
-    assert engine_workspace.planned_jobs() == {}
-    path = Path(engine_workspace.environment["PYTHONPATH"], "my_engines.py")
+def test_code_of_an_engine_of_another_package_is_in_the_key(workspace):
+    assert workspace.planned_jobs() == {}
+    path = Path(workspace.environment["PYTHONPATH"], "my_engines.py")
     path.write_text(ENGINE + "\n\nVERSION = 2\n")
-    assert {"infer", "collect"} <= engine_workspace.planned_jobs().keys()
+    assert {"infer", "collect"} <= workspace.planned_jobs().keys()
     path.write_text(ENGINE)

@@ -62,20 +62,15 @@ def test_run_ends_with_reason_log_and_advice(workspace, command, crash, model, r
     ]
 
 
-def test_next_run_completes_with_a_table_of_values(workspace):
+def test_next_run_resumes_and_a_table_of_values_precedes_the_list_of_missing_results(workspace):
+    workspace.config["models"]["absent"] = {"source": "./absent"}
     run = workspace.run()
-    assert run.returncode == 0, output_tail(run)
+    assert run.returncode == 1, output_tail(run)
     lines = run.stdout[run.stdout.index("\ntiny:\n") :].splitlines()
     assert [line.split()[:4] for line in lines[2:4]] == [
         ["task", "language", "protocol,", "shots"],
         ["CoLA", "en", "acceptability,", "0"],
     ]
-
-
-def test_the_table_precedes_the_list_of_missing_results(workspace):
-    workspace.config["models"]["absent"] = {"source": "./absent"}
-    run = workspace.run()
-    assert run.returncode == 1
     assert "acceptability, 0 shots  ROC AUC" in run.stdout
     assert "Without a value: 2 evaluations of 1 model; reasons: results/summary/notes.csv" in run.stdout
     assert "results are missing:\n  absent\n" in run.stderr

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from support.faults import rows
 from support.workspace import Clone, output_tail
-from vernacular.core.records import read_status
+from vernacular.core.model_record import read_status
 
 pytestmark = pytest.mark.slow
 

@@ -34,8 +34,7 @@ from vernacular.core.model_record import ModelRecord
 from vernacular.core.paths import WORKFLOW
 from vernacular.inference.engine import Engine, engine_of
 from vernacular.inference.job.work import exclusion
-from vernacular.inference.journal import MemoryJournal
-from vernacular.inference.schema import output_schema
+from vernacular.inference.schema import MemoryJournal, output_schema
 from vernacular.metrics.schema import TASK_RESULTS
 from vernacular.protocols.build import build, inference_metadata
 from vernacular.protocols.evaluate import evaluate

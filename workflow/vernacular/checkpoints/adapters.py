@@ -10,8 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from vernacular.checkpoints import inputs
-from vernacular.checkpoints.files import check_size, read_json, shapes_in, subdirectories_with
-from vernacular.checkpoints.packages import PREFIX, find_in_package
+from vernacular.checkpoints.files import PREFIX, check_size, find_in_package, read_json, shapes_in, subdirectories_with
 from vernacular.checkpoints.tuners import unsupported_reason
 from vernacular.core.errors import ModelError
 from vernacular.core.fingerprint import fingerprint

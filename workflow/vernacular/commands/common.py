@@ -30,9 +30,9 @@ from vernacular.core.errors import (
     is_contained,
 )
 from vernacular.core.fields import Stage, to_json
+from vernacular.core.logs import Progress
 from vernacular.core.metadata import Metadata, Outcome, OutputsMetadata, unavailable
 from vernacular.core.model_record import ModelRecord, read_model, write_model
-from vernacular.core.progress import Progress
 from vernacular.data.schema import ITEMS
 from vernacular.protocols.schema import REQUESTS
 

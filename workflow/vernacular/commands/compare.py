@@ -46,9 +46,9 @@ from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing
 from vernacular.core.errors import UserError, first_line, format_count, is_contained
 from vernacular.core.fields import Stage, to_json
+from vernacular.core.logs import Progress
 from vernacular.core.metadata import Outcome
 from vernacular.core.processes import pool
-from vernacular.core.progress import Progress
 from vernacular.core.tables import csv_text, values_of
 from vernacular.core.written import rewriting
 from vernacular.interop import EXPORTS

@@ -10,8 +10,7 @@ from vernacular.config.specs import InferenceSpec
 from vernacular.core.errors import format_count
 from vernacular.core.fields import ONLY, Part, Stage
 from vernacular.core.metadata import Outcome, unavailable
-from vernacular.core.model_record import ModelRecord
-from vernacular.core.records import write_status
+from vernacular.core.model_record import ModelRecord, write_status
 from vernacular.inference.job.run import EMPTY, run_group, shard_label
 
 log = logging.getLogger("vernacular")

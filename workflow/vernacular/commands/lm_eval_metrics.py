@@ -10,8 +10,7 @@ from vernacular.core.fields import Stage
 from vernacular.core.metadata import Outcome, ToolResultsMetadata, unavailable
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.lm_eval import instances
-from vernacular.lm_eval.aggregation import UnitMetrics
-from vernacular.lm_eval.evaluation import evaluate
+from vernacular.lm_eval.evaluation import UnitMetrics, evaluate
 from vernacular.lm_eval.loading import LoadedUnit, load_unit
 from vernacular.lm_eval.sandbox import template_environment
 from vernacular.metrics.choice import best_indices

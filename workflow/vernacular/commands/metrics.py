@@ -13,6 +13,7 @@ from vernacular.config.specs import MeasuredSpec, MetricsSpec
 from vernacular.core import artifacts
 from vernacular.core.errors import UserError, first_line, format_count, is_contained
 from vernacular.core.fields import Stage, to_json
+from vernacular.core.logs import Progress
 from vernacular.core.metadata import (
     Diagnosis,
     MetricsMetadata,
@@ -23,7 +24,6 @@ from vernacular.core.metadata import (
     unavailable,
 )
 from vernacular.core.model_record import ModelRecord, read_model
-from vernacular.core.progress import Progress
 from vernacular.core.tables import by_items, rows_of
 from vernacular.data.schema import ITEMS
 from vernacular.inference.schema import GENERATIONS, SCORES

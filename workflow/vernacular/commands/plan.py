@@ -6,8 +6,7 @@ from pathlib import Path
 from vernacular.comparison.schema import PROMPTS
 from vernacular.core import artifacts
 from vernacular.core.errors import UserError, format_count, suggest
-from vernacular.statistics.crossed import Components
-from vernacular.statistics.designs import accuracy_components, clusters_needed, design_table
+from vernacular.statistics.over_prompts import Components, accuracy_components, clusters_needed, design_table
 
 
 def plan(args) -> str:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from huggingface_hub import get_token
 
-from vernacular.comparison.external.published_tables import PublishedTables, read_tables
+from vernacular.comparison.external.publications import PublishedTables, read_tables
 from vernacular.comparison.schema import PROMPTS
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError, DataError, UserError, format_count

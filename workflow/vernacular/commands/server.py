@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from vernacular.checkpoints.tokenizers import resolve_tokenizer
+from vernacular.checkpoints.resolve import resolve_tokenizer
 from vernacular.commands.common import raise_failure, write_unavailable
 from vernacular.config.specs import ServerSpec
 from vernacular.core.errors import ArtifactError, ModelError

@@ -12,7 +12,7 @@ from vernacular.core.metadata import Outcome, SimilaritiesMetadata
 from vernacular.core.model_record import ModelRecord, read_model
 from vernacular.inference.schema import GENERATIONS
 from vernacular.metrics.schema import SIMILARITIES
-from vernacular.metrics.similarity import simil_eval
+from vernacular.metrics.similarity import outputs
 from vernacular.protocols.schema import REQUESTS
 from vernacular.types import SIMIL_EVAL_STYLES
 
@@ -96,7 +96,7 @@ class _SimilarityFiles(Batch):
         """Return the record of each metric's encoder; Simil-Eval compares by the evaluated model itself."""
         encoders = {metric: self.encoder_records[name] for metric, name in spec.encoders.items()}
         if spec.style in SIMIL_EVAL_STYLES:
-            encoders |= dict.fromkeys(simil_eval.SELF_ENCODED, self.model)
+            encoders |= dict.fromkeys(outputs.SELF_ENCODED, self.model)
         return encoders
 
     def _generations(self, spec: SimilaritySettings) -> Path:

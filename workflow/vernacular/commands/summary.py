@@ -25,12 +25,15 @@ from vernacular.interop.every_eval_ever import write_every_eval_ever
 from vernacular.interop.lm_eval_results import write_lm_eval_results
 from vernacular.metrics.schema import METRICS, RESULTS, TOKENS
 from vernacular.summary.curves import add_positions, curve_sheets, equal_weight_notes
-from vernacular.summary.diagnoses import diagnosis_codes, diagnosis_rows, language_rows, worst_first
 from vernacular.summary.grid import combine_tables, to_arrow, wide
 from vernacular.summary.headings import make_headings, model_labels
 from vernacular.summary.lists import (
+    diagnosis_codes,
+    diagnosis_rows,
+    language_rows,
     with_values_without_faults,
     without_faults_sheet,
+    worst_first,
 )
 from vernacular.summary.notes import (
     group_notes,

@@ -14,16 +14,15 @@ from vernacular.config.series import listing_path
 from vernacular.core import artifacts
 from vernacular.core.errors import ModelError, UserError, first_line, format_count, suggest
 from vernacular.core.languages import base_language, fallbacks
+from vernacular.core.model_record import write_record
 from vernacular.core.paths import WORKFLOW
-from vernacular.core.records import write_record
 from vernacular.core.tables import text_table
 from vernacular.data.tasks import load_task, task_names
 from vernacular.data.treebank.pairs import MASK, Pairs, shorten_context
 from vernacular.data.treebank.patterns import builtin_patterns, load_pattern
 from vernacular.data.treebank.source import Extraction, extract
-from vernacular.lm_eval.catalog import load_catalog
+from vernacular.lm_eval.catalog import load_catalog, prompt_names
 from vernacular.lm_eval.expansion import DEFAULT_TYPE
-from vernacular.lm_eval.prompts import prompt_names
 from vernacular.protocols.prompts import prompt_lines, prompts_directory
 from vernacular.protocols.registry import uses_prompt_lines
 

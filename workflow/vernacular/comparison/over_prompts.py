@@ -19,11 +19,13 @@ from vernacular.comparison.prompt_groups import GroupValues, PromptGroup, group_
 from vernacular.comparison.schema import PROMPTS
 from vernacular.core.tables import finite_or_none
 from vernacular.metrics.metric import Metric, chance_level
-from vernacular.statistics.crossed import cluster_table, clustered_variance, components
 from vernacular.statistics.over_prompts import (
     FEWEST_PROMPTS,
     LIKE_THESE,
     MeanOverPrompts,
+    cluster_table,
+    clustered_variance,
+    components,
     mean_over_prompts,
     probability_better,
     resampled_variance,

@@ -17,8 +17,7 @@ from vernacular.comparison.align import Items, Side
 from vernacular.comparison.pairwise import Pair
 from vernacular.comparison.schema import COMPARISONS
 from vernacular.metrics.metric import Metric
-from vernacular.statistics.designs import detectable
-from vernacular.statistics.over_prompts import LIKE_THESE
+from vernacular.statistics.over_prompts import LIKE_THESE, detectable
 from vernacular.types import ALL_PROMPTS, DEFAULT_PROMPT, SETTING, Evaluation
 
 _SHARED = [name for name in (*SETTING, "dataset") if name not in ("prompt", "seed")]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from vernacular.checkpoints import inputs
 from vernacular.checkpoints.inputs import is_deleted
-from vernacular.checkpoints.tokenizers import tokenizer_files
+from vernacular.checkpoints.resolve import tokenizer_files
 from vernacular.comparison.external.published_files import is_publication, published_models
 from vernacular.comparison.external.results import result_files
 from vernacular.config import specs
@@ -27,7 +27,7 @@ from vernacular.core.paths import WORKFLOW
 from vernacular.data.treebank.patterns import local_files as treebank_files
 from vernacular.inference.job.work import additional_libraries, engine_version
 from vernacular.inference.schema import GENERATIONS, SCORES
-from vernacular.metrics.similarity import simil_eval
+from vernacular.metrics.similarity import outputs
 from vernacular.protocols.prompt_variants import description, variant_labels
 from vernacular.protocols.prompts import (
     additional_lines,
@@ -171,7 +171,7 @@ def similarity_spec(config: Config) -> specs.SimilaritySpec:
 def _metric_spec(config: Config, metric: str, evaluation: Evaluation) -> dict:
     """Return a similarity metric with its options; those of Simil-Eval's styles are that tool's."""
     if evaluation.style in SIMIL_EVAL_STYLES:
-        return {"metric": metric, **simil_eval.METRIC_OPTIONS.get(metric, {})}
+        return {"metric": metric, **outputs.METRIC_OPTIONS.get(metric, {})}
     return {"metric": metric} if metric == "cosine" else {"metric": metric, "idf": config.similarity["idf"]}
 
 

@@ -12,9 +12,8 @@ from pathlib import Path
 
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError, UserError
-from vernacular.core.model_record import read_model
+from vernacular.core.model_record import read_model, read_status
 from vernacular.core.paths import WORKFLOW, display_path
-from vernacular.core.records import read_status
 from vernacular.core.written import COMPLETE, foreign_files, named_files
 
 log = logging.getLogger("vernacular")

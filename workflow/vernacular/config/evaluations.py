@@ -15,10 +15,9 @@ from vernacular.core.fields import as_list
 from vernacular.core.languages import wordings_message
 from vernacular.core.paths import WORKFLOW
 from vernacular.data.treebank.patterns import is_local as is_local_treebank
-from vernacular.lm_eval.catalog import Catalog, file_name, load_catalog, shots_by_task, shots_of
+from vernacular.lm_eval.catalog import Catalog, PromptUnit, file_name, load_catalog, shots_by_task, shots_of
 from vernacular.lm_eval.expansion import Unit
 from vernacular.lm_eval.own_files import missing_files
-from vernacular.lm_eval.prompts import PromptUnit
 from vernacular.protocols.prompt_template import usual_layout
 from vernacular.protocols.prompt_variants import covering
 from vernacular.protocols.prompts import (

@@ -28,10 +28,9 @@ from pathlib import Path
 
 from vernacular.checkpoints.inputs import is_deleted, is_path
 from vernacular.core.errors import ArtifactError, suggest
-from vernacular.core.model_record import read_model
+from vernacular.core.model_record import read_model, read_record
 from vernacular.core.names import portable_problem, quoted
 from vernacular.core.paths import display_path
-from vernacular.core.records import read_record
 
 _FACTORS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
 _NUMBER = r"(\d+(?:\.\d+)?)"

@@ -17,7 +17,9 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import stat
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,10 +27,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vernacular.core.errors import ArtifactError, RowsError, first_line
+from vernacular.core.errors import ArtifactError, RowsError, first_line, writing
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.metadata import Metadata, Outcome, decode, encode
-from vernacular.core.replacing import replacing
 
 _DIGITS = 64
 _ZEROS = b"0" * _DIGITS
@@ -376,3 +377,28 @@ def _digest_of_body(file: pa.NativeFile, length: int) -> bytes:
         digest.update(chunk)
         length -= len(chunk)
     return digest.hexdigest().encode()
+
+
+@contextlib.contextmanager
+def replacing(path):
+    """Yield a temporary path next to `path`; on success fsync it and rename it to `path`, on failure remove it.
+
+    The temporary name is unique to the call, so that several hosts, processes and threads may write the same path at
+    the same time: readers find one complete file.
+
+    Raises:
+        WriteError: The file system rejects the file, for example because the disk is full.
+    """
+    path = Path(path)
+    host = re.sub(r"[^\w-]", "-", os.uname().nodename, flags=re.ASCII)[:40]
+    unique = f"{host}.{os.getpid()}.{uuid.uuid4().hex[:16]}"
+    temporary = path.with_name(f".{path.name[:40]}.{unique}.tmp")  # file names are limited to 255 bytes
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield temporary
+            with open(temporary, "rb") as file:
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)

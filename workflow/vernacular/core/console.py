@@ -1,4 +1,4 @@
-"""Snakemake's messages on the terminal: a line per job, without shell commands.
+"""Snakemake's messages on the terminal: a line per job, without shell commands, and the reasons of failed jobs.
 
 Snakemake's own handler is kept, with its colors and its options `--quiet`, `--printshellcmds` and `--show-failed-logs`;
 its log file under `.snakemake/log/` is unchanged. A job starts with
@@ -9,15 +9,157 @@ where 5 is the number of finished jobs, and ends with the line that its command 
 log, and a run ends with the reasons of all failures instead of Snakemake's sentence. A dry run lists these lines
 without numbers instead of the table of rules; `--quiet rules` prints the table. (The logger plugin `rich` was tried:
 its dry run shows no reasons and no commands, and on a terminal its table is redrawn below each line of a job.)
+
+Failed jobs are grouped by model, with reasons from Snakemake's messages and the logs of the stages. A stage ends with
+an error in its log, also if its process is killed (`cli.py`). If it did not get that far, the reason is the signal or
+the exit status in Snakemake's message, or what the executor reports (`OUT_OF_MEMORY` of SLURM).
 """
 
 import logging
+import os
+import re
+import signal
+import threading
+from dataclasses import dataclass
+from pathlib import Path
 
 from snakemake.logging import DefaultFilter, DefaultFormatter, get_event, is_quiet_about, logger, show_logs
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from vernacular.core.errors import escape_controls
-from vernacular.core.failed_jobs import FailedJobs
+from vernacular.core.logs import last_error
+from vernacular.core.processes import termination_cause
+
+_EXIT = re.compile(r"CalledProcessError.* (?:died with <Signals\.(\w+)|returned non-zero exit status (\d+))", re.DOTALL)
+
+_MAX_LOGS = 5  # named for a list of missing results
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A job that was started: its model, if it has one, and when each of its logs was last written before."""
+
+    model: str | None
+    log_times: dict[str, int | None]
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """A failed job: its reason, of one or several lines, and the logs that it wrote."""
+
+    rule: str
+    model: str | None
+    reason: str
+    logs: list[str]
+
+    @property
+    def is_list(self) -> bool:
+        """Whether the reason is a list of models, of rule `verify`."""
+        return self.model is None and self.reason.count("\n") > 1
+
+    def __str__(self) -> str:
+        logs = [f"log: {', '.join(self.logs)}"] if self.logs else []
+        return "\n      ".join([*f"{self.rule}: {self.reason}".splitlines(), *logs])
+
+
+class FailedJobs(logging.Handler):
+    """Handler of Snakemake's messages that prints nothing and remembers which jobs failed."""
+
+    def __init__(self):
+        super().__init__(logging.INFO)
+        self._jobs: dict[int, _Job] = {}
+        self._failures: dict[int, _Failure] = {}
+        self._thread = threading.local()  # Snakemake reports the exit status of a job before the job, in its thread
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Update the failed jobs by a message; a job that is started again has not failed."""
+        fields = record.__dict__
+        match get_event(record):
+            case LogEvent.JOB_INFO:
+                models = [fields["wildcards"].get(name) for name in ("model", "base", "encoder")]
+                log_times = {path: _time_of(path) for path in fields["log"]}
+                self._jobs[fields["jobid"]] = _Job(next(filter(None, models), None), log_times)
+                self._failures.pop(fields["jobid"], None)
+            case LogEvent.ERROR:
+                self._thread.status = _exit_status(str(record.msg))
+            case LogEvent.JOB_ERROR:
+                self._add(fields, getattr(self._thread, "status", None))
+                self._thread.status = None
+            case LogEvent.GROUP_ERROR:
+                for job_fields in fields["job_error_info"]:
+                    self._add(job_fields, None)
+
+    def summary(self) -> str:
+        """Return the reasons, grouped by model, and how to resume."""
+        by_model: dict[str, list[str]] = {}
+        for failure in self._failures.values():
+            if not failure.is_list:
+                by_model.setdefault(failure.model or "all models", []).append(f"    {failure}")
+        lines = [""]
+        if by_model:
+            lines.append("These jobs failed:")
+        for model, failures in by_model.items():
+            lines += [f"  {model}", *failures]
+        for failure in self._failures.values():
+            if failure.is_list:
+                lines.append(failure.reason[0].upper() + failure.reason[1:])
+                lines += self._logs_with_errors()
+        if not self._failures:
+            lines.append("The run was stopped before all jobs were completed.")
+        return "\n".join([*lines, "Finished results are kept. To resume, run the same command again."])
+
+    @property
+    def has_summary(self) -> bool:
+        """Whether only `verify` failed, which follows the summary: some results are missing from it."""
+        return all(failure.is_list for failure in self._failures.values()) and bool(self._failures)
+
+    def _logs_with_errors(self) -> list[str]:
+        """Return a line that names logs of completed jobs in which a part failed, such as one evaluation of a model."""
+        named = {path for failure in self._failures.values() for path in failure.logs}
+        written = [
+            path for job in self._jobs.values() for path, time in job.log_times.items() if _time_of(path) != time
+        ]
+        logs = [path for path in written if path not in named and last_error(Path(path))]
+        more = f" and {len(logs) - _MAX_LOGS} more" if len(logs) > _MAX_LOGS else ""
+        return [f"Logs: {', '.join(logs[:_MAX_LOGS])}{more}"] if logs else []
+
+    def _add(self, fields: dict, status: int | None) -> None:
+        job = self._jobs.get(fields["jobid"], _Job(None, {}))
+        logs = [path.partition(" (")[0] for path in fields["log"]]  # without a remark of Snakemake
+        logs = [path for path in logs if _time_of(path) != job.log_times.get(path)]  # not of an earlier run
+        reasons = (
+            termination_cause(status) if status else None,
+            last_error(Path(logs[0])) if logs else None,
+            str(fields.get("rule_msg") or "").partition(". ")[0],
+            f"exit status {status}" if status else "unknown reason",
+        )
+        reason = next(filter(None, reasons))
+        self._failures[fields["jobid"]] = _Failure(fields["rule_name"], job.model, reason, logs)
+
+
+def _time_of(path: str) -> int | None:
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return None
+
+
+def _exit_status(message: str) -> int | None:
+    """Return the exit status in an error of `subprocess`, negative for a signal, as the process or its shell states it.
+
+    >>> _exit_status("CalledProcessError in file x: Command 'infer' returned non-zero exit status 137.")
+    -9
+    >>> _exit_status("CalledProcessError in file x: Command 'infer' died with <Signals.SIGSEGV: 11>.")
+    -11
+    """
+    match = _EXIT.search(message)
+    if match is None:
+        return None
+    if match[1]:
+        return -signal.Signals[match[1]].value
+    status = int(match[2])
+    return 128 - status if status > 128 else status
+
 
 _HIDDEN = {LogEvent.JOB_STARTED, LogEvent.JOB_FINISHED, LogEvent.PROGRESS}
 _HIDDEN_MESSAGES = (

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from vernacular.core.errors import ModelError
-from vernacular.core.progress import Progress
+from vernacular.core.logs import Progress
 
 log = logging.getLogger("vernacular")
 

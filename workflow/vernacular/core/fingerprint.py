@@ -54,15 +54,12 @@ NO_EFFECT = {
     "vernacular.core.contents": "decision when to hash a file again; the hash is part of the keys",
     "vernacular.core.library_errors": "classification of errors, and messages",
     "vernacular.core.paths": "location of the workflow's directory, and paths in messages",
-    "vernacular.core.replacing": "writing of files",
     "vernacular.core.model_record": "fields of records; what affects results is in the keys by its value",
-    "vernacular.core.records": "writing and verification of records; a damaged one is rejected",
     "vernacular.core.fields": "reading and writing of specs, whose values are in the keys",
     "vernacular.config.specs": "fields of specs, whose values are in the keys",
-    "vernacular.core.progress": "progress lines",
     "vernacular.core.errors": "messages",
+    "vernacular.core.logs": "logs, and progress lines",
     "vernacular.inference.server.client": "transport; the content of every response is checked",
-    "vernacular.inference.server.limits": "number of concurrent requests",
 }
 
 # Libraries that have no effect on results, with the reason.
@@ -146,6 +143,9 @@ def _distributions() -> dict[str, list[str]]:
     return dict(importlib.metadata.packages_distributions())
 
 
+_WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
 @functools.cache
 def _parse(module: str) -> tuple[str, frozenset[str], frozenset[str]]:
     """Return (hash of a module's code, modules of this package that it imports, libraries that it imports)."""
@@ -160,41 +160,32 @@ def _parse(module: str) -> tuple[str, frozenset[str], frozenset[str]]:
 
 def _parse_source(module: str, source: str) -> tuple[str, set[str], set[str]]:
     """Return (hash of the code, names that it imports, patterns of files that it imports)."""
-    tree = ast.parse(source)
     names, patterns = set(), set()
-    for node in _nodes(tree):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
+
+    def read(node, runs: bool = True):
+        """Return a node as lists, without positions and docstrings; `runs`: not only a type checker reads it."""
+        if isinstance(node, list):
+            return [read(entry, runs) for entry in node]
+        if not isinstance(node, ast.AST):
+            return repr(node)
+        kind = type(node)
+        if kind is ast.If and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+            runs = False
+        elif runs and kind is ast.Import:
+            names.update(alias.name for alias in node.names)
+        elif runs and kind is ast.ImportFrom:
             if node.level:
                 raise ValueError(f"{module}: relative imports are not followed; write the full name.")
-            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == import_modules.__name__:
+            names.update((node.module, *(f"{node.module}.{alias.name}" for alias in node.names)))
+        elif runs and kind is ast.Call and getattr(node.func, "id", None) == import_modules.__name__:
             patterns.add(ast.literal_eval(node.args[0]))
-    code = json.dumps(ast.dump(_without_docstrings(tree)), ensure_ascii=False)
-    return hashlib.sha256(code.encode("utf-8", "surrogatepass")).hexdigest(), names, patterns
+        elif kind in _WITH_DOCSTRING and ast.get_docstring(node, clean=False) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+        fields = [read(getattr(node, name, None), runs) for name in node._fields if name != "ctx"]  # ctx: by position
+        return [kind.__name__, *fields]
 
-
-def _nodes(tree: ast.AST):
-    """Yield all nodes, except those that only a type checker reads."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
-            continue
-        yield node
-        yield from _nodes(node)
-
-
-def _without_docstrings(tree: ast.AST) -> ast.AST:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            first = node.body[0] if node.body else None
-            if (
-                isinstance(first, ast.Expr)
-                and isinstance(first.value, ast.Constant)
-                and isinstance(first.value.value, str)
-            ):
-                node.body = node.body[1:] or [ast.Pass()]
-    return tree
+    content = json.dumps(read(ast.parse(source)))
+    return hashlib.sha256(content.encode()).hexdigest(), names, patterns
 
 
 def _file(module: str) -> Path:

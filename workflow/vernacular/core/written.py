@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from vernacular.core import artifacts
+from vernacular.core.artifacts import replacing
 from vernacular.core.errors import ArtifactError, UserError, format_count, writing
 from vernacular.core.paths import WORKFLOW, display_path
-from vernacular.core.replacing import replacing
 
 COMPLETE = ".vernacular-complete"  # the hashes of the files, written last; what the rules declare
 _LIST = ".vernacular"

@@ -25,8 +25,7 @@ from vernacular.core.artifacts import Kind
 from vernacular.core.errors import ModelError, first_line
 from vernacular.core.library_errors import LOADING_ERRORS
 from vernacular.core.model_record import ModelRecord
-from vernacular.inference.journal import Journal
-from vernacular.inference.schema import SCORES
+from vernacular.inference.schema import SCORES, Journal
 
 
 @dataclass(frozen=True)
@@ -108,13 +107,13 @@ class Local(Engine):
     """A model of transformers in memory."""
 
     code: ClassVar = {
-        "scores": ("vernacular.inference.scoring.score", "vernacular.inference.model.base"),
-        "generations": ("vernacular.inference.generation.vllm", "vernacular.inference.model.base"),
+        "scores": ("vernacular.inference.scoring.score", "vernacular.inference.model.load"),
+        "generations": ("vernacular.inference.generation.vllm", "vernacular.inference.model.load"),
     }
 
     def __init__(self, record, *, threads=None, is_shared=False, requests=()):
         from vernacular.inference.generation.prepare import check_rendering
-        from vernacular.inference.model.base import Base
+        from vernacular.inference.model.load import Base
 
         super().__init__(record)
         check_rendering(record)

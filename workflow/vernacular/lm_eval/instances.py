@@ -14,8 +14,7 @@ from lm_eval.api.task import Task
 
 from vernacular.core.errors import DataError, UserError, first_line
 from vernacular.data.columns import replace_surrogates
-from vernacular.lm_eval.generation_arguments import GREEDY, check, is_sampled, own_kwargs, request_fields
-from vernacular.lm_eval.loading import LoadedUnit
+from vernacular.lm_eval.loading import GREEDY, LoadedUnit, check, is_sampled, own_kwargs, request_fields
 from vernacular.protocols.request_rows import external_request, turn
 from vernacular.types import CHAT, Role
 

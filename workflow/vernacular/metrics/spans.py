@@ -1,7 +1,7 @@
 """Log-likelihoods of the scored texts, by item and role, from requests and their scores."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from vernacular.metrics.choice import Choice, choose_option
@@ -157,7 +157,19 @@ def result(
         prompt = "\n".join(part for part in (item["context"], item["question"]) if part)
     if prediction is None and choice and choice.predicted_indices:
         prediction = " | ".join(item["choices"][i] for i in choice.predicted_indices)
-    span_flags = flags(spans)
+    return result_row(item, [flags(spans), flag], prompt, values, option_scores, choice, prediction)
+
+
+def result_row(
+    item: Item,
+    flags: Iterable[str | None],
+    prompt: str,
+    values: dict[str, float | None],
+    option_scores: list[float] | None = None,
+    choice: Choice | None = None,
+    prediction: str | None = None,
+) -> dict:
+    """Return a row of TASK_RESULTS with the flags that are given; `values` as in `result`."""
     return {
         "item_id": item["item_id"],
         "cluster_id": item["cluster_id"],
@@ -173,7 +185,7 @@ def result(
         "metrics": {
             name: float(value) for name, value in values.items() if value is not None and not math.isnan(value)
         },
-        "flags": "; ".join(part for part in (span_flags, flag) if part) or None,
+        "flags": "; ".join(filter(None, flags)) or None,
     }
 
 

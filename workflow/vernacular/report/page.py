@@ -17,9 +17,9 @@ from vernacular.comparison.reading_list import READING_LIST
 from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count, writing
+from vernacular.core.logs import Progress
 from vernacular.core.model_record import ModelRecord
 from vernacular.core.processes import pool
-from vernacular.core.progress import Progress
 from vernacular.core.tables import rows_of
 from vernacular.core.written import rewriting
 from vernacular.metrics.schema import RESULTS

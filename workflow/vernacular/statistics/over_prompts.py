@@ -9,8 +9,27 @@ model does on other items with *these* prompts. With a + b, it covers prompts li
 crossed with prompts, the variance between seeds over their number is a third term.
 
 Two models are compared by the same formulas on differences of the same item, prompt and seed.
+
+Variance components are those of a crossed table: clusters of items × prompts, and × few-shot seeds where they are
+crossed. A cell is the value of one cluster under one prompt (and seed). Rows and columns are taken as drawn at random
+from the items and from the wordings that could have been used; normality is not assumed. The estimates are those of the
+analysis of variance (equal to MINQUE in a complete table), where expected mean squares are sums of components:
+
+    E[MS_u] = sum over v ⊇ u of (product of the sizes of the factors outside v) · σ²_v
+
+so that each component is an alternating sum of mean squares. With one value in a cell, the interaction of all factors
+and the residual are one component.
+
+Before a run, the components give the standard error, and the smallest difference that a number of items and prompts can
+show. With components σ²_C (clusters of items), σ²_K (prompts) and σ²_CK (both together and the rest), the variance of a
+mean over C clusters and K prompts is (a D-study, Brennan 2001)
+
+    V = σ²_C / C + σ²_K / K + σ²_CK / (C K)
+
+More items reduce the first and third term only: one prompt leaves σ²_K, whatever the number of items.
 """
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -148,3 +167,229 @@ def probability_better(difference: float, variance_prompts: float, se: float, n_
     if spread == 0:
         return 0.5 if difference == 0 else float(difference > 0)
     return float(stdtr(n_prompts - 1, difference / spread))
+
+
+FACTORS = ("items", "prompts", "seeds")  # axes of a table
+Effect = tuple[int, ...]  # axes of an effect: (0,) items, (0, 1) items × prompts
+
+
+def cluster_table(values: np.ndarray, clusters=None) -> np.ndarray:
+    """Return the table (C, …) of clusters from `values` (n items, …); its mean is the mean over items.
+
+    A row is the column mean plus C · n_c / N times the deviation of the cluster's mean from it, so that clusters of
+    different sizes have the weights of their items (exact if all sizes are equal, else to first order).
+
+    >>> cluster_table(np.array([[0.0], [1.0], [1.0]]), ["a", "a", "b"]).ravel().round(3).tolist()
+    [0.444, 0.889]
+    """
+    values = np.asarray(values, dtype=float)
+    codes = cluster_codes(clusters, len(values))
+    n_clusters = int(codes.max(initial=-1)) + 1
+    if n_clusters == len(values):
+        return values
+    means = values.mean(axis=0)
+    deviations = np.zeros((n_clusters, *values.shape[1:]))
+    np.add.at(deviations, codes, values - means)
+    return means + deviations * n_clusters / len(values)
+
+
+def mean_squares(table: np.ndarray) -> dict[Effect, tuple[float, int]]:
+    """Return {effect: (mean square, degrees of freedom)} of a complete table; effects without freedom are omitted."""
+    table = np.asarray(table, dtype=float)
+    axes = range(table.ndim)
+    effects = [effect for size in range(table.ndim + 1) for effect in itertools.combinations(axes, size)]
+    means = {e: table.mean(axis=tuple(axis for axis in axes if axis not in e), keepdims=True) for e in effects}
+    found = {}
+    for effect in effects[1:]:
+        parts = [(-1) ** (len(effect) - len(part)) * means[part] for part in effects if set(part) <= set(effect)]
+        deviations = sum(parts)
+        df = int(np.prod([table.shape[axis] - 1 for axis in effect]))
+        if df:
+            found[effect] = float((deviations**2).sum() * table.size / deviations.size / df), df
+    return found
+
+
+@dataclass(frozen=True)
+class Components:
+    """Variance components of a table.
+
+    Attributes:
+        shape: (clusters, prompts) or (clusters, prompts, seeds)
+        variances: component by effect, in squared units of the metric; may be negative
+    """
+
+    shape: tuple[int, ...]
+    variances: dict[Effect, float]
+
+    def of(self, *factors: str) -> float:
+        """Return one component, at least 0: of("items"), of("items", "prompts"). 0 without degrees of freedom."""
+        effect = tuple(sorted(FACTORS.index(factor) for factor in factors))
+        return max(0.0, self.variances.get(effect, 0.0))
+
+    def shares(self) -> dict[str, float]:
+        """Return the share of each source in the variance of one run: "items", "prompts", "items × prompts", ….
+
+        One run has one prompt and one seed, and all clusters: components that involve items are divided by their
+        number. Negative estimates count as 0. {} if nothing varies.
+        """
+        run = {
+            effect: max(0.0, variance) / (self.shape[0] if 0 in effect else 1)
+            for effect, variance in self.variances.items()
+        }
+        total = sum(run.values())
+        return {effect_name(effect): value / total for effect, value in run.items()} if total > 0 else {}
+
+
+def effect_name(effect: Effect) -> str:
+    """Return the name of an effect.
+
+    >>> effect_name((0, 1))
+    'items × prompts'
+    """
+    return " × ".join(FACTORS[axis] for axis in effect)
+
+
+def components(table: np.ndarray) -> Components:
+    """Estimate the components of a complete table (clusters, prompts) or (clusters, prompts, seeds).
+
+    >>> found = components(np.array([[1.0, 1.0], [0.0, 1.0], [0.0, 0.0]]))
+    >>> {effect: round(variance, 4) for effect, variance in found.variances.items()}
+    {(0,): 0.1667, (1,): 0.0, (0, 1): 0.1667}
+    """
+    table = np.asarray(table, dtype=float)
+    squares = mean_squares(table)
+    variances = {}
+    for effect in squares:
+        signed = sum((-1) ** (len(v) - len(effect)) * ms for v, (ms, _) in squares.items() if set(effect) <= set(v))
+        outside = [size for axis, size in enumerate(table.shape) if axis not in effect]
+        variances[effect] = float(signed / np.prod(outside, initial=1.0))
+    return Components(table.shape, variances)
+
+
+def clustered_variance(values: np.ndarray, clusters=None) -> tuple[float, int]:
+    """Return (variance of the mean of `values` (n,) over clusters, number of clusters); NaN with fewer than two.
+
+    C/(C-1) times the sum of the squared sums of deviations, over n² (Miller 2024, arXiv 2411.00640).
+
+    >>> round(clustered_variance(np.array([1.0, 0.5, 0.0]))[0], 4)
+    0.0833
+    """
+    values = np.asarray(values, dtype=float)
+    codes = cluster_codes(clusters, len(values))
+    n_clusters = int(codes.max(initial=-1)) + 1
+    if n_clusters < 2:
+        return float("nan"), n_clusters
+    sums = np.bincount(codes, weights=values - values.mean(), minlength=n_clusters)
+    return float(n_clusters / (n_clusters - 1) * (sums @ sums) / len(values) ** 2), n_clusters
+
+
+PROMPTS = (1, 2, 3, 5, 10)
+POWER, ALPHA = 0.8, 0.05
+# assumptions of a design without an earlier run; no published figures cover low-resource languages
+ACCURACY, DISAGREEMENT, MODEL_AGREEMENT = 0.55, 0.22, 0.68
+CLUSTER_CORRELATION, CLUSTER_CORRELATION_BOTH = 0.14, 0.07  # of item effects, of item × prompt effects
+MODEL_ALIKE, WORDING_ALIKE = 0.2, 0.3  # correlations between two models: of item × prompt effects, of prompt effects
+
+
+@dataclass(frozen=True)
+class Design:
+    """One line of a table of designs; standard error and difference in the units of the metric."""
+
+    clusters: int
+    prompts: int
+    se: float
+    smallest_difference: float  # paired, found with a power of 0.8 at a level of 0.05; see the function
+
+
+def standard_error(found: Components, clusters: int, prompts: int) -> float:
+    """Return √V of a design. Components are at least 0.
+
+    >>> simulated = Components((100, 5), {(0,): 0.043, (1,): 0.00056, (0, 1): 0.028})  # clusters of five items
+    >>> [round(100 * standard_error(simulated, 100, k), 1) for k in (1, 2, 10)]
+    [3.6, 2.9, 2.3]
+    """
+    items, both = found.of("items"), found.of("items", "prompts")
+    return float(np.sqrt((items + both / prompts) / clusters + found.of("prompts") / prompts))
+
+
+def smallest_difference(found: Components, clusters: int, prompts: int) -> float:
+    """Return (t(0.975) + t(0.8)) · SE of the components of a paired difference; NaN below two clusters.
+
+    SE and its degrees of freedom are those of the test (`over_prompts`), whose a and b both contain the interaction;
+    below three prompts, the test is for these prompts, and b is not part of it.
+    """
+    if clusters < 2:
+        return float("nan")
+    both = found.of("items", "prompts") / (clusters * prompts)
+    if prompts < FEWEST_PROMPTS:
+        se = np.sqrt(found.of("items") / clusters + both)
+        return detectable(float(se), clusters - 1) or float("nan")
+    a, b = found.of("items") / clusters + both, found.of("prompts") / prompts + both
+    if a + b == 0:
+        return float("nan")
+    df = (a + b) ** 2 / (a**2 / (clusters - 1) + b**2 / (prompts - 1))
+    return float((stdtrit(df, 1 - ALPHA / 2) + stdtrit(df, POWER)) * np.sqrt(a + b))
+
+
+def accuracy_components(sd_prompts: float, items_per_cluster: float = 1) -> tuple[Components, Components]:
+    """Return assumed components of an accuracy of 0.55 and of a difference of two models, for a design before any run.
+
+    Two prompts agree on 78 % of the items and two models on 68 %; the items of a cluster correlate by 0.14, their
+    interactions by 0.07; wordings shift two models with a correlation of 0.3. `sd_prompts` is a share: 0.02. Measured
+    components replace these.
+    """
+    variance, interaction, discordant = ACCURACY * (1 - ACCURACY), DISAGREEMENT / 2, 1 - MODEL_AGREEMENT
+    both = 2 * interaction * (1 - MODEL_ALIKE)  # of a difference
+
+    def of_cluster(variance: float, correlation: float) -> float:
+        return variance * (1 + (items_per_cluster - 1) * correlation) / items_per_cluster
+
+    def found(items: float, prompts: float, items_prompts: float) -> Components:
+        both_of_cluster = of_cluster(items_prompts, CLUSTER_CORRELATION_BOTH)
+        return Components(
+            (0, 0), {(0,): of_cluster(items, CLUSTER_CORRELATION), (1,): prompts, (0, 1): both_of_cluster}
+        )
+
+    return (
+        found(variance - interaction, sd_prompts**2, interaction),
+        found(max(0.0, discordant - both), 2 * sd_prompts**2 * (1 - WORDING_ALIKE), both),
+    )
+
+
+def detectable(se: float | None, df: float | None) -> float | None:
+    """Return the smallest difference that a finished design finds with a power of 0.8; None without a spread."""
+    if not se or not df or not np.isfinite([se, df]).all():
+        return None
+    return float((stdtrit(df, 1 - ALPHA / 2) + stdtrit(df, POWER)) * se)
+
+
+def design_table(of_value: Components, of_difference: Components | None, clusters: list[int]) -> list[Design]:
+    """Return a design for each number of clusters and of `PROMPTS`.
+
+    Args:
+        of_value: components of one model's values, for the standard error.
+        of_difference: components of the differences of two models, for the smallest difference; None: NaN.
+    """
+    return [
+        Design(
+            n,
+            k,
+            standard_error(of_value, n, k),
+            smallest_difference(of_difference, n, k) if of_difference else float("nan"),
+        )
+        for n in clusters
+        for k in PROMPTS
+    ]
+
+
+def clusters_needed(found: Components, prompts: int, se: float) -> float:
+    """Return the number of clusters for a wanted standard error; infinity if no number of items is enough.
+
+    >>> simulated = Components((100, 5), {(0,): 0.043, (1,): 0.00056, (0, 1): 0.028})
+    >>> clusters_needed(simulated, 1, 0.02), clusters_needed(simulated, 5, 0.02)
+    (inf, 169)
+    """
+    rest = se**2 - found.of("prompts") / prompts
+    if rest <= 0:
+        return float("inf")
+    return int(np.ceil((found.of("items") + found.of("items", "prompts") / prompts) / rest))

@@ -11,8 +11,7 @@ import pandas as pd
 from openpyxl.worksheet.worksheet import Worksheet
 
 from vernacular.metrics.metric import display_name
-from vernacular.statistics.crossed import Components
-from vernacular.statistics.designs import design_table
+from vernacular.statistics.over_prompts import Components, design_table
 from vernacular.summary import cells
 from vernacular.summary.columns import EXCEL, SheetSize, continued
 from vernacular.summary.grid import sort_rows

@@ -10,9 +10,9 @@ from vernacular.core.metadata import MetricsMetadata
 from vernacular.summary.cells import TITLE, print_landscape, put_text
 from vernacular.summary.columns import EXCEL, SheetSize
 from vernacular.summary.grid import sort_key
-from vernacular.summary.headers import LEGEND
 from vernacular.summary.headings import Headings
 from vernacular.summary.rows import parts_of
+from vernacular.summary.sheet import LEGEND
 from vernacular.types import DEFAULT_PROMPT
 
 _DERIVED_SECTIONS = {  # section: columns of the long table whose distinct rows it lists

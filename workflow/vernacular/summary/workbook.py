@@ -17,10 +17,9 @@ from vernacular.core.artifacts import replacing
 from vernacular.core.tables import sheet_names
 from vernacular.summary.cells import index_rankings, put_text
 from vernacular.summary.columns import EXCEL, Columns, SheetSize, continued, fitting, with_aggregates, with_headlines
-from vernacular.summary.diagnoses import add_codes, write_diagnoses, write_languages
 from vernacular.summary.grid import Grid, build_grid
 from vernacular.summary.headings import Headings, make_headings
-from vernacular.summary.lists import write_comparisons, write_overall
+from vernacular.summary.lists import add_codes, write_comparisons, write_diagnoses, write_languages, write_overall
 from vernacular.summary.prompts import write_prompts
 from vernacular.summary.provenance import write_provenance
 from vernacular.summary.sheet import write_grid

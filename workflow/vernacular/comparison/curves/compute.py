@@ -11,10 +11,17 @@ import numpy as np
 import pyarrow as pa
 
 from vernacular.comparison.align import align
-from vernacular.comparison.curves.curve import Curve, common_axis, curves_of
-from vernacular.comparison.curves.points import finite, point_rows
-from vernacular.comparison.curves.samples import RESAMPLES, Samples, samples_of
-from vernacular.comparison.curves.shape import statistics_row
+from vernacular.comparison.curves.curve import (
+    RESAMPLES,
+    Curve,
+    Samples,
+    common_axis,
+    curves_of,
+    finite,
+    point_rows,
+    samples_of,
+    statistics_row,
+)
 from vernacular.comparison.curves.trust import trust_row
 from vernacular.metrics.metric import Metric
 from vernacular.protocols.evaluate import PROTOCOL_METRICS

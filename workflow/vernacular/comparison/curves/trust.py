@@ -16,10 +16,7 @@ from collections import Counter
 import numpy as np
 from scipy.special import chdtri
 
-from vernacular.comparison.curves.curve import Curve, common_axis
-from vernacular.comparison.curves.points import finite
-from vernacular.comparison.curves.samples import Samples
-from vernacular.comparison.curves.shape import with_interval
+from vernacular.comparison.curves.curve import Curve, Samples, common_axis, finite, with_interval
 from vernacular.statistics import curves as statistics
 from vernacular.statistics.curves import MIN_NOISE_POINTS, noise
 from vernacular.statistics.paired import ALPHA

@@ -13,15 +13,15 @@ import pyarrow as pa
 import torch
 
 from vernacular.core.fingerprint import fingerprint
-from vernacular.core.progress import Progress
+from vernacular.core.logs import Progress
 from vernacular.inference.generation.cache import Prefix, common_prefix
 from vernacular.inference.generation.decode import BATCH, DecodingCounters, Way, decode
 from vernacular.inference.generation.prepare import PreparedPrompt, check_can_generate, output_row, prepare_prompts
 from vernacular.inference.generation.reasoning import describe
 from vernacular.inference.generation.self_check import select_batching
-from vernacular.inference.model.lengths import config_values
 from vernacular.inference.model.loaded import LoadedModel, halve, token_budget, within_memory
 from vernacular.inference.model.rendering import has_template
+from vernacular.inference.model.tokenization import config_values
 from vernacular.inference.schema import GENERATIONS, iter_rows, rows_to_table
 
 SHORTEST_PREFIX = 16  # tokens; recomputing a shorter prefix in each row costs less than copying its cache

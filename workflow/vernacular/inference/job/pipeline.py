@@ -25,9 +25,9 @@ from vernacular.core import artifacts
 from vernacular.core.artifacts import Kind
 from vernacular.core.errors import MachineError, ModelError, ServerError, UserError, first_line, is_contained
 from vernacular.core.library_errors import is_lost_device, wrap_tokenizer_panics
+from vernacular.core.logs import Progress
 from vernacular.core.metadata import Counters, OutputsMetadata, decode, encode
 from vernacular.core.processes import StopFlag, Stopped, Task
-from vernacular.core.progress import Progress
 from vernacular.inference.engine import Engine, engine_name
 from vernacular.inference.job.store import Store, StoreError
 from vernacular.inference.job.work import WorkUnit, engine_version

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from vernacular.checkpoints.inputs import DELETED, is_deleted
 from vernacular.core.errors import MachineError, ModelError
+from vernacular.core.logs import Progress
 from vernacular.core.model_record import ModelRecord
 from vernacular.core.processes import StopFlag, stop_on_signals
-from vernacular.core.progress import Progress
 from vernacular.inference.engine import engine_of
 from vernacular.inference.job.pipeline import Pipeline
 from vernacular.inference.job.store import Store

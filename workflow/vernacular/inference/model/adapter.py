@@ -2,7 +2,7 @@
 
 PEFT inserts its modules into the base in place, so all modules of the base are recorded before and restored after. This
 does not restore tensors that PEFT overwrites (trained biases, weights from which PiSSA subtracts its components):
-`base.py` ensures that no other model is evaluated with such a tensor.
+`load.py` ensures that no other model is evaluated with such a tensor.
 """
 
 import contextlib

@@ -14,8 +14,7 @@ import transformers
 from vernacular.core.errors import ModelError
 from vernacular.core.library_errors import is_out_of_memory
 from vernacular.core.model_record import ModelRecord
-from vernacular.inference.model.lengths import Lengths, read_lengths
-from vernacular.inference.model.tokenization import TextModel, special_tokens
+from vernacular.inference.model.tokenization import Lengths, TextModel, read_lengths, special_tokens
 
 T = TypeVar("T")
 

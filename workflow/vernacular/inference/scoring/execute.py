@@ -6,8 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 
-from vernacular.core.progress import Progress
-from vernacular.inference.journal import Journal
+from vernacular.core.logs import Progress
 from vernacular.inference.model.loaded import (
     SMALLEST_BUDGET,
     LoadedModel,
@@ -16,12 +15,12 @@ from vernacular.inference.model.loaded import (
     token_budget,
     within_memory,
 )
+from vernacular.inference.schema import Journal
 from vernacular.inference.scoring.forward import Body
-from vernacular.inference.scoring.head import Head, score_batch
+from vernacular.inference.scoring.head import Head, PendingScores, TokenScores, concatenate, score_batch
 from vernacular.inference.scoring.outputs import Outputs
 from vernacular.inference.scoring.plan import PlanLimits, plan
 from vernacular.inference.scoring.prepare import PreparedRequest
-from vernacular.inference.scoring.token_scores import PendingScores, TokenScores, concatenate
 from vernacular.inference.scoring.trie import Path, Trie, build_trie
 
 log = logging.getLogger("vernacular")

@@ -21,16 +21,15 @@ import torch
 from vernacular.core.errors import ModelError, first_line
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.library_errors import is_out_of_memory
-from vernacular.inference.journal import Journal
 from vernacular.inference.model.loaded import MODEL_ERRORS, LoadedModel, agreement
 from vernacular.inference.model.tokenization import SPECIAL
+from vernacular.inference.schema import Journal
 from vernacular.inference.scoring.execute import Counters, Plan, execute
-from vernacular.inference.scoring.head import Head
+from vernacular.inference.scoring.head import Head, PendingScores
 from vernacular.inference.scoring.outputs import Outputs
 from vernacular.inference.scoring.plan import Queries
 from vernacular.inference.scoring.prepare import PreparedRequest
 from vernacular.inference.scoring.strategy import ALL_NAN, BATCHINGS, NAN_ADVICE
-from vernacular.inference.scoring.token_scores import PendingScores
 
 VARIANTS = ("original", "within_word_l2r")
 

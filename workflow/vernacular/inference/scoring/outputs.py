@@ -4,9 +4,8 @@ import numpy as np
 import pyarrow as pa
 
 from vernacular.inference.model.tokenization import TextModel
-from vernacular.inference.scoring.head import EXTRAS
+from vernacular.inference.scoring.head import EXTRAS, TokenScores
 from vernacular.inference.scoring.prepare import PreparedRequest
-from vernacular.inference.scoring.token_scores import TokenScores
 from vernacular.inference.scoring.trie import ranges
 
 _TYPES = {"is_greedy": np.bool_, "rank": np.int32, "top_id": np.int32}  # others: float32

@@ -17,10 +17,9 @@ import pyarrow.compute as pc
 
 from vernacular.core.errors import ArtifactError
 from vernacular.core.processes import Task
-from vernacular.inference.journal import Journal
 from vernacular.inference.model.loaded import LoadedModel, token_budget
 from vernacular.inference.model.tokenization import bos_policy
-from vernacular.inference.schema import SCORES, characters_of, iter_rows
+from vernacular.inference.schema import SCORES, Journal, characters_of, iter_rows
 from vernacular.inference.scoring.execute import Counters, build_path, plan_ahead, score_causal, split_by_positions
 from vernacular.inference.scoring.head import CAUSAL_EXTRAS, EXTRAS
 from vernacular.inference.scoring.masked import score_masked

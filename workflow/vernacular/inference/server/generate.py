@@ -34,9 +34,8 @@ from vernacular.inference.generation.reasoning import (
     server_arguments,
     split_text,
 )
-from vernacular.inference.journal import Journal
 from vernacular.inference.model.rendering import is_continued, with_system
-from vernacular.inference.schema import GENERATIONS, iter_rows, rows_to_table
+from vernacular.inference.schema import GENERATIONS, Journal, iter_rows, rows_to_table
 from vernacular.inference.server.completions import Completion
 from vernacular.inference.server.forms import read
 from vernacular.inference.server.served import ServedModel

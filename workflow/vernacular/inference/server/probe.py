@@ -33,8 +33,7 @@ from vernacular.inference.server.forms import (
     text_of,
 )
 from vernacular.inference.server.native import LlamaCpp
-from vernacular.inference.server.served import ServedModel, label_forms, span_forms, wrap_server
-from vernacular.inference.server.tokenizer import ServerTokenizer
+from vernacular.inference.server.served import ServedModel, ServerTokenizer, label_forms, span_forms, wrap_server
 
 
 def probe(

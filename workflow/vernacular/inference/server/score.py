@@ -13,9 +13,8 @@ import pyarrow as pa
 
 from vernacular.core.errors import ArtifactError
 from vernacular.core.fingerprint import fingerprint
-from vernacular.inference.journal import Journal
 from vernacular.inference.model.tokenization import bos_policy
-from vernacular.inference.schema import SCORES, iter_rows, missing_statistics, rows_to_table
+from vernacular.inference.schema import SCORES, Journal, iter_rows, missing_statistics, rows_to_table
 from vernacular.inference.scoring.prepare import PreparedRequest, prepare_all, reads
 from vernacular.inference.scoring.rolling import window_length
 from vernacular.inference.server.completions import TextLabels

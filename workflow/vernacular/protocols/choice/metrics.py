@@ -10,6 +10,7 @@ from string import ascii_uppercase
 from vernacular.metrics.choice import Choice, choose_option, correct_options
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.similarity.outputs import ParsedOutput, parse_samples
+from vernacular.metrics.spans import result_row
 from vernacular.protocols.choice.parser import STEPS, Answers, extract
 from vernacular.protocols.generation.metrics import RESPONSES, SAMPLES, mean_row
 from vernacular.types import Generation, Item, Request, Result
@@ -79,19 +80,7 @@ def _row(item: dict, request: Request, output: ParsedOutput, answers: Sequence[A
             values |= choice.outcome("accuracy_parsed")
         values |= choice.outcome() | {"extraction_failed": float(index is None)}
         values |= {f"found_in_{name}": float(name == step) for name in STEPS}
-    chosen = choice.predicted_indices
-    return {
-        "item_id": item["item_id"],
-        "cluster_id": item["cluster_id"],
-        "category": item["category"],
-        "prompt": request["text"],
-        "choices": list(item["choices"]),
-        "gold": list(item["gold"]),
-        "option_scores": None,
-        "prediction": ascii_uppercase[chosen[0]] if chosen else None,
-        "predicted_indices": chosen or None,
-        "correct": choice.correct,
-        "tie": choice.tie,
-        "metrics": values | output.values,
-        "flags": output.flag,
-    }
+    prediction = ascii_uppercase[choice.predicted_indices[0]] if choice.predicted_indices else None
+    values |= output.values
+    row = result_row(item, [output.flag], request["text"], values, choice=choice, prediction=prediction)
+    return row | {"predicted_indices": choice.predicted_indices or None}

@@ -27,6 +27,7 @@ from sacrebleu.metrics import CHRF
 from vernacular.metrics.choice import Choice, choose_option, correct_options, margin
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.similarity.outputs import ParsedOutput, parse_samples, sample_name
+from vernacular.metrics.spans import result_row
 from vernacular.types import Generation, Item, Request, Result, correct_answers, is_number, last_number
 
 SIMILARITIES = {"cosine": "cosine", "moverscore": "score", "bertscore": "score"}  # metrics and their units
@@ -165,24 +166,9 @@ def _row(item: Item, request: Request, output: ParsedOutput, similarities: dict[
         values |= text_metrics(scored_part(item, output.text), references)
     if "exact_match" in values and output.values and not output.values["unclosed"]:
         values["exact_match_closed"] = values["exact_match"]
-    values |= output.values
     scores, choice = chosen
-    is_correct = choice.correct if choice else _matches_target(item, values)
-    return {
-        "item_id": item["item_id"],
-        "cluster_id": item["cluster_id"],
-        "category": item["category"],
-        "prompt": request["text"],
-        "choices": list(item["choices"]),
-        "gold": list(item["gold"]),
-        "option_scores": scores,
-        "prediction": output.text,
-        "predicted_indices": choice.predicted_indices if choice else None,
-        "correct": is_correct,
-        "tie": choice.tie if choice else None,
-        "metrics": values,
-        "flags": "; ".join(flag for flag in flags if flag) or None,
-    }
+    row = result_row(item, flags, request["text"], values | output.values, scores, choice, output.text)
+    return row if choice else row | {"correct": _matches_target(item, values)}
 
 
 def _choice(scores: list[float | None], correct: list[int]) -> Choice:

@@ -1,6 +1,6 @@
 """Metrics of lm-eval as metrics of Vernacular, for intervals and paired comparisons.
 
-lm-eval computes the values (`vernacular/lm_eval/aggregation.py`). The per-item results contain what its aggregations
+lm-eval computes the values (`vernacular/lm_eval/evaluation.py`). The per-item results contain what its aggregations
 need, so that resamples need no lm-eval: means, and the corpus statistics below. A metric with another aggregation has a
 value, but is not compared.
 """
