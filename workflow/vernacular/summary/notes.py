@@ -24,7 +24,8 @@ def make_notes(metadata: MetricsMetadata) -> list[dict]:
         kind: "unavailable" (a dataset, model or encoder), "not applicable", "dropped" and "repaired" (rows of the
     dataset), "rows" (warnings about the dataset), "prompts" (what is suspicious in them), "skipped" (items that were
     skipped), "flagged" (outputs), "reasoning" (before answers), "samples" (several per item), "fallback" (the engine
-    used a fallback strategy), "language" (of responses, if it is not identified), "diagnosis" (a symptom that explains
+    used a fallback strategy), "judge" (what its
+    values are worth), "language" (of responses, if it is not identified), "diagnosis" (a symptom that explains
     the value), "trusted code", "adapter" (without effect) and "unused weights" (of the model itself, reported once).
     """
     notes = []
@@ -55,6 +56,8 @@ def make_notes(metadata: MetricsMetadata) -> list[dict]:
         if (results.repeats or 1) > 1:
             text = f"avg@{results.repeats}: values are means over items of the means of their samples"
             add_note(evaluation, "samples", text)
+        for text in results.judges:
+            add_note(evaluation, "judge", text)
         for fallback in results.inference.engine.fallback:
             add_note(evaluation, "fallback", fallback)
         if results.language and results.language.missing:
