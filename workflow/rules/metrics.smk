@@ -1,7 +1,7 @@
 """Scores and generations -> per-item results. REQUIRED INPUTS: resources/items/, results/requests/,
 results/{model}/scores|generations/. OUTPUTS: results/{model}/similarity/{evaluation}.parquet,
-results/{model}/tasks/{evaluation}.parquet, results/{model}/metrics.parquet, results/exports/{model}/{evaluation}/.
-These rules load no evaluated model.
+results/{model}/tasks/{evaluation}.parquet, results/{model}/metrics.parquet, results/exports/{model}/{evaluation}/,
+results/judges/{judge}/{model}/. These rules load no evaluated model, except for a judge.
 """
 
 
@@ -66,6 +66,108 @@ rule similarity:
         stage("similarity")
 
 
+# ask each judge about the generated texts of one model at a time; its outputs are in the store. A rule per judge, because
+# its evaluations are its own; a model that is not judged is in none of them
+for name in CONFIG.judges:
+
+    # write what the judge is asked about the texts of one model
+    rule:
+        name:
+            f"judge_requests_{name}"
+        input:
+            data=items_files(settings.JUDGED),
+            requests=expand_evaluations(in_output("requests/{evaluation}.parquet"), settings.JUDGED),
+            generations=functools.partial(judged_texts, judge=name),
+        output:
+            update(judge_files(name, "requests")),
+        log:
+            f"logs/judge_requests/{name}/{{model}}.log",
+        benchmark:
+            f"{BENCHMARKS}/judge_requests/{name}.{{model}}.tsv"
+        wildcard_constraints:
+            model=any_of(CONFIG.judges[name].models),
+        localrule: True
+        conda:
+            "../../envs/tables.yaml"
+        resources:
+            try_number=attempt_label,
+            mem_mb=lambda wildcards, attempt: 3000 * attempt,
+            runtime=60,
+        params:
+            spec=functools.partial(judge_requests_text, judge=name),
+            files=lambda wildcards, input, output: files(
+                input, "items_dir", "requests_dir", results=above(input.generations[0], 3), out=above(output[0])
+            ),
+        message:
+            f"judge-requests: write what {name} is asked about {{wildcards.model}}"
+        shell:
+            stage("judge-requests")
+
+    # let the judge answer, with the engine of its model
+    rule:
+        name:
+            f"judge_{name}"
+        input:
+            models=f"resources/models/{CONFIG.judges[name].model}.json",
+            requests=judge_files(name, "requests"),
+        output:
+            in_output(f"judges/{name}/{{model}}/inference_status/1of1.json"),
+        log:
+            f"logs/judge/{name}/{{model}}.log",
+        benchmark:
+            f"{BENCHMARKS}/judge/{name}.{{model}}.tsv"
+        wildcard_constraints:
+            model=any_of(CONFIG.judges[name].models),
+        localrule: CONFIG.judges[name].model in CONFIG.servers
+        conda:
+            "../../envs/models.yaml"
+        threads: functools.partial(judge_threads, judge=name)
+        resources:
+            **judge_resources(name),
+            try_number=attempt_label,
+        params:
+            spec=spec("infer", specs.inference_spec(CONFIG, [CONFIG.judges[name].model]), libraries={}),
+            files=lambda wildcards, input, output: files(
+                input, models=[input.models], requests=list(input.requests), out=output[0], store=CONFIG.store
+            ),
+        message:
+            f"judge: let {name} judge {{wildcards.model}}, except for outputs in the store"
+        shell:
+            stage("infer")
+
+    # write the outputs of the judge about one model
+    rule:
+        name:
+            f"judge_collect_{name}"
+        input:
+            model=f"resources/models/{CONFIG.judges[name].model}.json",
+            requests=judge_files(name, "requests"),
+            status=in_output(f"judges/{name}/{{model}}/inference_status/1of1.json"),
+        output:
+            judge_files(name),
+        log:
+            f"logs/judge_collect/{name}/{{model}}.log",
+        benchmark:
+            f"{BENCHMARKS}/judge_collect/{name}.{{model}}.tsv"
+        wildcard_constraints:
+            model=any_of(CONFIG.judges[name].models),
+        localrule: True
+        conda:
+            "../../envs/models.yaml"
+        resources:
+            mem_mb=lambda wildcards, attempt: 3000 * attempt,
+            runtime=60,
+        params:
+            spec=spec("collect", specs.inference_spec(CONFIG, [CONFIG.judges[name].model])),
+            files=lambda wildcards, input, output: files(
+                input, "model", "requests", status=[input.status], out=above(output[0], 2), store=CONFIG.store
+            ),
+        message:
+            f"judge: write the outputs of {name} about {{wildcards.model}}"
+        shell:
+            stage("collect", has_attempts=False)
+
+
 # compute the result of every item of one model, and the aggregated values
 rule metrics:
     input:
@@ -78,6 +180,7 @@ rule metrics:
             *expand_evaluations(in_output("{{model}}/similarity/{evaluation}.parquet"), settings.COMPARED),
             *expand_evaluations(in_output("{{model}}/lm_eval/{evaluation}.parquet"), settings.TOOL_PROTOCOLS),
         ],
+        judges=judges_of,
     output:
         expand_evaluations(in_output("{{model}}/tasks/{evaluation}.parquet")),
         metrics=in_output("{model}/metrics.parquet"),

@@ -91,6 +91,10 @@ def finish(args: Finish) -> None:
         print("", *sentences[:MAX_SENTENCES], sep="\n")
         if more := sentences[MAX_SENTENCES:]:
             print(f"{format_count(len(more), 'other comparison')}: {comparisons}")
+    if judges := sorted(
+        {note["note"].split(" (")[0] for note in (stated or {}).get("notes", []) if _is_unvalidated(note)}
+    ):
+        print(f"\nUnvalidated: values of {', '.join(judges)}; no speaker has labeled what they judge.")
     if worst := stated and stated.get("worst_diagnosis"):
         print(f"\nWhy this score? {worst['model']}, {worst['evaluation']}: {worst['sentence']}")
     paths = {
@@ -104,6 +108,10 @@ def finish(args: Finish) -> None:
             print(f"{label}: {path}")
 
 
+def _is_unvalidated(note: dict) -> bool:
+    return note["kind"] == "judge" and ": unvalidated," in note["note"]
+
+
 def _print_times(benchmarks: Path, described: list[dict] | None) -> None:
     """Print the time and memory of each stage; `described`: the models of the summary, None without one."""
     rows: dict[str, list[dict]] = {}
@@ -114,7 +122,18 @@ def _print_times(benchmarks: Path, described: list[dict] | None) -> None:
         with open(path, newline="") as file:
             rows.setdefault(path.parent.name, []).extend(csv.DictReader(file, delimiter="\t"))
     order = ["items", "requests", "model", "server", "encoder", "infer", "infer_server", "collect"]
-    order += ["similarity", "metrics", "export", "compare", "curves", "summary", "report"]
+    order += [
+        "similarity",
+        "judge_requests",
+        "judge",
+        "judge_collect",
+        "metrics",
+        "export",
+        "compare",
+        "curves",
+        "summary",
+        "report",
+    ]
     print(f"\n{'stage':<12}{'jobs':>5}{'wall time, s':>14}{'CPU time, s':>13}{'peak MB':>9}")
     for stage in sorted(rows, key=lambda s: order.index(s) if s in order else len(order)):
         wall, cpu, memory = (_numbers(rows[stage], column) for column in ("s", "cpu_time", "max_rss"))

@@ -98,7 +98,11 @@ def _in_scores(judgment, requests, outputs) -> Iterator[tuple[str, list[_Verdict
     for item, spans in by_item(requests, outputs).items():
         verdicts: list[_Verdict | str] = []
         for order in range(orders):
-            own = {str(Role("choice", role.index)): spans[name] for name in spans if (role := Role.parse(name)).rotation == order}
+            own = {
+                str(Role("choice", role.index)): spans[name]
+                for name in spans
+                if (role := Role.parse(name)).rotation == order
+            }
             scores = logliks(own, "choice", len(scale))
             if scores is None or max(scores) == -math.inf:
                 verdicts.append("failed")
@@ -151,7 +155,9 @@ def notes(judgment, n_requested: int, by_item: dict[str, dict], skipped: dict[st
         found.append(f"{name}: the rubric {judgment.name} is not reviewed by a speaker")
     n_unparsed = sum(values.get(f"judge_{judgment.judge}_unparsed", 0) > 0 for values in by_item.values())
     if n_unparsed:
-        found.append(f"{name}: no verdict found in the text on {n_unparsed} of {n_requested} items, which have no value")
+        found.append(
+            f"{name}: no verdict found in the text on {n_unparsed} of {n_requested} items, which have no value"
+        )
     if n_failed := n_requested - n_unparsed - sum(main in values for values in by_item.values()):
         found.append(f"{name}: no output on {n_failed} of {n_requested} items, which have no value")
     for reason in dict.fromkeys(skipped.values()):

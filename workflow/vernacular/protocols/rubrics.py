@@ -107,9 +107,7 @@ def requests_of(
         if rubric.reads == "text":
             text = f"{body}\n\n{rubric.instruction}".rstrip()
             turns = [turn("user", text)]
-            (row,) = generation_requests(
-                item, text, settings=settings, messages=turns, max_new_tokens=MAX_NEW_TOKENS
-            )
+            (row,) = generation_requests(item, text, settings=settings, messages=turns, max_new_tokens=MAX_NEW_TOKENS)
             rows.append(row | {"role": str(Role("response", 0 if order else None, order))})
             continue
         text = f"{body}\n{rubric.cue}"
