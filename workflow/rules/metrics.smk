@@ -68,24 +68,24 @@ rule similarity:
 
 # ask each judge about the generated texts of one model at a time; its outputs are in the store. A rule per judge, because
 # its evaluations are its own; a model that is not judged is in none of them
-for name in CONFIG.judges:
+for judge in CONFIG.judges:
 
     # write what the judge is asked about the texts of one model
     rule:
         name:
-            f"judge_requests_{name}"
+            f"judge_requests_{judge}"
         input:
             data=items_files(settings.JUDGED),
             requests=expand_evaluations(in_output("requests/{evaluation}.parquet"), settings.JUDGED),
-            generations=functools.partial(judged_texts, judge=name),
+            generations=functools.partial(judged_texts, judge=judge),
         output:
-            update(judge_files(name, "requests")),
+            update(judge_files(judge, "requests")),
         log:
-            f"logs/judge_requests/{name}/{{model}}.log",
+            f"logs/judge_requests/{judge}/{{model}}.log",
         benchmark:
-            f"{BENCHMARKS}/judge_requests/{name}.{{model}}.tsv"
+            f"{BENCHMARKS}/judge_requests/{judge}.{{model}}.tsv"
         wildcard_constraints:
-            model=any_of(CONFIG.judges[name].models),
+            model=any_of(CONFIG.judges[judge].models),
         localrule: True
         conda:
             "../../envs/tables.yaml"
@@ -94,63 +94,63 @@ for name in CONFIG.judges:
             mem_mb=lambda wildcards, attempt: 3000 * attempt,
             runtime=60,
         params:
-            spec=functools.partial(judge_requests_text, judge=name),
+            spec=functools.partial(judge_requests_text, judge=judge),
             files=lambda wildcards, input, output: files(
                 input, "items_dir", "requests_dir", results=above(input.generations[0], 3), out=above(output[0])
             ),
         message:
-            f"judge-requests: write what {name} is asked about {{wildcards.model}}"
+            f"judge-requests: write what {judge} is asked about {{wildcards.model}}"
         shell:
             stage("judge-requests")
 
     # let the judge answer, with the engine of its model
     rule:
         name:
-            f"judge_{name}"
+            f"judge_{judge}"
         input:
-            models=f"resources/models/{CONFIG.judges[name].model}.json",
-            requests=judge_files(name, "requests"),
+            models=f"resources/models/{CONFIG.judges[judge].model}.json",
+            requests=judge_files(judge, "requests"),
         output:
-            in_output(f"judges/{name}/{{model}}/inference_status/1of1.json"),
+            in_output(f"judges/{judge}/{{model}}/inference_status/1of1.json"),
         log:
-            f"logs/judge/{name}/{{model}}.log",
+            f"logs/judge/{judge}/{{model}}.log",
         benchmark:
-            f"{BENCHMARKS}/judge/{name}.{{model}}.tsv"
+            f"{BENCHMARKS}/judge/{judge}.{{model}}.tsv"
         wildcard_constraints:
-            model=any_of(CONFIG.judges[name].models),
-        localrule: CONFIG.judges[name].model in CONFIG.servers
+            model=any_of(CONFIG.judges[judge].models),
+        localrule: CONFIG.judges[judge].model in CONFIG.servers
         conda:
             "../../envs/models.yaml"
-        threads: functools.partial(judge_threads, judge=name)
+        threads: functools.partial(judge_threads, judge=judge)
         resources:
-            **judge_resources(name),
+            **judge_resources(judge),
             try_number=attempt_label,
         params:
-            spec=spec("infer", specs.inference_spec(CONFIG, [CONFIG.judges[name].model]), libraries={}),
+            spec=spec("infer", specs.inference_spec(CONFIG, [CONFIG.judges[judge].model]), libraries={}),
             files=lambda wildcards, input, output: files(
                 input, models=[input.models], requests=list(input.requests), out=output[0], store=CONFIG.store
             ),
         message:
-            f"judge: let {name} judge {{wildcards.model}}, except for outputs in the store"
+            f"judge: let {judge} judge {{wildcards.model}}, except for outputs in the store"
         shell:
             stage("infer")
 
     # write the outputs of the judge about one model
     rule:
         name:
-            f"judge_collect_{name}"
+            f"judge_collect_{judge}"
         input:
-            model=f"resources/models/{CONFIG.judges[name].model}.json",
-            requests=judge_files(name, "requests"),
-            status=in_output(f"judges/{name}/{{model}}/inference_status/1of1.json"),
+            model=f"resources/models/{CONFIG.judges[judge].model}.json",
+            requests=judge_files(judge, "requests"),
+            status=in_output(f"judges/{judge}/{{model}}/inference_status/1of1.json"),
         output:
-            judge_files(name),
+            judge_files(judge),
         log:
-            f"logs/judge_collect/{name}/{{model}}.log",
+            f"logs/judge_collect/{judge}/{{model}}.log",
         benchmark:
-            f"{BENCHMARKS}/judge_collect/{name}.{{model}}.tsv"
+            f"{BENCHMARKS}/judge_collect/{judge}.{{model}}.tsv"
         wildcard_constraints:
-            model=any_of(CONFIG.judges[name].models),
+            model=any_of(CONFIG.judges[judge].models),
         localrule: True
         conda:
             "../../envs/models.yaml"
@@ -158,12 +158,12 @@ for name in CONFIG.judges:
             mem_mb=lambda wildcards, attempt: 3000 * attempt,
             runtime=60,
         params:
-            spec=spec("collect", specs.inference_spec(CONFIG, [CONFIG.judges[name].model])),
+            spec=spec("collect", specs.inference_spec(CONFIG, [CONFIG.judges[judge].model])),
             files=lambda wildcards, input, output: files(
                 input, "model", "requests", status=[input.status], out=above(output[0], 2), store=CONFIG.store
             ),
         message:
-            f"judge: write the outputs of {name} about {{wildcards.model}}"
+            f"judge: write the outputs of {judge} about {{wildcards.model}}"
         shell:
             stage("collect", has_attempts=False)
 

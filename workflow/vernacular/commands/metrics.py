@@ -2,6 +2,7 @@
 
 import logging
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -173,7 +174,7 @@ class _Judgment:
 
     def signature(self) -> dict[str, str]:
         model, rubric = self.metadata.model, fingerprint(to_json(self.spec.rubric))[:8]
-        parts = f"judge:{self.spec.model}", f"model:{((model and model.fingerprint) or '')[:8]}"
+        parts = f"judge:{self.spec.model}", f"model:{(model.fingerprint or '')[:8] if model else ''}"
         parts += f"rubric:{self.spec.name}@{rubric}", f"read:{self.spec.rubric.reads}"
         return {f"judge_{self.spec.judge}": "|".join(parts)}
 

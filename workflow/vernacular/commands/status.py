@@ -91,9 +91,8 @@ def finish(args: Finish) -> None:
         print("", *sentences[:MAX_SENTENCES], sep="\n")
         if more := sentences[MAX_SENTENCES:]:
             print(f"{format_count(len(more), 'other comparison')}: {comparisons}")
-    if judges := sorted(
-        {note["note"].split(" (")[0] for note in (stated or {}).get("notes", []) if _is_unvalidated(note)}
-    ):
+    notes = (note["note"] for note in (stated or {}).get("notes", []) if note["kind"] == "judge")
+    if judges := sorted({note.partition(" (")[0] for note in notes if ": unvalidated," in note}):
         print(f"\nUnvalidated: values of {', '.join(judges)}; no speaker has labeled what they judge.")
     if worst := stated and stated.get("worst_diagnosis"):
         print(f"\nWhy this score? {worst['model']}, {worst['evaluation']}: {worst['sentence']}")
@@ -106,10 +105,6 @@ def finish(args: Finish) -> None:
     for label, path in paths.items():
         if path.exists():  # a run may have had other targets
             print(f"{label}: {path}")
-
-
-def _is_unvalidated(note: dict) -> bool:
-    return note["kind"] == "judge" and ": unvalidated," in note["note"]
 
 
 def _print_times(benchmarks: Path, described: list[dict] | None) -> None:

@@ -31,8 +31,8 @@ from vernacular.protocols.registry import COMPARED, GENERATED, JUDGED, OWN, SCOR
 from vernacular.protocols.rubrics import RUBRICS_DIR, load_rubric, rubrics_directory
 from vernacular.types import Evaluation
 
-__all__ = ["COMPARED", "EXPORTED", "GENERATED", "JUDGED", "OWN", "SCORED", "SUMMARY_EXPORTS", "TOOL_GENERATED", "TOOL_PROTOCOLS",
-           "TOOL_SCORED", "Config", "encoder_name", "load", "load_valid"]  # fmt: skip
+__all__ = ["COMPARED", "EXPORTED", "GENERATED", "JUDGED", "OWN", "SCORED", "SUMMARY_EXPORTS", "TOOL_GENERATED",
+           "TOOL_PROTOCOLS", "TOOL_SCORED", "Config", "encoder_name", "load", "load_valid"]  # fmt: skip
 
 EXPORTED = EXPORTS.keys()  # protocols whose results are also exported in the formats of other tools
 TOOL_SCORED, TOOL_GENERATED = TOOL_PROTOCOLS & SCORED, TOOL_PROTOCOLS & GENERATED

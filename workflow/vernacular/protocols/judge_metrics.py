@@ -1,7 +1,7 @@
 """Values of a judge: the verdicts that its texts name, or their expectation over the probabilities of all labels.
 
 Of two responses, both orders are judged, and the value of an item is the mean of both: a judge that prefers what it
-reads first, whichever it is, gives a tie. An item without a verdict, in one of the orders, has no value, and is counted.
+reads first, whichever it is, gives a tie. An item without a verdict in one of the orders has no value, and is counted.
 """
 
 import math

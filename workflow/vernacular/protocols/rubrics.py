@@ -1,6 +1,6 @@
 """Rubrics: how a judge is asked about a response, or about two, in a language; files and requests.
 
-A prompt is a multiple-choice question, whose options are the verdicts of the scale: the letter is parsed or scored as in
+A prompt is a multiple-choice question whose options are the verdicts of the scale: the letter is parsed or scored as in
 the protocols `choice` and `letters`. Text of a response is never read as a template.
 """
 
