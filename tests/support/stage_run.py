@@ -97,7 +97,11 @@ class Run:
         fields = {"spec": spec, **_DIRECTORIES, "results": "results", "out": f"{out}/requests"}
         assert self._run("judge-requests", fields) == 0
         record, status = f"resources/models/{entry.model}.json", f"{out}/inference_status/1of1.json"
-        common = {"spec": specs.inference_spec(self.config, [entry.model]), "requests": requests, "store": "results/store"}
+        common = {
+            "spec": specs.inference_spec(self.config, [entry.model]),
+            "requests": requests,
+            "store": "results/store",
+        }
         assert self._run("infer", common | {"models": [record], "out": status}) == 0
         assert self._run("collect", common | {"model": record, "status": [status], "out": out}) == 0
 

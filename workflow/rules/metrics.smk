@@ -83,7 +83,7 @@ for judge in CONFIG.judges:
         log:
             f"logs/judge_requests/{judge}/{{model}}.log",
         benchmark:
-            f"{BENCHMARKS}/judge_requests/{judge}.{{model}}.tsv"
+            f"{BENCHMARKS}/judge_requests/{{model}}.{judge}.tsv"
         wildcard_constraints:
             model=any_of(CONFIG.judges[judge].models),
         localrule: True
@@ -99,7 +99,7 @@ for judge in CONFIG.judges:
                 input, "items_dir", "requests_dir", results=above(input.generations[0], 3), out=above(output[0])
             ),
         message:
-            f"judge-requests: write what {judge} is asked about {{wildcards.model}}"
+            f"judge_requests: write what {judge} is asked about {{wildcards.model}}"
         shell:
             stage("judge-requests")
 
@@ -115,7 +115,7 @@ for judge in CONFIG.judges:
         log:
             f"logs/judge/{judge}/{{model}}.log",
         benchmark:
-            f"{BENCHMARKS}/judge/{judge}.{{model}}.tsv"
+            f"{BENCHMARKS}/judge/{{model}}.{judge}.tsv"
         wildcard_constraints:
             model=any_of(CONFIG.judges[judge].models),
         localrule: CONFIG.judges[judge].model in CONFIG.servers
@@ -148,7 +148,7 @@ for judge in CONFIG.judges:
         log:
             f"logs/judge_collect/{judge}/{{model}}.log",
         benchmark:
-            f"{BENCHMARKS}/judge_collect/{judge}.{{model}}.tsv"
+            f"{BENCHMARKS}/judge_collect/{{model}}.{judge}.tsv"
         wildcard_constraints:
             model=any_of(CONFIG.judges[judge].models),
         localrule: True
@@ -163,7 +163,7 @@ for judge in CONFIG.judges:
                 input, "model", "requests", status=[input.status], out=above(output[0], 2), store=CONFIG.store
             ),
         message:
-            f"judge: write the outputs of {judge} about {{wildcards.model}}"
+            f"judge_collect: write the outputs of {judge} about {{wildcards.model}}"
         shell:
             stage("collect", has_attempts=False)
 
