@@ -198,7 +198,7 @@ def _is_output(path: Path, names: Collection[str]) -> bool:
     """Return whether a rule writes a file for a model, evaluation, dataset or encoder of these names."""
     *_, model, kind, _ = path.parts
     if path.parts[-5:-4] == ("judges",):
-        return model in names
+        return model in names and (path.stem in names or kind == "inference_status")
     if path.name == "metrics.parquet":
         return kind in names
     if path.suffix == ".parquet":
@@ -222,7 +222,7 @@ def _stale_of_judge(path: Path, results: Path) -> Iterator[Path]:
         yield path
         yield directory / "inference_status" / "1of1.json"
     for name in names:
-        yield from directory.glob(f"*/{name}.parquet")
+        yield from (directory / kind / f"{name}.parquet" for kind in ("scores", "generations"))
         yield results / directory.name / "tasks" / f"{name}.parquet"
 
 

@@ -6,10 +6,12 @@ reads first, whichever it is, gives a tie. An item without a verdict in one of t
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from vernacular.core.errors import format_count
 from vernacular.metrics.choice import best_indices, probabilities
 from vernacular.metrics.similarity.outputs import ParsedOutput, parse_samples
 from vernacular.metrics.spans import by_item, logliks
@@ -155,13 +157,11 @@ def notes(judgment, n_requested: int, by_item: dict[str, dict], skipped: dict[st
         found.append(f"{name}: the rubric {judgment.name} is not reviewed by a speaker")
     n_unparsed = sum(values.get(f"judge_{judgment.judge}_unparsed", 0) > 0 for values in by_item.values())
     if n_unparsed:
-        found.append(
-            f"{name}: no verdict found in the text on {n_unparsed} of {n_requested} items, which have no value"
-        )
+        found.append(f"{name}: no verdict found on {n_unparsed} of {n_requested} items, which have no value")
     if n_failed := n_requested - n_unparsed - sum(main in values for values in by_item.values()):
         found.append(f"{name}: no output on {n_failed} of {n_requested} items, which have no value")
-    for reason in dict.fromkeys(skipped.values()):
-        found.append(f"{name}: {list(skipped.values()).count(reason)} items not judged: {reason}")
+    for reason, count in Counter(skipped.values()).items():
+        found.append(f"{name}: {format_count(count, 'item')} not judged: {reason}")
     for row in rows:
         is_bias = row["metric"] == f"judge_{judgment.judge}_first" and not row["category"] and row["ci_low"] is not None
         if is_bias and not row["ci_low"] <= 0.5 <= row["ci_high"]:
