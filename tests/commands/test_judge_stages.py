@@ -265,7 +265,7 @@ def test_smollm2_behind_llama_cpp_judges_in_words_and_by_labels(tables, llama_cp
     rows = artifacts.read(f"results/one/tasks/{EVALUATION}.parquet", TASK_RESULTS).to_pylist(maps_as_pydicts="strict")
     metrics = {row["item_id"]: row["metrics"] for row in rows}
     rubric = run.config.judges["words"].rubrics[EVALUATION]
-    spec = RubricSpec(**{key: rubric[key] for key in rubric if key not in ("language", "reviewed")})
+    spec = RubricSpec(**{key: rubric[key] for key in rubric if key not in ("language", "reviewed")}, reads="text")
     for row in texts:  # what the text says is the value, or it is counted
         is_complete = row["finish_reason"] != "length"
         index = find_label(spec, row["output"], answer_words("en"), is_complete=is_complete)

@@ -23,7 +23,7 @@ ITEM = {"item_id": "i"}
 
 
 def judgment(rubric: dict, **fields) -> JudgmentSpec:
-    rubric = {"cue": "Answer:", "instruction": "End so: Answer: X"} | rubric
+    rubric = {"reads": "text", "cue": "Answer:", "instruction": "End so: Answer: X"} | rubric
     common = {"judge": "tone", "model": "big", "name": "mine.en", "answers": answer_words("en")}
     return JudgmentSpec(**common | fields, rubric=RubricSpec(**rubric))
 
@@ -54,7 +54,7 @@ def scored(spec: JudgmentSpec, *orders: list[float]) -> dict:
 def test_shipped_rubrics_are_valid_marked_as_unreviewed_and_their_letters_are_found(name, language):
     rubric = load_rubric(RUBRICS_DIR / name, language)
     assert rubric.pop("reviewed") is False
-    spec = RubricSpec(**rubric)
+    spec = RubricSpec(**rubric, reads="text")
     assert spec.is_pair == (name == "preference")
     responses = ("{reference} {scale}", "OUTRA")[: 1 + spec.is_pair]
     rows = requests_of(ITEM, spec, language, "Que é?", responses, "un gato")

@@ -170,7 +170,7 @@ class RubricSpec(Fields):
     cue: str  # what the verdict follows
     instruction: str = ""  # last lines of the prompt, if a text is generated
     pattern: str = ""  # regular expression that finds a verdict in a text; "": its letter is searched
-    reads: str = "text"  # "text", or "log_probabilities" of the labels
+    reads: str  # "text", or "log_probabilities" of the labels
 
     @property
     def is_pair(self) -> bool:
