@@ -37,6 +37,12 @@ class Run:
     def __call__(self, command: str, model: str = "one") -> int:
         if command == "infer":
             return max(self._run("infer", self.infer(model, shard)) for shard in self._shards(model))
+        if command == "judges":
+            for name in (name for name, judge in self.config.judges.items() if model in judge.models):
+                self.judge(name, model)
+            return 0
+        if command == "model" and model in self.config.servers:
+            command = "server"
         return self._run(command, getattr(self, command.replace("-", "_"))(model))
 
     def _run(self, command: str, fields: dict) -> int:
@@ -51,19 +57,13 @@ class Run:
     def run_all(self, *, exports: bool = False) -> int:
         """Run the stages in the order of the rules; return the status of the last, which tells if values are missing."""
         has_responses = bool(self._request_paths(config.COMPARED))
-        per_model = ["collect", *["similarity"] * has_responses, "metrics", *["export"] * exports]
+        per_model = ["collect", *["similarity"] * has_responses, "judges", "metrics", *["export"] * exports]
         assert self("items") == self("requests") == 0
         for encoder in self.config.encoders if has_responses else ():
             assert self("encoder", encoder) == 0
-        for name in self.config.models:
-            assert self("server" if name in self.config.servers else "model", name) == 0
-        assert {self("infer", name) for name in self.config.bases} == {0}
-        split = per_model.index("metrics")
-        assert {self(command, model) for model in self.config.models for command in per_model[:split]} == {0}
-        for judge, entry in self.config.judges.items():
-            for model in entry.models:
-                self.judge(judge, model)
-        assert {self(command, model) for model in self.config.models for command in per_model[split:]} == {0}
+        for command, names in (("model", self.config.models), ("infer", self.config.bases)):
+            assert {self(command, name) for name in names} == {0}
+        assert {self(command, model) for command in per_model for model in self.config.models} == {0}
         for command in ("compare", *["curves"] * bool(self.config.checkpoints), "summary", "report"):
             assert self(command) == 0
         return self("verify")

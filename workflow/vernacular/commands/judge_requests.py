@@ -66,9 +66,11 @@ class _RequestFiles(Batch):
 
     def make(self, path: Path, spec: JudgedSpec) -> str:
         outputs = self._outputs(spec)
-        if outcome := next((each.outcome for each in outputs.values() if not each.outcome.is_complete), None):
-            self.write(path, spec, [], outcome=outcome)
-            return "no outputs"
+        for model, metadata in outputs.items():
+            if not (outcome := metadata.outcome).is_complete:
+                reason = f"no texts of {model}: {outcome.reason}"
+                self.write(path, spec, [], outcome=replace(outcome, reason=reason))
+                return "no outputs"
         own_requests = artifacts.read(self._requests(spec), REQUESTS).to_pylist()
         prints = artifacts.metadata(self._requests(spec), REQUESTS).fingerprint
         texts = []

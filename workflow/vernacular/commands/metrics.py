@@ -14,7 +14,6 @@ from vernacular.config.specs import JudgmentSpec, MeasuredSpec, MetricsSpec
 from vernacular.core import artifacts
 from vernacular.core.errors import UserError, first_line, format_count, is_contained
 from vernacular.core.fields import Stage, to_json
-from vernacular.core.fingerprint import fingerprint
 from vernacular.core.metadata import (
     Diagnosis,
     MetricsMetadata,
@@ -35,13 +34,10 @@ from vernacular.metrics.language import LanguageMeter
 from vernacular.metrics.metric import CHANCE, Metric, majority_baseline
 from vernacular.metrics.schema import METRICS, SIMILARITIES, TASK_RESULTS, TOKENS, TOOL_RESULTS
 from vernacular.metrics.tokens import token_counts
+from vernacular.protocols import judge_metrics
 from vernacular.protocols.declaration import Protocol
 from vernacular.protocols.diagnosis import Diagnoser, disagreement, order
 from vernacular.protocols.evaluate import evaluate, label_values, signature_conditions
-from vernacular.protocols.judge_metrics import definitions
-from vernacular.protocols.judge_metrics import notes as judge_notes
-from vernacular.protocols.judge_metrics import values as judged_values
-from vernacular.protocols.lm_eval.metrics import to_metric
 from vernacular.protocols.observations import Subject
 from vernacular.protocols.registry import COMPARED, PROTOCOLS
 from vernacular.protocols.schema import REQUESTS
@@ -144,7 +140,7 @@ class _Judgment:
         self.kind = GENERATIONS if spec.rubric.reads == "text" else SCORES
         self.requests = directory / "requests" / f"{evaluation}.parquet"
         self.outputs = directory / self.kind.name / f"{evaluation}.parquet"
-        self.metrics = [to_metric(definition) for definition in definitions(spec)]
+        self.definitions, self.metrics = judge_metrics.definitions(spec), judge_metrics.metrics(spec)
         self.values: dict[str, dict[str, float]] = {}
 
     def read(self, generations: Path, generations_metadata: OutputsMetadata) -> None:
@@ -156,7 +152,7 @@ class _Judgment:
         if self.metadata.outcome.is_complete:
             check(self.outputs, self.metadata.requests, self.request_metadata.fingerprint, "requests")
             requests = artifacts.read(self.requests, REQUESTS).to_pylist()
-            self.values = judged_values(self.spec, requests, artifacts.read(self.outputs, self.kind).to_pylist())
+            self.values = judge_metrics.values(self.spec, requests, artifacts.read(self.outputs, self.kind).to_pylist())
 
     @property
     def missing(self) -> dict[str, str]:
@@ -170,10 +166,13 @@ class _Judgment:
         if not outcome.is_complete:
             return [] if outcome.may_try_again else [f"{name}: not applicable: {outcome.reason}"]
         warnings = [f"{name}: {warning}" for warning in self.request_metadata.warnings]
-        return judge_notes(self.spec, len(self.values), self.values, self.request_metadata.skipped, rows) + warnings
+        return (
+            judge_metrics.notes(self.spec, len(self.values), self.values, self.request_metadata.skipped, rows)
+            + warnings
+        )
 
     def signature(self) -> dict[str, str]:
-        model, rubric = self.metadata.model, fingerprint(to_json(self.spec.rubric))[:8]
+        model, rubric = self.metadata.model, artifacts.input_fingerprint(to_json(self.spec.rubric))[:8]
         parts = f"judge:{self.spec.model}", f"model:{(model.fingerprint or '')[:8] if model else ''}"
         parts += f"rubric:{self.spec.name}@{rubric}", f"read:{self.spec.rubric.reads}"
         return {f"judge_{self.spec.judge}": "|".join(parts)}
@@ -194,16 +193,16 @@ def _compute(args, inputs: _Inputs, record: ModelRecord, others: dict) -> tuple[
         artifacts.check_input_fingerprint(
             inputs.similarities, similarities.generations, outputs.fingerprint, "generations"
         )
-    for judgment in inputs.judgments:
-        judgment.read(inputs.outputs, outputs)
-        outcome = replace(outcome, missing=outcome.missing | judgment.missing)
-        signatures = signatures | judgment.signature()
     refusals = tuple(args.spec.refusals.get(spec.language, ()))
     tokenizer = outputs.tokenizer
     by_default = tokenizer.details.get("reasoning", {}).get("by_default", False)
     diagnoser = Diagnoser(Subject(spec.protocol, spec.style, refusals, tokenizer.has_chat_template, by_default))
     meter = LanguageMeter(spec.language) if PROTOCOLS[spec.protocol].generates else None
     answers = args.spec.answers.get(spec.language, [])
+    for judgment in inputs.judgments:
+        judgment.read(inputs.outputs, outputs)
+        outcome = replace(outcome, missing=outcome.missing | judgment.missing)
+        signatures = signatures | judgment.signature()
     rows, tokens, known = _results(inputs, diagnoser, meter, requests.options.get("pass_at"), answers)
     tool = artifacts.metadata(inputs.tool_results, TOOL_RESULTS) if inputs.tool_results else None
     values = tool.values if tool else aggregate(rows, known, seed=0, categories=True)
@@ -219,9 +218,7 @@ def _compute(args, inputs: _Inputs, record: ModelRecord, others: dict) -> tuple[
     metadata = ResultsMetadata(
         evaluation=evaluation,
         outcome=outcome,
-        metrics=tool.definitions
-        if tool
-        else [each for judgment in inputs.judgments for each in definitions(judgment.spec)],
+        metrics=tool.definitions if tool else [each for judge in inputs.judgments for each in judge.definitions],
         dataset=requests.items,
         few_shot_examples=requests.few_shot_examples,
         skipped=requests.skipped,

@@ -271,14 +271,18 @@ def export_spec(config: Config) -> specs.ExportSpec:
 def summary_spec(config: Config) -> specs.SummarySpec:
     """Return what the tables show, the tasks that are translations of each other, and names of keys."""
     keys = sorted({settings["api_key_env"] for settings in config.models.values() if "api_key_env" in settings})
-    fields = _table_fields(config)
+    fields = _table_fields(config) | {"judges": _of_own_family(config)}
     fields |= {"parallel": _parallel(config), "verdicts": bool(config.verdicts)}
-    of_model = families(config.models, config.checkpoints)
-    fields["judges"] = {
+    return specs.SummarySpec(**fields, api_key_env=keys, unreviewed=_unreviewed(config))
+
+
+def _of_own_family(config: Config) -> dict[str, list[str]]:
+    """Return the judged models of each judge's own family."""
+    of_model = families(config.models, config.checkpoints) if config.judges else {}
+    return {
         name: [model for model in judge.models if of_model[model] == of_model[judge.model]]
         for name, judge in config.judges.items()
     }
-    return specs.SummarySpec(**fields, api_key_env=keys, unreviewed=_unreviewed(config))
 
 
 def _parallel(config: Config) -> list[str]:

@@ -63,9 +63,9 @@ class Config:
     external_results: dict[str, dict] = field(default_factory=dict)  # by name: path, and model of a publication
     audit: dict | None = None  # settings of the reading lists; None: none are written
     verdicts: list[str] = field(default_factory=list)  # sheets of speakers, also those of the tasks
-    judges: dict[str, Judge] = field(default_factory=dict)  # by name
     gpu_memory_gb: float = 40
     checkpoints: dict[str, Checkpoint] = field(default_factory=dict)  # models of a series, by name
+    judges: dict[str, Judge] = field(default_factory=dict)  # by name
     lm_eval: dict[str, LmEvalTask] = field(default_factory=dict)  # by evaluation ID
     output: str = "results"  # directory of the results, without the prefix of a module
     # directories of the run, absolute or relative to the working directory; `with_directories` adds the prefix
@@ -206,13 +206,13 @@ def load_valid(
         external_results,
         audit=values.get("audit"),
         verdicts=_verdicts(files, values, tasks),
-        judges=_judges(files, values, models, evaluations) if models else {},
         gpu_memory_gb=values["gpu_memory_gb"],
         checkpoints=checkpoints,
         output=output,
         benchmarks=benchmarks_directory(output),
         store=store_directory(values["store"], values["output"], lambda message: report(("store",), message)),
         lm_eval=lm_eval_tasks,
+        judges=_judges(files, values, models, evaluations) if models else {},
     )
     if files.is_valid("similarity"):
         _check_encoders(config, lambda message: report(("similarity", "encoders"), message))
@@ -280,6 +280,32 @@ def _verdicts(files: Files, values: dict, tasks: dict[str, dict]) -> list[str]:
     return sheets
 
 
+def _check_items_agree(evaluations, report) -> None:
+    """Check that all evaluations of a task in a language use the same data."""
+    seen: dict[tuple[str, str], Evaluation] = {}
+    for evaluation in evaluations:
+        if evaluation.protocol in TOOL_PROTOCOLS:
+            continue
+        previous = seen.setdefault((evaluation.task, evaluation.language), evaluation)
+        if previous.data != evaluation.data:
+            name = f"{evaluation.task} in {evaluation.language}"
+            report(f"{name} is listed with data: {previous.data} and data: {evaluation.data}; use one of them.")
+
+
+def _check_encoders(config: Config, report) -> None:
+    """Check that every language with generated outputs has an encoder, and that file names of encoders are unique."""
+    sources: dict[str, str] = {}
+    for evaluation in config.evaluations.values():
+        for metric in config.similarity["metrics"] if evaluation.protocol in COMPARED else ():
+            encoder = config.encoder(evaluation.language, metric)
+            if encoder is None:
+                report(f'no encoder for "{evaluation.language}"; add one for this language or a default.')
+                continue
+            name, source = encoder_name(encoder), encoder["source"]
+            if sources.setdefault(name.casefold(), source) != source:
+                report(f'"{source}" and "{sources[name.casefold()]}" would share the file {name}.json; rename one.')
+
+
 def _judges(files: Files, values: dict, models: dict, evaluations: dict[str, Evaluation]) -> dict[str, Judge]:
     """Return the valid judges, and report mistakes of the others."""
     judges = {}
@@ -333,32 +359,6 @@ def _judges(files: Files, values: dict, models: dict, evaluations: dict[str, Eva
             ids = [evaluation.id for evaluation in chosen]
             judges[name] = Judge(judge, directory.name, list(judged), baseline, entry["read"], ids, rubrics)
     return judges
-
-
-def _check_items_agree(evaluations, report) -> None:
-    """Check that all evaluations of a task in a language use the same data."""
-    seen: dict[tuple[str, str], Evaluation] = {}
-    for evaluation in evaluations:
-        if evaluation.protocol in TOOL_PROTOCOLS:
-            continue
-        previous = seen.setdefault((evaluation.task, evaluation.language), evaluation)
-        if previous.data != evaluation.data:
-            name = f"{evaluation.task} in {evaluation.language}"
-            report(f"{name} is listed with data: {previous.data} and data: {evaluation.data}; use one of them.")
-
-
-def _check_encoders(config: Config, report) -> None:
-    """Check that every language with generated outputs has an encoder, and that file names of encoders are unique."""
-    sources: dict[str, str] = {}
-    for evaluation in config.evaluations.values():
-        for metric in config.similarity["metrics"] if evaluation.protocol in COMPARED else ():
-            encoder = config.encoder(evaluation.language, metric)
-            if encoder is None:
-                report(f'no encoder for "{evaluation.language}"; add one for this language or a default.')
-                continue
-            name, source = encoder_name(encoder), encoder["source"]
-            if sources.setdefault(name.casefold(), source) != source:
-                report(f'"{source}" and "{sources[name.casefold()]}" would share the file {name}.json; rename one.')
 
 
 def read_external_results(files: Files, values: dict, models: dict) -> dict[str, dict]:

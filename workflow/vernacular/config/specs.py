@@ -280,9 +280,9 @@ class SummarySpec(SeriesSpec):
     tasks: dict[str, dict[str, str]]  # titles and note of each task
     parallel: list[str]  # tasks whose items are translations of each other
     api_key_env: list[str] = field(default_factory=list)  # names of variables whose values `publish` searches for
+    judges: dict[str, list[str]] = field(default_factory=dict)  # models of the judge's own family, by judge
     unreviewed: dict[str, str] = field(default_factory=dict)  # language of prompts that no speaker has read
     verdicts: bool = False  # whether there are values without confirmed faults
-    judges: dict[str, list[str]] = field(default_factory=dict)  # models of the judge's own family, by judge
 
 
 class ReportSpec(SeriesSpec):

@@ -13,9 +13,11 @@ from statistics import fmean
 
 from vernacular.core.errors import format_count
 from vernacular.metrics.choice import best_indices, probabilities
+from vernacular.metrics.metric import Metric
 from vernacular.metrics.similarity.outputs import ParsedOutput, parse_samples
 from vernacular.metrics.spans import by_item, logliks
 from vernacular.protocols.choice.parser import Answers, extract
+from vernacular.protocols.lm_eval.metrics import to_metric
 from vernacular.types import Request, Role
 
 UNVALIDATED = "_unvalidated"  # at the end of the name of values that no label of a speaker supports
@@ -37,8 +39,13 @@ def metric_name(judge: str, *, labeled: bool) -> str:
     return f"judge_{judge}" + ("" if labeled else UNVALIDATED)
 
 
+def metrics(judgment) -> list[Metric]:
+    """Return the metrics of a `JudgmentSpec` (config/specs.py)."""
+    return [to_metric(definition) for definition in definitions(judgment)]
+
+
 def definitions(judgment) -> list[dict]:
-    """Return the metrics of a `JudgmentSpec` (config/specs.py), as `lm_eval.metrics.to_metric` reads them."""
+    """Return the metrics of a judge as metadata of results, which `to_metric` reads."""
     rubric, name = judgment.rubric, f"judge_{judgment.judge}"
     in_unit = all(0 <= value <= 1 for value in rubric.values)
     is_binary = set(rubric.values) <= {0, 1} and rubric.reads == "text" and not rubric.is_pair
