@@ -14,6 +14,7 @@ from vernacular.data.load import load_items
 from vernacular.data.tasks import load_task, task_names
 from vernacular.data.treebank.patterns import load_pattern
 from vernacular.protocols.prompt_variants import variants
+from vernacular.protocols.rubrics import load_rubric
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -46,7 +47,7 @@ def kind_of(text):
         return "sources"
     if "executor" in keys:
         return "profile"  # of Snakemake
-    for key in ("task", "pattern", "variants"):
+    for key in ("task", "pattern", "variants", "template"):
         if key in keys:
             return key
     if keys == {"languages"}:
@@ -161,6 +162,12 @@ def test_documented_prompts_are_valid(tmp_path, text):
     lines = (ROOT / "workflow" / "prompts" / "gl.yaml").read_text("utf-8").partition("variants:")[0]
     (tmp_path / "gl.yaml").write_text(lines + text, "utf-8")
     assert list(variants("gl", tmp_path)) == list(parse(text)["variants"])
+
+
+@pytest.mark.parametrize("text", blocks("template"))
+def test_documented_rubric_is_valid(tmp_path, text):
+    (tmp_path / "gl.yaml").write_text(text, "utf-8")
+    assert load_rubric(tmp_path, "gl")["reviewed"] is False
 
 
 def test_documented_table_of_external_results_matches_the_documented_items(directory):

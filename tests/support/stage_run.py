@@ -37,6 +37,12 @@ class Run:
     def __call__(self, command: str, model: str = "one") -> int:
         if command == "infer":
             return max(self._run("infer", self.infer(model, shard)) for shard in self._shards(model))
+        if command == "judges":
+            for name in (name for name, judge in self.config.judges.items() if model in judge.models):
+                self.judge(name, model)
+            return 0
+        if command == "model" and model in self.config.servers:
+            command = "server"
         return self._run(command, getattr(self, command.replace("-", "_"))(model))
 
     def _run(self, command: str, fields: dict) -> int:
@@ -51,13 +57,13 @@ class Run:
     def run_all(self, *, exports: bool = False) -> int:
         """Run the stages in the order of the rules; return the status of the last, which tells if values are missing."""
         has_responses = bool(self._request_paths(config.COMPARED))
-        per_model = ["collect", *["similarity"] * has_responses, "metrics", *["export"] * exports]
+        per_model = ["collect", *["similarity"] * has_responses, "judges", "metrics", *["export"] * exports]
         assert self("items") == self("requests") == 0
         for encoder in self.config.encoders if has_responses else ():
             assert self("encoder", encoder) == 0
         for command, names in (("model", self.config.models), ("infer", self.config.bases)):
             assert {self(command, name) for name in names} == {0}
-        assert {self(command, model) for model in self.config.models for command in per_model} == {0}
+        assert {self(command, model) for command in per_model for model in self.config.models} == {0}
         for command in ("compare", *["curves"] * bool(self.config.checkpoints), "summary", "report"):
             assert self(command) == 0
         return self("verify")
@@ -79,6 +85,25 @@ class Run:
         base = self.config.models[name].get("base")
         fields = {"spec": specs.model_spec(self.config, name), "out": f"resources/models/{name}.json"}
         return fields | ({"base": f"resources/models/{base}.json"} if base else {})
+
+    def server(self, name: str) -> dict:
+        return {"spec": specs.server_spec(self.config, name), "out": f"resources/models/{name}.json"}
+
+    def judge(self, judge: str, model: str) -> None:
+        """Run the three stages of a judge on the texts of a model."""
+        entry, out = self.config.judges[judge], f"results/judges/{judge}/{model}"
+        requests = [f"{out}/requests/{evaluation}.parquet" for evaluation in entry.evaluations]
+        spec = specs.judge_requests_spec(self.config, judge, model)
+        fields = {"spec": spec, **_DIRECTORIES, "results": "results", "out": f"{out}/requests"}
+        assert self._run("judge-requests", fields) == 0
+        record, status = f"resources/models/{entry.model}.json", f"{out}/inference_status/1of1.json"
+        common = {
+            "spec": specs.inference_spec(self.config, [entry.model]),
+            "requests": requests,
+            "store": "results/store",
+        }
+        assert self._run("infer", common | {"models": [record], "out": status}) == 0
+        assert self._run("collect", common | {"model": record, "status": [status], "out": out}) == 0
 
     def encoder(self, name: str) -> dict:
         return {"spec": specs.encoder_spec(self.config, name), "out": f"resources/encoders/{name}.json"}

@@ -12,10 +12,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from support.workspace import ROOT, Clone, output_tail
 from vernacular.core import artifacts
 from vernacular.core.metadata import unavailable
 from vernacular.data.schema import ITEMS
+from vernacular.metrics.schema import METRICS
 
 pytestmark = pytest.mark.slow
 
@@ -206,6 +208,36 @@ def test_results_of_different_versions_in_one_summary_are_noted(workspace, confi
     assert list(notes["count"]) == [1]
     assert "tiny, other: " in notes["note"].iloc[0]
     assert "third: " in notes["note"].iloc[0]
+
+
+JUDGED, UNJUDGED = "results/tiny/metrics.parquet", "results/other/metrics.parquet"
+
+
+def test_judge_plans_jobs_of_the_judged_model_only_and_changes_no_stored_output(workspace, config):
+    rubric = {"template": "{prompt}\n{response}\n{scale}", "scale": {"boa": 1, "mala": 0}}
+    (workspace.directory / "tone").mkdir()
+    (workspace.directory / "tone" / "gl.yaml").write_text(yaml.safe_dump(rubric, sort_keys=False))
+    entry = {"model": "other", "rubric": "./tone", "read": "log_probabilities"}
+    run = workspace.run(JUDGED, UNJUDGED)  # as the config is without judges
+    assert run.returncode == 0, output_tail(run)
+    files = {path: path.read_bytes() for path in (workspace.directory / "results" / "store").rglob("*.parquet")}
+    config["judges"] = {"tone": entry}
+    planned = workspace.planned_jobs()
+    added = {name: planned.pop(name) for name in ("judge_requests", "judge", "judge_collect", "metrics")}
+    assert added == dict.fromkeys(added, 1)
+    assert set(planned) <= AFTER_METRICS
+    run = workspace.run(JUDGED, UNJUDGED)
+    assert run.returncode == 0, output_tail(run)
+    assert "infer: other: 1 evaluation computed" in (workspace.directory / "logs/judge/tone/tiny.log").read_text()
+    after = {path: path.read_bytes() for path in (workspace.directory / "results" / "store").rglob("*.parquet")}
+    assert after.items() >= files.items()
+    assert len(after) == len(files) + 1
+    values = artifacts.read(workspace.directory / JUDGED, METRICS).to_pandas()
+    judged = values[values["metric"] == "judge_tone_unvalidated"]
+    assert judged["evaluation"].to_list() == ["openbookqa.gl.generation.0shot"]
+    others = artifacts.read(workspace.directory / UNJUDGED, METRICS).to_pandas()
+    assert not others["metric"].str.startswith("judge").any()
+    assert set(workspace.planned_jobs()) <= AFTER_METRICS
 
 
 def planned(workspace, *arguments: str) -> subprocess.CompletedProcess:

@@ -219,6 +219,48 @@ def similarity_threads(wildcards):
     return threads_of(CONFIG.models[wildcards.model], len(CONFIG.models))
 
 
+# Files of a judge about one model, one per evaluation: by default its outputs
+def judge_files(judge, kind=None):
+    entry = CONFIG.judges[judge]
+    kind = kind or ("generations" if entry.reads == "text" else "scores")
+    return [in_output(f"judges/{judge}/{{model}}/{kind}/{evaluation}.parquet") for evaluation in entry.evaluations]
+
+
+# The texts that a judge reads: those of the judged model, and those of the baseline
+def judged_texts(wildcards, judge):
+    entry = CONFIG.judges[judge]
+    models = [wildcards.model, *([entry.baseline] if entry.baseline else [])]
+    return expand(in_output("{model}/generations/{evaluation}.parquet"), model=models, evaluation=entry.evaluations)
+
+
+def judge_requests_text(wildcards, judge):
+    return spec("judge_requests", specs.judge_requests_spec(CONFIG, judge, wildcards.model))
+
+
+# The outputs of all judges about a model; none for one that is not judged
+def judges_of(wildcards):
+    judges = [name for name, judge in CONFIG.judges.items() if wildcards.model in judge.models]
+    return [path.replace("{model}", wildcards.model) for name in judges for path in judge_files(name)]
+
+
+# CPU cores of a judge's job, and its resources, which are those of its model
+def judge_threads(wildcards, judge):
+    entry = CONFIG.judges[judge]
+    return threads_of(CONFIG.models[entry.model], len(entry.models))
+
+
+def judge_resources(judge):
+    model = CONFIG.judges[judge].model
+    values = CONFIG.models[model] | {"shards": 1}
+    if model in CONFIG.servers:
+        return {"mem_mb": lambda wildcards, attempt: 3000 * attempt, "runtime": 7 * 24 * 60}
+    return {
+        "mem_mb": lambda wildcards, input, attempt: estimates.memory_mb(input.models, values, attempt),
+        "runtime": lambda wildcards, input, attempt: estimates.minutes([input.models], input.requests, values, attempt),
+        "gpu": lambda wildcards, input: estimates.gpus(input.models, values, CONFIG.gpu_memory_gb),
+    }
+
+
 # A wildcard constraint: these names, or no name at all
 def any_of(names):
     return "|".join(map(re.escape, names)) or r"(?!)"

@@ -1,7 +1,7 @@
 """Scores and generations -> per-item results. REQUIRED INPUTS: resources/items/, results/requests/,
 results/{model}/scores|generations/. OUTPUTS: results/{model}/similarity/{evaluation}.parquet,
-results/{model}/tasks/{evaluation}.parquet, results/{model}/metrics.parquet, results/exports/{model}/{evaluation}/.
-These rules load no evaluated model.
+results/{model}/tasks/{evaluation}.parquet, results/{model}/metrics.parquet, results/exports/{model}/{evaluation}/,
+results/judges/{judge}/{model}/. These rules load no evaluated model, except for a judge.
 """
 
 
@@ -66,6 +66,108 @@ rule similarity:
         stage("similarity")
 
 
+# ask each judge about the generated texts of one model at a time; its outputs are in the store. A rule per judge, because
+# its evaluations are its own; a model that is not judged is in none of them
+for judge in CONFIG.judges:
+
+    # write what the judge is asked about the texts of one model
+    rule:
+        name:
+            f"judge_requests_{judge}"
+        input:
+            data=items_files(settings.JUDGED),
+            requests=expand_evaluations(in_output("requests/{evaluation}.parquet"), settings.JUDGED),
+            generations=functools.partial(judged_texts, judge=judge),
+        output:
+            update(judge_files(judge, "requests")),
+        log:
+            f"logs/judge_requests/{judge}/{{model}}.log",
+        benchmark:
+            f"{BENCHMARKS}/judge_requests/{{model}}.{judge}.tsv"
+        wildcard_constraints:
+            model=any_of(CONFIG.judges[judge].models),
+        localrule: True
+        conda:
+            "../../envs/tables.yaml"
+        resources:
+            try_number=attempt_label,
+            mem_mb=lambda wildcards, attempt: 3000 * attempt,
+            runtime=60,
+        params:
+            spec=functools.partial(judge_requests_text, judge=judge),
+            files=lambda wildcards, input, output: files(
+                input, "items_dir", "requests_dir", results=above(input.generations[0], 3), out=above(output[0])
+            ),
+        message:
+            f"judge_requests: write what {judge} is asked about {{wildcards.model}}"
+        shell:
+            stage("judge-requests")
+
+    # let the judge answer, with the engine of its model
+    rule:
+        name:
+            f"judge_{judge}"
+        input:
+            models=f"resources/models/{CONFIG.judges[judge].model}.json",
+            requests=judge_files(judge, "requests"),
+        output:
+            in_output(f"judges/{judge}/{{model}}/inference_status/1of1.json"),
+        log:
+            f"logs/judge/{judge}/{{model}}.log",
+        benchmark:
+            f"{BENCHMARKS}/judge/{{model}}.{judge}.tsv"
+        wildcard_constraints:
+            model=any_of(CONFIG.judges[judge].models),
+        localrule: CONFIG.judges[judge].model in CONFIG.servers
+        conda:
+            "../../envs/models.yaml"
+        threads: functools.partial(judge_threads, judge=judge)
+        resources:
+            **judge_resources(judge),
+            try_number=attempt_label,
+        params:
+            spec=spec("infer", specs.inference_spec(CONFIG, [CONFIG.judges[judge].model]), libraries={}),
+            files=lambda wildcards, input, output: files(
+                input, models=[input.models], requests=list(input.requests), out=output[0], store=CONFIG.store
+            ),
+        message:
+            f"judge: let {judge} judge {{wildcards.model}}, except for outputs in the store"
+        shell:
+            stage("infer")
+
+    # write the outputs of the judge about one model
+    rule:
+        name:
+            f"judge_collect_{judge}"
+        input:
+            model=f"resources/models/{CONFIG.judges[judge].model}.json",
+            requests=judge_files(judge, "requests"),
+            status=in_output(f"judges/{judge}/{{model}}/inference_status/1of1.json"),
+        output:
+            judge_files(judge),
+        log:
+            f"logs/judge_collect/{judge}/{{model}}.log",
+        benchmark:
+            f"{BENCHMARKS}/judge_collect/{{model}}.{judge}.tsv"
+        wildcard_constraints:
+            model=any_of(CONFIG.judges[judge].models),
+        localrule: True
+        conda:
+            "../../envs/models.yaml"
+        resources:
+            mem_mb=lambda wildcards, attempt: 3000 * attempt,
+            runtime=60,
+        params:
+            spec=spec("collect", specs.inference_spec(CONFIG, [CONFIG.judges[judge].model])),
+            files=lambda wildcards, input, output: files(
+                input, "model", "requests", status=[input.status], out=above(output[0], 2), store=CONFIG.store
+            ),
+        message:
+            f"judge_collect: write the outputs of {judge} about {{wildcards.model}}"
+        shell:
+            stage("collect", has_attempts=False)
+
+
 # compute the result of every item of one model, and the aggregated values
 rule metrics:
     input:
@@ -78,6 +180,7 @@ rule metrics:
             *expand_evaluations(in_output("{{model}}/similarity/{evaluation}.parquet"), settings.COMPARED),
             *expand_evaluations(in_output("{{model}}/lm_eval/{evaluation}.parquet"), settings.TOOL_PROTOCOLS),
         ],
+        judges=judges_of,
     output:
         expand_evaluations(in_output("{{model}}/tasks/{evaluation}.parquet")),
         metrics=in_output("{model}/metrics.parquet"),

@@ -30,7 +30,7 @@ _MAX_DEATHS = 4  # of the process of one command, each in another evaluation
 
 # stages whose failure affects their own results only: the last attempt writes files that state why these are missing
 _GIVING_UP = ("items", "requests", "lm-eval-requests", "model", "server", "infer", "encoder", "similarity",
-              "lm-eval-metrics", "metrics")  # fmt: skip
+              "lm-eval-metrics", "metrics", "judge-requests")  # fmt: skip
 STAGES = (*_GIVING_UP, "collect", "export", "compare", "curves", "reading-lists", "summary", "report", "verify",
           "finish")  # fmt: skip
 # command -> its module in `commands/` and function, if these have other names

@@ -2,6 +2,7 @@
 
 import logging
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,7 +10,7 @@ import pyarrow as pa
 from vernacular import __version__
 from vernacular.checkpoints.inputs import tokenizer_identity
 from vernacular.commands.common import check_inputs
-from vernacular.config.specs import MeasuredSpec, MetricsSpec
+from vernacular.config.specs import JudgmentSpec, MeasuredSpec, MetricsSpec
 from vernacular.core import artifacts
 from vernacular.core.errors import UserError, first_line, format_count, is_contained
 from vernacular.core.fields import Stage, to_json
@@ -33,6 +34,7 @@ from vernacular.metrics.language import LanguageMeter
 from vernacular.metrics.metric import CHANCE, Metric, majority_baseline
 from vernacular.metrics.schema import METRICS, SIMILARITIES, TASK_RESULTS, TOKENS, TOOL_RESULTS
 from vernacular.metrics.tokens import token_counts
+from vernacular.protocols import judge_metrics
 from vernacular.protocols.declaration import Protocol
 from vernacular.protocols.diagnosis import Diagnoser, disagreement, order
 from vernacular.protocols.evaluate import evaluate, label_values, signature_conditions
@@ -109,8 +111,12 @@ class _Inputs:
         self.requests = args.requests_dir / f"{evaluation}.parquet"
         self.target = args.out / "tasks" / f"{evaluation}.parquet"
         self.output_metadata: OutputsMetadata = artifacts.metadata(self.outputs, self.kind)
+        self.judgments = [
+            _Judgment(args.out, judgment, evaluation) for judgment in args.spec.judges.get(evaluation, ())
+        ]
         sources = [path for path in (self.outputs, self.similarities, self.tool_results) if path]
-        self.input_fingerprint = artifacts.input_fingerprint(to_json(spec), *sources)
+        judges = [source for each in self.judgments for source in (to_json(each.spec), each.outputs)]
+        self.input_fingerprint = artifacts.input_fingerprint(to_json(spec), *sources, *judges)
 
     def incomplete(self) -> Outcome | None:
         """Return the outcome of the outputs, or of the tool that evaluates them, that is not complete."""
@@ -123,6 +129,53 @@ class _Inputs:
         metadata = ResultsMetadata(evaluation=self.evaluation, outcome=outcome, fingerprint=self.input_fingerprint)
         artifacts.write(self.target, TASK_RESULTS, [], metadata)
         return [], TOKENS.schema.empty_table(), metadata
+
+
+class _Judgment:
+    """What a judge made of the texts of one evaluation."""
+
+    def __init__(self, model_directory: Path, spec: JudgmentSpec, evaluation: str):
+        self.spec = spec
+        directory = model_directory.parent / "judges" / spec.judge / model_directory.name
+        self.kind = GENERATIONS if spec.rubric.reads == "text" else SCORES
+        self.requests = directory / "requests" / f"{evaluation}.parquet"
+        self.outputs = directory / self.kind.name / f"{evaluation}.parquet"
+        self.definitions, self.metrics = judge_metrics.definitions(spec), judge_metrics.metrics(spec)
+        self.values: dict[str, dict[str, float]] = {}
+
+    def read(self, generations: Path, generations_metadata: OutputsMetadata) -> None:
+        """Read the values of each item; none if the judge's outputs are not complete."""
+        self.metadata: OutputsMetadata = artifacts.metadata(self.outputs, self.kind)
+        self.request_metadata = artifacts.metadata(self.requests, REQUESTS)
+        check, prints = artifacts.check_input_fingerprint, self.request_metadata.options["outputs"]
+        check(self.requests, prints, generations_metadata.fingerprint, "generations")
+        if self.metadata.outcome.is_complete:
+            check(self.outputs, self.metadata.requests, self.request_metadata.fingerprint, "requests")
+            requests = artifacts.read(self.requests, REQUESTS).to_pylist()
+            self.values = judge_metrics.values(self.spec, requests, artifacts.read(self.outputs, self.kind).to_pylist())
+
+    @property
+    def missing(self) -> dict[str, str]:
+        """Why there are no values that another run may compute, by name."""
+        outcome = self.metadata.outcome
+        return {f"judge {self.spec.judge}": outcome.reason} if outcome.may_try_again else {}
+
+    def notes(self, rows: list[dict]) -> list[str]:
+        """Return what readers of the values must know; `rows`: values of the evaluation."""
+        outcome, name = self.metadata.outcome, f"judge {self.spec.judge}"
+        if not outcome.is_complete:
+            return [] if outcome.may_try_again else [f"{name}: not applicable: {outcome.reason}"]
+        warnings = [f"{name}: {warning}" for warning in self.request_metadata.warnings]
+        return (
+            judge_metrics.notes(self.spec, len(self.values), self.values, self.request_metadata.skipped, rows)
+            + warnings
+        )
+
+    def signature(self) -> dict[str, str]:
+        model, rubric = self.metadata.model, artifacts.input_fingerprint(to_json(self.spec.rubric))[:8]
+        parts = f"judge:{self.spec.model}", f"model:{(model.fingerprint or '')[:8] if model else ''}"
+        parts += f"rubric:{self.spec.name}@{rubric}", f"read:{self.spec.rubric.reads}"
+        return {f"judge_{self.spec.judge}": "|".join(parts)}
 
 
 def _compute(args, inputs: _Inputs, record: ModelRecord, others: dict) -> tuple[list[dict], pa.Table, ResultsMetadata]:
@@ -146,11 +199,17 @@ def _compute(args, inputs: _Inputs, record: ModelRecord, others: dict) -> tuple[
     diagnoser = Diagnoser(Subject(spec.protocol, spec.style, refusals, tokenizer.has_chat_template, by_default))
     meter = LanguageMeter(spec.language) if PROTOCOLS[spec.protocol].generates else None
     answers = args.spec.answers.get(spec.language, [])
+    for judgment in inputs.judgments:
+        judgment.read(inputs.outputs, outputs)
+        outcome = replace(outcome, missing=outcome.missing | judgment.missing)
+        signatures = signatures | judgment.signature()
     rows, tokens, known = _results(inputs, diagnoser, meter, requests.options.get("pass_at"), answers)
     tool = artifacts.metadata(inputs.tool_results, TOOL_RESULTS) if inputs.tool_results else None
     values = tool.values if tool else aggregate(rows, known, seed=0, categories=True)
     if meter:
         values = [*values, *aggregate(rows, LANGUAGE_METRICS, seed=0, categories=True), *meter.values()]
+    if judged := [metric for judgment in inputs.judgments if judgment.values for metric in judgment.metrics]:
+        values = [*values, *aggregate(rows, judged, seed=0, categories=True)]
     majority = majority_baseline(PROTOCOLS[spec.protocol].majority, rows)
     diagnoses = sorted(
         [*diagnoser.diagnose(values, majority, meter), *_disagreement(spec, diagnoser, values, others)], key=order
@@ -159,7 +218,7 @@ def _compute(args, inputs: _Inputs, record: ModelRecord, others: dict) -> tuple[
     metadata = ResultsMetadata(
         evaluation=evaluation,
         outcome=outcome,
-        metrics=tool.definitions if tool else [],
+        metrics=tool.definitions if tool else [each for judge in inputs.judgments for each in judge.definitions],
         dataset=requests.items,
         few_shot_examples=requests.few_shot_examples,
         skipped=requests.skipped,
@@ -172,6 +231,7 @@ def _compute(args, inputs: _Inputs, record: ModelRecord, others: dict) -> tuple[
         diagnoses=diagnoses,
         profile=diagnoser.profile(),
         language=meter.counts() if meter else None,
+        judges=[note for judgment in inputs.judgments for note in judgment.notes(values)],
         fingerprint=inputs.input_fingerprint,
     )
     artifacts.write(inputs.target, TASK_RESULTS, rows, metadata)
@@ -228,6 +288,9 @@ def _results(
         if meter:
             meter.add(items, outputs, rows, is_tool=bool(inputs.tool_results))
         diagnoser.add(items, requests, outputs, rows)
+        for row in rows:
+            for judgment in inputs.judgments:
+                row["metrics"] |= judgment.values.get(row["item_id"], {})
         counts = token_counts(
             items,
             requests,

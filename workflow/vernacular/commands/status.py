@@ -91,6 +91,9 @@ def finish(args: Finish) -> None:
         print("", *sentences[:MAX_SENTENCES], sep="\n")
         if more := sentences[MAX_SENTENCES:]:
             print(f"{format_count(len(more), 'other comparison')}: {comparisons}")
+    notes = (note["note"] for note in (stated or {}).get("notes", []) if note["kind"] == "judge")
+    if judges := sorted({note.partition(" (")[0] for note in notes if ": unvalidated," in note}):
+        print(f"\nUnvalidated: values of {', '.join(judges)}; no speaker has labeled what they judge.")
     if worst := stated and stated.get("worst_diagnosis"):
         print(f"\nWhy this score? {worst['model']}, {worst['evaluation']}: {worst['sentence']}")
     paths = {
@@ -114,7 +117,18 @@ def _print_times(benchmarks: Path, described: list[dict] | None) -> None:
         with open(path, newline="") as file:
             rows.setdefault(path.parent.name, []).extend(csv.DictReader(file, delimiter="\t"))
     order = ["items", "requests", "model", "server", "encoder", "infer", "infer_server", "collect"]
-    order += ["similarity", "metrics", "export", "compare", "curves", "summary", "report"]
+    order += [
+        "similarity",
+        "judge_requests",
+        "judge",
+        "judge_collect",
+        "metrics",
+        "export",
+        "compare",
+        "curves",
+        "summary",
+        "report",
+    ]
     print(f"\n{'stage':<12}{'jobs':>5}{'wall time, s':>14}{'CPU time, s':>13}{'peak MB':>9}")
     for stage in sorted(rows, key=lambda s: order.index(s) if s in order else len(order)):
         wall, cpu, memory = (_numbers(rows[stage], column) for column in ("s", "cpu_time", "max_rss"))

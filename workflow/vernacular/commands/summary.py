@@ -42,6 +42,7 @@ from vernacular.summary.notes import (
     mixed_version_notes,
     no_interval_notes,
     notes_to_frame,
+    self_preference_notes,
     unreviewed_notes,
 )
 from vernacular.summary.prompts import add_prompt_means, as_questions, prompt_notes, standard_errors
@@ -81,6 +82,7 @@ def summary(args: Summary) -> str:
     notes += equal_weight_notes(models_metadata, checkpoints)
     notes += no_interval_notes(results)
     notes += unreviewed_notes(args.spec.unreviewed)
+    notes += self_preference_notes(results, args.spec.judges)
     compared = artifacts.metadata(tables["comparisons"])
     notes += _external_result_notes(compared.get("notes", []))
     notes += [

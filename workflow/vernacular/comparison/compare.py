@@ -56,7 +56,7 @@ def compare_all(
         results: model -> evaluation -> TASK_RESULTS; a table without rows is an evaluation that was not possible
         evaluations: evaluation -> task, language, protocol, shots, seed, style
         signatures: model -> (evaluation, metric) -> signature, as in the model's METRICS; differences are noted
-        tool_metrics: evaluation -> its metrics, where not the protocol but another tool defines them
+        tool_metrics: evaluation -> its metrics that not the protocol defines, but another tool, or a judge
         external_names: names in `results` of external results, which are compared in pairs but not ranked
         unranked: models that are tested against the best of each column only: earlier checkpoints of a series
     """
@@ -66,7 +66,7 @@ def compare_all(
     def compare_evaluation(evaluation: str):
         spec = evaluations[evaluation]
         own_metrics = PROTOCOL_METRICS.get(spec["protocol"])
-        metrics = own_metrics.METRICS if own_metrics else (tool_metrics or {}).get(evaluation, [])
+        metrics = [*(own_metrics.METRICS if own_metrics else []), *(tool_metrics or {}).get(evaluation, [])]
         metadata = {"evaluation": evaluation} | {name: spec[name] for name in SETTING}
         names = {name for metric in metrics for name in metric.inputs}
         tables = ((model, tables[evaluation]) for model, tables in results.items() if evaluation in tables)

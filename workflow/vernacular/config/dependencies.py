@@ -16,7 +16,7 @@ from vernacular.comparison.external.published_files import is_publication, publi
 from vernacular.comparison.external.results import result_files
 from vernacular.config import specs
 from vernacular.config.evaluations import evaluation_spec, request_options
-from vernacular.config.load import COMPARED, EXPORTED, Config, encoder_name
+from vernacular.config.load import COMPARED, EXPORTED, Config, Judge, encoder_name
 from vernacular.config.models import RENDERED, is_template_file
 from vernacular.config.series import families, without_earlier
 from vernacular.core.contents import stamp
@@ -181,7 +181,43 @@ def metrics_spec(config: Config, name: str) -> specs.MetricsSpec:
     refusals = {language: refusal_phrases(language) for language in languages}
     in_words = {e.language for e in config.own_evaluations if PROTOCOLS[e.protocol].lines}
     answers = {language: answer_words(language) for language in sorted(in_words)}
-    return specs.MetricsSpec(model=name, evaluations=evaluations, refusals=refusals, answers=answers)
+    judges: dict[str, list[specs.JudgmentSpec]] = {}
+    for judge_name, judge in config.judges.items():
+        for evaluation in judge.evaluations if name in judge.models else ():
+            judges.setdefault(evaluation, []).append(_judgment(judge_name, judge, evaluation))
+    return specs.MetricsSpec(model=name, evaluations=evaluations, refusals=refusals, answers=answers, judges=judges)
+
+
+def judge_requests_spec(config: Config, judge: str, model: str) -> specs.JudgeRequestsSpec:
+    """Return what a judge is asked about the responses of a model, in addition to these."""
+    entry = config.judges[judge]
+    evaluations = {
+        name: specs.JudgedSpec(
+            rubric=_rubric(entry, name),
+            language=entry.rubrics[name]["language"],
+            **_fields(config.evaluations[name], "items_stem", "task"),
+        )
+        for name in entry.evaluations
+    }
+    return specs.JudgeRequestsSpec(judge=judge, model=model, baseline=entry.baseline, evaluations=evaluations)
+
+
+def _rubric(judge: Judge, evaluation: str) -> specs.RubricSpec:
+    fields = {key: value for key, value in judge.rubrics[evaluation].items() if key not in ("language", "reviewed")}
+    return specs.RubricSpec(**fields, reads=judge.reads)
+
+
+def _judgment(name: str, judge: Judge, evaluation: str) -> specs.JudgmentSpec:
+    rubric = judge.rubrics[evaluation]
+    return specs.JudgmentSpec(
+        judge=name,
+        model=judge.model,
+        name=f"{judge.rubric}.{rubric['language']}",
+        rubric=_rubric(judge, evaluation),
+        baseline=judge.baseline,
+        reviewed=isinstance(rubric["reviewed"], str),
+        answers=answer_words(rubric["language"]),
+    )
 
 
 def comparisons_spec(config: Config) -> specs.ComparisonsSpec:
@@ -235,9 +271,18 @@ def export_spec(config: Config) -> specs.ExportSpec:
 def summary_spec(config: Config) -> specs.SummarySpec:
     """Return what the tables show, the tasks that are translations of each other, and names of keys."""
     keys = sorted({settings["api_key_env"] for settings in config.models.values() if "api_key_env" in settings})
-    fields = _table_fields(config)
+    fields = _table_fields(config) | {"judges": _of_own_family(config)}
     fields |= {"parallel": _parallel(config), "verdicts": bool(config.verdicts)}
     return specs.SummarySpec(**fields, api_key_env=keys, unreviewed=_unreviewed(config))
+
+
+def _of_own_family(config: Config) -> dict[str, list[str]]:
+    """Return the judged models of each judge's own family."""
+    of_model = families(config.models, config.checkpoints) if config.judges else {}
+    return {
+        name: [model for model in judge.models if of_model[model] == of_model[judge.model]]
+        for name, judge in config.judges.items()
+    }
 
 
 def _parallel(config: Config) -> list[str]:

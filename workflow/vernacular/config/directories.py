@@ -184,6 +184,7 @@ def clear_unavailable(resources: Path, results: Path, names: Collection[str] | N
         path for name in ("items/*.parquet", "models/*.json", "encoders/*.json") for path in resources.glob(name)
     ]
     outputs += [path for pattern in patterns for path in results.glob(pattern)]
+    outputs += [path for path in results.glob("judges/*/*/*/*") if path.suffix in (".parquet", ".json")]
     stale = dict.fromkeys(path for output in outputs for path in _stale(output, results))
     deleted = [path for path in sorted(stale) if path.exists() and (names is None or _is_output(path, names))]
     for path in deleted:
@@ -195,6 +196,8 @@ def clear_unavailable(resources: Path, results: Path, names: Collection[str] | N
 def _is_output(path: Path, names: Collection[str]) -> bool:
     """Return whether a rule writes a file for a model, evaluation, dataset or encoder of these names."""
     *_, model, kind, _ = path.parts
+    if path.parts[-5:-4] == ("judges",):
+        return model in names and (path.stem in names or kind == "inference_status")
     if path.name == "metrics.parquet":
         return kind in names
     if path.suffix == ".parquet":
@@ -203,9 +206,31 @@ def _is_output(path: Path, names: Collection[str]) -> bool:
     return path.stem in names or kind in names or path.name == COMPLETE  # records, status files
 
 
+def _stale_of_judge(path: Path, results: Path) -> Iterator[Path]:
+    """Yield a file about the texts of a model that another run may replace, and what was computed from it."""
+    directory, names = path.parents[1], [path.stem]
+    try:
+        if path.suffix == ".json":
+            outcomes = (entry for entries in read_status(path).values() for entry in entries.items())
+            names = [evaluation for evaluation, outcome in outcomes if outcome.may_try_again]
+        elif not artifacts.metadata(path)["outcome"].may_try_again:
+            names = []
+    except ArtifactError:
+        pass
+    if names:
+        yield path
+        yield directory / "inference_status" / "1of1.json"
+    for name in names:
+        yield from (directory / kind / f"{name}.parquet" for kind in ("scores", "generations"))
+        yield results / directory.name / "tasks" / f"{name}.parquet"
+
+
 def _stale(path: Path, results: Path) -> Iterator[Path]:
     """Yield a file that is damaged, or that another run may try again, and what was computed from it."""
     *_, model, kind, _ = path.parts
+    if path.parts[-5:-4] == ("judges",):
+        yield from _stale_of_judge(path, results)
+        return
     computed = {"models": [f"{path.stem}/*/*.parquet"], "requests": [f"*/*/{path.stem}.parquet"]}.get(kind, [])
     if kind in _STAGES:
         computed = [f"{model}/{stage}/{path.name}" for stage in _STAGES[_STAGES.index(kind) + 1 :]]

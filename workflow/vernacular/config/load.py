@@ -18,7 +18,7 @@ from vernacular.config.evaluations import LmEvalEntries, LmEvalTask, expand
 from vernacular.config.files import Files, read
 from vernacular.config.models import check_name, expand_pairs, is_server, read_models
 from vernacular.config.series import Checkpoint, without_earlier
-from vernacular.core.errors import DataError, suggest
+from vernacular.core.errors import ConfigError, DataError, suggest
 from vernacular.core.fields import as_list
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.languages import fallbacks
@@ -27,14 +27,28 @@ from vernacular.core.paths import WORKFLOW
 from vernacular.core.validate import Problems
 from vernacular.data.tasks import load_task, task_names
 from vernacular.interop import EXPORTS, SUMMARY_EXPORTS
-from vernacular.protocols.registry import COMPARED, GENERATED, OWN, SCORED, TOOL_PROTOCOLS
+from vernacular.protocols.registry import COMPARED, GENERATED, JUDGED, OWN, SCORED, TOOL_PROTOCOLS
+from vernacular.protocols.rubrics import RUBRICS_DIR, load_rubric, rubrics_directory
 from vernacular.types import Evaluation
 
-__all__ = ["COMPARED", "EXPORTED", "GENERATED", "OWN", "SCORED", "SUMMARY_EXPORTS", "TOOL_GENERATED", "TOOL_PROTOCOLS",
-           "TOOL_SCORED", "Config", "encoder_name", "load", "load_valid"]  # fmt: skip
+__all__ = ["COMPARED", "EXPORTED", "GENERATED", "JUDGED", "OWN", "SCORED", "SUMMARY_EXPORTS", "TOOL_GENERATED",
+           "TOOL_PROTOCOLS", "TOOL_SCORED", "Config", "encoder_name", "load", "load_valid"]  # fmt: skip
 
 EXPORTED = EXPORTS.keys()  # protocols whose results are also exported in the formats of other tools
 TOOL_SCORED, TOOL_GENERATED = TOOL_PROTOCOLS & SCORED, TOOL_PROTOCOLS & GENERATED
+
+
+@dataclass(frozen=True)
+class Judge:
+    """A model that judges the texts of others, with a rubric."""
+
+    model: str  # that judges
+    rubric: str  # name
+    models: list[str]  # whose texts are judged
+    baseline: str | None  # whose texts they are compared with
+    reads: str  # "text" or "log_probabilities"
+    evaluations: list[str]  # IDs
+    rubrics: dict[str, dict]  # by evaluation: fields of RubricSpec, `language`, and `reviewed`
 
 
 @dataclass(frozen=True)
@@ -51,6 +65,7 @@ class Config:
     verdicts: list[str] = field(default_factory=list)  # sheets of speakers, also those of the tasks
     gpu_memory_gb: float = 40
     checkpoints: dict[str, Checkpoint] = field(default_factory=dict)  # models of a series, by name
+    judges: dict[str, Judge] = field(default_factory=dict)  # by name
     lm_eval: dict[str, LmEvalTask] = field(default_factory=dict)  # by evaluation ID
     output: str = "results"  # directory of the results, without the prefix of a module
     # directories of the run, absolute or relative to the working directory; `with_directories` adds the prefix
@@ -197,6 +212,7 @@ def load_valid(
         benchmarks=benchmarks_directory(output),
         store=store_directory(values["store"], values["output"], lambda message: report(("store",), message)),
         lm_eval=lm_eval_tasks,
+        judges=_judges(files, values, models, evaluations) if models else {},
     )
     if files.is_valid("similarity"):
         _check_encoders(config, lambda message: report(("similarity", "encoders"), message))
@@ -288,6 +304,61 @@ def _check_encoders(config: Config, report) -> None:
             name, source = encoder_name(encoder), encoder["source"]
             if sources.setdefault(name.casefold(), source) != source:
                 report(f'"{source}" and "{sources[name.casefold()]}" would share the file {name}.json; rename one.')
+
+
+def _judges(files: Files, values: dict, models: dict, evaluations: dict[str, Evaluation]) -> dict[str, Judge]:
+    """Return the valid judges, and report mistakes of the others."""
+    judges = {}
+    generated = [evaluation for evaluation in evaluations.values() if evaluation.protocol in JUDGED]
+    for name, entry in values["judges"].items():
+        n_problems = len(files.problems)
+
+        def report(key: str, message: str, name=name):
+            files.report(("judges", name, key), message)
+
+        judge, baseline, tasks = entry["model"], entry.get("baseline"), entry.get("tasks")
+        judged = entry.get("models") or [model for model in models if model not in (judge, baseline)]
+        named = [("model", judge), *(("models", model) for model in judged)]
+        for key, model in [*named, *([("baseline", baseline)] if baseline else [])]:
+            if model not in models:
+                report(key, f"{quoted(model)} is not a model of this config.{suggest(model, models)}")
+        if "adapter" in models.get(judge, {}):
+            report("model", f"expected a model without adapter, got {quoted(judge)}; merge the adapter into its base.")
+        if baseline in judged:
+            report("baseline", f"{quoted(baseline)} cannot be compared with itself; remove it from models.")
+        if not judged:
+            report("model", "no other model to judge; add one, or name the judge itself in models.")
+        chosen = [evaluation for evaluation in generated if tasks is None or evaluation.task in tasks]
+        names = {evaluation.task for evaluation in generated}
+        for task in tasks or ():
+            if task not in names:
+                report("tasks", f"no evaluation with generated texts of the task {quoted(task)}.{suggest(task, names)}")
+        if not chosen:
+            protocols = ", ".join(sorted(JUDGED))
+            report("tasks", f"no evaluation with texts to judge (protocols: {protocols}); add one to evaluations.")
+        directory = rubrics_directory(os.path.expanduser(entry["rubric"]))
+        if not directory.is_dir():
+            shipped = sorted(path.name for path in RUBRICS_DIR.iterdir())
+            report("rubric", f"directory not found: {entry['rubric']}.{suggest(entry['rubric'], shipped)}")
+            continue
+        rubrics = {}
+        for evaluation in chosen:
+            language = entry.get("language", evaluation.language)
+            try:
+                rubrics[evaluation.id] = load_rubric(directory, language) | {"language": language}
+            except ConfigError as error:
+                report("rubric", f"{error} Write the file, or set `language` to one of these.")
+        pairs = {"{first}" in rubric["template"] for rubric in rubrics.values()}
+        if pairs == {True} and not baseline:
+            report("baseline", "the rubric compares two responses; name the model to compare with.")
+        elif True not in pairs and pairs and baseline:
+            report("baseline", "the rubric has one response, {response}; remove baseline.")
+        elif len(pairs) > 1:
+            report("rubric", "expected one response, or two, in all languages of the rubric.")
+        if len(files.problems) == n_problems:
+            ids = [evaluation.id for evaluation in chosen]
+            judges[name] = Judge(judge, directory.name, list(judged), baseline, entry["read"], ids, rubrics)
+    return judges
 
 
 def read_external_results(files: Files, values: dict, models: dict) -> dict[str, dict]:

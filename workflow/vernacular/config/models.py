@@ -20,7 +20,8 @@ _SERVER_ONLY = {"model", "tokenizer", "revision", "api_key_env", "concurrency", 
 RENDERED = tuple(key for key in RENDERING if key not in ("chat_template", "gen_kwargs", "think_end_token"))
 _SERVER_KEYS = {"source", "kind", "chat", "bos", "max_length", *RENDERING, *_SERVER_ONLY}
 _ALIAS = "chat_template_kwargs"  # of vLLM and transformers, for chat_template_args
-_RESERVED = {"requests", "summary", "store", "report", "exports", "inference_status", "comparisons"}  # in results/
+# in results/
+_RESERVED = {"requests", "summary", "store", "report", "exports", "inference_status", "comparisons", "judges"}
 
 
 def read_models(

@@ -161,11 +161,59 @@ class MeasuredSpec(EvaluationSpec):
 AnswerWords = dict[str, list[str]]
 
 
+class RubricSpec(Fields):
+    """How a judge is asked in a language, and what its verdicts are worth (protocols/rubrics.py)."""
+
+    template: str  # of the prompt
+    texts: list[str]  # verdicts, in the order of their letters
+    values: list[float]  # of the verdicts; of two responses, that of the first one
+    cue: str  # what the verdict follows
+    instruction: str = ""  # last lines of the prompt, if a text is generated
+    pattern: str = ""  # regular expression that finds a verdict in a text; "": its letter is searched
+    reads: str  # "text", or "log_probabilities" of the labels
+
+    @property
+    def is_pair(self) -> bool:
+        """Whether two responses are compared."""
+        return "{first}" in self.template
+
+
+class JudgedSpec(Fields):
+    """The responses of one evaluation that a judge reads."""
+
+    evaluation: str = ""  # ID, which the command sets
+    items_stem: str  # name of the items file without its extension
+    task: str  # name of the benchmark
+    rubric: RubricSpec  # in the language below
+    language: str  # of the rubric
+
+
+class JudgeRequestsSpec(Spec):
+    judge: str  # name
+    model: str  # whose responses are judged
+    baseline: str | None = None  # whose responses they are compared with
+    evaluations: dict[str, JudgedSpec]  # by ID
+
+
+class JudgmentSpec(Fields):
+    """How the values of a judge are read from its outputs."""
+
+    judge: str  # name
+    model: str  # that judges
+    name: str  # of the rubric, with its language
+    rubric: RubricSpec
+    baseline: str | None = None  # whose responses the judged ones are compared with
+    reviewed: bool = False  # whether a speaker has read the rubric
+    labeled: bool = False  # whether speakers have labeled responses of the evaluation; if not, values are unvalidated
+    answers: list[AnswerWords]  # words around a letter
+
+
 class MetricsSpec(Spec):
     model: str  # name in the config
     evaluations: dict[str, MeasuredSpec]  # by ID
     refusals: dict[str, list[str]]  # by language: beginnings of refusals, also those in English
     answers: dict[str, list[AnswerWords]] = field(default_factory=dict)  # by language: words around a letter
+    judges: dict[str, list[JudgmentSpec]] = field(default_factory=dict)  # of this model's responses, by evaluation
 
 
 class ComparedSpec(MeasuredSpec):
@@ -232,6 +280,7 @@ class SummarySpec(SeriesSpec):
     tasks: dict[str, dict[str, str]]  # titles and note of each task
     parallel: list[str]  # tasks whose items are translations of each other
     api_key_env: list[str] = field(default_factory=list)  # names of variables whose values `publish` searches for
+    judges: dict[str, list[str]] = field(default_factory=dict)  # models of the judge's own family, by judge
     unreviewed: dict[str, str] = field(default_factory=dict)  # language of prompts that no speaker has read
     verdicts: bool = False  # whether there are values without confirmed faults
 

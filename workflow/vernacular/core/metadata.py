@@ -312,6 +312,7 @@ class ResultsMetadata(Metadata):
     diagnoses: list[Diagnosis] = field(default_factory=list)  # worst first
     profile: Profile | None = None
     language: LanguageCounts | None = None  # of generated texts
+    judges: list[str] = field(default_factory=list)  # what readers must know of their values, sentences
 
 
 @dataclass(frozen=True, kw_only=True)

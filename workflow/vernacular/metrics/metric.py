@@ -87,6 +87,8 @@ def display_name(metric: str) -> str:
     ['Accuracy', 'ROC AUC, per character', 'Bits per byte', 'Token F1']
     """
     name, _, suffix = metric.rpartition("_")
+    if name.startswith("judge_") and suffix == "unvalidated":  # no label of a speaker supports the value
+        return f"{display_name(name)} (unvalidated)"
     if name and suffix in _SUFFIXES and not name.endswith("_per"):
         return f"{display_name(name)}, {_SUFFIXES[suffix]}"
     if metric in _TITLES:

@@ -64,7 +64,7 @@ def metric_rows(
         rows: Rows per TASK_RESULTS.
         metrics: Metrics to aggregate.
         metadata: Columns that identify the evaluation and the model.
-        signatures: Signature by similarity metric, from its encoder.
+        signatures: Signature by similarity metric, from its encoder, and by judge.
         conditions: Further parts of the signature, by name, see `signature_conditions`.
     """
     return label_values(aggregate(rows, metrics, seed=0, categories=True), metadata, signatures, conditions)
@@ -104,7 +104,7 @@ def signature(
     >>> signature("accuracy", metadata, {})  # doctest: +ELLIPSIS
     'accuracy|protocol:options|shots:5|seed:0|style:default|v:...'
     """
-    encoder = next((text for name, text in signatures.items() if metric.startswith(f"{name}_")), None)
+    encoder = next((text for name, text in signatures.items() if f"{metric}_".startswith(f"{name}_")), None)
     parts = [metric, *(f"{key}:{metadata[key]}" for key in ("protocol", "shots", "seed", "style"))]
     for name, value in (conditions or {}).items():
         if metric.startswith(_ORDER) or not name.startswith(_ORDER):

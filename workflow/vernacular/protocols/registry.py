@@ -14,6 +14,8 @@ COMPARED = {
     name for name, protocol in PROTOCOLS.items() if protocol.similarity
 }  # generated texts whose similarity to the options is computed
 TOOL_PROTOCOLS = PROTOCOLS.keys() - OWN.keys()
+# with texts that a judge may read: not the letter of an option
+JUDGED = {name for name, protocol in OWN.items() if protocol.generates and not protocol.letters}
 CAUSAL_ONLY = {name for name, protocol in PROTOCOLS.items() if protocol.causal_only}
 OPTIONS = {option: allowed for protocol in PROTOCOLS.values() for option, allowed in protocol.options.items()}
 

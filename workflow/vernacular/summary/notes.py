@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from vernacular.core.metadata import INFORMATION, UNAVAILABLE, MetricsMetadata, ResultsMetadata
 from vernacular.metrics.metric import display_name
+from vernacular.summary.cells import format_difference
 
 if TYPE_CHECKING:
     import pandas as pd  # not at run time: it takes half a second, and the command `verify` does not need it
@@ -24,7 +25,8 @@ def make_notes(metadata: MetricsMetadata) -> list[dict]:
         kind: "unavailable" (a dataset, model or encoder), "not applicable", "dropped" and "repaired" (rows of the
     dataset), "rows" (warnings about the dataset), "prompts" (what is suspicious in them), "skipped" (items that were
     skipped), "flagged" (outputs), "reasoning" (before answers), "samples" (several per item), "fallback" (the engine
-    used a fallback strategy), "language" (of responses, if it is not identified), "diagnosis" (a symptom that explains
+    used a fallback strategy), "judge" (what its
+    values are worth), "language" (of responses, if it is not identified), "diagnosis" (a symptom that explains
     the value), "trusted code", "adapter" (without effect) and "unused weights" (of the model itself, reported once).
     """
     notes = []
@@ -55,6 +57,8 @@ def make_notes(metadata: MetricsMetadata) -> list[dict]:
         if (results.repeats or 1) > 1:
             text = f"avg@{results.repeats}: values are means over items of the means of their samples"
             add_note(evaluation, "samples", text)
+        for text in results.judges:
+            add_note(evaluation, "judge", text)
         for fallback in results.inference.engine.fallback:
             add_note(evaluation, "fallback", fallback)
         if results.language and results.language.missing:
@@ -115,6 +119,35 @@ def unreviewed_notes(languages: dict[str, str]) -> list[dict]:
     text = 'the prompt lines in "{}" are not reviewed by a speaker'
     common = {"model": None, "kind": "not reviewed", "count": None}
     return [{**common, "evaluation": name, "note": text.format(code)} for name, code in languages.items()]
+
+
+def self_preference_notes(rows: "pd.DataFrame", judges: dict[str, list[str]]) -> list[dict]:
+    """Return a note for each judge and evaluation with judged models of the judge's own family.
+
+    The difference between these and the other models is stated beside that by a score that knows no family.
+
+    Args:
+        rows: The long table.
+        judges: Models of the judge's family that it judges, by judge.
+    """
+    notes = []
+    headlines = rows[rows["headline"].fillna(False).astype(bool) & (rows["category"].fillna("") == "")]
+    for judge, family in judges.items():
+        is_judge = headlines["metric"].str.fullmatch(f"judge_{judge}(_unvalidated)?")
+        for evaluation, judged in headlines[is_judge].groupby("evaluation", sort=False):
+            if not judged["model"].isin(family).any():
+                continue
+            text = f"judge {judge} is of the family of {', '.join(family)}: it may prefer their texts"
+            others = headlines[(headlines["evaluation"] == evaluation) & ~headlines["metric"].str.startswith("judge_")]
+            for scores in (judged, *(group for _, group in others.groupby("metric", sort=False))):
+                scores = scores[scores["model"].isin(judged["model"])]
+                is_own, row = scores["model"].isin(family), scores.iloc[0] if len(scores) else None
+                if row is None or is_own.all() or not is_own.any():
+                    continue
+                gap = scores.loc[is_own, "value"].mean() - scores.loc[~is_own, "value"].mean()
+                text += f"; {display_name(row['metric'])}: {format_difference(gap, row['unit'])} to the other models"
+            notes.append({"model": None, "evaluation": evaluation, "kind": "judge", "note": text, "count": None})
+    return notes
 
 
 def mixed_script_notes(models: list[MetricsMetadata]) -> list[dict]:

@@ -99,10 +99,13 @@ def to_metric(definition: dict) -> Metric:
 
 
 def tool_metrics(directory: Path, models: list[str], evaluation: str) -> list[Metric]:
-    """Return the metrics of an evaluation that any model's results in `directory` define; [] if none does."""
+    """Return the metrics of an evaluation that any model's results in `directory` define; [] if none does.
+
+    Those of a judge are in the results of the models that it judges.
+    """
     paths = (directory / model / "tasks" / f"{evaluation}.parquet" for model in models)
-    definitions = next((found for path in paths if (found := artifacts.metadata(path, TASK_RESULTS).metrics)), [])
-    return [to_metric(definition) for definition in definitions]
+    definitions = {each["name"]: each for path in paths for each in artifacts.metadata(path, TASK_RESULTS).metrics}
+    return [to_metric(definition) for definition in definitions.values()]
 
 
 def tool_documents(directory: Path, models: list[str], evaluation: str) -> str | None:
