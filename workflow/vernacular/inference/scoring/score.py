@@ -343,7 +343,7 @@ class ChunkedRows:
         return self[offset : None if length is None else offset + length]
 
     def _rows_of(self, chunk: int, low: int, high: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows `low` to `high` of a chunk, whose batches have _BATCH_ROWS rows each, the last one the rest."""
+        """Yield the rows `low` to `high` of a chunk, whose batches, except the last, have _BATCH_ROWS rows."""
         while low < high:
             number, first = divmod(low, _BATCH_ROWS)
             if self.last.get(chunk, (-1,))[0] != number:
