@@ -35,6 +35,7 @@ from vernacular.protocols.schema import CHARACTERS_PER_TOKEN
 # Measured: a chunk of short texts takes about 70 MB; one is computed while another is prepared.
 CHUNK_CHARACTERS = 32_000_000  # characters
 _OWN = 2_500  # memory of a request in addition to its text, in characters
+_OF_GENERATION = ["stop", "max_new_tokens", "longest_target", "decoding", "gen_kwargs"]  # a third of the table
 _BATCH_ROWS = 1_000  # finished rows that are compressed together
 
 
@@ -76,8 +77,9 @@ class Scoring:
 
     def __init__(self, loaded: LoadedModel, requests: pa.Table, *, strategy: str = "auto"):
         started = time.perf_counter()
-        self.loaded, self.requests, self.strategy = loaded, requests, strategy
         _check(requests)
+        requests = requests.drop_columns(_OF_GENERATION)
+        self.loaded, self.requests, self.strategy = loaded, requests, strategy
         self.chunk_rows = split_into_chunks(requests, masked=loaded.kind == "masked")
         self.n_unscored = self.n_chat = self.n_windows = 0
         self.engines: list[dict] = []  # metadata of each chunk
@@ -256,6 +258,8 @@ def _check(requests: pa.Table) -> None:
             request_id = requests["request_id"][requests["kind"].to_pylist().index(kind)]
             raise ArtifactError(f'request {request_id}: expected kind "score", got "{kind}".')
     first_rows, row_requests = distinct_rows(requests)
+    if len(first_rows) == len(row_requests):
+        return
     repeated = np.delete(np.arange(len(row_requests)), first_rows)
     content = requests.drop_columns(["item_id", "role"])
     rows, expected = content.take(repeated), content.take(first_rows[row_requests[repeated]])
