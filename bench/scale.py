@@ -8,8 +8,11 @@ commands of any run. Prompt lines exist for nine languages, so that Belebele's 1
 Inference is real, with a random model of a few hidden units, for the first model. For each of the others, the first
 model's outputs are written to the store, by the project's own writer, under the key of that model (whose weights have
 another seed): log-probabilities with random noise, generated texts exchanged between items. Its job finds them there,
-and all later stages compute as usual. `server` starts a server of the tests (a tiny model that answers over HTTP).
-`lm_eval` needs the environment of `make lm-eval` (--lm-eval PYTHON). `--browser` needs Chromium and selenium.
+and all later stages compute as usual. With `--derive results`, for many models, the files of `collect` and `metrics`
+are those of the first model, too, except that a share of the items have the outcomes of other items; `compare` and all
+later stages compute as usual, with the same numbers of values, items and bytes. `server` starts a server of the tests
+(a tiny model that answers over HTTP). `lm_eval` needs the environment of `make lm-eval` (--lm-eval PYTHON). `--browser`
+needs Chromium and selenium.
 
 Seconds are those of the wall clock, with one thread per stage; memory is the maximum resident set of a process. A row
 of several models is the sum of their seconds, and the largest memory of one of them.
@@ -33,7 +36,7 @@ ROOT = Path(__file__).resolve().parents[1]
 WORDS_IN_VOCABULARY = 4_000
 SHOTS = 285  # candidates for few-shot examples, as in MMLU
 NOISE = 0.5  # nats, standard deviation of a token's log-probability between models
-EXCHANGED = 0.3  # share of the generated texts that differ between models
+EXCHANGED = 0.3  # share of the generated texts, or of the derived outcomes, that differ between models
 
 # set: number of items, content of the task file, entry of the config; categories as in the real datasets: 57 subjects
 # of MMLU, 67 paradigms of BLiMP, 15 tasks of a group of lm-eval, none elsewhere
@@ -92,6 +95,7 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", choices=SETS, default=DEFAULT_SETS, help="evaluated in one run")
     parser.add_argument("--fractions", type=float, nargs="+", default=[1.0], help="of the items; one run for each")
     parser.add_argument("--models", type=int, default=2)
+    parser.add_argument("--derive", choices=("outputs", "results"), default="outputs", help="of other models")
     parser.add_argument("--lm-eval", type=Path, default=ROOT / ".lm-eval" / "bin" / "python", help="its interpreter")
     parser.add_argument("--browser", action="store_true", help="measure how long the report takes to open")
     arguments = parser.parse_args()
@@ -119,10 +123,15 @@ def run(arguments: argparse.Namespace, fraction: float) -> None:
     for name, target in (("python", sys.executable), ("lm_eval_python", str(arguments.lm_eval))):
         write_wrapper(Path("environment/bin", name), target)
     records = [f"resources/models/{name}.json" for name in models]
-    snakemake(*records, *(f"results/{models[0]}/{kind}" for kind in collected(arguments)))
-    if len(models) > 1:
-        in_process(derive_outputs, models)
-    snakemake("all")
+    if arguments.derive == "results":
+        snakemake(*records, *(f"results/{models[0]}/{name}.parquet" for name in ("metrics", "tokens")))
+        in_process(derive_results, models)
+        snakemake("results/report/.vernacular-complete", "--allowed-rules", "compare", "summary", "report")
+    else:
+        snakemake(*records, *(f"results/{models[0]}/{kind}" for kind in collected(arguments)))
+        if len(models) > 1:
+            in_process(derive_outputs, models)
+        snakemake("all")
     Path("publications").mkdir()
     stage("publish", "results", "publications/first")
     Path("publications/second").symlink_to("first")
@@ -311,6 +320,34 @@ def derive_outputs(models: list[str]) -> None:
             store.put(unit.key, unit.kind, change(rows, rng), metadata)
 
 
+def derive_results(models: list[str]) -> None:
+    """Write outputs and results of all models but the first, from those of the first."""
+    import numpy as np
+    import pyarrow as pa
+    from vernacular.core import artifacts
+    from vernacular.inference.schema import GENERATIONS, SCORES
+    from vernacular.metrics.schema import METRICS, TASK_RESULTS, TOKENS
+
+    patterns = {"scores/*": SCORES, "generations/*": GENERATIONS, "tasks/*": TASK_RESULTS, "metrics.*": METRICS}
+    first, *others = (Path("results", name) for name in models)
+    for pattern, kind in (patterns | {"tokens.*": TOKENS}).items():
+        for path in sorted(first.glob(pattern)):
+            table, metadata = artifacts.read(path, kind), artifacts.metadata(path)
+            del metadata["kind"]
+            for seed, directory in enumerate(others):
+                rows = table
+                if "model" in metadata:
+                    metadata["model"] = directory.name
+                if kind is METRICS:
+                    index = table.column_names.index("model")
+                    rows = table.set_column(index, "model", pa.array([directory.name] * len(table)))
+                elif kind is TASK_RESULTS:
+                    rows = exchanged(table, np.random.default_rng([seed, len(table)]), ("correct", "tie", "metrics"))
+                target = directory / path.relative_to(first)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                artifacts.write(target, kind, rows, metadata)
+
+
 def with_noise(rows, rng):
     """Return scores whose log-probabilities have random noise; missing ones stay missing."""
     import numpy as np
@@ -325,15 +362,15 @@ def with_noise(rows, rng):
     return rows.set_column(rows.column_names.index("logprobs"), rows.schema.field("logprobs"), new)
 
 
-def exchanged(rows, rng):
-    """Return generations of which a share has the texts of other rows."""
+def exchanged(rows, rng, names=("raw_output", "output", "finish_reason", "n_tokens", "flags")):
+    """Return rows of which a share has the columns `names` of other rows: by default, the texts of generations."""
     import numpy as np
     import pyarrow as pa
 
     order = np.arange(len(rows))
     chosen = np.flatnonzero(rng.random(len(rows)) < EXCHANGED)
     order[chosen] = rng.permutation(chosen)
-    for name in ("raw_output", "output", "finish_reason", "n_tokens", "flags"):
+    for name in names:
         index = rows.column_names.index(name)
         rows = rows.set_column(index, rows.schema.field(name), rows[name].take(pa.array(order)))
     return rows

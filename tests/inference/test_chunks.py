@@ -15,7 +15,7 @@ from vernacular.inference.job.store import Journal
 from vernacular.inference.job.work import work_units
 from vernacular.inference.schema import MemoryJournal
 from vernacular.inference.scoring.prepare import PreparedRequest
-from vernacular.inference.scoring.score import merge_chunks, split_into_chunks
+from vernacular.inference.scoring.score import ChunkedRows, split_into_chunks
 from vernacular.protocols.schema import REQUESTS
 
 SHOTS = "Question: Which animal sleeps on the roof?\nAnswer: the cat\nQuestion: And who barks?\nAnswer: the dog\n"
@@ -140,7 +140,23 @@ def test_equal_texts_share_a_chunk_within_the_size_limit(
     for rows in chunks:
         distinct_texts = {(len(texts[row][0]), texts[row][1]) for row in rows}
         assert sum(sizes[row] for row in rows) <= chunk_characters or len(distinct_texts) == 1
-    assert merge_chunks([table.take(rows) for rows in chunks], chunks).to_pylist() == table.to_pylist()
+
+
+@pytest.mark.parametrize("batch_rows", [1, 2, 3, 100])
+def test_rows_of_chunks_are_read_in_parts_in_the_order_of_the_requests(low_limits, batch_rows):
+    low_limits("inference.scoring.score", _BATCH_ROWS=batch_rows)
+    table = tiny.score_requests([(f"{number}", 0, 1) for number in range(10)])
+    rows = ChunkedRows()
+    for numbers in ([2, 3, 4, 8], [0, 9], [1, 5, 6, 7]):
+        parts = pa.concat_tables([table.take(numbers[:1]), table.take(numbers[1:])])  # of more than one piece
+        rows.append(parts, np.array(numbers))
+    assert len(rows) == 10
+    for size in (1, 3, 4, 10):
+        read = [rows[start : start + size].to_pylist() for start in range(0, 10, size)]
+        assert [row for part in read for row in part] == table.to_pylist()
+    assert rows.slice(3, 4).to_pylist() == rows[3:7].to_pylist() == table.slice(3, 4).to_pylist()
+    assert rows.slice().to_pylist() == table.to_pylist()
+    assert rows.slice(10).num_rows == 0
 
 
 def test_repeated_texts_of_requests_are_dictionary_encoded_when_read(tmp_path):

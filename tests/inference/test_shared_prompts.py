@@ -75,6 +75,21 @@ def test_scores_are_those_of_single_evaluations(together_and_alone):
         np.testing.assert_allclose(ours, theirs, atol=2e-4)
 
 
+def test_chunks_of_requests_end_in_the_rows_of_each_evaluation(job, together_and_alone, low_limits, tmp_path):
+    record, paths = job
+    low_limits("inference.scoring.score", CHUNK_CHARACTERS=40_000, _BATCH_ROWS=5)
+    low_limits("core.artifacts", ROWS_PER_GROUP=7)
+    done, _ = run_group([record], paths, tmp_path)
+    assert done["m"] == dict.fromkeys(paths, COMPUTED)
+    for name, (table, metadata) in outputs(tmp_path, record, paths).items():
+        expected, expected_metadata = together_and_alone[0][name]
+        assert metadata["counters"]["chunks"] >= 5
+        assert metadata["tokenizer"] == expected_metadata["tokenizer"]
+        assert table.drop_columns("logprobs").equals(expected.drop_columns("logprobs"))
+        ours, theirs = (np.concatenate([list(row) for row in t["logprobs"].to_pylist()]) for t in (table, expected))
+        np.testing.assert_allclose(ours, theirs, atol=2e-4)
+
+
 def test_a_passage_before_the_wordings_is_computed_once(together_and_alone):
     together, alone = (
         sum(metadata["counters"]["tokens_computed"] for _, metadata in results.values())

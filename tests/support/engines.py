@@ -11,7 +11,8 @@ from vernacular.inference.server.served import ServedModel
 def outputs(prepared, journal=None):
     """Return (table, metadata) of a prepared evaluation."""
     prepared.compute(MemoryJournal() if journal is None else journal)
-    return prepared.finish()
+    rows, metadata = prepared.finish()
+    return rows.slice(), metadata
 
 
 def score(model, requests, *, journal=None, **options):

@@ -243,7 +243,8 @@ class Model:
             prepared = self._engine.prepare(output_schema(described), requests)
             self._engine.compute(prepared, MemoryJournal())
             self._engine.verify()
-            return self._engine.finish(prepared)
+            table, metadata = self._engine.finish(prepared)
+            return table.slice(), metadata
 
 
 _CONFIG = validate.schema(WORKFLOW / "schemas" / "config.schema.yaml")

@@ -100,7 +100,10 @@ class Engine(ABC):
 
     @abstractmethod
     def finish(self, prepared: Any) -> tuple[pa.Table, dict]:
-        """Return (a row for each row of the requests, metadata such as engine: name, counters and flags)."""
+        """Return (a row for each row of the requests, metadata such as engine: name, counters and flags).
+
+        The rows are a table, or are read in parts as one: by `len(rows)`, `rows[start:stop]` and `rows.slice()`.
+        """
 
 
 class Local(Engine):

@@ -17,7 +17,7 @@ from vernacular.inference.model.loaded import (
 )
 from vernacular.inference.schema import Journal
 from vernacular.inference.scoring.forward import Body
-from vernacular.inference.scoring.head import Head, PendingScores, TokenScores, concatenate, score_batch
+from vernacular.inference.scoring.head import Head, PendingScores, TokenScores, score_batch
 from vernacular.inference.scoring.outputs import Outputs
 from vernacular.inference.scoring.plan import PlanLimits, plan
 from vernacular.inference.scoring.prepare import PreparedRequest
@@ -111,9 +111,11 @@ def _run_batches(loaded: LoadedModel, plan: Plan, outputs: Outputs, score_batch,
 
     A GPU gets the next batch before the outputs of the last one are read, so that it does not wait for the host.
     """
-    batches = [batch for batch in plan.batches if len(batch.queries)]
-    computed = [np.zeros(0, np.int64)]
-    results: list[TokenScores] = []
+    batches = [batch for batch in reversed(plan.batches) if len(batch.queries)]
+    plan.batches.clear()  # what is computed is not needed any more
+    n_queries = plan.queries.max(initial=-1) + 1
+    values: dict[str, np.ndarray] = {}  # by field of TokenScores: the outputs of the distinct token queries
+    is_computed = np.zeros(n_queries, np.bool_)
     running, failed = None, None  # running: the batch whose outputs are not read yet, and these
     with Progress("score", sum(batch.tokens for batch in batches), "token") as progress:
 
@@ -121,11 +123,16 @@ def _run_batches(loaded: LoadedModel, plan: Plan, outputs: Outputs, score_batch,
             if isinstance(scores, PendingScores):
                 scores = scores.result()
                 journal.add(name, [scores.to_lists()])
-            computed.append(batch.queries.indices)
-            results.append(scores)
+            for field_name, array in vars(scores).items():
+                if array is not None:
+                    if field_name not in values:
+                        values[field_name] = np.zeros(n_queries, array.dtype)
+                    values[field_name][batch.queries.indices] = array
+            is_computed[batch.queries.indices] = True
             progress.advance(batch.tokens)
 
-        for batch in batches:
+        while batches:
+            batch = batches.pop()
             name = batch.name()
             with journal.defer_signals():
                 if cached := journal.get(name):
@@ -145,11 +152,9 @@ def _run_batches(loaded: LoadedModel, plan: Plan, outputs: Outputs, score_batch,
         if running is not None:
             with journal.defer_signals():
                 read(*running)
-    if results:
-        indices = np.full(plan.queries.max() + 1, -1)  # of each distinct query's output
-        indices[np.concatenate(computed)] = np.arange(sum(map(len, computed)))
-        indices = indices[plan.queries]
-        outputs.put(plan.slots[indices >= 0], concatenate(results), indices[indices >= 0])
+    if values:
+        is_done = is_computed[plan.queries]
+        outputs.put(plan.slots[is_done], TokenScores(**values), plan.queries[is_done])
     return failed
 
 

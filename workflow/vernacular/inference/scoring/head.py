@@ -48,12 +48,6 @@ class TokenScores:
         )
 
 
-def concatenate(parts: list[TokenScores]) -> TokenScores:
-    """Return the outputs of consecutive token queries."""
-    columns = {name: [vars(part)[name] for part in parts] for name in vars(parts[0])}
-    return TokenScores(**{name: None if c[0] is None else np.concatenate(c) for name, c in columns.items()})
-
-
 class PendingScores:
     """Outputs that a GPU may still compute: the host can go on, and `result` waits for them alone.
 

@@ -96,6 +96,18 @@ def prepare_all(loaded: TextModel, requests: pa.Table) -> Iterator[PreparedReque
                 yield _finish(loaded, request, unknown_id)
 
 
+def pack(requests: list[PreparedRequest], *names: str) -> None:
+    """Make the arrays `names` of all requests parts of a common one.
+
+    Thousands of small blocks in memory leave holes between them that large arrays do not fit.
+    """
+    for name in names if requests else ():
+        arrays = [getattr(request, name) for request in requests]
+        parts = np.split(np.concatenate(arrays), np.cumsum([len(array) for array in arrays[:-1]], dtype=np.int64))
+        for request, part in zip(requests, parts, strict=True):
+            setattr(request, name, part)
+
+
 def _rows(loaded: TextModel, requests: pa.Table) -> Iterator[dict]:
     """Yield the columns of each row that tokenization needs; the chat turns only if a template is applied."""
     names = ["request_id", "kind", "prefix", "text", "span_start", "span_end", "extras"]

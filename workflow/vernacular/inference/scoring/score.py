@@ -9,6 +9,7 @@ chunks are in memory at a time.
 import itertools
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +25,7 @@ from vernacular.inference.scoring.execute import Counters, build_path, plan_ahea
 from vernacular.inference.scoring.head import CAUSAL_EXTRAS, EXTRAS
 from vernacular.inference.scoring.masked import score_masked
 from vernacular.inference.scoring.outputs import Outputs, score_columns
-from vernacular.inference.scoring.prepare import PreparedRequest, prepare_all
+from vernacular.inference.scoring.prepare import PreparedRequest, pack, prepare_all
 from vernacular.inference.scoring.rolling import split_into_windows
 from vernacular.inference.scoring.strategy import merge_metadata, select_strategy
 from vernacular.inference.scoring.trie import Path, Trie, build_trie
@@ -33,6 +34,8 @@ from vernacular.protocols.schema import CHARACTERS_PER_TOKEN
 # Measured: a chunk of short texts takes about 70 MB; one is computed while another is prepared.
 CHUNK_CHARACTERS = 32_000_000  # characters
 _OWN = 2_500  # memory of a request in addition to its text, in characters
+_OF_GENERATION = ["stop", "max_new_tokens", "longest_target", "decoding", "gen_kwargs"]  # a third of the table
+_BATCH_ROWS = 1_000  # finished rows that are compressed together
 
 
 @dataclass(eq=False)
@@ -73,12 +76,13 @@ class Scoring:
 
     def __init__(self, loaded: LoadedModel, requests: pa.Table, *, strategy: str = "auto"):
         started = time.perf_counter()
-        self.loaded, self.requests, self.strategy = loaded, requests, strategy
         _check(requests)
+        requests = requests.drop_columns(_OF_GENERATION)
+        self.loaded, self.requests, self.strategy = loaded, requests, strategy
         self.chunk_rows = split_into_chunks(requests, masked=loaded.kind == "masked")
         self.n_unscored = self.n_chat = self.n_windows = 0
         self.engines: list[dict] = []  # metadata of each chunk
-        self.tables: list[pa.Table] = []
+        self.rows = ChunkedRows()
         self.flags: Counter = Counter()
         self.next_chunk: _Chunk | None = self._prepare(0)
         self.seconds = time.perf_counter() - started
@@ -100,13 +104,15 @@ class Scoring:
         self.is_first = self.loaded.evaluations == 1
         self.seconds += time.perf_counter() - started
 
-    def finish(self) -> tuple[pa.Table, dict]:
-        """Return (table per SCORES, a row per request row; metadata)."""
+    def finish(self) -> tuple["pa.Table | ChunkedRows", dict]:
+        """Return (rows per SCORES, one per request row; metadata)."""
         started = time.perf_counter()
-        self.tables.append(self._build_rows(self.computed.pop()))
+        rows = self._build_rows(self.computed.pop())
         n_requests = pc.count_distinct(self.requests["request_id"]).as_py()
-        del self.requests  # its memory is needed for the table
-        table = merge_chunks(self.tables, self.chunk_rows)
+        del self.requests
+        if len(self.chunk_rows) > 1:
+            self.rows.append(rows, self.chunk_rows[-1])
+            rows = self.rows
         counters = {
             **self.counters.metadata(),
             "requests": n_requests,
@@ -115,7 +121,7 @@ class Scoring:
             "seconds_loading": self.loaded.seconds if self.is_first else 0.0,
             "seconds": self.seconds + time.perf_counter() - started,
         }
-        return table, {
+        return rows, {
             "model": self.model_metadata,
             "engine": {**merge_metadata(self.engines), "journal": self.journal_notes},
             "tokenizer": self._tokenizer_metadata(),
@@ -125,7 +131,7 @@ class Scoring:
 
     def _finish_and_prepare(self, computed: list[_Chunk], index: int) -> _Chunk | None:
         if computed:
-            self.tables.append(self._build_rows(computed.pop()))
+            self.rows.append(self._build_rows(computed.pop()), self.chunk_rows[index - 2])
         return self._prepare(index) if index < len(self.chunk_rows) else None
 
     def _prepare(self, index: int) -> _Chunk:
@@ -139,6 +145,8 @@ class Scoring:
         valid = [index for index, request in enumerate(prepared) if not request.failed]
         parts, numbers[valid], n_windows = split_into_windows(self.loaded, [prepared[index] for index in valid])
         self.n_windows += n_windows
+        pack(parts, "ids")
+        pack(prepared, "span", "offsets")
         extras = frozenset(name for request in parts for name in request.extras if name in EXTRAS)
         paths, groups, sizes = [], [], [len(request.span) for request in parts]
         if self.loaded.kind == "causal":
@@ -249,6 +257,8 @@ def _check(requests: pa.Table) -> None:
             request_id = requests["request_id"][requests["kind"].to_pylist().index(kind)]
             raise ArtifactError(f'request {request_id}: expected kind "score", got "{kind}".')
     first_rows, row_requests = distinct_rows(requests)
+    if len(first_rows) == len(row_requests):
+        return
     repeated = np.delete(np.arange(len(row_requests)), first_rows)
     content = requests.drop_columns(["item_id", "role"])
     rows, expected = content.take(repeated), content.take(first_rows[row_requests[repeated]])
@@ -300,20 +310,50 @@ def _chunk_end(texts: pa.Table, order: np.ndarray, cumulative_sizes: np.ndarray,
     return end
 
 
-def merge_chunks(parts: list[pa.Table], rows: list[np.ndarray]) -> pa.Table:
-    """Concatenate the scores of all chunks, in the order of the requests; `parts` is emptied.
+class ChunkedRows:
+    """The rows of several chunks in the order of the requests, as a table that is read in parts.
 
-    Each column is joined, removed from `parts` and then ordered, so that only one column exists twice at a time.
+    They are compressed, to a third of their memory, in one piece per chunk, until they are read.
     """
-    if len(parts) == 1:
-        return parts.pop()
-    order, columns = np.argsort(np.concatenate(rows)), {}
-    for name in parts[0].column_names:
-        joined = pa.concat_arrays([chunk for part in parts for chunk in part[name].chunks])
-        parts[:] = [part.drop_columns(name) for part in parts]
-        columns[name] = joined.take(pa.array(order))
-    parts.clear()
-    return pa.table(columns)
+
+    def __init__(self):
+        self.chunks: list[tuple[np.ndarray, pa.RecordBatchFileReader]] = []  # (number of each row, ascending; rows)
+        self.last: dict[int, tuple[int, pa.RecordBatch]] = {}  # by chunk: number and rows of the batch last read
+
+    def append(self, table: pa.Table, numbers: np.ndarray) -> None:
+        """Add the rows of a chunk; `numbers`: of its rows among all, ascending."""
+        table, sink = table.combine_chunks(), pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+            writer.write_table(table, max_chunksize=_BATCH_ROWS)
+        self.chunks.append((numbers, pa.ipc.open_file(sink.getvalue())))
+
+    def __len__(self) -> int:
+        return sum(len(numbers) for numbers, _ in self.chunks)
+
+    def __getitem__(self, rows: slice) -> pa.Table:
+        """Return consecutive rows; reading one part after the other decompresses each batch once."""
+        start, stop, _ = rows.indices(len(self))
+        parts, part_numbers = [], []
+        for chunk, (numbers, _) in enumerate(self.chunks):
+            low, high = np.searchsorted(numbers, (start, stop))
+            parts += self._rows_of(chunk, int(low), int(high))
+            part_numbers.append(numbers[low:high])
+        order = np.argsort(np.concatenate(part_numbers))
+        return pa.Table.from_batches(parts, self.chunks[0][1].schema).combine_chunks().take(pa.array(order))
+
+    def slice(self, offset: int = 0, length: int | None = None) -> pa.Table:
+        """Return rows as `pa.Table.slice` does."""
+        return self[offset : None if length is None else offset + length]
+
+    def _rows_of(self, chunk: int, low: int, high: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows `low` to `high` of a chunk, whose batches, except the last, have _BATCH_ROWS rows."""
+        while low < high:
+            number, first = divmod(low, _BATCH_ROWS)
+            if self.last.get(chunk, (-1,))[0] != number:
+                self.last[chunk] = number, self.chunks[chunk][1].get_batch(number)
+            rows = self.last[chunk][1].slice(first, high - low)
+            low += len(rows)
+            yield rows
 
 
 def distinct_rows(requests: pa.Table) -> tuple[np.ndarray, np.ndarray]:
