@@ -125,7 +125,7 @@ def read(
         parsed = _parse(_footer_only(footer), path)
         stored = _parse_metadata(parsed.metadata, path, allow_moved)
         _check_kind(stored, kind, path)
-        if difference := _difference(parsed.schema_arrow, kind):
+        if (difference := _difference(parsed.schema_arrow, kind)) is not None:
             raise ArtifactError(f"{path}: a {kind.name} file from another version{difference}; delete it to rebuild.")
         check_body(file, footer)
         file.seek(0)
@@ -160,7 +160,7 @@ def _difference(stored: pa.Schema, kind: Kind) -> str | None:
 
 
 def _complete(table: pa.Table, kind: Kind, columns: list[str] | None) -> pa.Table:
-    """Return a table with all columns of its kind, or those to be read; those that an earlier version lacked are empty."""
+    """Return a table with the columns of its kind that are read; those that an earlier version lacked are empty."""
     fields = [f for f in kind.schema if columns is None or f.name in columns]
     arrays = [table.column(f.name) if f.name in table.column_names else pa.nulls(len(table), f.type) for f in fields]
     return pa.table(arrays, schema=pa.schema(fields, metadata=table.schema.metadata))
