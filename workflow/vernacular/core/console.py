@@ -11,8 +11,12 @@ without numbers instead of the table of rules; `--quiet rules` prints the table.
 its dry run shows no reasons and no commands, and on a terminal its table is redrawn below each line of a job.)
 """
 
+import contextlib
+import io
 import logging
+import shutil
 
+from snakemake.cli import parse_args
 from snakemake.logging import DefaultFilter, DefaultFormatter, get_event, is_quiet_about, logger, show_logs
 from snakemake_interface_logger_plugins.common import LogEvent
 
@@ -53,6 +57,18 @@ def simplify(failed_jobs: FailedJobs) -> None:
             formatter = _Formatter(handler.formatter, failed_jobs, dry_run=is_dry_run)
             handler.setFormatter(formatter)
             handler.addFilter(formatter.is_shown)
+
+
+def warn_without_slurm(arguments: list[str]) -> None:
+    """Warn if a profile submits jobs by SLURM, which is not on this machine: a dry run would not notice."""
+    if shutil.which("sbatch") or not any("profile" in each or "executor" in each for each in arguments):
+        return
+    with contextlib.suppress(SystemExit), contextlib.redirect_stderr(io.StringIO()):  # Snakemake has parsed them before
+        if parse_args(arguments)[1].executor == "slurm":
+            logger.warning(
+                "sbatch not found: the profile submits jobs by SLURM, which is not on this machine. Run the command "
+                "on a login node, or without the profile."
+            )
 
 
 class _Formatter(DefaultFormatter):
