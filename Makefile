@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # directory of a fetched model, from its record
 DIRECTORY = $(BIN)/python -c 'import json, sys; print(json.load(open(sys.argv[1]))["directory"])'
 
-.PHONY: quickstart test test-all soak coverage test-slurm tools lint bench replicate lm-eval environment clean
+.PHONY: quickstart test test-all soak coverage test-slurm tools lint bench replicate lm-eval docs environment clean
 
 # create the environment and run the evaluations of config.yaml
 quickstart: environment
@@ -103,6 +103,17 @@ JS = $(CURDIR)/.tools/js/node_modules/.bin
 .tools/js/.complete: envs/npm.txt .tools/.complete
 	@command -v npm >/dev/null || { echo "npm is needed to check the report's scripts (Debian: apt install nodejs npm)" >&2; exit 1; }
 	npm install --no-save --no-package-lock --no-audit --no-fund --loglevel=error --prefix .tools/js $$(sed 's/ *#.*//' envs/npm.txt)
+	touch $@
+
+# the site, in .site/html: open index.html there; links inside it must have a target
+docs: .docs/.complete
+	$(PYTHON) docs/site.py
+
+.docs/.complete: envs/docs.txt
+	@command -v npm >/dev/null || { echo "npm is needed for the site's search (Debian: apt install nodejs npm)" >&2; exit 1; }
+	$(PYTHON) -m venv --without-pip --clear .docs
+	$(PYTHON) -m pip --python .docs/bin/python install --no-compile --progress-bar off --quiet -r envs/docs.txt
+	npm install --no-save --no-package-lock --no-audit --no-fund --loglevel=error --prefix .docs/js $$(sed -n 's/^# npm: //p' envs/docs.txt)
 	touch $@
 
 environment: .venv/.complete
