@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # directory of a fetched model, from its record
 DIRECTORY = $(BIN)/python -c 'import json, sys; print(json.load(open(sys.argv[1]))["directory"])'
 
-.PHONY: quickstart test test-all soak coverage test-slurm tools lint bench replicate lm-eval environment clean
+.PHONY: quickstart test test-all soak coverage test-slurm tools lint bench replicate lm-eval docs release environment clean
 
 # create the environment and run the evaluations of config.yaml
 quickstart: environment
@@ -54,6 +54,7 @@ lint: environment .tools/js/.complete
 	. $(BIN)/activate && snakemake --lint
 	cd workflow/report && $(JS)/biome ci --error-on-warnings --colors=off js
 	$(JS)/tsc --project workflow/report
+	.tools/bin/hadolint envs/Dockerfile
 
 # compare the speed with other tools, on the models of the quickstart; takes tens of minutes, see bench/README.md
 bench: environment .bench/.complete
@@ -104,6 +105,21 @@ JS = $(CURDIR)/.tools/js/node_modules/.bin
 	@command -v npm >/dev/null || { echo "npm is needed to check the report's scripts (Debian: apt install nodejs npm)" >&2; exit 1; }
 	npm install --no-save --no-package-lock --no-audit --no-fund --loglevel=error --prefix .tools/js $$(sed 's/ *#.*//' envs/npm.txt)
 	touch $@
+
+# the site, in .site/html: open index.html there; links inside it must have a target
+docs: .docs/.complete
+	$(PYTHON) docs/site.py
+
+.docs/.complete: envs/docs.txt
+	@command -v npm >/dev/null || { echo "npm is needed for the site's search (Debian: apt install nodejs npm)" >&2; exit 1; }
+	$(PYTHON) -m venv --without-pip --clear .docs
+	$(PYTHON) -m pip --python .docs/bin/python install --no-compile --progress-bar off --quiet -r envs/docs.txt
+	npm install --no-save --no-package-lock --no-audit --no-fund --loglevel=error --prefix .docs/js $$(sed -n 's/^# npm: //p' envs/docs.txt)
+	touch $@
+
+# sdist and wheel in dist/; the quickstart from each, in an empty directory, must have the values of the clone
+release: environment
+	CORES=$(CORES) .ci/release
 
 environment: .venv/.complete
 

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from support.external_results import reference
@@ -13,8 +14,12 @@ from vernacular.core.model_record import write_record
 from vernacular.data.load import load_items
 from vernacular.data.tasks import load_task, task_names
 from vernacular.data.treebank.patterns import load_pattern
+from vernacular.metrics.choice import choose_option, margin, probabilities
+from vernacular.metrics.corpus import auc, difsur, matthews
+from vernacular.protocols.lm_eval.metrics import bits_per_byte
 from vernacular.protocols.prompt_variants import variants
 from vernacular.protocols.rubrics import load_rubric
+from vernacular.statistics.paired import holm
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -177,6 +182,31 @@ def test_documented_table_of_external_results_matches_the_documented_items(direc
     rows = {row["item_id"]: row for row in tables[name].to_pylist()}
     assert {item_id: row["correct"] for item_id, row in rows.items()} == {"1": True, "2": False}
     assert "2 of 2 results match" in note
+
+
+def test_worked_numbers_of_metrics_are_computed():
+    table = (ROOT / "docs" / "metrics.md").read_text("utf-8").split("## Formulas")[1].split("\n## ")[0]
+    examples = {row[0]: row[-1] for row in re.findall(r"^\| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", table, re.MULTILINE)}
+    surprisal, label = np.array([3.0, 5.0, 4.0, 6.0]), np.array([1, 1, 0, 0])
+    numbers = {
+        "per character, byte, token": [-8 / len("auga"), -9 / len("na auga")],
+        "margin": [margin([-8, -9], [0])],
+        "share": probabilities([-1.0, -2.0, -3.0]),
+        "above chance": [(0.5 - 1 / 4) / (1 - 1 / 4), (0.5 - 1 / 2) / (1 - 1 / 2)],
+        "difsur": [difsur(np.array(111.25), np.array(103.24))],
+        "AUC": [auc(surprisal, label)],
+        "MCC": [matthews(8, 3, 4, 9)],
+        "bits per byte": [bits_per_byte(np.array([-8.0]), np.array([len("O corazón".encode())]))],
+        "p (Holm)": [holm([0.003, 0.2, 0.3, 0.4])[0]],
+    }
+    for name, values in numbers.items():
+        stated = [float(text.replace("−", "-")) for text in re.findall(r"(?<![\w.])−?\d*\.?\d+", examples[name])]
+        for value in values:
+            assert any(abs(value - number) < 0.0051 for number in stated), f"{name}: {value} is not in {stated}"
+    assert "tie, 0" in examples["accuracy"]
+    assert choose_option([-2, -1, -1], [1]).correct is False
+    assert examples["PMI accuracy"].startswith("−9 − (−12) = 3 beats −8 − (−9) = 1")
+    assert examples.keys() == {"metric", "accuracy", "PMI accuracy", *numbers}
 
 
 def test_listed_modules_of_the_path_exist_and_are_counted():

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from vernacular import __version__
 
 ROOT = Path(__file__).parent.parent
 PIN = re.compile(r"^([A-Za-z0-9_.-]+)==([^\s;]+)", re.MULTILINE)
@@ -75,3 +76,10 @@ def test_package_under_another_license_is_in_no_environment():
     ]
     assert "heliport" not in " ".join(others)
     assert [path.name for path in (ROOT / "envs").iterdir() if "heliport" in path.read_text()] == []
+
+
+def test_citation_and_changelog_have_the_version_of_the_package():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    assert citation["cff-version"] == "1.2.0"
+    assert citation["version"] == __version__
+    assert f"\n## [{__version__}]" in (ROOT / "CHANGELOG.md").read_text("utf-8")

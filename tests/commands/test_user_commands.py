@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -155,11 +156,15 @@ def test_show_prints_the_few_shot_prompt_and_stop_strings(directory, capsys):
 @pytest.mark.parametrize("options", [["-n"], ["-n", "--profile", "slurm"]], ids=" ".join)
 def test_run_plans_a_config_of_any_directory_with_the_quiet_profile(directory, options):
     command = [sys.executable, "-m", "vernacular", "run", "mine.yaml", *options]
-    run = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+    (directory / "bin").mkdir()
+    (directory / "bin" / "which").symlink_to(shutil.which("which"))  # Snakemake's plugin asks for programs of SLURM
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{directory / 'bin'}"}
+    run = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False, env=environment)
     output = run.stdout + run.stderr
     assert run.returncode == 0, output
     assert "infer: evaluate tiny" in output
     assert "reason:" not in output
+    assert output.count("sbatch not found: ") == ("slurm" in options)
 
 
 def test_run_names_a_missing_config(directory, capsys):

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -81,6 +82,31 @@ def test_file_of_other_kind_or_version_is_rejected(tmp_path):
     path = artifacts.write(tmp_path / "y.parquet", older_kind, [{"name": "can"}], {})
     with pytest.raises(ArtifactError, match="from another version"):
         artifacts.read(path, KIND)
+
+
+def test_public_table_of_an_earlier_version_is_read_with_empty_columns(tmp_path):
+    columns = [("name", pa.string()), ("legs", pa.int32())]
+    path = artifacts.write(tmp_path / "pets.parquet", Kind("pets", pa.schema(columns), key=("name",)), ROWS, {})
+    later = Kind(
+        "pets", pa.schema([("owner", pa.string()), *columns]), key=("name",), required=("legs",), is_public=True
+    )
+    assert artifacts.read(path, later).to_pylist() == [{"owner": None, **row} for row in ROWS]
+    assert artifacts.read(path, later).schema.remove_metadata() == later.schema
+    assert artifacts.read(path, later, columns=["name", "owner"]).column_names == ["owner", "name"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ([("name", pa.string()), ("legs", pa.int32()), ("wings", pa.int32())], r"\(unknown columns wings\)"),
+        ([("name", pa.string()), ("legs", pa.string())], r"\(columns of another type legs\)"),
+        ([("name", pa.string()), ("feet", pa.int32())], r"\(unknown columns feet; missing columns legs\)"),
+    ],
+)
+def test_public_table_of_another_version_is_refused_with_its_columns(tmp_path, columns, message):
+    path = artifacts.write(tmp_path / "pets.parquet", Kind("pets", pa.schema(columns), key=()), [], {})
+    with pytest.raises(ArtifactError, match=f"pets.parquet: a pets file from another version {message}"):
+        artifacts.read(path, replace(KIND, is_public=True))
 
 
 def test_missing_file_is_named_in_error(tmp_path):

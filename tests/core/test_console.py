@@ -1,12 +1,13 @@
 """Snakemake's messages on the terminal, as formatted for a run and for a dry run."""
 
 import logging
+from pathlib import Path
 
 import pytest
 from snakemake.logging import DefaultFilter, DefaultFormatter, logger
 from snakemake.settings.enums import Quietness
 from snakemake_interface_logger_plugins.common import LogEvent
-from vernacular.core.console import FailedJobs, simplify
+from vernacular.core.console import FailedJobs, simplify, warn_without_slurm
 
 JOB = {"jobid": 3, "rule_name": "infer", "rule_msg": "infer: evaluate tiny", "reason": "Params have changed"}
 ERROR = JOB | {
@@ -129,3 +130,14 @@ def test_messages_do_not_control_the_terminal(lines):
     assert printed[0] == r"infer: evaluate \u001b[2J\u202etiny"
     assert r"another \u001b]0;message\u0007" in printed
     assert not {"\x1b", "\x9b", "\u202e", "\x07"} & set("".join(printed))
+
+
+def test_nothing_is_said_of_slurm_where_it_is_or_is_not_used(tmp_path, monkeypatch, capsys):
+    profile = Path(__file__).parents[2] / "profiles" / "slurm"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    warn_without_slurm(["--profile", str(profile.parent / "default")])
+    warn_without_slurm(["--profile", str(tmp_path / "missing")])
+    warn_without_slurm(["-c4"])
+    (tmp_path / "sbatch").touch(mode=0o755)
+    warn_without_slurm(["--profile", str(profile)])
+    assert capsys.readouterr() == ("", "")

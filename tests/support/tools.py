@@ -42,7 +42,21 @@ def git(directory: Path, *arguments: str) -> None:
 def copy_of_checkout(directory: Path) -> Path:
     """Copy the files of the checkout that are, or would be, under version control; return `directory`."""
     ignored = shutil.ignore_patterns(
-        *(".git", ".venv", ".tools", ".bench", ".soak", ".snakemake", "__pycache__", "*.egg-info", ".*_cache", "build"),
+        *(
+            ".git",
+            ".venv",
+            ".tools",
+            ".bench",
+            ".docs",
+            ".site",
+            "dist",
+            ".soak",
+            ".snakemake",
+            "__pycache__",
+            "*.egg-info",
+            ".*_cache",
+            "build",
+        ),
         *("results", "resources", "logs", "benchmarks", "tests"),
     )
 

@@ -34,7 +34,7 @@ from vernacular.config.directories import (
     rule_files,
     run_command,
 )
-from vernacular.core.console import record_failed_jobs, simplify
+from vernacular.core.console import record_failed_jobs, simplify, warn_without_slurm
 from vernacular.core.fields import to_json
 from vernacular.core.errors import ConfigError, UserError, escape_controls
 from vernacular.core.fingerprint import code_fingerprint, libraries
@@ -72,6 +72,8 @@ except UserError as error:
 FAILED_JOBS = record_failed_jobs()
 if not IS_MODULE:  # the messages of another workflow are its own
     simplify(FAILED_JOBS)
+    if workflow.is_main_process:
+        warn_without_slurm(sys.argv[1:])
 
 # Every stage runs the package beside these rules, also in a conda environment, which does not contain it and drops
 # PYTHONPATH. `exec` in the shell commands: a signal that ends a job reaches Python, not a shell that exits without it, and

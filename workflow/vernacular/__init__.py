@@ -1,6 +1,6 @@
 """Vernacular: evaluation of language models in low-resource languages."""
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 
 def load(source, *, adapter=None, **settings):

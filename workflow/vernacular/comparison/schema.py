@@ -47,6 +47,7 @@ COMPARISONS = Kind(
     ),
     key=("baseline", "candidate", "evaluation", "category", "metric"),
     required=("n", "n_baseline", "n_candidate"),
+    is_public=True,
 )
 
 IMPROVED, REGRESSED = "improved", "regressed"
@@ -76,6 +77,7 @@ CHANGES = Kind(
     key=("evaluation", "item_id"),
     required=("change", "prompt", "choices", "gold"),
     path_depth=2,
+    is_public=True,
 )
 
 # results/summary/rankings.parquet: each model's rank by a headline metric of one evaluation
@@ -97,6 +99,7 @@ RANKINGS = Kind(
     ),
     key=("model", "evaluation", "metric"),
     required=("in_best_group",),
+    is_public=True,
 )
 
 # results/summary/overall.parquet: aggregates per language, per task and overall; one headline metric represents an
@@ -119,6 +122,7 @@ OVERALL = Kind(
     ),
     key=("model", "scope"),
     required=("n_evaluations",),
+    is_public=True,
 )
 
 # results/summary/prompts.parquet: means over the prompts of a group; of a model, or of a difference (with a baseline)
@@ -180,4 +184,5 @@ PROMPTS = Kind(
     ),
     key=(),  # model, baseline (which may be null), evaluation and metric
     required=("n", "n_prompts"),
+    is_public=True,
 )

@@ -62,6 +62,7 @@ class Kind:
     required: tuple[str, ...] = field(default=())  # non-nullable columns in addition to the key
     metadata: type[Metadata] | None = None  # its class of metadata; None: a dict
     path_depth: int = 1  # number of last path components that identify it: 3 for tiny/scores/openbookqa.gl….parquet
+    is_public: bool = False  # read for years: a file of an earlier version may lack columns, which are empty then
 
 
 def write(path, kind: Kind, rows, metadata: Metadata | dict) -> Path:
@@ -125,17 +126,45 @@ def read(
         parsed = _parse(_footer_only(footer), path)
         stored = _parse_metadata(parsed.metadata, path, allow_moved)
         _check_kind(stored, kind, path)
-        if not parsed.schema_arrow.remove_metadata().equals(kind.schema):
-            raise ArtifactError(f"{path}: a {kind.name} file from another version; delete it to rebuild.")
+        if (difference := _difference(parsed.schema_arrow, kind)) is not None:
+            raise ArtifactError(f"{path}: a {kind.name} file from another version{difference}; delete it to rebuild.")
         check_body(file, footer)
         file.seek(0)
         parquet = _parse(file, path)
         with _intact(path):
+            if kind.is_public:
+                return _complete(parquet.read(columns), kind, columns)
             if not dictionary_columns or not parquet.num_row_groups:
                 return parquet.read(columns)
             # not by `read_dictionary`, which pyarrow does not implement for nested columns of several row groups
             groups = (parquet.read_row_group(group, columns) for group in range(parquet.num_row_groups))
             return pa.concat_tables([_with_dictionaries(group, dictionary_columns) for group in groups])
+
+
+def _difference(stored: pa.Schema, kind: Kind) -> str | None:
+    """Return how the columns of a file differ from those of its kind, to be appended; None if it can be read."""
+    stored = stored.remove_metadata()
+    if stored.equals(kind.schema):
+        return None
+    if not kind.is_public:
+        return ""
+    needed = {*kind.key, *kind.required}
+    parts = {
+        "unknown columns": [name for name in stored.names if name not in kind.schema.names],
+        "columns of another type": [
+            f.name for f in kind.schema if f.name in stored.names and f != stored.field(f.name)
+        ],
+        "missing columns": [name for name in kind.schema.names if name in needed and name not in stored.names],
+    }
+    found = [f"{title} {', '.join(names)}" for title, names in parts.items() if names]
+    return f" ({'; '.join(found)})" if found else None
+
+
+def _complete(table: pa.Table, kind: Kind, columns: list[str] | None) -> pa.Table:
+    """Return a table with the columns of its kind that are read; those that an earlier version lacked are empty."""
+    fields = [f for f in kind.schema if columns is None or f.name in columns]
+    arrays = [table.column(f.name) if f.name in table.column_names else pa.nulls(len(table), f.type) for f in fields]
+    return pa.table(arrays, schema=pa.schema(fields, metadata=table.schema.metadata))
 
 
 def read_all(path, kind: Kind, **kwargs) -> tuple[pa.Table, Metadata]:

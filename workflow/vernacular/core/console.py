@@ -15,14 +15,18 @@ an error in its log, also if its process is killed (`cli.py`). If it did not get
 the exit status in Snakemake's message, or what the executor reports (`OUT_OF_MEMORY` of SLURM).
 """
 
+import contextlib
+import io
 import logging
 import os
 import re
+import shutil
 import signal
 import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+from snakemake.cli import parse_args
 from snakemake.logging import DefaultFilter, DefaultFormatter, get_event, is_quiet_about, logger, show_logs
 from snakemake_interface_logger_plugins.common import LogEvent
 
@@ -195,6 +199,18 @@ def simplify(failed_jobs: FailedJobs) -> None:
             formatter = _Formatter(handler.formatter, failed_jobs, dry_run=is_dry_run)
             handler.setFormatter(formatter)
             handler.addFilter(formatter.is_shown)
+
+
+def warn_without_slurm(arguments: list[str]) -> None:
+    """Warn if a profile submits jobs by SLURM, which is not on this machine: a dry run would not notice."""
+    if shutil.which("sbatch") or not any("profile" in each or "executor" in each for each in arguments):
+        return
+    with contextlib.suppress(SystemExit), contextlib.redirect_stderr(io.StringIO()):  # Snakemake has parsed them before
+        if parse_args(arguments)[1].executor == "slurm":
+            logger.warning(
+                "sbatch not found: the profile submits jobs by SLURM, which is not on this machine. Run the command "
+                "on a login node, or without the profile."
+            )
 
 
 class _Formatter(DefaultFormatter):

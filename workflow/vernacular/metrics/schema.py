@@ -59,6 +59,7 @@ TASK_RESULTS = Kind(
     required=("prompt", "choices", "gold", "metrics"),
     metadata=ResultsMetadata,
     path_depth=3,
+    is_public=True,
 )
 
 TOOL_RESULTS = replace(TASK_RESULTS, name="tool results", metadata=ToolResultsMetadata)  # results/{model}/lm_eval/
@@ -162,7 +163,7 @@ POSITION = [  # of a checkpoint of a series, in training; null for other models
 ]
 
 # results/summary/results.parquet: the rows of all models' metrics.parquet; `grid.combine_tables` checks identity
-RESULTS = Kind("results", pa.schema([*METRICS.schema, *POSITION]), key=(), required=METRICS.required)
+RESULTS = Kind("results", pa.schema([*METRICS.schema, *POSITION]), key=(), required=METRICS.required, is_public=True)
 
 
 def same_item(left: dict, right: dict) -> bool:
