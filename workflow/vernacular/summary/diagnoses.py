@@ -43,11 +43,11 @@ _COLUMNS = [
     Column("evaluation", "evaluation", 36),
     Column("code", "code", 14),
     Column("severity", "severity", 10),
-    Column("diagnosis", "sentence", 80),
+    Column("diagnosis", "sentence", 66),
     Column("count", lambda row: row.get("count"), 8, "responses, items or prompts with the symptom", "0"),
     Column("of", "n", 8, cell_format="0"),
-    Column("reported from", "threshold", 60),
-    Column("examples", lambda row: ", ".join(each["item"] for each in row["examples"]) or None, 24, "IDs of items"),
+    Column("reported from", "threshold", 50),
+    Column("examples", lambda row: ", ".join(each["item"] for each in row["examples"]) or None, 42, "IDs of items"),
 ]
 
 

@@ -107,7 +107,7 @@ _COMPARISONS = [
 ]
 
 _OVERALL = [
-    Column("scope", "scope", 10, "a language, or all languages"),
+    Column("scope", "scope", 26, "a language, a task, or all languages"),
     Column("rank", "rank", 7, "1 + number of significantly better models; models may share a rank", "0"),
     Column("worst rank", "rank_worst", 7, "number of models - number of significantly worse models", "0"),
     Column("model", "model", 34),
