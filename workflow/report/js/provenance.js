@@ -75,11 +75,9 @@
       row[key] === null || row[key] === undefined
         ? ""
         : style === "code"
-          ? el("code", { title: row[key] }, data(shortened(String(row[key]))))
+          ? el("code", { title: row[key] }, data(format.hash(String(row[key]))))
           : data(String(row[key])),
   });
-  // Of a hash, the beginning; names of releases stay as they are.
-  const shortened = (value) => (/^[0-9a-f]{17,}$/.test(value) ? format.beginning(value, 16) : value);
   const number = (title, key, show = format.count) => ({
     title,
     class: "number",
