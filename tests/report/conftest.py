@@ -164,6 +164,15 @@ def audit_page(chromium, audit_dir):
     yield from _checked(chromium, audit_dir)
 
 
+@pytest.fixture
+def run_report(chromium):
+    """Return a function that opens the report in a directory, as `browser` does."""
+    opened = []
+    yield lambda directory: opened.append(_checked(chromium, directory)) or next(opened[-1])
+    for checks in opened:
+        next(checks, None)
+
+
 def _checked(chromium, directory):
     browser = Browser(chromium, directory)
     browser.requested(), browser.console()

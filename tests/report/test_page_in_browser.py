@@ -376,3 +376,16 @@ def test_print_keeps_colors_and_complete_tables(browser):
         assert browser.js(style, ".downloads")[2] == "none"
     finally:
         browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def test_a_rounded_number_has_no_negative_zero(browser):
+    browser.open()
+    texts = browser.js("return [-0.0004, 0.0004, -0.0006].map((number) => format.value(number, 'share'))")
+    assert texts == ["0.0", "0.0", "−0.1"]
+    assert browser.js("return [-1e-7, -0.5].map((number) => format.value(number, 'nats'))") == ["−1.0e-7", "−0.500"]
+
+
+def test_hashes_are_shortened_and_names_of_releases_are_not(browser):
+    browser.open("#/provenance")
+    for value, shown in (("0123456789abcdef" * 4, "0123456789abcdef…"), ("a-package-with-a-long-name 0.1.2",) * 2):
+        assert browser.js("return format.hash(arguments[0])", value) == shown

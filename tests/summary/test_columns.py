@@ -15,10 +15,10 @@ MEAN = "Mean above chance (↑)"
 def write_workbook(metrics_table, tmp_path):
     """Return a function that writes a workbook of rows and loads it."""
 
-    def write_and_load(*rows, write=write_leaderboard, tasks=None, models=None, **extra):
+    def write_and_load(*rows, write=write_leaderboard, tasks=None, models=None, provenance=None, **extra):
         long = combine_tables([metrics_table(*rows)])
         headings = make_headings(long, tasks or {}, models)
-        return openpyxl.load_workbook(write(tmp_path / "book.xlsx", long, {}, headings=headings, **extra))
+        return openpyxl.load_workbook(write(tmp_path / "book.xlsx", long, provenance or {}, headings=headings, **extra))
 
     return write_and_load
 
@@ -127,6 +127,29 @@ def test_sheets_are_printed_on_landscape_pages_with_headings(write_workbook):
     assert (sheet.print_title_rows, sheet.print_title_cols) == ("$1:$3", "$A:$A")
     assert "best of its column" in sheet.oddHeader.left.text
     assert len(sheet.oddHeader.left.text) < 250  # of a page, in which Excel reads no more
+    margins = sheet.page_margins
+    assert margins.header + 8 / 72 < margins.top, "the legend does not overlap the first row"
+
+
+def test_rows_of_the_provenance_are_as_high_as_their_texts(write_workbook):
+    text = "word " * 60
+    sheet = write_workbook(*evaluations(1, 1, 1), provenance={"sources": [{"a": "x", "b": text}], "notes": [text]})[
+        "provenance"
+    ]
+    found = {cell.coordinate: cell for row in sheet.iter_rows() for cell in row if cell.value == text}
+    assert [cell.column for cell in found.values()] == [2, 1]
+    for cell, width in zip(found.values(), (20, 194), strict=True):
+        assert cell.alignment.wrap_text
+        assert sheet.row_dimensions[cell.row].height >= 15 * len(text) / width
+    assert sheet.page_setup.fitToWidth == 1
+    assert sheet.page_setup.fitToHeight >= 1
+
+
+def test_a_scope_is_shown_in_full(write_workbook, overall_row):
+    rows = [overall_row(model="m0", mean=0.4, scope=f"task:{'x' * 18}")]
+    sheet = write_workbook(*evaluations(1, 1, 1), overall=rows)["overall"]
+    assert sheet.column_dimensions["A"].width > len(sheet["A2"].value)
+    assert (sheet.print_title_rows, sheet.print_title_cols) == ("$1:$1", "$A:$D")
 
 
 def test_title_and_note_of_a_task_are_in_heading_comment_and_provenance(write_workbook):

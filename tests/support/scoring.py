@@ -5,9 +5,9 @@ from vernacular.protocols.build import build
 from support.sample_items import item as item
 
 
-def build_requests(items, item_type, protocol, **options):
+def build_requests(items, item_type, protocol, style="default", **options):
     task = {"task": "t", "item_type": item_type, "protocols": [protocol]}
-    settings = {"language": "gl", "protocol": protocol, "shots": 0, "seed": 0, "style": "default"}
+    settings = {"language": "gl", "protocol": protocol, "shots": 0, "seed": 0, "style": style}
     return build(items, task, **settings, options=options)[0]
 
 

@@ -64,7 +64,8 @@ class Run:
         for command, names in (("model", self.config.models), ("infer", self.config.bases)):
             assert {self(command, name) for name in names} == {0}
         assert {self(command, model) for command in per_model for model in self.config.models} == {0}
-        for command in ("compare", *["curves"] * bool(self.config.checkpoints), "summary", "report"):
+        optional = [*["curves"] * bool(self.config.checkpoints), *["reading-lists"] * (self.config.audit is not None)]
+        for command in ("compare", *optional, "summary", "report"):
             assert self(command) == 0
         return self("verify")
 

@@ -12,6 +12,7 @@ from typing import NamedTuple, TypedDict
 DEFAULT_PROMPT, ALL_PROMPTS = "default", "all"  # all: the mean over several prompts, in tables
 SETTING = ("task", "language", "protocol", "shots", "seed", "style", "prompt")  # the fields that identify an evaluation
 SIMIL_EVAL_STYLES = ("simil-eval", "simil-eval-open")  # prompts and parser of Simil-Eval (Rodríguez et al. 2025)
+OPTIONS_ONLY = "options-only"  # style, or its end: without context and question, without examples
 CHAT = "chat"  # in `extras` of a request: chat turns that every model renders, in the way of lm-eval
 _UNSPACED = {"zh", "yue", "ja", "th", "lo", "km", "my", "bo"}
 _SKIPPED = "skipped: "

@@ -88,7 +88,11 @@
         key: (row) => row.reach_any,
         cell: (row) => percent(row.reach_any),
       },
-      { title: "No list, because", key: (row) => row.reason, cell: (row) => row.reason ?? "" },
+      {
+        title: "No list, because",
+        key: (row) => row.reason,
+        cell: (row) => (row.reason ? [row.reason, ...row.sentences].join(" ") : ""),
+      },
     ];
     return el(
       "section",

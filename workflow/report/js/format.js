@@ -6,7 +6,8 @@ const format = (() => {
   const NONE = "\u2013";
   const OUTCOMES = ["incorrect", "correct", "tie", "not scored", "acceptable", "unacceptable"];
 
-  const minus = (text) => text.replace("-", MINUS);
+  // of a rounded number: 0.0, not −0.0
+  const minus = (text) => text.replace(/^-(?=[0.]+$)/, "").replace("-", MINUS);
 
   function value(number, unit) {
     if (number === null || number === undefined) return NONE;
@@ -73,6 +74,9 @@ const format = (() => {
       .join("")}…`;
   }
 
+  // The beginning of a hash; the name of a release as it is.
+  const hash = (text) => (/^[0-9a-f]{17,}$/.test(text) ? beginning(text, 16) : text);
+
   // 0.123 as "12 %"
   function percent(share) {
     return share === null || share === undefined ? NONE : `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} %`;
@@ -100,6 +104,7 @@ const format = (() => {
     seconds,
     bytes,
     beginning,
+    hash,
     folded,
     percent,
     list,

@@ -75,7 +75,7 @@
       row[key] === null || row[key] === undefined
         ? ""
         : style === "code"
-          ? el("code", { title: row[key] }, data(format.beginning(String(row[key]), 16)))
+          ? el("code", { title: row[key] }, data(format.hash(String(row[key]))))
           : data(String(row[key])),
   });
   const number = (title, key, show = format.count) => ({

@@ -157,7 +157,9 @@ const specs = (() => {
       ...NAME,
       axis: { labelLimit: 340, labelExpr: "split(datum.label, ': ')", labelOffset: -6 },
     });
-    const x = (name) => field(name, "quantitative", { title: null, axis: { orient: "top" } });
+    // its ends are ticks, so that no interval seems to be cut
+    const x = (name) =>
+      field(name, "quantitative", { title: null, axis: { orient: "top", tickCount: 8 }, scale: { nice: 8 } });
     const fill = field("verdict", "nominal", { title: null, legend: { orient: "top" }, scale: colors });
     const shape = { ...fill, scale: shapes };
     return wide([

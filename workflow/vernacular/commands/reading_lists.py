@@ -33,6 +33,7 @@ from vernacular.data.audit import audit_between, item_findings
 from vernacular.metrics.schema import TASK_RESULTS
 from vernacular.summary.columns import EXCEL
 from vernacular.summary.rows import Column, write_rows
+from vernacular.types import OPTIONS_ONLY
 
 FILES = ("audit.csv", "audit_lists.csv", "audit.xlsx")
 
@@ -54,10 +55,12 @@ def reading_lists(args: ReadingLists) -> str:
             model: [artifacts.read(results_path(args.results, model, name), TASK_RESULTS) for name in names]
             for model in spec.models
         }
-        given = answered(tables, spec.families)
+        asked = [name for name in names if not spec.evaluations[name].style.endswith(OPTIONS_ONLY)]
+        given = answered({model: own[: len(asked) or None] for model, own in tables.items()}, spec.families)
         if any(len(options) > 1 for options in given.choices):  # otherwise there is nothing to choose from
             evaluation = spec.evaluations[first]
-            listing = Listing(first, evaluation.task, evaluation.language, names)
+            reason = None if asked else "no reading list: the items are evaluated without their question only."
+            listing = Listing(first, evaluation.task, evaluation.language, asked, reason)
             lists[first] = audited(listing, given, spec.items)
             alone = options_alone([table for own in tables.values() for table in own], given)
             without_question[first] = [alone] if alone else []
@@ -83,8 +86,7 @@ def reading_lists(args: ReadingLists) -> str:
     path = artifacts.write(args.out / "audit.parquet", READING_LIST, rows, metadata)
     _write_tables(args.out, artifacts.read(path, READING_LIST), listings)
     for listing in listings:
-        lines = [listing.reason] if listing.reason else listing.sentences
-        print(listing.evaluation, *(f"  {line}" for line in lines), sep="\n")
+        print(listing.evaluation, *(f"  {line}" for line in [listing.reason, *listing.sentences] if line), sep="\n")
     lists = format_count(sum(listing.reason is None for listing in listings), "list")
     return f"reading-lists: {lists} of {format_count(len(rows), 'item')} in {args.out / FILES[0]} and {FILES[2]}"
 
@@ -151,7 +153,7 @@ def _write_tables(out: Path, table: pa.Table, listings: list[Listing]) -> None:
 
 def _about(listing: Listing) -> list[str]:
     how = f"Fill in {', '.join(['decision', 'annotator', 'date'])}: one of {', '.join(DECISIONS)}."
-    return [listing.reason] if listing.reason else [*listing.sentences, how]
+    return [listing.reason, *listing.sentences] if listing.reason else [*listing.sentences, how]
 
 
 def _gold(row: dict) -> str:

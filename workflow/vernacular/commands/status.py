@@ -24,6 +24,7 @@ from vernacular.summary.grid import Grid, build_grid
 from vernacular.summary.headings import make_headings
 from vernacular.summary.notes import split_list
 from vernacular.summary.prompts import as_questions
+from vernacular.types import OPTIONS_ONLY
 
 MAX_VALUES = 100  # on the terminal, each on a line with its interval; more are printed as a column per evaluation
 MAX_COLUMNS = 20  # evaluations; more are shortened to one per task, and tasks to MAX_VALUES
@@ -175,7 +176,8 @@ def _value_lines(args: Finish, notes: list[dict]) -> list[str]:
     for row in rankings:
         order.setdefault((row["evaluation"], row["metric"]), len(order))
     layout = build_grid(long, make_headings(long, args.tasks), metric_order=order)
-    headlines = layout.columns[layout.columns["headline"] | layout.columns["is_lead"]]
+    is_alone = layout.columns["style"].fillna("").str.endswith(OPTIONS_ONLY)  # no value of the task
+    headlines = layout.columns[(layout.columns["headline"] | layout.columns["is_lead"]) & ~is_alone]
     leads = headlines[headlines["is_lead"]]
     ranks = leads["language"].map({language: rank for rank, language in enumerate(args.languages)})
     one_per_task = leads.iloc[ranks.to_numpy().argsort(kind="stable")].drop_duplicates("task").sort_index()

@@ -26,7 +26,7 @@ from vernacular.core.tables import finite_or_none
 from vernacular.metrics.metric import Metric
 from vernacular.protocols.evaluate import PROTOCOL_METRICS
 from vernacular.statistics.paired import ALPHA, competition_ranks, holm
-from vernacular.types import SETTING
+from vernacular.types import OPTIONS_ONLY, SETTING
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def compare_all(
     return ComparisonResults(
         rows,
         [row for _, ranking_rows, _ in results_by_evaluation for row in ranking_rows] + group_rankings,
-        overall([evaluation for *_, evaluation in results_by_evaluation], seed=seed),
+        overall([each for *_, each in results_by_evaluation if not each[0]["style"].endswith(OPTIONS_ONLY)], seed=seed),
         prompts,
     )
 

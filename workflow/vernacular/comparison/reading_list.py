@@ -1,7 +1,8 @@
 """Reading lists: the items of an evaluation that a speaker should read first, by what all models make of their options.
 
-Evaluations that differ in shots, seed or prompt only are one list. A list is refused, with the reason, if too few
-models or items could order it; what a list cannot show is stated beside it (`sentences`).
+Evaluations that differ in shots, seed or prompt only are one list; scores of the style `options-only` do not order its
+items. A list is refused, with the reason, if too few models or items could order it; what a list cannot show is stated
+beside it (`sentences`).
 """
 
 from collections import Counter
@@ -18,9 +19,9 @@ from vernacular.core.tables import values_of
 from vernacular.data.audit import REFERENCE
 from vernacular.metrics.choice import correct_options
 from vernacular.metrics.schema import value_arrays
-from vernacular.statistics.audit import Audit, Drops, Responses, audit, complete, unsuitable
+from vernacular.statistics.audit import MIN_ITEMS, Audit, Drops, Responses, audit, complete, unsuitable
 from vernacular.statistics.intervals import cluster_bootstrap
-from vernacular.types import Item
+from vernacular.types import OPTIONS_ONLY, Item
 
 # what a speaker can decide; all but the first are faults
 DECISIONS = (OK, *FAULTS) = ("ok", "wrong gold", "several correct", "none correct", "unclear question",
@@ -118,10 +119,11 @@ class Answered:
 
 
 def groups(evaluations: Mapping[str, Mapping]) -> dict[str, list[str]]:
-    """Return the evaluations of each list, by the first of them: the same items and protocol."""
+    """Return the evaluations of each list, by the first of them: the same items and protocol, options alone last."""
     found: dict[tuple, list[str]] = {}
-    for name, spec in evaluations.items():
-        found.setdefault((spec["dataset"], spec["protocol"], spec["style"]), []).append(name)
+    for name, spec in sorted(evaluations.items(), key=lambda entry: entry[1]["style"].endswith(OPTIONS_ONLY)):
+        style = spec["style"].removesuffix(OPTIONS_ONLY).removesuffix("-") or "default"
+        found.setdefault((spec["dataset"], spec["protocol"], style), []).append(name)
     return {names[0]: names for names in found.values()}
 
 
@@ -212,6 +214,8 @@ class Translated:
 
 def audited(listing: Listing, given: Answered, k: int) -> Audited:
     """Return the scores of all items of a list, of which k are listed."""
+    if listing.reason:
+        return Audited(listing, given, [], np.array([], dtype=int), [], given.responses, None)
     models, indices = complete(given.responses)
     responses = given.responses.part(models, indices)
     names, ids = [given.models[m] for m in models], [given.ids[index] for index in indices]
@@ -382,22 +386,23 @@ def _text(item: Item, *, options: bool = False) -> str:
 
 
 def options_alone(tables: Sequence[pa.Table], given: Answered) -> str | None:
-    """Return what options give away without their question, in a sentence; None if no model scored them so.
+    """Return what options give away without their question, in a sentence; None if no model scored enough of them so.
 
-    The accuracy after the cue alone, as a mean over models, is compared with the best rule that needs no model: chance,
-    the most common position of the gold, or the longest option.
+    The accuracy after the cue alone, or by letters without the question, as a mean over models, is compared with the
+    best rule that needs no model: chance, the most common position of the gold, or the longest option.
     """
     position = {item_id: number for number, item_id in enumerate(given.ids)}
     sums, counts = np.zeros(len(given.ids)), np.zeros(len(given.ids))
     for table in tables:
         values = value_arrays(table).get("accuracy_uncond")
         if values is not None:
-            rows = np.array([position[item_id] for item_id in table["item_id"].to_pylist()], dtype=int)
-            known = ~np.isnan(values)
+            # an item may be an example of the other evaluations, and no item of them
+            rows = np.array([position.get(item_id, -1) for item_id in table["item_id"].to_pylist()], dtype=int)
+            known = ~np.isnan(values) & (rows >= 0)
             np.add.at(sums, rows[known], values[known])
             np.add.at(counts, rows[known], 1)
     items = np.flatnonzero(counts)
-    if not len(items):
+    if len(items) < MIN_ITEMS:
         return None
     accuracy, n = sums[items] / counts[items], len(items)
     gold = [given.gold[i] for i in items]

@@ -27,7 +27,7 @@ from vernacular.protocols.prompts import (
     prompt_lines,
     prompts_directory,
 )
-from vernacular.protocols.registry import OPTIONS, PROTOCOLS, protocols_with, uses_prompt_lines
+from vernacular.protocols.registry import OPTIONS, PROTOCOLS, protocols_with, takes_examples, uses_prompt_lines
 from vernacular.types import ALL_PROMPTS, DEFAULT_PROMPT, Evaluation
 
 _SUPPORTED = {"lm_eval", "languages", "shots", "seeds", "limit", "trust_functions", "prompts"}
@@ -40,7 +40,7 @@ PAIRED = "paired"  # the j-th prompt of the language's file takes seed j
 def expand(entry: dict, task: dict, data: str, limit: int | None, report) -> list[Evaluation]:
     """Return one evaluation per language, protocol, style, number of shots, prompt and seed of an entry.
 
-    Protocols without few-shot examples get 0 shots and seed 0.
+    Protocols and styles without few-shot examples get 0 shots and seed 0.
 
     Args:
         task: The entry's task, as `load_task` returns it.
@@ -60,8 +60,9 @@ def expand(entry: dict, task: dict, data: str, limit: int | None, report) -> lis
         return []
     shots, styles = as_list(entry["shots"]), as_list(entry["styles"])
     check_prompts(entry, task, protocols, styles, report)
-    if any(shots) and not any(PROTOCOLS[protocol].few_shot for protocol in protocols):
-        report("shots", f"few-shot examples are not supported by {' or '.join(protocols)}; remove shots.")
+    if any(shots) and not any(takes_examples(protocol, style) for protocol in protocols for style in styles):
+        names = protocols if not any(PROTOCOLS[protocol].few_shot for protocol in protocols) else styles
+        report("shots", f"few-shot examples are not supported by {' or '.join(names)}; remove shots.")
     for option in OPTIONS.keys() & entry.keys():
         if not set(supporting := protocols_with(option)) & set(protocols):
             report(option, f"not supported by {' or '.join(protocols)}, only by {' and '.join(supporting)}; remove it.")
@@ -75,7 +76,7 @@ def expand(entry: dict, task: dict, data: str, limit: int | None, report) -> lis
         languages = _with_lines(task, languages, shown_styles, report)
     evaluations: dict[Evaluation, None] = {}
     for language, protocol, style, n_shots in itertools.product(languages, protocols, styles, shots):
-        few_shot = PROTOCOLS[protocol].few_shot
+        few_shot = takes_examples(protocol, style)
         if style not in PROTOCOLS[protocol].styles:
             continue  # an entry may have several protocols, not all of which have this style
         if uses_prompt_lines(protocol, style):
@@ -225,7 +226,7 @@ def _has_words(task: dict, protocol: str, style: str) -> bool:
     """Return whether the items are shown with words of the language, which a variant could change."""
     has_style = style in PROTOCOLS[protocol].styles
     has_layout = usual_layout(task["item_type"], letters=PROTOCOLS[protocol].letters) is not None
-    return has_style and has_layout and uses_prompt_lines(protocol, style)
+    return has_style and has_layout and takes_examples(protocol, style) and uses_prompt_lines(protocol, style)
 
 
 def _reason(task: dict, protocols: list[str], styles: list[str]) -> str:

@@ -13,7 +13,7 @@ from vernacular.core.fingerprint import fingerprint, import_modules
 from vernacular.protocols.generation import requests as generation
 from vernacular.protocols.prompt_variants import DEFAULT, variant_labels
 from vernacular.protocols.prompts import LAYOUTS, additional_lines, gold_text, language_of_lines, load_labels
-from vernacular.protocols.registry import OPTIONS, OWN, PROTOCOLS, uses_prompt_lines
+from vernacular.protocols.registry import OPTIONS, OWN, PROTOCOLS, takes_examples, uses_prompt_lines
 from vernacular.protocols.request_rows import RequestSettings, warnings_of
 from vernacular.types import Item, skipped_reason
 
@@ -117,7 +117,7 @@ def _check(task: dict, *, protocol: str, shots: int, style: str, options: dict) 
             f'{location}: unknown style "{style}" of {protocol}.{suggest(style, PROTOCOLS[protocol].styles)}'
         )
     generation.check(task, style=style)
-    if shots < 0 or (shots and not PROTOCOLS[protocol].few_shot):
+    if shots < 0 or (shots and not takes_examples(protocol, style)):
         raise ConfigError(f"{location}: {protocol} does not support few-shot examples: expected shots: 0, got {shots}.")
     for name, value in options.items():
         if name not in OPTIONS:

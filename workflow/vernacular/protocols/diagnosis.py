@@ -20,6 +20,7 @@ from vernacular.metrics.metric import CHANCE, display_name
 from vernacular.protocols.lm_eval.metrics import matthews_corrcoef
 from vernacular.protocols.observations import EXCERPT, MIN_WORDS, N_EXAMPLES, Observations
 from vernacular.statistics.intervals import wilson
+from vernacular.types import OPTIONS_ONLY
 
 _COUNTED = "above 2 % with 95 % confidence, and at least half the width of the value's interval; failure: 10 %"
 # the codes in the order of causes, each with its threshold
@@ -69,8 +70,9 @@ class Diagnoser(Observations):
         overall = [value for value in values if not value["category"] and value["value"] is not None]
         headline = next((value for value in overall if value["headline"]), None)
         half_width = _half_width(headline)
-        found = [*self._counted(half_width), *self._of_labels()]
-        found += self._of_lengths(overall, half_width)
+        found = [*self._counted(half_width)]
+        if not self.subject.style.endswith(OPTIONS_ONLY):  # what is chosen without the question explains nothing
+            found += [*self._of_labels(), *self._of_lengths(overall, half_width)]
         if meter is not None:
             found += self._of_language(overall, meter)
         compared = (row for row in overall if row["headline"] and row["chance_level"] not in (None, 1))

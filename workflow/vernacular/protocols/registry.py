@@ -1,6 +1,7 @@
 """All protocols, found by their packages, and the settings of each."""
 
 from vernacular.core.fingerprint import import_modules
+from vernacular.types import OPTIONS_ONLY
 
 PROTOCOLS = {
     name: module.PROTOCOL
@@ -24,6 +25,11 @@ def uses_prompt_lines(protocol: str, style: str) -> bool:
     """Return whether the prompt lines of the language are used, instead of other prompt text or none."""
     declaration = PROTOCOLS[protocol]
     return declaration.few_shot and style not in declaration.tool_styles
+
+
+def takes_examples(protocol: str, style: str) -> bool:
+    """Return whether few-shot examples can precede an item."""
+    return PROTOCOLS[protocol].few_shot and not style.endswith(OPTIONS_ONLY)
 
 
 def protocols_with(option: str) -> list[str]:

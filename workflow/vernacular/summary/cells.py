@@ -173,6 +173,11 @@ def comment(text: str, lines: int | None = None) -> Comment:
     return Comment(text, "Vernacular", width=300, height=20 + 18 * (lines or text.count("\n") + 1))
 
 
+def wrapped_height(text: str, width: float) -> int:
+    """Return the height in points of a cell with wrapped text; LibreOffice does not adjust it automatically."""
+    return _LINE * max(1, math.ceil(1.1 * len(text) / width))
+
+
 _LINE = 15  # points of a row
 _PAGE_HEIGHT = 840  # points of rows down a landscape page at the same size
 _PAGE_WIDTH = 260  # characters across a landscape page at somewhat under 60 % of the size, about the smallest to read
@@ -184,13 +189,11 @@ _LEGEND = (  # a header of a page has 255 characters at most
 )
 
 
-def print_landscape(
-    sheet: Worksheet, *, has_marks: bool = False, n_columns: int | None = None, has_heights: bool = True
-) -> None:
+def print_landscape(sheet: Worksheet, *, has_marks: bool = False, n_columns: int | None = None) -> None:
     """Set printing on A4 landscape: visible columns and rows on as few pages as are readable.
 
     `has_marks`: each page has a legend of the marks, which on the screen is a comment. `n_columns`: that are printed,
-    on one page across; None: all. `has_heights`: whether the heights of all rows with several lines are set.
+    on one page across; None: all.
     """
     is_whole, n_columns = n_columns is None, n_columns or sheet.max_column
     sheet.print_area = f"A1:{get_column_letter(n_columns)}{sheet.max_row}"
@@ -199,9 +202,9 @@ def print_landscape(
     sheet.page_setup.orientation, sheet.page_setup.paperSize = "landscape", sheet.PAPERSIZE_A4
     sheet.page_setup.fitToWidth = max(1, math.ceil(visible_width / _PAGE_WIDTH)) if is_whole else 1
     height = sum(sheet.row_dimensions[row].height or _LINE for row in range(1, sheet.max_row + 1))
-    sheet.page_setup.fitToHeight = max(1, math.ceil(height / _PAGE_HEIGHT)) if has_heights else 0  # 0: as needed
+    sheet.page_setup.fitToHeight = max(1, math.ceil(height / _PAGE_HEIGHT))
     sheet.sheet_properties.pageSetUpPr = PageSetupProperties(fitToPage=True)
-    sheet.page_margins = PageMargins(left=0.4, right=0.4, top=0.6 if has_marks else 0.5, bottom=0.8)
+    sheet.page_margins = PageMargins(left=0.4, right=0.4, top=0.6 if has_marks else 0.5, bottom=0.8, header=0.3)
     sheet.oddFooter.center.text = "&A, page &P of &N"
     if has_marks:
         sheet.oddHeader.left.text = _LEGEND

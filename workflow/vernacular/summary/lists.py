@@ -113,7 +113,7 @@ _COMPARISONS = [
 ]
 
 _OVERALL = [
-    Column("scope", "scope", 10, "a language, or all languages"),
+    Column("scope", "scope", 26, "a language, a task, or all languages"),
     Column("rank", "rank", 7, "1 + number of significantly better models; models may share a rank", "0"),
     Column("worst rank", "rank_worst", 7, "number of models - number of significantly worse models", "0"),
     Column("model", "model", 34),
@@ -236,11 +236,11 @@ _COLUMNS = [
     Column("evaluation", "evaluation", 36),
     Column("code", "code", 14),
     Column("severity", "severity", 10),
-    Column("diagnosis", "sentence", 80),
+    Column("diagnosis", "sentence", 66),
     Column("count", lambda row: row.get("count"), 8, "responses, items or prompts with the symptom", "0"),
     Column("of", "n", 8, cell_format="0"),
-    Column("reported from", "threshold", 60),
-    Column("examples", lambda row: ", ".join(each["item"] for each in row["examples"]) or None, 24, "IDs of items"),
+    Column("reported from", "threshold", 50),
+    Column("examples", lambda row: ", ".join(each["item"] for each in row["examples"]) or None, 42, "IDs of items"),
 ]
 
 

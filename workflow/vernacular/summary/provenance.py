@@ -3,11 +3,12 @@
 import math
 
 import pandas as pd
-from openpyxl.styles import Alignment, Font
+from openpyxl.styles import Font
+from openpyxl.utils import get_column_letter
 from openpyxl.worksheet.worksheet import Worksheet
 
 from vernacular.core.metadata import MetricsMetadata
-from vernacular.summary.cells import TITLE, print_landscape, put_text
+from vernacular.summary.cells import TITLE, TOP_WRAPPED, print_landscape, put_text, wrapped_height
 from vernacular.summary.columns import EXCEL, SheetSize
 from vernacular.summary.grid import sort_key
 from vernacular.summary.headings import Headings
@@ -15,6 +16,8 @@ from vernacular.summary.rows import parts_of
 from vernacular.summary.sheet import LEGEND
 from vernacular.types import DEFAULT_PROMPT
 
+_WIDTHS = {1: 24, 2: 20, 3: 30, 4: 14, 5: 42, 8: 24, 10: 40}  # of columns with longer texts; one page across
+_WIDTH = 11
 _DERIVED_SECTIONS = {  # section: columns of the long table whose distinct rows it lists
     "models": ["model", "base", "adapter", "model_revision"],
     "datasets": ["task", "language", "dataset_revision"],
@@ -51,14 +54,20 @@ def write_provenance(
             if isinstance(line, str):
                 put_text(part, row, 1, line).font = TITLE
                 continue
+            if len(line) == 1:
+                part.merge_cells(start_row=row, end_row=row, start_column=1, end_column=len(_WIDTHS))
             for column, (text, bold) in enumerate(line, 1):
                 cell = _put_value(part, row, column, text)
-                cell.alignment = Alignment(vertical="top", wrap_text=column > 1)
+                cell.alignment = TOP_WRAPPED
                 if bold:
                     cell.font = Font(name="Calibri", bold=True)
-        for letter, width in zip("ABCDE", (34, 24, 44, 20, 60), strict=True):
-            part.column_dimensions[letter].width = width
-        print_landscape(part, has_heights=False)
+                if isinstance(cell.value, str):
+                    width = sum(_WIDTHS.values()) if len(line) == 1 else _WIDTHS.get(column, _WIDTH)
+                    dimension = part.row_dimensions[row]
+                    dimension.height = max(dimension.height or 0, wrapped_height(cell.value, width))
+        for column in range(1, part.max_column + 1):
+            part.column_dimensions[get_column_letter(column)].width = _WIDTHS.get(column, _WIDTH)
+        print_landscape(part)
 
 
 def _section_lines(content):

@@ -1,6 +1,5 @@
 """Worksheets with one row per record: titles, widths, comments and formats of the columns."""
 
-import math
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -19,6 +18,7 @@ from vernacular.summary.cells import (
     put_number,
     put_text,
     style_header,
+    wrapped_height,
 )
 from vernacular.summary.columns import EXCEL, SheetSize, continued
 
@@ -87,9 +87,9 @@ def _write_part(sheet: Worksheet, columns: list[Column], rows: list[dict], froze
                 set_style(
                     put_text(sheet, row_number, index, value), alignment=TOP_WRAPPED if column.width > 40 else TOP
                 )
-                lines = math.ceil(1.1 * len(value) / column.width) if column.width > 40 else 1
-                if lines > 1:  # LibreOffice does not adjust the height automatically
-                    sheet.row_dimensions[row_number].height = 15 * lines
+                dimension = sheet.row_dimensions[row_number]
+                if column.width > 40:
+                    dimension.height = max(dimension.height or 0, wrapped_height(value, column.width))
                 continue
             is_integer = isinstance(value, int)
             cell = put_number(sheet, row_number, index, value if is_integer else float(value))
@@ -100,6 +100,8 @@ def _write_part(sheet: Worksheet, columns: list[Column], rows: list[dict], froze
     sheet.freeze_panes = sheet.cell(2, frozen)
     sheet.auto_filter.ref = f"A1:{get_column_letter(len(columns))}{len(rows) + 1}"
     sheet.print_title_rows = "1:1"
+    if frozen > 1:
+        sheet.print_title_cols = f"A:{get_column_letter(frozen - 1)}"
     print_landscape(sheet)
 
 

@@ -69,6 +69,8 @@ def write_headers(
         _write_level(sheet, layout, columns, levels[:level], level, widths, headings)
         if key == "language":
             sheet.row_dimensions[level].height = 18
+        if level == 2 and columns.means:  # "19 of 23 evaluations"
+            sheet.row_dimensions[level].height = max(sheet.row_dimensions[level].height, 2 * _LINE_HEIGHT + 3)
     for number, width in widths.items():
         sheet.column_dimensions[get_column_letter(number)].width = width
 

@@ -21,6 +21,8 @@ METRICS = [
            about="the most probable letter is correct (PalmX 2025)"),
     Metric("probability", "share", True, "surprisal", about="probability of the correct letters among those offered"),
     Metric("brier", "score", False, "surprisal", about="sum over letters of (probability - truth)^2 (Brier 1950)"),
+    Metric("accuracy_uncond", "share", None, "surprisal", proportion=True,
+           about="by letter, without context and question (options-only): above chance, options give answers away"),
     Metric("ece", "share", False, "surprisal", corpus=expected_calibration_error, needs=("confidence", "accuracy"),
            vectorized=True, about="expected calibration error over ten bins (Guo et al. 2017)"),
     Metric("ece_calibrated", "share", None, "surprisal", corpus=calibrated_error, needs=("confidence",),
@@ -50,16 +52,23 @@ def per_item(items: list[Item], requests: list[Request], scores: list[Score]) ->
 
 
 def _row(item: Item, spans: dict) -> dict:
-    letters = {role: span.text for name, span in spans.items() if (role := _parse_choice(name))}
+    roles = {name: role for name in spans if (role := _parse_choice(name))}
+    letters = {role: spans[name].text for name, role in roles.items()}
+    kind = next((role.kind for role in letters), "choice")
     order = sorted((letter, role.index) for role, letter in letters.items() if not role.rotation)
     item = _reordered(item, [option for _, option in order] or list(range(len(item["choices"]))))
-    prompt = spans["choice:0"].context if "choice:0" in spans else None
+    prompt = spans[f"{kind}:0"].context if f"{kind}:0" in spans else None
     n, correct = len(item["choices"]), correct_options(item["choices"], item["gold"])
-    scores = logliks(spans, "choice", n)
+    scores = logliks(spans, kind, n)
     if scores is None:
         return result(item, spans, values={}, choice=choose_option(None, correct), prompt=prompt)
     scores = [scores[option] for _, option in order]
     choice = choose_option(scores, correct)
+    prediction = " | ".join(ascii_uppercase[i] for i in choice.predicted_indices)
+    shown = {"option_scores": scores, "choice": choice, "prediction": prediction, "prompt": prompt}
+    if kind == "uncond":
+        values = choice.outcome("accuracy_uncond") | {"margin": margin(scores, correct)}
+        return result(item, spans, values=values, **shown)
     probability = probabilities(scores)
     values = {
         **choice.outcome(),
@@ -74,8 +83,7 @@ def _row(item: Item, spans: dict) -> dict:
         values["probability"] = probability[correct].sum()
         values["brier"] = ((probability - truth) ** 2).sum()
         values["gold_position"] = min(item["gold"])
-    prediction = " | ".join(ascii_uppercase[i] for i in choice.predicted_indices)
-    return result(item, spans, values=values, option_scores=scores, choice=choice, prediction=prediction, prompt=prompt)
+    return result(item, spans, values=values, **shown)
 
 
 def _reordered(item: Item, order: list[int]) -> dict:
@@ -87,9 +95,9 @@ def _reordered(item: Item, order: list[int]) -> dict:
 
 
 def _parse_choice(role: str) -> Role | None:
-    """Parse the role of an option's letter; None for any other role, and for a skipped item."""
+    """Parse the role of an option's letter, "uncond" without the question; None for a skipped item."""
     parsed = None if skipped_reason(role) is not None else Role.parse(role)
-    return parsed if parsed and parsed.kind == "choice" else None
+    return parsed if parsed and parsed.kind in ("choice", "uncond") else None
 
 
 def _order_metrics(spans: dict, order: list[tuple[str, int]], correct: list[int]) -> dict[str, float]:

@@ -4,6 +4,7 @@
 
 with the answer cue of each language, and the passage, if any, before the question. There is one request per letter;
 they share their context, which is therefore computed once. `option_rotations: n` adds n - 1 rotations of the options.
+The style `options-only` leaves out passage and question: what it finds, the options give away (Balepur et al. 2024).
 """
 
 import string
@@ -11,7 +12,7 @@ import string
 from vernacular.protocols.prompt_template import fill
 from vernacular.protocols.prompts import display_order, example_text, gold_index, template
 from vernacular.protocols.request_rows import RequestSettings, continue_with, score_request, skipped_request, turn
-from vernacular.types import Item, Request, Role
+from vernacular.types import OPTIONS_ONLY, Item, Request, Role
 
 
 def few_shot_example(item: Item, settings: RequestSettings) -> tuple[str, list[dict]]:
@@ -23,7 +24,10 @@ def few_shot_example(item: Item, settings: RequestSettings) -> tuple[str, list[d
 
 
 def requests(item: Item, settings: RequestSettings) -> list[Request]:
-    """Return requests with roles "choice:i" (the letter of the item's option i) and "choice:i@p" in rotation p > 0."""
+    """Return requests with roles "choice:i" (the letter of the item's option i) and "choice:i@p" in rotation p > 0.
+
+    Without context and question, the role is "uncond:i", in one order.
+    """
     order = display_order(item, settings.item_type, settings.seed)
     if len(order) < 2:
         return [skipped_request(item, "fewer than two options")]
@@ -31,12 +35,15 @@ def requests(item: Item, settings: RequestSettings) -> list[Request]:
         return [skipped_request(item, "neither context nor question")]
     if len(order) > 26:
         return [skipped_request(item, f"expected at most 26 options, got {len(order)}")]
+    kind, rotations = "choice", int(settings.options.get("option_rotations", 1))
+    if settings.style.endswith(OPTIONS_ONLY):
+        item, kind, rotations = item | {"context": "", "question": ""}, "uncond", 1
     rows = []
-    for rotation in range(min(max(int(settings.options.get("option_rotations", 1)), 1), len(order))):
+    for rotation in range(min(max(rotations, 1), len(order))):
         rotated = order[rotation:] + order[:rotation]
         text = prompt(item, [item["choices"][i] for i in rotated], settings)
         for letter, choice in zip(string.ascii_uppercase, rotated, strict=False):
-            role = str(Role("choice", choice, rotation))
+            role = str(Role(kind, choice, rotation))
             left, span = continue_with(text, letter, settings.language)
             rows.append(score_request(item, role, left, span, extras=["top_token"], settings=settings, user=text))
     return rows
@@ -47,5 +54,5 @@ def prompt(item: Item, options: list[str], settings: RequestSettings) -> str:
     lines = "\n".join(f"{letter}. {option}" for letter, option in zip(string.ascii_uppercase, options, strict=False))
     if "templates" in settings.labels:
         return fill(template(item, settings.item_type, settings.labels, letters=True), item, lines)
-    head = "\n\n".join(part for part in (item["context"], item["question"]) if part)
-    return f"{head}\n\n{lines}\n{settings.labels['letter']}"
+    parts = (item["context"], item["question"], f"{lines}\n{settings.labels['letter']}")
+    return "\n\n".join(filter(None, parts))
