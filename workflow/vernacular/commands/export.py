@@ -9,11 +9,11 @@ from vernacular.core.artifacts import replacing
 from vernacular.core.errors import format_count
 from vernacular.core.fields import Stage
 from vernacular.core.written import rewriting
-from vernacular.interop import EXPORTS, grew_tse, palmx, serbian_cloze
+from vernacular.interop import EXPORTS, grew_tse, line_files, palmx, serbian_cloze
 from vernacular.metrics.schema import TASK_RESULTS
 from vernacular.types import Item
 
-TOOLS = {"palmx": palmx, "serbian_cloze": serbian_cloze, "grew_tse": grew_tse}
+TOOLS = {"palmx": palmx, "serbian_cloze": serbian_cloze, "grew_tse": grew_tse, "line_files": line_files}
 
 
 class Export(Stage):

@@ -2,6 +2,7 @@
 
 import logging
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -35,7 +36,7 @@ from vernacular.metrics.schema import METRICS, SIMILARITIES, TASK_RESULTS, TOKEN
 from vernacular.metrics.tokens import token_counts
 from vernacular.protocols.declaration import Protocol
 from vernacular.protocols.diagnosis import Diagnoser, disagreement, order
-from vernacular.protocols.evaluate import evaluate, label_values, signature_conditions
+from vernacular.protocols.evaluate import evaluate, label_values, missing_metrics, signature_conditions
 from vernacular.protocols.observations import Subject
 from vernacular.protocols.registry import COMPARED, PROTOCOLS
 from vernacular.protocols.schema import REQUESTS
@@ -140,11 +141,13 @@ def _compute(args, inputs: _Inputs, record: ModelRecord, others: dict) -> tuple[
         artifacts.check_input_fingerprint(
             inputs.similarities, similarities.generations, outputs.fingerprint, "generations"
         )
+    not_installed, not_fetched = missing_metrics(spec.protocol)
+    outcome = replace(outcome, missing=outcome.missing | not_fetched)
     refusals = tuple(args.spec.refusals.get(spec.language, ()))
     tokenizer = outputs.tokenizer
     by_default = tokenizer.details.get("reasoning", {}).get("by_default", False)
     diagnoser = Diagnoser(Subject(spec.protocol, spec.style, refusals, tokenizer.has_chat_template, by_default))
-    meter = LanguageMeter(spec.language) if PROTOCOLS[spec.protocol].generates else None
+    meter = LanguageMeter(requests.output_language or spec.language) if PROTOCOLS[spec.protocol].generates else None
     answers = args.spec.answers.get(spec.language, [])
     rows, tokens, known = _results(inputs, diagnoser, meter, requests.options.get("pass_at"), answers)
     tool = artifacts.metadata(inputs.tool_results, TOOL_RESULTS) if inputs.tool_results else None
@@ -167,6 +170,7 @@ def _compute(args, inputs: _Inputs, record: ModelRecord, others: dict) -> tuple[
         inference=outputs,
         items=len(rows),
         repeats=requests.options.get("repeats"),
+        not_installed=not_installed,
         unclosed=next((row["value"] for row in values if row["metric"] == "unclosed" and not row["category"]), None),
         flags=dict(Counter(map(_flag_type, flags))),
         diagnoses=diagnoses,

@@ -153,6 +153,12 @@ def target_word(cells: Cells) -> dict:
     return item | {"context": masked_text, "gold": [0], "extra": extra}
 
 
+def translation(cells: Cells) -> dict:
+    """Return the item of a text and its translation, with the tags of both languages."""
+    item = target(cells)
+    return item | {"extra": {key: cells.columns[key] for key in ("source_language", "target_language")}}
+
+
 def text(cells: Cells) -> dict:
     """Return the item of a plain text, without outer whitespace."""
     if not cells.text("context"):
@@ -173,6 +179,7 @@ CONVERTERS = {
     "cloze": cloze,
     "target_word": target_word,
     "text": text,
+    "translation": translation,
 }
 
 

@@ -24,6 +24,12 @@ def declared_metrics(protocol: str | None) -> dict[str, Metric]:
     return {metric.name: metric for metric in [*(module.METRICS if module else []), *(LANGUAGE if generates else [])]}
 
 
+def missing_metrics(protocol: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Return why metrics of a protocol lack, by name: (a package is not installed, a file cannot be fetched)."""
+    module = PROTOCOL_METRICS.get(protocol)
+    return module.missing() if hasattr(module, "missing") else ({}, {})
+
+
 def evaluate(
     protocol: str,
     items: list[Item],
@@ -109,6 +115,8 @@ def signature(
     for name, value in (conditions or {}).items():
         if metric.startswith(_ORDER) or not name.startswith(_ORDER):
             parts.append(f"{name}:{value}")
+    if (declared := declared_metrics(metadata["protocol"]).get(metric)) and declared.tool_signature:
+        parts.append(declared.tool_signature)
     if "bits_per_" in metric:
         parts.append("length:span")  # bytes and characters of the scored span, its leading space included
     return "|".join([*parts, *([encoder] if encoder else []), f"v:{__version__}"])
