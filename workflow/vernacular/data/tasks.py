@@ -51,8 +51,8 @@ def load_task(path, protocols: Collection[str] = ()) -> dict:
     """Read a task file, and expand the settings that all languages share for each language.
 
     The result has the keys of the file, except that `columns`, `source` and `license` are in every `languages[code]`,
-    together with `expected_rows` (None if not given), and `languages_of` is replaced by what it names: `source` is a list of sources to try in order, with {language}
-    and {code} replaced. Where needed, an entry has also `join`, the other language with its sources and columns, and
+    together with `expected_rows` (None if not given), and what `languages_of` names is filled in: `source` is a list of
+    sources to try in order, with {language} and {code} replaced. Where needed, an entry has also `join`, the other language with its sources and columns, and
     `lacks`, the wordings that the prompts file of the language does not have. `directory` is the directory of the file.
     If given, `protocols` are the allowed names.
 

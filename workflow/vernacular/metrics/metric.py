@@ -77,7 +77,8 @@ _TITLES = {
     "acc_mutual_info": "Accuracy, mutual information",
 }
 _WORDS = {"auc": "ROC AUC", "mcc": "MCC", "pmi": "PMI", "f1": "F1", "chrf": "chrF", "chrf2pp": "chrF2++",
-          "bleu": "BLEU", "spbleu": "spBLEU", "bertscore": "BERTScore", "moverscore": "MoverScore", "difsur": "difsur"}  # fmt: skip
+          "bleu": "BLEU", "spbleu": "spBLEU", "bertscore": "BERTScore", "moverscore": "MoverScore",
+          "difsur": "difsur"}  # fmt: skip
 _SUFFIXES = {"token": "per token", "char": "per character", "byte": "per byte", "sentence": "sentence"}
 
 

@@ -59,7 +59,7 @@ def _signature(metric: SacreMetric, **tokenizer: str) -> str:
 METRICS = [
     Metric("chrf2pp", "score", True, "similarity", headline=True, corpus=_corpus(_CHRF), vectorized=True,
            needs=_names("chrf2pp", _N_CHRF), tool_signature=_signature(_CHRF),
-           about="chrF2++ of all items: n-grams of characters and words shared with the reference, 0 to 100 (sacrebleu)"),
+           about="n-grams of characters and words shared with the references, over all items, 0 to 100 (sacrebleu)"),
     Metric("bleu", "score", True, "similarity", corpus=_corpus(_BLEU), vectorized=True, needs=_names("bleu", _N_BLEU),
            tool_signature=_signature(_BLEU), about="BLEU of all items, 0 to 100 (sacrebleu, tokenizer 13a)"),
     Metric(SPBLEU, "score", True, "similarity", corpus=_corpus(_PIECES), vectorized=True,
