@@ -32,7 +32,10 @@ def question(cells: Cells) -> dict:
             raise RowRejected(f"empty {field}", *options[:1])
     _check_options(options)
     gold = _gold(cells, options)
-    return _item(context=cells.text("context"), question=cells.text("question"), choices=options, gold=gold)
+    item = _item(context=cells.text("context"), question=cells.text("question"), choices=options, gold=gold)
+    if classes := cells.class_names():
+        item["extra"] = {"class_names": json.dumps(classes, ensure_ascii=False)}
+    return item
 
 
 def multi_answer(cells: Cells) -> dict:

@@ -52,9 +52,9 @@ def load_task(path, protocols: Collection[str] = ()) -> dict:
 
     The result has the keys of the file, except that `columns`, `source` and `license` are in every `languages[code]`,
     together with `expected_rows` (None if not given), and what `languages_of` names is filled in: `source` is a list of
-    sources to try in order, with {language} and {code} replaced. Where needed, an entry has also `join`, the other language with its sources and columns, and
-    `lacks`, the wordings that the prompts file of the language does not have. `directory` is the directory of the file.
-    If given, `protocols` are the allowed names.
+    sources to try in order, with {language} and {code} replaced. Where needed, an entry has also `join`, the other
+    language with its sources and columns, and `lacks`, the wordings that the prompts file of the language does not
+    have. `directory` is the directory of the file. If given, `protocols` are the allowed names.
 
     Raises:
         ConfigError: One or two lines with file, line, key, found and allowed values.
