@@ -277,6 +277,7 @@ class Profile:
     """How a model answers the items of an evaluation."""
 
     labels: list[LabelCount] = field(default_factory=list)  # letters or names of classes; [] without
+    confusion: list[list[int]] = field(default_factory=list)  # items by correct and predicted label; the last: without
     without_label: int = 0  # items without a prediction, or with a tie
     label_mass: float | None = None  # median probability of all labels together
     top_tokens: dict[str, int] = field(default_factory=dict)  # most probable in place of a label: items

@@ -262,11 +262,14 @@ class Observations:
         """Return how the model answers: its labels and their probability, and the length of what it chooses."""
         names, _, gold, chosen = self.labels()
         has_mass = self.masses and self.has_labels
+        pairs = Counter(zip(gold.tolist(), chosen.tolist(), strict=True))
+        predicted = [*range(len(names)), -1]
         return Profile(
             labels=[
                 LabelCount(label=shortened(name, 40), predicted=int((chosen == i).sum()), gold=int((gold == i).sum()))
                 for i, name in enumerate(names)
             ],
+            confusion=[[pairs[i, j] for j in predicted] for i in range(len(names))],
             without_label=int((chosen < 0).sum()),
             label_mass=float(np.median(list(self.masses.values()))) if has_mass else None,
             top_tokens=dict(self.top_tokens.most_common(5)) if has_mass else {},

@@ -253,6 +253,7 @@ def _answers(model: int, profile: Profile):
         model=model,
         labels=[Row.Label(label=each.label, predicted=each.predicted, gold=each.gold) for each in profile.labels],
         without=profile.without_label,
+        confusion=profile.confusion,
         mass=round_significant(profile.label_mass),
         tokens=[Row.TopToken(token=token, items=items) for token, items in profile.top_tokens.items()],
         lengths=round_all(profile.lengths),
