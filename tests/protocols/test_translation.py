@@ -10,6 +10,7 @@ import pytest
 import sacrebleu.tokenizers.tokenizer_spm as sacrebleu_spm
 from sacrebleu.metrics import BLEU, CHRF
 from support.messages import assert_states
+from support.sample_items import item
 from support.scoring import score
 from support.stage_run import Run
 from support.tools import ROOT
@@ -20,8 +21,10 @@ from vernacular.comparison.pairwise import compare_sides
 from vernacular.config import load as config
 from vernacular.core.errors import ConfigError
 from vernacular.core.fingerprint import file_fingerprint
+from vernacular.data.audit import audit_between, in_language
 from vernacular.data.load import load_items
 from vernacular.data.tasks import load_task
+from vernacular.metrics import language
 from vernacular.metrics.aggregate import aggregate
 from vernacular.metrics.schema import as_table
 from vernacular.protocols.build import build
@@ -288,6 +291,28 @@ def test_bits_are_those_of_the_reference_after_the_same_prompt():
     assert values["answer_bits"] == pytest.approx(3)
     assert values["answer_bits_per_byte"] == pytest.approx(3 * len(results) / n_bytes)
     assert [metric.name for metric in metrics if metric.headline] == ["answer_bits_per_byte"]
+
+
+def test_script_of_the_output_is_expected_to_be_that_of_the_reference(monkeypatch):
+    monkeypatch.setattr(language, "is_available", lambda: True)
+    # below 40 letters, the script alone is compared
+    target, source = "Киша пада полако.", "The rain falls slowly on the roofs of the town, and nobody leaves the house."
+    extra = {"source_language": "en", "target_language": "sr-Cyrl"}
+    rows = [{"item_id": "i1", "prediction": target, "metrics": {}}]
+    meter = language.LanguageMeter("sr-Cyrl")
+    meter.add(
+        [item(context=source, target=target, extra=extra)], [{"item_id": "i1", "output": target}], rows, is_tool=False
+    )
+    assert (meter.answered, meter.gold, meter.undecided, meter.gold_undecided) == ({}, {}, 1, 1)
+
+
+def test_audit_reads_the_text_in_the_language_of_the_items():
+    for name in (FROM, INTO):
+        _, items = samples(name)
+        own = [in_language(each, "gl") for each in items]
+        assert own[0]["context"].startswith("A choiva cae")
+        assert own[0]["extra"] == {}
+        assert audit_between({"gl": own, "es": [in_language(each, "es") for each in samples(name, "es")[1]]}) == []
 
 
 @pytest.mark.slow

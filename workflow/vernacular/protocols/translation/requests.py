@@ -12,7 +12,7 @@ from vernacular.protocols.request_rows import (
     score_request,
     turn,
 )
-from vernacular.types import Item, Request
+from vernacular.types import Item, Request, target_language
 
 MAX_NEW_TOKENS = 256
 
@@ -20,7 +20,7 @@ MAX_NEW_TOKENS = 256
 def few_shot_example(item: Item, settings: RequestSettings) -> tuple[str, list[dict]]:
     """Return a few-shot example as text and as chat turns."""
     text, target = query(item, settings.item_type, settings.labels, None), item["target"]
-    return example_text(text, target, _target_language(item)), [turn("user", text), turn("assistant", target)]
+    return example_text(text, target, target_language(item)), [turn("user", text), turn("assistant", target)]
 
 
 def requests(item: Item, settings: RequestSettings) -> list[Request]:
@@ -35,9 +35,5 @@ def requests(item: Item, settings: RequestSettings) -> list[Request]:
 def reference_requests(item: Item, settings: RequestSettings) -> list[Request]:
     """Return one score request for the reference translation after the same prompt, with the role "reference"."""
     text = query(item, settings.item_type, settings.labels, None)
-    spans = continue_with(text, item["target"], _target_language(item))
+    spans = continue_with(text, item["target"], target_language(item))
     return [score_request(item, "reference", *spans, settings=settings, user=text)]
-
-
-def _target_language(item: Item) -> str:
-    return dict(item["extra"])["target_language"]
