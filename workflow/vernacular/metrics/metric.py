@@ -40,6 +40,8 @@ class Metric:
         return self.needs if self.corpus else (self.name,)
 
 
+COUNT = "#"  # in the name of a per-item value that is only a part of a sum over items, which readers are not shown
+
 _TITLES = {
     "good_mean": "Mean surprisal, acceptable",
     "bad_mean": "Mean surprisal, unacceptable",

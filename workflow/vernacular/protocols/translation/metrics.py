@@ -1,8 +1,9 @@
 """translation: chrF2++, BLEU and spBLEU of sacrebleu over all items, from statistics per item.
 
 The score of a corpus is no mean of scores of sentences: sacrebleu (Post 2018) sums n-gram counts over the sentences
-first. These counts are the values of an item (`chrf2pp:0` …, `bleu:0` …), so that bootstrap, categories and paired
-differences compute the score of the drawn items from their sums.
+first. These counts are the values of an item (`chrf2pp#0` …, `bleu#0` …), so that bootstrap, categories and paired
+differences compute the score of the drawn items from their sums. The value `chrf2pp` of an item is its own score, by
+which items are sorted.
 
 chrF2 (character n-grams alone), chrF2++ (also words and pairs of words, Popović 2017) and chrF3++ (recall counts more)
 are three scores on one scale, which cannot be compared. The headline is chrF2++, as in the NLLB paper.
@@ -22,7 +23,7 @@ from sacrebleu.tokenizers.tokenizer_spm import SPM_MODELS
 
 from vernacular.core.errors import DataError
 from vernacular.core.languages import script_of
-from vernacular.metrics.metric import Metric
+from vernacular.metrics.metric import COUNT, Metric
 from vernacular.metrics.similarity.outputs import ParsedOutput, parse_outputs
 from vernacular.types import Generation, Item, Request, Result
 
@@ -35,7 +36,7 @@ _N_CHRF, _N_BLEU = 3 * _CHRF.order, 2 + 2 * _BLEU.max_ngram_order  # numbers per
 
 
 def _names(metric: str, count: int) -> tuple[str, ...]:
-    return tuple(f"{metric}:{number}" for number in range(count))
+    return tuple(f"{metric}{COUNT}{number}" for number in range(count))
 
 
 def _corpus(metric: SacreMetric) -> Callable[..., np.ndarray]:
@@ -124,8 +125,10 @@ def line(text: str) -> str:
 
 
 def statistics(text: str, reference: str) -> dict[str, float]:
-    """Return the counts of an item by name; those of spBLEU only if its SentencePiece model is available."""
-    values = dict(zip(_names("chrf2pp", _N_CHRF), _counts(_CHRF, text, reference), strict=True))
+    """Return the counts of an item by name, and its own chrF2++; those of spBLEU only if its SentencePiece model is available."""
+    counts = _counts(_CHRF, text, reference)
+    values = {"chrf2pp": _CHRF._compute_score_from_stats(counts).score}
+    values |= zip(_names("chrf2pp", _N_CHRF), counts, strict=True)
     values |= zip(_names("bleu", _N_BLEU), _counts(_BLEU, text, reference), strict=True)
     encode, *_ = _pieces()
     if encode:

@@ -22,5 +22,7 @@ def per_item(items: list[Item], requests: list[Request], scores: list[Score]) ->
     for item, spans in items_with_spans(items, requests, scores):
         reference = spans.get("reference")
         prompt = reference.context if reference else None
-        rows.append(result(item, spans, values=sizes(reference, "answer_"), prompt=prompt))
+        if values := sizes(reference, "answer_"):
+            values["surprisal_byte"] = -reference.loglik / values["answer_bytes"]
+        rows.append(result(item, spans, values=values, prompt=prompt))
     return rows
