@@ -226,9 +226,10 @@ def _results(
     for part in by_items(artifacts.read(inputs.items, ITEMS), tables, _ITEMS_AT_A_TIME):
         items, requests, outputs, similarity_rows, rows = map(rows_of, part)
         if not inputs.tool_results:  # otherwise, the tool's own code has computed them
-            rows, metrics = evaluate(
+            rows, known = evaluate(
                 protocol, items, requests, outputs, similarity_rows, masked=masked, pass_at=pass_at, answers=answers
             )
+            metrics = max(metrics, known, key=len)  # of a classification, more: a part may have no classified item
         if meter:
             meter.add(items, outputs, rows, is_tool=bool(inputs.tool_results))
         diagnoser.add(items, requests, outputs, rows)

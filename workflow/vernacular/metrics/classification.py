@@ -65,7 +65,7 @@ def with_classes(metrics: list[Metric], names: Collection[str]) -> list[Metric]:
 
     The headline is by mutual information, where the protocol has it.
     """
-    if GOLD not in names:
+    if GOLD not in names or not metrics:
         return metrics
     present = {metric.name for metric in metrics}
     replaced = {old for new, old in HEADLINES.items() if new in present}

@@ -125,7 +125,7 @@ def line(text: str) -> str:
 
 
 def statistics(text: str, reference: str) -> dict[str, float]:
-    """Return the counts of an item by name, and its own chrF2++; those of spBLEU only if its SentencePiece model is available."""
+    """Return the counts of an item by name, those of spBLEU if its tokenizer is available, and its own chrF2++."""
     counts = _counts(_CHRF, text, reference)
     values = {"chrf2pp": _CHRF._compute_score_from_stats(counts).score}
     values |= zip(_names("chrf2pp", _N_CHRF), counts, strict=True)
