@@ -13,6 +13,7 @@ from support.scoring import build_requests, item, score
 from vernacular.metrics.corpus import mcc_cross_validated
 from vernacular.protocols.evaluate import PROTOCOL_METRICS as PROTOCOLS
 from vernacular.protocols.evaluate import evaluate, metric_rows
+from vernacular.protocols.registry import GENERATED
 
 CHOICES = ["can", "pan", "luz", "mar"]  # equal lengths: normalization does not change the ranking
 QUESTION = {"context": "Choveu.", "question": "Que?", "choices": CHOICES}
@@ -25,6 +26,7 @@ PROTOCOL_ITEMS = {
     "acceptability": ("sentence", {"context": "Ana canta."}, {"min_k_plus_plus": True}),
     "last_word": ("continuation", {"context": "Fun á", "target": "praia"}, {"bow_correction": True}),
     "text": ("text", {"context": "Ana canta."}, {"min_k_plus_plus": True, "order_permutations": 2}),
+    "translation_bits": ("translation", {"context": "Ana sings.", "target": "Ana canta."}, {}),
 }
 HEADLINES = {
     "acceptability": {"auc", "difsur"},
@@ -93,6 +95,7 @@ BITS = {  # of which spans a protocol has bits
     "options": ("answer_",),
     "target_word": ("", "answer_"),
     "text": ("",),
+    "translation_bits": ("answer_",),
 }
 for protocol_name, prefixes in BITS.items():
     names = [f"{prefix}bits{per}" for prefix in prefixes for per in ("", "_per_byte", "_per_character")]
@@ -106,11 +109,23 @@ UNDIRECTED["text"] |= {"order_difference", "order_t", "order_p"}
 STEPS = {f"found_in_{step}" for step in ("boxed", "last_line", "cue", "letter", "option_line", "option_text")}
 HEADLINES["choice"], UNDIRECTED["choice"] = {"accuracy"}, STEPS
 SHARES["choice"] = {"accuracy", "accuracy_parsed", "extraction_failed", *STEPS}
+HEADLINES |= {"translation": {"chrf2pp"}, "translation_bits": {"answer_bits_per_byte"}}
+SHARES |= {"translation": {"copied_source", "empty", "wrong_script"}, "translation_bits": set()}
+UNITS["translation"] = {"chrf2pp": "score", "bleu": "score"}
 METADATA = {"protocol": "p", "shots": 0, "seed": 0, "style": "default"}
 
 
-# of responses with reasoning, or of several samples: test_generation_metrics.py
-OTHERS = {"exact_match_closed", "pass_at_k", "sample_sd", "unclosed", "no_reasoning", "answer_cut", "reasoning_tokens"}
+# of responses with reasoning, or of several samples: test_generation_metrics.py; test_translation.py
+OTHERS = {
+    "spbleu",
+    "exact_match_closed",
+    "pass_at_k",
+    "sample_sd",
+    "unclosed",
+    "no_reasoning",
+    "answer_cut",
+    "reasoning_tokens",
+}
 
 
 def metrics_of(protocol):
@@ -127,16 +142,23 @@ def rows_of(protocol, skill):
         return generation_rows(rng, skill)
     if protocol == "choice":
         return choice_rows(rng, skill)
+    if protocol == "translation":
+        return translation_rows(rng, skill)
     item_type, fields, options = PROTOCOL_ITEMS[protocol]
     items = [
-        item(f"i{n}", **fields, gold=[rng.randrange(4)] if "choices" in fields else [], extra=[("label", str(n % 2))])
+        item(
+            f"i{n}",
+            **fields,
+            gold=[rng.randrange(4)] if "choices" in fields else [],
+            extra=[("label", str(n % 2)), ("target_language", "gl")],
+        )
         for n in range(24)
     ]
     requests = build_requests(items, item_type, protocol, **options)
     scores = []
     for request in requests:
         n = int(request["item_id"][1:])
-        correct = request["role"] in ("word", "sentence", "text") and n % 2 == 1
+        correct = request["role"] in ("word", "sentence", "text", "reference") and n % 2 == 1
         if ":" in request["role"] and not request["role"].startswith("uncond"):
             correct = int(request["role"].split(":")[1].split("@")[0]) in items[n]["gold"]
         mean = rng.uniform(-9, -7) + (skill if correct else 0)
@@ -174,6 +196,20 @@ def generation_rows(rng, skill):
     return rows
 
 
+def translation_rows(rng, skill):
+    reference = "A nena canta na casa con Ana e Xan."
+    fields = {"context": "The girl sings at home.", "target": reference, "extra": [("target_language", "gl")]}
+    items = [item(f"i{n}", **fields) for n in range(24)]
+    requests = build_requests(items, "translation", "translation")
+    texts = [reference, *["A nena canta na casa con Eva."] * 2, "the girl sings at home.", "", "Девојчица пева."]
+    outputs = [
+        {"item_id": r["item_id"], "role": r["role"], "raw_output": text, "output": text, "flags": None}
+        for r in requests
+        for text in [texts[min(5, int(rng.uniform(0, 6) * (1 - skill / 4)))]]
+    ]
+    return evaluate("translation", items, requests, outputs, [])[0]
+
+
 def choice_rows(rng, skill):
     items = [item(f"i{n}", question="?", choices=CHOICES, gold=[1]) for n in range(24)]
     requests = build_requests(items, "question", "choice")
@@ -203,7 +239,7 @@ def test_direction_unit_and_headline_of_every_metric(protocol):
         change = row["value"] - worse[name]["value"]
         assert row["higher_is_better"] in (None, change > 0), name
         assert change != 0 or row["higher_is_better"] is None, name
-        assert row["metric_group"] == ("similarity" if protocol in ("choice", "generation") else "surprisal")
+        assert row["metric_group"] == ("similarity" if protocol in GENERATED else "surprisal")
         if row["unit"] == "share":
             assert -(name == "overconfidence") <= row["value"] <= 1
 
@@ -331,6 +367,7 @@ DEFINITIONS = {
     },
     "acceptability": {name: formula for suffix in SUFFIXES for name, formula in acceptability_formulas(suffix).items()},
     "cloze": {"baseline_position": most_common("gold_position")},
+    "translation_bits": {},
     "last_word": {"perplexity": lambda v: math.prod(map(math.exp, v["surprisal"])) ** (1 / len(v["surprisal"]))},
     "letters": {
         "ece": calibration,

@@ -32,7 +32,7 @@ def test_spans_are_within_text_and_contain_the_choice(protocol, context, questio
             assert metadata["skipped"]["i1"]
         elif protocol in ("options", "minimal_pair") or role == "token":
             assert span.strip() == choices[int(index)].strip()
-        elif role == "word":
+        elif role in ("word", "reference"):
             assert span.strip() == target.strip()
         elif role in ("sentence", "filled", "text"):
             assert span == full_text

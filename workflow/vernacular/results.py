@@ -34,7 +34,7 @@ from vernacular.core.errors import DataError, suggest
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.tables import to_frame
 from vernacular.inference.schema import SCORES
-from vernacular.metrics.metric import display_name
+from vernacular.metrics.metric import COUNT, display_name
 from vernacular.metrics.schema import RESULTS, TASK_RESULTS
 from vernacular.metrics.tokens import readable_tokens
 from vernacular.protocols.schema import REQUESTS
@@ -96,7 +96,8 @@ def items(directory, model: str, evaluation: str) -> pd.DataFrame:
 
 def item_frame(table: pa.Table) -> pd.DataFrame:
     """Return the rows of a task-results file with a column per metric."""
-    metrics = pd.DataFrame([dict(row or ()) for row in table["metrics"].to_pylist()])
+    values = [dict(row or ()) for row in table["metrics"].to_pylist()]
+    metrics = pd.DataFrame([{name: row[name] for name in row if COUNT not in name} for row in values])
     return pd.concat([table.drop_columns(["metrics"]).to_pandas(), metrics], axis=1)
 
 

@@ -140,6 +140,11 @@ def is_number(item: Item) -> bool:
     return bool((item.get("extra") or {}).get("number"))
 
 
+def target_language(item: Item) -> str | None:
+    """Return the language into which the text of an item is translated; None for other items."""
+    return dict(item.get("extra") or ()).get("target_language")
+
+
 _NUMBER = re.compile(r"(?:(?<!\d)[-−])?\d+(?:[.,\u00a0\u202f' ]\d{3}(?!\d))*(?:[.,]\d+)?")
 
 

@@ -81,11 +81,39 @@ const diagnosis = (() => {
         caption: "Predicted labels against the correct ones",
         order: [],
       }).element,
+      confusion(answers),
       answers.without
         ? el("p", { class: "note" }, `${format.counted(answers.without, "item")} without a label, or with a tie.`)
         : null,
       task.letters ? null : el("p", { class: "note" }, "Labels are the options, or correct texts, that items share."),
     ];
+  }
+
+  // Items by correct label (rows) and predicted label (columns).
+  function confusion({ labels: names, confusion: counts }) {
+    const count = (title, number) => ({
+      title,
+      class: "number",
+      first: "desc",
+      key: (row) => row.counts[number],
+      cell: (row) => format.count(row.counts[number]),
+    });
+    const correct = {
+      title: "Correct label",
+      heading: true,
+      class: "name",
+      key: (row) => row.label,
+      cell: (row) => data(row.label),
+    };
+    const columns = [correct, ...names.map((row, i) => count(row.label, i)), count("none", names.length)];
+    const rows = names.map((row, i) => ({ label: row.label, counts: counts[i] }));
+    return table.make(columns, rows, {
+      class: "numbers",
+      label: "Confusion matrix",
+      file: "confusion",
+      caption: "Items by correct label (rows) and predicted label (columns)",
+      order: [],
+    }).element;
   }
 
   /** @param {Task} _task */

@@ -21,11 +21,12 @@ const fields = /** @type {const} */ ({
     "Pair": ["baseline", "candidate", "summary"],
     // e{i}/task: values over all items and by category; items by code of their outcome; histograms, one list of counts
     // per outcome; calibration by bin of confidence; mean surprisal by word or by range of length
-    // diagnoses of each model, worst first, and how it answers: labels with counts, and mean lengths in characters of the
+    // diagnoses of each model, worst first, and how it answers: labels with counts, items by correct (row) and predicted
+    // label (the last: without one), and mean lengths in characters of the
     // chosen, the correct and all options
     "Diagnosis": ["model", "code", "severity", "sentence", "threshold", "count", "n", "examples"],
     "Example": ["item", "text"],
-    "Answers": ["model", "labels", "without", "mass", "tokens", "lengths"],
+    "Answers": ["model", "labels", "without", "confusion", "mass", "tokens", "lengths"],
     "Label": ["label", "predicted", "gold"],
     "TopToken": ["token", "items"],
     "Cell": ["model", "metric", "value", "low", "high", "n", "flagged", "ties", "chance", "majority"],

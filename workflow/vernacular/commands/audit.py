@@ -16,6 +16,7 @@ from vernacular.data.audit import (
     Finding,
     audit_between,
     finding,
+    in_language,
     item_findings,
     missing_ids,
     set_findings,
@@ -63,7 +64,8 @@ def audit_task(name: str, files: dict[str, Path], languages: list[str] | None, d
         if language not in task["languages"]:
             raise UserError(f'{name}: language "{language}" not found.{suggest(language, task["languages"])}')
         try:
-            items[language], metadata = load_items(task, language, source=data)
+            loaded, metadata = load_items(task, language, source=data)
+            items[language] = [in_language(item, language) for item in loaded]
         except DataError as error:
             print(f"{language}: unavailable ({first_line(error)})")
             continue

@@ -27,7 +27,14 @@ from vernacular.data.load import load_items
 from vernacular.data.tasks import load_task, task_names
 from vernacular.inference.job.work import not_answerable
 from vernacular.protocols.build import build_evaluation, inference_metadata
-from vernacular.protocols.prompts import LINES, PURPOSES, load_labels, prompt_lines, prompts_directory
+from vernacular.protocols.prompts import (
+    LINES,
+    PURPOSES,
+    language_of_lines,
+    load_labels,
+    prompt_lines,
+    prompts_directory,
+)
 from vernacular.protocols.registry import uses_prompt_lines
 from vernacular.protocols.schema import REQUESTS
 from vernacular.types import Request, Role, skipped_reason
@@ -157,7 +164,8 @@ def _entry(task: dict, languages: list[str]) -> str:
 def _can_prompt(protocol: str, language: str, task: dict) -> bool:
     """Return whether a protocol needs no prompt lines, or the language has them."""
     needs_lines = uses_prompt_lines(protocol, "default")
-    return not needs_lines or prompt_lines(language, prompts_directory(language, task)) is not None
+    lines = language_of_lines(language, "default", task)
+    return not needs_lines or prompt_lines(lines, prompts_directory(lines, task)) is not None
 
 
 def check(args) -> str:

@@ -9,15 +9,15 @@ from vernacular.core.artifacts import replacing
 from vernacular.core.errors import format_count
 from vernacular.core.fields import Stage
 from vernacular.core.written import rewriting
-from vernacular.interop import EXPORTS, grew_tse, palmx, serbian_cloze
+from vernacular.interop import EXPORTS, grew_tse, line_files, palmx, serbian_cloze
 from vernacular.metrics.schema import TASK_RESULTS
 from vernacular.types import Item
 
-TOOLS = {"palmx": palmx, "serbian_cloze": serbian_cloze, "grew_tse": grew_tse}
+TOOLS = {"palmx": palmx, "serbian_cloze": serbian_cloze, "grew_tse": grew_tse, "line_files": line_files}
 
 
 class Export(Stage):
-    """Export results in the formats of PalmX, the Serbian cloze scripts and Grew-TSE."""
+    """Export results in the formats of PalmX, the Serbian cloze scripts and Grew-TSE, and translations as lines."""
 
     spec: ExportSpec  # of the rule: what the results depend on
     items_dir: Path  # directory of the items files
@@ -26,7 +26,7 @@ class Export(Stage):
 
 
 def export(args: Export) -> str:
-    """Write one model's results in the formats of PalmX, the Serbian cloze scripts and Grew-TSE.
+    """Write one model's results in the formats of PalmX, the Serbian cloze scripts and Grew-TSE, or as lines.
 
     Each evaluation has its directory, which stays empty if there are no results.
     """

@@ -37,7 +37,7 @@ from vernacular.metrics.tokens import token_counts
 from vernacular.protocols import judge_metrics
 from vernacular.protocols.declaration import Protocol
 from vernacular.protocols.diagnosis import Diagnoser, disagreement, order
-from vernacular.protocols.evaluate import evaluate, label_values, signature_conditions
+from vernacular.protocols.evaluate import evaluate, label_values, missing_metrics, signature_conditions
 from vernacular.protocols.observations import Subject
 from vernacular.protocols.registry import COMPARED, PROTOCOLS
 from vernacular.protocols.schema import REQUESTS
@@ -193,11 +193,13 @@ def _compute(args, inputs: _Inputs, record: ModelRecord, others: dict) -> tuple[
         artifacts.check_input_fingerprint(
             inputs.similarities, similarities.generations, outputs.fingerprint, "generations"
         )
+    not_installed, not_fetched = missing_metrics(spec.protocol)
+    outcome = replace(outcome, missing=outcome.missing | not_fetched)
     refusals = tuple(args.spec.refusals.get(spec.language, ()))
     tokenizer = outputs.tokenizer
     by_default = tokenizer.details.get("reasoning", {}).get("by_default", False)
     diagnoser = Diagnoser(Subject(spec.protocol, spec.style, refusals, tokenizer.has_chat_template, by_default))
-    meter = LanguageMeter(spec.language) if PROTOCOLS[spec.protocol].generates else None
+    meter = LanguageMeter(requests.output_language or spec.language) if PROTOCOLS[spec.protocol].generates else None
     answers = args.spec.answers.get(spec.language, [])
     for judgment in inputs.judgments:
         judgment.read(inputs.outputs, outputs)
@@ -226,6 +228,7 @@ def _compute(args, inputs: _Inputs, record: ModelRecord, others: dict) -> tuple[
         inference=outputs,
         items=len(rows),
         repeats=requests.options.get("repeats"),
+        not_installed=not_installed,
         unclosed=next((row["value"] for row in values if row["metric"] == "unclosed" and not row["category"]), None),
         flags=dict(Counter(map(_flag_type, flags))),
         diagnoses=diagnoses,
@@ -282,9 +285,10 @@ def _results(
     for part in by_items(artifacts.read(inputs.items, ITEMS), tables, _ITEMS_AT_A_TIME):
         items, requests, outputs, similarity_rows, rows = map(rows_of, part)
         if not inputs.tool_results:  # otherwise, the tool's own code has computed them
-            rows, metrics = evaluate(
+            rows, known = evaluate(
                 protocol, items, requests, outputs, similarity_rows, masked=masked, pass_at=pass_at, answers=answers
             )
+            metrics = max(metrics, known, key=len)  # of a classification, more: a part may have no classified item
         if meter:
             meter.add(items, outputs, rows, is_tool=bool(inputs.tool_results))
         diagnoser.add(items, requests, outputs, rows)

@@ -28,12 +28,14 @@ from vernacular.summary.curves import add_positions, curve_sheets, equal_weight_
 from vernacular.summary.grid import combine_tables, to_arrow, wide
 from vernacular.summary.headings import make_headings, model_labels
 from vernacular.summary.lists import (
+    confusion_rows,
     diagnosis_codes,
     diagnosis_rows,
     language_rows,
     with_values_without_faults,
     without_faults_sheet,
     worst_first,
+    write_confusion,
 )
 from vernacular.summary.notes import (
     group_notes,
@@ -130,6 +132,9 @@ def summary(args: Summary) -> str:
     if args.spec.verdicts:
         comparison_tables["extra_sheets"] |= {"without faults": without_faults_sheet(values)}
     comparison_tables |= {"diagnoses": diagnoses, "languages": language_rows(models_metadata)}
+    classifications = set(results.loc[results["metric"] == "macro_f1", "evaluation"])
+    if confusion := publishable(confusion_rows(models_metadata, classifications)):
+        comparison_tables["extra_sheets"]["confusion"] = lambda sheet, size: write_confusion(sheet, confusion, size)
     write_leaderboard(args.out / "leaderboard.xlsx", questions, provenance, **common, **comparison_tables)
     return (
         f"summary: {format_count(len(results), 'value')} of {format_count(len(models_metadata), 'model')} in {args.out}"

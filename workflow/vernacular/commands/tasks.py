@@ -23,7 +23,7 @@ from vernacular.data.treebank.patterns import builtin_patterns, load_pattern
 from vernacular.data.treebank.source import Extraction, extract
 from vernacular.lm_eval.catalog import load_catalog, prompt_names
 from vernacular.lm_eval.expansion import DEFAULT_TYPE
-from vernacular.protocols.prompts import prompt_lines, prompts_directory
+from vernacular.protocols.prompts import language_of_lines, prompt_lines, prompts_directory
 from vernacular.protocols.registry import uses_prompt_lines
 
 _MAX_LANGUAGES = 8  # of a task that are listed by code
@@ -135,7 +135,8 @@ def _lacking(task: dict, tag: str) -> list[str]:
     """Return what has to be written before a task can be evaluated in a language, with the protocols that need it."""
     needing = [protocol for protocol in task["protocols"] if uses_prompt_lines(protocol, "default")]
     lacking = []
-    if needing and prompt_lines(tag, prompts_directory(tag, task)) is None:
+    lines = language_of_lines(tag, "default", task)
+    if needing and prompt_lines(lines, prompts_directory(lines, task)) is None:
         lacking.append("prompt lines" + (f" for {', '.join(needing)}" if needing != task["protocols"] else ""))
     if wordings := task["languages"][tag].get("lacks"):
         lacking.append(f"words for {', '.join(wordings)}")

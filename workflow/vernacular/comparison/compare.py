@@ -23,6 +23,7 @@ from vernacular.comparison.pairwise import RESAMPLES, Pair, compare_sides
 from vernacular.comparison.prompt_groups import comparison_rows as mean_rows
 from vernacular.comparison.prompt_groups import prompt_groups, replaced
 from vernacular.core.tables import finite_or_none
+from vernacular.metrics.classification import GOLD, with_classes
 from vernacular.metrics.metric import Metric
 from vernacular.protocols.evaluate import PROTOCOL_METRICS
 from vernacular.statistics.paired import ALPHA, competition_ranks, holm
@@ -68,9 +69,10 @@ def compare_all(
         own_metrics = PROTOCOL_METRICS.get(spec["protocol"])
         metrics = [*(own_metrics.METRICS if own_metrics else []), *(tool_metrics or {}).get(evaluation, [])]
         metadata = {"evaluation": evaluation} | {name: spec[name] for name in SETTING}
-        names = {name for metric in metrics for name in metric.inputs}
+        names = {name for metric in with_classes(metrics, [GOLD]) for name in metric.inputs}
         tables = ((model, tables[evaluation]) for model, tables in results.items() if evaluation in tables)
         items, sides = align(tables, names)
+        metrics = with_classes(metrics, {name for side in sides.values() for name in side.values})
         available_pairs = [pair for pair in pairs if pair[0] in sides and pair[1] in sides]
         comparison_rows = compare_sides(
             items, sides, available_pairs, metrics, metadata, seed=seed, resamples=resamples

@@ -24,6 +24,7 @@ from vernacular.core.errors import ArtifactError, DataError
 from vernacular.core.fingerprint import content_hash, file_fingerprint, fingerprint
 from vernacular.core.model_record import RENDERING, read_model
 from vernacular.core.paths import WORKFLOW
+from vernacular.data.load import samples_name
 from vernacular.data.treebank.patterns import local_files as treebank_files
 from vernacular.inference.job.work import additional_libraries, engine_version
 from vernacular.inference.schema import GENERATIONS, SCORES
@@ -33,6 +34,7 @@ from vernacular.protocols.prompts import (
     additional_lines,
     answer_words,
     language_of_lines,
+    language_pair,
     prompt_lines,
     prompts_directory,
     refusal_phrases,
@@ -84,13 +86,15 @@ def _prompt_spec(config: Config, evaluation: Evaluation) -> specs.PromptSpec:
     """Return an evaluation and its prompt lines; those of a variant do not depend on the other variants."""
     task, is_default = config.tasks[evaluation.task], evaluation.prompt == DEFAULT_PROMPT
     language, directory = _file_of_lines(config, evaluation)
+    names = PROTOCOLS[evaluation.protocol].lines
+    pair = language_pair(task, evaluation.language)
     lines = prompt_lines(language, directory) if is_default else variant_labels(language, evaluation.prompt, directory)
-    if additional := additional_lines(PROTOCOLS[evaluation.protocol].lines, language, directory):
+    if additional := additional_lines(names, language, directory, pair):
         lines = lines | additional
     return specs.PromptSpec(
         evaluation=evaluation.id,
         items_stem=evaluation.items_stem,
-        task={key: task[key] for key in ("task", "item_type", "protocols")},
+        task={key: task[key] for key in ("task", "item_type", "protocols")} | ({"pair": pair} if pair else {}),
         options=request_options(evaluation),
         prompts=lines,
         **_fields(evaluation, "language", "protocol", "shots", "seed", "style", "prompt"),
@@ -312,8 +316,9 @@ def _prompt_description(config: Config, evaluation: Evaluation) -> dict:
 
 def _file_of_lines(config: Config, evaluation: Evaluation) -> tuple[str, Path]:
     """Return the language and directory of the lines around the items of an evaluation."""
-    language = language_of_lines(evaluation.language, evaluation.style)
-    return language, prompts_directory(language, config.tasks[evaluation.task])
+    task = config.tasks[evaluation.task]
+    language = language_of_lines(evaluation.language, evaluation.style, task)
+    return language, prompts_directory(language, task)
 
 
 def _unreviewed(config: Config) -> dict[str, str]:
@@ -364,7 +369,7 @@ def data_files(config: Config, evaluation: Evaluation) -> list[str]:
 
 
 def _local_files(config: Config, evaluation: Evaluation, language: str, sources: list[dict]) -> list[str]:
-    samples = WORKFLOW / "samples" / evaluation.task / language
+    samples = WORKFLOW / "samples" / samples_name(config.tasks[evaluation.task]) / language
     task_dir = Path(config.tasks[evaluation.task]["directory"])
     if evaluation.data != "samples" or not samples.is_dir():
         treebank_sources = [source for source in sources if "treebank" in source]

@@ -14,6 +14,7 @@ from vernacular.core.errors import ConfigError, suggest
 from vernacular.core.fields import as_list
 from vernacular.core.languages import wordings_message
 from vernacular.core.paths import WORKFLOW
+from vernacular.data.load import samples_name
 from vernacular.data.treebank.patterns import is_local as is_local_treebank
 from vernacular.lm_eval.catalog import Catalog, PromptUnit, file_name, load_catalog, shots_by_task, shots_of
 from vernacular.lm_eval.expansion import Unit
@@ -23,6 +24,7 @@ from vernacular.protocols.prompt_variants import covering
 from vernacular.protocols.prompts import (
     additional_lines,
     language_of_lines,
+    language_pair,
     load_labels,
     prompt_lines,
     prompts_directory,
@@ -80,7 +82,7 @@ def expand(entry: dict, task: dict, data: str, limit: int | None, report) -> lis
         if style not in PROTOCOLS[protocol].styles:
             continue  # an entry may have several protocols, not all of which have this style
         if uses_prompt_lines(protocol, style):
-            _check_labels(language_of_lines(language, style), task, protocol, report)
+            _check_labels(language, style, task, protocol, report)
         for prompt, seed in prompts_and_seeds(entry, task, language, protocol, style, n_shots, report):
             evaluation = Evaluation(
                 task=task["task"],
@@ -152,7 +154,7 @@ def _with_lines(task: dict, languages: list[str], styles: list[str], report) -> 
     """Return the languages with prompt lines; report in one message those without them, instead of one for each."""
     usable = []
     for language in languages:
-        codes = {language_of_lines(language, style) for style in styles}
+        codes = {language_of_lines(language, style, task) for style in styles}
         if all(prompt_lines(code, prompts_directory(code, task)) is not None for code in codes):
             usable.append(language)
     if usable and len(usable) < len(languages):
@@ -161,10 +163,11 @@ def _with_lines(task: dict, languages: list[str], styles: list[str], report) -> 
     return usable or languages
 
 
-def _check_labels(language: str, task: dict, protocol: str, report) -> None:
+def _check_labels(language: str, style: str, task: dict, protocol: str, report) -> None:
+    lines, pair = language_of_lines(language, style, task), language_pair(task, language)
     try:
-        load_labels(language, prompts_directory(language, task))
-        additional_lines(PROTOCOLS[protocol].lines, language, prompts_directory(language, task))
+        load_labels(lines, prompts_directory(lines, task))
+        additional_lines(PROTOCOLS[protocol].lines, lines, prompts_directory(lines, task), pair)
     except ConfigError as error:
         report("languages", str(error))
 
@@ -173,7 +176,7 @@ def _has_samples(task: dict, language: str) -> bool:
     """Return whether samples are shipped, or not needed because the dataset is a user-provided file."""
     sources = task["languages"][language]["source"]
     is_local = all("file" in source or is_local_treebank(source) for source in sources)
-    return is_local or (WORKFLOW / "samples" / task["task"] / language).is_dir()
+    return is_local or (WORKFLOW / "samples" / samples_name(task) / language).is_dir()
 
 
 def check_prompts(entry: dict, task: dict, protocols: list[str], styles: list[str], report) -> None:
@@ -206,7 +209,7 @@ def prompts_and_seeds(
     selected = entry.get("prompts", DEFAULT_PROMPT)
     names = [DEFAULT_PROMPT]
     if selected != DEFAULT_PROMPT and _has_words(task, protocol, style):
-        lines = language_of_lines(language, style)
+        lines = language_of_lines(language, style, task)
         available = _covering(task, lines, PROTOCOLS[protocol].letters, report)
         if not available:
             return []

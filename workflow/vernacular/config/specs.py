@@ -35,7 +35,7 @@ class PromptSpec(Fields):
 
     evaluation: str  # ID
     items_stem: str  # name of the items file without its extension
-    task: dict  # of the task file: task, item_type and protocols
+    task: dict  # of the task file: task, item_type and protocols, and pair: the source and target of a translation
     language: str  # BCP 47 tag
     protocol: str  # that shows the items and measures outputs
     shots: int  # number of few-shot examples

@@ -180,8 +180,10 @@ def _describe_cause(error) -> str:
     return type(cause or error).__name__
 
 
-def fetch(url: str, sha256: str | None) -> tuple[Path, str]:
+def fetch(url: str, sha256: str | None, *, stage: str = "items", pin: str = "the task file") -> tuple[Path, str]:
     """Return (path on disk, SHA-256) of the file at `url`, downloaded unless it is in the cache.
+
+    `stage` is the one that fetches the file, and `pin` what states its SHA-256, for messages.
 
     Raises:
         DataError: The download fails, is incomplete, or has another SHA-256 than `sha256`; the file is not stored.
@@ -193,17 +195,17 @@ def fetch(url: str, sha256: str | None) -> tuple[Path, str]:
         if sha256 in (None, digest):
             return path, digest
     with replacing(path) as temporary:
-        _download(url, temporary)
+        _download(url, temporary, stage)
         digest = file_fingerprint(temporary)
         if sha256 not in (None, digest):
             raise DataError(
-                f"{url}: checksum mismatch (expected sha256 {sha256} as in the task file, got {digest}).\n"
-                "The file changed upstream or the download is damaged; check it, then correct sha256 in the task file."
+                f"{url}: checksum mismatch (expected sha256 {sha256} as in {pin}, got {digest}).\n"
+                f"The file changed upstream or the download is damaged; check it, then correct sha256 in {pin}."
             )
     return path, digest
 
 
-def _download(url: str, path: Path) -> None:
+def _download(url: str, path: Path, stage: str) -> None:
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             with urllib.request.urlopen(url, timeout=_TIMEOUT) as response:
@@ -218,6 +220,6 @@ def _download(url: str, path: Path) -> None:
                 reason = getattr(error, "reason", None) or type(error).__name__
                 raise DataError(
                     f"{url}: the download failed ({reason}). "
-                    f"Fetch it on a machine with internet access: `{rerun_command('--until items')}`."
+                    f"Fetch it on a machine with internet access: `{rerun_command(f'--until {stage}')}`."
                 ) from None
         time.sleep(_FIRST_WAIT * 2 ** (attempt - 1))

@@ -109,6 +109,7 @@ class RequestsMetadata(Metadata):
     evaluation: str | None = None
     task: str | None = None
     language: str | None = None
+    output_language: str | None = None  # of translations; None: that of the items
     shots: int | None = None
     seed: int | None = None
     style: str | None = None
@@ -276,6 +277,7 @@ class Profile:
     """How a model answers the items of an evaluation."""
 
     labels: list[LabelCount] = field(default_factory=list)  # letters or names of classes; [] without
+    confusion: list[list[int]] = field(default_factory=list)  # items by correct and predicted label; the last: without
     without_label: int = 0  # items without a prediction, or with a tie
     label_mass: float | None = None  # median probability of all labels together
     top_tokens: dict[str, int] = field(default_factory=dict)  # most probable in place of a label: items
@@ -308,6 +310,7 @@ class ResultsMetadata(Metadata):
     flags: dict[str, int] = field(default_factory=dict)  # items by flag, without what follows a colon
     metrics: list[dict] = field(default_factory=list)  # definitions by another tool
     repeats: int | None = None  # samples per item
+    not_installed: dict[str, str] = field(default_factory=dict)  # metrics without their optional package, and which
     unclosed: float | None = None  # share of responses that end within their reasoning; None: none reasons
     diagnoses: list[Diagnosis] = field(default_factory=list)  # worst first
     profile: Profile | None = None

@@ -83,6 +83,16 @@ def audit_between(items: dict[str, list[Item]]) -> list[Finding]:
     return sorted(findings, key=lambda finding: (list(rows).index(finding.language), finding.kind, finding.item_id))
 
 
+def in_language(item: Item, language: str) -> Item:
+    """Return an item of a translation as its text in a language; any other item as it is."""
+    extra = dict(item["extra"] or ())
+    if "source_language" not in extra:
+        return item
+    text = item["context"] if extra.pop("source_language") == language else item["target"]
+    del extra["target_language"]
+    return item | {"context": text, "target": None, "extra": extra}
+
+
 def missing_ids(items: dict[str, list[Item]]) -> dict[str, int]:
     """Return how many IDs of other languages each language lacks; languages without a gap are left out."""
     own = {language: {item["item_id"] for item in each if not item["few_shot"]} for language, each in items.items()}

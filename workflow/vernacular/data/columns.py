@@ -245,12 +245,16 @@ def check_columns(rows: list[dict], columns: dict, name: str) -> None:
             raise SchemaMismatchError(f'{name}: column "{column}" not found.{suggest(column, column_names)}')
 
 
+# keys of `columns` that name no column
+NOT_COLUMNS = ("gold_format", "separator", "mask", "number", "source_language", "target_language")
+
+
 def _mapped_columns(columns: dict) -> list[str]:
     names = []
     for field, value in columns.items():
         if field in ("where", "extra"):
             names += value if field == "where" else value.values()
-        elif field not in ("gold_format", "separator", "mask", "number"):
+        elif field not in NOT_COLUMNS:
             names += [name for spec in as_list(value) for name in columns_of(spec)]
     return names
 

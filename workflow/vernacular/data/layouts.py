@@ -32,7 +32,10 @@ def question(cells: Cells) -> dict:
             raise RowRejected(f"empty {field}", *options[:1])
     _check_options(options)
     gold = _gold(cells, options)
-    return _item(context=cells.text("context"), question=cells.text("question"), choices=options, gold=gold)
+    item = _item(context=cells.text("context"), question=cells.text("question"), choices=options, gold=gold)
+    if classes := cells.class_names():
+        item["extra"] = {"class_names": json.dumps(classes, ensure_ascii=False)}
+    return item
 
 
 def multi_answer(cells: Cells) -> dict:
@@ -153,6 +156,12 @@ def target_word(cells: Cells) -> dict:
     return item | {"context": masked_text, "gold": [0], "extra": extra}
 
 
+def translation(cells: Cells) -> dict:
+    """Return the item of a text and its translation, with the tags of both languages."""
+    item = target(cells)
+    return item | {"extra": {key: cells.columns[key] for key in ("source_language", "target_language")}}
+
+
 def text(cells: Cells) -> dict:
     """Return the item of a plain text, without outer whitespace."""
     if not cells.text("context"):
@@ -173,6 +182,7 @@ CONVERTERS = {
     "cloze": cloze,
     "target_word": target_word,
     "text": text,
+    "translation": translation,
 }
 
 

@@ -211,10 +211,15 @@ def _resolve_path(name: str, directory: Path) -> Path:
     return path if path.is_absolute() else directory / path
 
 
+def samples_name(task: dict) -> str:
+    """Return the task whose samples are used: the one whose languages are."""
+    return task.get("languages_of", task["task"])
+
+
 def _load_samples(
     task: dict, language: str, entry: dict, samples_dir: Path
 ) -> tuple[list[dict], list[dict], dict] | None:
-    directory = samples_dir / task["task"] / language
+    directory = samples_dir / samples_name(task) / language
     if not directory.is_dir():
         return None
     return _load_directory(

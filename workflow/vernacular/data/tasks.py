@@ -6,9 +6,9 @@ from pathlib import Path
 from vernacular.core import validate, yaml
 from vernacular.core.errors import ConfigError, suggest
 from vernacular.core.fields import as_list
-from vernacular.core.languages import prompts_file
+from vernacular.core.languages import base_language, prompts_file
 from vernacular.core.paths import WORKFLOW, display_path
-from vernacular.data.columns import columns_of, is_template
+from vernacular.data.columns import NOT_COLUMNS, columns_of, is_template
 from vernacular.data.treebank import patterns as treebank_patterns
 
 _SOURCE_TYPES = ("hub", "url", "file", "treebank")  # of sources
@@ -38,6 +38,7 @@ REQUIRED_COLUMNS = {
     "cloze": ("context", "choices", "gold"),
     "target_word": ("good", "bad"),
     "text": ("context",),
+    "translation": ("context", "target"),
 }
 
 
@@ -50,10 +51,10 @@ def load_task(path, protocols: Collection[str] = ()) -> dict:
     """Read a task file, and expand the settings that all languages share for each language.
 
     The result has the keys of the file, except that `columns`, `source` and `license` are in every `languages[code]`,
-    together with `expected_rows` (None if not given): `source` is a list of sources to try in order, with {language}
-    and {code} replaced. Where needed, an entry has also `join`, the other language with its sources and columns, and
-    `lacks`, the wordings that the prompts file of the language does not have. `directory` is the directory of the file.
-    If given, `protocols` are the allowed names.
+    together with `expected_rows` (None if not given), and what `languages_of` names is filled in: `source` is a list of
+    sources to try in order, with {language} and {code} replaced. Where needed, an entry has also `join`, the other
+    language with its sources and columns, and `lacks`, the wordings that the prompts file of the language does not
+    have. `directory` is the directory of the file. If given, `protocols` are the allowed names.
 
     Raises:
         ConfigError: One or two lines with file, line, key, found and allowed values.
@@ -69,6 +70,7 @@ def load_task(path, protocols: Collection[str] = ()) -> dict:
     if content["task"] != path.stem:
         location = validate.error_location(path, lines, ("task",))
         raise ConfigError(f'{location}: expected the file\'s name, "{path.stem}", got "{content["task"]}".')
+    content = _with_languages_of(content, path, lines)
     task = {k: v for k, v in content.items() if k not in _SHARED}
     task["directory"] = str(path.parent)
     task["languages"] = {
@@ -77,7 +79,38 @@ def load_task(path, protocols: Collection[str] = ()) -> dict:
     }
     _check_shown_order(content, path, lines)
     _join(content, task["languages"], path, lines)
+    if content["item_type"] == "translation":
+        task["languages"] = _with_translations(task["languages"], content.get("join"), path, lines)
     return task
+
+
+def _with_translations(languages: dict[str, dict], other: str | None, path, lines) -> dict[str, dict]:
+    """Return the languages without the one that they are joined with; raise ConfigError if a source is the target."""
+    languages = {tag: entry for tag, entry in languages.items() if base_language(tag) != base_language(other or "")}
+    for tag, entry in languages.items():
+        source, target = (entry["columns"][key] for key in ("source_language", "target_language"))
+        if source == target:
+            location = validate.error_location(path, lines, ("columns",))
+            raise ConfigError(
+                f"{location}: expected source_language or target_language other than {tag}, got {source}."
+            )
+    return languages
+
+
+def _with_languages_of(content: dict, path: Path, lines) -> dict:
+    """Return the content of a task file with what it takes from that under `languages_of`."""
+    if (name := content.get("languages_of")) is None:
+        if "languages" not in content:
+            raise ConfigError(f'{display_path(path)}: the key "languages" is missing (or languages_of).')
+        return content
+    others = {file.stem: file for file in path.parent.glob("*.yaml") if file != path}
+    if name not in others:
+        location = validate.error_location(path, lines, ("languages_of",))
+        raise ConfigError(f'{location}: task file "{name}.yaml" not found beside this one.{suggest(name, others)}')
+    base, base_lines = yaml.read(others[name])
+    validate.check(base, base_lines, validate.schema(_SCHEMA), others[name])
+    shared = {key: base[key] for key in ("source", "license", "expected_rows") if key in base}
+    return shared | content | {"languages": base.get("languages", {}) | content.get("languages", {})}
 
 
 def task_names(directories) -> dict[str, Path]:
@@ -151,9 +184,11 @@ def _language(content: dict, code: str, entry: dict, path, lines) -> dict:
         raise ConfigError(f'{display_path(path)}: the key "columns" is missing.')
     location = validate.error_location(path, lines, key_path)
     columns, lacking = _with_wordings(columns, code, path.parent)
+    if content["item_type"] == "translation":
+        columns = {"source_language": code, "target_language": code} | columns
     _check_columns(columns, content["item_type"], location)
     for field, value in columns.items():
-        if field not in _NOT_COLUMNS:
+        if field not in (*NOT_COLUMNS, "where", "extra"):
             _check_specs(value, f"{location}: columns.{field}")
     return {
         "source": sources,
@@ -162,9 +197,6 @@ def _language(content: dict, code: str, entry: dict, path, lines) -> dict:
         "license": entry.get("license", content.get("license")),
         **({"lacks": lacking} if lacking else {}),
     }
-
-
-_NOT_COLUMNS = ("gold_format", "separator", "mask", "number", "where", "extra")
 
 
 def _check_specs(value, location: str) -> None:

@@ -138,6 +138,21 @@ def _matthews(tp: np.ndarray, predicted: np.ndarray, positive: np.ndarray, n: np
     return np.divide(tp * n - product, denominator, out=np.zeros_like(denominator), where=denominator > 0)
 
 
+def matthews_corrcoef(gold: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+    """Compute the Matthews correlation of any number of classes (Gorodkin 2004); 0 if one side is constant.
+
+    >>> float(matthews_corrcoef(np.array([0.0, 1, 1, 0]), np.array([0.0, 1, 0, 1])))
+    0.0
+    """
+    classes = np.union1d(gold, predicted)
+    true = np.stack([(gold == label).sum(axis=-1) for label in classes], axis=-1).astype(float)
+    guessed = np.stack([(predicted == label).sum(axis=-1) for label in classes], axis=-1).astype(float)
+    n, correct = gold.shape[-1], (gold == predicted).sum(axis=-1)
+    covariance = correct * n - (true * guessed).sum(axis=-1)
+    spread = (n**2 - (true**2).sum(axis=-1)) * (n**2 - (guessed**2).sum(axis=-1))
+    return np.divide(covariance, np.sqrt(spread), out=np.zeros_like(covariance, dtype=float), where=spread > 0)
+
+
 def expected_calibration_error(confidence: np.ndarray, correct: np.ndarray, bins: int = 10) -> np.ndarray:
     """Compute the expected calibration error over `bins` equal bins (Guo et al. 2017).
 

@@ -17,7 +17,7 @@ from vernacular.core.languages import base_language, neighbors, script_name
 from vernacular.core.metadata import LanguageCounts
 from vernacular.metrics.metric import Metric
 from vernacular.statistics.intervals import wilson
-from vernacular.types import Generation, Item, Result, correct_answers
+from vernacular.types import Generation, Item, Result, correct_answers, target_language
 
 NOT_INSTALLED = "language of responses not identified: heliport is not installed (see docs/report.md)"
 
@@ -138,6 +138,8 @@ class LanguageMeter:
         for row in rows:
             item, output = item_by_id[row["item_id"]], output_by_id.get(row["item_id"])
             own = "\n".join([*item["choices"], item["target"] or "", item["question"], item["context"]])
+            if target_language(item):  # the source of a translation is in another language
+                own = item["target"]
             script = main_script(own[:_SCRIPT_CHARACTERS])
             script = script[0] if script else None
             row["metrics"] |= self._of_gold(item, script)

@@ -31,6 +31,7 @@ class Metric:
     needs: tuple[str, ...] = ()
     vectorized: bool = False
     of_dataset: bool = False  # a test of the dataset's texts: no interval, no categories, no comparison of models
+    tool_signature: str = ""  # of the tool that defines it, with its version; a part of the signature
     about: str = ""  # one-line description, with the source of the formula
 
     @property
@@ -38,6 +39,8 @@ class Metric:
         """The names of the per-item values that it is computed from."""
         return self.needs if self.corpus else (self.name,)
 
+
+COUNT = "#"  # in the name of a per-item value that is only a part of a sum over items, which readers are not shown
 
 _TITLES = {
     "good_mean": "Mean surprisal, acceptable",
@@ -75,8 +78,9 @@ _TITLES = {
     "acc_bytes": "Accuracy, normalized by bytes",
     "acc_mutual_info": "Accuracy, mutual information",
 }
-_WORDS = {"auc": "ROC AUC", "mcc": "MCC", "pmi": "PMI", "f1": "F1", "chrf": "chrF", "bertscore": "BERTScore",
-          "moverscore": "MoverScore", "difsur": "difsur"}  # fmt: skip
+_WORDS = {"auc": "ROC AUC", "mcc": "MCC", "pmi": "PMI", "f1": "F1", "chrf": "chrF", "chrf2pp": "chrF2++",
+          "bleu": "BLEU", "spbleu": "spBLEU", "bertscore": "BERTScore", "moverscore": "MoverScore",
+          "difsur": "difsur"}  # fmt: skip
 _SUFFIXES = {"token": "per token", "char": "per character", "byte": "per byte", "sentence": "sentence"}
 
 
@@ -131,7 +135,8 @@ def chance_shares(table: pa.Table) -> np.ndarray:
 
 
 # lowest and highest value by a metric's name, or the first part of it, and otherwise by unit
-_RANGES = {"overconfidence": (-1, 1), "cosine_margin": (-2, 2), "mcc": (-1, 1), "token_f1": (0, 1), "chrf": (0, 100)}
+_RANGES = {"overconfidence": (-1, 1), "cosine_margin": (-2, 2), "mcc": (-1, 1), "token_f1": (0, 1),
+           **dict.fromkeys(("chrf", "chrf2pp", "bleu", "spbleu"), (0, 100))}  # fmt: skip
 UNIT_RANGES = {"share": (0.0, 1.0), "cosine": (-1.0, 1.0)}
 _ROUNDING = 1e-6  # of cosines in 32 bits
 

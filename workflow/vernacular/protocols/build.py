@@ -12,7 +12,14 @@ from vernacular.core.errors import ConfigError, format_count, suggest
 from vernacular.core.fingerprint import fingerprint, import_modules
 from vernacular.protocols.generation import requests as generation
 from vernacular.protocols.prompt_variants import DEFAULT, variant_labels
-from vernacular.protocols.prompts import LAYOUTS, additional_lines, gold_text, language_of_lines, load_labels
+from vernacular.protocols.prompts import (
+    LAYOUTS,
+    additional_lines,
+    gold_text,
+    language_of_lines,
+    language_pair,
+    load_labels,
+)
 from vernacular.protocols.registry import OPTIONS, OWN, PROTOCOLS, takes_examples, uses_prompt_lines
 from vernacular.protocols.request_rows import RequestSettings, warnings_of
 from vernacular.types import Item, skipped_reason
@@ -48,10 +55,12 @@ def build(
     metadata = {"language": language, "protocol": protocol, "shots": shots, "seed": seed, "style": style}
     metadata |= {"task": task["task"], "options": options} | inference_metadata(protocol)
     metadata |= {"prompt": prompt} if prompt != DEFAULT else {}
+    if pair := language_pair(task, language):
+        metadata["output_language"] = pair[1]
     module = REQUESTS[protocol]
     labels = {}
     if uses_prompt_lines(protocol, style):
-        labels = prompts or _labels(language_of_lines(language, style), prompt, protocol)
+        labels = prompts or _labels(language_of_lines(language, style, task), prompt, protocol, task, language)
     settings = RequestSettings(task["item_type"], language, seed, style, options, labels)
     examples, held_out = sample_examples(items, task=task["task"], language=language, shots=shots, seed=seed)
     formatted = [module.few_shot_example(item, settings) for item in examples]
@@ -68,9 +77,9 @@ def build(
     return rows, metadata | _row_metadata(rows, [item["item_id"] for item in examples], held_out, settings)
 
 
-def _labels(language: str, prompt: str, protocol: str) -> dict:
-    labels = load_labels(language) if prompt == DEFAULT else variant_labels(language, prompt)
-    return labels | additional_lines(PROTOCOLS[protocol].lines, language)
+def _labels(lines: str, prompt: str, protocol: str, task: dict, language: str) -> dict:
+    labels = load_labels(lines) if prompt == DEFAULT else variant_labels(lines, prompt)
+    return labels | additional_lines(PROTOCOLS[protocol].lines, lines, pair=language_pair(task, language))
 
 
 def build_evaluation(items: list[Item], spec) -> tuple[list[dict], dict]:

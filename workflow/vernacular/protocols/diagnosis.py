@@ -15,9 +15,9 @@ from scipy.special import bdtr, bdtrc, ndtr
 
 from vernacular.core.errors import shortened
 from vernacular.core.metadata import FAILURE, INFORMATION, WARNING, Diagnosis, Example
+from vernacular.metrics.corpus import matthews_corrcoef
 from vernacular.metrics.language import BLOCKS, LanguageMeter
 from vernacular.metrics.metric import CHANCE, display_name
-from vernacular.protocols.lm_eval.metrics import matthews_corrcoef
 from vernacular.protocols.observations import EXCERPT, MIN_WORDS, N_EXAMPLES, Observations
 from vernacular.statistics.intervals import wilson
 from vernacular.types import OPTIONS_ONLY

@@ -6,6 +6,8 @@ from vernacular import __version__
 from vernacular.core.fingerprint import import_modules
 from vernacular.metrics.aggregate import aggregate
 from vernacular.metrics.bits import as_pseudo
+from vernacular.metrics.classification import METRICS as CLASSIFICATION
+from vernacular.metrics.classification import add_classes, with_classes
 from vernacular.metrics.contamination import without_signals
 from vernacular.metrics.language import METRICS as LANGUAGE
 from vernacular.metrics.metric import Metric
@@ -20,8 +22,17 @@ _ORDER = "order_"  # options of the canonical-order test, on which its metrics a
 def declared_metrics(protocol: str | None) -> dict[str, Metric]:
     """Return the metrics that a protocol declares, by name and in their order; none for that of another tool."""
     module = PROTOCOL_METRICS.get(protocol)
-    generates = protocol in PROTOCOLS and PROTOCOLS[protocol].generates
-    return {metric.name: metric for metric in [*(module.METRICS if module else []), *(LANGUAGE if generates else [])]}
+    declaration = PROTOCOLS.get(protocol)
+    metrics = [*(module.METRICS if module else [])]
+    metrics += CLASSIFICATION if declaration and declaration.majority == "position" else []
+    metrics += LANGUAGE if declaration and declaration.generates else []
+    return {metric.name: metric for metric in metrics}
+
+
+def missing_metrics(protocol: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Return why metrics of a protocol lack, by name: (a package is not installed, a file cannot be fetched)."""
+    module = PROTOCOL_METRICS.get(protocol)
+    return module.missing() if hasattr(module, "missing") else ({}, {})
 
 
 def evaluate(
@@ -40,6 +51,12 @@ def evaluate(
     `masked`: the scores are pseudo-log-likelihoods. `pass_at`: k of pass@k. `answers`: words around a letter in
     responses, see `protocols.choice.parser`.
     """
+    rows, metrics = _evaluate(protocol, items, requests, outputs, similarities, masked, pass_at, answers)
+    add_classes(items, rows)
+    return rows, with_classes(metrics, {name for row in rows for name in row["metrics"]})
+
+
+def _evaluate(protocol, items, requests, outputs, similarities, masked, pass_at, answers):
     module = PROTOCOL_METRICS[protocol]
     if PROTOCOLS[protocol].generates and not PROTOCOLS[protocol].similarity:
         return module.per_item(items, requests, outputs, pass_at, answers), module.METRICS
@@ -109,6 +126,8 @@ def signature(
     for name, value in (conditions or {}).items():
         if metric.startswith(_ORDER) or not name.startswith(_ORDER):
             parts.append(f"{name}:{value}")
+    if (declared := declared_metrics(metadata["protocol"]).get(metric)) and declared.tool_signature:
+        parts.append(declared.tool_signature)
     if "bits_per_" in metric:
         parts.append("length:span")  # bytes and characters of the scored span, its leading space included
     return "|".join([*parts, *([encoder] if encoder else []), f"v:{__version__}"])

@@ -14,6 +14,7 @@ import numpy as np
 from vernacular.core.errors import shortened
 from vernacular.core.metadata import Example, LabelCount, Profile
 from vernacular.metrics.choice import probabilities
+from vernacular.metrics.classification import is_classification
 from vernacular.protocols.generation.metrics import normalize
 from vernacular.protocols.registry import PROTOCOLS
 from vernacular.types import Generation, Item, Request, Result, Role, Score, correct_answers, skipped_reason
@@ -129,7 +130,8 @@ class Observations:
         if self.protocol.generates and not self.protocol.letters:
             return
         self._add_decision(row["item_id"], gold, choice)
-        if row["option_scores"] and (self.protocol.letters or _are_single_tokens(outputs)):
+        is_log = not is_classification(item) or self.protocol.letters  # and not mutual information
+        if row["option_scores"] and is_log and (self.protocol.letters or _are_single_tokens(outputs)):
             self.masses[row["item_id"]] = min(1.0, sum(map(math.exp, row["option_scores"])))
             self.top_tokens.update(_top_token(outputs))
         if gold and choice >= 0 and len(options) > 1:
@@ -260,11 +262,14 @@ class Observations:
         """Return how the model answers: its labels and their probability, and the length of what it chooses."""
         names, _, gold, chosen = self.labels()
         has_mass = self.masses and self.has_labels
+        pairs = Counter(zip(gold.tolist(), chosen.tolist(), strict=True))
+        predicted = [*range(len(names)), -1]
         return Profile(
             labels=[
                 LabelCount(label=shortened(name, 40), predicted=int((chosen == i).sum()), gold=int((gold == i).sum()))
                 for i, name in enumerate(names)
             ],
+            confusion=[[pairs[i, j] for j in predicted] for i in range(len(names))],
             without_label=int((chosen < 0).sum()),
             label_mass=float(np.median(list(self.masses.values()))) if has_mass else None,
             top_tokens=dict(self.top_tokens.most_common(5)) if has_mass else {},

@@ -29,7 +29,9 @@ _CUE = "{cue}"  # stands for the line `letter` in it
 REVIEWED = "reviewed"  # name of the speaker who has read the default, and the date; false until then
 ENGLISH = "en"
 
-_SEPARATE = (VARIANTS, WORDINGS, REVIEWED, REFUSALS, ANSWERS, CHOICE)
+NAMES = "names"  # key with names of languages, for translations
+
+_SEPARATE = (VARIANTS, WORDINGS, REVIEWED, REFUSALS, ANSWERS, CHOICE, NAMES)
 
 # each line of a prompts file and the field that it contains; None: a cue or heading without a field
 LINES = {
@@ -61,6 +63,7 @@ LAYOUTS = {
     "target_word": ("sentence", "word"),
     "continuation": ("", None),
     "text": ("", None),
+    "translation": ("source", "translation"),
 }
 
 
@@ -91,13 +94,23 @@ def prompts_directory(language: str, task: dict) -> Path:
     return PROMPTS_DIR if is_shipped and not prompts_file(language, own) else own
 
 
-def language_of_lines(language: str, style: str) -> str:
-    """Return the language of the lines around the items: that of the items, or English if the style states it.
+def language_pair(task: dict, language: str) -> tuple[str, str] | None:
+    """Return the languages from and into which a task translates items of a language; None if it does not."""
+    if "pair" in task or task["item_type"] != "translation":
+        return tuple(task["pair"]) if "pair" in task else None
+    columns = task["languages"][language]["columns"]
+    return columns["source_language"], columns["target_language"]
 
-    >>> language_of_lines("ast", "default"), language_of_lines("ast", "english-open")
+
+def language_of_lines(language: str, style: str, task: dict) -> str:
+    """Return the language of the lines around the items: that of the output, or English if the style states it.
+
+    >>> task = {"item_type": "question"}
+    >>> language_of_lines("ast", "default", task), language_of_lines("ast", "english-open", task)
     ('ast', 'en')
     """
-    return ENGLISH if style.startswith("english") else language
+    pair = language_pair(task, language)
+    return ENGLISH if style.startswith("english") else pair[1] if pair else language
 
 
 @functools.cache  # called for each evaluation of a grid
@@ -148,17 +161,35 @@ def prompt_lines(language: str, directory: Path = PROMPTS_DIR) -> dict | None:
     return {name: text for name, text in content.items() if name not in _SEPARATE}
 
 
-def additional_lines(names: tuple[str, ...], language: str, directory: Path = PROMPTS_DIR) -> dict[str, str]:
-    """Return lines of a language by name. Raises ConfigError if one is missing or invalid; {} without a file."""
+def additional_lines(
+    names: tuple[str, ...], language: str, directory: Path = PROMPTS_DIR, pair: tuple[str, str] | None = None
+) -> dict[str, str]:
+    """Return lines of a language by name. Raises ConfigError if one is missing or invalid; {} without a file.
+
+    The lines of a translation, whose languages are `pair`, are their names with a colon.
+    """
     path = prompts_file(language, directory)
-    content = read(path)[0] if path and names else {}
+    content = read(path)[0] if path and (names or pair) else {}
     lines = {name: content.get(name) for name in names} if isinstance(content, dict) and path else {}
     for name, text in lines.items():
         if not isinstance(text, str) or not text.strip():
             raise ConfigError(f"{display_path(path)}: the line `{name}` is missing or empty. Add the text.")
         if name == CHOICE and text.count(_CUE) != 1:
             raise ConfigError(f"{display_path(path)}: expected {_CUE} once in the line `{name}`, got {text!r}.")
+    if pair and path and isinstance(content, dict):
+        source, target = (_language_name(content.get(NAMES), tag, path) for tag in pair)
+        lines |= {"source": f"{source}: {{context}}", "translation": f"{target}:"}
     return lines
+
+
+def _language_name(names, language: str, path: Path) -> str:
+    known = names if isinstance(names, dict) else {}
+    name = next((known[tag] for tag in fallbacks(language) if tag in known), None)
+    if not isinstance(name, str) or not name.strip() or "{" in name:
+        raise ConfigError(
+            f'{display_path(path)}: name of the language "{language}" not found. Add `{NAMES}: {{{language}: …}}`.'
+        )
+    return name
 
 
 def answer_words(language: str) -> list[dict[str, list[str]]]:

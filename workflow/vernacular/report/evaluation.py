@@ -21,6 +21,7 @@ from vernacular.core.metadata import Diagnosis, Profile
 from vernacular.core.publication import publishable
 from vernacular.core.tables import by_items, iter_rows, rows_of
 from vernacular.inference.schema import GENERATIONS, SCORES
+from vernacular.metrics.metric import COUNT
 from vernacular.metrics.schema import TASK_RESULTS, value_arrays
 from vernacular.protocols.registry import PROTOCOLS
 from vernacular.protocols.schema import REQUESTS
@@ -151,7 +152,7 @@ def _write_details(
         rows: TASK_RESULTS, by position.
         tables: Outputs, as `_read_outputs` returns them; of _SHOWN; of _SPANS.
     """
-    metric_names = list(value_arrays(rows))
+    metric_names = [name for name in value_arrays(rows) if COUNT not in name]
     entries = _detail_entries(rows, tables, positions, metric_names, profile)
     for block, group in itertools.groupby(entries, key=lambda entry: entry.position // ITEMS_PER_FILE):
         details, wrappers = [], []
@@ -253,6 +254,7 @@ def _answers(model: int, profile: Profile):
         model=model,
         labels=[Row.Label(label=each.label, predicted=each.predicted, gold=each.gold) for each in profile.labels],
         without=profile.without_label,
+        confusion=profile.confusion,
         mass=round_significant(profile.label_mass),
         tokens=[Row.TopToken(token=token, items=items) for token, items in profile.top_tokens.items()],
         lengths=round_all(profile.lengths),

@@ -18,7 +18,7 @@ INCORRECT, CORRECT, TIE, NOT_SCORED, ACCEPTABLE, UNACCEPTABLE = range(6)
 
 MARGIN = "margin"  # best correct option's score minus best incorrect option's
 # measures of items without one, and whether higher is better; sentences differ in length: prefer the value per token
-_MEASURES = {"chrf": True, "surprisal_token": False, "surprisal": False, "surprisal_byte": False}
+_MEASURES = {"chrf": True, "chrf2pp": True, "surprisal_token": False, "surprisal": False, "surprisal_byte": False}
 
 
 @dataclass(frozen=True)

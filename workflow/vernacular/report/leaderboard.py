@@ -45,12 +45,12 @@ class ReportIndex:
 
     models: Index
     evaluations: Index
-    metrics: Index  # of (protocol, metric)
+    metrics: Index  # of (protocol, metric, whether it is a headline)
     metric_info: list[dict] = field(default_factory=list)
 
     def metric(self, row) -> int:
         """Return the number of a row's metric, given its protocol, unit and direction; describe it at first use."""
-        number = self.metrics.number((row["protocol"], row["metric"]))
+        number = self.metrics.number((row["protocol"], row["metric"], bool(row["headline"])))
         if number == len(self.metric_info):
             self.metric_info.append(_describe_metric(row))
         return number
@@ -194,7 +194,7 @@ def ranking_marks(rankings: pa.Table, index: ReportIndex) -> list:
         Row.Mark(
             model=index.models.number(row["model"]),
             evaluation=index.evaluations.get(row["evaluation"]),
-            metric=index.metrics.get((row["protocol"], row["metric"])),
+            metric=index.metrics.get((row["protocol"], row["metric"], True)),
             # equal best values are all BEST, whichever of them is listed as the best
             mark=(BEST if row["difference"] == 0 else SHARED) if row["in_best_group"] else 0,
             rank=row["rank"],

@@ -1,7 +1,7 @@
 """Worksheets with a row per comparison (each also as a sentence), diagnosis, or model and scope."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import pandas as pd
 from openpyxl.formatting.rule import ColorScaleRule
@@ -268,6 +268,32 @@ def language_rows(models: Iterable[MetricsMetadata]) -> list[dict]:
             row["gold"].update(counts.gold_blocks)
             row["undecided"] += counts.undecided
     return [{"model": model, "language": language} | row for (model, language), row in rows.items()]
+
+
+def confusion_rows(models: Iterable[MetricsMetadata], classifications: Collection[str]) -> list[dict]:
+    """Return the number of items by model, evaluation, correct and predicted class; None: a tie, or no class."""
+    return [
+        {"model": metadata.model, "evaluation": evaluation, "correct": label.label, "predicted": name, "items": count}
+        for metadata in models
+        for evaluation, results in metadata.evaluations.items()
+        if results.profile and evaluation in classifications
+        for label, counts in zip(results.profile.labels, results.profile.confusion, strict=True)
+        for name, count in zip([*(each.label for each in results.profile.labels), None], counts, strict=True)
+    ]
+
+
+_CONFUSION = [
+    Column("model", "model", 24),
+    Column("evaluation", "evaluation", 36),
+    Column("correct", "correct", 28),
+    Column("predicted", lambda row: row["predicted"] or "none", 28, "none: a tie, or a response without a class"),
+    Column("items", "items", 8, cell_format="0"),
+]
+
+
+def write_confusion(sheet: Worksheet, rows: list[dict], size: SheetSize) -> None:
+    """Write a row per correct and predicted class, in the order of the classes."""
+    write_rows(sheet, _CONFUSION, rows, 4, size)
 
 
 def write_languages(sheet: Worksheet, rows: list[dict], size: SheetSize) -> None:

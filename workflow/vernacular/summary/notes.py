@@ -6,7 +6,7 @@ A note is of one model and evaluation; the tables list each text once, with all 
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from vernacular.core.metadata import INFORMATION, UNAVAILABLE, MetricsMetadata, ResultsMetadata
+from vernacular.core.metadata import INFORMATION, NOT_APPLICABLE, UNAVAILABLE, MetricsMetadata, ResultsMetadata
 from vernacular.metrics.metric import display_name
 from vernacular.summary.cells import format_difference
 
@@ -39,6 +39,8 @@ def make_notes(metadata: MetricsMetadata) -> list[dict]:
             add_note(evaluation, results.outcome.state, results.outcome.reason)
         for metric, reason in results.outcome.missing.items():
             add_note(evaluation, UNAVAILABLE, f"{metric} not computed: {reason}")
+        for metric, reason in results.not_installed.items():
+            add_note(evaluation, NOT_APPLICABLE, f"{metric} not computed: {reason}")
         if results.dataset:
             rows = results.dataset.rows
             for kind, counts in (("dropped", rows.dropped), ("repaired", rows.repaired)):

@@ -23,6 +23,7 @@ from vernacular.comparison.curves.curve import (
     statistics_row,
 )
 from vernacular.comparison.curves.trust import trust_row
+from vernacular.metrics.classification import with_classes
 from vernacular.metrics.metric import Metric
 from vernacular.protocols.evaluate import PROTOCOL_METRICS
 from vernacular.statistics.curves import area_between
@@ -117,6 +118,7 @@ def curve_tables(
         categories = ["", *sorted({label for label in items.categories if label})]
         own_metrics = PROTOCOL_METRICS.get(setting["protocol"])
         metrics = own_metrics.METRICS if own_metrics else (tool_metrics or {}).get(evaluation, [])
+        metrics = with_classes(metrics, {name for side in sides.values() for name in side.values})
         for metric in (metric for metric in metrics if metric.headline):
             if not any(("", metric.name) in rows for rows in metric_values.values()):
                 continue

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from vernacular.core import artifacts
+from vernacular.metrics.corpus import matthews_corrcoef
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.schema import TASK_RESULTS
 
@@ -50,21 +51,6 @@ def weighted_mean(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     0.75
     """
     return (values * weights).sum(axis=-1) / weights.sum(axis=-1)
-
-
-def matthews_corrcoef(gold: np.ndarray, predicted: np.ndarray) -> np.ndarray:
-    """Compute the Matthews correlation of any number of classes (Gorodkin 2004); 0 if one side is constant.
-
-    >>> float(matthews_corrcoef(np.array([0.0, 1, 1, 0]), np.array([0.0, 1, 0, 1])))
-    0.0
-    """
-    classes = np.union1d(gold, predicted)
-    true = np.stack([(gold == label).sum(axis=-1) for label in classes], axis=-1).astype(float)
-    guessed = np.stack([(predicted == label).sum(axis=-1) for label in classes], axis=-1).astype(float)
-    n, correct = gold.shape[-1], (gold == predicted).sum(axis=-1)
-    covariance = correct * n - (true * guessed).sum(axis=-1)
-    spread = (n**2 - (true**2).sum(axis=-1)) * (n**2 - (guessed**2).sum(axis=-1))
-    return np.divide(covariance, np.sqrt(spread), out=np.zeros_like(covariance, dtype=float), where=spread > 0)
 
 
 def f1(gold: np.ndarray, predicted: np.ndarray) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from vernacular.metrics.bits import best_span, bits_metrics, sizes
 from vernacular.metrics.choice import choose_option, correct_options, margin, probabilities
+from vernacular.metrics.classification import is_classification
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.spans import accuracy_by_unit, items_with_spans, logliks, result
 from vernacular.types import Item, Request, Result, Score
@@ -26,7 +27,7 @@ METRICS = [
 
 
 def per_item(items: list[Item], requests: list[Request], scores: list[Score]) -> list[Result]:
-    """Return a row per item; `option_scores` are plain log-likelihoods (nats), which decide the choice."""
+    """Return a row per item; `option_scores` decide: log-likelihoods (nats), or mutual information of classes."""
     return [_row(item, spans) for item, spans in items_with_spans(items, requests, scores)]
 
 
@@ -41,11 +42,14 @@ def _row(item: Item, spans: dict) -> dict:
     values = accuracy_by_unit(spans, "choice", n, correct, texts=item["choices"])
     if cue_scores:
         pmi = [score - cue_score for score, cue_score in zip(scores, cue_scores, strict=True)]
-        values |= choose_option(pmi, correct).outcome("accuracy_pmi")
+        by_pmi = choose_option(pmi, correct)
+        values |= by_pmi.outcome("accuracy_pmi")
         values |= choose_option(cue_scores, correct).outcome("accuracy_uncond") if correct else {}
     if correct:
         values["probability"] = probabilities(scores)[correct].sum()
         values["surprisal_correct"] = -max(scores[i] for i in correct)
         values["margin"] = margin(scores, correct)
         values |= sizes(best_span(spans, "choice", scores, correct), "answer_")
+    if is_classification(item):
+        scores, choice = (pmi, by_pmi) if cue_scores else (None, None)
     return result(item, spans, values=values, option_scores=scores, choice=choice, prompt=prompt)
