@@ -3,7 +3,7 @@
 The labels are those of the first clusters of items in a random order. The score is centered on its mean over all items
 and subtracted from the labels with a weight that is estimated outside an item's fold, so that any score keeps the
 coverage of the interval, and a good one narrows it (Angelopoulos et al. 2023, arXiv 2311.01453; cross-fitting and its
-price: Mani et al. 2025, arXiv 2505.20178). Instead of one score, predictions from other models' answers can be subtracted.
+price: Mani et al. 2025, arXiv 2505.20178). Predictions from other models' answers can take the place of a score.
 """
 
 from dataclasses import dataclass
