@@ -11,7 +11,6 @@ from openpyxl.worksheet.datavalidation import DataValidation
 from vernacular.commands.common import items_in
 from vernacular.comparison.label_sheets import (
     CORRECT,
-    GRADES,
     LABEL_COLUMNS,
     PAIRS,
     SCALES,
@@ -22,9 +21,10 @@ from vernacular.comparison.label_sheets import (
 )
 from vernacular.config.directories import run_command
 from vernacular.config.load import Config, load
-from vernacular.core import artifacts
+from vernacular.core import artifacts, yaml
 from vernacular.core.artifacts import replacing
 from vernacular.core.errors import DataError, UserError, format_count, suggest
+from vernacular.core.paths import WORKFLOW
 from vernacular.core.tables import write_csv
 from vernacular.metrics.schema import TASK_RESULTS
 from vernacular.protocols.registry import PROTOCOLS
@@ -76,13 +76,14 @@ def _scale(config: Config, evaluation: Evaluation) -> tuple[str, str]:
     """Return the scale of a task and the instructions in the language of an evaluation."""
     settings = config.tasks.get(evaluation.task, {}).get("labels", {})
     scale, own = settings.get("scale", CORRECT), settings.get("instructions", {})
+    common, _ = yaml.read(WORKFLOW / "instructions.yaml")
     language = evaluation.language
-    text = own.get(language) or _INSTRUCTIONS.get(language, {}).get(scale)
+    text = own.get(language) or common.get(language, {}).get(scale)
     if text is None:
         print(
             f'No instructions in "{language}", those in English are used; add labels: instructions: to the task file.'
         )
-    return scale, text or own.get("en") or _INSTRUCTIONS["en"][scale]
+    return scale, text or own.get("en") or common["en"][scale]
 
 
 def _responses(config: Config, evaluation: Evaluation, config_file: Path) -> dict[str, Responses]:
