@@ -131,7 +131,7 @@ def test_values_by_labels_are_in_every_table(workspace):
     assert labels["alpha"].between(0.3, 1, inclusive="neither").all()
     assert (labels["annotators"] == 2).all()
     sentences = labels.query("metric == 'human_by_chrf' and baseline.isna()")["sentence"]
-    assert sentences.str.contains(f"by {N_LABELS} labels and this score together; ").all()
+    assert sentences.str.contains(f"; by {N_LABELS} labels and this score ").all()
     [note] = [text for text in table("notes").query("kind == 'labels'")["note"] if "agreement" in text]
     assert note.startswith("ana.xlsx, brais.xlsx: ")
     book = openpyxl.load_workbook("results/summary/leaderboard.xlsx")

@@ -19,7 +19,7 @@ from vernacular.core.tables import finite_or_none
 from vernacular.metrics.metric import Metric, display_name
 from vernacular.metrics.schema import value_arrays
 from vernacular.statistics.labels import MIN_CLUSTERS, Agreement, Estimate, agreement, corrected, labels_alone
-from vernacular.statistics.paired import ALPHA
+from vernacular.statistics.paired import ALPHA, holm
 from vernacular.types import SETTING
 
 HUMAN = "human"  # also `human_by_chrf`
@@ -304,7 +304,7 @@ class _Found:
 
 
 def as_comparisons(rows: list[dict], settings: Mapping[str, Mapping]) -> list[dict]:
-    """Return paired differences as rows of COMPARISONS, outside of the families of tests of the metrics.
+    """Return paired differences as rows of COMPARISONS; a pair has two families of tests, with and without a score.
 
     `settings`: by evaluation, with the columns that identify it.
     """
@@ -318,8 +318,6 @@ def as_comparisons(rows: list[dict], settings: Mapping[str, Mapping]) -> list[di
             side: values.get((name, evaluation, row["metric"]), {})
             for side, name in (("baseline", row["baseline"]), ("candidate", row["model"]))
         }
-        is_significant = p is not None and p < ALPHA
-        better = ("candidate" if row["value"] > 0 else "baseline") if is_significant else None
         compared.append(
             dict.fromkeys(COMPARISONS.schema.names)
             | {name: settings[evaluation][name] for name in SETTING}
@@ -335,13 +333,36 @@ def as_comparisons(rows: list[dict], settings: Mapping[str, Mapping]) -> list[di
                 "difference": row["value"],
                 "p_value": p,
                 "test": "t of the labels' differences" if row["metric"] == HUMAN else "t of the corrected difference",
-                "significant": is_significant,
-                "better": better,
             }
             | {f"n_{side}": own.get("n_labels") or row["n_labels"] for side, own in sides.items()}
             | {f"{side}_value": own.get("value") for side, own in sides.items()}
         )
+    families: dict[tuple, list[dict]] = {}
+    for row in compared:
+        if row["headline"] and row["p_value"] is not None:
+            families.setdefault((row["baseline"], row["candidate"], row["metric"] == HUMAN), []).append(row)
+    for family in families.values():
+        for row, adjusted in zip(family, holm([row["p_value"] for row in family]), strict=True):
+            row |= {"p_holm": float(adjusted), "n_tests": len(family)}
+    for row in compared:
+        p = row["p_value"] if row["n_tests"] is None else row["p_holm"]
+        row["significant"] = p is not None and p < ALPHA
+        row["better"] = ("candidate" if row["difference"] > 0 else "baseline") if row["significant"] else None
     return compared
+
+
+def about(metric: str) -> str | None:
+    """Return what a value by labels is, for readers; None for another metric.
+
+    >>> about("human_by_chrf")
+    'value by the labels of speakers for all items, from the labels and this score: chrF'
+    """
+    if metric == HUMAN:
+        return "value by the labels of speakers, alone"
+    if metric.startswith(f"{HUMAN}_by_"):
+        score = display_name(metric.removeprefix(f"{HUMAN}_by_"))
+        return f"value by the labels of speakers for all items, from the labels and this score: {score}"
+    return None
 
 
 def numbers(estimate: Estimate, alone: Estimate, is_share: bool, *, paired: bool) -> dict:
@@ -365,25 +386,25 @@ def _correlation(first: np.ndarray, second: np.ndarray) -> float | None:
 
 def _sentence(row: dict, unit_of_score: str | None) -> str:
     """Return all three estimates in a sentence: the score's mean alone is none of the speakers' judgment."""
+    is_difference = row["baseline"] is not None
+    sign = "+" if is_difference else ""
 
-    def shown(name: str, signed: bool) -> str:
-        if row[name] is None:
+    def shown(value: float | None, unit: str | None) -> str:
+        if value is None:
             return "–"
-        sign = "+" if signed else ""
-        return f"{100 * row[name]:{sign}.1f}" if row["unit"] == "share" else f"{row[name]:{sign}.2f}"
+        if unit != "share":
+            return f"{value:{sign}.3g}"
+        return f"{100 * value:{sign}.1f} {'points' if is_difference else '%'}"
 
-    signed = row["baseline"] is not None
-    percent = " points" if signed and row["unit"] == "share" else " %" if row["unit"] == "share" else ""
+    def estimate(*names: str) -> str:
+        value, low, high = (shown(row[name], row["unit"]) for name in names)
+        return f"{value} ({low.removesuffix(' %').removesuffix(' points')} to {high})"
+
     labels = format_count(row["n_labels"], "label")
-    low, high = shown("labels_only_low", signed), shown("labels_only_high", signed)
-    alone = f"{shown('labels_only', signed)}{percent} ({low} to {high}) by {labels} alone"
+    alone = f"{labels} alone {estimate('labels_only', 'labels_only_low', 'labels_only_high')}"
     if row["metric"] == HUMAN:
-        return f"{alone}."
-    score = display_name(row["score"])
-    size = f"{row['score_only']:.3g}" if row["score_only"] is not None else "–"
-    if unit_of_score == "share" and not signed:
-        size = f"{100 * row['score_only']:.1f} %"
-    low, high = shown("ci_low", signed), shown("ci_high", signed)
-    both = f"{shown('value', signed)}{percent} ({low} to {high}) by {labels} and this score together"
+        return f"By {alone}."
+    size = shown(row["score_only"], unit_of_score)
+    both = f"by {labels} and this score {estimate('value', 'ci_low', 'ci_high')}"
     agrees = "" if row["rho"] is None else f" It agrees with speakers at ρ = {row['rho']:.2f}."
-    return f"{size} by {score}; {both}; {alone}.{agrees}"
+    return f"By {display_name(row['score'])} {size}; {both}; by {alone}.{agrees}"
