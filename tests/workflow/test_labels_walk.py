@@ -166,3 +166,19 @@ def test_labels_of_chosen_items_are_refused(workspace, capsys):
     assert f"the labels are not those of the first items in the order of the draw: {first} has one" in out
     assert table("labels").empty
     assert not table("results")["metric"].str.startswith("human").any()
+
+
+def test_a_model_on_some_items_borrows_from_another_on_all(workspace):
+    shutil.copytree("results", "all")
+    write_config(evaluations=[{"task": "rivers", "data": "hub", "limit": N_LABELS}], borrow_from=["all"])
+    Run(config.load(["config.yaml"])).run_all()
+    rows = table("results").query("metric == 'cosine_accuracy_borrowed'").set_index("model")
+    own = table("results").query("metric == 'cosine_accuracy'").set_index("model")
+    assert set(rows.index) == {"one", "two"}
+    for model in rows.index:
+        assert rows.loc[model, "labels_only"] == pytest.approx(own.loc[model, "value"])
+        assert rows.loc[model, "ci_low"] < rows.loc[model, "value"] < rows.loc[model, "ci_high"]
+    notes = table("notes").query("kind == 'borrowed'")["note"]
+    assert notes.str.contains(f"Estimated from {N_LABELS} of {N_ITEMS} items and the answers of ").any()
+    content = next(Path("results/report/data").glob("e0/task.js")).read_text("utf-8")
+    assert "cosine_accuracy_borrowed" in content

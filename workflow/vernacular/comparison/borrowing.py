@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from vernacular.comparison.label_sheets import TEXTS
-from vernacular.comparison.labels import ESTIMATES, MAX_MISSING, Estimated, numbers
+from vernacular.comparison.labels import ESTIMATES, MISSING_SHARE, Estimated, numbers
 from vernacular.core.errors import first_of, format_count
 from vernacular.core.tables import finite_or_none
 from vernacular.data.load import draw_key, sample
@@ -49,7 +49,7 @@ def borrow(
         return Estimated([], [f"{model}: nothing borrowed: {problem}."])
     if n >= n_all or n < MIN_BORROWED:
         few = "" if n >= n_all else f", expected {MIN_BORROWED} or more"
-        return Estimated([], [f"{model}: nothing borrowed: it has {format_count(n, 'item')} of {n_all:,}{few}."])
+        return Estimated([], [f"{model}: nothing borrowed: it has {n:,} of {n_all:,} items{few}."])
     keys = {item: draw_key(item, row["cluster_id"]) for item, row in everything.items()}
     order = sorted(everything, key=lambda item: (item not in drawn, keys[item], item))
     codes = {key: code for code, key in enumerate(dict.fromkeys(keys[item] for item in order))}
@@ -104,7 +104,7 @@ def _differs(own: Mapping[str, dict], everything: Mapping[str, dict], drawn: set
         return f"{format_count(len(changed), 'item')} ({first_of(changed)}) with other options or another gold there"
     if other := sorted(set(own) - drawn):
         return f"the items are not those that limit: {limit} draws from all ({first_of(other)})"
-    if len(drawn) - len(own) > MAX_MISSING * len(drawn):
+    if len(drawn) - len(own) > MISSING_SHARE * len(drawn):
         return f"{len(drawn) - len(own)} of the {len(drawn)} items of the limit have no result"
     return None
 

@@ -73,8 +73,7 @@ def read_labels(path: Path) -> list[Label]:
         words = SCALES[cells["scale"]]
         written = next((word for word in words if word.casefold() == cells["label"].casefold()), None)
         if written is None:
-            hint = suggest(cells["label"], words) or f" Expected one of: {', '.join(words)}."
-            raise DataError(f'{location}: label: unknown value "{cells["label"]}".{hint}')
+            raise DataError(f'{location}: label: unknown value "{cells["label"]}".{suggest(cells["label"], words)}')
         cells |= {"label": written, "annotator": cells["annotator"] or path.stem}
         label = Label(**cells, file=path.name)
         key = label.evaluation, label.item_id, label.response_id, label.annotator

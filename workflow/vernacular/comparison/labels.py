@@ -23,7 +23,7 @@ from vernacular.statistics.paired import ALPHA, holm
 from vernacular.types import SETTING
 
 HUMAN = "human"  # also `human_by_chrf`
-MAX_MISSING = 0.05  # share of the items before the last label without one
+MISSING_SHARE = 0.05  # share of the items before the last label without one
 
 # results/summary/labels.parquet: a row per model or pair of models, and score
 ESTIMATES = Kind(
@@ -121,12 +121,12 @@ def drawn_labels(values: np.ndarray, keys: list[str], ids: list[str]) -> Drawn:
     read = clusters <= last
     missing = np.flatnonzero(read & ~has_label)
     problem = None
-    if len(missing) > MAX_MISSING * read.sum():
+    if len(missing) > MISSING_SHARE * read.sum():
         late = next(i for i in np.flatnonzero(has_label) if i > missing[0])
         problem = (
             f"the labels are not those of the first items in the order of the draw: {ids[late]} has one, "
             f"{ids[missing[0]]} before it has none ({len(missing)} of {format_count(int(read.sum()), 'item')} are "
-            f"missing; at most {MAX_MISSING:.0%} may be)"
+            f"missing; at most {MISSING_SHARE:.0%} may be)"
         )
     return Drawn(np.where(has_label, values, np.nan), clusters, len(missing), problem)
 
