@@ -1,5 +1,7 @@
 """Estimates from few labels: by hand, invariances, coverage, borrowing, and the agreement of annotators."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy.special import ndtri
@@ -48,6 +50,18 @@ def test_by_hand():
     assert (one.weight, one.value, one.variance) == pytest.approx((1.7073, 0.548780, 0.034057), abs=5e-5)
     alone = labels_alone(labels, clusters)
     assert (alone.value, alone.variance, alone.df) == (pytest.approx(0.6), pytest.approx(0.06), 4)
+
+
+def test_the_larger_example_of_the_documentation():
+    labels, scores, clusters = drawn(np.random.default_rng(1), "60 %", 100, 0.6)
+    text = (Path(__file__).parents[2] / "docs" / "labels.md").read_text("utf-8")
+    rho = np.corrcoef(labels[:100], scores[:100])[0, 1]
+    names = "labels alone", f"labels and a score with ρ = {rho:.2f}".replace("0.", ".")
+    for name, estimate in zip(
+        names, (labels_alone(labels, clusters), corrected(labels, scores, clusters)), strict=True
+    ):
+        low, high = estimate.interval(proportion=True)
+        assert f"| {name} | {100 * estimate.value:.1f} % | {100 * low:.1f} to {100 * high:.1f} % |" in text
 
 
 def test_a_constant_or_opposed_score_changes_nothing():
