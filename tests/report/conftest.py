@@ -6,7 +6,7 @@ import shutil
 import time
 
 import pytest
-from support import report_audit, report_curves, report_forms, report_prompts, report_run
+from support import report_audit, report_curves, report_forms, report_labels, report_prompts, report_run
 from vernacular.report.page import build
 
 
@@ -162,6 +162,13 @@ def audit_dir(tmp_path_factory):
 def audit_page(chromium, audit_dir):
     """Open the report of a run with items to read in a browser, as `browser` does."""
     yield from _checked(chromium, audit_dir)
+
+
+@pytest.fixture
+def labels_page(chromium, tmp_path):
+    """Open the report of a run with values by labels of speakers in a browser, as `browser` does."""
+    build(out=tmp_path / "page", **report_labels.write_run(tmp_path))
+    yield from _checked(chromium, tmp_path / "page")
 
 
 def _checked(chromium, directory):

@@ -143,6 +143,23 @@ def test_values_by_labels_are_in_every_table(workspace):
     assert "Human by cosine accuracy" in index
 
 
+def test_what_cannot_be_labeled_is_refused(workspace, capsys):
+    for arguments, message in (
+        (["rivers.gl.generaton.0shot"], f'Did you mean "{EVALUATION}"?'),
+        ([EVALUATION, "--n", "0"], "--n: expected at least 1, got 0."),
+        ([EVALUATION, "none.yaml"], "none.yaml"),
+    ):
+        assert cli.main(["labels", *arguments]) == 1
+        assert message in capsys.readouterr().err
+    write_config(evaluations=[{"task": "rivers", "data": "hub", "protocols": ["generation"], "shots": 1}])
+    assert cli.main(["labels", "rivers.gl.generation.1shot"]) == 1
+    assert "rivers.gl.generation.1shot.parquet: file not found. Run `" in capsys.readouterr().err
+    write_config(tasks=[], evaluations=[{"task": "cola", "data": "samples", "languages": ["gl"]}])
+    assert cli.main(["labels", "cola.gl.acceptability.0shot"]) == 1
+    assert "acceptability has no responses to judge; use one that generates text." in capsys.readouterr().err
+    write_config(labels=["ana.xlsx", "brais.xlsx"])
+
+
 def test_continuing_writes_the_next_items_only(workspace, capsys):
     assert cli.main(["labels", EVALUATION, "--n", str(N_LABELS)]) == 1
     assert f"the first {N_LABELS} items have labels already" in capsys.readouterr().err
