@@ -1,5 +1,6 @@
 """Labels of speakers: which rows a sheet has, what is read and refused, and the estimates of models and pairs."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -258,6 +259,17 @@ def test_several_annotators_are_averaged_and_give_their_agreement():
     expected = agreement(values, [label.item_id for label in first])
     assert (row["alpha"], row["n_agreement"]) == (pytest.approx(expected.alpha), READ)
     assert f"agreement {expected.alpha:.2f} (" in found.notes[0]
+
+
+def test_two_labels_by_one_annotator_are_counted():
+    tables = {"one": results()}
+    first = labels_of(tables)
+    other = {"correct": "incorrect", "incorrect": "correct"}
+    again = [replace(label, label=other[label.label], file="again.csv") for label in first[:3]]
+    found = find(tables, first + again)
+    assert "3 responses with two labels by one annotator in several sheets: the last is used." in found.notes
+    values = [label.value for label in again + first[3:]]
+    assert by_metric(found)["human"]["value"] == pytest.approx(np.mean(values))
 
 
 def test_grades_and_pairs():

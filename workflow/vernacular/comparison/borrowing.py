@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from vernacular.comparison.label_sheets import TEXTS
-from vernacular.comparison.labels import ESTIMATES, MISSING_SHARE, Estimated, numbers
+from vernacular.comparison.labels import BORROWED, ESTIMATES, MISSING_SHARE, Estimated, numbers
 from vernacular.core.errors import first_of, format_count
 from vernacular.core.tables import finite_or_none
 from vernacular.data.load import draw_key, sample
@@ -18,7 +18,6 @@ from vernacular.metrics.metric import Metric
 from vernacular.metrics.schema import value_arrays
 from vernacular.statistics.labels import borrowed, labels_alone
 
-BORROWED = "borrowed"  # `accuracy_borrowed`
 MIN_BORROWED = 50  # own items
 
 

@@ -22,7 +22,7 @@ from vernacular.statistics.labels import MIN_CLUSTERS, Agreement, Estimate, agre
 from vernacular.statistics.paired import ALPHA, holm
 from vernacular.types import SETTING
 
-HUMAN = "human"  # also `human_by_chrf`
+HUMAN, BORROWED = "human", "borrowed"  # `human_by_chrf`, `accuracy_borrowed`
 MISSING_SHARE = 0.05  # share of the items before the last label without one
 
 # results/summary/labels.parquet: a row per model or pair of models, and score
@@ -195,6 +195,10 @@ class _Found:
             swapped = label.response_id.split()[0] != first
             key = " ".join([first, *second])
             self.by_response.setdefault(key, {})[label.annotator] = -label.value if swapped else label.value
+        pairs = {(label.response_id, label.annotator, label.label) for label in labels}
+        if twice := len(pairs) - len({pair[:2] for pair in pairs}):
+            responses = format_count(twice, "response")
+            self.notes.append(f"{responses} with two labels by one annotator in several sheets: the last is used.")
         self.mean = {key: sum(values.values()) / len(values) for key, values in self.by_response.items()}
         self.annotators = sorted({label.annotator for label in labels})
         self.agreement = self._agreement()
@@ -351,6 +355,11 @@ def as_comparisons(rows: list[dict], settings: Mapping[str, Mapping]) -> list[di
     return compared
 
 
+def is_estimate(metric: str) -> bool:
+    """Return whether a value is estimated from labels or from other models' answers: no other tool has it."""
+    return metric == HUMAN or metric.startswith(f"{HUMAN}_by_") or metric.endswith(f"_{BORROWED}")
+
+
 def about(metric: str) -> str | None:
     """Return what a value by labels is, for readers; None for another metric.
 
@@ -362,6 +371,8 @@ def about(metric: str) -> str | None:
     if metric.startswith(f"{HUMAN}_by_"):
         score = display_name(metric.removeprefix(f"{HUMAN}_by_"))
         return f"value by the labels of speakers for all items, from the labels and this score: {score}"
+    if metric.endswith(f"_{BORROWED}"):
+        return "estimated from some items and the answers of other models to all: no value for publication"
     return None
 
 
