@@ -22,6 +22,7 @@ NOT_IN_KEYS = {
     "vernacular.results": "reads results",
     "vernacular.notebook": "computes for a notebook, and stores nothing that a run reads",
     "vernacular.commands.audit": "is run by hand",
+    "vernacular.commands.labels": "is run by hand",
     "vernacular.commands.check": "prints",
     "vernacular.commands.plan": "prints",
     "vernacular.commands.run": "writes a config, and starts Snakemake",

@@ -6,7 +6,7 @@ import shutil
 import time
 
 import pytest
-from support import report_audit, report_curves, report_forms, report_prompts, report_run
+from support import report_audit, report_curves, report_forms, report_labels, report_prompts, report_run
 from vernacular.report.page import build
 
 
@@ -171,6 +171,13 @@ def run_report(chromium):
     yield lambda directory: opened.append(_checked(chromium, directory)) or next(opened[-1])
     for checks in opened:
         next(checks, None)
+
+
+@pytest.fixture
+def labels_page(chromium, tmp_path):
+    """Open the report of a run with values by labels of speakers in a browser, as `browser` does."""
+    build(out=tmp_path / "page", **report_labels.write_run(tmp_path))
+    yield from _checked(chromium, tmp_path / "page")
 
 
 def _checked(chromium, directory):

@@ -8,6 +8,10 @@ WITHOUT_FAULTS = expand(
     table=["without_faults", "comparisons_without_faults"] if CONFIG.verdicts else [],
 )
 
+# values by labels of speakers and borrowed values; only with `labels:` or `borrow_from:`
+HAS_ESTIMATES = CONFIG.labels or CONFIG.borrow_from
+ESTIMATES = [in_output("summary/labels.parquet"), table("labels", "CSV")] if HAS_ESTIMATES else []
+
 
 # compare models: differences on the same items with intervals and tests, and the items that improved or regressed
 rule compare:
@@ -21,6 +25,7 @@ rule compare:
         in_output("summary/comparisons.parquet"),
         in_output("summary/overall.parquet"),
         WITHOUT_FAULTS,
+        ESTIMATES,
         table("comparisons", "CSV"),
         table("overall", "CSV"),
         changes=as_output(in_output("comparisons")),
@@ -119,6 +124,7 @@ rule summary:
         compared=expand(in_output("summary/{table}.parquet"), table=["comparisons", "rankings", "overall", "prompts"]),
         curves=curve_files(),
         without_faults=WITHOUT_FAULTS,
+        estimates=ESTIMATES[:1],
     output:
         in_output("summary/results.parquet"),
         table("results", "CSV"),
@@ -172,6 +178,7 @@ rule report:
         ],
         changes=written(in_output("comparisons")),
         audit=[] if CONFIG.audit is None else in_output("summary/audit.parquet"),
+        estimates=ESTIMATES[:1],
         models=expand("resources/models/{model}.json", model=CONFIG.models),
     output:
         directory(page("../report/page.rst")) if IN_STORAGE else written(in_output("report")),

@@ -167,6 +167,7 @@ const cells = (() => {
 
   return {
     scaled,
+    range,
     draw,
     style,
     shade,

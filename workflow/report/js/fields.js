@@ -91,7 +91,13 @@ const fields = /** @type {const} */ ({
     "Summary": ["tests", "candidate", "baseline", "identical", "items", "improved", "regressed", "prompts?"],
     "Task": [
       "items", "block", "models", "letters", "generates", "cells", "categories", "signatures", "outcomes",
-      "distributions", "calibration", "surprisal", "dataset", "diagnoses", "answers"
+      "distributions", "calibration", "surprisal", "dataset", "diagnoses", "answers", "estimates?"
+    ],
+    // the columns of summary/labels.csv, of one evaluation
+    "Estimate": [
+      "baseline", "model", "metric", "score", "unit", "value", "ci_low", "ci_high", "labels_only", "labels_only_low",
+      "labels_only_high", "score_only", "rho", "ratio", "n_labels", "n", "alpha", "alpha_low", "alpha_high",
+      "n_agreement", "sentence"
     ],
     "Categories": ["names", "rows"],
     "Surprisal": ["position", "length"],

@@ -97,6 +97,7 @@ const pieces = (() => {
     dataset: maybe(record("Dataset")),
     diagnoses: each(row("Diagnosis", { examples: each(row("Example")) })),
     answers: each(row("Answers", { labels: each(row("Label")), tokens: each(row("TopToken")) })),
+    estimates: maybe(each(record("Estimate"))),
   });
   const readItem = row("Item", { spans: each(row("Span")) });
   const readResults = record("Results", { rows: each(row("Result")) });

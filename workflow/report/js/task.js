@@ -31,6 +31,8 @@
         ? el("p", null, "No value could be computed; the provenance view states the reason.")
         : [choices(index, task, setting, metric, model, against), diagnosis.box(index, task, setting, model), plots],
       diagnosis.profile(index, task, number, model),
+      estimates(index, task, setting, false),
+      estimates(index, task, setting, true),
       values(index, task, setting, model),
       el(
         "details",
@@ -85,6 +87,102 @@
       "p",
       { class: "lead" },
       parts.filter(Boolean).flatMap((part, i) => (i ? [" · ", part] : [part])),
+    );
+  }
+
+  // Values by labels of speakers, alone and with an automatic score; or those of a model on some items, alone and with
+  // what other models answered to all. Both intervals are on the axis of the table.
+  /** @param {Index} index @param {Task} task @param {Evaluation} setting */
+  function estimates(index, task, setting, borrowed) {
+    const rows = (task.estimates ?? []).filter((row) => row.metric.endsWith("_borrowed") === borrowed);
+    if (!rows.length) return null;
+    const title = (name) => index.metrics.find((metric) => metric.name === name)?.title ?? name;
+    const sides = (row) => (row.baseline === null ? row.model : `${row.model} minus ${row.baseline}`);
+    /** @returns {[number, number]} */
+    const bounds = (kind) => {
+      const own = rows.filter((row) => (row.baseline === null) === kind);
+      const ends = own.flatMap((row) => [row.ci_low, row.ci_high, row.labels_only_low, row.labels_only_high]);
+      const known = ends.filter((end) => end !== null);
+      return [Math.min(...known), Math.max(...known)];
+    };
+    const axes = { values: bounds(true), differences: bounds(false) };
+    const alone = (row) => ({ value: row.labels_only, low: row.labels_only_low, high: row.labels_only_high });
+    const both = (row) => ({ value: row.value, low: row.ci_low, high: row.ci_high });
+    const number = (row, value) =>
+      row.baseline === null ? format.value(value, row.unit) : format.signed(value, row.unit);
+    const shown = (row, cell) =>
+      widgets.valued(number(row, cell.value), format.interval(cell.low, cell.high, row.unit));
+    const drawn = (row, cell) =>
+      cells.range({ ...cell, chance: null }, row.baseline === null ? axes.values : axes.differences);
+    const columns = [
+      { title: "Model", heading: true, class: "name", key: sides, cell: (row) => data(sides(row)) },
+      {
+        title: borrowed ? "Metric, and models that are borrowed from" : "Score",
+        key: (row) => row.score ?? "",
+        cell: (row) => {
+          if (borrowed) return data(`${title(row.metric.replace(/_borrowed$/, ""))}: ${row.score}`);
+          return row.score === null ? "labels alone" : data(title(row.score));
+        },
+      },
+      {
+        title: borrowed ? "Items" : "Agreement ρ",
+        class: "number",
+        first: "desc",
+        key: (row) => (borrowed ? row.n_labels : row.rho),
+        cell: (row) => {
+          if (borrowed) return `${format.count(row.n_labels)} of ${format.count(row.n)}`;
+          return row.rho === null ? format.NONE : row.rho.toFixed(2).replace("-", "−");
+        },
+      },
+      {
+        title: borrowed ? "Own items" : "Labels alone",
+        first: "desc",
+        key: (row) => row.labels_only,
+        cell: (row) => shown(row, alone(row)),
+      },
+      {
+        title: borrowed ? "Own items and other models" : "Labels and score",
+        first: "desc",
+        key: (row) => row.value,
+        csv: (row) => Object.entries(row),
+        cell: (row) => (row.score === null ? format.NONE : shown(row, both(row))),
+      },
+      {
+        title: borrowed ? "Alone, and with other models" : "Alone, and with the score",
+        sortable: false,
+        cell: (row) =>
+          el("span", { class: "ranges" }, drawn(row, alone(row)), row.score === null ? null : drawn(row, both(row))),
+      },
+      {
+        title: "Width",
+        class: "number",
+        key: (row) => row.ratio,
+        cell: (row) => (row.ratio === null ? format.NONE : `× ${row.ratio.toFixed(2)}`),
+      },
+    ];
+    const caption = borrowed ? "Borrowed from other models" : "Judged by speakers";
+    const [first] = rows.filter((row) => row.alpha !== null);
+    const interval = first?.alpha_low == null ? "" : ` (${first.alpha_low.toFixed(2)}–${first.alpha_high.toFixed(2)})`;
+    return el(
+      "div",
+      null,
+      el("h2", null, caption),
+      el(
+        "p",
+        { class: "note" },
+        borrowed
+          ? "Estimated from the model's own items and the answers of other models to all; run all items for a published value."
+          : `${format.counted(Math.max(...rows.map((row) => row.n_labels)), "item")} with labels. A score narrows the ` +
+              "interval as far as it agrees with speakers; choose it before you see the values.",
+        first ? ` Agreement of annotators: α = ${first.alpha.toFixed(2)}${interval}.` : "",
+      ),
+      table.make(columns, rows, {
+        class: "numbers",
+        label: caption,
+        file: `${setting.id} ${borrowed ? "borrowed" : "labels"}`,
+        caption,
+        order: [],
+      }).element,
     );
   }
 

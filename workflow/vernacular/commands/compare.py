@@ -17,10 +17,13 @@ import pyarrow.compute as pc
 
 from vernacular.commands.common import items_in
 from vernacular.comparison.align import scatter
+from vernacular.comparison.borrowing import borrow
 from vernacular.comparison.compare import ComparisonResults, compare_all
 from vernacular.comparison.external.load import Reference, load_external_results
 from vernacular.comparison.external.publications import load_publication
 from vernacular.comparison.external.published_files import is_publication, published_signatures
+from vernacular.comparison.label_sheets import read_labels
+from vernacular.comparison.labels import ESTIMATES, as_comparisons, estimates
 from vernacular.comparison.prompt_groups import by_documents
 from vernacular.comparison.schema import (
     CHANGES,
@@ -141,6 +144,7 @@ def compare(args: Compare) -> str:
     }
     comparison = compare_all(pairs, results, grouped, **common)
     faults, verdict_notes = _confirmed_faults(args) if spec.verdicts else ({}, [])
+    estimated, label_notes = _estimates(args, results, pairs, common["tool_metrics"])
     without = ComparisonResults([], [], [], [])
     if faults:
         others = {name: WithoutFaults(tables, faults) for name, tables in results.items()}
@@ -150,7 +154,7 @@ def compare(args: Compare) -> str:
         "fingerprint": artifacts.input_fingerprint(to_json(spec), *tasks),
         "notes": notes,
         "outcome": Outcome(missing=missing),  # external results
-        "prompt_notes": document_notes + verdict_notes,
+        "prompt_notes": document_notes + verdict_notes + label_notes,
     }
     if spec.verdicts:
         values = [
@@ -165,8 +169,11 @@ def compare(args: Compare) -> str:
         rows = without.comparisons
         artifacts.write(args.out / "without_faults.parquet", WITHOUT_FAULTS, values, metadata)
         artifacts.write(args.out / "comparisons_without_faults.parquet", COMPARISONS_WITHOUT_FAULTS, rows, metadata)
+    if spec.labels or spec.borrow_from:
+        path = artifacts.write(args.out / "labels.parquet", ESTIMATES, estimated, metadata)
+        _write_csv(path.with_suffix(".csv"), artifacts.read(path, ESTIMATES))
     for kind, rows in (
-        (COMPARISONS, comparison.comparisons),
+        (COMPARISONS, comparison.comparisons + as_comparisons(estimated, settings)),
         (RANKINGS, comparison.rankings),
         (OVERALL, comparison.overall),
         (PROMPTS, comparison.prompts),
@@ -209,8 +216,40 @@ def _confirmed_faults(args: Compare) -> tuple[dict[str, frozenset[str]], list[di
     return faults, notes
 
 
-def _verdict_note(evaluation: str | None, note: str) -> dict:
-    return {"model": None, "evaluation": evaluation, "kind": "verdicts", "note": note, "count": None}
+def _verdict_note(evaluation: str | None, note: str, kind: str = "verdicts") -> dict:
+    return {"model": None, "evaluation": evaluation, "kind": kind, "note": note, "count": None}
+
+
+def _estimates(args: Compare, results: Mapping, pairs: list[tuple], tool_metrics: dict) -> tuple[list, list]:
+    """Return values by labels and borrowed values as rows per ESTIMATES, and notes, which are printed, too."""
+    spec, rows, notes, labels = args.spec, [], [], {}
+    for path in spec.labels:
+        for label in read_labels(Path(path)):
+            labels.setdefault(label.evaluation, []).append(label)
+    for name, settings in spec.evaluations.items():
+        known = [*declared_metrics(settings.protocol).values(), *tool_metrics[name]]
+        if own := labels.get(name):
+            tables = {model: [results[model][name]] for model in spec.models}
+            tables = {model: own_tables for model, own_tables in tables.items() if own_tables[0].num_rows}
+            found = estimates(name, own, tables, pairs, known)
+            rows += found.rows
+            notes += [_verdict_note(name, note, "labels") for note in found.notes]
+        for model in spec.models if name in spec.limits else ():
+            lenders = {
+                other: artifacts.read(Path(path), TASK_RESULTS)
+                for path in spec.borrow_from
+                if Path(path).stem == name and (other := Path(path).parts[-3]) != model
+            }
+            found = borrow(name, model, results[model][name], lenders, known, spec.limits[name])
+            rows += found.rows
+            notes += [_verdict_note(name, note, "borrowed") for note in found.notes]
+    if others := sorted(set(labels) - set(spec.evaluations)):
+        notes.append(
+            _verdict_note(None, f"labels of evaluations that are not in the config: {', '.join(others)}.", "labels")
+        )
+    for note in notes:
+        print(": ".join(filter(None, (note["evaluation"], note["note"]))))
+    return rows, notes
 
 
 def _write_changes(

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from huggingface_hub import get_token
 
 from vernacular.comparison.external.publications import PublishedTables, read_tables
+from vernacular.comparison.labels import is_estimate
 from vernacular.comparison.schema import PROMPTS
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError, DataError, UserError, format_count
@@ -74,6 +75,7 @@ def publish(args) -> str:
         metadata = {"models": models, "notes": [], "fingerprint": fingerprint([args.organization, models])}
         artifacts.write(temporary / "tables" / "results.parquet", RESULTS, to_arrow(values), metadata)
         artifacts.write(temporary / "tables" / "prompts.parquet", PROMPTS, prompts, metadata)
+        values = values[~values["metric"].map(is_estimate)]  # of people, and of several models
         source = {"source_organization_name": args.organization, "evaluator_relationship": args.relationship}
         _write_exchange_files(args.results, temporary, values, models, prompts, source)
         sources = [model[key] for model in described for key in _SOURCES if model.get(key)]

@@ -38,4 +38,5 @@ def report(args: Report) -> str:
         processes=args.threads,
         checkpoints=args.spec.positions,
         audit=args.spec.audit,
+        estimates=args.spec.estimates,
     )

@@ -9,6 +9,7 @@ import pandas as pd
 import pyarrow as pa
 
 from vernacular.comparison.curves.schema import CURVE_STATISTICS, TASK_TRUST
+from vernacular.comparison.labels import ESTIMATES
 from vernacular.comparison.prompt_groups import without_single_prompts
 from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.comparison.verdicts import COMPARISONS_WITHOUT_FAULTS, WITHOUT_FAULTS, beside
@@ -25,6 +26,7 @@ from vernacular.interop.every_eval_ever import write_every_eval_ever
 from vernacular.interop.lm_eval_results import write_lm_eval_results
 from vernacular.metrics.schema import METRICS, RESULTS, TOKENS
 from vernacular.summary.curves import add_positions, curve_sheets, equal_weight_notes
+from vernacular.summary.estimates import add_estimates, estimates_sheet, with_estimate_columns
 from vernacular.summary.grid import combine_tables, to_arrow, wide
 from vernacular.summary.headings import make_headings, model_labels
 from vernacular.summary.lists import (
@@ -73,16 +75,19 @@ def summary(args: Summary) -> str:
         kind.name: artifacts.read(tables[kind.name], kind).to_pylist() for kind in (RANKINGS, COMPARISONS, OVERALL)
     }
     if args.spec.verdicts:
-        rows = _rows_without_faults(args, "comparisons_without_faults", COMPARISONS_WITHOUT_FAULTS)
+        rows = _optional_rows(args, "comparisons_without_faults", COMPARISONS_WITHOUT_FAULTS)
         comparison_tables["comparisons"] = beside(artifacts.read(tables["comparisons"], COMPARISONS), rows).to_pylist()
     prompts = artifacts.read(tables["prompts"], PROMPTS).to_pylist()
-    results = add_positions(add_prompt_means(results, prompts), checkpoints)
+    estimates = _optional_rows(args, "labels", ESTIMATES) if args.spec.estimates else []
+    results = add_prompt_means(results, prompts)
+    measured = add_positions(results, checkpoints)  # what exports contain
+    results = add_positions(add_estimates(results, estimates), checkpoints) if estimates else measured
     notes = [row for note in models_metadata for row in make_notes(note)]
     diagnoses = diagnosis_rows(models_metadata)
     notes += mixed_version_notes(models_metadata)
     notes += mixed_script_notes(models_metadata)
     notes += equal_weight_notes(models_metadata, checkpoints)
-    notes += no_interval_notes(results)
+    notes += no_interval_notes(measured)
     notes += unreviewed_notes(args.spec.unreviewed)
     notes += self_preference_notes(results, args.spec.judges)
     compared = artifacts.metadata(tables["comparisons"])
@@ -109,7 +114,9 @@ def summary(args: Summary) -> str:
     cells = [None if category else codes.get((model, evaluation)) for model, evaluation, category in keys]
     values = published.assign(diagnosis=pd.Series(cells, published.index, "str"))
     if args.spec.verdicts:
-        values = with_values_without_faults(values, _rows_without_faults(args, "without_faults", WITHOUT_FAULTS))
+        values = with_values_without_faults(values, _optional_rows(args, "without_faults", WITHOUT_FAULTS))
+    if args.spec.estimates:
+        values = with_estimate_columns(values, estimates)
     write_csv(args.out / "results.csv", values)
     models_by_value = wide(published, headings)
     write_csv(args.out / "wide.csv", add_positions(models_by_value, checkpoints) if checkpoints else models_by_value)
@@ -118,9 +125,9 @@ def summary(args: Summary) -> str:
         (row["task"], row["language"], row["limit"]): row for note in models_metadata for row in dataset_sources(note)
     }
     with rewriting(args.out / "lm_eval", "lm_eval") as directory:
-        write_lm_eval_results(directory, standard_errors(results, prompts))
+        write_lm_eval_results(directory, standard_errors(measured, prompts))
     with rewriting(args.out / "every_eval_ever", "every_eval_ever") as directory:
-        write_every_eval_ever(directory, results, models, list(datasets.values()))
+        write_every_eval_ever(directory, measured, models, list(datasets.values()))
     provenance = publishable({"evaluated models": models, "item sources": list(datasets.values())})
     provenance["notes"] = group_notes(notes)
     questions = as_questions(published, prompts)
@@ -131,6 +138,8 @@ def summary(args: Summary) -> str:
     comparison_tables |= {"prompts": prompts, "extra_sheets": _curve_sheets(args.out) if checkpoints else {}}
     if args.spec.verdicts:
         comparison_tables["extra_sheets"] |= {"without faults": without_faults_sheet(values)}
+    if args.spec.estimates:
+        comparison_tables["extra_sheets"] |= {"labels": estimates_sheet(estimates)}
     comparison_tables |= {"diagnoses": diagnoses, "languages": language_rows(models_metadata)}
     classifications = set(results.loc[results["metric"] == "macro_f1", "evaluation"])
     if confusion := publishable(confusion_rows(models_metadata, classifications)):
@@ -162,7 +171,7 @@ def _tokens_in(path: Path) -> ModelTokens:
     return ModelTokens(metadata["model"], metadata["tokenizer"], rows, metadata["evaluations"])
 
 
-def _rows_without_faults(args, name: str, kind: artifacts.Kind) -> list[dict]:
+def _optional_rows(args, name: str, kind: artifacts.Kind) -> list[dict]:
     return artifacts.read(args.out / f"{name}.parquet", kind).to_pylist()
 
 

@@ -6,7 +6,7 @@ refers to the item's texts and gold at the time of the list, and is not used for
 
 import datetime
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -68,8 +68,8 @@ def read_verdicts(path: Path) -> list[Verdict]:
         DataError: The file or a row is not valid.
     """
     verdicts: dict[tuple, Verdict] = {}
-    for location, row in _rows(path):
-        cells = {name: _cell(row.get(name)) for name in _COLUMNS_READ}
+    for location, row in filled_rows(path, _COLUMNS_READ, "decision", "fill in audit.csv or audit.xlsx of a run"):
+        cells = {name: cell_text(row.get(name)) for name in _COLUMNS_READ}
         if not cells["decision"]:
             continue
         if cells["decision"] not in DECISIONS:
@@ -88,10 +88,20 @@ def read_verdicts(path: Path) -> list[Verdict]:
     return list(verdicts.values())
 
 
-def _rows(path: Path) -> Iterator[tuple[str, dict]]:
+def filled_rows(path: Path, columns: Sequence[str], filled: str, advice: str) -> Iterator[tuple[str, dict]]:
+    """Yield the rows of a filled sheet with their location: of a CSV file, or of the sheets with a column `filled`.
+
+    Raises:
+        DataError: The file is not readable, or one of `columns` is missing.
+    """
+
+    def check(location: str, header) -> None:
+        if missing := [name for name in columns if name not in header]:
+            raise DataError(f'{location}: the column "{missing[0]}" is missing; {advice}.')
+
     if path.suffix.lower() != ".xlsx":
         rows = list(located_rows(path))
-        _check_columns(display_path(path), rows[0][1] if rows else _COLUMNS_READ)
+        check(display_path(path), rows[0][1] if rows else columns)
         yield from rows
         return
     if not path.is_file():
@@ -105,25 +115,22 @@ def _rows(path: Path) -> Iterator[tuple[str, dict]]:
     n_sheets = 0
     for sheet in book:
         header, *rows = list(sheet.iter_rows(values_only=True)) or [()]
-        if "decision" not in header:
+        if filled not in header:
             continue
         n_sheets += 1
-        _check_columns(f"{display_path(path)}, sheet {sheet.title}", header)
+        check(f"{display_path(path)}, sheet {sheet.title}", header)
         for number, row in enumerate(rows, 2):
             yield f"{display_path(path)}, sheet {sheet.title}, row {number}", dict(zip(header, row, strict=False))
     if not n_sheets:
-        raise DataError(f'{display_path(path)}: no sheet has a column "decision".')
+        raise DataError(f'{display_path(path)}: no sheet has a column "{filled}".')
 
 
-def _check_columns(location: str, columns) -> None:
-    if missing := [name for name in _COLUMNS_READ if name not in columns]:
-        raise DataError(f'{location}: the column "{missing[0]}" is missing; fill in audit.csv or audit.xlsx of a run.')
-
-
-def _cell(value) -> str:
-    """Return a cell as it was before a spreadsheet was protected from it, and as a date is written."""
+def cell_text(value) -> str:
+    """Return a cell as it was before a spreadsheet was protected from it, and as a date or integer is written."""
     if isinstance(value, datetime.datetime):
         return value.date().isoformat()
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     text = "" if value is None else str(value).strip()
     return text[1:] if text.startswith("'") and formula_safe(text[1:]) == text else text
 

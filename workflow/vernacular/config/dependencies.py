@@ -58,7 +58,7 @@ def items_spec(config: Config) -> specs.ItemsSpec:
 
 
 def _dataset_spec(config: Config, evaluation: Evaluation) -> specs.DatasetSpec:
-    task = {key: value for key, value in config.tasks[evaluation.task].items() if key != "verdicts"}
+    task = {key: value for key, value in config.tasks[evaluation.task].items() if key not in ("verdicts", "labels")}
     language = {evaluation.language: task["languages"][evaluation.language]}
     return specs.DatasetSpec(
         # relative: the same task in another clone
@@ -237,7 +237,22 @@ def comparisons_spec(config: Config) -> specs.ComparisonsSpec:
         evaluations=_compared(config),
         earlier_checkpoints=sorted(earlier),
         verdicts={path: file_fingerprint(path) for path in config.verdicts},
+        labels={path: file_fingerprint(path) for path in config.labels},
+        borrow_from=_lenders(config),
+        limits={e.id: e.limit for e in config.evaluations.values() if e.limit and config.borrow_from},
     )
+
+
+def _lenders(config: Config) -> dict[str, str]:
+    """Return the results of other runs on evaluations with a limit, by the content of their files."""
+    limited = [e.id for e in config.evaluations.values() if e.limit]
+    files = [
+        file
+        for directory in config.borrow_from
+        for name in limited
+        for file in sorted(Path(directory).glob(f"*/tasks/{name}.parquet"))
+    ]
+    return {str(file): file_fingerprint(file) for file in files}
 
 
 def _compared(config: Config) -> dict[str, specs.ComparedSpec]:
@@ -277,6 +292,7 @@ def summary_spec(config: Config) -> specs.SummarySpec:
     keys = sorted({settings["api_key_env"] for settings in config.models.values() if "api_key_env" in settings})
     fields = _table_fields(config) | {"judges": _of_own_family(config)}
     fields |= {"parallel": _parallel(config), "verdicts": bool(config.verdicts)}
+    fields |= {"estimates": bool(config.labels or config.borrow_from)}
     return specs.SummarySpec(**fields, api_key_env=keys, unreviewed=_unreviewed(config))
 
 
@@ -304,6 +320,7 @@ def report_spec(config: Config) -> specs.ReportSpec:
     templates = fingerprint([[file.name, file_fingerprint(file)] for file in files])
     prompts = {e.id: _prompt_description(config, e) for e in config.evaluations.values() if e.prompt != DEFAULT_PROMPT}
     fields = _table_fields(config) | {"audit": config.audit is not None}
+    fields |= {"estimates": bool(config.labels or config.borrow_from)}
     return specs.ReportSpec(**fields, pairs=config.comparisons, templates=templates, prompts=prompts)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from vernacular.comparison.external.published_files import check_model, is_publication, published_models
 from vernacular.comparison.external.results import result_files
+from vernacular.comparison.label_sheets import read_labels
 from vernacular.comparison.verdicts import read_verdicts
 from vernacular.config.directories import DEFAULT_STORE, benchmarks_directory, output_directory, store_directory
 from vernacular.config.evaluations import LmEvalEntries, LmEvalTask, expand
@@ -63,6 +64,8 @@ class Config:
     external_results: dict[str, dict] = field(default_factory=dict)  # by name: path, and model of a publication
     audit: dict | None = None  # settings of the reading lists; None: none are written
     verdicts: list[str] = field(default_factory=list)  # sheets of speakers, also those of the tasks
+    labels: list[str] = field(default_factory=list)  # sheets of speakers on responses
+    borrow_from: list[str] = field(default_factory=list)  # directories of results on all items
     gpu_memory_gb: float = 40
     checkpoints: dict[str, Checkpoint] = field(default_factory=dict)  # models of a series, by name
     judges: dict[str, Judge] = field(default_factory=dict)  # by name
@@ -206,6 +209,8 @@ def load_valid(
         external_results,
         audit=values.get("audit"),
         verdicts=_verdicts(files, values, tasks),
+        labels=_readable(files, "labels", values.get("labels", []), read_labels),
+        borrow_from=_directories(files, "borrow_from", values.get("borrow_from", [])),
         gpu_memory_gb=values["gpu_memory_gb"],
         checkpoints=checkpoints,
         output=output,
@@ -272,12 +277,24 @@ def _verdicts(files: Files, values: dict, tasks: dict[str, dict]) -> list[str]:
         sheets += [
             os.path.join(task["directory"], os.path.expanduser(path)) for path in as_list(task.get("verdicts", []))
         ]
-    for path in (sheets := list(dict.fromkeys(sheets))):
+    return _readable(files, "verdicts", sheets, read_verdicts)
+
+
+def _readable(files: Files, key: str, paths: str | list[str], read) -> list[str]:
+    """Return the paths of sheets, each once, and report those that cannot be read."""
+    for path in (sheets := list(dict.fromkeys(os.path.expanduser(path) for path in as_list(paths)))):
         try:
-            read_verdicts(Path(path))
+            read(Path(path))
         except DataError as error:
-            files.report(("verdicts",), str(error))
+            files.report((key,), str(error))
     return sheets
+
+
+def _directories(files: Files, key: str, paths: str | list[str]) -> list[str]:
+    for path in (directories := list(dict.fromkeys(os.path.expanduser(path) for path in as_list(paths)))):
+        if not any(Path(path).glob("*/tasks/*.parquet")):
+            files.report((key,), f"{path}: expected the directory of the results of a run, with MODEL/tasks/ in it.")
+    return directories
 
 
 def _check_items_agree(evaluations, report) -> None:

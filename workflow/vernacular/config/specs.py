@@ -237,6 +237,9 @@ class ComparisonsSpec(Spec):
     evaluations: dict[str, ComparedSpec]  # by ID
     earlier_checkpoints: list[str] = field(default_factory=list)  # models tested against the best of each column only
     verdicts: dict[str, str] = field(default_factory=dict)  # SHA-256 of the sheets of speakers, by path
+    labels: dict[str, str] = field(default_factory=dict)  # the same of the sheets with labels of responses
+    borrow_from: dict[str, str] = field(default_factory=dict)  # SHA-256 of other runs' results, by path
+    limits: dict[str, int] = field(default_factory=dict)  # of evaluations whose models borrow
 
 
 class AuditSpec(Spec):
@@ -283,6 +286,7 @@ class SummarySpec(SeriesSpec):
     judges: dict[str, list[str]] = field(default_factory=dict)  # models of the judge's own family, by judge
     unreviewed: dict[str, str] = field(default_factory=dict)  # language of prompts that no speaker has read
     verdicts: bool = False  # whether there are values without confirmed faults
+    estimates: bool = False  # whether there are values by labels, or borrowed ones
 
 
 class ReportSpec(SeriesSpec):
@@ -293,3 +297,4 @@ class ReportSpec(SeriesSpec):
     templates: str  # hash of the templates and scripts
     prompts: dict[str, dict] = field(default_factory=dict)  # descriptions of prompts, by evaluation
     audit: bool = False  # whether the run has lists of items to read
+    estimates: bool = False  # whether there are values by labels, or borrowed ones

@@ -392,14 +392,19 @@ def sample(items: list[dict], limit: int | None, seed: int) -> list[dict]:
         return items
     clusters: dict[str, list[dict]] = {}
     for item in evaluated_items:
-        clusters.setdefault(item["cluster_id"] or f"item {item['item_id']}", []).append(item)
+        clusters.setdefault(draw_key(item["item_id"], item["cluster_id"], seed), []).append(item)
     selected_ids: set[str] = set()
-    for cluster in sorted(clusters, key=lambda cluster: fingerprint([seed, cluster])):
+    for cluster in sorted(clusters):
         if not selected_ids or len(selected_ids) + len(clusters[cluster]) <= limit:
             selected_ids |= {item["item_id"] for item in clusters[cluster]}
         if len(selected_ids) >= limit:
             break
     return [item for item in items if item["few_shot"] or item["item_id"] in selected_ids]
+
+
+def draw_key(item_id: str, cluster_id: str | None, seed: int = 0) -> str:
+    """Return the key by which clusters of items are drawn, for a limit and for labels: a hash of seed and cluster."""
+    return fingerprint([seed, cluster_id or f"item {item_id}"])
 
 
 def _extra(row: dict, columns: dict) -> dict[str, str]:

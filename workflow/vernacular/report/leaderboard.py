@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from vernacular.comparison.labels import about
 from vernacular.core.metadata import INFORMATION, ResultsMetadata
 from vernacular.core.publication import publishable
 from vernacular.metrics.metric import display_name
@@ -68,7 +69,7 @@ def _describe_metric(row) -> dict:
         "unit": unit,
         "higher": None if higher_is_better is None else bool(higher_is_better),
         "headline": bool(headline),
-        "about": declared[name].about if name in declared else None,
+        "about": declared[name].about if name in declared else about(name),
         "order": list(declared).index(name) if name in declared else len(declared),
     }
     return record("Metric", description)

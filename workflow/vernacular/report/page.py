@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from vernacular import __version__
+from vernacular.comparison.labels import ESTIMATES
 from vernacular.comparison.reading_list import READING_LIST
 from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.core import artifacts
@@ -28,7 +29,7 @@ from vernacular.protocols.schema import REQUESTS
 from vernacular.report import leaderboard, provenance
 from vernacular.report.comparisons import write_pairs
 from vernacular.report.curves import write_curves
-from vernacular.report.data_files import ASSETS, Row, record, round_significant, write_data_file
+from vernacular.report.data_files import ASSETS, FIELDS, Row, record, round_significant, write_data_file
 from vernacular.report.evaluation import write_evaluation
 from vernacular.report.leaderboard import Index, ReportIndex
 from vernacular.report.prompts import put_means, write_prompts
@@ -57,6 +58,7 @@ def build(
     processes: int = 1,
     checkpoints: dict[str, dict] | None = None,
     audit: bool = False,
+    estimates: bool = False,
 ) -> str:
     """Write the report of `models` × `evaluations` to the directory `out`, complete or not at all; return a summary.
 
@@ -71,6 +73,7 @@ def build(
         processes: evaluations that are written in parallel; each holds one model's rows of one evaluation.
         checkpoints: model -> its position in training, for the checkpoints of series.
         audit: whether the run has lists of items to read.
+        estimates: whether it has values by labels of speakers, or borrowed ones.
 
     Raises:
         ArtifactError: a file is missing or damaged.
@@ -85,12 +88,14 @@ def build(
         notes = artifacts.metadata(summary)["notes"]
         report_index = ReportIndex(Index(models), Index(evaluations), Index())
         index = {"title": title, "version": __version__, "evaluations": [], "cells": [], "symptoms": [], "spoken": []}
+        by_labels = _estimates(results / "summary" / "labels.parquet") if estimates else {}
         runs, datasets, positions = [], {}, {}
         content_by_evaluation = _write_evaluations(out, evaluations, dict(enumerate(models)), results, processes)
         for name, (task, positions[name], run_metadata) in zip(evaluations, content_by_evaluation, strict=True):
             number, rows = report_index.evaluations.number(name), rows_of(long[name]) if name in long else []
             task |= leaderboard.task_values(rows, report_index)
             task["dataset"] = provenance.dataset_info(task["dataset"])
+            task |= {"estimates": by_labels[name]} if name in by_labels else {}
             write_data_file(out, f"e{number}/task", record("Task", task))
             if task["dataset"]:
                 key = tuple(task["dataset"][name] for name in ("task", "language", "limit"))
@@ -143,6 +148,16 @@ def build(
         size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
     counts = f"{format_count(len(models), 'model')}, {format_count(len(evaluations), 'evaluation')}"
     return f"report: {counts}, {size / 1e6:.1f} MB in {directory}"
+
+
+def _estimates(path: Path) -> dict[str, list[dict]]:
+    """Return the values by labels of each evaluation that has any."""
+    found: dict[str, list[dict]] = {}
+    for row in rows_of(artifacts.read(path, ESTIMATES)):
+        numbers = {name: round_significant(value) for name, value in row.items() if isinstance(value, float)}
+        shown = {name: (row | numbers)[name] for name in FIELDS["records"]["Estimate"]}
+        found.setdefault(row["evaluation"], []).append(record("Estimate", shown))
+    return found
 
 
 def _write_reading_lists(out: Path, path: Path) -> int:

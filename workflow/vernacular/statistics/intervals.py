@@ -92,6 +92,24 @@ def clustered_wilson(values: np.ndarray, clusters: np.ndarray | None, *, level: 
     return _wilson_formula(share * effective, effective, level)
 
 
+def wilson_at(share: float, variance: float, df: int, *, level: float = 0.95) -> tuple[float, float]:
+    """Return the Wilson interval of an estimated share, at the number of items that gives its estimated variance.
+
+    The number is reduced because the variance has `df` degrees of freedom only, and is that of the clusters (df + 1) if
+    there is no variation.
+
+    >>> low, high = wilson_at(0.6, 0.0016, 99)
+    >>> round(low, 4), round(high, 4)
+    (0.5191, 0.6758)
+    """
+    share = min(max(share, 0.0), 1.0)
+    effective = float(df + 1)
+    if share * (1 - share) >= 1e-9 and variance >= 1e-9:
+        tail = 0.5 + level / 2
+        effective = share * (1 - share) / variance * (ndtri(tail) / stdtrit(df, tail)) ** 2
+    return _wilson_formula(share * effective, effective, level)
+
+
 def cluster_bootstrap(
     statistic: Callable[..., np.ndarray] | None,
     arrays: list[np.ndarray],

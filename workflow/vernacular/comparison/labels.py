@@ -1,0 +1,421 @@
+"""Labels of speakers on responses, from filled sheets, and estimates from them and automatic scores of all items.
+
+The labels of a model are used if they are those of the first clusters in the order of the draw (`data.load.draw_key`):
+items that were chosen otherwise are no sample. A label belongs to the texts that were read: an item with its gold and a
+response.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from vernacular.comparison.label_sheets import CORRECT, GRADES, PAIRS, Label, Responses
+from vernacular.comparison.schema import COMPARISONS
+from vernacular.core.artifacts import Kind
+from vernacular.core.errors import first_of, format_count
+from vernacular.core.tables import finite_or_none
+from vernacular.metrics.metric import Metric, display_name
+from vernacular.metrics.schema import value_arrays
+from vernacular.statistics.labels import MIN_CLUSTERS, Agreement, Estimate, agreement, corrected, labels_alone
+from vernacular.statistics.paired import ALPHA, holm
+from vernacular.types import SETTING
+
+HUMAN, BORROWED = "human", "borrowed"  # `human_by_chrf`, `accuracy_borrowed`
+MISSING_SHARE = 0.05  # share of the items before the last label without one
+
+# results/summary/labels.parquet: a row per model or pair of models, and score
+ESTIMATES = Kind(
+    "estimates from labels",
+    pa.schema(
+        [
+            ("baseline", pa.string()),  # of a paired difference; null: a value of one model
+            ("model", pa.string()),
+            ("evaluation", pa.string()),
+            ("metric", pa.string()),  # "human": labels alone; "human_by_chrf": with a score; "accuracy_borrowed"
+            ("score", pa.string()),  # the automatic score, or the models that are borrowed from
+            ("unit", pa.string()),
+            ("headline", pa.bool_()),  # is shown in overviews: the labels alone, and with the leading score
+            ("value", pa.float64()),
+            ("ci_low", pa.float64()),
+            ("ci_high", pa.float64()),
+            ("p_value", pa.float64()),  # of a paired difference
+            ("labels_only", pa.float64()),  # of the labels alone, or of the model's own items
+            ("labels_only_low", pa.float64()),
+            ("labels_only_high", pa.float64()),
+            ("score_only", pa.float64()),  # mean of the score over all items
+            ("rho", pa.float64()),  # correlation of label and score over the labeled items
+            ("weight", pa.float64()),  # lambda, mean over the folds
+            ("ratio", pa.float64()),  # standard error with the score over that of the labels alone
+            ("n_labels", pa.int64()),  # labeled items
+            ("n_clusters", pa.int64()),  # of these
+            ("n_missing", pa.int64()),  # items before the last label without one
+            ("n_scored", pa.int64()),  # items with the score
+            ("n", pa.int64()),  # items
+            ("annotators", pa.int64()),
+            ("alpha", pa.float64()),  # Krippendorff's, of all labels of the evaluation
+            ("alpha_low", pa.float64()),
+            ("alpha_high", pa.float64()),
+            ("n_agreement", pa.int64()),  # responses with several labels
+            ("sentence", pa.string()),
+        ]
+    ),
+    key=(),  # baseline, which may be null, model, evaluation and metric
+)
+
+
+@dataclass(frozen=True)
+class Score:
+    """An automatic score of one model's items."""
+
+    values: np.ndarray  # (n,) NaN where there is none
+    sign: float = 1.0  # -1: lower is better
+    unit: str | None = None
+    headline: bool = False
+
+
+def item_scores(responses: Responses, tables: Sequence[pa.Table], metrics: Sequence[Metric]) -> dict[str, Score]:
+    """Return the automatic scores of a model's items by name, those that `metrics` declares in their order.
+
+    The first table is TASK_RESULTS of the evaluation, of which the metrics with a direction are scores. Further ones,
+    such as the values of a judge, are of the same kind, and all their values are scores.
+    """
+    known = {metric.name: metric for metric in metrics}
+    scores: dict[str, Score] = {}
+    for number, table in enumerate(tables):
+        for name, values in sorted(value_arrays(table).items()):
+            metric = known.get(name)
+            if metric and (metric.higher_is_better is None or metric.corpus or metric.of_dataset):
+                continue
+            if name in scores or ":" in name or (metric is None and number == 0):
+                continue
+            array = responses.of_items(table, values)
+            array[np.isinf(array)] = np.nan
+            if not np.isnan(array).all():
+                sign = -1.0 if metric and metric.higher_is_better is False else 1.0
+                scores[name] = Score(array, sign, *((metric.unit, metric.headline) if metric else ()))
+    order = list(known)
+    return dict(sorted(scores.items(), key=lambda each: order.index(each[0]) if each[0] in known else len(order)))
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Labels of a prefix of the order, (n,) NaN where there is none, and what is known of them."""
+
+    values: np.ndarray
+    clusters: np.ndarray  # (n,) codes in this order
+    n_missing: int  # items before the last label without one
+    problem: str | None  # why they are no sample
+
+
+def drawn_labels(values: np.ndarray, keys: list[str], ids: list[str]) -> Drawn:
+    """Return the labels of the first complete clusters; a cluster that the annotators have not finished is left out."""
+    codes = {key: code for code, key in enumerate(dict.fromkeys(keys))}
+    clusters = np.array([codes[key] for key in keys], dtype=int)
+    has_label = ~np.isnan(values)
+    last = clusters[has_label].max(initial=-1)
+    if last > 0 and not has_label[clusters == last].all():
+        has_label &= clusters < last
+        last = clusters[has_label].max(initial=-1)
+    read = clusters <= last
+    missing = np.flatnonzero(read & ~has_label)
+    problem = None
+    if len(missing) > MISSING_SHARE * read.sum():
+        late = next(i for i in np.flatnonzero(has_label) if i > missing[0])
+        problem = (
+            f"the labels are not those of the first items in the order of the draw: {ids[late]} has one, "
+            f"{ids[missing[0]]} before it has none ({len(missing)} of {format_count(int(read.sum()), 'item')} are "
+            f"missing; at most {MISSING_SHARE:.0%} may be)"
+        )
+    return Drawn(np.where(has_label, values, np.nan), clusters, len(missing), problem)
+
+
+@dataclass
+class Estimated:
+    """The estimates of one evaluation, and notes on the labels."""
+
+    rows: list[dict]  # per ESTIMATES
+    notes: list[str]
+
+
+def estimates(
+    evaluation: str,
+    labels: Sequence[Label],
+    tables: Mapping[str, Sequence[pa.Table]],
+    pairs: Iterable[tuple[str, str]],
+    metrics: Sequence[Metric],
+) -> Estimated:
+    """Return values of models and paired differences, from the labels of one evaluation and each automatic score.
+
+    Args:
+        tables: TASK_RESULTS by model, each followed by further tables with scores of the same items.
+        pairs: (baseline, candidate).
+    """
+    if len(scales := sorted({label.scale for label in labels})) > 1:
+        return Estimated([], [f"labels on two scales ({', '.join(scales)}); use one of them. They are not used."])
+    [scale] = scales
+    found = _Found(evaluation, scale, labels, {model: Responses(own[0]) for model, own in tables.items()})
+    scores = {model: item_scores(found.responses[model], own, metrics) for model, own in tables.items()}
+    for model in [] if scale == PAIRS else tables:
+        responses = found.responses[model]
+        values = found.values(responses.ids, responses.response_ids)
+        if not np.isnan(values).all():
+            drawn = drawn_labels(values, responses.keys, responses.ids)
+            found.add(None, model, drawn, scores[model])
+    for baseline, candidate in pairs:
+        if baseline in tables and candidate in tables:
+            first, second = found.responses[baseline], found.responses[candidate]
+            rows = {item: j for j, item in enumerate(second.ids)}
+            at = [(i, rows[item]) for i, item in enumerate(first.ids) if item in rows]
+            values = found.differences(first, second, at)
+            if np.isnan(values).all():
+                continue
+            own = [i for i, _ in at], [j for _, j in at]
+            drawn = drawn_labels(values, [first.keys[i] for i in own[0]], [first.ids[i] for i in own[0]])
+            differences = {
+                name: replace(score, values=scores[candidate][name].values[own[1]] - score.values[own[0]])
+                for name, score in scores[baseline].items()
+                if name in scores[candidate]
+            }
+            found.add(baseline, candidate, drawn, differences)
+    return Estimated(found.rows, found.all_notes())
+
+
+class _Found:
+    """The labels of one evaluation on one scale, and the rows that they give."""
+
+    def __init__(self, evaluation: str, scale: str, labels: Sequence[Label], responses: dict[str, Responses]):
+        self.evaluation, self.scale, self.labels, self.responses = evaluation, scale, labels, responses
+        self.rows: list[dict] = []
+        self.notes: list[str] = []
+        self.by_response: dict[str, dict[str, float]] = {}  # response -> annotator -> value
+        for label in labels:
+            first, *second = sorted(label.response_id.split())
+            swapped = label.response_id.split()[0] != first
+            key = " ".join([first, *second])
+            self.by_response.setdefault(key, {})[label.annotator] = -label.value if swapped else label.value
+        pairs = {(label.response_id, label.annotator, label.label) for label in labels}
+        if twice := len(pairs) - len({pair[:2] for pair in pairs}):
+            responses = format_count(twice, "response")
+            self.notes.append(f"{responses} with two labels by one annotator in several sheets: the last is used.")
+        self.mean = {key: sum(values.values()) / len(values) for key, values in self.by_response.items()}
+        self.annotators = sorted({label.annotator for label in labels})
+        self.agreement = self._agreement()
+
+    def _agreement(self) -> Agreement:
+        clusters = {label.response_id: label.item_id for label in self.labels}
+        clusters = {" ".join(sorted(key.split())): item for key, item in clusters.items()}
+        keys = {item: key for own in self.responses.values() for item, key in zip(own.ids, own.keys, strict=True)}
+        values = np.array(
+            [[own.get(name, np.nan) for own in self.by_response.values()] for name in self.annotators], dtype=float
+        )
+        labels = [keys.get(clusters[key], clusters[key]) for key in self.by_response]
+        return agreement(values, labels, ordinal=self.scale != CORRECT)
+
+    def values(self, ids: list[str], response_ids: list[str]) -> np.ndarray:
+        return np.array([self.mean.get(key, np.nan) for key in response_ids], dtype=float)
+
+    def differences(self, first: Responses, second: Responses, at: list[tuple[int, int]]) -> np.ndarray:
+        """Return candidate minus baseline; equal responses do not differ, and are not read in pairs."""
+        keys = [(first.response_ids[i], second.response_ids[j]) for i, j in at]
+        if self.scale != PAIRS:
+            return np.array([self.mean.get(b, np.nan) - self.mean.get(a, np.nan) for a, b in keys], dtype=float)
+        values = np.full(len(keys), np.nan)
+        for number, (a, b) in enumerate(keys):
+            low, high = sorted((a, b))
+            preferred = self.mean.get(f"{low} {high}", np.nan)  # of `low`
+            values[number] = preferred if low == b else -preferred
+        equal = np.array([a == b for a, b in keys], dtype=bool)
+        read = [i for i, value in enumerate(values) if not np.isnan(value)]
+        if read:  # equal responses among those that were read
+            values[np.flatnonzero(equal & (np.arange(len(values)) <= read[-1]))] = 0.0
+        return values
+
+    def add(self, baseline: str | None, model: str, drawn: Drawn, scores: dict[str, Score]) -> None:
+        """Add the row of the labels alone, and one for each score."""
+        side = model if baseline is None else f"{model} minus {baseline}"
+        if drawn.problem:
+            hint = f"`vernacular labels {self.evaluation}` writes the missing rows"
+            self.notes.append(f"{side}: labels not used: {drawn.problem}. {hint}.")
+            return
+        values, clusters, has_label = drawn.values, drawn.clusters, ~np.isnan(drawn.values)
+        alone, n_clusters = labels_alone(values, clusters), len(np.unique(clusters[has_label]))
+        is_share = self.scale == CORRECT and baseline is None
+        low, high = alone.interval(proportion=is_share)
+        common = dict.fromkeys(ESTIMATES.schema.names) | {
+            "baseline": baseline,
+            "model": model,
+            "evaluation": self.evaluation,
+            "unit": "score" if self.scale == GRADES else "share",
+            "labels_only": alone.value,
+            "labels_only_low": finite_or_none(low),
+            "labels_only_high": finite_or_none(high),
+            "n_labels": int(has_label.sum()),
+            "n_clusters": n_clusters,
+            "n_missing": drawn.n_missing,
+            "n": len(values),
+            "annotators": len(self.annotators),
+            "alpha": finite_or_none(self.agreement.alpha),
+            "alpha_low": finite_or_none(self.agreement.low),
+            "alpha_high": finite_or_none(self.agreement.high),
+            "n_agreement": self.agreement.n,
+        }
+        row = common | numbers(alone, alone, is_share, paired=baseline is not None)
+        row |= {"metric": HUMAN, "headline": True}
+        self.rows.append(row | {"sentence": _sentence(row, None)})
+        lead = next((name for name, score in scores.items() if score.headline), None)  # not the one that fits best
+        for name, score in scores.items():
+            known = ~np.isnan(score.values)
+            mean = float(score.values[known].mean()) if known.any() else 0.0
+            filled = np.where(known, score.values, mean)  # any score keeps the coverage
+            estimate = corrected(values, score.sign * filled, clusters) if n_clusters >= MIN_CLUSTERS else alone
+            row = common | numbers(estimate, alone, is_share, paired=baseline is not None)
+            row |= {
+                "metric": f"{HUMAN}_by_{name}",
+                "score": name,
+                "headline": name == lead,
+                "score_only": mean if known.any() else None,
+                "rho": _correlation(values[has_label], filled[has_label]),
+                "n_scored": int(known.sum()),
+            }
+            self.rows.append(row | {"sentence": _sentence(row, score.unit)})
+        if n_clusters < MIN_CLUSTERS:
+            few = format_count(n_clusters, "labeled cluster")
+            self.notes.append(f"{side}: {few}: the estimate is that of the labels alone below {MIN_CLUSTERS}.")
+        if drawn.n_missing:
+            self.notes.append(f"{side}: {format_count(drawn.n_missing, 'item')} before the last label without one.")
+
+    def all_notes(self) -> list[str]:
+        """Return what was read by whom, and then what was not used."""
+        current = {key for own in self.responses.values() for key in own.response_ids}
+        outdated = sorted({label.item_id for label in self.labels if not current.issuperset(label.response_id.split())})
+        files = ", ".join(sorted({label.file for label in self.labels}))
+        items = format_count(len({label.item_id for label in self.labels}), "item")
+        text = f"{files}: {format_count(len(self.labels), 'label')} on {items} by {', '.join(self.annotators)}"
+        found = self.agreement
+        if found.n and np.isnan(found.alpha):
+            text += f", agreement not defined: one value only on {format_count(found.n, 'response')}"
+        elif found.n:
+            interval = "" if np.isnan(found.low) else f" ({found.low:.2f} to {found.high:.2f})"
+            responses = format_count(found.n, "response")
+            text += f", agreement {found.alpha:.2f}{interval} on {responses} (Krippendorff's alpha)"
+        notes = [f"{text}.", *self.notes]
+        if outdated:
+            read = f"labels on {format_count(len(outdated), 'item')} ({first_of(outdated)})"
+            notes.append(f"{read}: another version of the item or response was read, and they are not used.")
+        return notes
+
+
+def as_comparisons(rows: list[dict], settings: Mapping[str, Mapping]) -> list[dict]:
+    """Return paired differences as rows of COMPARISONS; a pair has two families of tests, with and without a score.
+
+    `settings`: by evaluation, with the columns that identify it.
+    """
+    values = {(row["model"], row["evaluation"], row["metric"]): row for row in rows if row["baseline"] is None}
+    compared = []
+    for row in rows:
+        if row["baseline"] is None:
+            continue
+        evaluation, p = row["evaluation"], row["p_value"]
+        sides = {
+            side: values.get((name, evaluation, row["metric"]), {})
+            for side, name in (("baseline", row["baseline"]), ("candidate", row["model"]))
+        }
+        compared.append(
+            dict.fromkeys(COMPARISONS.schema.names)
+            | {name: settings[evaluation][name] for name in SETTING}
+            | {
+                name: row[name]
+                for name in ("baseline", "evaluation", "metric", "unit", "headline", "ci_low", "ci_high")
+            }
+            | {
+                "candidate": row["model"],
+                "category": "",
+                "higher_is_better": True,
+                "n": row["n_labels"],
+                "difference": row["value"],
+                "p_value": p,
+                "test": "t of the labels' differences" if row["metric"] == HUMAN else "t of the corrected difference",
+            }
+            | {f"n_{side}": own.get("n_labels") or row["n_labels"] for side, own in sides.items()}
+            | {f"{side}_value": own.get("value") for side, own in sides.items()}
+        )
+    families: dict[tuple, list[dict]] = {}
+    for row in compared:
+        if row["headline"] and row["p_value"] is not None:
+            families.setdefault((row["baseline"], row["candidate"], row["metric"] == HUMAN), []).append(row)
+    for family in families.values():
+        for row, adjusted in zip(family, holm([row["p_value"] for row in family]), strict=True):
+            row |= {"p_holm": float(adjusted), "n_tests": len(family)}
+    for row in compared:
+        p = row["p_value"] if row["n_tests"] is None else row["p_holm"]
+        row["significant"] = p is not None and p < ALPHA
+        row["better"] = ("candidate" if row["difference"] > 0 else "baseline") if row["significant"] else None
+    return compared
+
+
+def is_estimate(metric: str) -> bool:
+    """Return whether a value is estimated from labels or from other models' answers: no other tool has it."""
+    return metric == HUMAN or metric.startswith(f"{HUMAN}_by_") or metric.endswith(f"_{BORROWED}")
+
+
+def about(metric: str) -> str | None:
+    """Return what a value by labels is, for readers; None for another metric.
+
+    >>> about("human_by_chrf")
+    'value by the labels of speakers for all items, from the labels and this score: chrF'
+    """
+    if metric == HUMAN:
+        return "value by the labels of speakers, alone"
+    if metric.startswith(f"{HUMAN}_by_"):
+        score = display_name(metric.removeprefix(f"{HUMAN}_by_"))
+        return f"value by the labels of speakers for all items, from the labels and this score: {score}"
+    if metric.endswith(f"_{BORROWED}"):
+        return "estimated from some items and the answers of other models to all: no value for publication"
+    return None
+
+
+def numbers(estimate: Estimate, alone: Estimate, is_share: bool, *, paired: bool) -> dict:
+    low, high = estimate.interval(proportion=is_share)
+    ratio = (estimate.variance / alone.variance) ** 0.5 if alone.variance > 0 else float("nan")
+    return {
+        "value": min(max(estimate.value, 0.0), 1.0) if is_share else estimate.value,
+        "ci_low": finite_or_none(low),
+        "ci_high": finite_or_none(high),
+        "p_value": estimate.p_value() if paired else None,
+        "weight": estimate.weight,
+        "ratio": None if estimate is alone else finite_or_none(ratio),
+    }
+
+
+def _correlation(first: np.ndarray, second: np.ndarray) -> float | None:
+    if len(first) < 3 or not first.std() or second.std() < 1e-12:
+        return None
+    return finite_or_none(float(np.corrcoef(first, second)[0, 1]))
+
+
+def _sentence(row: dict, unit_of_score: str | None) -> str:
+    """Return all three estimates in a sentence: the score's mean alone is none of the speakers' judgment."""
+    is_difference = row["baseline"] is not None
+    sign = "+" if is_difference else ""
+
+    def shown(value: float | None, unit: str | None) -> str:
+        if value is None:
+            return "–"
+        if unit != "share":
+            return f"{value:{sign}.3g}"
+        return f"{100 * value:{sign}.1f} {'points' if is_difference else '%'}"
+
+    def estimate(*names: str) -> str:
+        value, low, high = (shown(row[name], row["unit"]) for name in names)
+        return f"{value} ({low.removesuffix(' %').removesuffix(' points')} to {high})"
+
+    labels = format_count(row["n_labels"], "label")
+    alone = f"{labels} alone {estimate('labels_only', 'labels_only_low', 'labels_only_high')}"
+    if row["metric"] == HUMAN:
+        return f"By {alone}."
+    size = shown(row["score_only"], unit_of_score)
+    both = f"by {labels} and this score {estimate('value', 'ci_low', 'ci_high')}"
+    agrees = "" if row["rho"] is None else f" It agrees with speakers at ρ = {row['rho']:.2f}."
+    return f"By {display_name(row['score'])} {size}; {both}; by {alone}.{agrees}"
