@@ -20,7 +20,7 @@ from vernacular.metrics.schema import as_table
 from vernacular.protocols.diagnosis import Diagnoser
 from vernacular.protocols.evaluate import declared_metrics, evaluate
 from vernacular.protocols.observations import Subject
-from vernacular.summary.diagnoses import confusion_rows
+from vernacular.summary.lists import confusion_rows
 
 NAMES = ["deporte", "ciencia", "viaxes"]
 CLASSES = {"class_names": json.dumps(["sports", "science", "travel"])}
