@@ -186,3 +186,4 @@ def test_a_classification_reaches_tables_and_report(tmp_path):
     assert {row[2] for row in counts} == {"deportes", "viaxes", "saúde"}
     report = "".join(path.read_text("utf-8") for path in (tmp_path / "results" / "report").rglob("task.js"))
     assert '"deportes"' in report
+    assert '"calibration":[]' in report  # of options: mutual information is no probability

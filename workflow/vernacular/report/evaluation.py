@@ -21,6 +21,7 @@ from vernacular.core.metadata import Diagnosis, Profile
 from vernacular.core.publication import publishable
 from vernacular.core.tables import by_items, iter_rows, rows_of
 from vernacular.inference.schema import GENERATIONS, SCORES
+from vernacular.metrics.classification import GOLD
 from vernacular.metrics.metric import COUNT
 from vernacular.metrics.schema import TASK_RESULTS, value_arrays
 from vernacular.protocols.registry import PROTOCOLS
@@ -77,7 +78,8 @@ def write_evaluation(out: Path, number: int, evaluation: str, models: dict[int, 
         profile = SurprisalProfile()
         outputs = _read_outputs(results / name, evaluation)
         _write_details(out, f"e{number}/m{model}", rows, [outputs, *shown], positions, profile)
-        if not protocol.generates:
+        # the scores of classes are mutual information, unless letters stand for them
+        if not protocol.generates and (protocol.letters or GOLD not in value_arrays(rows)):
             calibrated = calibration(model, iter_rows(rows.select(["option_scores", "correct"]), size))
             task["calibration"] += [calibrated] if calibrated else []
         if not protocol.letters:  # the scored text of a letter is the letter
