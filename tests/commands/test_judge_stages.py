@@ -15,7 +15,7 @@ from vernacular.config.directories import clear_unavailable
 from vernacular.core import artifacts
 from vernacular.core.errors import ConfigError
 from vernacular.inference.schema import GENERATIONS, SCORES
-from vernacular.metrics.schema import TASK_RESULTS
+from vernacular.metrics.schema import METRICS, TASK_RESULTS
 from vernacular.protocols.schema import REQUESTS
 
 EVALUATION = "openbookqa.gl.generation.0shot"
@@ -307,6 +307,19 @@ def test_name_of_a_judge_is_part_of_the_name_of_a_metric(workspace, name):
         ConfigError, match=f"judges.{name}: invalid name; expected a name of lower-case letters and digits"
     ):
         load({name: LABELS})
+
+
+def test_labels_of_speakers_take_the_mark_from_the_values_of_their_evaluation(tables):
+    Path("labels.csv").write_text(
+        f"evaluation,item_id,response_id,scale,label,annotator\n{EVALUATION},x,r1,correct,correct,ana\n", "utf-8"
+    )
+    run = load({"local": LABELS}, labels="labels.csv")
+    assert run("metrics", "one") == 0
+    rows = artifacts.read("results/one/metrics.parquet", METRICS).to_pylist()
+    assert [row["value"] for row in rows if row["metric"] == "judge_local" and not row["category"]]
+    assert not any("unvalidated" in row["metric"] for row in rows)
+    metadata = artifacts.metadata(f"results/one/tasks/{EVALUATION}.parquet", TASK_RESULTS)
+    assert metadata.judges == ["judge local: the rubric tone.gl is not reviewed by a speaker"]
 
 
 def test_judge_changes_no_spec_of_others_and_rubrics_count_by_content(workspace):

@@ -14,6 +14,7 @@ from vernacular.checkpoints.inputs import is_deleted
 from vernacular.checkpoints.resolve import tokenizer_files
 from vernacular.comparison.external.published_files import is_publication, published_models
 from vernacular.comparison.external.results import result_files
+from vernacular.comparison.label_sheets import labeled_evaluations
 from vernacular.config import specs
 from vernacular.config.evaluations import evaluation_spec, request_options
 from vernacular.config.load import COMPARED, EXPORTED, Config, Judge, encoder_name
@@ -186,9 +187,11 @@ def metrics_spec(config: Config, name: str) -> specs.MetricsSpec:
     in_words = {e.language for e in config.own_evaluations if PROTOCOLS[e.protocol].lines}
     answers = {language: answer_words(language) for language in sorted(in_words)}
     judges: dict[str, list[specs.JudgmentSpec]] = {}
+    labeled = labeled_evaluations(config.labels) if config.judges else set()
     for judge_name, judge in config.judges.items():
         for evaluation in judge.evaluations if name in judge.models else ():
-            judges.setdefault(evaluation, []).append(_judgment(judge_name, judge, evaluation))
+            judgment = _judgment(judge_name, judge, evaluation, labeled=evaluation in labeled)
+            judges.setdefault(evaluation, []).append(judgment)
     return specs.MetricsSpec(model=name, evaluations=evaluations, refusals=refusals, answers=answers, judges=judges)
 
 
@@ -211,7 +214,7 @@ def _rubric(judge: Judge, evaluation: str) -> specs.RubricSpec:
     return specs.RubricSpec(**fields, reads=judge.reads)
 
 
-def _judgment(name: str, judge: Judge, evaluation: str) -> specs.JudgmentSpec:
+def _judgment(name: str, judge: Judge, evaluation: str, *, labeled: bool) -> specs.JudgmentSpec:
     rubric = judge.rubrics[evaluation]
     return specs.JudgmentSpec(
         judge=name,
@@ -220,6 +223,7 @@ def _judgment(name: str, judge: Judge, evaluation: str) -> specs.JudgmentSpec:
         rubric=_rubric(judge, evaluation),
         baseline=judge.baseline,
         reviewed=isinstance(rubric["reviewed"], str),
+        labeled=labeled,
         answers=answer_words(rubric["language"]),
     )
 
