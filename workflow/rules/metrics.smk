@@ -66,8 +66,8 @@ rule similarity:
         stage("similarity")
 
 
-# ask each judge about the generated texts of one model at a time; its outputs are in the store. A rule per judge, because
-# its evaluations are its own; a model that is not judged is in none of them
+# requests to a judge about the texts of one model at a time, and its outputs, which are in the store: a rule per judge,
+# because its evaluations are its own
 for judge in CONFIG.judges:
 
     # write what the judge is asked about the texts of one model
@@ -94,7 +94,7 @@ for judge in CONFIG.judges:
             mem_mb=lambda wildcards, attempt: 3000 * attempt,
             runtime=60,
         params:
-            spec=functools.partial(judge_requests_text, judge=judge),
+            spec=functools.partial(judge_requests_spec, judge=judge),
             files=lambda wildcards, input, output: files(
                 input, "items_dir", "requests_dir", results=above(input.generations[0], 3), out=above(output[0])
             ),
@@ -102,38 +102,6 @@ for judge in CONFIG.judges:
             f"judge_requests: write what {judge} is asked about {{wildcards.model}}"
         shell:
             stage("judge-requests")
-
-    # let the judge answer, with the engine of its model
-    rule:
-        name:
-            f"judge_{judge}"
-        input:
-            models=f"resources/models/{CONFIG.judges[judge].model}.json",
-            requests=judge_files(judge, "requests"),
-        output:
-            in_output(f"judges/{judge}/{{model}}/inference_status/1of1.json"),
-        log:
-            f"logs/judge/{judge}/{{model}}.log",
-        benchmark:
-            f"{BENCHMARKS}/judge/{{model}}.{judge}.tsv"
-        wildcard_constraints:
-            model=any_of(CONFIG.judges[judge].models),
-        localrule: CONFIG.judges[judge].model in CONFIG.servers
-        conda:
-            "../../envs/models.yaml"
-        threads: functools.partial(judge_threads, judge=judge)
-        resources:
-            **judge_resources(judge),
-            try_number=attempt_label,
-        params:
-            spec=spec("infer", specs.inference_spec(CONFIG, [CONFIG.judges[judge].model]), libraries={}),
-            files=lambda wildcards, input, output: files(
-                input, models=[input.models], requests=list(input.requests), out=output[0], store=CONFIG.store
-            ),
-        message:
-            f"judge: let {judge} judge {{wildcards.model}}, except for outputs in the store"
-        shell:
-            stage("infer")
 
     # write the outputs of the judge about one model
     rule:
@@ -166,6 +134,73 @@ for judge in CONFIG.judges:
             f"judge_collect: write the outputs of {judge} about {{wildcards.model}}"
         shell:
             stage("collect", has_attempts=False)
+
+
+# let a judge read the texts of one model, with the engine of its own
+rule judge:
+    input:
+        models=judge_record,
+        requests=judge_requests,
+    output:
+        in_output("judges/{judge}/{model}/inference_status/1of1.json"),
+    log:
+        "logs/judge/{judge}/{model}.log",
+    benchmark:
+        f"{BENCHMARKS}/judge/{{model}}.{{judge}}.tsv"
+    wildcard_constraints:
+        judge=any_of(name for name, judge in CONFIG.judges.items() if judge.model not in CONFIG.servers),
+    conda:
+        "../../envs/models.yaml"
+    threads: judge_threads
+    resources:
+        try_number=attempt_label,
+        mem_mb=lambda wildcards, input, attempt: estimates.memory_mb(
+            input.models[0], judge_settings(wildcards), attempt
+        ),
+        runtime=lambda wildcards, input, attempt: estimates.minutes(
+            input.models, input.requests, judge_settings(wildcards), attempt
+        ),
+        gpu=lambda wildcards, input: estimates.gpus(input.models[0], judge_settings(wildcards), CONFIG.gpu_memory_gb),
+    params:
+        spec=lambda wildcards: spec(
+            "infer", specs.inference_spec(CONFIG, [CONFIG.judges[wildcards.judge].model]), libraries={}
+        ),
+        files=lambda wildcards, input, output: files(input, "models", "requests", out=output[0], store=CONFIG.store),
+    message:
+        "judge: let {wildcards.judge} judge {wildcards.model}, except for outputs in the store"
+    shell:
+        stage("infer")
+
+
+# let a judge behind a server read the texts of one model
+rule judge_server:
+    input:
+        models=judge_record,
+        requests=judge_requests,
+    output:
+        in_output("judges/{judge}/{model}/inference_status/1of1.json"),
+    log:
+        "logs/judge_server/{judge}/{model}.log",
+    benchmark:
+        f"{BENCHMARKS}/judge_server/{{model}}.{{judge}}.tsv"
+    wildcard_constraints:
+        judge=any_of(name for name, judge in CONFIG.judges.items() if judge.model in CONFIG.servers),
+    localrule: True
+    conda:
+        "../../envs/models.yaml"
+    resources:
+        try_number=attempt_label,
+        mem_mb=lambda wildcards, attempt: 3000 * attempt,
+        runtime=7 * 24 * 60,
+    params:
+        spec=lambda wildcards: spec(
+            "infer", specs.inference_spec(CONFIG, [CONFIG.judges[wildcards.judge].model]), libraries={}
+        ),
+        files=lambda wildcards, input, output: files(input, "models", "requests", out=output[0], store=CONFIG.store),
+    message:
+        "judge_server: let {wildcards.judge} judge {wildcards.model} behind its server, except for outputs in the store"
+    shell:
+        stage("infer")
 
 
 # compute the result of every item of one model, and the aggregated values

@@ -118,18 +118,8 @@ def _print_times(benchmarks: Path, described: list[dict] | None) -> None:
         with open(path, newline="") as file:
             rows.setdefault(path.parent.name, []).extend(csv.DictReader(file, delimiter="\t"))
     order = ["items", "requests", "model", "server", "encoder", "infer", "infer_server", "collect"]
-    order += [
-        "similarity",
-        "judge_requests",
-        "judge",
-        "judge_collect",
-        "metrics",
-        "export",
-        "compare",
-        "curves",
-        "summary",
-        "report",
-    ]
+    order += ["similarity", "judge_requests", "judge", "judge_server", "judge_collect", "metrics", "export", "compare"]
+    order += ["curves", "summary", "report"]
     print(f"\n{'stage':<12}{'jobs':>5}{'wall time, s':>14}{'CPU time, s':>13}{'peak MB':>9}")
     for stage in sorted(rows, key=lambda s: order.index(s) if s in order else len(order)):
         wall, cpu, memory = (_numbers(rows[stage], column) for column in ("s", "cpu_time", "max_rss"))

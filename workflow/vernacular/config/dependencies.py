@@ -190,7 +190,8 @@ def metrics_spec(config: Config, name: str) -> specs.MetricsSpec:
     labeled = labeled_evaluations(config.labels) if config.judges else set()
     for judge_name, judge in config.judges.items():
         for evaluation in judge.evaluations if name in judge.models else ():
-            judges.setdefault(evaluation, []).append(_judgment(judge_name, judge, evaluation, evaluation in labeled))
+            judgment = _judgment(judge_name, judge, evaluation, labeled=evaluation in labeled)
+            judges.setdefault(evaluation, []).append(judgment)
     return specs.MetricsSpec(model=name, evaluations=evaluations, refusals=refusals, answers=answers, judges=judges)
 
 
@@ -213,7 +214,7 @@ def _rubric(judge: Judge, evaluation: str) -> specs.RubricSpec:
     return specs.RubricSpec(**fields, reads=judge.reads)
 
 
-def _judgment(name: str, judge: Judge, evaluation: str, labeled: bool) -> specs.JudgmentSpec:
+def _judgment(name: str, judge: Judge, evaluation: str, *, labeled: bool) -> specs.JudgmentSpec:
     rubric = judge.rubrics[evaluation]
     return specs.JudgmentSpec(
         judge=name,
@@ -222,8 +223,8 @@ def _judgment(name: str, judge: Judge, evaluation: str, labeled: bool) -> specs.
         rubric=_rubric(judge, evaluation),
         baseline=judge.baseline,
         reviewed=isinstance(rubric["reviewed"], str),
-        answers=answer_words(rubric["language"]),
         labeled=labeled,
+        answers=answer_words(rubric["language"]),
     )
 
 
