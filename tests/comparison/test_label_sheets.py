@@ -222,6 +222,9 @@ def test_a_cluster_that_is_not_finished_is_left_out():
     order = Responses(tables["one"]).ids
     found = by_metric(find(tables, [label for label in labels if label.item_id not in order[58:60]]))["human"]
     assert (found["n_labels"], found["n_clusters"], found["n_missing"]) == (56, 14, 0)
+    started = find(tables, [label for label in labels if label.item_id in order[:2]])
+    assert started.rows == []
+    assert f"{order[1]} has one, {order[2]} of the same cluster has none (2 of 4 items" in started.notes[1]
 
 
 def test_labels_on_other_responses_are_counted_and_a_new_model_needs_its_own():

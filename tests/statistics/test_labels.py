@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.special import ndtri
+from support.faulty_items import simulate
 from support.soak import seed
 from vernacular.statistics.intervals import wilson_at
 from vernacular.statistics.labels import agreement, borrowed, corrected, labels_alone
@@ -146,21 +147,28 @@ def test_one_weight_with_a_normal_quantile_is_too_narrow():
     assert covered <= 91
 
 
-def test_borrowing_covers_and_narrows():
-    rng = np.random.default_rng(4)
-    covered, ratios, n, n_all = 0, [], 300, 2_000
-    for _ in range(200):
-        ability = rng.standard_normal(n_all)
-        others = np.stack([0.8 * ability + 0.6 * rng.standard_normal(n_all) for _ in range(3)], axis=1)
-        own = (0.8 * ability + 0.6 * rng.standard_normal(n_all) > -0.2533).astype(float)
-        labels = np.where(np.arange(n_all) < n, own, np.nan)
-        features = np.hstack([np.tanh(others), others > 0, np.ones((n_all, 1))])
-        estimate = borrowed(labels, features, np.arange(n_all))
-        low, high = estimate.interval(proportion=True)
-        covered += low <= 0.6 <= high
-        ratios.append((estimate.variance / labels_alone(labels, np.arange(n_all)).variance) ** 0.5)
-    assert covered >= 183  # 95 % of 200 are 190, with a standard error of 3
-    assert 0.7 < np.mean(ratios) < 0.9
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [pytest.param(0, 0.75, id="adapter of a base that answered all"), pytest.param(4, 0.87, id="new family")],
+)
+def test_borrowing_covers_and_narrows(target, expected):
+    n, n_all, draws, covered, ratios = 300, 2_000, 100, 0, []
+    others = [model for model in range(5) if model != target]
+    for number in range(draws):
+        rng = np.random.default_rng([3, 5, number])
+        given = simulate(rng, 5, 6 * n_all, faults=(0, 0, 0)).responses  # of families [2, 2, 1]
+        scores = np.array([run for [run] in given.scores])
+        margins = scores[:, given.correct] - np.where(given.correct, -np.inf, scores).max(2)
+        z = np.tanh(np.clip(margins / np.median(np.abs(margins), axis=1, keepdims=True), -4, 4))
+        right = (margins > 0).astype(float)
+        labels = np.where(np.arange(n_all) < n, right[target, :n_all], np.nan)
+        features = np.concatenate([z[others, :n_all], right[others, :n_all], np.ones((1, n_all))]).T
+        low, high = borrowed(labels, features, np.arange(n_all)).interval(proportion=True)
+        covered += low <= right[target].mean() <= high
+        ratios.append((high - low) / np.diff(labels_alone(labels, np.arange(n_all)).interval(proportion=True))[0])
+    assert covered >= 90
+    assert np.mean(ratios) == pytest.approx(expected, abs=0.02)
 
 
 KRIPPENDORFF = """

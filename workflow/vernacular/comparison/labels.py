@@ -122,11 +122,13 @@ def drawn_labels(values: np.ndarray, keys: list[str], ids: list[str]) -> Drawn:
     missing = np.flatnonzero(read & ~has_label)
     problem = None
     if len(missing) > MISSING_SHARE * read.sum():
-        late = next(i for i in np.flatnonzero(has_label) if i > missing[0])
+        late = next((i for i in np.flatnonzero(has_label) if i > missing[0]), None)
+        where = f"{ids[missing[0]]} of the same cluster" if late is None else f"{ids[missing[0]]} before it"
+        labeled = ids[np.flatnonzero(has_label)[-1] if late is None else late]
+        counted = f"{len(missing)} of {format_count(int(read.sum()), 'item')} are missing"
         problem = (
-            f"the labels are not those of the first items in the order of the draw: {ids[late]} has one, "
-            f"{ids[missing[0]]} before it has none ({len(missing)} of {format_count(int(read.sum()), 'item')} are "
-            f"missing; at most {MISSING_SHARE:.0%} may be)"
+            f"the labels are not those of the first items in the order of the draw: {labeled} has one, {where} has "
+            f"none ({counted}; at most {MISSING_SHARE:.0%} may be)"
         )
     return Drawn(np.where(has_label, values, np.nan), clusters, len(missing), problem)
 
