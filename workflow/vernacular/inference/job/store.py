@@ -19,6 +19,7 @@ import logging
 import time
 import uuid
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -164,7 +165,7 @@ class Journal:
     def flush(self) -> None:
         """Write the batches not yet on disk as one part. Raises StoreError if the store cannot be written."""
         if self._unwritten:
-            body = zlib.compress(json.dumps({"key": self.key, "batches": self._unwritten}).encode(), level=1)
+            body = b"".join(self._compressed())
             # sorts by time; unique across processes and hosts
             part = self.directory / f"{self.key}.{time.time_ns():020d}-{uuid.uuid4().hex}.part"
             with files.write_access(part, self._root):
@@ -172,6 +173,15 @@ class Journal:
         self._written.update(self._unwritten)
         self._unwritten = {}
         self._written_at = time.monotonic()
+
+    def _compressed(self) -> Iterator[bytes]:
+        """Yield the unwritten batches as compressed JSON; the text of all at once would take as much memory again."""
+        compressor = zlib.compressobj(level=1)
+        text = f'{{"key": {json.dumps(self.key)}, "batches": {{'
+        for batch, rows in self._unwritten.items():
+            yield compressor.compress(f"{text}{json.dumps(batch)}: {json.dumps(rows)}".encode())
+            text = ", "
+        yield compressor.compress(b"}}") + compressor.flush()
 
     def _read(self, part: Path) -> dict[str, list[dict]]:
         try:
