@@ -6,10 +6,12 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 from support import served
-from support.engines import score
+from support.engines import generate, score
 from support.engines import score as score_locally
 from support.scoring import build_requests, item
 from vernacular.inference.server.served import open_server
+from vernacular.protocols.choice.metrics import per_item
+from vernacular.protocols.prompts import answer_words
 from vernacular.protocols.schema import REQUESTS
 
 ITEMS = [
@@ -94,3 +96,45 @@ def test_chat_only_servers_answer_letters_in_chats_only(model, tmp_path):
         record = served.record(server, tmp_path)
     assert record.server.forms.labels is None
     assert record.server.reasons["labels"].endswith("set chat: true to score letters as the answer of a chat")
+
+
+def preferred_letter(server, prompt: str) -> str | None:
+    """Return the letter of an option in the prompt that the model finds most probable; None without options."""
+    letters = [letter for letter in "ABC" if f"\n{letter}. " in prompt]
+    row = server.logprobs(server.encode(prompt))[-1]
+    ids = map(server.loaded.tokenizer.convert_tokens_to_ids, letters)
+    return max(zip(row[list(ids)].tolist(), letters, strict=True))[1] if letters else None
+
+
+def in_words(server, original, body: dict) -> dict:
+    """Answer a question with options in words, the letter of another option before that of the model's choice."""
+    content = original(body)
+    if (letter := preferred_letter(server, body["messages"][-1]["content"])) is not None:
+        other = "B" if letter == "A" else "A"
+        content["choices"][0]["message"]["content"] = f"Ao principio pensei en {other}.\n\nResposta: **{letter}**"
+        content["choices"][0]["finish_reason"] = "stop"
+    return content
+
+
+@pytest.mark.parametrize("form", ["chat", "strict"])
+def test_choices_in_words_of_a_server_that_only_chats(model, tmp_path, form):
+    rows = build_requests(ITEMS, "passage", "choice")
+    with served.Server(model, form, lie={"chat": in_words}) as server:
+        record = served.record(server, tmp_path)
+        assert record.server.reasons["labels"], "letters cannot be scored without a chat template"
+        outputs = generate(open_server(record), pa.Table.from_pylist(rows, schema=REQUESTS.schema))[0].to_pylist()
+        expected = [preferred_letter(server, row["messages"][-1]["content"]) for row in rows]
+    results = per_item(ITEMS, rows, outputs, answers=answer_words("gl"))
+    assert [row["prediction"] for row in results] == expected
+    assert [row["correct"] for row in results] == [letter == "A" for letter in expected]
+    assert not any(row["flags"] for row in results)
+
+
+def test_responses_of_a_server_without_an_answer_are_abstentions(model, tmp_path):
+    rows = build_requests(ITEMS, "passage", "choice")
+    with served.Server(model, "chat") as server:  # a tiny model writes no letter after a cue
+        outputs = generate(open_server(served.record(server, tmp_path)), pa.Table.from_pylist(rows, REQUESTS.schema))
+    results = per_item(ITEMS, rows, outputs[0].to_pylist(), answers=answer_words("gl"))
+    assert all(row["raw_output"] for row in outputs[0].to_pylist())
+    assert [row["metrics"]["extraction_failed"] for row in results] == [1.0] * len(ITEMS)
+    assert [row["metrics"]["accuracy"] for row in results] == [0.0] * len(ITEMS)
