@@ -278,7 +278,7 @@ class _Found:
                 "score": name,
                 "headline": name == lead,
                 "score_only": mean if known.any() else None,
-                "rho": _correlation(values[has_label], filled[has_label]),
+                "rho": _correlation(values[has_label & known], score.values[has_label & known]),
                 "n_scored": int(known.sum()),
             }
             self.rows.append(row | {"sentence": _sentence(row, score.unit)})
