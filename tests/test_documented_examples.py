@@ -216,4 +216,4 @@ def test_listed_modules_of_the_path_exist_and_are_counted():
     assert {package: len(modules) for package, modules in names.items()} == {package: int(n) for package, _, n in rows}
     paths = [ROOT / "workflow/vernacular" / package / f"{name}.py" for package in names for name in names[package]]
     assert [path for path in paths if not path.is_file()] == []
-    assert f" {len(paths)} modules are on the path" in text
+    assert f" a request enters {len(paths)} of the " in text

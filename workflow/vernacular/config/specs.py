@@ -201,7 +201,7 @@ class JudgmentSpec(Fields):
     judge: str  # name
     model: str  # that judges
     name: str  # of the rubric, with its language
-    rubric: RubricSpec
+    rubric: RubricSpec  # its scale, parser and template
     baseline: str | None = None  # whose responses the judged ones are compared with
     reviewed: bool = False  # whether a speaker has read the rubric
     labeled: bool = False  # whether speakers have labeled responses of the evaluation; if not, values are unvalidated
