@@ -117,6 +117,7 @@ def tables(workspace, server):
     assert load(judges, models=MODELS | {"big": big}).run_all() == 0
 
 
+@pytest.mark.slow
 def test_served_and_local_judge_agree(tables):
     outputs = [f"results/judges/{judge}/one/scores/{EVALUATION}.parquet" for judge in ("local", "remote")]
     local, remote = (artifacts.read(path, SCORES).to_pylist() for path in outputs)
@@ -128,6 +129,7 @@ def test_served_and_local_judge_agree(tables):
     assert len(set(values("local").values())) > 1
 
 
+@pytest.mark.slow
 def test_values_are_marked_as_unvalidated_in_tables_workbooks_report_and_on_the_terminal(tables, capsys):
     results = pd.read_csv("results/summary/results.csv")
     rows = results[(results["metric"] == "judge_local_unvalidated") & results["category"].isna()]
@@ -155,6 +157,7 @@ def test_values_are_marked_as_unvalidated_in_tables_workbooks_report_and_on_the_
     assert "Unvalidated: values of judge local, judge own, judge pair, judge remote, judge text" in printed
 
 
+@pytest.mark.slow
 def test_models_that_are_not_judged_have_no_value_and_a_baseline_has_none_of_itself(tables):
     results = pd.read_csv("results/summary/results.csv")
     judged = results[results["metric"].str.fullmatch("judge_[a-z]+_unvalidated")].groupby("metric")["model"].agg(set)
@@ -165,6 +168,7 @@ def test_models_that_are_not_judged_have_no_value_and_a_baseline_has_none_of_its
     assert set(pair["metric"].str.removeprefix("judge_pair_")) == names
 
 
+@pytest.mark.slow
 def test_parse_failures_unreviewed_rubrics_families_and_inapplicable_judges_are_noted(tables):
     notes = pd.read_csv("results/summary/notes.csv").query("kind == 'judge'").set_index("note")["models"]
     assert "judge local: the rubric tone.gl is not reviewed by a speaker" in notes
@@ -179,6 +183,7 @@ def test_parse_failures_unreviewed_rubrics_families_and_inapplicable_judges_are_
     assert family.endswith(" points to the other models")
 
 
+@pytest.mark.slow
 def test_every_judged_text_is_in_the_requests_with_the_fingerprint_of_its_outputs(tables):
     path = f"results/judges/local/one/requests/{EVALUATION}.parquet"
     generations = Path(f"results/one/generations/{EVALUATION}.parquet")
@@ -192,6 +197,7 @@ def test_every_judged_text_is_in_the_requests_with_the_fingerprint_of_its_output
     assert all(row["text"].endswith(("\nResposta: A", "\nResposta: B")) for row in rows)
 
 
+@pytest.mark.slow
 def test_judge_that_is_killed_has_its_reason_in_the_notes_and_resumes(tables, server, low_limits):
     low_limits("inference.server.client", FIRST_WAIT=0.001)
     big = {"source": server.source, "model": server.name, "tokenizer": "./judge", "concurrency": 1}
@@ -230,6 +236,7 @@ def llama_cpp():
     pytest.importorskip("xllamacpp", reason="the package xllamacpp is not installed")
 
 
+@pytest.mark.slow
 def test_labels_of_a_float32_judge_behind_llama_cpp_are_those_of_the_local_one(tables, llama_cpp, tmp_path):
     llama.write_gguf(served.trained_model(), tmp_path / "tiny.gguf")
     with llama.LlamaServer(tmp_path / "tiny.gguf", context=2048, float32=True) as server:
@@ -309,6 +316,7 @@ def test_name_of_a_judge_is_part_of_the_name_of_a_metric(workspace, name):
         load({name: LABELS})
 
 
+@pytest.mark.slow
 def test_labels_of_speakers_take_the_mark_from_the_values_of_their_evaluation(tables):
     Path("labels.csv").write_text(
         f"evaluation,item_id,response_id,scale,label,annotator\n{EVALUATION},x,r1,correct,correct,ana\n", "utf-8"
