@@ -111,6 +111,8 @@ def test_values_are_those_of_sacrebleu_on_the_written_files(tmp_path):
     assert values["bleu"]["value"] == BLEU().corpus_score(outputs, [references]).score
     assert 20 < values["bleu"]["value"] < values["chrf2pp"]["value"] < 95
     assert values["chrf2pp"]["value"] != pytest.approx(CHRF().corpus_score(outputs, [references]).score, abs=0.01)
+    assert (rows[0]["choices"], rows[0]["gold"], rows[0]["correct"]) == ([items[0]["target"]], [0], None)
+    assert values["chrf2pp"]["chance_level"] is None
     assert rows[0]["metrics"]["chrf2pp"] == CHRF2PP.sentence_score(outputs[0], [references[0]]).score
     assert [name for name, row in values.items() if row["headline"]] == ["chrf2pp"]
     assert "spbleu" not in values

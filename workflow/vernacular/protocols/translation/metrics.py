@@ -103,8 +103,8 @@ def _row(item: Item, request: Request, output: ParsedOutput) -> dict:
         "cluster_id": item["cluster_id"],
         "category": item["category"],
         "prompt": request["text"],
-        "choices": [],
-        "gold": [],
+        "choices": [item["target"] or ""],  # the reference, beside the output in the report
+        "gold": [0],
         "option_scores": None,
         "prediction": output.text,
         "predicted_indices": None,
