@@ -59,8 +59,9 @@ def with_first_pre_tokenizer(kind: str, split):
     return loaded
 
 
+@pytest.mark.parametrize("limit", [{"BLOCK": 5}, {"BLOCK_CHARACTERS": 2_000}, {"BLOCK_CHARACTERS": 1}], ids=str)
 @pytest.mark.parametrize("kind", KINDS)
-def test_shared_beginning_is_tokenized_once(kind, low_limits):
+def test_shared_beginning_is_tokenized_once(kind, limit, low_limits):
     """The texts differ in their questions, and each question has four options."""
     lengths = []
     loaded = with_first_pre_tokenizer(kind, lambda text: lengths.append(len(str(text))) or [text])
@@ -68,7 +69,7 @@ def test_shared_beginning_is_tokenized_once(kind, low_limits):
     words = " ".join(tiny.LINES).split()
     stems = [PREFIX + "Question: " + " ".join(rng.choices(words, k=40)) + "\nAnswer:" for _ in range(6)]
     texts = [stem + option for stem in stems for option in (" A", " B", " the dog", " the dogs")]
-    low_limits("inference.model.batch_tokenization", BLOCK=5)  # texts continue those of earlier blocks
+    low_limits("inference.model.batch_tokenization", **limit)  # texts continue those of earlier blocks
     assert len(dict(encode_all(loaded, texts))) == len(texts)
     n_distinct = len(PREFIX) + sum(len(stem) - len(PREFIX) for stem in stems)
     assert sum(lengths) < n_distinct + 150 * len(texts) < sum(map(len, texts)) / 2

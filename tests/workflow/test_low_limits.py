@@ -26,7 +26,7 @@ LOW = {  # module: constant: value; those that change batches, and thereby the l
     "core.contents": {"_CHUNK": 1000},
     "inference.job.work": {"_BATCH_ROWS": 2},
     "inference.model.load": {"_WORDS_PER_STEP": {"cpu": 8}},
-    "inference.model.batch_tokenization": {"BLOCK": 2},
+    "inference.model.batch_tokenization": {"BLOCK": 2, "BLOCK_CHARACTERS": 300},
     "inference.schema": {"_ROWS_AT_A_TIME": 2},
     "metrics.corpus": {"_CELLS": 6_000},
     "report.evaluation": {"ITEMS_PER_FILE": 2},

@@ -23,7 +23,8 @@ from transformers import TokenizersBackend
 
 from vernacular.inference.model.tokenization import AlignmentError, Encoded, TextModel, encode, from_encoding
 
-BLOCK = 1024  # texts at a time: only their tokens are in memory
+BLOCK = 1024  # texts at a time: only their encodings, of a hundred bytes per token, are in memory
+BLOCK_CHARACTERS = 1_000_000  # the same, of long texts
 _OVERLAP = 64  # characters of the earlier text in a window, in addition to the longest special token
 _MARGIN = 8  # characters before the point of departure whose tokens may depend on what follows
 _MIN_TOKENS, _MIN_CHARACTERS = 4, 16  # that must agree: tokens, and characters that are not whitespace
@@ -43,9 +44,12 @@ def encode_all(
         return
     encoder = _Encoder(loaded, add_special_tokens)
     order = sorted(range(len(texts)), key=texts.__getitem__)
-    for start in range(0, len(order), BLOCK):
-        block = order[start : start + BLOCK]
+    start = 0
+    while start < len(order):
+        sizes = np.cumsum([len(texts[index]) for index in order[start : start + BLOCK]])
+        block = order[start : start + max(1, int(np.searchsorted(sizes, BLOCK_CHARACTERS, side="right")))]
         yield from zip(block, encoder.encode_block([texts[index] for index in block]), strict=True)
+        start += len(block)
 
 
 def common_length(a, b) -> int:

@@ -111,8 +111,8 @@ def _run_batches(loaded: LoadedModel, plan: Plan, outputs: Outputs, score_batch,
 
     A GPU gets the next batch before the outputs of the last one are read, so that it does not wait for the host.
     """
-    batches = [batch for batch in reversed(plan.batches) if len(batch.queries)]
-    plan.batches.clear()  # what is computed is not needed any more
+    batches = plan.batches[::-1]
+    plan.batches.clear()  # a batch is not needed any more when it is computed
     n_queries = plan.queries.max(initial=-1) + 1
     values: dict[str, np.ndarray] = {}  # by field of TokenScores: the outputs of the distinct token queries
     is_computed = np.zeros(n_queries, np.bool_)
@@ -133,6 +133,9 @@ def _run_batches(loaded: LoadedModel, plan: Plan, outputs: Outputs, score_batch,
 
         while batches:
             batch = batches.pop()
+            if not len(batch.queries):
+                progress.advance(batch.tokens)
+                continue
             name = batch.name()
             with journal.defer_signals():
                 if cached := journal.get(name):

@@ -18,7 +18,7 @@ class Outputs:
         self.request_ids = request_ids
         self.sizes = np.array(sizes, np.int64)
         self.starts = np.cumsum(self.sizes) - self.sizes
-        self.requests = np.repeat(np.arange(len(sizes)), self.sizes)  # number of each slot's request
+        self.requests = np.repeat(np.arange(len(sizes), dtype=np.int32), self.sizes)  # number of each slot's request
         names = ["logprobs", "is_greedy", *(name for extra in sorted(extras) for name in EXTRAS[extra])]
         self.values = {name: np.zeros(len(self.requests), _TYPES.get(name, np.float32)) for name in names}
         self.done = np.zeros(len(self.requests), np.bool_)

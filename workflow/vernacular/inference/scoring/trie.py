@@ -65,9 +65,10 @@ def build_trie(paths: list[Path]) -> Trie:
     starts, counts = [], []
     for path in paths:
         _append_positions(roots, path, starts, counts)
-    positions = ranges(np.array(starts, np.int64), np.array(counts, np.int64))
-    targets = np.concatenate([np.zeros(0, np.int64), *(path.targets for path in paths)])
-    distinct, queries = np.unique(positions << 32 | (targets + 1), return_inverse=True)
+    keys = ranges(np.array(starts, np.int64), np.array(counts, np.int64))  # position and target, in one number
+    keys <<= 32
+    keys |= np.concatenate([np.zeros(0, np.int64), *(path.targets for path in paths)]) + 1
+    distinct, queries = np.unique(keys, return_inverse=True)
     return Trie(list(roots.values()), distinct >> 32, (distinct & 0xFFFFFFFF) - 1, queries, longest_node)
 
 
