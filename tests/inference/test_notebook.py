@@ -2,6 +2,8 @@
 
 import contextlib
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import nbformat
@@ -9,6 +11,7 @@ import pandas as pd
 import pytest
 import vernacular
 from support import lora_training, served, tiny
+from support.hub_server import environment
 from support.messages import assert_states
 from support.stage_run import Run
 from vernacular import results
@@ -190,6 +193,41 @@ def test_model_behind_a_server(tmp_path):
         assert frame["token"].tolist() == expected["token"].tolist()
         assert frame["surprisal"].tolist() == pytest.approx(expected["surprisal"].tolist(), abs=1e-3)
         assert model.generate("O gato", max_new_tokens=4)["finish_reason"].notna().all()
+
+
+@pytest.mark.slow
+def test_model_of_the_hub_is_pinned_and_has_the_values_of_its_files(hub, run, tmp_path):
+    code = """
+import vernacular
+from vernacular.core.errors import ModelError
+with vernacular.load("lab/tiny@v1", dtype="float32", device="cpu") as model:
+    model.surprisal(["O gato dorme."]).to_parquet("surprisal.parquet")
+    print(model.record.revision)
+try:
+    vernacular.load("lab/none", dtype="float32", device="cpu")
+except ModelError as error:
+    print(str(error).splitlines()[0])
+"""
+    repository = hub.add("lab/tiny", {"config.json": "{}"})  # main is another commit
+    commit = repository.push({path.name: path.read_bytes() for path in (run / "base").iterdir()}, branch="v1")
+    settings = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "PYTHONPATH": str(ROOT / "workflow")}
+    process = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment(hub.address, tmp_path / "home", **settings),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert process.returncode == 0, process.stderr
+    revision, message = process.stdout.splitlines()[-2:]
+    assert revision == commit
+    assert "lab/none" in message
+    with vernacular.load(run / "base", resources=tmp_path, **SETTINGS) as loaded:
+        expected = loaded.surprisal(["O gato dorme."])
+    frame = pd.read_parquet(tmp_path / "surprisal.parquet")
+    assert frame["token"].tolist() == expected["token"].tolist()
+    assert frame["surprisal"].tolist() == expected["surprisal"].tolist()
 
 
 @pytest.mark.slow

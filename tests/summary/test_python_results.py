@@ -1,6 +1,8 @@
 """Means over prompts and sequential evidence of a run, from Python."""
 
+import numpy as np
 import pytest
+from support import report_run
 from support.messages import assert_states
 from support.report_prompts import EVALUATION, MEAN, MODELS, N, write_run
 from vernacular import results
@@ -50,6 +52,25 @@ def test_plots_have_title_unit_n_and_models(directory):
     assert drawn == sorted(drawn)
     assert differences.get_title().startswith("tuned minus base")
     assert results.plot_overall(directory).axes[0].get_title().startswith("Above chance, all")
+
+
+def test_plots_of_categories_and_items(tmp_path):
+    directory = report_run.write_run(tmp_path)["results"]
+    model, evaluation = report_run.MODELS[0], report_run.OPTIONS
+    frame = results.items(directory, model, evaluation)
+    measure = next(name for name in ("margin", "accuracy") if name in frame)
+    axes = results.plot_distribution(directory, model, evaluation, measure).axes[0]
+    assert axes.get_title().endswith(f"n = {frame[measure].notna().sum()} items")
+    assert sum(patch.get_height() for patch in axes.patches) == frame[measure].notna().sum()
+    assert 0 in np.concatenate([[patch.get_x() for patch in axes.patches], [axes.patches[-1].get_x()]]).round(9)
+    with pytest.raises(DataError) as raised:
+        results.plot_distribution(directory, model, evaluation, "margn")
+    assert_states(raised.value, evaluation, "margn")
+    known = results.values(directory).query(f"model == {model!r} and evaluation == {evaluation!r} and category != ''")
+    known = known[known["metric"] == "accuracy"]
+    assert len(known) > 1
+    axes = results.plot_categories(directory, model, evaluation, "accuracy").axes[0]
+    assert {label.get_text() for label in axes.get_yticklabels()} == set(known["category"])
 
 
 def test_plot_of_an_unknown_name_names_the_closest(directory):

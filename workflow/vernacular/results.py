@@ -192,8 +192,46 @@ def plot_values(directory, evaluation: str, metric: str | None = None):
     frame = values(directory)
     rows = frame[frame["category"].fillna("") == ""]
     rows = _chosen(rows, "evaluation", evaluation)
-    rows = _chosen(rows, "metric", metric or next(iter(rows.loc[rows["headline"].fillna(False), "metric"]), None))
+    rows = _chosen(rows, "metric", metric or _headline(rows))
     return _forest(rows.assign(label=rows["model"]), f"{display_name(rows['metric'].iloc[0])}, {evaluation}", "item")
+
+
+def plot_categories(directory, model: str, evaluation: str, metric: str | None = None):
+    """Return a figure of a model's value in each category of the items; other arguments and errors: `plot_values`."""
+    frame = _chosen(_chosen(values(directory), "evaluation", evaluation), "model", model)
+    rows = _chosen(frame[frame["category"].fillna("") != ""], "metric", metric or _headline(frame))
+    title = f"{display_name(rows['metric'].iloc[0])}, {model}, {evaluation}"
+    return _forest(rows.assign(label=rows["category"]), title, "item")
+
+
+def plot_distribution(directory, model: str, evaluation: str, measure: str = "margin"):
+    """Return a figure of a measure of single items, such as the margin of the correct option, by outcome.
+
+    Raises:
+        DataError: The evaluation has no results of this model, or its items have no such measure.
+        ArtifactError: A file is damaged.
+    """
+    from matplotlib.figure import Figure
+
+    frame = items(directory, model, evaluation)
+    if measure not in frame or frame[measure].isna().all():
+        known = [name for name in frame.columns if name not in TASK_RESULTS.schema.names]
+        raise DataError(f'{evaluation}: no measure "{measure}" per item.{suggest(measure, known)}')
+    frame = frame[np.isfinite(frame[measure].astype(float))]
+    names = frame["correct"].map({True: "correct", False: "incorrect"}).fillna("not judged")
+    colors = {"correct": "#0b6b68", "incorrect": "#c26a1b", "not judged": "0.6"}
+    groups = {name: frame.loc[names == name, measure].astype(float) for name in colors if (names == name).any()}
+    figure = Figure(figsize=(7, 3.2), layout="constrained")
+    axes = figure.subplots()
+    shown = [colors[name] for name in groups]
+    first, second, *_ = np.histogram_bin_edges(frame[measure], max(8, min(40, round(2 * len(frame) ** 0.5))))
+    bins = np.arange(np.floor(first / (step := second - first)), frame[measure].max() / step + 1) * step  # 0 is an edge
+    axes.hist(list(groups.values()), bins=bins, stacked=True, color=shown, label=list(groups))
+    axes.set_title(f"{display_name(measure)}, {model}, {evaluation}\nn = {len(frame)} items", fontsize=10)
+    axes.set_xlabel(display_name(measure))
+    axes.set_ylabel("items")
+    axes.legend()
+    return figure
 
 
 def plot_overall(directory, scope: str = "all"):
@@ -227,6 +265,11 @@ def plot_differences(directory, baseline: str, candidate: str, unit: str = "shar
     return _forest(rows, f"{candidate} minus {baseline}", "item", is_filled=rows["significant"].fillna(False))
 
 
+def _headline(rows: pd.DataFrame) -> str | None:
+    """Return the first headline metric of some values."""
+    return next(iter(rows.loc[rows["headline"].fillna(False), "metric"]), None)
+
+
 def _chosen(frame: pd.DataFrame, column: str, name: str | None) -> pd.DataFrame:
     """Return the rows with a name in a column. Raises DataError with the closest name if there are none."""
     if name not in (known := frame[column].dropna().unique()):
@@ -247,8 +290,10 @@ def _forest(rows: pd.DataFrame, title: str, noun: str, is_filled=None):
         axes.plot(factor * row[["ci_low", "ci_high"]].astype(float), [place, place], color="0.35", linewidth=1.5)
         fill = {} if row["is_filled"] else {"markerfacecolor": "white"}
         axes.plot(factor * row["value"], place, "o", color="#0b6b68", **fill)
-    for level in rows["chance_level"].dropna().unique():
-        axes.axvline(factor * level, color="0.35", linestyle="--", linewidth=1)
+    if len(levels := rows["chance_level"].dropna().unique()) == 1:
+        axes.axvline(factor * levels[0], color="0.35", linestyle="--", linewidth=1)
+    else:  # categories with different numbers of options
+        axes.plot(factor * rows["chance_level"].astype(float), range(len(rows)), "|", color="0.35", markersize=12)
     axes.set_yticks(range(len(rows)), rows["label"])
     counts = sorted({int(n) for n in rows["n"].dropna()})
     axes.set_title(f"{title}\nn = {'–'.join(map(str, dict.fromkeys([counts[0], counts[-1]])))} {noun}s", fontsize=10)

@@ -129,7 +129,8 @@ def summary(args: Summary) -> str:
     with rewriting(args.out / "every_eval_ever", "every_eval_ever") as directory:
         write_every_eval_ever(directory, measured, models, list(datasets.values()))
     provenance = publishable({"evaluated models": models, "item sources": list(datasets.values())})
-    provenance["notes"] = group_notes(notes)
+    order = ("kind", "models", "evaluations", "count", "note")  # long texts in the wide columns of the sheet
+    provenance["notes"] = [{name: row[name] for name in order} for row in group_notes(notes)]
     questions = as_questions(published, prompts)
     common = {"rankings": comparison_tables.pop("rankings"), "headings": headings}
     write_similarity(args.out / "similarity_summary.xlsx", questions, provenance, **common)
