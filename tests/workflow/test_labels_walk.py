@@ -199,3 +199,27 @@ def test_a_model_on_some_items_borrows_from_another_on_all(workspace):
     assert notes.str.contains(f"Estimated from {N_LABELS} of {N_ITEMS} items and the answers of ").any()
     content = next(Path("results/report/data").glob("e0/task.js")).read_text("utf-8")
     assert "cosine_accuracy_borrowed" in content
+
+
+RUBRIC = {
+    "template": "P: {prompt}\nR: {response}\nG: {reference}\n{scale}",
+    "scale": {"boa": 1, "mala": 0},
+    "instruction": "Remata así: {cue} X",
+    "cue": "Resposta:",
+}
+
+
+def test_labels_validate_the_values_of_a_judge_and_correct_them(workspace):
+    Path("tone").mkdir()
+    Path("tone", "gl.yaml").write_text(yaml.safe_dump(RUBRIC, sort_keys=False, allow_unicode=True), "utf-8")
+    judge = {"model": "one", "rubric": "./tone", "read": "log_probabilities", "models": ["two"]}
+    write_config(labels=["ana.xlsx", "brais.xlsx"], judges={"tone": judge})
+    Run(config.load(["config.yaml"])).run_all()
+    rows = table("results")
+    rows = rows[rows["model"] == "two"].set_index("metric")
+    assert "judge_tone_unvalidated" not in rows.index
+    assert rows.loc["human_by_judge_tone", "n"] == N_LABELS
+    assert rows.loc["human_by_judge_tone", "n_scored"] == rows.loc["judge_tone", "n"] == N_ITEMS
+    assert rows.loc["human_by_judge_tone", "labels_only"] == pytest.approx(rows.loc["human", "value"])
+    [row] = table("labels").query("metric == 'human_by_judge_tone'").to_dict("records")
+    assert -1 <= row["rho"] <= 1
