@@ -33,7 +33,7 @@ from vernacular.core.logs import Progress
 from vernacular.core.model_record import ModelRecord
 from vernacular.core.processes import StopFlag
 from vernacular.inference.engine import Local
-from vernacular.inference.job.pipeline import Pipeline
+from vernacular.inference.job.run import Pipeline
 from vernacular.inference.job.store import Store
 from vernacular.inference.job.work import work_units
 from vernacular.inference.model.loaded import LoadedModel, wrap

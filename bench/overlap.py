@@ -20,7 +20,7 @@ from overhead import SETS, free_model, write_requests, zeros
 from vernacular.core.logs import Progress
 from vernacular.core.processes import StopFlag
 from vernacular.inference.engine import Local
-from vernacular.inference.job.pipeline import Pipeline
+from vernacular.inference.job.run import Pipeline
 from vernacular.inference.job.store import Store
 from vernacular.inference.job.work import work_units
 from vernacular.inference.model.loaded import LoadedModel

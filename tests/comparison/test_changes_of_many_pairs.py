@@ -15,8 +15,8 @@ from vernacular.commands import compare as compare_command
 from vernacular.commands.compare import align_outcomes, find_changes, sort_changes
 from vernacular.core import artifacts
 from vernacular.core.errors import UserError
-from vernacular.metrics.choice import margin
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
+from vernacular.metrics.spans import margin
 from vernacular.types import SETTING
 
 scores = st.none() | st.lists(st.none() | st.sampled_from([-2.0, -0.5, 0.0, -math.inf]), min_size=2, max_size=2)

@@ -79,7 +79,7 @@ def test_keys_of_earlier_stages_exclude_metrics():
     for stage in ("items", "requests", "fetch", "infer", "collect"):
         assert not {name for name in closure(f"vernacular.commands.{stage}") if ".metrics" in name}
     for entries in (*Local.code.values(), *Server.code.values()):
-        unrelated = ("metrics", "store", "store_files", "run", "work", "collect", "commands", "data", "engine")
+        unrelated = ("metrics", "store", "run", "work", "collect", "commands", "data", "engine")
         assert set(unrelated) <= {part for name in MODULES for part in name.split(".")}
         assert not {name for entry in entries for name in closure(entry) if name.split(".")[-1] in unrelated}
 

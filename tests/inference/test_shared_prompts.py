@@ -7,8 +7,7 @@ from vernacular.checkpoints.resolve import resolve
 from vernacular.core import artifacts
 from vernacular.core.errors import UserError
 from vernacular.inference.engine import Local
-from vernacular.inference.job.pipeline import SharedUnit, share
-from vernacular.inference.job.run import CACHED, COMPUTED, run_group
+from vernacular.inference.job.run import CACHED, COMPUTED, SharedUnit, run_group, share
 from vernacular.inference.job.store import Store
 from vernacular.inference.job.work import work_units
 from vernacular.inference.schema import SCORES

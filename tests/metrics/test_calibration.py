@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from vernacular.metrics.choice import probabilities
 from vernacular.metrics.corpus import (
     adaptive_calibration_error,
     calibrated_error,
     expected_calibration_error,
     overconfidence,
 )
+from vernacular.metrics.spans import probabilities
 
 CONFIDENCE = np.array([0.95, 0.85, 0.75, 0.65, 0.55, 0.45, 0.35, 0.35, 0.62, 0.91])
 CORRECT = np.array([1.0, 1, 1, 0, 1, 0, 0, 1, 0, 1])

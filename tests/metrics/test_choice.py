@@ -1,6 +1,6 @@
 import math
 
-from vernacular.metrics.choice import best_indices, choose_option, correct_options, margin
+from vernacular.metrics.spans import best_indices, choose_option, correct_options, margin
 
 
 def test_tie_with_incorrect_option_is_incorrect():

@@ -8,8 +8,8 @@ import pytest
 from support.result_rows import stored
 from support.scoring import build_requests, item, score
 from vernacular.interop import palmx
-from vernacular.metrics.choice import best_indices, choose_option
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
+from vernacular.metrics.spans import best_indices, choose_option
 from vernacular.protocols.evaluate import evaluate, metric_rows
 
 pytestmark = pytest.mark.usefixtures("few_resamples")

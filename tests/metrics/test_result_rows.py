@@ -8,9 +8,8 @@ import pytest
 from support import observed
 from support.scoring import build_requests, item, score, score_rows, without_bits
 from vernacular.metrics import aggregate, corpus
-from vernacular.metrics.choice import correct_options
 from vernacular.metrics.metric import Metric
-from vernacular.metrics.spans import Span, by_item, extra, flags, logliks, result
+from vernacular.metrics.spans import Span, by_item, correct_options, extra, flags, logliks, result
 from vernacular.protocols.acceptability import metrics as acceptability
 from vernacular.protocols.cloze import metrics as cloze
 from vernacular.protocols.generation import metrics as generation

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
-from vernacular.metrics.choice import probabilities
 from vernacular.metrics.corpus import expected_calibration_error
+from vernacular.metrics.spans import probabilities
 from vernacular.report.data_files import Row
 from vernacular.report.distributions import SurprisalProfile, bin_edges, calibration, surprisal_profiles
 from vernacular.report.item_details import UNSCORED

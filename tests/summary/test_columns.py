@@ -3,9 +3,8 @@
 import openpyxl
 import pytest
 from openpyxl.utils import get_column_letter
-from vernacular.summary.columns import SCREEN_COLUMNS
-from vernacular.summary.grid import combine_tables
-from vernacular.summary.headings import make_headings, model_labels
+from vernacular.summary.cells import SCREEN_COLUMNS
+from vernacular.summary.grid import combine_tables, make_headings, model_labels
 from vernacular.summary.workbook import write_leaderboard, write_similarity
 
 MEAN = "Mean above chance (↑)"

@@ -6,8 +6,7 @@ from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError
 from vernacular.core.tables import to_frame, write_csv
 from vernacular.metrics.schema import METRICS, RESULTS
-from vernacular.summary.grid import build_grid, combine_tables, to_arrow, wide
-from vernacular.summary.headings import make_headings
+from vernacular.summary.grid import build_grid, combine_tables, make_headings, to_arrow, wide
 
 
 def test_collect_returns_all_schema_columns_and_rows(metrics_table):

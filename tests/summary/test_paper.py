@@ -5,8 +5,7 @@ import subprocess
 
 import pytest
 from vernacular.core.errors import DataError
-from vernacular.summary.grid import combine_tables
-from vernacular.summary.headings import make_headings
+from vernacular.summary.grid import combine_tables, make_headings
 from vernacular.summary.paper import choose, latex_text, make_table, markdown_text, to_latex, to_markdown
 
 TITLES = {"openbookqa": {"title": "OpenBookQA"}, "calame": {"title": "CALAME"}}

@@ -3,8 +3,7 @@
 import openpyxl
 import pytest
 from vernacular.comparison.schema import PROMPTS
-from vernacular.summary.grid import build_grid, combine_tables, wide
-from vernacular.summary.headings import make_headings
+from vernacular.summary.grid import build_grid, combine_tables, make_headings, wide
 from vernacular.summary.lists import write_comparisons
 from vernacular.summary.paper import make_table
 from vernacular.summary.prompts import add_prompt_means, as_questions, prompt_notes, standard_errors, write_prompts

@@ -12,8 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.integrations.gguf import get_gguf_tokenizer
 from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS
 
-from vernacular.checkpoints.building import bounded_build
-from vernacular.checkpoints.files import DAMAGED_FILE_ERRORS
+from vernacular.checkpoints.files import DAMAGED_FILE_ERRORS, bounded_build
 from vernacular.core.errors import ModelError, first_line, first_of
 from vernacular.core.library_errors import wrap_library_errors
 from vernacular.core.model_record import ModelRecord

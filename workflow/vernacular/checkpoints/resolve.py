@@ -22,9 +22,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from vernacular.checkpoints import inputs
-from vernacular.checkpoints.building import check_layers
 from vernacular.checkpoints.files import (
     DAMAGED_FILE_ERRORS,
+    check_layers,
     check_size,
     check_tokenizer,
     config_of,

@@ -56,8 +56,8 @@ from vernacular.core.tables import csv_text, values_of
 from vernacular.core.written import rewriting
 from vernacular.interop import EXPORTS
 from vernacular.interop.serbian_cloze import serbian_json
-from vernacular.metrics.choice import correct_options, margin
 from vernacular.metrics.schema import METRICS, TASK_RESULTS, as_table
+from vernacular.metrics.spans import correct_options, margin
 from vernacular.protocols.evaluate import declared_metrics
 from vernacular.protocols.lm_eval.metrics import tool_documents, tool_metrics
 

@@ -13,9 +13,8 @@ from vernacular.lm_eval import instances
 from vernacular.lm_eval.evaluation import UnitMetrics, evaluate
 from vernacular.lm_eval.loading import LoadedUnit, load_unit
 from vernacular.lm_eval.sandbox import template_environment
-from vernacular.metrics.choice import best_indices
 from vernacular.metrics.schema import TOOL_RESULTS
-from vernacular.metrics.spans import by_item, flags
+from vernacular.metrics.spans import best_indices, by_item, flags
 from vernacular.protocols.schema import REQUESTS
 from vernacular.types import Item, Result
 

@@ -34,8 +34,7 @@ from vernacular.core.tables import to_frame, write_csv
 from vernacular.interop.every_eval_ever import write_every_eval_ever
 from vernacular.interop.lm_eval_results import write_lm_eval_results
 from vernacular.metrics.schema import METRICS, RESULTS, TASK_RESULTS
-from vernacular.summary.grid import combine_tables, to_arrow, wide
-from vernacular.summary.headings import make_headings
+from vernacular.summary.grid import combine_tables, make_headings, to_arrow, wide
 from vernacular.summary.prompts import as_questions, standard_errors
 from vernacular.summary.provenance import dataset_sources
 from vernacular.summary.workbook import write_leaderboard

@@ -31,7 +31,7 @@ from vernacular.core.fields import Stage, to_json
 from vernacular.core.tables import sheet_names, write_csv
 from vernacular.data.audit import audit_between, item_findings
 from vernacular.metrics.schema import TASK_RESULTS
-from vernacular.summary.columns import EXCEL
+from vernacular.summary.cells import EXCEL
 from vernacular.summary.rows import Column, write_rows
 from vernacular.types import OPTIONS_ONLY
 

@@ -20,8 +20,7 @@ from vernacular.metrics.metric import display_name
 from vernacular.metrics.schema import RESULTS
 from vernacular.report.provenance import benchmark_files
 from vernacular.summary.cells import direction, format_p_value, format_value, metric_title
-from vernacular.summary.grid import Grid, build_grid
-from vernacular.summary.headings import make_headings
+from vernacular.summary.grid import Grid, build_grid, make_headings
 from vernacular.summary.notes import split_list
 from vernacular.summary.prompts import as_questions
 from vernacular.types import OPTIONS_ONLY

@@ -27,8 +27,7 @@ from vernacular.interop.lm_eval_results import write_lm_eval_results
 from vernacular.metrics.schema import METRICS, RESULTS, TOKENS
 from vernacular.summary.curves import add_positions, curve_sheets, equal_weight_notes
 from vernacular.summary.estimates import add_estimates, estimates_sheet, with_estimate_columns
-from vernacular.summary.grid import combine_tables, to_arrow, wide
-from vernacular.summary.headings import make_headings, model_labels
+from vernacular.summary.grid import combine_tables, make_headings, model_labels, to_arrow, wide
 from vernacular.summary.lists import (
     confusion_rows,
     diagnosis_codes,

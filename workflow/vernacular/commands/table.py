@@ -14,7 +14,7 @@ from vernacular.core.errors import UserError, suggest
 from vernacular.core.paths import display_path
 from vernacular.core.tables import to_frame
 from vernacular.metrics.schema import RESULTS
-from vernacular.summary.headings import make_headings
+from vernacular.summary.grid import make_headings
 from vernacular.summary.paper import TEXT_WIDTH, choose, make_table, to_latex, to_markdown
 from vernacular.summary.prompts import as_questions
 

@@ -13,9 +13,9 @@ from vernacular.comparison.labels import BORROWED, ESTIMATES, MISSING_SHARE, Est
 from vernacular.core.errors import first_of, format_count
 from vernacular.core.tables import finite_or_none
 from vernacular.data.load import draw_key, sample
-from vernacular.metrics.choice import correct_options, margin
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.schema import value_arrays
+from vernacular.metrics.spans import correct_options, margin
 from vernacular.statistics.labels import borrowed, labels_alone
 
 MIN_BORROWED = 50  # own items

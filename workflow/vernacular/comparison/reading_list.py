@@ -17,8 +17,8 @@ from vernacular.core.errors import format_count
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.tables import values_of
 from vernacular.data.audit import REFERENCE
-from vernacular.metrics.choice import correct_options
 from vernacular.metrics.schema import value_arrays
+from vernacular.metrics.spans import correct_options
 from vernacular.statistics.audit import MIN_ITEMS, Audit, Drops, Responses, audit, complete, unsuitable
 from vernacular.statistics.intervals import cluster_bootstrap
 from vernacular.types import OPTIONS_ONLY, Item

@@ -4,7 +4,7 @@ import math
 from string import ascii_uppercase
 
 from vernacular.core.tables import TEXT_NOTE, csv_text
-from vernacular.metrics.choice import probabilities
+from vernacular.metrics.spans import probabilities
 
 README = """\
 Files in the format of the PalmX 2025 evaluation script (predictions.csv, scores.txt, outputs_log.csv).

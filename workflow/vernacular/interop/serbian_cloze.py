@@ -2,8 +2,8 @@
 
 import json
 
-from vernacular.metrics.choice import choose_option, correct_options
 from vernacular.metrics.schema import as_table, same_item
+from vernacular.metrics.spans import choose_option, correct_options
 
 README = """\
 Result lines in the format of the Serbian cloze scripts: prompt, predicted, correct, is_correct.

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from vernacular.core.errors import format_count
-from vernacular.metrics.choice import best_indices, probabilities
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.similarity.outputs import ParsedOutput, parse_samples
-from vernacular.metrics.spans import by_item, logliks
+from vernacular.metrics.spans import best_indices, by_item, logliks, probabilities
 from vernacular.protocols.choice.parser import Answers, extract
 from vernacular.protocols.lm_eval.metrics import to_metric
 from vernacular.types import Request, Role

@@ -13,8 +13,8 @@ import numpy as np
 
 from vernacular.core.errors import shortened
 from vernacular.core.metadata import Example, LabelCount, Profile
-from vernacular.metrics.choice import probabilities
 from vernacular.metrics.classification import is_classification
+from vernacular.metrics.spans import probabilities
 from vernacular.protocols.generation.metrics import normalize
 from vernacular.protocols.registry import PROTOCOLS
 from vernacular.types import Generation, Item, Request, Result, Role, Score, correct_answers, skipped_reason

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vernacular.core.tables import is_finite, values_of
-from vernacular.metrics import choice
+from vernacular.metrics import spans
 from vernacular.protocols.schema import REQUESTS
 from vernacular.report.data_files import Row
 from vernacular.types import Role, skipped_reason
@@ -57,7 +57,7 @@ def margin(row: dict) -> float | None:
     >>> margin({"option_scores": [-3.0, -1.0, None], "choices": ["a", "b", "c"], "gold": [0]})
     -2.0
     """
-    value = choice.margin(row["option_scores"] or [], choice.correct_options(row["choices"], row["gold"]))
+    value = spans.margin(row["option_scores"] or [], spans.correct_options(row["choices"], row["gold"]))
     return value if is_finite(value) else None
 
 

@@ -33,7 +33,7 @@ from vernacular.report.data_files import ASSETS, FIELDS, Row, record, round_sign
 from vernacular.report.evaluation import write_evaluation
 from vernacular.report.leaderboard import Index, ReportIndex
 from vernacular.report.prompts import put_means, write_prompts
-from vernacular.summary.headings import distinct_titles
+from vernacular.summary.grid import distinct_titles
 from vernacular.summary.tokenizers import TOKENIZERS
 from vernacular.types import SETTING
 

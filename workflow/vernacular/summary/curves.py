@@ -11,8 +11,7 @@ from openpyxl.worksheet.worksheet import Worksheet
 from vernacular.core.metadata import MetricsMetadata
 from vernacular.core.model_record import ModelRecord, recorded_model
 from vernacular.metrics.schema import POSITION
-from vernacular.summary.cells import TOP_WRAPPED, put_text
-from vernacular.summary.columns import EXCEL, SheetSize, continued
+from vernacular.summary.cells import EXCEL, TOP_WRAPPED, SheetSize, continued, put_text
 from vernacular.summary.rows import METRIC, SETTING_COLUMNS, Column, write_rows
 from vernacular.types import DEFAULT_PROMPT
 

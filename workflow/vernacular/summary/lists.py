@@ -13,8 +13,16 @@ from vernacular.core.metadata import FAILURE, INFORMATION, MetricsMetadata, Resu
 from vernacular.core.publication import publishable
 from vernacular.core.tables import is_finite, plain_text
 from vernacular.protocols.diagnosis import CODES
-from vernacular.summary.cells import BOLD, TOP_WRAPPED, format_difference, format_value, put_text, style_header
-from vernacular.summary.columns import EXCEL, SheetSize
+from vernacular.summary.cells import (
+    BOLD,
+    EXCEL,
+    TOP_WRAPPED,
+    SheetSize,
+    format_difference,
+    format_value,
+    put_text,
+    style_header,
+)
 from vernacular.summary.rows import METRIC, SETTING_COLUMNS, Column, write_rows
 from vernacular.types import ALL_PROMPTS, DEFAULT_PROMPT
 

@@ -18,8 +18,7 @@ from vernacular.metrics.metric import display_name
 from vernacular.statistics.over_prompts import LIKE_THESE
 from vernacular.statistics.paired import ALPHA
 from vernacular.summary.cells import BEST, NONE, SHARED, index_rankings, lacks_interval, mark_by_interval, mark_by_test
-from vernacular.summary.grid import Grid, build_grid
-from vernacular.summary.headings import Headings
+from vernacular.summary.grid import Grid, Headings, build_grid
 
 _UNITS = {"share": "%", "percent": "%", "score": "", "cosine": ""}  # of the numbers in the table, by unit of the values
 _KEY = ("model", "evaluation", "metric")

@@ -13,7 +13,7 @@ from openpyxl.worksheet.worksheet import Worksheet
 from vernacular.metrics.metric import display_name
 from vernacular.statistics.over_prompts import Components, design_table
 from vernacular.summary import cells
-from vernacular.summary.columns import EXCEL, SheetSize, continued
+from vernacular.summary.cells import EXCEL, SheetSize, continued
 from vernacular.summary.grid import sort_rows
 from vernacular.summary.rows import parts_of
 from vernacular.types import ALL_PROMPTS

@@ -8,10 +8,8 @@ from openpyxl.utils import get_column_letter
 from openpyxl.worksheet.worksheet import Worksheet
 
 from vernacular.core.metadata import MetricsMetadata
-from vernacular.summary.cells import TITLE, TOP_WRAPPED, print_landscape, put_text, wrapped_height
-from vernacular.summary.columns import EXCEL, SheetSize
-from vernacular.summary.grid import sort_key
-from vernacular.summary.headings import Headings
+from vernacular.summary.cells import EXCEL, TITLE, TOP_WRAPPED, SheetSize, print_landscape, put_text, wrapped_height
+from vernacular.summary.grid import Headings, sort_key
 from vernacular.summary.rows import parts_of
 from vernacular.summary.sheet import LEGEND
 from vernacular.types import DEFAULT_PROMPT

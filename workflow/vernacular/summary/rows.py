@@ -7,11 +7,14 @@ from openpyxl.utils import get_column_letter
 from openpyxl.worksheet.worksheet import Worksheet
 
 from vernacular.summary.cells import (
+    EXCEL,
     TOP,
     TOP_CENTERED,
     TOP_WRAPPED,
+    SheetSize,
     Styles,
     comment,
+    continued,
     metric_title,
     number_format,
     print_landscape,
@@ -20,7 +23,6 @@ from vernacular.summary.cells import (
     style_header,
     wrapped_height,
 )
-from vernacular.summary.columns import EXCEL, SheetSize, continued
 
 
 class Column(NamedTuple):

@@ -13,10 +13,19 @@ from openpyxl.worksheet.worksheet import Worksheet
 from vernacular.core.errors import format_count
 from vernacular.core.tables import is_finite, plain_text
 from vernacular.summary import cells
-from vernacular.summary.cells import LEFT_HEADER, comment, direction, format_value, metric_title, put_text, style_header
-from vernacular.summary.columns import Columns, MeanColumn, set_outline
-from vernacular.summary.grid import Grid
-from vernacular.summary.headings import Headings
+from vernacular.summary.cells import (
+    LEFT_HEADER,
+    Columns,
+    MeanColumn,
+    comment,
+    direction,
+    format_value,
+    metric_title,
+    put_text,
+    set_outline,
+    style_header,
+)
+from vernacular.summary.grid import Grid, Headings
 
 BASELINES = {"chance_level": "chance level", "majority_baseline": "majority baseline"}  # column: its name in comments
 LEGEND = [

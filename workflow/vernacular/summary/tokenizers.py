@@ -21,8 +21,7 @@ from vernacular.core.artifacts import Kind, replacing
 from vernacular.core.tables import finite_or_none, rows_of
 from vernacular.metrics.bits import ratio
 from vernacular.statistics.intervals import cluster_bootstrap
-from vernacular.summary.cells import put_text
-from vernacular.summary.columns import EXCEL, SheetSize
+from vernacular.summary.cells import EXCEL, SheetSize, put_text
 from vernacular.summary.rows import Column, write_rows
 from vernacular.types import DEFAULT_PROMPT, SETTING, is_unspaced
 

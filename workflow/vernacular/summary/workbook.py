@@ -15,10 +15,18 @@ from openpyxl.worksheet.worksheet import Worksheet
 
 from vernacular.core.artifacts import replacing
 from vernacular.core.tables import sheet_names
-from vernacular.summary.cells import index_rankings, put_text
-from vernacular.summary.columns import EXCEL, Columns, SheetSize, continued, fitting, with_aggregates, with_headlines
-from vernacular.summary.grid import Grid, build_grid
-from vernacular.summary.headings import Headings, make_headings
+from vernacular.summary.cells import (
+    EXCEL,
+    Columns,
+    SheetSize,
+    continued,
+    fitting,
+    index_rankings,
+    put_text,
+    with_aggregates,
+    with_headlines,
+)
+from vernacular.summary.grid import Grid, Headings, build_grid, make_headings
 from vernacular.summary.lists import add_codes, write_comparisons, write_diagnoses, write_languages, write_overall
 from vernacular.summary.prompts import write_prompts
 from vernacular.summary.provenance import write_provenance

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from string import ascii_uppercase
 
 from vernacular.comparison.external.results import ExternalResult
-from vernacular.metrics.choice import Choice, choose_option, correct_options
-from vernacular.metrics.spans import per_length
+from vernacular.metrics.spans import Choice, choose_option, correct_options, per_length
 from vernacular.protocols.generation.metrics import normalize, text_metrics
 from vernacular.protocols.registry import PROTOCOLS
 from vernacular.types import Item

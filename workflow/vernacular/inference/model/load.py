@@ -23,7 +23,7 @@ import transformers
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, BitsAndBytesConfig
 
 from vernacular.checkpoints import inputs
-from vernacular.checkpoints.building import bounded_build
+from vernacular.checkpoints.files import bounded_build
 from vernacular.checkpoints.linear_layers import use_onednn
 from vernacular.core.errors import MachineError, ModelError, first_of, suggest
 from vernacular.core.library_errors import (

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from vernacular.checkpoints import inputs
-from vernacular.checkpoints.building import bounded_build
+from vernacular.checkpoints.files import bounded_build
 from vernacular.core.errors import ConfigError, MachineError, ModelError, suggest
 from vernacular.core.library_errors import LibraryError, wrap_library_errors, wrap_tokenizer_panics
 from vernacular.core.metadata import Outcome

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from string import ascii_uppercase
 
-from vernacular.metrics.choice import Choice, choose_option, correct_options
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.similarity.outputs import ParsedOutput, parse_samples
-from vernacular.metrics.spans import result_row
+from vernacular.metrics.spans import Choice, choose_option, correct_options, result_row
 from vernacular.protocols.choice.parser import STEPS, Answers, extract
 from vernacular.protocols.generation.metrics import RESPONSES, SAMPLES, mean_row
 from vernacular.types import Generation, Item, Request, Result

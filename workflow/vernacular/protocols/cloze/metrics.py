@@ -9,10 +9,9 @@ gap (flag `boundary`); per token, character and byte; and in a masked model.
 """
 
 from vernacular.metrics.bits import best_span, bits_metrics, sizes
-from vernacular.metrics.choice import choose_option, correct_options
 from vernacular.metrics.corpus import most_common_share
 from vernacular.metrics.metric import Metric
-from vernacular.metrics.spans import accuracy_by_unit, items_with_spans, logliks, result
+from vernacular.metrics.spans import accuracy_by_unit, choose_option, correct_options, items_with_spans, logliks, result
 from vernacular.types import Item, Request, Result, Score
 
 METRICS = [

@@ -24,10 +24,9 @@ from statistics import fmean, stdev
 import numpy as np
 from sacrebleu.metrics import CHRF
 
-from vernacular.metrics.choice import Choice, choose_option, correct_options, margin
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.similarity.outputs import ParsedOutput, parse_samples, sample_name
-from vernacular.metrics.spans import result_row
+from vernacular.metrics.spans import Choice, choose_option, correct_options, margin, result_row
 from vernacular.types import Generation, Item, Request, Result, correct_answers, is_number, last_number
 
 SIMILARITIES = {"cosine": "cosine", "moverscore": "score", "bertscore": "score"}  # metrics and their units

@@ -4,7 +4,6 @@ from string import ascii_uppercase
 
 import numpy as np
 
-from vernacular.metrics.choice import best_indices, choose_option, correct_options, margin, probabilities
 from vernacular.metrics.corpus import (
     adaptive_calibration_error,
     calibrated_error,
@@ -13,7 +12,16 @@ from vernacular.metrics.corpus import (
     overconfidence,
 )
 from vernacular.metrics.metric import Metric
-from vernacular.metrics.spans import items_with_spans, logliks, result
+from vernacular.metrics.spans import (
+    best_indices,
+    choose_option,
+    correct_options,
+    items_with_spans,
+    logliks,
+    margin,
+    probabilities,
+    result,
+)
 from vernacular.types import Item, Request, Result, Role, Score, skipped_reason
 
 METRICS = [

@@ -1,10 +1,18 @@
 """options: log-likelihood of each option's text after the question: plain, normalized, and as mutual information."""
 
 from vernacular.metrics.bits import best_span, bits_metrics, sizes
-from vernacular.metrics.choice import choose_option, correct_options, margin, probabilities
 from vernacular.metrics.classification import is_classification
 from vernacular.metrics.metric import Metric
-from vernacular.metrics.spans import accuracy_by_unit, items_with_spans, logliks, result
+from vernacular.metrics.spans import (
+    accuracy_by_unit,
+    choose_option,
+    correct_options,
+    items_with_spans,
+    logliks,
+    margin,
+    probabilities,
+    result,
+)
 from vernacular.types import Item, Request, Result, Score
 
 METRICS = [

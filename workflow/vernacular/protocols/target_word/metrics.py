@@ -10,9 +10,8 @@ import math
 import numpy as np
 
 from vernacular.metrics.bits import best_span, bits_metrics, sizes
-from vernacular.metrics.choice import choose_option, correct_options, margin
 from vernacular.metrics.metric import Metric
-from vernacular.metrics.spans import items_with_spans, logliks, result
+from vernacular.metrics.spans import choose_option, correct_options, items_with_spans, logliks, margin, result
 from vernacular.types import Item, Request, Result, Score
 
 TOP_K = 100  # of `topk_entropy` in the scores
