@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from support import report_run
+from support import report_curves, report_run
 from support.messages import assert_states
 from support.report_prompts import EVALUATION, MEAN, MODELS, N, write_run
 from vernacular import results
@@ -71,6 +71,33 @@ def test_plots_of_categories_and_items(tmp_path):
     assert len(known) > 1
     axes = results.plot_categories(directory, model, evaluation, "accuracy").axes[0]
     assert {label.get_text() for label in axes.get_yticklabels()} == set(known["category"])
+
+
+def test_plot_of_prompts_has_each_prompt_and_their_mean(directory):
+    axes = results.plot_prompts(directory, MODELS[0], EVALUATION, "accuracy").axes[0]
+    assert {label.get_text() for label in axes.get_yticklabels()} == {"default", "formal", "short", "mean over prompts"}
+    table = results.values(directory).query(f"task == 'quiz' and metric == 'accuracy' and model == {MODELS[0]!r}")
+    points = [line for line in axes.lines if line.get_marker() == "o"]
+    assert [line.get_xdata()[0] for line in points] == pytest.approx(sorted(100 * table["value"]))
+    assert sum(line.get_markerfacecolor() != "white" for line in points) == 1
+
+
+def test_plot_of_curves_has_a_line_with_gaps_per_series(tmp_path):
+    directory = report_curves.write_run(tmp_path)["results"]
+    axes = results.plot_curves(directory, report_curves.EVALUATION).axes[0]
+    lines = {line.get_label(): line for line in axes.lines if line.get_marker() == "o"}
+    assert set(lines) == set(report_curves.SHARES)
+    assert axes.get_xlabel() == "tokens"
+    for series, line in lines.items():
+        values = line.get_ydata()
+        assert list(line.get_xdata()) == [step * report_curves.TOKENS_PER_STEP for step in report_curves.STEPS]
+        missing = [f"{series}.step{step}" == report_curves.MISSING for step in report_curves.STEPS]
+        assert np.isnan(values).tolist() == missing
+        shares = np.mean(list(report_curves.SHARES[series].values()), axis=0)
+        assert values[~np.isnan(values)] == pytest.approx(100 * shares[~np.array(missing)], abs=1)
+    with pytest.raises(DataError) as raised:
+        results.plot_curves(directory, "pairs.gl.minimal_pair.0shots")
+    assert_states(raised.value, report_curves.EVALUATION)
 
 
 def test_plot_of_an_unknown_name_names_the_closest(directory):

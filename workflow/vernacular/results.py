@@ -28,6 +28,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from vernacular.comparison.curves.schema import CURVES
 from vernacular.comparison.schema import CHANGES, COMPARISONS, OVERALL, PROMPTS
 from vernacular.core import artifacts
 from vernacular.core.errors import DataError, suggest
@@ -38,6 +39,7 @@ from vernacular.metrics.metric import COUNT, display_name
 from vernacular.metrics.schema import RESULTS, TASK_RESULTS
 from vernacular.metrics.tokens import readable_tokens
 from vernacular.protocols.schema import REQUESTS
+from vernacular.types import ALL_PROMPTS, SETTING
 
 ALPHA = 0.05
 BETS = np.array([-0.8, -0.4, -0.2, -0.1, -0.05, 0.05, 0.1, 0.2, 0.4, 0.8])
@@ -265,6 +267,67 @@ def plot_differences(directory, baseline: str, candidate: str, unit: str = "shar
     return _forest(rows, f"{candidate} minus {baseline}", "item", is_filled=rows["significant"].fillna(False))
 
 
+def plot_prompts(directory, model: str, evaluation: str, metric: str | None = None):
+    """Return a figure of a model's value with each prompt, and their mean; `evaluation`: with any of the prompts.
+
+    Other arguments and errors: `plot_values`.
+    """
+    frame = values(directory)
+    frame = frame[frame["category"].fillna("") == ""]
+    own = _chosen(frame, "evaluation", evaluation).iloc[0]
+    names = [name for name in SETTING if name != "prompt"]
+    same = (frame[names].astype(object) == own[names]).all(axis=1)
+    rows = _chosen(frame[same], "model", model)
+    rows = _chosen(rows, "metric", metric or _headline(rows))
+    labels = rows["prompt"].where(rows["prompt"] != ALL_PROMPTS, "mean over prompts")
+    title = f"{display_name(rows['metric'].iloc[0])}, {model}, {evaluation}"
+    return _forest(rows.assign(label=labels), title, "item", is_filled=rows["prompt"] == ALL_PROMPTS)
+
+
+def plot_curves(directory, evaluation: str, metric: str | None = None):
+    """Return a figure of each training curve with its 95 % intervals, by tokens, or by steps if any are unknown.
+
+    A checkpoint without a value is a gap. `metric`: a headline metric, None for the first.
+
+    Raises:
+        DataError: The evaluation or the metric has no curves.
+        ArtifactError: The curves do not exist or are damaged.
+    """
+    from matplotlib.figure import Figure
+
+    frame = to_frame(artifacts.read(Path(directory) / "summary" / "curves.parquet", CURVES))
+    rows = _chosen(frame[frame["category"].fillna("") == ""], "evaluation", evaluation)
+    rows = _chosen(rows, "metric", metric or rows["metric"].iloc[0])
+    axis = "step" if rows["tokens"].isna().any() else "tokens"
+    factor, label = _units(rows["unit"].iloc[0])
+    figure = Figure(figsize=(7, 3.6), layout="constrained")
+    axes = figure.subplots()
+    for name, curve in rows.sort_values(axis, kind="stable").groupby("curve"):
+        x = curve[axis].astype(float)
+        [line] = axes.plot(x, factor * curve["value"].astype(float), "o-", label=name)
+        bounds = (factor * curve[bound].astype(float) for bound in ("ci_low", "ci_high"))
+        axes.fill_between(x, *bounds, alpha=0.2, color=line.get_color())
+    if len(levels := rows["chance_level"].dropna().unique()) == 1:
+        axes.axhline(factor * levels[0], color="0.35", linestyle="--", linewidth=1)
+    title = f"{display_name(rows['metric'].iloc[0])}, {evaluation}"
+    axes.set_title(f"{title}\nn = {_range(rows['n'])} items", fontsize=10)
+    axes.set_xlabel(axis)
+    axes.set_ylabel(label)
+    axes.legend()
+    return figure
+
+
+def _units(unit: str | None) -> tuple[int, str]:
+    """Return the factor of drawn values, and their unit: shares are percentages."""
+    return (100, "%") if unit == "share" else (1, unit or "")
+
+
+def _range(counts: pd.Series) -> str:
+    """Return the smallest and the largest of some counts, or the only one."""
+    known = sorted({int(n) for n in counts.dropna()})
+    return "–".join(map(str, dict.fromkeys([known[0], known[-1]])))
+
+
 def _headline(rows: pd.DataFrame) -> str | None:
     """Return the first headline metric of some values."""
     return next(iter(rows.loc[rows["headline"].fillna(False), "metric"]), None)
@@ -281,8 +344,7 @@ def _forest(rows: pd.DataFrame, title: str, noun: str, is_filled=None):
     """Return a figure with a point and an interval per row, the highest value first; chance is a dashed line."""
     from matplotlib.figure import Figure  # takes half a second, which readers of tables need not wait for
 
-    unit = rows["unit"].iloc[0]
-    factor, label = (100, "%") if unit == "share" else (1, unit or "")
+    factor, label = _units(rows["unit"].iloc[0])
     rows = rows.assign(is_filled=True if is_filled is None else is_filled).sort_values("value", kind="stable")
     figure = Figure(figsize=(7, 1.2 + 0.3 * len(rows)), layout="constrained")
     axes = figure.subplots()
@@ -295,8 +357,7 @@ def _forest(rows: pd.DataFrame, title: str, noun: str, is_filled=None):
     else:  # categories with different numbers of options
         axes.plot(factor * rows["chance_level"].astype(float), range(len(rows)), "|", color="0.35", markersize=12)
     axes.set_yticks(range(len(rows)), rows["label"])
-    counts = sorted({int(n) for n in rows["n"].dropna()})
-    axes.set_title(f"{title}\nn = {'–'.join(map(str, dict.fromkeys([counts[0], counts[-1]])))} {noun}s", fontsize=10)
+    axes.set_title(f"{title}\nn = {_range(rows['n'])} {noun}s", fontsize=10)
     axes.set_xlabel(label)
     return figure
 
