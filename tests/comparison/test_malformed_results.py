@@ -261,7 +261,7 @@ def with_null(table, name):
             for name in ("item_id", "prompt", "choices", "gold", "metrics")
         ),
         lambda table: table.set_column(0, "item_id", table["item_id"].cast(pa.large_string())),
-        lambda table: table.drop_columns(["tie"]),
+        lambda table: table.drop_columns(["gold"]),
     ],
 )
 def test_edited_parquet_is_rejected(tmp_path, edit):

@@ -107,7 +107,7 @@ def test_files_of_operating_systems_are_ignored(tmp_path):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from vernacular.core import replacing, written
+from vernacular.core import written
 n_left = int(sys.argv[2])
 def counted(function):
     def call(*arguments, **keywords):

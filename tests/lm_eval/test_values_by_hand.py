@@ -18,7 +18,7 @@ pytestmark = [
 ]
 
 SCRIPT = """
-import json, math
+import doctest, json, math
 from types import SimpleNamespace as Record
 from lm_eval.api.registry import AGGREGATION_REGISTRY
 from vernacular.lm_eval.evaluation import UnitMetrics, _agree, _components, _needs, _parts
@@ -88,6 +88,7 @@ print(json.dumps({
               role(Record(request_type=ROLLING, idx=0), 1)],
     "rendered": [rendered("{{ a }}\\n"), rendered("{{ b }}")],
     "seed": loading.SEED,
+    "examples": [*doctest.testmod(loading)][:2],
     "intervals": [interval(n) for n in (1, 2)],
     "allowed": [allowed(generated(n, {}), True) for n in (None, 0, 1, 10_000, 10_001, True, "2")]
                + [allowed(generated(1, {}), False), allowed(generated(1, {"num_beams": 4}), True)],
@@ -149,6 +150,11 @@ def test_correct_options_documents_and_roles(found):
     assert found["roles"] == ["response", "response:0", "response:0@2", "choice:3", "text:1", "text"]
     assert found["repeats"] == [3, 1, 1, 1]
     assert found["allowed"] == [True, False, True, True, False, False, False, False, False]
+
+
+def test_examples_of_generation_arguments(found):
+    failed, attempted = found["examples"]
+    assert failed == 0 < attempted
 
 
 def test_templates_and_texts_are_those_of_lm_eval(found):

@@ -185,4 +185,4 @@ def _checked(chromium, directory):
     browser.requested(), browser.console()
     yield browser
     assert [address for address in browser.requested() if not address.startswith(("file:", "data:", "about:"))] == []
-    assert browser.console() == []
+    assert (found := browser.console()) == [], found[0][:900]

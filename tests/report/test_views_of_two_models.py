@@ -94,7 +94,8 @@ def test_task_states_why_its_value_is_what_it_is(page):
 def test_task_shows_the_profile_of_a_model(page):
     page.open(f"#/task/{LETTERS}/base")
     rows = page.find_all(".profile tbody tr")
-    assert [row.text.split() for row in rows] == [["A", "1", "4"], ["B", "3", "0"]]
+    labels, confusion = [["A", "1", "4"], ["B", "3", "0"]], [["A", "1", "3", "0"], ["B", "0", "0", "0"]]
+    assert [row.text.split() for row in rows] == labels + confusion
     assert page.texts(".facts dd") == [
         "median 25.0 %",
         "<think> 3 items, Ġthe 1 item",

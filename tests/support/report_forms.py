@@ -92,7 +92,13 @@ def _write_letters(directory: Path, m: int) -> None:
         scores += [score_row(f"q{i}", f"choice:{1 - c}", len(QUESTION), [2], [2.0 + m]) for c in range(2)]
     labels = [{"label": "A", "predicted": 1, "gold": 4}, {"label": "B", "predicted": 3, "gold": 0}]
     tokens = {"<think>": 3, "Ġthe": 1}
-    profile = {"labels": labels, "label_mass": 0.25, "top_tokens": tokens, "lengths": [5.0, 4.0, 4.5]}
+    profile = {
+        "labels": labels,
+        "confusion": [[1, 3, 0], [0, 0, 0]],
+        "label_mass": 0.25,
+        "top_tokens": tokens,
+        "lengths": [5.0, 4.0, 4.5],
+    }
     length = {"code": "length", "severity": "warning", "sentence": "Long.", "threshold": "-", "n": 4}
     write_task_results(directory, LETTERS, rows, diagnoses=[] if m else [CONSTANT, length], profile=profile)
     write_artifact(directory / "scores" / f"{LETTERS}.parquet", SCORES, scores, {})
