@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from vernacular.comparison.compare import add_significance
 from vernacular.comparison.label_sheets import CORRECT, GRADES, PAIRS, Label, Responses
 from vernacular.comparison.schema import COMPARISONS
 from vernacular.core.artifacts import Kind
@@ -19,7 +20,6 @@ from vernacular.core.tables import finite_or_none
 from vernacular.metrics.metric import Metric, display_name
 from vernacular.metrics.schema import value_arrays
 from vernacular.statistics.labels import MIN_CLUSTERS, Agreement, Estimate, agreement, corrected, labels_alone
-from vernacular.statistics.paired import ALPHA, holm
 from vernacular.types import SETTING
 
 HUMAN, BORROWED = "human", "borrowed"  # `human_by_chrf`, `accuracy_borrowed`
@@ -319,7 +319,7 @@ def as_comparisons(rows: list[dict], settings: Mapping[str, Mapping]) -> list[di
     for row in rows:
         if row["baseline"] is None:
             continue
-        evaluation, p = row["evaluation"], row["p_value"]
+        evaluation = row["evaluation"]
         sides = {
             side: values.get((name, evaluation, row["metric"]), {})
             for side, name in (("baseline", row["baseline"]), ("candidate", row["model"]))
@@ -337,23 +337,14 @@ def as_comparisons(rows: list[dict], settings: Mapping[str, Mapping]) -> list[di
                 "higher_is_better": True,
                 "n": row["n_labels"],
                 "difference": row["value"],
-                "p_value": p,
+                "p_value": row["p_value"],
                 "test": "t of the labels' differences" if row["metric"] == HUMAN else "t of the corrected difference",
             }
             | {f"n_{side}": own.get("n_labels") or row["n_labels"] for side, own in sides.items()}
             | {f"{side}_value": own.get("value") for side, own in sides.items()}
         )
-    families: dict[tuple, list[dict]] = {}
-    for row in compared:
-        if row["headline"] and row["p_value"] is not None:
-            families.setdefault((row["baseline"], row["candidate"], row["metric"] == HUMAN), []).append(row)
-    for family in families.values():
-        for row, adjusted in zip(family, holm([row["p_value"] for row in family]), strict=True):
-            row |= {"p_holm": float(adjusted), "n_tests": len(family)}
-    for row in compared:
-        p = row["p_value"] if row["n_tests"] is None else row["p_holm"]
-        row["significant"] = p is not None and p < ALPHA
-        row["better"] = ("candidate" if row["difference"] > 0 else "baseline") if row["significant"] else None
+    add_significance([row for row in compared if row["metric"] == HUMAN])
+    add_significance([row for row in compared if row["metric"] != HUMAN])
     return compared
 
 
