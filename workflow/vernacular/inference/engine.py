@@ -102,7 +102,7 @@ class Engine(ABC):
     def finish(self, prepared: Any) -> tuple[pa.Table, dict]:
         """Return (a row for each row of the requests, metadata such as engine: name, counters and flags).
 
-        The rows are a table, or are read in parts as one: by `len(rows)`, `rows[start:stop]` and `rows.slice()`.
+        Rows are a table, or are read as one in parts: by `len(rows)`, `rows[start:stop]` and `rows.slice()`.
         """
 
 
@@ -111,7 +111,7 @@ class Local(Engine):
 
     code: ClassVar = {
         "scores": ("vernacular.inference.scoring.score", "vernacular.inference.model.load"),
-        "generations": ("vernacular.inference.generation.vllm", "vernacular.inference.model.load"),
+        "generations": ("vernacular.inference.generation.generate", "vernacular.inference.model.load"),
     }
 
     def __init__(self, record, *, threads=None, is_shared=False, requests=()):
@@ -168,9 +168,9 @@ class VLLM(Local):
     def prepare(self, kind, requests):
         if kind is SCORES:
             return super().prepare(kind, requests)
-        from vernacular.inference.generation.vllm import Generation
+        from vernacular.inference.generation.generate import VLLMGeneration
 
-        return Generation(self.loaded, requests)
+        return VLLMGeneration(self.loaded, requests)
 
 
 class Server(Engine):

@@ -120,10 +120,6 @@ def tail_of(rendered: str, messages: list[dict]) -> str:
     return tail if found else ""
 
 
-def _is_set(markers: Markers) -> bool:
-    return markers.source == "setting"
-
-
 def opens_reasoning(loaded: TextModel, rendered: str, messages: list[dict]) -> bool:
     """Return whether a rendered prompt ends within reasoning, or a short one if the template changes its texts."""
     tail = tail_of(rendered, messages) or tail_of(render(loaded, _SHORT), _SHORT)
@@ -134,7 +130,7 @@ def opens_reasoning(loaded: TextModel, rendered: str, messages: list[dict]) -> b
 def thinks(loaded: TextModel) -> bool:
     """Return whether rendered prompts ask for reasoning: by their end, a setting, or the template's default.
 
-    A template that only mentions "</think>", to remove reasoning from earlier turns, does not say so.
+    One that only mentions "</think>", to remove reasoning from earlier turns, does not.
     """
 
     def find() -> bool:
@@ -142,7 +138,8 @@ def thinks(loaded: TextModel) -> bool:
         if markers is None:
             return False
         if loaded.tokenizer is None:  # the server applies its template
-            return bool(loaded.record.server.reasons_by_default if wanted is None else wanted) or _is_set(markers)
+            by_default = loaded.record.server.reasons_by_default if wanted is None else wanted
+            return bool(by_default) or markers.source == "setting"
         if not has_template(loaded):
             return False
         rendered = render(loaded, _SHORT)
@@ -152,7 +149,7 @@ def thinks(loaded: TextModel) -> bool:
         if switch := reasoning_switch(loaded):  # gpt-oss has none that turns it off
             off = template_arguments(loaded) | switch.get(False, {})
             return False not in switch or rendered != render_with(loaded, with_system(loaded, _SHORT), off)
-        return _is_set(markers) or (markers.source == "template" and markers.start != "<think>")
+        return markers.source == "setting" or (markers.source == "template" and markers.start != "<think>")
 
     return loaded.of_template("thinks", find)
 
@@ -266,11 +263,8 @@ class Reader:
             if not is_next or ids[-1] in self.ids:
                 self.position = self._follow_ids(ids)
             return
-        if (
-            is_next
-            and self.position.inside
-            and self.markers.end not in decode_continuation(self.tokenizer, [], ids[-_WINDOW:])
-        ):
+        is_inside = is_next and self.position.inside
+        if is_inside and self.markers.end not in decode_continuation(self.tokenizer, [], ids[-_WINDOW:]):
             return
         self.text = decode_continuation(self.tokenizer, self.prompt_ids, ids)
         self.position = follow_text(self.text, self.markers, opened=self.opened)
@@ -298,9 +292,9 @@ class Reader:
         return start, len(ids) if stop is None else stop
 
     def split(self, ids: list[int], *, budget: int = 0, limit: int | None = None) -> Split:
-        """Return the parts of a complete response; reasoning of more than `budget` tokens (0: any) is unclosed.
+        """Return the parts of a response; reasoning of more than `budget` tokens (0: any) is unclosed.
 
-        An engine that generates reasoning and answer in one pass has one limit for both; `limit` is the answer's.
+        `limit` is the answer's: an engine that generates both in one pass has one limit for both.
         """
         self.read(ids)
         start, stop = self.span(ids)
@@ -378,20 +372,19 @@ def describe(loaded: TextModel, prompts: Iterable, outcomes: Iterable[dict]) -> 
     known = has_template(loaded)
     decodings = {str(p.decoding): {k: v for k, v in p.decoding.items() if v is not None} for p in rendered}
     budgets = sorted({prompt.think_tokens for prompt in rendered})
-    return {
-        "reasoning": {
-            "asked_for": asks,
-            "by_default": asks and _is_unset(loaded),
-            "template": fingerprint(template_of(loaded))[:16] if known else None,
-            "arguments": template_arguments(loaded) if known else server_arguments(loaded),
-            "markers": markers and [markers.start, markers.end],
-            "markers_from": markers and markers.source,
-            "split_by": sorted({outcome["split_by"] for outcome in outcomes if outcome.get("split_by")}),
-            "budgets": [budgets[0], budgets[-1]],
-            "decoding": list(decodings.values())[:_LISTED],
-            "notes": list(_notes(loaded, rendered, states, asks=asks)),
-        }
+    described = {
+        "asked_for": asks,
+        "by_default": asks and _is_unset(loaded),
+        "template": fingerprint(template_of(loaded))[:16] if known else None,
+        "arguments": template_arguments(loaded) if known else server_arguments(loaded),
+        "markers": markers and [markers.start, markers.end],
+        "markers_from": markers and markers.source,
+        "split_by": sorted({outcome["split_by"] for outcome in outcomes if outcome.get("split_by")}),
+        "budgets": [budgets[0], budgets[-1]],
+        "decoding": list(decodings.values())[:_LISTED],
+        "notes": list(_notes(loaded, rendered, states, asks=asks)),
     }
+    return {"reasoning": described}
 
 
 def _is_unset(loaded: TextModel) -> bool:

@@ -76,10 +76,7 @@ class SharedUnit:
         return parts[::-1]
 
     def _metadata(self, unit: WorkUnit, rows: pa.Table, metadata: OutputsMetadata) -> OutputsMetadata:
-        """Return a unit's metadata: its own flags and numbers of requests; the first one has the other counters.
-
-        The sums over the units are those of the computation.
-        """
+        """Return a unit's metadata; the first one has the counters, so that sums are those of the computation."""
         first_rows = rows.take(pa.array(_first_rows(rows["request_id"])))
         counters = metadata.counters
         if unit is not self.units[0]:
@@ -201,10 +198,7 @@ class Pipeline:
         return Task(lambda: self.engine.prepare(unit.kind, unit.requests()), after=after)
 
     def _verify(self, key: str) -> None:
-        """Remove the journal of `key` and raise ModelError if the model changed since it was recorded.
-
-        A loaded model changes with its files if its weights are memory-mapped; a server can be started with another.
-        """
+        """Remove the journal of `key` and raise ModelError if the model changed: its files, or what is served."""
         try:
             self.engine.verify()
         except ServerError:
@@ -294,24 +288,11 @@ def run_group(
 ) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
     """Compute the outputs of a base and its adapters for shard k of n of every evaluation, and store them.
 
-    A failure affects one evaluation only; a base that cannot be loaded affects all evaluations of the job.
+    A failure affects one evaluation; a base that cannot be loaded, all. `skip_reasons`: by (model, evaluation) that is
+    not run, or (model, None) that is not loaded; `on_begin` is called with such pairs. Returns, by model and
+    evaluation, how it was completed (CACHED, COMPUTED, EMPTY, DELETED), and why it failed.
 
-    Args:
-        records: The base and its adapters.
-        request_files: Requests file by evaluation ID.
-        shard: (k, n).
-        skip_reasons: Reason by (model, evaluation) that is not run, or by (model, None) that is not loaded.
-        on_begin: Called with such a pair before each step.
-        overlaps: Whether the next evaluation is prepared, and the last one written, while one is computed.
-
-    Returns:
-        By model: how each evaluation was completed (CACHED, COMPUTED, EMPTY, DELETED), and the reason for each failed
-        one.
-
-    Raises:
-        Stopped: A stop signal was received; completed batches are stored.
-        StoreError: The store cannot be read or written.
-        MachineError: This machine cannot run the job; another attempt may succeed.
+    Raises Stopped at a signal, StoreError, and MachineError if another attempt may succeed.
     """
     store = Store(store_root)
     done: dict[str, dict[str, str]] = {record.name: {} for record in records}

@@ -55,11 +55,7 @@ class WorkUnit:
 
 
 def work_units(record: ModelRecord, request_files: dict[str, Path], shard: tuple[int, int] = (0, 1)) -> list[WorkUnit]:
-    """Return the work units of shard k of n that this model can run.
-
-    `request_files`: requests file by evaluation ID. An evaluation of which the shard has no share becomes a unit
-    without rows.
-    """
+    """Return the work units of shard k of n that this model can run, some of them without rows."""
     index, count = shard
     columns = _KEY_COLUMNS if count == 1 else _KEY_COLUMNS + _SIZE_COLUMNS
     kinds, tables, rendered, reasoning = {}, {}, {}, {}
@@ -207,10 +203,7 @@ LIBRARIES = ("torch", "transformers", "tokenizers")  # their versions are read w
 
 @functools.cache
 def engine_version(kind: Kind, engine: str = "transformers") -> str:
-    """Return a hash of the code that computes artifacts of `kind`, and of the library versions that affect them.
-
-    `engine`: see `engine_name`. Of one in another package, all Python files of the package count; nothing is imported.
-    """
+    """Return a hash of the code and library versions behind artifacts of `kind`; of another package, all its files."""
     code = code_fingerprint(*ENGINES[engine].code[kind.name]) if engine in ENGINES else _hash_of_package(engine)
     return fingerprint([code, *(f"{name} {version_of(name)}" for name in LIBRARIES)])[:16]
 
@@ -234,11 +227,7 @@ def is_rendered(record: ModelRecord, metadata: RequestsMetadata) -> bool:
 
 
 def evaluation_key(record: ModelRecord, requests: pa.Table, kind: Kind, rendering: dict | None = None) -> str:
-    """Return the store key of an evaluation; independent of row order.
-
-    `rendering`: the settings that change outputs of rendered prompts; None or {} if no prompt is rendered, or if none
-    is set.
-    """
+    """Return the store key of an evaluation, whatever its row order; `rendering`: settings of rendered prompts."""
     columns = (requests.column(name).to_pylist() for name in ("item_id", "role", "request_id"))
     request_keys = sorted(zip(*columns, strict=True))
     options = {name: getattr(record, name) for name in OPTIONS}

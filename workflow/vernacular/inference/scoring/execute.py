@@ -16,8 +16,7 @@ from vernacular.inference.model.loaded import (
     within_memory,
 )
 from vernacular.inference.schema import Journal
-from vernacular.inference.scoring.forward import Body
-from vernacular.inference.scoring.head import Head, PendingScores, TokenScores, score_batch
+from vernacular.inference.scoring.head import Body, Head, PendingScores, TokenScores, score_batch
 from vernacular.inference.scoring.outputs import Outputs
 from vernacular.inference.scoring.plan import PlanLimits, plan
 from vernacular.inference.scoring.prepare import PreparedRequest

@@ -102,10 +102,7 @@ def check_repetition(loaded: TextModel, form: SpanForm) -> str:
 
 
 def check_plausible(loaded: TextModel, form: SpanForm) -> str:
-    """Check that sentences are more probable than their tokens in another order, on average over three languages.
-
-    A model of a single language may prefer neither order in another.
-    """
+    """Check that sentences are more probable than their tokens shuffled, on average over three languages."""
     texts = [ids_of(loaded, text) for text in TEXTS]
     shuffled = [ids[:1] + random.Random(_SHUFFLE_SEED).sample(ids[1:], len(ids) - 1) for ids in texts]
     natural, other = (fmean(fmean(values_of(form.score(ids, 0))) for ids in order) for order in (texts, shuffled))
@@ -176,8 +173,7 @@ def check_labels(loaded: TextModel, form: LabelForm, spans: SpanForm | None) -> 
 def check_samples(lister, prompts: list, lengths: tuple[int, ...] = (20, 5)) -> str:
     """Check that sampled tokens have the listed probabilities: the values are natural logarithms, and not scaled.
 
-    `lister(prompt, n, k, **sampling)` samples `n` tokens and lists `k`; see `Completions.listed`. `lengths` are the
-    values of `k`, of which the server may refuse some. Raises AnswerError if the samples refute the lists.
+    `lister(prompt, n, k, **sampling)`: see `Completions.listed`; `lengths`: values of `k` to try.
     """
     bets, n, texts, n_tokens = Bets(), 0, {}, _SAMPLED_LENGTH
     for seed in range(1, _SAMPLED_REQUESTS + 1):
@@ -327,10 +323,7 @@ def _repeat(ids: list[int], size: int) -> list[int]:
 
 
 def _check_whole(loaded: TextModel, completions: Completions, form: SpanForm | None, size: int) -> int:
-    """Raise AnswerError if the server does not count all tokens of a prompt, or if its beginning has no effect.
-
-    Returns the length of the prompt, in tokens: `size`, or what fits into the context.
-    """
+    """Return the length of a prompt, `size` or what fits; raise AnswerError if its beginning has no effect."""
     size = min(size, (loaded.max_length or math.inf) - 8)
     ids, other = (_repeat(ids_of(loaded, text), size) for text in TEXTS[:2])
     completions.complete(ids, 1)
@@ -343,10 +336,7 @@ def _check_whole(loaded: TextModel, completions: Completions, form: SpanForm | N
 
 
 def check_text_length(complete, message, text: str) -> str:
-    """Check that a text is read completely: as many tokens as its two halves, whatever the tokenizer.
-
-    `message(text)` is the prompt with a text: the text itself, or chat messages.
-    """
+    """Check that a text is read completely: as many tokens as its two halves, in prompts `message(text)`."""
 
     def count(part: str) -> int | None:
         return complete(message(part), 1).prompt_tokens
@@ -376,10 +366,7 @@ def learn_offset(tokenizer, complete, message) -> int | None:
 
 
 def check_generation(complete, prompt: str | list, *, stops: bool) -> str:
-    """Check that greedy texts are equal, and if `stops`, that a stop string ends one.
-
-    `complete(prompt, n, **fields)` generates. Chats are generated without stop strings, which some servers refuse.
-    """
+    """Check that greedy texts are equal, and if `stops` (not of chats), that a stop string ends one."""
     first, second = (complete(prompt, 12).text for _ in range(2))
     # servers compare bytes: parts of a character, and in llama.cpp what follows them, are not found in the text
     whole = first.partition("\ufffd")[0]
@@ -397,10 +384,7 @@ def check_generation(complete, prompt: str | list, *, stops: bool) -> str:
 
 
 def known_answers(name: str, source: str, conversion_dir: Path) -> dict[str, list[float]]:
-    """Return {text: log-probabilities of its tokens, nats} of the model at `source`, in float32 on the CPU.
-
-    The first token has none, as in `values_of`. Raises ModelError if the model cannot be loaded.
-    """
+    """Return {text: log-probabilities of its tokens, nats} of the model at `source`, in float32 on the CPU."""
     from vernacular.checkpoints.resolve import resolve
     from vernacular.inference.model.load import load
 

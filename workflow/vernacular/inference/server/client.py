@@ -169,12 +169,8 @@ class Usage:
 class Client:
     """Client of the server at `source` (`http://host:port/v1`).
 
-    Args:
-        key: Sent as a bearer token; None: no header.
-        key_name: Environment variable of the key, for messages.
-        concurrency: Most requests at a time, over all jobs on this machine.
-        timeout: Seconds without a byte of the response.
-        attempts: Number of times that a request is sent.
+    `key` is a bearer token from the variable `key_name`; `concurrency`: requests at a time, over all jobs on this
+    machine; `timeout`: seconds without a byte of the response.
     """
 
     def __init__(
@@ -237,18 +233,13 @@ class Client:
     def post(self, path: str, body: dict, *, root: bool = False) -> dict | list:
         """Return the JSON of a POST request, after retries.
 
-        Raises:
-            RefusedError: The server refused the request, or has no such endpoint.
-            DeniedError: The server denied access; where other servers have endpoints (`root`), this is a refusal.
-            ServerError: All attempts failed.
+        Raises RefusedError (also where other servers have endpoints, `root`), DeniedError, and ServerError after all
+        attempts.
         """
         return self._request("POST", path, body, root)
 
     def map(self, function: Callable, items: Iterable) -> Iterator[tuple]:
-        """Yield (item, function(item)) in the order of completion, with `concurrency` calls at a time.
-
-        If a call fails, those in progress are completed and yielded before its error is raised, and no other is begun.
-        """
+        """Yield (item, function(item)) in the order of completion; an error is raised when no call is in progress."""
         pool = ThreadPoolExecutor(self.concurrency, thread_name_prefix="server")
         remaining, running, error = iter(items), {}, None
         try:

@@ -81,7 +81,7 @@ class SpanForm(typing.Protocol):
     def score(self, ids: list[int], first: int, **sampling) -> list[TokenScore]:
         """Return the scores of `ids[first:]`, each given all tokens before it; that of index 0 is None.
 
-        Raises AnswerError, RefusedError (the server has no such endpoint) or ServerError.
+        Raises AnswerError, RefusedError (no such endpoint) or ServerError.
         """
 
     def generated(self, ids: list[int], n: int, **sampling) -> list[TokenScore]:
@@ -207,10 +207,7 @@ class Stated:
         self._lock = threading.Lock()
 
     def check(self, path: str, content: dict) -> None:
-        """Record what an answer states.
-
-        Another system fingerprint is a flag of the current call. Raises ServerError if the answer is another model's.
-        """
+        """Record what an answer states; another system fingerprint is a flag. Raises ServerError for another model."""
         model, build = (
             None if content.get(name) is None else one_line(file_name(text_of(content[name], name)))[:200]
             for name in ("model", "system_fingerprint")

@@ -56,10 +56,7 @@ class Call:
 class Generation:
     """One evaluation; see `generation.generate.Generation`.
 
-    Raises:
-        ServerError: The server cannot be reached any more; answered requests are in the journal.
-        ModelError: The server's responses are no longer those that the probe found.
-        Stopped: A stop signal was received.
+    Raises ServerError if the server cannot be reached any more, and ModelError if it answers unlike its probe.
     """
 
     def __init__(self, served: ServedModel, requests: pa.Table):

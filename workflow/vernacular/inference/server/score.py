@@ -15,8 +15,7 @@ from vernacular.core.errors import ArtifactError
 from vernacular.core.fingerprint import fingerprint
 from vernacular.inference.model.tokenization import bos_policy
 from vernacular.inference.schema import SCORES, Journal, iter_rows, missing_statistics, rows_to_table
-from vernacular.inference.scoring.prepare import PreparedRequest, prepare_all, reads
-from vernacular.inference.scoring.rolling import window_length
+from vernacular.inference.scoring.prepare import PreparedRequest, prepare_all, reads, window_length
 from vernacular.inference.server.completions import TextLabels
 from vernacular.inference.server.forms import TokenScore
 from vernacular.inference.server.served import ServedModel
@@ -39,11 +38,7 @@ class Call:
 class Scoring:
     """One evaluation; see `scoring.score.Scoring`.
 
-    Raises:
-        ArtifactError: A request is of another kind.
-        ServerError: The server cannot be reached any more; answered requests are in the journal.
-        ModelError: The server's responses are no longer those that the probe found.
-        Stopped: A stop signal was received.
+    Raises ArtifactError for a request of another kind, and ServerError and ModelError as `ServedModel.answer_all`.
     """
 
     def __init__(self, served: ServedModel, requests: pa.Table):

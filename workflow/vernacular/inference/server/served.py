@@ -210,17 +210,12 @@ class ServedModel(TextModel):
         requests: pa.Table,
         names: dict[str, str],
     ) -> dict:
-        """Return {name: answer} of all calls, from the journal or `answer(call)`; `label` is for the progress line.
+        """Return {name: answer} of all calls, from the journal or `answer(call)`, in JSON-like values.
 
-        `names`, {request ID: name of its call}, and `requests` are for messages, which name the item.
+        `names`, {request ID: name of its call}, and `requests` are for messages. A refused request, or a prompt that is
+        not read completely, has {"error": reason}; a malformed answer is not in the journal.
 
-        An answer is a dict of JSON-like values; that of a request which the server refuses, or of a prompt that it does
-        not read completely, is {"error": reason}. A malformed one is not in the journal.
-
-        Raises:
-            ServerError: The server cannot be reached; answers are in the journal.
-            ModelError: A response is not what the probe found.
-            Stopped: A stop signal was received.
+        Raises ServerError if the server cannot be reached, and ModelError if a response is not what the probe found.
         """
         answers = {call.name: rows[0] for call in calls if (rows := journal.get(call.name))}
         pending = [call for call in calls if call.name not in answers]
@@ -309,8 +304,7 @@ def wrap_server(record: ModelRecord, client: Client, tokenizer: Any) -> ServedMo
 def open_server(record: ModelRecord, *, attempts: int | None = None) -> ServedModel:
     """Return the served model of a complete record, with the forms that its probe selected.
 
-    Raises ModelError if the key is not set or the tokenizer cannot be loaded, and ServerError if the server's own
-    tokenizer is needed and cannot be reached.
+    Raises ModelError without key or tokenizer, and ServerError if its own tokenizer cannot be reached.
     """
     client = connect(record, attempts=attempts)
     server, counter = record.server, None
@@ -338,10 +332,7 @@ def span_forms(served: ServedModel, native: LlamaCpp | None) -> list[SpanForm]:
 
 
 def label_forms(served: ServedModel, native: LlamaCpp | None) -> list:
-    """Return all forms of the log-probabilities of labels, in the order in which the probe tries them.
-
-    Lists of the most probable tokens, which may lack a label, come last: the probe ignores them if texts can be scored.
-    """
+    """Return all forms of the log-probabilities of labels in the order to try; lists, which may lack one, last."""
     by_id = [LabelIds(served.completions), SGLang(served.client), *([native] if native else [])]
     by_id += [TopIds(served.completions, k) for k in TOP]
     by_text = [TextLabels(served.completions, k, chat=served.record.chat is True) for k in TOP]
