@@ -62,10 +62,7 @@ class Diagnoser(Observations):
     ) -> list[Diagnosis]:
         """Return the diagnoses that explain the value, failures first, then in the order of causes.
 
-        Args:
-            values: Rows per METRICS of the evaluation; those over all items are read.
-            majority: Accuracy of always choosing the most common gold.
-            meter: Of the language of generated texts.
+        `values`: rows per METRICS; `majority`: accuracy of always choosing the most common gold.
         """
         overall = [value for value in values if not value["category"] and value["value"] is not None]
         headline = next((value for value in overall if value["headline"]), None)
@@ -329,10 +326,9 @@ def order(diagnosis: Diagnosis) -> tuple[int, int]:
 
 
 def disagreement(diagnosers: Sequence[Diagnoser], values: Sequence[dict]) -> list[Diagnosis]:
-    """Return the diagnosis `protocols` if the accuracies by `letters` and by `choice` differ beyond their intervals.
+    """Return the diagnosis `protocols` if accuracies by `letters` and `choice` differ beyond their intervals.
 
-    Both arguments are of the two, in this order; `values` are their headline rows per METRICS. Cohen's kappa is that of
-    the positions of the chosen options in the dataset.
+    Both arguments are of the two, in this order; `values` are headline rows per METRICS.
     """
     (letters, choice), (first, second) = diagnosers, values
     common = [item for item in letters.chosen if item in choice.chosen]

@@ -146,13 +146,9 @@ def _values(judgment, verdicts: list[_Verdict | str]) -> dict[str, float]:
 
 
 def notes(judgment, n_requested: int, by_item: dict[str, dict], skipped: dict[str, str], rows: list[dict]) -> list[str]:
-    """Return sentences about the values of a judge for one model and evaluation.
+    """Return sentences about the values of a judge (`by_item`) for one model and evaluation.
 
-    Args:
-        n_requested: Number of judged items.
-        by_item: `values` of these.
-        skipped: Reason by item that was not judged.
-        rows: Values of the evaluation, as `aggregate` returns them.
+    `n_requested`: judged items; `skipped`: reason by item that was not; `rows`: values, as `aggregate` returns them.
     """
     name = f"judge {judgment.judge}"
     main = metric_name(judgment.judge, labeled=judgment.labeled)

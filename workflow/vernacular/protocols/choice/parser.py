@@ -39,11 +39,8 @@ Found = tuple[int | None, str | None]
 def extract(response: str, options: Sequence[str], answers: Sequence[Answers], *, is_complete: bool = True) -> Found:
     """Return (index of the option that a response names, step that found it), or (None, None).
 
-    Args:
-        response: Without reasoning.
-        options: Texts in the order of their letters.
-        answers: Words of each language in which the response may be written.
-        is_complete: False: the response was cut, so that a letter at its end may be the beginning of a word.
+    `response` is without reasoning, and may be cut (`is_complete`); `options` in the order of their letters; `answers`:
+    words of each language in which it may be written.
     """
     text = unicodedata.normalize("NFKC", response)
     letters = {same: i for i in range(len(options)) for same in (chr(65 + i), *_SAME.get(chr(65 + i), ""))}

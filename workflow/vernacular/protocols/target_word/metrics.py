@@ -81,17 +81,8 @@ def per_item(items: list[Item], requests: list[Request], scores: list[Score]) ->
             best_form = max(correct, key=lambda i, token=token: token[i])
             values["probability"] = math.exp(token[best_form])
             values |= _entropies(spans[f"token:{best_form}"].score)
-        option_scores = token or sentence
-        rows.append(
-            result(
-                item,
-                spans,
-                values=values,
-                option_scores=option_scores,
-                choice=choose_option(option_scores, correct),
-                prompt=item["context"],
-            )
-        )
+        shown = {"option_scores": token or sentence, "choice": choose_option(token or sentence, correct)}
+        rows.append(result(item, spans, values=values, prompt=item["context"], **shown))
     return rows
 
 

@@ -26,10 +26,9 @@ def requests(item: Item, settings: RequestSettings) -> list[Request]:
 
 
 def dataset_requests(items: list[Item], settings: RequestSettings) -> list[Request]:
-    """Return the requests of the canonical-order test, if the evaluation asks for it.
+    """Return the requests of the canonical-order test, if asked for; raise DataError if there are too few texts.
 
-    The roles are "order:0" (published order), "order:1", …; those of a shard belong to its first item. Raises DataError
-    if there are too few texts.
+    The roles are "order:0" (published order), "order:1", …; those of a shard belong to its first item.
     """
     n_permutations = settings.options.get("order_permutations", 0)
     if not n_permutations:

@@ -25,6 +25,7 @@ from vernacular.core.errors import DataError
 from vernacular.core.languages import script_of
 from vernacular.metrics.metric import COUNT, Metric
 from vernacular.metrics.similarity.outputs import ParsedOutput, parse_outputs
+from vernacular.metrics.spans import result_row
 from vernacular.types import Generation, Item, Request, Result
 
 SPBLEU = "spbleu"
@@ -92,27 +93,17 @@ def _row(item: Item, request: Request, output: ParsedOutput) -> dict:
         text, reference = line(output.text), line(item["target"])
         values = statistics(text, reference)
         script, expected = script_of([text]), script_of([reference])
-        symptoms = {"copied_source": _is_copy(text, item["context"]), "empty": not text}
+        folded, source = (
+            " ".join(unicodedata.normalize("NFC", each).casefold().split()) for each in (text, item["context"])
+        )
+        symptoms = {"copied_source": bool(text) and folded == source, "empty": not text}
         if script and expected:
             symptoms["wrong_script"] = script != expected
         values |= {name: float(found) for name, found in symptoms.items()}
         flags += ["copied source"] if symptoms["copied_source"] else []
         flags += [f"wrong script: {script}"] if symptoms.get("wrong_script") else []
-    return {
-        "item_id": item["item_id"],
-        "cluster_id": item["cluster_id"],
-        "category": item["category"],
-        "prompt": request["text"],
-        "choices": [item["target"] or ""],  # the reference, beside the output in the report
-        "gold": [0],
-        "option_scores": None,
-        "prediction": output.text,
-        "predicted_indices": None,
-        "correct": None,
-        "tie": None,
-        "metrics": values | output.values,
-        "flags": "; ".join(flag for flag in flags if flag) or None,
-    }
+    shown = item | {"choices": [item["target"] or ""], "gold": [0]}  # the reference, beside the output in the report
+    return result_row(shown, flags, request["text"], values | output.values, prediction=output.text)
 
 
 def line(text: str) -> str:
@@ -138,11 +129,6 @@ def statistics(text: str, reference: str) -> dict[str, float]:
 
 def _counts(metric: SacreMetric, text: str, reference: str) -> list[int]:
     return metric._extract_corpus_statistics([text], [[reference]])[0]
-
-
-def _is_copy(text: str, source: str) -> bool:
-    text, source = (" ".join(unicodedata.normalize("NFC", each).casefold().split()) for each in (text, source))
-    return bool(text) and text == source
 
 
 def missing() -> tuple[dict[str, str], dict[str, str]]:
