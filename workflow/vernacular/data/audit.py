@@ -199,10 +199,10 @@ def _label(item: Item) -> list[str]:
 
 
 def _near_duplicates(items: list[Item], language: str) -> list[Finding]:
-    """Return evaluated items whose n-grams are nearly those of another one, or of a few-shot example, which leaks.
+    """Return evaluated items whose n-grams are nearly those of another one, or of a few-shot example: a leak.
 
-    The product of the sparse matrix of items and n-grams with itself counts the n-grams that two items share. Passages
-    are left out, because items share them; the same question on another passage is not reported.
+    The sparse matrix of items and n-grams, times itself, counts shared n-grams. Items share passages, which are left
+    out.
     """
     texts = [normalized(" ".join((item["question"], *item["choices"])).strip() or item["context"]) for item in items]
     passages = [normalized(item["context"]) for item in items]
@@ -265,10 +265,7 @@ def _damages(item: Item) -> list[str]:
 
 
 def set_findings(items: list[Item], language: str, *, in_order: bool) -> list[Finding]:
-    """Return how the gold's position, and the length of options, give answers away, over all evaluated items.
-
-    `in_order`: options are shown in the order of the dataset; otherwise, positions mean nothing.
-    """
+    """Return how the gold's position (if options are shown `in_order`), and option lengths, give answers away."""
     asked = [each for each in items if not each["few_shot"] and _has_question(each) and len(each["gold"]) == 1]
     findings = []
     by_size: dict[int, list[int]] = {}

@@ -27,9 +27,7 @@ _EXTENSIONS = ("csv", "tsv", "json", "jsonl", "ndjson", "parquet")
 def fetch(source: dict) -> tuple[list[dict], list[dict], dict]:
     """Return (rows of `split`, rows of `few_shot`, provenance) of a `hub` source; each row has its `_config`.
 
-    Raises:
-        SchemaMismatchError: The dataset does not have the configuration, split or files.
-        DataError: The dataset is unavailable or unreadable.
+    Raises SchemaMismatchError without the configuration, split or files, and DataError if it is unavailable.
     """
     repository = source["hub"]
     # not every repository has a card, but every one has .gitattributes

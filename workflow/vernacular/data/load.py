@@ -31,20 +31,12 @@ from vernacular.data.treebank.patterns import is_local as is_local_treebank
 def load_items(
     task: dict, language: str, *, source="hub", limit: int | None = None, seed: int = 0, root: Path = WORKFLOW
 ) -> tuple[list[dict], dict]:
-    """Load the items of a task in one language.
+    """Return (rows per ITEMS, fields of ItemsMetadata) of a task, as `load_task` returns it, in one language.
 
-    Args:
-        task: The task, as `load_task` returns it.
-        source: "hub" for the sources in the task file, "samples" for `root/samples/{task}/{language}/`, or the path of
-            a data file, or of a directory with files `{task}/{language}/{split}.*`.
-        limit: The maximum number of evaluated items (see `sample`); rows of the `few_shot` split are not counted.
+    `source`: "hub", "samples" (`root/samples/{task}/{language}/`), or the path of a data file, or of a directory with
+    files `{task}/{language}/{split}.*`. `limit`: largest number of evaluated items.
 
-    Returns:
-        (rows per ITEMS, fields of ItemsMetadata).
-
-    Raises:
-        ConfigError: The task does not have the language.
-        DataError: The dataset is unavailable, unreadable, or without a valid row.
+    Raises ConfigError if the task lacks the language, and DataError if the dataset is unavailable, unreadable or empty.
     """
     entry = task["languages"].get(language)
     if entry is None:
@@ -129,11 +121,7 @@ def read_source(source: dict, directory: Path) -> list[dict]:
 
 
 def _join(task: dict, entry: dict, other: dict, splits: tuple[list, list], source, root: Path) -> None:
-    """Set `_joined` of each row to the row of the language `join` with the same ID in the same split; None without one.
-
-    Raises:
-        DataError: Two rows of that language have the same ID.
-    """
+    """Set `_joined` of each row to that of the language `join` with its ID and split; raise DataError for equal IDs."""
     name = f"{task['task']} ({other['language']})"
     for split_rows, other_rows in zip(splits, _load_rows(task, other["language"], other, source, root), strict=False):
         by_id: dict[str, dict] = {}
@@ -239,10 +227,7 @@ def _load_local(task: dict, language: str, entry: dict, path: Path) -> tuple[lis
 
 
 def _load_directory(task: dict, directory: Path, entry: dict, provenance: dict) -> tuple[list[dict], list[dict], dict]:
-    """Read the files named after the splits; if there are none, the only file that is not the few-shot split.
-
-    Of a treebank, read all CoNLL-U files in the directory.
-    """
+    """Read the files named after the splits, else the only one that is not few-shot; of a treebank, all CoNLL-U."""
     if "treebank" in entry["source"][0]:
         settings = {key: entry["source"][0][key] for key in ("pattern", "unit")}
         rows, few_shot_rows, metadata = _fetch({**settings, "treebank": "*.conllu*"}, directory)
@@ -308,10 +293,9 @@ def _warnings(name: str, counts: dict, example_counts: dict, expected: int | Non
 
 
 def make_items(rows: list[dict], item_type: str, columns: dict, *, few_shot: bool = False) -> tuple[list[dict], dict]:
-    """Return (rows per ITEMS, counts of rows), with the ID prefix `shot/` for few-shot examples (`few_shot`).
+    """Return (rows per ITEMS, counts of rows and reasons); IDs of few-shot examples begin with `shot/`.
 
-    The prefix is needed because datasets number each split from 1. Counts: read, kept, dropped and repaired (by
-    reason), duplicates, and first_dropped (by reason, a sentence on the first row dropped for it).
+    The prefix is needed because datasets number each split from 1.
     """
     dropped, repaired = Counter(), Counter()
     first_dropped: dict[str, str] = {}
@@ -365,10 +349,9 @@ def make_items(rows: list[dict], item_type: str, columns: dict, *, few_shot: boo
 
 
 def mark_repeats(items: list[dict]) -> None:
-    """Set `repeats` of each item whose content another evaluated item has, too, to the smallest ID of such items.
+    """Set `repeats` of items that look the same as an evaluated one, except for their answer, to its smallest ID.
 
-    Content: context, question and options in any order, as they look. The answer is not part of it, because an example
-    with the same question is a leak even if one of the two answers is an error.
+    An example with the same question is a leak even if one of the two answers is an error.
     """
     groups: dict[str, list[dict]] = {}
     for item in items:
@@ -384,8 +367,7 @@ def mark_repeats(items: list[dict]) -> None:
 def sample(items: list[dict], limit: int | None, seed: int) -> list[dict]:
     """Return at most `limit` of `items`, in complete clusters, sampled by hash and thus independently of row order.
 
-    Clusters are taken in the order of a hash of seed and cluster ID; a cluster that would exceed the limit is skipped,
-    except for the first. Few-shot examples are not counted and always retained.
+    A cluster that would exceed the limit is skipped, except for the first. Few-shot examples are retained.
     """
     evaluated_items = [item for item in items if not item["few_shot"]]
     if limit is None or len(evaluated_items) <= limit:
@@ -426,10 +408,7 @@ def _cluster_id(cells: Cells, content: dict, item_type: str) -> str | None:
 
 
 def _make_unique(items: list[dict], prefix: str) -> int:
-    """Make item IDs unique in place, independently of the order of rows; return the number of exact repeats.
-
-    An ID with several contents is followed by the hash of the content; exact repeats are numbered.
-    """
+    """Make item IDs unique in place by hashes of contents, repeats by numbers; return the number of exact repeats."""
     contents: dict[str, set[str]] = {}
     for item in items:
         contents.setdefault(item["item_id"], set()).add(item["_digest"])

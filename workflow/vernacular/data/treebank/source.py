@@ -16,21 +16,15 @@ from vernacular.core import hub_snapshot
 from vernacular.core.errors import DataError, format_count
 from vernacular.core.fingerprint import file_fingerprint, fingerprint
 from vernacular.core.paths import display_path
-from vernacular.data.treebank.forms import Forms, Inflections
-from vernacular.data.treebank.match import Match
-from vernacular.data.treebank.pairs import MASK, Pairs, make_pairs
+from vernacular.data.treebank.pairs import MASK, Forms, Inflections, Pairs, make_pairs
 from vernacular.data.treebank.patterns import entries, source_name
-from vernacular.data.treebank.sentences import Sentence, Word, read_sentences
+from vernacular.data.treebank.sentences import Match, Sentence, Word, read_sentences
 
 
 def fetch(source: dict, directory) -> tuple[list[dict], list[dict], dict]:
     """Return (a row per pair, or per sentence of a pair; []; provenance) of a source as `resolve` returns it.
 
-    Provenance: files with their SHA-256, patterns, sentences, words, text_mismatches, rejected (matches without a pair,
-    by reason), first_rejected (the first by reason), warnings.
-
-    Raises:
-        DataError: A file is unavailable or unreadable, or no pair is found.
+    Raises DataError if a file is unavailable or unreadable, or no pair is found.
     """
     directory = Path(directory)
     treebanks = [_fetch_file(entry) for entry in entries(source, "treebank", directory)]
@@ -132,16 +126,10 @@ class Extraction:
 
 
 def extract(treebanks: list, patterns: list[dict], forms: list | None = None, names: dict | None = None) -> Extraction:
-    """Extract the pairs of all `patterns` from CoNLL-U files.
+    """Extract the pairs of all `patterns`, as `load_pattern` returns them, from CoNLL-U files, with `names` for
+    messages.
 
-    Args:
-        treebanks: Paths of CoNLL-U files, in which incorrect forms must be attested, unless `forms` has them.
-        patterns: The patterns, as `load_pattern` returns them.
-        forms: Files with further word forms: CoNLL-U (….conllu), or any other name for UniMorph's format.
-        names: Names of files in messages, by path.
-
-    Raises:
-        DataError: A file is missing or invalid, or GREW cannot run a request.
+    `forms`: files with further word forms, CoNLL-U (….conllu) or UniMorph. Raises DataError.
     """
     names = names or {}
     sentences = _make_ids_unique([sentence for path in treebanks for sentence in read_sentences(path, names.get(path))])
@@ -191,12 +179,9 @@ _SUPPORTED_CONSTRAINTS = (
 
 
 def search(paths: list, sentences: list[Sentence], pattern: dict) -> list[tuple[Sentence, Match]]:
-    """Return every match of the pattern's GREW request in the files at `paths`, which contain `sentences` in order.
+    """Return the first match by target of the pattern's GREW request in the files `paths` with `sentences`.
 
-    Of several matches with the same target, only the first is returned.
-
-    Raises:
-        DataError: GREW is not installed, or rejects the request; or IDs of sentences are not unique.
+    Raises DataError if GREW is not installed or rejects it, or IDs of sentences are not unique.
     """
     grewpy = _grewpy(pattern)
     try:
