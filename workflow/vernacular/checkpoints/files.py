@@ -97,10 +97,7 @@ def _files_of(name: str, index: Path) -> list[str]:
 
 
 def sizes_of(name: str, weights: list[Path]) -> tuple[int | None, int | None]:
-    """Return (number of weights, number of tensors) from the files' headers; (None, None) for pickles.
-
-    Raises ModelError if a file is damaged or of another format.
-    """
+    """Return (number of weights, of tensors) from the headers, (None, None) of pickles; raise ModelError if damaged."""
     for file in weights:
         check_size(name, file)
     if any(file.suffix != ".safetensors" for file in weights):
@@ -122,13 +119,9 @@ def check_size(name: str, file: Path) -> None:
 
 
 def shapes_in(name: str, file: Path, dtypes: set[str] | None = None) -> dict[str, list[int]]:
-    """Return the shape of each tensor in a safetensors file, from its header.
+    """Return the shape of each tensor in a safetensors file, of `dtypes` ("F32", …; None: all), from its header.
 
-    Args:
-        dtypes: Those of the tensors to return ("F32", …); None for all.
-
-    Raises:
-        ModelError: The file is not a complete safetensors file, or its header is unreasonably large.
+    Raises ModelError if the file is not complete, or its header is unreasonably large.
     """
     with open_regular(file) as handle:
         header_size = int.from_bytes(handle.read(8), "little")
@@ -176,10 +169,7 @@ def check_names(name: str, file: Path, keys: Iterable[str]) -> None:
 
 
 def subdirectories_with(directory: Path, file: str) -> str:
-    """Return a sentence that names the subdirectories which contain a file, or "".
-
-    A trainer saves its checkpoints there (checkpoint-500/).
-    """
+    """Return a sentence that names the subdirectories with a file, as of a trainer (checkpoint-500/), or ""."""
     names = sorted((path.parent for path in directory.glob(f"*/{file}")), key=lambda path: path.stat().st_mtime)
     if not names:
         return ""
@@ -206,7 +196,7 @@ def config_of(name: str, directory: Path) -> dict:
 def kind_of(name: str, config: dict, kind: str) -> str:
     """Return the kind of a model: `kind`, or "masked" or "causal" by the config's architecture if it is "auto".
 
-    Raises ModelError if the architecture is not conclusive, or is an encoder-decoder, supported as an encoder only.
+    Raises ModelError if that is not conclusive, or for an encoder-decoder, unless it is an encoder.
     """
     if config.get("is_encoder_decoder") and kind != "encoder":
         raise ModelError(
@@ -258,10 +248,9 @@ def check_tokenizer(name: str, directory: Path) -> None:
 
 
 def read_json(name: str, path: Path):
-    """Return the content of a checkpoint's JSON file. Raises ModelError, which names the file, if it is invalid.
+    """Return the content of a checkpoint's JSON file; raise ModelError, which names the file, if it is invalid.
 
-    Infinity and NaN, which are not valid JSON but were written by transformers 4, become {"__float__": "Infinity"}, as
-    transformers 5 writes them, so that records and fingerprints can contain them.
+    Infinity and NaN, as written by transformers 4, become {"__float__": "Infinity"}, as by transformers 5.
     """
     if (size := _check_not_pointer(name, path).stat().st_size) > MAX_JSON:
         raise ModelError(f"model {name}: {path}: expected at most {MAX_JSON / 1e6:.0f} MB, got {size / 1e6:.0f} MB.")
@@ -299,10 +288,7 @@ _OWN = "vernacular"
 
 
 def find_in_package(source: str) -> Path:
-    """Return the checkpoint directory, GGUF file or packed model in an installed package, without importing it.
-
-    Raises ModelError if the package is not installed, or does not contain the path, or without a path, one model.
-    """
+    """Return the directory, GGUF file or packed model in an installed package; raise ModelError if it is not one."""
     package, _, subpath = source.removeprefix(PREFIX).partition("/")
     root = _root(package)
     if root is None:

@@ -38,11 +38,10 @@ _FORWARD = {torch.nn.Linear: _linear_forward, Conv1D: _conv1d_forward}
 
 
 def use_onednn(model: torch.nn.Module) -> bool:
-    """Let oneDNN compute the linear layers of `model` that are in float32 on a CPU; return whether it does.
+    """Let oneDNN compute the float32 linear layers of `model` on a CPU with AVX-512; return whether it does.
 
-    Classes, parameters and their names stay as they are, because PEFT looks at them. Subclasses of these layers keep
-    their own implementation. Nothing changes on processors without AVX-512, or if oneDNN does not reproduce the product
-    of the first layer.
+    Classes, parameters and names stay as they are, because PEFT looks at them. It must reproduce the first layer's
+    product.
     """
     layers = [
         module

@@ -57,9 +57,8 @@ def resolve(
 ) -> ModelRecord:
     """Make `source` loadable from disk and return its record; conversions are written to `conversion_dir`.
 
-    `known` is an earlier record, whose hashes are reused for unchanged files.
-
-    Raises ModelError if the source is not found, incomplete, damaged or not supported.
+    `known`: an earlier record, whose hashes are reused. Raises ModelError if it is not found, incomplete or not
+    supported.
     """
     known = known or ModelRecord(name=name)
     path, revision, is_gguf = locate(source, allow_pickle=allow_pickle, code=trust_remote_code)
@@ -85,13 +84,9 @@ def resolve(
 
 
 def check_files(name: str, path: Path, *, kind: str, allow_pickle: bool, code: bool) -> tuple[dict, dict]:
-    """Check the files of a checkpoint, without reading its weights.
+    """Return ({kind, architecture, bytes, parameters}, content of config.json) of a checkpoint, without its weights.
 
-    Returns:
-        ({kind, architecture, bytes, parameters}, content of config.json)
-
-    Raises:
-        ModelError: Files are missing, damaged, do not fit together, or are of no supported architecture.
+    Raises ModelError if files are missing, damaged, do not fit together, or are of no supported architecture.
     """
     if not path.is_dir():
         raise ModelError(f"model {name}: {path} is neither a directory nor a GGUF file.")
@@ -136,10 +131,10 @@ def locate(source: str, *, allow_pickle: bool = False, code: bool = False) -> tu
 
 
 def _convert_cached(file: Path, parent: Path, identity: str, is_gguf: bool, known: Listing | None = None) -> Path:
-    """Return the directory in `parent` with `file` converted to safetensors, created atomically if it does not exist.
+    """Return the directory in `parent` with `file` as safetensors, created atomically unless it is unmodified.
 
-    Its name is derived from the file's content, so that models with the same file share it; concurrent processes wait
-    for each other. A directory that was modified is created again; `known`: its contents in an earlier record.
+    Its name is derived from the content, so that models with one file share it; concurrent processes wait for each
+    other.
     """
     directory = parent / f"{file.stem}.{identity[:12]}"
     parent.mkdir(parents=True, exist_ok=True)
@@ -218,11 +213,7 @@ def tokenizer_files(directory: Path) -> list[str]:
 
 
 def resolve_tokenizer(name: str, source: str, conversion_dir: Path) -> ModelRecord:
-    """Copy the tokenizer at `source` to a directory of its own in `conversion_dir`; return the record of its files.
-
-    Raises:
-        ModelError: The source is not found, or has no tokenizer.
-    """
+    """Copy the tokenizer at `source` to `conversion_dir`, return its record; raise ModelError if there is none."""
     if source.startswith(("package:", ".", "/", "~")) or ".gguf" in source:
         path, revision, is_gguf = locate(source)
     else:

@@ -30,16 +30,17 @@ from vernacular.data.treebank.patterns import local_files as treebank_files
 from vernacular.inference.job.work import additional_libraries, engine_version
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.similarity import outputs
-from vernacular.protocols.prompt_variants import description, variant_labels
 from vernacular.protocols.prompts import (
     additional_lines,
     answer_words,
+    description,
     language_of_lines,
     language_pair,
     prompt_lines,
     prompts_directory,
     refusal_phrases,
     reviewed,
+    variant_labels,
 )
 from vernacular.protocols.registry import PROTOCOLS, uses_prompt_lines
 from vernacular.types import DEFAULT_PROMPT, SETTING, SIMIL_EVAL_STYLES, Evaluation
@@ -378,10 +379,7 @@ def _positions(config: Config) -> list[dict]:
 
 
 def data_files(config: Config, evaluation: Evaluation) -> list[str]:
-    """Return the paths of a dataset's local files, including missing ones; none for the Hub or the web.
-
-    They are not inputs of the rule: Snakemake would stop at a missing file, and compare times instead of contents.
-    """
+    """Return the paths of a dataset's local files, also missing ones; no inputs of a rule, which compares times."""
     language = config.tasks[evaluation.task]["languages"][evaluation.language]
     entries = {evaluation.language: language["source"]}
     if joined := language.get("join"):  # its rows are added to those of this language
@@ -409,11 +407,9 @@ def _local_files(config: Config, evaluation: Evaluation, language: str, sources:
 
 @functools.cache  # a file with a new time is hashed; a job's key must not change while it runs
 def files_key(path: Path, is_checkpoint: bool = False) -> str:
-    """Return a text that changes with the files of the model or encoder recorded at `path`.
+    """Return a text that changes with the files of the model or encoder recorded at `path`, hashed by its job.
 
-    It is the text stored in the record as long as the files are unchanged, by size, times and inode, or else by
-    content. Without a record, nothing is hashed here; the job that writes it does so. A checkpoint of a series that was
-    deleted is as recorded.
+    As recorded, as long as size, times and inode, or else contents, are unchanged, and of a deleted checkpoint.
     """
     try:
         record = read_model(path)

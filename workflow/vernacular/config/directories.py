@@ -75,12 +75,9 @@ def _check_access(setting: str, path: Path, report) -> None:
 
 
 def output_conflicts(results: Path, exports: list[str], config_files: list[str]) -> Iterator[str]:
-    """Yield why a run would replace what is not its own: files of a user, or the results of another config file.
+    """Yield why a run would replace what is not its own: files of a user, or another config's results.
 
-    Args:
-        results: Directory of the results.
-        exports: Directories of exports, as `{model}/{evaluation}`.
-        config_files: The files of the config.
+    `exports`: directories, as `{model}/{evaluation}`.
     """
     directories = {"report": "report", "comparisons": "comparisons"} | dict.fromkeys(
         (f"exports/{name}" for name in exports), "exports"
@@ -130,16 +127,9 @@ def rule_files() -> list[str]:
 
 
 def check_package(rules: str, copies: list[str]) -> None:
-    """Check that the imported package belongs to the rules.
+    """Raise UserError if the imported package is of another checkout or version than the rules.
 
-    Python imports one package of a name: of two checkouts in one workflow, one would run with the code of the other.
-
-    Args:
-        rules: Directory of the rules, or the address of one that is not on this disk.
-        copies: Files of rules from that address, as `rule_files` names them.
-
-    Raises:
-        UserError: The package is of another checkout or version.
+    Python imports one package of a name. `rules`: directory or address of the rules; `copies`: files from that address.
     """
     if os.path.isdir(rules):
         if not os.path.samefile(rules, WORKFLOW / "rules"):
@@ -158,11 +148,7 @@ def check_package(rules: str, copies: list[str]) -> None:
 
 
 def locate_directory(path: str, replace_prefix: Callable[[str], str]) -> str:
-    """Return where a run writes the directory `path`.
-
-    Args:
-        replace_prefix: Changes the path of a file of a rule as Snakemake does in a module; otherwise returns it.
-    """
+    """Return where a run writes the directory `path`; `replace_prefix` changes a file's path as in a module."""
     return os.path.normpath(os.path.join(replace_prefix(f"{path}/a/file"), "../.."))
 
 
@@ -172,11 +158,8 @@ _STAGES = ("scores", "generations", "lm_eval", "similarity", "tasks")  # a file 
 def clear_unavailable(resources: Path, results: Path, names: Collection[str] | None = None) -> list[Path]:
     """Delete what another run may try again, damaged files, and what was computed from either; return the paths.
 
-    To Snakemake such a file is complete, and so is everything computed from it; it recreates a file only if something
-    missing depends on it. Planning deletes nothing: the Snakefile calls this function when a run has ended.
-
-    Args:
-        names: Models, evaluations, items and encoders of the config: files of other names may be a user's. None: all.
+    To Snakemake such a file is complete. Planning deletes nothing: the Snakefile calls this when a run has ended.
+    `names`: of the config, because files of other names may be a user's; None: all.
     """
     patterns = ["requests/*.parquet", "inference_status/*/*.json", *(f"*/{stage}/*.parquet" for stage in _STAGES)]
     patterns += ["*/metrics.parquet", "summary/comparisons.parquet"]

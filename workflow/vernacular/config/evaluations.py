@@ -19,15 +19,15 @@ from vernacular.data.treebank.patterns import is_local as is_local_treebank
 from vernacular.lm_eval.catalog import Catalog, PromptUnit, file_name, load_catalog, shots_by_task, shots_of
 from vernacular.lm_eval.expansion import Unit
 from vernacular.lm_eval.own_files import missing_files
-from vernacular.protocols.prompt_template import usual_layout
-from vernacular.protocols.prompt_variants import covering
 from vernacular.protocols.prompts import (
     additional_lines,
+    covering,
     language_of_lines,
     language_pair,
     load_labels,
     prompt_lines,
     prompts_directory,
+    usual_layout,
 )
 from vernacular.protocols.registry import OPTIONS, PROTOCOLS, protocols_with, takes_examples, uses_prompt_lines
 from vernacular.types import ALL_PROMPTS, DEFAULT_PROMPT, Evaluation
@@ -42,13 +42,8 @@ PAIRED = "paired"  # the j-th prompt of the language's file takes seed j
 def expand(entry: dict, task: dict, data: str, limit: int | None, report) -> list[Evaluation]:
     """Return one evaluation per language, protocol, style, number of shots, prompt and seed of an entry.
 
-    Protocols and styles without few-shot examples get 0 shots and seed 0.
-
-    Args:
-        task: The entry's task, as `load_task` returns it.
-        data: The default of the entry's key `data`.
-        limit: The run's maximum number of items; the smaller of it and the entry's own applies.
-        report: Called as `report(key, message)` for every mistake; the values that it concerns are left out.
+    Without few-shot examples, they have 0 shots and seed 0. `data`, `limit`: those of the run. `report(key, message)`
+    is called for every mistake; the values that it concerns are left out.
     """
     data = entry.get("data", data)
     languages = _languages(entry, task, data, report)
@@ -202,9 +197,8 @@ def prompts_and_seeds(
 ) -> list[tuple[str, int]]:
     """Return (prompt, seed) of each evaluation with these settings, in the order of the language's file.
 
-    A protocol without words has the default alone. With `all`, a layout takes the variants that the language has; a
-    listed name that it lacks is an error. Seeds cross with prompts; `paired` gives each prompt a seed of its own if
-    there are few-shot examples to draw. `report(key, message)` every mistake.
+    A protocol without words has the default alone; with `all`, a layout takes the variants that the language has. Seeds
+    cross with prompts; `paired` gives each prompt its own. `report(key, message)` every mistake.
     """
     selected = entry.get("prompts", DEFAULT_PROMPT)
     names = [DEFAULT_PROMPT]
@@ -294,13 +288,9 @@ class LmEvalEntries:
             return None
 
     def add(self, entry: dict, evaluations: dict[str, Evaluation], *, has_shots: bool, report) -> None:
-        """Add one evaluation per unit, prompt, number of shots and seed of an entry.
+        """Add one evaluation per unit, prompt, number of shots and seed of an entry to `evaluations`.
 
-        Args:
-            entry: With the defaults of the schema.
-            evaluations: The evaluations of the config, by ID.
-            has_shots: Whether the entry sets `shots`; otherwise, the task files decide.
-            report: Called as `report(key, message)` for every mistake; the values that it concerns are left out.
+        `has_shots`: whether the entry sets `shots`, else the task files do. `report(key, message)` every mistake.
         """
         for key, value in entry.items():
             if key not in _SUPPORTED and _DEFAULTS.get(key) != value:

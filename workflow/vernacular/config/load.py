@@ -159,11 +159,7 @@ def load(
 ) -> Config:
     """Read and validate config files (later ones take precedence), then `overrides`, which are from `origin`.
 
-    `locate` returns where a run writes a directory, which is below the prefix of a module.
-
-    Raises:
-        ConfigError: One or two lines for each mistake, with the file, the key, the found value and the closest valid
-            value.
+    `locate` returns where a run writes a directory. Raises ConfigError with one or two lines for each mistake.
     """
     config, problems = load_valid(paths, overrides, origin=origin, locate=locate)
     problems.raise_all()
@@ -177,12 +173,9 @@ def load_valid(
     origin: str = "--config",
     locate: Callable[[str], str] = lambda directory: directory,
 ) -> tuple[Config, Problems]:
-    """Return what is valid in a config, see `load`, and all mistakes in it.
+    """Return what is valid in a config, see `load`, and all mistakes in it; models only if all are valid.
 
-    Models are among what is valid only if there is no mistake in any of them.
-
-    Raises:
-        ConfigError: A file cannot be read, or nothing can be checked further.
+    Raises ConfigError if a file cannot be read, or nothing can be checked further.
     """
     files = read(paths, overrides, origin)
     values, report = files.with_defaults(), files.report
@@ -381,8 +374,8 @@ def _judges(files: Files, values: dict, models: dict, evaluations: dict[str, Eva
 def read_external_results(files: Files, values: dict, models: dict) -> dict[str, dict]:
     """Return `external_results:` with expanded paths, and report missing files and names in use.
 
-    A publication of several models, of which none is named, becomes an entry `name-model` for each of them. One whose
-    files are not valid remains: `check` reports why, and in a run its values are missing, and only these.
+    A publication of several models, none named, becomes an entry `name-model` for each. One that is not valid remains:
+    its values are missing.
     """
     taken = {model.casefold() for model in (*values["models"], *models)}
     entries: dict[str, dict] = {}

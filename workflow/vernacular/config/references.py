@@ -43,12 +43,9 @@ class References:
 
 
 def check_references(config: Config, problems: Problems, *, online: bool = False) -> References:
-    """Check the models, encoders and data of a config, and add to `problems` what is wrong.
+    """Check the models, encoders and data of what is valid of a config, and add to `problems` what is wrong.
 
-    Args:
-        config: What is valid of a config with mistakes, see `load_valid`.
-        online: Whether to ask the Hub if its repositories and revisions exist and may be read; a few small files of
-            each are downloaded to its cache.
+    `online`: ask the Hub if its repositories exist and may be read, by a few small files of each.
     """
     references = check_models(config, problems, online=online)
     for name, encoder in config.encoders.items():
@@ -254,11 +251,7 @@ def _hub_source(source: dict) -> dict | None:
 
 
 def _check_dataset(spec: DatasetSpec) -> bool:
-    """Download the card of each repository of a dataset, which shows whether it exists and may be read.
-
-    Returns:
-        Whether the dataset has a repository; the web is not asked.
-    """
+    """Download the card of each repository of a dataset, to see if it may be read; return whether there is one."""
     repositories = [repository for source in _sources(spec) if (repository := _hub_source(source))]
     for repository in repositories:
         _progress(repository["hub"])

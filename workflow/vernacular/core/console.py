@@ -188,11 +188,7 @@ def record_failed_jobs() -> FailedJobs:
 
 
 def simplify(failed_jobs: FailedJobs) -> None:
-    """Simplify the messages of this process on the terminal; call it when the workflow is read.
-
-    Args:
-        failed_jobs: Source of the last message of a run that failed.
-    """
+    """Simplify the messages of this process on the terminal; call it when the workflow is read."""
     for handler in logger.handlers:
         if handler.name == "DefaultStreamHandler":
             is_dry_run = any(isinstance(each, DefaultFilter) and each.dryrun for each in handler.filters)
@@ -214,13 +210,7 @@ def warn_without_slurm(arguments: list[str]) -> None:
 
 
 class _Formatter(DefaultFormatter):
-    """Snakemake's formatter, with one line per job.
-
-    Args:
-        original: The formatter that it replaces.
-        failed_jobs: Source of the last message of a run that failed.
-        dry_run: Whether no job is run.
-    """
+    """Snakemake's formatter (`original`), with a line per job, and the reasons of a run that failed at the end."""
 
     def __init__(self, original: DefaultFormatter, failed_jobs: FailedJobs, *, dry_run: bool):
         super().__init__(original.quiet, original.show_failed_logs)

@@ -125,10 +125,7 @@ def _matching_modules(pattern: str) -> dict[str, str]:
 
 @functools.cache
 def version_of(name: str) -> str | None:
-    """Return the version of a library by its import name or its distribution's name; None if it is not installed.
-
-    The library is not imported: torch alone would take seconds.
-    """
+    """Return the version of a library by its import name or its distribution's, without importing it; None: missing."""
     try:
         return importlib.metadata.version(_DISTRIBUTIONS.get(name, name))
     except importlib.metadata.PackageNotFoundError:

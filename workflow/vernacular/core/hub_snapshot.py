@@ -51,11 +51,8 @@ def snapshot(
 ) -> Path:
     """Return the directory of a repository's snapshot, named after its commit, with the files that match `patterns`.
 
-    Args:
-        patterns: Patterns of the files to download.
-        repo_type: "dataset" or "model".
-        error_class: Error class for all failures except the next.
-        missing_file_error: Error class if the repository exists, but not a file in it that is named in full.
+    `repo_type`: "dataset" or "model". Raises `missing_file_error` for a named file that it lacks, otherwise
+    `error_class`.
     """
     huggingface_hub.set_client_factory(_client)
     noun, stage = ("dataset", "items") if repo_type == "dataset" else ("model", "model")
@@ -134,10 +131,9 @@ class _ProgressBar(tqdm):
 
 
 def _interruptible(download, *args, **kwargs) -> Path:
-    """Return the directory that `download` returns, and let Ctrl-C take effect immediately.
+    """Return the directory that `download` returns, and let Ctrl-C take effect before current files are complete.
 
-    Called directly, `download` would first wait until its threads have completed their current files. Here, the threads
-    continue until the process ends, which must not wait for them either (__main__.py).
+    Its threads continue until the process ends, which must not wait for them either (__main__.py).
     """
     pool = ThreadPoolExecutor(1)
     try:
@@ -183,10 +179,8 @@ def _describe_cause(error) -> str:
 def fetch(url: str, sha256: str | None, *, stage: str = "items", pin: str = "the task file") -> tuple[Path, str]:
     """Return (path on disk, SHA-256) of the file at `url`, downloaded unless it is in the cache.
 
-    `stage` is the one that fetches the file, and `pin` what states its SHA-256, for messages.
-
-    Raises:
-        DataError: The download fails, is incomplete, or has another SHA-256 than `sha256`; the file is not stored.
+    `stage` fetches it, and `pin` states its SHA-256, for messages. Raises DataError if the download fails or has
+    another.
     """
     directory = cached_assets_path("vernacular", namespace="web", subfolder=fingerprint(url)[:16])
     path = directory / (Path(urlsplit(url).path).name or "file")

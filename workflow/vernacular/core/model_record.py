@@ -267,9 +267,6 @@ def previous_model(path) -> ModelRecord | None:
 
 
 def write_model(path, record: ModelRecord, *, keep: bool = False) -> None:
-    """Write a record to `path`, which ends in `{record name}.json`.
-
-    `keep`: also a copy for `previous_model`, because Snakemake deletes an output before its job recreates it.
-    """
+    """Write a record to `path`; `keep`: also a copy for `previous_model`, because Snakemake deletes outputs."""
     for file in (backup_path(Path(path)), path) if keep else (path,):
         write_record(file, record.as_dict())

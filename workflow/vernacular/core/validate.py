@@ -63,11 +63,7 @@ def with_values(schema: dict, keys: tuple[str, ...], values) -> dict:
 
 
 def fill_defaults(value, schema: dict) -> None:
-    """Add the defaults of the schema to a value, in place.
-
-    Raises:
-        jsonschema.ValidationError: The value violates the schema.
-    """
+    """Add the defaults of the schema to a value, in place; raise ValidationError of jsonschema if it violates it."""
     _Filler(schema).validate(value)
 
 
@@ -82,8 +78,8 @@ def check(value, lines: dict[tuple, int], schema: dict, path) -> None:
 def violations(value, lines: dict[tuple, int], schema: dict, path) -> dict[tuple, str]:
     """Return {path of the key: message} of all violations, in the order of the file.
 
-    Where an unknown key is reported, a missing key of the same mapping is not: it is often the same mistake. If there
-    are texts that no key allows, such as passwords, only these are reported: other messages could quote them.
+    A missing key is not reported beside an unknown one, often the same mistake; nothing else beside forbidden texts,
+    such as passwords, which messages could quote.
     """
     if found := dict(_forbidden_texts(value, lines, path)):
         return found

@@ -34,12 +34,7 @@ _MAX_NAMES = 3  # of files in a message
 def rewriting(directory: Path, kind: str) -> Iterator[Path]:
     """Yield an empty directory; on success its files replace those that earlier runs wrote to `directory`.
 
-    Args:
-        kind: What is in the directory, as in `_EARLIER`.
-
-    Raises:
-        UserError: A file that no run has written has the name of a new one.
-        WriteError: The file system rejects a file.
+    `kind`: as in `_EARLIER`. Raises UserError if a foreign file has the name of a new one, and WriteError.
     """
     new = Path(directory, _NEW)
     with writing(new):
