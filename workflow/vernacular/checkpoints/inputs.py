@@ -55,13 +55,13 @@ def files_of(root: Path, *, allow_pickle: bool = False, code: bool = False) -> l
         entries = [entry.name for entry in os.scandir(root / directory) if not entry.is_dir()]
         pickled = allow_pickle or not any(name.endswith(".safetensors") for name in entries)
         patterns = [*PATTERNS, *(PICKLED if pickled else ())]
-        matching = [name for name in entries if name not in _NEVER_READ and _matches(name, patterns)]
+        matching = [n for n in entries if n not in _NEVER_READ and any(fnmatchcase(n, pattern) for pattern in patterns)]
         names |= {str(PurePosixPath(directory, name)) for name in matching}
     names |= _referenced_weights(root, names)
     if code:
         names |= {path.relative_to(root).as_posix() for pattern in CODE for path in root.glob(pattern)}
     for name in names:
-        if not _is_text(name):
+        if any("\ud800" <= character <= "\udfff" for character in name):
             raise ModelError(f"{root}: the name of file {name!r} is not valid UTF-8. Rename it.")
     return sorted(names)
 
@@ -178,11 +178,3 @@ def _referenced_weights(root: Path, names: set[str]) -> set[str]:
             referenced += [content.get("transformers_weights")] if isinstance(content, dict) else []
             referenced += index.values() if isinstance(index, dict) else []
     return {os.path.normpath(name) for name in referenced if isinstance(name, str) and (root / name).exists()}
-
-
-def _matches(name: str, patterns) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
-
-
-def _is_text(name: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in name)

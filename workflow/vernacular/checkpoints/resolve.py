@@ -205,11 +205,8 @@ PATTERNS = [pattern for pattern in inputs.PATTERNS if pattern != "*.safetensors"
 def tokenizer_files(directory: Path) -> list[str]:
     """Return the names of the files in `directory` that a tokenizer is read from, without indexes of weights."""
     names = sorted(entry.name for entry in os.scandir(directory) if entry.is_file())
-    return [
-        name
-        for name in names
-        if any(fnmatchcase(name, pattern) for pattern in PATTERNS) and not name.endswith(".index.json")
-    ]
+    names = [name for name in names if not name.endswith(".index.json")]
+    return [name for name in names if any(fnmatchcase(name, pattern) for pattern in PATTERNS)]
 
 
 def resolve_tokenizer(name: str, source: str, conversion_dir: Path) -> ModelRecord:

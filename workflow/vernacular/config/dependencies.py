@@ -261,9 +261,8 @@ def _lenders(config: Config) -> dict[str, str]:
 
 
 def _compared(config: Config) -> dict[str, specs.ComparedSpec]:
-    return {
-        e.id: specs.ComparedSpec(**_fields(e, "items_stem", "dataset", *SETTING)) for e in config.evaluations.values()
-    }
+    names = ("items_stem", "dataset", *SETTING)
+    return {e.id: specs.ComparedSpec(**_fields(e, *names)) for e in config.evaluations.values()}
 
 
 def audit_spec(config: Config, items: int | None = None) -> specs.AuditSpec:
@@ -287,9 +286,7 @@ def _content_hashes(path: str, model: str | None = None) -> dict[str, str]:
 
 def export_spec(config: Config) -> specs.ExportSpec:
     exported = [e for e in config.evaluations.values() if e.protocol in EXPORTED]
-    return specs.ExportSpec(
-        evaluations={e.id: specs.ExportedSpec(**_fields(e, "items_stem", "protocol")) for e in exported}
-    )
+    return specs.ExportSpec({e.id: specs.ExportedSpec(**_fields(e, "items_stem", "protocol")) for e in exported})
 
 
 def summary_spec(config: Config) -> specs.SummarySpec:
@@ -350,9 +347,8 @@ def _unreviewed(config: Config) -> dict[str, str]:
         if uses_prompt_lines(evaluation.protocol, evaluation.style):
             language, directory = _file_of_lines(config, evaluation)
             is_default = evaluation.prompt == DEFAULT_PROMPT
-            reviewer = (
-                reviewed(language, directory) if is_default else _prompt_description(config, evaluation)["reviewed"]
-            )
+            other = None if is_default else _prompt_description(config, evaluation)
+            reviewer = reviewed(language, directory) if is_default else other["reviewed"]
             if reviewer is False:
                 languages[evaluation.id] = language
     return languages
@@ -362,10 +358,8 @@ def task_titles(config: Config) -> dict[str, dict]:
     """Return what readers see of the evaluated tasks: task -> its titles and note; {} for tasks of lm-eval."""
     evaluated_tasks = dict.fromkeys(evaluation.task for evaluation in config.evaluations.values())
     files = {name: config.tasks.get(name, {}) for name in evaluated_tasks}
-    return {
-        name: {key: file[key] for key in ("title", "short_title", "note") if key in file}
-        for name, file in files.items()
-    }
+    keys = ("title", "short_title", "note")
+    return {name: {key: file[key] for key in keys if key in file} for name, file in files.items()}
 
 
 def curves_spec(config: Config) -> specs.CurvesSpec:

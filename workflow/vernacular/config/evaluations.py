@@ -257,11 +257,8 @@ class LmEvalTask:
 
     def differs_from(self, other: "LmEvalTask") -> bool:
         """Return whether two tasks would be the same evaluation, but with other results."""
-        return (self.unit.name, self.unit.overrides, shots_by_task(self.unit, self.num_fewshot)) != (
-            other.unit.name,
-            other.unit.overrides,
-            shots_by_task(other.unit, other.num_fewshot),
-        )
+        keys = [(t.unit.name, t.unit.overrides, shots_by_task(t.unit, t.num_fewshot)) for t in (self, other)]
+        return keys[0] != keys[1]
 
     def missing_files(self) -> list[str]:
         """Return the local files that the unit's tasks would read, and that do not exist."""
@@ -282,7 +279,7 @@ class LmEvalEntries:
         if not self.files.is_valid("lm_eval"):
             return None
         try:
-            return catalog_of(self.settings)
+            return load_catalog(self.settings.get("python"), self.directories)
         except ConfigError as error:
             self.files.report(("lm_eval",), str(error))
             return None
@@ -302,7 +299,7 @@ class LmEvalEntries:
         if "gen_kwargs" in entry and found and not any(unit.generates for _, _, unit, _ in found):
             report("gen_kwargs", f"no effect on {entry['lm_eval']}, which generates no texts; remove it.")
         for task_name, prompt, unit, seeds in found:
-            options = _tool_options(unit) & entry.keys()
+            options = PROTOCOLS["lm_eval_generation" if unit.generates else "lm_eval"].options & entry.keys()
             for requested in as_list(entry["shots"]) if has_shots else [None]:
                 for seed in seeds:
                     shots = shots_of(unit, requested)
@@ -354,15 +351,6 @@ class LmEvalEntries:
             return []
         chosen = found if single else _chosen(name, found, selected, report)
         return [(e.task, e.prompt, e.unit, [e.position] if seeds == PAIRED else as_list(seeds)) for e in chosen]
-
-
-def _tool_options(unit: Unit) -> set[str]:
-    return set(PROTOCOLS["lm_eval_generation" if unit.generates else "lm_eval"].options)
-
-
-def catalog_of(settings: dict) -> Catalog:
-    """Return the tasks of the environment in `lm_eval:`; raise ConfigError if there is none."""
-    return load_catalog(settings.get("python"), tuple(settings.get("tasks", ())))
 
 
 def _chosen(name: str, found: list[PromptUnit], selected, report) -> list[PromptUnit]:

@@ -150,18 +150,12 @@ def encoder_name(encoder: dict) -> str:
     return (name or "here") + layer + prefix + pickle_suffix
 
 
-def load(
-    paths,
-    overrides: dict | None = None,
-    *,
-    origin: str = "--config",
-    locate: Callable[[str], str] = lambda directory: directory,
-) -> Config:
-    """Read and validate config files (later ones take precedence), then `overrides`, which are from `origin`.
+def load(paths, overrides: dict | None = None, **options) -> Config:
+    """Return what `load_valid` does of a config without mistakes; else raise ConfigError, with a line or two for each.
 
-    `locate` returns where a run writes a directory. Raises ConfigError with one or two lines for each mistake.
+    The options are its own.
     """
-    config, problems = load_valid(paths, overrides, origin=origin, locate=locate)
+    config, problems = load_valid(paths, overrides, **options)
     problems.raise_all()
     return config
 
@@ -173,9 +167,10 @@ def load_valid(
     origin: str = "--config",
     locate: Callable[[str], str] = lambda directory: directory,
 ) -> tuple[Config, Problems]:
-    """Return what is valid in a config, see `load`, and all mistakes in it; models only if all are valid.
+    """Return what is valid in config files, and all mistakes in them; models only if all are valid.
 
-    Raises ConfigError if a file cannot be read, or nothing can be checked further.
+    Later files take precedence, then `overrides`, which are from `origin`; `locate` returns where a run writes a
+    directory. Raises ConfigError if a file cannot be read, or nothing can be checked further.
     """
     files = read(paths, overrides, origin)
     values, report = files.with_defaults(), files.report
@@ -267,9 +262,8 @@ def _verdicts(files: Files, values: dict, tasks: dict[str, dict]) -> list[str]:
     """Return the sheets of verdicts of the config and of its tasks, and report those that cannot be read."""
     sheets = [os.path.expanduser(path) for path in as_list(values.get("verdicts", []))]
     for task in tasks.values():
-        sheets += [
-            os.path.join(task["directory"], os.path.expanduser(path)) for path in as_list(task.get("verdicts", []))
-        ]
+        paths = map(os.path.expanduser, as_list(task.get("verdicts", [])))
+        sheets += [os.path.join(task["directory"], path) for path in paths]
     return _readable(files, "verdicts", sheets, read_verdicts)
 
 

@@ -68,7 +68,8 @@ def check_models(config: Config, problems: Problems, *, online: bool = False) ->
             _check(references, "model", name, _check_adapter, settings, config, online)
         elif name in config.servers:
             _check(references, "model", name, _check_tokenizer, settings, online)
-            _check(references, "model", name, _check_server_reference, settings, online)
+            if source := settings.get("reference"):
+                _check(references, "model", name, _check_source, {"source": source}, "causal", online)
         else:
             _check_packages(name, settings, references.problems)
             _check(references, "model", name, _check_source, settings, settings["kind"], online)
@@ -101,10 +102,8 @@ def _is_local(source: str) -> bool:
 def _check_source(name: str, settings: dict, kind: str, online: bool) -> str | None:
     """Check the files of a checkpoint on this disk; of one on the Hub, whether it may be downloaded."""
     source = settings["source"]
-    permissions = {
-        "allow_pickle": settings.get("allow_pickle", False),
-        "code": settings.get("trust_remote_code", False),
-    }
+    allow_pickle, code = (settings.get(key, False) for key in ("allow_pickle", "trust_remote_code"))
+    permissions = {"allow_pickle": allow_pickle, "code": code}
     if not _is_local(source):
         cached = None if online else hub_snapshot.cached(source)
         if cached is None or not _has_weights(name, cached, permissions["allow_pickle"]):
@@ -154,11 +153,6 @@ def _check_publication(name: str, entry: dict) -> None:
     path = Path(entry["path"])
     if is_publication(path) and (model := published_models(path).get(entry.get("model"))):
         collections.deque(checked_lines(path, model, {}), maxlen=0)
-
-
-def _check_server_reference(name: str, settings: dict, online: bool) -> str | None:
-    source = settings.get("reference")
-    return _check_source(name, {"source": source}, "causal", online) if source else None
 
 
 def _check_adapter(name: str, settings: dict, config: Config, online: bool) -> str | None:

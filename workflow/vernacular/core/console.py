@@ -120,9 +120,8 @@ class FailedJobs(logging.Handler):
     def _logs_with_errors(self) -> list[str]:
         """Return a line that names logs of completed jobs in which a part failed, such as one evaluation of a model."""
         named = {path for failure in self._failures.values() for path in failure.logs}
-        written = [
-            path for job in self._jobs.values() for path, time in job.log_times.items() if _time_of(path) != time
-        ]
+        times = [pair for job in self._jobs.values() for pair in job.log_times.items()]
+        written = [path for path, time in times if _time_of(path) != time]
         logs = [path for path in written if path not in named and last_error(Path(path))]
         more = f" and {len(logs) - _MAX_LOGS} more" if len(logs) > _MAX_LOGS else ""
         return [f"Logs: {', '.join(logs[:_MAX_LOGS])}{more}"] if logs else []

@@ -155,9 +155,8 @@ def _client() -> httpx2.Client:
 def _limit_time(request: httpx2.Request) -> None:
     # per request: huggingface_hub passes "no limit" explicitly, which overrides the client's default
     limits = request.extensions.get("timeout") or {}
-    request.extensions["timeout"] = {
-        phase: limits.get(phase) or _TIMEOUT for phase in ("connect", "read", "write", "pool")
-    }
+    phases = ("connect", "read", "write", "pool")
+    request.extensions["timeout"] = {phase: limits.get(phase) or _TIMEOUT for phase in phases}
 
 
 def _is_transient(error) -> bool:

@@ -275,9 +275,8 @@ class Task(Generic[T]):
 
 def raise_in_thread(thread_id: int, kind: type[BaseException] | None) -> None:
     """Raise an exception of class `kind` in another thread, at its next Python instruction; None: not after all."""
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(
-        ctypes.c_ulong(thread_id), None if kind is None else ctypes.py_object(kind)
-    )
+    exception = None if kind is None else ctypes.py_object(kind)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), exception)
 
 
 @contextlib.contextmanager

@@ -43,10 +43,8 @@ _BOUNDS = {
     "maxLength": ("at most", " characters"),
 }
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")  # control characters, lone surrogates
-_FORBIDDEN_TEXT = [
-    *((pattern, message) for pattern, _, message in SECRETS),
-    (_UNPRINTABLE, "contains an unprintable character."),
-]
+_FORBIDDEN_TEXT = [(pattern, message) for pattern, _, message in SECRETS]
+_FORBIDDEN_TEXT.append((_UNPRINTABLE, "contains an unprintable character."))
 
 
 @functools.cache
@@ -187,10 +185,6 @@ def _forbidden_text(text: str) -> str | None:
     return next((message for pattern, message in _FORBIDDEN_TEXT if pattern.search(text)), None)
 
 
-def _is_integer(checker, value) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)  # JSON Schema accepts 5.0 as an integer
-
-
 def _pattern(validator, pattern: str, value, schema):
     """Match a pattern that ends in $ up to the end of the text: Python's $ also matches before a final line break."""
     match = re.fullmatch if pattern.endswith("$") else re.search
@@ -208,7 +202,10 @@ def _format(validator, name: str, value, schema):
 _Validator = jsonschema.validators.extend(
     jsonschema.Draft202012Validator,
     {"pattern": _pattern, "format": _format},
-    type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer),
+    type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine(
+        "integer",
+        lambda _, value: isinstance(value, int) and not isinstance(value, bool),  # JSON Schema accepts 5.0
+    ),
 )
 
 

@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 from vernacular.core import artifacts
@@ -168,14 +169,8 @@ def _is_export_file(directory: Path, path: str) -> bool:
     return bool(is_named) and _contains(directory / "README.txt", tools)
 
 
-def _is_lm_eval_file(directory: Path, path: str) -> bool:
-    is_named = re.fullmatch(r"results_[^/]*\.json", path)
-    return bool(is_named) and _contains(directory / path, b'"model": "vernacular"')
-
-
-def _is_every_eval_ever_file(directory: Path, path: str) -> bool:
-    is_named = re.fullmatch(r"data/vernacular/[^/]+/[^/]+/[0-9a-f-]{36}\.json", path)
-    return bool(is_named) and _contains(directory / path, b'"name": "vernacular"')
+def _is_named_file(names: str, text: bytes, directory: Path, path: str) -> bool:
+    return bool(re.fullmatch(names, path)) and _contains(directory / path, text)
 
 
 def _contains(path: Path, pattern: bytes) -> bool:
@@ -189,6 +184,8 @@ _EARLIER = {
     "report": _is_report_file,
     "comparisons": _is_comparison_file,
     "exports": _is_export_file,
-    "lm_eval": _is_lm_eval_file,
-    "every_eval_ever": _is_every_eval_ever_file,
+    "lm_eval": partial(_is_named_file, r"results_[^/]*\.json", b'"model": "vernacular"'),
+    "every_eval_ever": partial(
+        _is_named_file, r"data/vernacular/[^/]+/[^/]+/[0-9a-f-]{36}\.json", b'"name": "vernacular"'
+    ),
 }

@@ -14,11 +14,7 @@ from vernacular.data.treebank import patterns as treebank_patterns
 _SOURCE_TYPES = ("hub", "url", "file", "treebank")  # of sources
 _SCHEMA = WORKFLOW / "schemas" / "task.schema.yaml"
 _SHARED = ("columns", "source", "license", "expected_rows", "join")  # keys that hold for all languages, or for one
-_IN_ORDER = {
-    "letters",
-    "choice",
-    "generation",
-}  # protocols that show the options of these types in the order of the dataset
+_IN_ORDER = {"letters", "choice", "generation"}  # protocols that show the options in the order of the dataset
 _ORDERED_TYPES = {"question", "passage", "story"}
 
 _LM_EVAL = "a task of lm-eval needs no task file: use {lm_eval: NAME} in evaluations of the config (docs/lm-eval.md)."

@@ -111,6 +111,14 @@ def iter_rows(table: pa.Table) -> Iterator[dict]:
         yield from table.slice(start, _ROWS_AT_A_TIME).to_pylist()
 
 
+def distinct(table: pa.Table) -> pa.Table:
+    """Return the first row of each request ID."""
+    first: dict[str, int] = {}
+    for number, request_id in enumerate(table["request_id"].to_pylist()):
+        first.setdefault(request_id, number)
+    return table.take(pa.array(first.values(), pa.int64()))
+
+
 def rows_to_table(rows: Iterator[dict], schema: pa.Schema) -> pa.Table:
     """Return `rows` as a table of `schema`, converted in chunks of `_ROWS_AT_A_TIME`."""
     tables = [schema.empty_table()]

@@ -93,9 +93,8 @@ class Diagnoser(Observations):
         text = f"items lost few-shot examples or their score, or are ties ({kinds})"
         yield from self._of_count("dropped", self.n_rows, text, half_width)
         if count := found["template"].count:
-            parts = [
-                f"{_of(number, self.n_prompts)} prompts {kind}" for kind, number in found["template"].texts.items()
-            ]
+            kinds = found["template"].texts.items()
+            parts = [f"{_of(number, self.n_prompts)} prompts {kind}" for kind, number in kinds]
             yield self._diagnosis("template", False, self.n_prompts, "; ".join(parts) + ".")
         if count := found["marker"].count:
             [(marker, _)] = found["marker"].texts.most_common(1)
@@ -108,9 +107,8 @@ class Diagnoser(Observations):
         if n >= MIN_WORDS and (self.subject.style.endswith("open") or self.protocol.tool):
             share, own_share = len(self.answers) / n, len(self.gold_texts) / n_gold if n_gold else 1.0
             [(answer, count)] = self.answers.most_common(1)
-            text = (
-                f"{n} answers have {len(self.answers)} distinct texts; “{shortened(answer, 40)}” occurs {count} times."
-            )
+            most = f"“{shortened(answer, 40)}” occurs {count} times"
+            text = f"{n} answers have {len(self.answers)} distinct texts; {most}."
             if share < 0.5 and share < own_share / 2:
                 examples = [Example(item=item, text=shortened(answer, EXCERPT)) for item in self.answered[answer]]
                 count = n - len(self.answers)
@@ -148,11 +146,8 @@ class Diagnoser(Observations):
             median = float(np.median(list(self.masses.values())))
             if median < 0.5:
                 top = self.top_tokens.most_common(1)
-                most = (
-                    f" The most probable token is “{top[0][0]}” in {_of(top[0][1], self.top_tokens.total())} items."
-                    if top
-                    else ""
-                )
+                in_items = _of(top[0][1], self.top_tokens.total()) if top else ""
+                most = f" The most probable token is “{top[0][0]}” in {in_items} items." if top else ""
                 text = f"All labels together have a median probability of {median:.2g}.{most}"
                 lowest = sorted(self.masses.items(), key=lambda entry: entry[1])[:N_EXAMPLES]
                 examples = [Example(item=item, text=f"all labels: {mass:.2g}") for item, mass in lowest]
@@ -207,10 +202,8 @@ class Diagnoser(Observations):
                 f"{_percent(1 / n_letters)} each; total variation {_points(variation)}, {_p(p)})."
             )
             farthest = np.argsort(-np.abs(excess[:, letter]), kind="stable")[:N_EXAMPLES]
-            examples = [
-                Example(item=items[i], text=f"{chr(65 + letter)} {_percent(excess[i, letter] + 1 / n_letters)}")
-                for i in farthest
-            ]
+            shares = {i: _percent(excess[i, letter] + 1 / n_letters) for i in farthest}
+            examples = [Example(item=items[i], text=f"{chr(65 + letter)} {shares[i]}") for i in farthest]
             yield self._diagnosis("position", False, len(items), text, share=variation, examples=examples)
 
     def _of_positions(
@@ -224,9 +217,8 @@ class Diagnoser(Observations):
         recalls = hits[used] / sizes[used]
         spread = float(recalls.std())
         rng = np.random.default_rng(0)
-        draws = rng.multivariate_hypergeometric(
-            sizes[used], int(hits[used].sum()), size=_PERMUTATIONS, method="marginals"
-        )
+        n_hits = int(hits[used].sum())
+        draws = rng.multivariate_hypergeometric(sizes[used], n_hits, size=_PERMUTATIONS, method="marginals")
         p = (1 + int(((draws / sizes[used]).std(axis=1) >= spread - 1e-12).sum())) / (1 + _PERMUTATIONS)
         if spread >= 0.1 and p < 0.01:
             labels = (name for name, is_used in zip(names, used, strict=True) if is_used)

@@ -66,10 +66,8 @@ def definitions(judgment) -> list[dict]:
         metrics.append((f"{name}_mass", "share", None, False, "probability of all labels together, before they are 1"))
     names = ("name", "unit", "higher_is_better", "proportion", "about")
     common = {"metric_group": "similarity", "corpus": None, "needs": []}
-    return [
-        dict(zip(names, metric, strict=True)) | common | {"headline": number == 0}
-        for number, metric in enumerate(metrics)
-    ]
+    rows = [dict(zip(names, metric, strict=True)) | common for metric in metrics]
+    return [row | {"headline": number == 0} for number, row in enumerate(rows)]
 
 
 def values(judgment, requests: list[Request], outputs: list[dict]) -> dict[str, dict[str, float]]:

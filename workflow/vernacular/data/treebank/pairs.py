@@ -5,7 +5,7 @@ Forms are those attested in the treebanks, and those of UniMorph tables (per lin
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -234,8 +234,10 @@ def make_pairs(
     Rows have Grew-TSE's columns, further alternatives with the suffixes _2, _3, and lemma, upos, features, swapped,
     deprel, distance, phenomenon, pattern, treebank. `external_matches`: of another search (GREW).
     """
-    pairs = Pairs(pattern)
-    for sentence, match in external_matches if external_matches is not None else _search(sentences, pattern):
+    pairs, request = Pairs(pattern), None if external_matches is not None else Request.of(pattern)
+    if external_matches is None:
+        external_matches = ((sentence, match) for sentence in sentences for match in matches(sentence, request))
+    for sentence, match in external_matches:
         pairs.targets += 1
         if match.words is None:
             continue
@@ -287,9 +289,8 @@ def incorrect_forms(target: Word, pattern: dict, forms: Forms) -> tuple[list[tup
 def mark_word(sentence: Sentence, word: Word) -> str:
     """Return the word in [[ ]] within its text, or, if it is inside a multiword token, after its text."""
     if word.start is None:
-        position = max(
-            (neighbor.end for neighbor in sentence.words.values() if neighbor.end and neighbor.id < word.id), default=0
-        )
+        before = (neighbor.end for neighbor in sentence.words.values() if neighbor.end and neighbor.id < word.id)
+        position = max(before, default=0)
         return f"{shorten_context(sentence.text[:position], '', sentence.text[position:])}  [[{word.form}]]"
     return shorten_context(sentence.text[: word.start], f"[[{word.form}]]", sentence.text[word.end :])
 
@@ -301,13 +302,6 @@ def shorten_context(left: str, text: str, right: str, width: int = 60) -> str:
     if len(right) > width:
         right = right[:width].rpartition(" ")[0] + " …" if " " in right[1:width] else right[:width] + "…"
     return left + text + right
-
-
-def _search(sentences: Iterable[Sentence], pattern: dict) -> Iterator[tuple[Sentence, Match]]:
-    request = Request.of(pattern)
-    for sentence in sentences:
-        for match in matches(sentence, request):
-            yield sentence, match
 
 
 def _check_limits(sentence: Sentence, match: Match, limits: dict) -> str | None:
@@ -340,7 +334,7 @@ def _row(sentence: Sentence, match: Match, incorrect: list[tuple[str, dict]], pa
         "lemma": word.lemma,
         "upos": word.upos,
         "features": "|".join(f"{name}={value}" for name, value in sorted(word.feats.items())),
-        "swapped": " ".join(_format_swap(swap) for _, swap in incorrect),
+        "swapped": " ".join("|".join(f"{name}={value or ''}" for name, value in swap.items()) for _, swap in incorrect),
         "deprel": word.deprel,
         "distance": "" if match.distance is None else str(match.distance),
         "phenomenon": pattern["phenomenon"],
@@ -353,10 +347,6 @@ def _suffix(index: int) -> str:
     return f"_{index + 1}" if index else ""
 
 
-def _format_swap(swap: dict) -> str:
-    return "|".join(f"{name}={value or ''}" for name, value in swap.items())
-
-
 def _limit_per_lemma(pairs: Pairs, max_rows: int | None) -> None:
     """Keep at most `max_rows` rows per lemma, selected by hash, independently of their order in the treebank."""
     if max_rows is None:
@@ -366,10 +356,8 @@ def _limit_per_lemma(pairs: Pairs, max_rows: int | None) -> None:
         by_lemma.setdefault(row["lemma"], []).append(row)
     kept_ids = {id(row) for rows in by_lemma.values() for row in rows[:max_rows]}
     if n_excess := len(pairs.rows) - len(kept_ids):
-        reason, first = (
-            f"more than {max_rows} with the same lemma",
-            next(r for r in pairs.rows if id(r) not in kept_ids),
-        )
+        reason = f"more than {max_rows} with the same lemma"
+        first = next(r for r in pairs.rows if id(r) not in kept_ids)
         pairs.rejections[reason] = n_excess
         pairs.first_rejected[reason] = f'sentence {first["sentence_id"]}: lemma "{first["lemma"]}"'
         pairs.rows = [row for row in pairs.rows if id(row) in kept_ids]

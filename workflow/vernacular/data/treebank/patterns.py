@@ -30,9 +30,8 @@ def load_pattern(name: str, directory=".", *, location: str = "") -> dict:
         if extra := content.keys() - {"pattern", "phenomenon", "about", "corrupt"}:
             key_location = validate.error_location(path, lines, (min(extra),))
             raise ConfigError(f"{key_location}: not supported with corrupt; remove it.")
-        return {"pattern": content["pattern"], "phenomenon": content.get("phenomenon", content["pattern"])} | {
-            "corrupt": content["corrupt"]
-        }
+        phenomenon = content.get("phenomenon", content["pattern"])
+        return {"pattern": content["pattern"], "phenomenon": phenomenon, "corrupt": content["corrupt"]}
     if isinstance(content["target"], str) is not ("grew" in content):
         key_location = validate.error_location(path, lines, ("target",))
         expected = "the name of a node of the request" if "grew" in content else "constraints, such as {upos: VERB}"
@@ -120,11 +119,8 @@ _EXTRA_COLUMNS = (
     "deprel",
     "distance",
 )
-_COMMON_COLUMNS = {
-    "category": "phenomenon",
-    "cluster": "sentence_id",
-    "extra": {name: f"{name}|" for name in _EXTRA_COLUMNS},
-}
+_COMMON_COLUMNS = {"category": "phenomenon", "cluster": "sentence_id"}
+_COMMON_COLUMNS |= {"extra": {name: f"{name}|" for name in _EXTRA_COLUMNS}}
 _ID = ["pattern", "sentence_id", "match_id"]
 
 # item_type -> default `columns` of a task file

@@ -64,9 +64,8 @@ def read_sentences(path, name: str | None = None) -> Iterator[Sentence]:
             lines = _LineCounter(file)
             for sentence_number, block in enumerate(parse_sentences(lines), start=1):
                 location = f"{name}, sentence {sentence_number} (it ends before line {lines.count + 1})"
-                yield _sentence(
-                    _parse(block, location), location, f"{path.name.split('.')[0]}.{sentence_number}", path.name
-                )
+                sentence_id = f"{path.name.split('.')[0]}.{sentence_number}"
+                yield _sentence(_parse(block, location), location, sentence_id, path.name)
     except FileNotFoundError:
         raise DataError(f"{name}: file not found.") from None
     except UnicodeDecodeError as error:
@@ -111,15 +110,13 @@ _TWO_SPACES = "\ue000"  # replaces two spaces, at which `conllu` splits columns 
 def _parse(block: str, location: str) -> TokenList:
     has_double_spaces = "\t" in block and "  " in block
     try:
-        tokens = parse_token_and_metadata(
-            block.replace("  ", _TWO_SPACES) if has_double_spaces else block, field_parsers=_PARSERS
-        )
+        text = block.replace("  ", _TWO_SPACES) if has_double_spaces else block
+        tokens = parse_token_and_metadata(text, field_parsers=_PARSERS)
     except (ParseException, ValueError) as error:  # ValueError: a number with thousands of digits
         raise DataError(f"{location}: not CoNLL-U ({first_line(error)}).") from None
     for mapping in (tokens.metadata, *tokens) if has_double_spaces else ():
-        mapping.update(
-            {key: value.replace(_TWO_SPACES, "  ") for key, value in mapping.items() if isinstance(value, str)}
-        )
+        texts = {key: value for key, value in mapping.items() if isinstance(value, str)}
+        mapping.update({key: text.replace(_TWO_SPACES, "  ") for key, text in texts.items()})
     return tokens
 
 
@@ -279,9 +276,8 @@ def matches(sentence: Sentence, request: Request) -> Iterator[Match]:
 def _assign(sentence: Sentence, request: Request, assignment: dict, remaining: tuple[Related, ...]) -> dict | None:
     """Return `assignment` with a word for each of `remaining`; None if none fits, or a forbidden word exists."""
     if not remaining:
-        has_forbidden_word = any(
-            any(_candidates(sentence, request, assignment, related_word)) for related_word in request.without
-        )
+        forbidden = (_candidates(sentence, request, assignment, word) for word in request.without)
+        has_forbidden_word = any(map(any, forbidden))
         return None if has_forbidden_word else assignment
     for word in _candidates(sentence, request, assignment, remaining[0]):
         if complete_assignment := _assign(sentence, request, {**assignment, remaining[0].name: word}, remaining[1:]):
@@ -301,9 +297,8 @@ def _candidates(
             continue
         if related_word.within is not None and abs(word.id - origin.id) > related_word.within:
             continue
-        pairs = [
-            (related_word.node.value(word, name), request.target.value(target, name)) for name in related_word.agrees
-        ]
+        node = related_word.node
+        pairs = [(node.value(word, name), request.target.value(target, name)) for name in related_word.agrees]
         if all(a and b and not set(a.split(",")).isdisjoint(b.split(",")) for a, b in pairs):
             yield word
 

@@ -30,9 +30,8 @@ def fetch(source: dict, directory) -> tuple[list[dict], list[dict], dict]:
     treebanks = [_fetch_file(entry) for entry in entries(source, "treebank", directory)]
     forms = [_fetch_file(entry) for entry in entries(source, "forms", directory)]
     names = {file["path"]: file["name"] for file in treebanks + forms}
-    extraction = extract(
-        [file["path"] for file in treebanks], source["pattern"], [file["path"] for file in forms], names
-    )
+    paths, form_paths = ([file["path"] for file in files] for files in (treebanks, forms))
+    extraction = extract(paths, source["pattern"], form_paths, names)
     if not extraction.rows:
         raise DataError(f"{source_name(source)}: no pairs found; {_describe_counts(extraction)}.")
     warnings = [
@@ -98,10 +97,8 @@ def _fetch_file(entry: dict) -> dict:
         raise DataError(f"{display_path(path)}: cannot be read ({error.strerror}).") from None
     if entry["sha256"] not in (None, digest):
         expected_digest = entry["sha256"]
-        raise DataError(
-            f"{display_path(path)}: checksum mismatch (expected sha256 {expected_digest} as in the task file, "
-            f"got {digest})."
-        )
+        found = f"expected sha256 {expected_digest} as in the task file, got {digest}"
+        raise DataError(f"{display_path(path)}: checksum mismatch ({found}).")
     return {"path": path, "name": display_path(path), "sha256": digest, "pinned": True}
 
 
@@ -135,7 +132,7 @@ def extract(treebanks: list, patterns: list[dict], forms: list | None = None, na
     sentences = _make_ids_unique([sentence for path in treebanks for sentence in read_sentences(path, names.get(path))])
     extra_sentences, tables = [], {}
     for path in forms or []:
-        if is_treebank(names.get(path, path)):
+        if ".conllu" in Path(str(names.get(path, path))).suffixes:
             extra_sentences += read_sentences(path, names.get(path))
         else:
             tables[str(names.get(path, path))] = Inflections(path, names.get(path))
@@ -155,11 +152,6 @@ def extract(treebanks: list, patterns: list[dict], forms: list | None = None, na
         pairs=pairs,
         skipped_lines={name: table.skipped for name, table in tables.items() if table.skipped},
     )
-
-
-def is_treebank(name) -> bool:
-    """Return whether a file's name has the extension .conllu."""
-    return ".conllu" in Path(str(name)).suffixes
 
 
 def _make_ids_unique(sentences: list[Sentence]) -> list[Sentence]:
@@ -190,7 +182,9 @@ def search(paths: list, sentences: list[Sentence], pattern: dict) -> list[tuple[
         ids = corpus.get_sent_ids()
         results = corpus.search(grewpy.Request(pattern["grew"]))
     except grewpy.grew.GrewError as error:
-        raise DataError(f"pattern {pattern['pattern']}: GREW rejected the request ({_error_message(error)}).") from None
+        value = error.value
+        reason = str(value.get("message", value) if isinstance(value, dict) else value).strip()
+        raise DataError(f"pattern {pattern['pattern']}: GREW rejected the request ({reason}).") from None
     if len(ids) != len(sentences) or len(set(ids)) != len(ids):
         raise DataError(f"pattern {pattern['pattern']}: GREW requires a unique sent_id for every sentence.")
     indices = {name: position for position, name in enumerate(ids)}
@@ -200,11 +194,8 @@ def search(paths: list, sentences: list[Sentence], pattern: dict) -> list[tuple[
         if pattern["target"] not in nodes:
             raise DataError(f'pattern {pattern["pattern"]}: node "{pattern["target"]}" not found in the request.')
         words_by_id = sentences[index].words
-        words = {
-            name: words_by_id[int(node)]
-            for name, node in nodes.items()
-            if node.isdecimal() and int(node) in words_by_id
-        }
+        numbers = {name: int(node) for name, node in nodes.items() if node.isdecimal()}
+        words = {name: words_by_id[number] for name, number in numbers.items() if number in words_by_id}
         target = words.pop(pattern["target"], None)
         if target is not None:  # an empty node is not a word of the text
             matches.setdefault((index, target.id), Match(target, {"target": target, **words}))
@@ -222,11 +213,6 @@ def _grewpy(pattern: dict):
             f"(see grew.fr).\n{_SUPPORTED_CONSTRAINTS}"
         ) from None
     return grewpy
-
-
-def _error_message(error) -> str:
-    value = error.value
-    return str(value.get("message", value) if isinstance(value, dict) else value).strip()
 
 
 _OPTIONAL = {"ADJ", "ADV", "PUNCT", "SYM", "DET", "NUM"}  # without these, a sentence usually stays correct

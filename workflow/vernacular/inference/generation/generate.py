@@ -196,11 +196,8 @@ def batch_limits(loaded: LoadedModel) -> dict[str, int]:
         return {"rows": _CPU_ROWS, "prefill_tokens": int(prefill_tokens), "cache_tokens": max(1, cache_tokens)}
     free, _ = torch.cuda.mem_get_info(loaded.device)
     cache_tokens = int(free * 0.5) // _cache_bytes(loaded)
-    return {
-        "rows": _GPU_ROWS,
-        "prefill_tokens": token_budget(loaded),
-        "cache_tokens": 1 << max(0, cache_tokens.bit_length() - 1),
-    }
+    cache_tokens = 1 << max(0, cache_tokens.bit_length() - 1)
+    return {"rows": _GPU_ROWS, "prefill_tokens": token_budget(loaded), "cache_tokens": cache_tokens}
 
 
 def make_batches(

@@ -37,7 +37,7 @@ from vernacular.core.processes import StopFlag, Stopped, Task, stop_on_signals
 from vernacular.inference.engine import Engine, engine_name, engine_of
 from vernacular.inference.job.store import Store, StoreError
 from vernacular.inference.job.work import WorkUnit, engine_version, work_units
-from vernacular.inference.schema import SCORES, missing_statistics
+from vernacular.inference.schema import SCORES, distinct, missing_statistics
 from vernacular.protocols.schema import REQUESTS
 
 _SETTING = ("task", "language", "protocol", "style", "seed", "options")  # all but the prompt
@@ -77,7 +77,7 @@ class SharedUnit:
 
     def _metadata(self, unit: WorkUnit, rows: pa.Table, metadata: OutputsMetadata) -> OutputsMetadata:
         """Return a unit's metadata; the first one has the counters, so that sums are those of the computation."""
-        first_rows = rows.take(pa.array(_first_rows(rows["request_id"])))
+        first_rows = distinct(rows)
         counters = metadata.counters
         if unit is not self.units[0]:
             counts = encode(counters).items()
@@ -105,14 +105,6 @@ def share(units: list[WorkUnit]) -> list[WorkUnit | SharedUnit]:
         setting = tuple(str(getattr(metadata, name)) for name in _SETTING)
         groups.setdefault(setting if is_shared else (number,), []).append(unit)
     return [group[0] if len(group) == 1 else SharedUnit(tuple(group)) for group in groups.values()]
-
-
-def _first_rows(request_ids: pa.ChunkedArray) -> list[int]:
-    """Return the first row of each distinct request."""
-    first: dict[str, int] = {}
-    for number, request_id in enumerate(request_ids.to_pylist()):
-        first.setdefault(request_id, number)
-    return list(first.values())
 
 
 def _flags(texts: pa.ChunkedArray, known: Iterable[str]) -> dict[str, int]:

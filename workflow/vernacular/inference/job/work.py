@@ -166,9 +166,8 @@ def split_into_shards(
             shard_of[item] = min(int((cumulative_cost + cost / 2) / total_cost * shards), shards - 1)
             cumulative_cost += cost
         row_shards = [shard_of[item] for item in table["item_id"].to_pylist()]
-        shard_tables[evaluation] = [
-            table.filter(pa.array([row_shard == shard for row_shard in row_shards])) for shard in range(shards)
-        ]
+        masks = (pa.array([own == shard for own in row_shards]) for shard in range(shards))
+        shard_tables[evaluation] = [table.filter(mask) for mask in masks]
     return shard_tables
 
 
@@ -221,9 +220,8 @@ def _hash_of_package(engine: str) -> str | None:
 def is_rendered(record: ModelRecord, metadata: RequestsMetadata) -> bool:
     """Return whether a chat template may be applied to the requests of an evaluation; see `rendering.uses_chat`."""
     generates = metadata.request_kind == "generate"
-    return metadata.chat_only or (
-        metadata.has_turns and (record.chat is not False if generates else record.chat is True)
-    )
+    uses_turns = record.chat is not False if generates else record.chat is True
+    return metadata.chat_only or (metadata.has_turns and uses_turns)
 
 
 def evaluation_key(record: ModelRecord, requests: pa.Table, kind: Kind, rendering: dict | None = None) -> str:

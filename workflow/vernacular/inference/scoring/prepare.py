@@ -271,19 +271,16 @@ def split_into_windows(
             first_parts.append(len(parts))
             parts.append(request)
             continue
-        overlap, size = (
-            option(request, "overlap") or 0,
-            length - request.lead * (loaded.kind == "masked") - request.tail,
-        )
+        overlap = option(request, "overlap") or 0
+        size = length - request.lead * (loaded.kind == "masked") - request.tail
         if overlap >= size:
             message = f"expected an overlap of less than {size} tokens, the length of a window, got {overlap}"
             request.flags.append(f"error: {message}")
             first_parts.append(-1)
             continue
         first_parts.append(len(parts))
-        parts += (
-            windows(request, length, overlap) if loaded.kind == "causal" else masked_windows(request, size, overlap)
-        )
+        is_causal = loaded.kind == "causal"
+        parts += windows(request, length, overlap) if is_causal else masked_windows(request, size, overlap)
         n_split += 1
         if loaded.tokenizer_limit and length == loaded.max_length:
             request.flags.append(tokenizer_limit_flag(length))

@@ -92,13 +92,14 @@ def check_repetition(loaded: TextModel, form: SpanForm) -> str:
     forward = [values_of(form.score(text, 0)) for text in ids]
     backward = [values_of(form.score(text, 0)) for text in reversed(ids)][::-1]
     extended = [values_of(form.score(text + ids[0], 0))[: len(text) - 1] for text in ids]
+    seen = []
     for name, others in (("repeated", backward), ("followed by another text", extended)):
+        largest = max(deviations(a, b)[1] for a, b in zip(forward, others, strict=True))
         if not all(map(agree, forward, others)):
-            largest = max(deviations(a, b)[1] for a, b in zip(forward, others, strict=True))
-            raise AnswerError(
-                Check.REPETITION, f"{form.name}: a text has other values if it is {name} (by {largest:.2f})"
-            )
-    return f"largest difference {max(deviations(a, b)[1] for a, b in zip(forward, backward, strict=True)):.4f}"
+            error = f"{form.name}: a text has other values if it is {name} (by {largest:.2f})"
+            raise AnswerError(Check.REPETITION, error)
+        seen.append(largest)
+    return f"largest difference {seen[0]:.4f}"
 
 
 def check_plausible(loaded: TextModel, form: SpanForm) -> str:
@@ -108,9 +109,8 @@ def check_plausible(loaded: TextModel, form: SpanForm) -> str:
     natural, other = (fmean(fmean(values_of(form.score(ids, 0))) for ids in order) for order in (texts, shuffled))
     if natural <= other:
         values = f"{natural:.2f} and {other:.2f} nats per token"
-        raise AnswerError(
-            Check.PLAUSIBLE, f"{form.name}: sentences are less probable than their shuffled tokens ({values})"
-        )
+        error = f"{form.name}: sentences are less probable than their shuffled tokens ({values})"
+        raise AnswerError(Check.PLAUSIBLE, error)
     return f"{natural:.2f} nats per token, shuffled {other:.2f}"
 
 
@@ -148,9 +148,8 @@ def check_penalties(loaded: TextModel, form: SpanForm) -> str:
     ids = ids_of(loaded, TEXTS[0])
     cold, hot = (values_of(form.score(ids, 0, temperature=temperature, seed=1)) for temperature in (1.0, 2.0))
     if not agree(cold, hot):
-        raise AnswerError(
-            Check.PENALTIES, f"{form.name}: values change with the temperature (by {deviations(cold, hot)[1]:.2f})"
-        )
+        largest = deviations(cold, hot)[1]
+        raise AnswerError(Check.PENALTIES, f"{form.name}: values change with the temperature (by {largest:.2f})")
     return f"repeated words differ by {_compare_generated(form, ids_of(loaded, _REPEATED), Check.PENALTIES):.4f}"
 
 
@@ -277,9 +276,8 @@ def check_tokenizer(loaded: TextModel, client: Client, completions: Completions)
         except RefusedError:
             return _check_token_counts(loaded, completions)
         if tokens != expected:
-            raise AnswerError(
-                Check.TOKENIZER, f"the server's tokenizer gives other token IDs than the local one for {text!r}"
-            )
+            error = f"the server's tokenizer gives other token IDs than the local one for {text!r}"
+            raise AnswerError(Check.TOKENIZER, error)
     return f"equal token IDs of {format_count(len(_TOKENIZED), 'text')}"
 
 
@@ -289,9 +287,8 @@ def _check_token_counts(loaded: TextModel, completions: Completions) -> str:
         if got is None:
             return "not comparable: the server has no /tokenize and reports no number of tokens"
         if abs(got - expected) > 1:  # BOS
-            raise AnswerError(
-                Check.TOKENIZER, f"the server counts {got} tokens in {text!r}, the local tokenizer {expected}"
-            )
+            error = f"the server counts {got} tokens in {text!r}, the local tokenizer {expected}"
+            raise AnswerError(Check.TOKENIZER, error)
     return f"equal numbers of tokens of {format_count(len(TEXTS), 'text')}"
 
 
@@ -348,9 +345,8 @@ def check_text_length(complete, message, text: str) -> str:
         return "not comparable: the server does not report the number of tokens"
     expected = parts[0] + parts[1] - (2 * parts[2] - parts[3])  # without the tokens around a text, counted twice
     if whole < expected - _JOINED:
-        raise AnswerError(
-            Check.LENGTH, f"of a prompt of about {format_count(expected, 'token')}, the server read {whole}"
-        )
+        of = format_count(expected, "token")
+        raise AnswerError(Check.LENGTH, f"of a prompt of about {of}, the server read {whole}")
     return f"{whole} tokens read, {expected} in its halves"
 
 

@@ -236,10 +236,8 @@ class Stated:
 
     def summary(self) -> dict[str, list[str]]:
         """Return all that was stated, over all endpoints."""
-        return {
-            name: sorted({value for seen in self.seen.values() for value in seen[name]})
-            for name in ("models", "system_fingerprints")
-        }
+        names, seen = ("models", "system_fingerprints"), self.seen.values()
+        return {name: sorted({value for each in seen for value in each[name]}) for name in names}
 
 
 def _one_word(text: str) -> str:

@@ -9,6 +9,7 @@ another is computed, unless the server is asked for its tokens.
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass
+from functools import partial
 
 import pyarrow as pa
 
@@ -88,9 +89,8 @@ class Generation:
         if self.prompts is None:
             self._prepare()
         names = {call.prompt.request_id: call.name for call in self.calls}
-        answers = served.answer_all(
-            self.calls, lambda call: _answer(served, call), journal, "generate", self.requests, names
-        )
+        answer = partial(_answer, served)
+        answers = served.answer_all(self.calls, answer, journal, "generate", self.requests, names)
         self.outcomes = {call.prompt.request_id: {"error": None, **answers[call.name]} for call in self.calls}
         for call in self.calls:
             if flags := answers[call.name].get("flags"):
@@ -111,11 +111,7 @@ class Generation:
                 "fallback": _fallback(served) + served.uncounted(self.used),
                 "stated": served.client.stated.summary(),
             },
-            "tokenizer": {
-                "bos": served.record.bos,
-                "adds_bos": served.adds_bos,
-                "truncation": "few-shot examples",
-            }
+            "tokenizer": {"bos": served.record.bos, "adds_bos": served.adds_bos, "truncation": "few-shot examples"}
             | describe(served, self.prompts.values(), self.outcomes.values()),
             "counters": {
                 "requests": self.requests.num_rows,

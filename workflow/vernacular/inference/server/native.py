@@ -111,10 +111,8 @@ class LlamaCpp:
         """See `LabelForm.label_scores`; a label that is missing in the first list is forced."""
         values = self._list(ids, _LETTERS_LIST)
         best = max(values.values())
-        return [
-            TokenScore(label, values[label], best) if label in values else self._forced(ids, label, {})
-            for label in labels
-        ]
+        seen = {label: TokenScore(label, values[label], best) for label in labels if label in values}
+        return [seen.get(label) or self._forced(ids, label, {}) for label in labels]
 
     def _listed(self, prefix: list[int], tokens: Iterable[int], length: int) -> list[TokenScore]:
         """Return the scores of `tokens` from lists of growing length."""

@@ -181,11 +181,9 @@ class _Probe:
                 if spans is None:
                     self._note(Check.PENALTIES, form.name, True, self._check_samples(form))
             except (AnswerError, RefusedError) as error:
-                self._fail(Check.LETTERS, form.name, error)
+                reason = self._fail(Check.LETTERS, form.name, error)
                 if getattr(error, "check", None) == Check.PENALTIES:
-                    self.reasons["labels"] = (
-                        f"the server fails check {Check.PENALTIES} ({CHECKS[Check.PENALTIES]}): {error}"
-                    )
+                    self.reasons["labels"] = reason
                 continue
             self._note(Check.LETTERS, form.name, True, seen)
             self.reasons.pop("labels", None)
@@ -403,10 +401,8 @@ def identify(client: Client, model: str | None) -> ServerRecord:
     answers = {name: _get(client, path) for name, path in _PATHS.items()}
     meta, props, info = read(entry, "meta") or {}, answers["props"], answers["info"]
     template = read(props, "chat_template")
-    reported = {
-        "listed": bool(entry),
-        "chat_template": fingerprint(template)[:16] if isinstance(template, str) else None,
-    }
+    digest = fingerprint(template)[:16] if isinstance(template, str) else None
+    reported = {"listed": bool(entry), "chat_template": digest}
     numbers = {"parameters": read(meta, "n_params"), "slots": read(props, "total_slots")}
     texts = {
         "owned_by": read(entry, "owned_by"),
@@ -419,10 +415,8 @@ def identify(client: Client, model: str | None) -> ServerRecord:
     max_length = min(filter(None, map(_positive, lengths)), default=None)
     name = entry["id"] if entry else model
     reported |= {key: _positive(value) for key, value in numbers.items()}
-    reported |= {
-        key: text_of(value, key)[:_LONGEST] if isinstance(value, str) else _positive(value)
-        for key, value in texts.items()
-    }
+    for key, value in texts.items():
+        reported[key] = text_of(value, key)[:_LONGEST] if isinstance(value, str) else _positive(value)
     reported = {key: value for key, value in reported.items() if value is not None}
     return ServerRecord(text_of(name, "name of a model"), reported, max_length, _positive(read(meta, "n_vocab")))
 

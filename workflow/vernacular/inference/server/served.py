@@ -267,23 +267,9 @@ def connect(record: ModelRecord, *, attempts: int | None = None) -> Client:
             f"model {record.name}: the value of the environment variable {key_name} (api_key_env) cannot be sent "
             "in a header: expected printable ASCII characters, without spaces or line ends around them."
         )
-    options = {} if attempts is None else {"attempts": attempts}
-    return Client(
-        record.source,
-        key=key,
-        key_name=key_name,
-        concurrency=record.concurrency or CONCURRENCY,
-        timeout=record.timeout or TIMEOUT,
-        **options,
-    )
-
-
-def open_tokenizer(client: Client) -> ServerTokenizer:
-    """Return the tokenizer of a server. Raises ModelError if it has none that can be used."""
-    try:
-        return ServerTokenizer(client)
-    except (AlignmentError, AnswerError, RefusedError) as error:
-        raise ModelError(f"{client.source}: the server's tokenizer cannot be used ({error}).") from error
+    options = {"concurrency": record.concurrency or CONCURRENCY, "timeout": record.timeout or TIMEOUT}
+    options |= {} if attempts is None else {"attempts": attempts}
+    return Client(record.source, key=key, key_name=key_name, **options)
 
 
 def wrap_server(record: ModelRecord, client: Client, tokenizer: Any) -> ServedModel:
@@ -310,7 +296,10 @@ def open_server(record: ModelRecord, *, attempts: int | None = None) -> ServedMo
     server, counter = record.server, None
     tokenizer = load_tokenizer(record, record.directory) if record.directory else None
     if server.tokenizer == "server":
-        tokenizer = open_tokenizer(client)
+        try:
+            tokenizer = ServerTokenizer(client)
+        except (AlignmentError, AnswerError, RefusedError) as error:
+            raise ModelError(f"{client.source}: the server's tokenizer cannot be used ({error}).") from error
     elif server.tokenizer is None:
         tokenizer, counter = None, tokenizer if server.offset is not None else None
     served = wrap_server(record, client, tokenizer)

@@ -170,9 +170,8 @@ class _Reader:
             index = self.letters[named[2]]
             return index if matches(named[1], self.options[index]) else None
         rests = [" ".join([*words[n:], rest]) for n in range(len(words) + 1)]
-        found = [
-            i for i, option in enumerate(self.options) if normalize(option) and any(matches(r, option) for r in rests)
-        ]
+        known = [(i, option) for i, option in enumerate(self.options) if normalize(option)]
+        found = [i for i, option in known if any(matches(rest, option) for rest in rests)]
         return found[0] if len(found) == 1 else None
 
     def _is_closed(self, letter: str, tail: str, *, has_colon: bool) -> bool:

@@ -7,14 +7,7 @@ from vernacular.metrics.bits import best_span, bits_metrics, is_conditional, siz
 from vernacular.metrics.contamination import SIGNALS, signals
 from vernacular.metrics.corpus import difsur, difsur_of_pairs
 from vernacular.metrics.metric import Metric
-from vernacular.metrics.spans import (
-    accuracy_by_unit,
-    choose_option,
-    correct_options,
-    items_with_spans,
-    logliks,
-    result,
-)
+from vernacular.metrics.spans import accuracy_by_unit, choose_option, correct_options, items_with_spans, logliks, result
 from vernacular.types import Item, Request, Result, Score
 
 METRICS = [

@@ -22,8 +22,7 @@ def bits(nats: np.ndarray) -> np.ndarray:
     return nats.mean(-1) / math.log(2)
 
 
-def average_surprisal_difference(correct: np.ndarray, incorrect: np.ndarray) -> np.ndarray:
-    """Compute ASD in bits: mean surprisal of incorrect forms minus that of correct forms (both in nats)."""
+def _difference(correct: np.ndarray, incorrect: np.ndarray) -> np.ndarray:
     return bits(incorrect) - bits(correct)
 
 
@@ -43,7 +42,7 @@ def _metrics(suffix: str, level: str) -> list[Metric]:
     return [
         Metric(f"accuracy{suffix}", "share", True, "surprisal", proportion=True, headline=not suffix,
                about=f"the correct form is more probable than all others ({level})"),
-        Metric(f"asd{suffix}", "bits", True, "surprisal", corpus=average_surprisal_difference, **pair,
+        Metric(f"asd{suffix}", "bits", True, "surprisal", corpus=_difference, **pair,
                about=f"average surprisal difference, incorrect minus correct forms ({level}; Grew-TSE)"),
         Metric(f"asd_normalized{suffix}", "ratio", True, "surprisal", corpus=normalized_difference, **pair,
                about=f"(incorrect - correct) / correct of mean surprisals ({level}; Grew-TSE)"),

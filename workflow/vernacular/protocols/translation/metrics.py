@@ -80,11 +80,8 @@ def per_item(items: list[Item], requests: list[Request], generations: list[Gener
     outputs = parse_outputs(requests, generations)
     request_by_item = {request["item_id"]: request for request in requests}
     failed = ParsedOutput(None, "error: no generation")
-    return [
-        _row(item, request, outputs.get(item["item_id"], failed))
-        for item in items
-        if (request := request_by_item.get(item["item_id"]))
-    ]
+    asked = [item for item in items if item["item_id"] in request_by_item]
+    return [_row(i, request_by_item[i["item_id"]], outputs.get(i["item_id"], failed)) for i in asked]
 
 
 def _row(item: Item, request: Request, output: ParsedOutput) -> dict:
