@@ -101,9 +101,8 @@ def _locate(name: str, source: str, allow_pickle: bool) -> tuple[Path, str | Non
             f'"./", "/" or "~", or package:NAME/PATH as adapter, got "{source}".'
         )
     patterns = inputs.download_patterns(allow_pickle=allow_pickle)
-    directory = snapshot(
-        repository, revision or None, patterns, repo_type="model", error_class=ModelError, missing_file_error=ModelError
-    )
+    errors = {"error_class": ModelError, "missing_file_error": ModelError}
+    directory = snapshot(repository, revision or None, patterns, repo_type="model", **errors)
     return directory, directory.name
 
 
@@ -183,12 +182,8 @@ def check_shapes(name: str, source: str, weights: Path, config: dict, base: Mode
             raise ModelError(
                 f"{mismatch}: expected shape {_format_shape(base_shape)} of {module}, got {_format_shape(shape)}."
             )
-        size = {
-            "lora_A": shape[-1],
-            "lora_B": shape[0],
-            "lora_embedding_B": shape[0],
-            "trainable_tokens_delta": shape[-1],
-        }.get(part)
+        dimensions = {"lora_A": -1, "lora_B": 0, "lora_embedding_B": 0, "trainable_tokens_delta": -1}
+        size = shape[dimensions[part]] if part in dimensions else None
         if config.get("use_bdlora"):  # block-diagonal: a block's size
             size = None
         if size is not None and size not in base_shape:

@@ -391,10 +391,8 @@ def bounded_build(record: ModelRecord):
                 "Correct the sizes in the config."
             )
 
-    hooks = [
-        torch_modules.register_module_module_registration_hook(add_module),
-        torch_modules.register_module_parameter_registration_hook(add_parameter),
-    ]
+    hooks = [torch_modules.register_module_module_registration_hook(add_module)]
+    hooks.append(torch_modules.register_module_parameter_registration_hook(add_parameter))
     try:
         yield
     finally:

@@ -73,9 +73,8 @@ def read_tokenizer(file: Path):
     if settings.get("tokenizer_type") != "gpt2" or name in GGUF_PRE_TOKENIZER_SPLITS:
         return tokenizer  # set by transformers; the other types of tokenizer have none
     if name not in _SPLITS:
-        found = (
-            "not stated" if name is None else f'"{name}", which transformers {transformers.__version__} does not know'
-        )
+        unknown = f'"{name}", which transformers {transformers.__version__} does not know'
+        found = "not stated" if name is None else unknown
         raise ModelError(
             f"{file.name}: its pre-tokenizer (tokenizer.ggml.pre) is {found}: texts would be divided into other tokens "
             "than in training. Use the original checkpoint, or serve the file by llama.cpp (docs/servers.md)."

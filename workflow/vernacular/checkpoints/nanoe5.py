@@ -68,12 +68,9 @@ def convert(source: Path, directory: Path) -> None:
         tokenizer.save_pretrained(placeholder)
         transformer = Transformer(placeholder)
     transformer.model = model
-    encoder = SentenceTransformer(
-        modules=[transformer, Pooling(hidden, "mean"), Normalize()],
-        device="cpu",
-        prompts={"query": "query: "},
-        default_prompt_name="query",
-    )
+    modules = [transformer, Pooling(hidden, "mean"), Normalize()]
+    prompts = {"prompts": {"query": "query: "}, "default_prompt_name": "query"}
+    encoder = SentenceTransformer(modules=modules, device="cpu", **prompts)
     encoder.save(str(directory), create_model_card=False)
 
 

@@ -286,7 +286,8 @@ def _content_hashes(path: str, model: str | None = None) -> dict[str, str]:
 
 def export_spec(config: Config) -> specs.ExportSpec:
     exported = [e for e in config.evaluations.values() if e.protocol in EXPORTED]
-    return specs.ExportSpec({e.id: specs.ExportedSpec(**_fields(e, "items_stem", "protocol")) for e in exported})
+    evaluations = {e.id: specs.ExportedSpec(**_fields(e, "items_stem", "protocol")) for e in exported}
+    return specs.ExportSpec(evaluations=evaluations)
 
 
 def summary_spec(config: Config) -> specs.SummarySpec:
@@ -301,10 +302,8 @@ def summary_spec(config: Config) -> specs.SummarySpec:
 def _of_own_family(config: Config) -> dict[str, list[str]]:
     """Return the judged models of each judge's own family."""
     of_model = families(config.models, config.checkpoints) if config.judges else {}
-    return {
-        name: [model for model in judge.models if of_model[model] == of_model[judge.model]]
-        for name, judge in config.judges.items()
-    }
+    judges = config.judges.items()
+    return {name: [m for m in j.models if of_model[m] == of_model[j.model]] for name, j in judges}
 
 
 def _parallel(config: Config) -> list[str]:
@@ -413,11 +412,10 @@ def files_key(path: Path, is_checkpoint: bool = False) -> str:
     if is_checkpoint and is_deleted(record):
         return recorded_key
     changed_paths = inputs.stale(record)
-    return (
-        f"{recorded_key[:16]} changed: {fingerprint([{path: _stamp(path) for path in changed_paths}, recorded_key])}"
-        if changed_paths
-        else recorded_key
-    )
+    if not changed_paths:
+        return recorded_key
+    stamps = {path: _stamp(path) for path in changed_paths}
+    return f"{recorded_key[:16]} changed: {fingerprint([stamps, recorded_key])}"
 
 
 def _stamp(path: str) -> dict[str, int] | None:

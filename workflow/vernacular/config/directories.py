@@ -79,9 +79,8 @@ def output_conflicts(results: Path, exports: list[str], config_files: list[str])
 
     `exports`: directories, as `{model}/{evaluation}`.
     """
-    directories = {"report": "report", "comparisons": "comparisons"} | dict.fromkeys(
-        (f"exports/{name}" for name in exports), "exports"
-    )
+    directories = {"report": "report", "comparisons": "comparisons"}
+    directories |= {f"exports/{name}": "exports" for name in exports}
     directories |= {f"summary/{name}": name for name in ("lm_eval", "every_eval_ever")}
     for name, kind in directories.items():
         if foreign := foreign_files(results / name, kind):

@@ -279,7 +279,5 @@ def _check_lm_eval(config: Config, references: References) -> None:
             references.notes.append(f"{evaluation}: {name} of the custom task files replaces that of lm_eval.")
         for path in task.missing_files():
             references.problems.add(f"{evaluation}: file not found: {path}.")
-    references.notes.append(
-        f"{format_count(len(config.lm_eval), 'evaluation')} with lm_eval: the data are not checked, because only "
-        "lm_eval reads them."
-    )
+    count = format_count(len(config.lm_eval), "evaluation")
+    references.notes.append(f"{count} with lm_eval: the data are not checked, because only lm_eval reads them.")

@@ -121,12 +121,8 @@ def _settle(status: os.stat_result) -> None:
 
 def stamp(status: os.stat_result) -> dict[str, int]:
     """Return the attributes of a file that reveal a change without reading it."""
-    return {
-        "size": status.st_size,
-        "mtime_ns": status.st_mtime_ns,
-        "ctime_ns": status.st_ctime_ns,
-        "inode": status.st_ino,
-    }
+    times = {"mtime_ns": status.st_mtime_ns, "ctime_ns": status.st_ctime_ns}
+    return {"size": status.st_size, **times, "inode": status.st_ino}
 
 
 _TYPES = (

@@ -63,10 +63,8 @@ NO_EFFECT = {
 }
 
 # Libraries that have no effect on results, with the reason.
-NO_EFFECT_LIBRARIES = {
-    "httpx2": "transport; downloads are identified by commit or hash",
-    "huggingface_hub": "transport; downloads are identified by commit or hash",
-}
+_TRANSPORT = "transport; downloads are identified by commit or hash"
+NO_EFFECT_LIBRARIES = {"httpx2": _TRANSPORT, "huggingface_hub": _TRANSPORT}
 
 # Distributions whose name is not the import name; others are looked up among the files of all that are installed.
 _DISTRIBUTIONS = {"ot": "pot", "ruamel": "ruamel.yaml", "yaml": "PyYAML"}

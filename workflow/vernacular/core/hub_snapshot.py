@@ -114,9 +114,8 @@ def cached(source: str, *, repo_type: str = "model") -> Path | None:
     repository, _, revision = source.partition("@")
     owner, name, *file = repository.split("/", 2)
     try:
-        directory = huggingface_hub.snapshot_download(
-            f"{owner}/{name}", repo_type=repo_type, revision=revision or None, local_files_only=True
-        )
+        options = {"repo_type": repo_type, "revision": revision or None, "local_files_only": True}
+        directory = huggingface_hub.snapshot_download(f"{owner}/{name}", **options)
     except (LocalEntryNotFoundError, OSError, ValueError):
         return None
     path = Path(directory, *file)

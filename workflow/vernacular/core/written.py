@@ -146,9 +146,8 @@ def _written(directory: Path, kind: str, entries: dict[str, bool]) -> set[str]:
 def _is_report_file(directory: Path, path: str) -> bool:
     if path.startswith("data/"):
         return path.endswith(".js") and _contains(directory / path, rb'^vernacular\.piece\("')
-    return Path(WORKFLOW, "report", path).is_file() and _contains(
-        directory / "js" / "core.js", b"\nconst vernacular = "
-    )
+    script = directory / "js" / "core.js"
+    return Path(WORKFLOW, "report", path).is_file() and _contains(script, b"\nconst vernacular = ")
 
 
 def _is_comparison_file(directory: Path, path: str) -> bool:

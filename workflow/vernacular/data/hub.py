@@ -133,10 +133,8 @@ def _infer_splits(repository: str, snapshot_dir: Path, data_dir: str = "") -> di
     snapshot(repository, snapshot_dir.name, patterns)
     try:
         patterns = get_data_patterns(str(snapshot_dir / data_dir))
-        splits = {
-            str(split): DataFilesList.from_local_or_remote(list(paths), str(snapshot_dir / data_dir))
-            for split, paths in patterns.items()
-        }
+        found, root = DataFilesList.from_local_or_remote, str(snapshot_dir / data_dir)
+        splits = {str(split): found(list(paths), root) for split, paths in patterns.items()}
     except (EmptyDatasetError, FileNotFoundError):
         raise SchemaMismatchError(
             f"{repository}: readable data files not found (loading scripts are not run); "

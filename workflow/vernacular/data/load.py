@@ -379,9 +379,8 @@ def _make_unique(items: list[dict], prefix: str) -> int:
         if len(contents[item_id]) > 1:
             item_id = _avoid_collision(f"{item_id}-{digest[:8]}", upstream_ids)
         seen[item_id] += 1
-        item["item_id"] = prefix + (
-            item_id if seen[item_id] == 1 else _avoid_collision(f"{item_id}~{seen[item_id]}", upstream_ids)
-        )
+        n = seen[item_id]
+        item["item_id"] = prefix + (item_id if n == 1 else _avoid_collision(f"{item_id}~{n}", upstream_ids))
     return sum(n - 1 for n in seen.values())
 
 

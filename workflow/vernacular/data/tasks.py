@@ -119,11 +119,8 @@ def task_names(directories) -> dict[str, Path]:
 def _check_shown_order(content: dict, path, lines) -> None:
     """Raise ConfigError if the correct option is shown in the same place of every item."""
     columns = [(("columns",), content.get("columns", {}))]
-    columns += [
-        (("languages", language, "columns"), entry.get("columns", {}))
-        for language, entry in content["languages"].items()
-        if isinstance(entry, dict)
-    ]
+    entries = {language: entry for language, entry in content["languages"].items() if isinstance(entry, dict)}
+    columns += [(("languages", code, "columns"), entry.get("columns", {})) for code, entry in entries.items()]
     for key_path, mapping in columns:
         shown = _IN_ORDER & set(content["protocols"])
         if shows_order(content) and isinstance(mapping.get("gold"), dict) and "value" in mapping["gold"]:

@@ -87,12 +87,7 @@ def output_schema(requests: RequestsMetadata) -> Kind:
 
 
 # statistics that need the distribution over all tokens, and their names for users
-_STATISTICS = {
-    "entropy": "entropy",
-    "logprob_moments": "min_k_plus_plus",
-    "rank": "rank",
-    "word_end_logprobs": "word_end_logprobs",
-}
+_STATISTICS = {name: name for name in ("entropy", "rank", "word_end_logprobs")} | {"logprob_moments": "min_k_plus_plus"}
 
 
 def missing_statistics(requests: pa.Table, reason: str) -> list[str]:

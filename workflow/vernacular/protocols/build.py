@@ -65,11 +65,8 @@ def build(
     settings = RequestSettings(task["item_type"], language, seed, style, options, labels)
     examples, held_out = sample_examples(items, task=task["task"], language=language, shots=shots, seed=seed)
     formatted = [module.few_shot_example(item, settings) for item in examples]
-    settings = replace(
-        settings,
-        few_shot_examples=tuple(text for text, _ in formatted),
-        messages=tuple(turn for _, messages in formatted for turn in messages),
-    )
+    texts, messages = (text for text, _ in formatted), (turn for _, turns in formatted for turn in turns)
+    settings = replace(settings, few_shot_examples=tuple(texts), messages=tuple(messages))
     evaluated = [item for item in items if not item["few_shot"] and item["item_id"] not in held_out]
     rows = [row for item in evaluated for row in module.requests(item, settings)]
     if hasattr(module, "dataset_requests"):

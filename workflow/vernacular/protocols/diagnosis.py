@@ -242,9 +242,8 @@ class Diagnoser(Observations):
         parts = []
         if moved >= 10 and abs(mean) >= 0.1 and p < 0.01:
             word = "longer" if mean > 0 else "shorter"
-            parts.append(
-                f"chosen options are {word} than correct ones, by {abs(mean):.2f} of the ranks on average ({_p(p)})"
-            )
+            by = f"{abs(mean):.2f} of the ranks on average ({_p(p)})"
+            parts.append(f"chosen options are {word} than correct ones, by {by}")
         names = ("accuracy", "accuracy_token", "accuracy_char", "accuracy_byte", "acc", "acc_norm", "acc_bytes")
         accuracies = {row["metric"]: row["value"] for row in values if row["metric"] in names}
         if accuracies:
@@ -284,9 +283,8 @@ class Diagnoser(Observations):
             is_failure = p is not None and p < 0.001
             yield self._diagnosis("below_chance", is_failure, n, text, examples=examples)
         if is_accuracy and majority is not None and low <= majority:
-            text = (
-                f"{name} of {shown} does not exceed {_percent(majority)}, that of always choosing the most common gold."
-            )
+            most = f"{_percent(majority)}, that of always choosing the most common gold"
+            text = f"{name} of {shown} does not exceed {most}."
             majority_row = self._diagnosis("majority", False, n, text, share=majority, examples=examples)
             yield replace(majority_row, severity=INFORMATION)
 
@@ -339,10 +337,10 @@ def disagreement(diagnosers: Sequence[Diagnoser], values: Sequence[dict]) -> lis
         f"{_percent(agreement)} of {len(common)} items (kappa {kappa:.2f})."
     )
     differing = [item for item, is_equal in zip(common, a == b, strict=True) if not is_equal]
-    examples = [
-        Example(item=item, text=f"{shortened(letters.chosen[item][1], 60)} / {shortened(choice.chosen[item][1], 60)}")
-        for item in differing[:N_EXAMPLES]
-    ]
+    examples = []
+    for item in differing[:N_EXAMPLES]:
+        texts = (shortened(each.chosen[item][1], 60) for each in (letters, choice))
+        examples.append(Example(item=item, text=" / ".join(texts)))
     return [
         Diagnosis(
             code="protocols",

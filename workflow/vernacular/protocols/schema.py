@@ -94,9 +94,4 @@ def request_size(requests: list[Request]) -> dict[str, float]:
         reasoning += budget or 0
         n_default += row["kind"] == "generate" and budget is None
     read = sum(len(row["text"]) for row in requests) + sum(map(len, {row["prefix"] for row in requests}))
-    return {
-        "characters": read,
-        "new_tokens": round(new),
-        "reasoning_tokens": reasoning,
-        "default_budgets": n_default,
-    }
+    return {"characters": read, "new_tokens": round(new), "reasoning_tokens": reasoning, "default_budgets": n_default}

@@ -34,11 +34,9 @@ def fetch(source: dict, directory) -> tuple[list[dict], list[dict], dict]:
     extraction = extract(paths, source["pattern"], form_paths, names)
     if not extraction.rows:
         raise DataError(f"{source_name(source)}: no pairs found; {_describe_counts(extraction)}.")
-    warnings = [
-        f"{file['name']}: not pinned; to pin it, write {{url: …, sha256: {file['sha256']}}}."
-        for file in treebanks + forms
-        if not file["pinned"]
-    ]
+    unpinned = [file for file in treebanks + forms if not file["pinned"]]
+    pin = "{name}: not pinned; to pin it, write {{url: …, sha256: {sha256}}}."
+    warnings = [pin.format(**file) for file in unpinned]
     if extraction.mismatches:
         sentence_ids = ", ".join(extraction.mismatches[:3]) + (", …" if len(extraction.mismatches) > 3 else "")
         warnings.append(

@@ -206,9 +206,8 @@ class DecodingBatch:
             kwargs["position_ids"] = positions if last is None else positions.clamp_max(last - 1)
         if self.state is not None:
             kwargs[self.state_name] = self.state
-        return self.loaded.model.prepare_inputs_for_generation(
-            self.ids, attention_mask=self.mask, use_cache=True, is_first_iteration=self.is_first_iteration, **kwargs
-        )
+        kwargs |= {"use_cache": True, "is_first_iteration": self.is_first_iteration}
+        return self.loaded.model.prepare_inputs_for_generation(self.ids, attention_mask=self.mask, **kwargs)
 
     def append(self, tokens: list[int]) -> None:
         """Set the next input token of each row."""

@@ -212,11 +212,8 @@ def make_batches(
     for prompt in sorted(prompts, key=lambda p: (-len(p.ids), -p.max_new_tokens, p.request_id)):
         rows = len(batches[-1]) + 1 if batches else 1
         max_new = max(max_new_in_batch, prompt.max_new_tokens)
-        is_full = (
-            rows > limits["rows"]
-            or rows * (width - n_prefix_tokens) > limits["prefill_tokens"]
-            or rows * (width + max_new) > limits["cache_tokens"]
-        )
+        n_read, n_cached = rows * (width - n_prefix_tokens), rows * (width + max_new)
+        is_full = rows > limits["rows"] or n_read > limits["prefill_tokens"] or n_cached > limits["cache_tokens"]
         if not batches or is_full:
             batches.append([])
             width, max_new = len(prompt.ids), prompt.max_new_tokens

@@ -100,9 +100,8 @@ def select_batching(
 def compare(loaded: LoadedModel, batched: list[torch.Tensor], single: list[torch.Tensor]) -> Agreement:
     """Compare the log-probabilities of each row's most probable next tokens with those of the single prompt."""
     top_tokens = [row.topk(min(N_COMPARED_TOKENS, len(row))).indices for row in single]
-    values, reference = (
-        torch.cat([row[tokens] for row, tokens in zip(rows, top_tokens, strict=True)]) for rows in (batched, single)
-    )
+    pairs = (zip(rows, top_tokens, strict=True) for rows in (batched, single))
+    values, reference = (torch.cat([row[tokens] for row, tokens in each]) for each in pairs)
     return agreement(values, reference, loaded.precision)
 
 

@@ -236,9 +236,6 @@ def evaluation_key(record: ModelRecord, requests: pa.Table, kind: Kind, renderin
 
 def additional_libraries(kind: Kind, generation_engine: str, adapter, quantization) -> list[str]:
     """Return the additional libraries that affect the outputs of a model with these settings, with their versions."""
-    libraries = {
-        "vllm": generation_engine == "vllm" and kind is GENERATIONS,
-        "peft": bool(adapter),
-        "bitsandbytes": bool(quantization),
-    }
+    uses_vllm = generation_engine == "vllm" and kind is GENERATIONS
+    libraries = {"vllm": uses_vllm, "peft": bool(adapter), "bitsandbytes": bool(quantization)}
     return [f"{name} {version_of(name)}" for name, is_used in libraries.items() if is_used]

@@ -195,9 +195,8 @@ class TokenScores:
     @classmethod
     def from_lists(cls, lists: dict[str, list | None]) -> "TokenScores":
         """Return the inverse of `to_lists`, bit for bit."""
-        return cls(
-            **{name: None if v is None else np.array(v, _DTYPES.get(name, np.float32)) for name, v in lists.items()}
-        )
+        dtypes = {name: _DTYPES.get(name, np.float32) for name in lists}
+        return cls(**{name: None if v is None else np.array(v, dtypes[name]) for name, v in lists.items()})
 
 
 class PendingScores:

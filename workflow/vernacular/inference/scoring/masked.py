@@ -62,11 +62,9 @@ class MaskedBatch:
     @cached_property
     def queries(self) -> Queries:
         """The token queries of the batch, by copy and target."""
-        queries = [
-            (number, row, copy.position, target)
-            for row, copy in enumerate(self.copies)
-            for target, number in sorted(copy.queries.items())
-        ]
+        queries = []
+        for row, copy in enumerate(self.copies):
+            queries += [(number, row, copy.position, target) for target, number in sorted(copy.queries.items())]
         return Queries(*np.array(queries, np.int64).reshape(-1, 4).T)
 
     def name(self) -> str:
@@ -259,9 +257,8 @@ def _difference(
         start = 0
         for batch in make_batches(loaded, twins, 10**9, way.batching):
             logprobs = iter(score_masked_batch(loaded, head, batch).result().logprobs.tolist())
-            pairs += [
-                (next(logprobs), value) for values in expected[start : start + len(batch.copies)] for value in values
-            ]
+            in_batch = expected[start : start + len(batch.copies)]
+            pairs += [(next(logprobs), value) for values in in_batch for value in values]
             start += len(batch.copies)
     except MODEL_ERRORS as error:
         if is_out_of_memory(error):

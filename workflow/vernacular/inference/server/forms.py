@@ -208,10 +208,9 @@ class Stated:
 
     def check(self, path: str, content: dict) -> None:
         """Record what an answer states; another system fingerprint is a flag. Raises ServerError for another model."""
-        model, build = (
-            None if content.get(name) is None else one_line(file_name(text_of(content[name], name)))[:200]
-            for name in ("model", "system_fingerprint")
-        )
+        stated = {name: content.get(name) for name in ("model", "system_fingerprint")}
+        shown = (v if v is None else one_line(file_name(text_of(v, name)))[:200] for name, v in stated.items())
+        model, build = shown
         with self._lock:
             seen = self.seen.setdefault(path, {"models": [], "system_fingerprints": []})
             for values, value in ((seen["models"], model), (seen["system_fingerprints"], build)):

@@ -186,10 +186,9 @@ def score_label_texts(served: ServedModel, requests: pa.Table, journal: Journal)
         key = fingerprint(prompt)
         contexts.setdefault(key, (prompt, {}))[1][label] = None
         slots[row["request_id"]] = (key, label, row)
-    calls = {
-        key: Call(fingerprint([served.labels.name, key, *labels]), prompt, 0, tuple(labels))
-        for key, (prompt, labels) in contexts.items()
-    }
+    form, calls = served.labels.name, {}
+    for key, (prompt, labels) in contexts.items():
+        calls[key] = Call(fingerprint([form, key, *labels]), prompt, 0, tuple(labels))
 
     def answer(call: Call) -> dict:
         values, n_prompt_tokens = served.labels.label_texts(call.prompt, list(call.labels))

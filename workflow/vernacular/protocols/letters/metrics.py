@@ -75,12 +75,8 @@ def _row(item: Item, spans: dict) -> dict:
         values = choice.outcome("accuracy_uncond") | {"margin": margin(scores, correct)}
         return result(item, spans, values=values, **shown)
     probability = probabilities(scores)
-    values = {
-        **choice.outcome(),
-        "confidence": probability.max(),
-        "margin": margin(scores, correct),
-        **_order_metrics(spans, order, correct),
-    }
+    values = choice.outcome() | {"confidence": probability.max(), "margin": margin(scores, correct)}
+    values |= _order_metrics(spans, order, correct)
     if len(choice.predicted_indices) == 1:
         values["chosen_position"] = choice.predicted_indices[0]
     if correct:
