@@ -2,14 +2,11 @@
 
 A directory has complete weights, a config and a tokenizer. An interrupted download, a clone without Git LFS, a file of
 zero bytes or a header of a million tensors raises an error here, within seconds and on the machine that downloads,
-instead of in a job that waited for a GPU.
+instead of in a job that waited for a GPU. `package:vernacular/PATH` is a file that ships with the workflow.
 
-`package:vernacular/PATH` is a file that ships with the workflow, in a clone as well as in an installed package.
-
-Bounds on the model that a config describes are those of its layers, modules and parameters. transformers builds a model
-without memory for its parameters before it reads the weights. Modules and parameters are counted during that build and
-compared with fixed limits and with the weights on disk, so that a config of a million layers raises an error before its
-weights are allocated.
+transformers builds a model without memory for its parameters before it reads the weights. Modules and parameters are
+counted during that build and compared with fixed limits and with the weights on disk, so that a config of a million
+layers raises an error before its weights are allocated.
 """
 
 import contextlib

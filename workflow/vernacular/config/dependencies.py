@@ -1,7 +1,6 @@
 """Dependencies of each rule's result, in addition to its input files: the part of the config that it uses.
 
 A rule has its spec (`config/specs.py`) as a parameter, so that a change of one model's settings reruns only this model.
-
 Data files enter by content, the files of a recorded model by its record, checkpoints of series by their positions.
 """
 

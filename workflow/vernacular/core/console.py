@@ -7,8 +7,7 @@ its log file under `.snakemake/log/` is unchanged. A job starts with
 
 where 5 is the number of finished jobs, and ends with the line that its command prints. A failed job is named with its
 log, and a run ends with the reasons of all failures instead of Snakemake's sentence. A dry run lists these lines
-without numbers instead of the table of rules; `--quiet rules` prints the table. (The logger plugin `rich` was tried:
-its dry run shows no reasons and no commands, and on a terminal its table is redrawn below each line of a job.)
+without numbers instead of the table of rules; `--quiet rules` prints the table.
 
 Failed jobs are grouped by model, with reasons from Snakemake's messages and the logs of the stages. A stage ends with
 an error in its log, also if its process is killed (`cli.py`). If it did not get that far, the reason is the signal or

@@ -1,9 +1,8 @@
 """The record of a model or encoder, `resources/models/NAME.json`, and the settings of a run: every field, in one place.
 
 The commands `model`, `encoder` and `server` write a record; all later stages read it. Fields that are null are not
-written. A record with a field that is not one of these was written by another version.
-
-Records and the status of inference jobs are small JSON files with a digest.
+written. A record with a field that is not one of these was written by another version. Records and the status of
+inference jobs are small JSON files with a digest.
 """
 
 import json

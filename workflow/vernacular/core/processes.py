@@ -4,8 +4,6 @@ A worker never outlives the process that started it. A signal to a job (Ctrl-C, 
 recorded and takes effect between batches, so that finished results are written. A process that the kernel kills for
 lack of memory, or that crashes in a library, cannot write anything: its parent uses little memory, survives, and
 records why the results are missing.
-
-A thread can work while the main thread does something else, and an exception can be raised in another thread.
 """
 
 import contextlib

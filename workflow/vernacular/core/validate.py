@@ -3,9 +3,7 @@
 `x-renamed` in a schema maps earlier names of keys and values to the current ones, for the hint of an error message, and
 `x-elsewhere` maps keys to where they belong; `x-example` is a valid value, for a value of another type.
 In addition to the schema, texts may not contain what must not get into the results: passwords, tokens, control
-characters.
-
-Mistakes are recorded (`Problems`), so that all of them are reported at once.
+characters. Mistakes are recorded (`Problems`), so that all of them are reported at once.
 """
 
 import contextlib

@@ -48,9 +48,8 @@ def load_task(path, protocols: Collection[str] = ()) -> dict:
 
     Every `languages[code]` has `columns`, `license`, `expected_rows`, and `source`, a list of sources to try; where
     needed, `join`, the other language with its sources and columns, and `lacks`, wordings that its prompts file does
-    not have. `directory` is the file's. `protocols`: the allowed names.
-
-    Raises ConfigError with file, line, key, found and allowed values.
+    not have. `directory` is the file's. `protocols`: the allowed names. Raises ConfigError with file, line, key,
+    found and allowed values.
     """
     path = Path(path)
     content, lines = yaml.read(path)

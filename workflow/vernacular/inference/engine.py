@@ -47,15 +47,9 @@ class Abilities:
 class Engine(ABC):
     """A base model that is ready to compute, and its adapters, one at a time.
 
-    Args:
-        record: Of the base.
-        threads: Of the CPU; None: unchanged.
-        is_shared: Whether several models are computed.
-        requests: The requests of the job, with the columns item_id, prefix and text, a table at a time.
-
-    Raises:
-        ModelError: The model cannot be used.
-        MachineError: This machine cannot run it; another attempt may succeed.
+    `record`: of the base; `threads`: of the CPU (None: unchanged); `is_shared`: whether several models are computed;
+    `requests`: of the job, with the columns item_id, prefix and text, a table at a time. Raises ModelError if the model
+    cannot be used, and MachineError if this machine cannot run it, so that another attempt may succeed.
     """
 
     code: ClassVar[dict[str, tuple[str, ...]]] = {}  # modules of this package on which outputs depend, by kind

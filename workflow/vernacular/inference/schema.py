@@ -1,7 +1,5 @@
 """Schemas of scores and generations: the raw outputs of the evaluated model.
 
-Files: `results/{model}/scores/{evaluation}.parquet` and `results/{model}/generations/{evaluation}.parquet`.
-
 `Journal` is the interface of finished batches, from which a killed job resumes. `store.Journal` is the durable
 implementation. It is not imported here: the storage of outputs does not affect their values, so an edit of the store
 must not invalidate any scores.

@@ -1,16 +1,13 @@
 """One inference job: a base with its adapters, or a shard of their evaluations.
 
-Only outputs missing from the store are computed, and the model is loaded once.
+Only outputs missing from the store are computed, and the model is loaded once. The work units of a model overlap: while
+the device computes one, the next is prepared and the last written. Preparing (reading, tokenization, the trie) and
+finishing (rows, writing) run in threads, which begin when the device has its first batch: before, they would delay it,
+because only one thread at a time runs Python code. The device is used by the main thread only, which receives signals
+and errors: an error of the store ends the job at the next batch, any other affects its own evaluation.
 
-The work units of a model overlap: while the device computes one, the next is prepared and the last written. Preparing
-(reading, tokenization, the trie) and finishing (rows, writing) run in threads, which begin when the device has its
-first batch: before, they would delay it, because only one thread at a time runs Python code. The device is used by the
-main thread only, which receives signals and errors: an error of the store ends the job at the next batch, any other
-affects its own evaluation.
-
-Evaluations that differ in the prompt only are computed as one: a passage before the words that differ is read once.
-Only evaluations without few-shot examples are shared, because each prompt has its own examples. The keys and rows of
-the outputs are those of single evaluations.
+Evaluations without few-shot examples that differ in the prompt only are computed as one: a passage before the words
+that differ is read once. The keys and rows of the outputs are those of single evaluations.
 """
 
 import contextlib

@@ -1,8 +1,7 @@
 """Tokenization of a full string: token IDs, character offsets and special tokens.
 
-`encode` returns IDs and offsets, `with_bos` applies the BOS policy to them, and `span_tokens` finds the tokens of a
-character span. `prompt_ids` returns the IDs for generation, by the same rules. The offsets of a
-tokenizer that has none are reconstructed from its decoding; a text for which that cannot be verified is rejected.
+The offsets of a tokenizer that has none are reconstructed from its decoding; a text for which that cannot be verified
+is rejected.
 
 `Lengths` tells what a model computes differently in longer texts, from its config: which texts may share a batch,
 prefix or cache. RoPE of type longrope (Phi-3, MiniCPM) has other frequencies for all positions once the longest text of

@@ -5,11 +5,9 @@ not JSON; `Retry-After` takes precedence over exponential backoff, and 429 halve
 web pages, are final. A response has a total time and a size, which grow with the number of tokens that are asked for.
 The key is sent in a header; it is removed from everything that the server sends back, and appears in no message.
 
-Requests run in an event loop of their own: a limit on the time of a response, its headers included, needs one.
-
-A server receives a limited number of requests at a time. `Slots` is the configured limit, shared by all jobs of a user
-on one machine: each request holds one of `count` lock files. The kernel releases the lock of a process that is killed,
-so that no slot is lost. `AdaptiveLimit` is that of one job, which a busy server reduces.
+Requests run in an event loop of their own: a limit on the time of a response, its headers included, needs one. `Slots`
+is the configured limit of concurrent requests, shared by all jobs of a user on one machine by lock files, which the
+kernel releases if a process is killed. `AdaptiveLimit` is that of one job, which a busy server reduces.
 """
 
 import asyncio

@@ -1,11 +1,8 @@
 """The forms in which servers return log-probabilities: what they have in common.
 
-A form is one way to ask. Each checks the structure of every response: the IDs that were scored are read back, and
-exactly the expected number of finite values is present. A violation is an AnswerError, which names the check of the
-probe that it fails.
-
-What is read from a response is checked when it arrives: a value of another type, or one that cannot be stored, would
-otherwise fail the evaluation when it is written, with the response in the journal.
+A form is one way to ask. Each checks the structure of every response when it arrives: the IDs that were scored are read
+back, and exactly the expected number of finite values is present. A violation is an AnswerError, which names the check
+of the probe that it fails.
 """
 
 import contextlib
@@ -193,9 +190,7 @@ def file_name(path) -> str | None:
 class Stated:
     """What the answers of each endpoint state about the server: the model, and the system fingerprint.
 
-    Args:
-        source: Address of the server, for messages.
-        expected: What the probe recorded, {path: {"models": […], "system_fingerprints": […]}}; None: nothing yet.
+    `expected`: what the probe recorded, {path: {"models": […], "system_fingerprints": […]}}; None: nothing yet.
     """
 
     _MOST = 50  # different values that are kept

@@ -2,9 +2,8 @@
 
 Names and versions decide nothing: servers ignore requests that they do not understand. Each form of log-probabilities
 is tried in turn, and the first that passes all of its checks is used. The outcome of every check, and answers to a few
-texts, are stored in the model's record; each later start runs the probe again and compares the answers.
-
-What a server states about itself is for provenance, and never a reason to trust it.
+texts, are stored in the model's record; each later start runs the probe again and compares the answers. What a server
+states about itself is for provenance only.
 """
 
 import itertools

@@ -1,7 +1,6 @@
 """A model behind a server: its tokenizer, its forms, and requests that are journaled one by one.
 
-A call is one unit of work with a name that is a hash of its content. An answered call is written to the journal, so
-that it is never repeated: neither within a run nor after a kill of this job or of the server.
+A call is one unit of work with a name that is a hash of its content. An answered one, in the journal, is not repeated.
 
 A model without a local tokenizer has that of the server, from the endpoint `/tokenize` of llama.cpp. It returns the
 bytes of each token, from which character offsets follow exactly. `ServerTokenizer` has the interface of a fast

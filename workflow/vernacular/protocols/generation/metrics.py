@@ -5,9 +5,8 @@ similar correct and incorrect option (`m_correct`, `m_incorrect`), their differe
 similar option is correct (`m_accuracy`; any correct option counts, a tie with an incorrect one does not). Items without
 options have `m_correct` only, the similarity to their target. In addition: exact match, chrF and token F1.
 
-An empty response has no similarities and is flagged; it chooses no option and equals none, so it counts as incorrect. A
-failed generation is excluded from all metrics. A response that ends within its reasoning has no answer, like an empty
-one.
+An empty response, or one that ends within its reasoning, has no similarities and is flagged; it chooses no option and
+equals none, so it counts as incorrect. A failed generation is excluded from all metrics.
 
 Comparison with Simil-Eval's report: its "global mean" is `m_mean`, but with 0.0 for empty responses; its "mean with
 correct options" pools all correct options, whereas `m_correct` uses the most similar one of each item; its accuracy

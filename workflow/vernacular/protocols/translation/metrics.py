@@ -6,9 +6,8 @@ differences compute the score of the drawn items from their sums. The value `chr
 which items are sorted.
 
 chrF2 (character n-grams alone), chrF2++ (also words and pairs of words, Popović 2017) and chrF3++ (recall counts more)
-are three scores on one scale, which cannot be compared. The headline is chrF2++, as in the NLLB paper.
-
-An empty translation is one without any match. A failed generation is excluded from all metrics.
+are three scores on one scale, which cannot be compared. The headline is chrF2++, as in the NLLB paper. An empty
+translation is one without any match; a failed generation is excluded from all metrics.
 """
 
 import functools
