@@ -183,15 +183,11 @@ class Server(Engine):
 
     @classmethod
     def abilities(cls, record):
-        forms, reasons = record.server.forms, record.server.reasons
-        return Abilities(
-            scores=bool(forms.spans or forms.labels),
-            forced_spans=bool(forms.spans),
-            entropies=False,
-            generation=bool(forms.generation),
-            reasons={"entropies": "not returned by the server", "generation": reasons.get("generation")}
-            | {"scores": reasons.get("labels"), "forced_spans": reasons.get("spans")},
-        )
+        forms, stated = record.server.forms, record.server.reasons
+        reasons = {"scores": stated.get("labels"), "forced_spans": stated.get("spans")}
+        reasons |= {"entropies": "not returned by the server", "generation": stated.get("generation")}
+        scores, spans, texts = bool(forms.spans or forms.labels), bool(forms.spans), bool(forms.generation)
+        return Abilities(scores=scores, forced_spans=spans, entropies=False, generation=texts, reasons=reasons)
 
     @contextlib.contextmanager
     def model(self, record):

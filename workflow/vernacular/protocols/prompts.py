@@ -37,21 +37,23 @@ NAMES = "names"  # key with names of languages, for translations
 
 _SEPARATE = (VARIANTS, WORDINGS, REVIEWED, REFUSALS, ANSWERS, CHOICE, NAMES)
 
-# each line of a prompts file and the field that it contains; None: a cue or heading without a field
-LINES = {
-    "passage": "{context}",
-    "question": "{question}",
-    "story": "{context}",
-    "sentence": "{context}",
-    "options": None,
-    "option": "{option}",
-    "answer": None,
-    "ending": None,
-    "summary": None,
-    "word": None,
-    "letter": None,
-    "complete": None,
+# each line of a prompts file: the field that it contains (None: a cue or heading), and what it is for, for translators
+_LINES = {
+    "passage": ("{context}", "heads a text that questions are about, or that is summarized"),
+    "question": ("{question}", "heads a question"),
+    "story": ("{context}", "heads the beginning of a story, which the model ends"),
+    "sentence": ("{context}", "heads a sentence, with a gap if a word is missing"),
+    "options": (None, "heads the list of options; they follow, one per line"),
+    "option": ("{option}", "one option of that list"),
+    "answer": (None, "the model continues it with the answer to a question"),
+    "ending": (None, "the model continues it with the end of a story, or with one of two sentences"),
+    "summary": (None, "the model continues it with a summary of the text"),
+    "word": (None, "the model continues it with the missing word"),
+    "letter": (None, "the model continues it with the letter of an option: A, B, …"),
+    "complete": (None, "instruction above a text whose last word is missing"),
 }
+LINES = {name: field for name, (field, _) in _LINES.items()}
+PURPOSES = {name: purpose for name, (_, purpose) in _LINES.items()}
 
 # item type: (line of the context, cue before the answer); "" = the context without a line, None = no cue
 LAYOUTS = {
@@ -68,23 +70,6 @@ LAYOUTS = {
     "continuation": ("", None),
     "text": ("", None),
     "translation": ("source", "translation"),
-}
-
-
-# what each line is for, for those who write the lines of another language
-PURPOSES = {
-    "passage": "heads a text that questions are about, or that is summarized",
-    "question": "heads a question",
-    "story": "heads the beginning of a story, which the model ends",
-    "sentence": "heads a sentence, with a gap if a word is missing",
-    "options": "heads the list of options; they follow, one per line",
-    "option": "one option of that list",
-    "answer": "the model continues it with the answer to a question",
-    "ending": "the model continues it with the end of a story, or with one of two sentences",
-    "summary": "the model continues it with a summary of the text",
-    "word": "the model continues it with the missing word",
-    "letter": "the model continues it with the letter of an option: A, B, …",
-    "complete": "instruction above a text whose last word is missing",
 }
 
 
@@ -137,10 +122,8 @@ def load_labels(language: str, directory: Path = PROMPTS_DIR) -> dict[str, str]:
             raise ConfigError(f"{display_path(path)}: expected {field} once in the line `{name}`, got {text!r}.")
     reviewer = reviewed(language, directory)
     if not (reviewer is None or reviewer is False or isinstance(reviewer, str)):
-        raise ConfigError(
-            f"{display_path(path)}: expected the reviewer's name and the date, or false, for `reviewed`, "
-            f"got {reviewer!r}."
-        )
+        expected = "expected the reviewer's name and the date, or false, for `reviewed`"
+        raise ConfigError(f"{display_path(path)}: {expected}, got {reviewer!r}.")
     return labels
 
 
@@ -315,7 +298,8 @@ def problem(template: str, layout_name: str) -> str | None:
     required, found = LAYOUT_FIELDS[layout_name], _FIELD.findall(template)
     for name in found:
         if name not in required:
-            return f"{{{name}}} is not a field of this layout; expected {_listed(required)}"
+            listed = ", ".join(f"{{{field}}}" for field in required)
+            return f"{{{name}}} is not a field of this layout; expected {listed}"
     for name in required:
         if found.count(name) != 1:
             return f"expected {{{name}}} once, got {found.count(name)}"
@@ -323,10 +307,6 @@ def problem(template: str, layout_name: str) -> str | None:
     if _FIELD.search(cue) or not cue.strip() or cue != cue.rstrip():
         return "expected a last line with the cue alone, without a space at its end"
     return None
-
-
-def _listed(names) -> str:
-    return ", ".join(f"{{{name}}}" for name in names)
 
 
 def cue_of(template: str) -> str:
