@@ -172,7 +172,9 @@ def check_shapes(name: str, source: str, weights: Path, config: dict, base: Mode
     mismatch = f"model {name}: the adapter {source} does not fit its base {base.name} ({base.source})"
     for key, shape in adapter_shapes.items():
         module, part = _split_key(key)
-        base_shape = _base_shape(base_shapes, f"{module}.bias" if part == "bias" else f"{module}.weight")
+        weight = f"{module}.bias" if part == "bias" else f"{module}.weight"
+        # files may omit the first component of names ("transformer." of GPT-2)
+        base_shape = base_shapes.get(weight) or base_shapes.get(weight.partition(".")[2])
         if not base_shape or not shape:
             continue
         rows, n_tokens = base_shape[0], _rows_in_vocabulary(module, part, shape, config)
@@ -213,11 +215,6 @@ def _split_key(key: str) -> tuple[str, str]:
     key = re.sub(r"\.(base_layer|token_adapter|original_module|modules_to_save)(?=\.)", "", key)
     module, _, part = re.sub(r"\.(lora_[AB])\.weight$", r".\1", key).rpartition(".")
     return module, part
-
-
-def _base_shape(base_shapes: dict[str, list[int]], name: str) -> list[int] | None:
-    """Return the shape of a base weight; files may omit the first component of names ("transformer." of GPT-2)."""
-    return base_shapes.get(name) or base_shapes.get(name.partition(".")[2])
 
 
 def _rows_in_vocabulary(module: str, part: str, shape: list[int], config: dict) -> int | None:

@@ -258,21 +258,15 @@ def _deleted(name: str, entry: dict, pattern: str, *, output: str, records: Path
             continue
         source = (record.adapter or record).source or ""
         directory = os.path.expanduser(source)
-        if not _matches(directory, pattern) or not is_deleted(record) or not _has_results(output, record.name):
+        parts, patterns = (os.path.abspath(text).split(os.sep) for text in (directory, pattern))
+        is_matching = len(parts) == len(patterns) and all(map(fnmatchcase, parts, patterns))
+        kinds, root = ("scores", "generations", "tasks"), Path(output, record.name)
+        has_results = any(next(root.glob(f"{kind}/*.parquet"), None) for kind in kinds)
+        if not (is_matching and has_results and is_deleted(record)):
             continue
         if next(iter(_named(name, {source: _position(source, entry)}, lambda *_: None)), None) == record.name:
             paths.append(directory)
     return paths
-
-
-def _matches(path: str, pattern: str) -> bool:
-    parts, patterns = (os.path.abspath(text).split(os.sep) for text in (path, pattern))
-    return len(parts) == len(patterns) and all(map(fnmatchcase, parts, patterns))
-
-
-def _has_results(output: str, model: str) -> bool:
-    root = Path(output, model)
-    return any(next(root.glob(f"{kind}/*.parquet"), None) for kind in ("scores", "generations", "tasks"))
 
 
 def _position(source: str, entry: dict) -> Position:

@@ -18,7 +18,6 @@ import os
 import re
 import stat
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -76,7 +75,9 @@ def write(path, kind: Kind, rows, metadata: Metadata | dict) -> Path:
     with replacing(path) as temporary:
         with pq.ParquetWriter(temporary, kind.schema, compression="zstd", write_page_checksum=True) as writer:
             writer.add_key_value_metadata({_KEY: encoded, **PLACEHOLDER})
-            for table in _tables(rows, kind):
+            # in tables of limited size: as one, repeated few-shot examples would exhaust the memory
+            starts = range(0, max(len(rows), 1), ROWS_PER_GROUP)
+            for table in (_as_table(rows[start : start + ROWS_PER_GROUP], kind) for start in starts):
                 for name in (*kind.key, *kind.required):
                     if table.column(name).null_count:
                         raise RowsError(f"{path}: column {name} of a {kind.name} file has empty values.")
@@ -88,12 +89,6 @@ def write(path, kind: Kind, rows, metadata: Metadata | dict) -> Path:
                 raise RowsError(f"{path}: {' + '.join(kind.key)} is not unique in this {kind.name} file.")
         seal(temporary)
     return Path(path)
-
-
-def _tables(rows, kind: Kind) -> Iterator[pa.Table]:
-    """Yield the rows in tables of limited size: as one, repeated few-shot examples would exhaust the memory."""
-    for start in range(0, max(len(rows), 1), ROWS_PER_GROUP):
-        yield _as_table(rows[start : start + ROWS_PER_GROUP], kind)
 
 
 def read(

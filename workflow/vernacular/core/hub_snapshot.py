@@ -147,15 +147,14 @@ def _interruptible(download, *args, **kwargs) -> Path:
 def _client() -> httpx2.Client:
     """Return the Hub's default client with a time limit on requests, so that a stalled server does not block it."""
     client = default_client_factory()
-    client.event_hooks["request"].append(_limit_time)
+
+    def limit_time(request: httpx2.Request) -> None:
+        # per request: huggingface_hub passes "no limit" explicitly, which overrides the client's default
+        limits, phases = request.extensions.get("timeout") or {}, ("connect", "read", "write", "pool")
+        request.extensions["timeout"] = {phase: limits.get(phase) or _TIMEOUT for phase in phases}
+
+    client.event_hooks["request"].append(limit_time)
     return client
-
-
-def _limit_time(request: httpx2.Request) -> None:
-    # per request: huggingface_hub passes "no limit" explicitly, which overrides the client's default
-    limits = request.extensions.get("timeout") or {}
-    phases = ("connect", "read", "write", "pool")
-    request.extensions["timeout"] = {phase: limits.get(phase) or _TIMEOUT for phase in phases}
 
 
 def _is_transient(error) -> bool:

@@ -66,7 +66,9 @@ class Diagnoser(Observations):
         """
         overall = [value for value in values if not value["category"] and value["value"] is not None]
         headline = next((value for value in overall if value["headline"]), None)
-        half_width = _half_width(headline)
+        # half the width of a share's interval: what a share of items must be to move the value by more
+        has_interval = headline is not None and headline["unit"] == "share" and headline["ci_low"] is not None
+        half_width = (headline["ci_high"] - headline["ci_low"]) / 2 if has_interval else 0.0
         found = [*self._counted(half_width)]
         if not self.subject.style.endswith(OPTIONS_ONLY):  # what is chosen without the question explains nothing
             found += [*self._of_labels(), *self._of_lengths(overall, half_width)]
@@ -272,7 +274,9 @@ class Diagnoser(Observations):
             effective = _Z**2 * (value * (1 - value) / half_width**2 if value else (1 - high) / high)
             effective = min(n, round(effective))
             p = float(bdtr(math.floor(value * effective), effective, chance))
-        examples = self.incorrect.examples or self._surprising()
+        highest = sorted((row for row in self.surprisals if row[1]), reverse=True)[:N_EXAMPLES]  # acceptable sentences
+        surprising = [Example(item=i, text=f"acceptable, surprisal {value:.1f} nats") for value, _, i in highest]
+        examples = self.incorrect.examples or surprising
         if high < chance and (p is None or p < 0.01):
             known = f" ({_p(p)})" if p is not None else ""
             constant = ", or a constant answer of a rare label" if is_accuracy else ""
@@ -287,11 +291,6 @@ class Diagnoser(Observations):
             text = f"{name} of {shown} does not exceed {most}."
             majority_row = self._diagnosis("majority", False, n, text, share=majority, examples=examples)
             yield replace(majority_row, severity=INFORMATION)
-
-    def _surprising(self) -> list[Example]:
-        """Return the acceptable sentences with the highest surprisal."""
-        highest = sorted((row for row in self.surprisals if row[1]), reverse=True)[:N_EXAMPLES]
-        return [Example(item=item, text=f"acceptable, surprisal {value:.1f} nats") for value, _, item in highest]
 
     def _diagnosis(
         self, code: str, is_failure, n: int, sentence: str, *, share=None, count: int | None = None, examples=None
@@ -353,13 +352,6 @@ def disagreement(diagnosers: Sequence[Diagnoser], values: Sequence[dict]) -> lis
             examples=examples,
         )
     ]
-
-
-def _half_width(headline: dict | None) -> float:
-    """Return half the width of a share's interval: what a share of items must be to move the value by more; else 0."""
-    if headline is None or headline["unit"] != "share" or headline["ci_low"] is None:
-        return 0.0
-    return (headline["ci_high"] - headline["ci_low"]) / 2
 
 
 def _of(count: int, n: int) -> str:

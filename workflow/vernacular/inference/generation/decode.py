@@ -83,12 +83,6 @@ def returned_state(outputs) -> tuple[str, Any]:
     raise ValueError("the model returns no state from which it could continue")
 
 
-def can_select_rows(cache) -> bool:
-    """Return whether finished rows can be removed from this cache."""
-    layers = getattr(cache, "layers", None)
-    return bool(layers) and all(hasattr(layer, "batch_select_indices") for layer in layers)
-
-
 def can_share_prefix(loaded: LoadedModel, max_tokens: int) -> bool:
     """Return whether rows of up to `max_tokens` tokens can follow one cached prefix, with padding in between.
 
@@ -218,7 +212,9 @@ class DecodingBatch:
     @property
     def can_drop_rows(self) -> bool:
         """Whether finished rows can be removed."""
-        return self.way.drops_rows and can_select_rows(self.state)
+        layers = getattr(self.state, "layers", None)
+        can_select = bool(layers) and all(hasattr(layer, "batch_select_indices") for layer in layers)
+        return self.way.drops_rows and can_select
 
     def select_rows(self, rows: list[int]) -> None:
         """Remove all rows except `rows`."""

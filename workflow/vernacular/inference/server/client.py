@@ -339,7 +339,9 @@ class Client:
             future.cancel()
         with self._lock:
             self.usage.received_bytes += len(received)
-        return httpx2.Response(status, content=_decompress(headers, received, size), headers=_plain(headers))
+        # the headers that are read, and none that describes the compression
+        plain = [(name, headers[name]) for name in ("Content-Type", "Retry-After") if name in headers]
+        return httpx2.Response(status, content=_decompress(headers, received, size), headers=plain)
 
     async def _receive(self, method: str, url: str, body: dict | None, seconds: float, size: int):
         received = bytearray()
@@ -424,11 +426,6 @@ def _decompress(headers: httpx2.Headers, received: bytes, size: int) -> bytes:
     except httpx2.DecodingError:
         raise _InvalidError("the compressed response is damaged") from None
     return bytes(content)
-
-
-def _plain(headers: httpx2.Headers) -> list[tuple[str, str]]:
-    """Return the headers that are read, and none that describes the compression."""
-    return [(name, headers[name]) for name in ("Content-Type", "Retry-After") if name in headers]
 
 
 def _key_pattern(key: str | None) -> re.Pattern | None:

@@ -79,7 +79,10 @@ def per_item(items: list[Item], requests: list[Request], scores: list[Score]) ->
         if token and correct:
             best_form = max(correct, key=lambda i, token=token: token[i])
             values["probability"] = math.exp(token[best_form])
-            values |= _entropies(spans[f"token:{best_form}"].score)
+            score = spans[f"token:{best_form}"].score  # statistics (nats) at its first token
+            entropy, topk_entropy = ((score.get(name) or [None])[0] for name in ("entropy", "topk_entropy"))
+            certainty = None if topk_entropy is None else 1 - topk_entropy / math.log(TOP_K)
+            values |= {"entropy": entropy, "topk_entropy": topk_entropy, "certainty": certainty}
         shown = {"option_scores": token or sentence, "choice": choose_option(token or sentence, correct)}
         rows.append(result(item, spans, values=values, prompt=item["context"], **shown))
     return rows
@@ -95,10 +98,3 @@ def _level_metrics(scores: list[float] | None, correct: list[int], suffix: str) 
         f"surprisal_incorrect{suffix}": sum(incorrect_surprisals) / len(incorrect_surprisals),
         f"margin{suffix}": margin(scores, correct),
     }
-
-
-def _entropies(score: dict) -> dict[str, float | None]:
-    """Return entropies (nats) at the form's first token, and the certainty from the top-k entropy; None if missing."""
-    entropy, topk_entropy = ((score.get(name) or [None])[0] for name in ("entropy", "topk_entropy"))
-    certainty = None if topk_entropy is None else 1 - topk_entropy / math.log(TOP_K)
-    return {"entropy": entropy, "topk_entropy": topk_entropy, "certainty": certainty}
