@@ -29,18 +29,7 @@ from vernacular.data.treebank.patterns import local_files as treebank_files
 from vernacular.inference.job.work import additional_libraries, engine_version
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.similarity import outputs
-from vernacular.protocols.prompts import (
-    additional_lines,
-    answer_words,
-    description,
-    language_of_lines,
-    language_pair,
-    prompt_lines,
-    prompts_directory,
-    refusal_phrases,
-    reviewed,
-    variant_labels,
-)
+from vernacular.protocols import prompts
 from vernacular.protocols.registry import PROTOCOLS, uses_prompt_lines
 from vernacular.types import DEFAULT_PROMPT, SETTING, SIMIL_EVAL_STYLES, Evaluation
 
@@ -88,9 +77,11 @@ def _prompt_spec(config: Config, evaluation: Evaluation) -> specs.PromptSpec:
     task, is_default = config.tasks[evaluation.task], evaluation.prompt == DEFAULT_PROMPT
     language, directory = _file_of_lines(config, evaluation)
     names = PROTOCOLS[evaluation.protocol].lines
-    pair = language_pair(task, evaluation.language)
-    lines = prompt_lines(language, directory) if is_default else variant_labels(language, evaluation.prompt, directory)
-    if additional := additional_lines(names, language, directory, pair):
+    pair = prompts.language_pair(task, evaluation.language)
+    lines = prompts.prompt_lines(language, directory)
+    if not is_default:
+        lines = prompts.variant_labels(language, evaluation.prompt, directory)
+    if additional := prompts.additional_lines(names, language, directory, pair):
         lines = lines | additional
     return specs.PromptSpec(
         evaluation=evaluation.id,
@@ -183,9 +174,9 @@ def _metric_spec(config: Config, metric: str, evaluation: Evaluation) -> dict:
 def metrics_spec(config: Config, name: str) -> specs.MetricsSpec:
     evaluations = {e.id: specs.MeasuredSpec(**_fields(e, "items_stem", *SETTING)) for e in config.evaluations.values()}
     languages = sorted({e.language for e in config.evaluations.values()})
-    refusals = {language: refusal_phrases(language) for language in languages}
+    refusals = {language: prompts.refusal_phrases(language) for language in languages}
     in_words = {e.language for e in config.own_evaluations if PROTOCOLS[e.protocol].lines}
-    answers = {language: answer_words(language) for language in sorted(in_words)}
+    answers = {language: prompts.answer_words(language) for language in sorted(in_words)}
     judges: dict[str, list[specs.JudgmentSpec]] = {}
     labeled = labeled_evaluations(config.labels) if config.judges else set()
     for judge_name, judge in config.judges.items():
@@ -224,7 +215,7 @@ def _judgment(name: str, judge: Judge, evaluation: str, *, labeled: bool) -> spe
         baseline=judge.baseline,
         reviewed=isinstance(rubric["reviewed"], str),
         labeled=labeled,
-        answers=answer_words(rubric["language"]),
+        answers=prompts.answer_words(rubric["language"]),
     )
 
 
@@ -318,24 +309,25 @@ def report_spec(config: Config) -> specs.ReportSpec:
     """Return the models, evaluations, pairs and tasks in the report, and a hash of its templates."""
     files = sorted(f for f in (WORKFLOW / "report").rglob("*") if f.suffix in (".html", ".css", ".js"))
     templates = fingerprint([[file.name, file_fingerprint(file)] for file in files])
-    prompts = {e.id: _prompt_description(config, e) for e in config.evaluations.values() if e.prompt != DEFAULT_PROMPT}
+    varied = [e for e in config.evaluations.values() if e.prompt != DEFAULT_PROMPT]
+    descriptions = {e.id: _prompt_description(config, e) for e in varied}
     fields = _table_fields(config) | {"audit": config.audit is not None}
     fields |= {"estimates": bool(config.labels or config.borrow_from)}
-    return specs.ReportSpec(**fields, pairs=config.comparisons, templates=templates, prompts=prompts)
+    return specs.ReportSpec(**fields, pairs=config.comparisons, templates=templates, prompts=descriptions)
 
 
 def _prompt_description(config: Config, evaluation: Evaluation) -> dict:
     if evaluation.id in config.lm_eval:
         return {"differs": f"{config.lm_eval[evaluation.id].unit.name} of lm-eval"}
     language, directory = _file_of_lines(config, evaluation)
-    return description(language, evaluation.prompt, directory)
+    return prompts.description(language, evaluation.prompt, directory)
 
 
 def _file_of_lines(config: Config, evaluation: Evaluation) -> tuple[str, Path]:
     """Return the language and directory of the lines around the items of an evaluation."""
     task = config.tasks[evaluation.task]
-    language = language_of_lines(evaluation.language, evaluation.style, task)
-    return language, prompts_directory(language, task)
+    language = prompts.language_of_lines(evaluation.language, evaluation.style, task)
+    return language, prompts.prompts_directory(language, task)
 
 
 def _unreviewed(config: Config) -> dict[str, str]:
@@ -346,7 +338,7 @@ def _unreviewed(config: Config) -> dict[str, str]:
             language, directory = _file_of_lines(config, evaluation)
             is_default = evaluation.prompt == DEFAULT_PROMPT
             other = None if is_default else _prompt_description(config, evaluation)
-            reviewer = reviewed(language, directory) if is_default else other["reviewed"]
+            reviewer = prompts.reviewed(language, directory) if is_default else other["reviewed"]
             if reviewer is False:
                 languages[evaluation.id] = language
     return languages

@@ -19,16 +19,7 @@ from vernacular.data.treebank.patterns import is_local as is_local_treebank
 from vernacular.lm_eval.catalog import Catalog, PromptUnit, file_name, load_catalog, shots_by_task, shots_of
 from vernacular.lm_eval.expansion import Unit
 from vernacular.lm_eval.own_files import missing_files
-from vernacular.protocols.prompts import (
-    additional_lines,
-    covering,
-    language_of_lines,
-    language_pair,
-    load_labels,
-    prompt_lines,
-    prompts_directory,
-    usual_layout,
-)
+from vernacular.protocols import prompts
 from vernacular.protocols.registry import OPTIONS, PROTOCOLS, protocols_with, takes_examples, uses_prompt_lines
 from vernacular.types import ALL_PROMPTS, DEFAULT_PROMPT, Evaluation
 
@@ -149,8 +140,8 @@ def _with_lines(task: dict, languages: list[str], styles: list[str], report) -> 
     """Return the languages with prompt lines; report in one message those without them, instead of one for each."""
     usable = []
     for language in languages:
-        codes = {language_of_lines(language, style, task) for style in styles}
-        if all(prompt_lines(code, prompts_directory(code, task)) is not None for code in codes):
+        codes = {prompts.language_of_lines(language, style, task) for style in styles}
+        if all(prompts.prompt_lines(code, prompts.prompts_directory(code, task)) is not None for code in codes):
             usable.append(language)
     if usable and len(usable) < len(languages):
         count, names = f"{len(languages) - len(usable)} of {len(languages)} languages", ", ".join(usable)
@@ -159,10 +150,10 @@ def _with_lines(task: dict, languages: list[str], styles: list[str], report) -> 
 
 
 def _check_labels(language: str, style: str, task: dict, protocol: str, report) -> None:
-    lines, pair = language_of_lines(language, style, task), language_pair(task, language)
+    lines, pair = prompts.language_of_lines(language, style, task), prompts.language_pair(task, language)
     try:
-        load_labels(lines, prompts_directory(lines, task))
-        additional_lines(PROTOCOLS[protocol].lines, lines, prompts_directory(lines, task), pair)
+        prompts.load_labels(lines, prompts.prompts_directory(lines, task))
+        prompts.additional_lines(PROTOCOLS[protocol].lines, lines, prompts.prompts_directory(lines, task), pair)
     except ConfigError as error:
         report("languages", str(error))
 
@@ -203,7 +194,7 @@ def prompts_and_seeds(
     selected = entry.get("prompts", DEFAULT_PROMPT)
     names = [DEFAULT_PROMPT]
     if selected != DEFAULT_PROMPT and _has_words(task, protocol, style):
-        lines = language_of_lines(language, style, task)
+        lines = prompts.language_of_lines(language, style, task)
         available = _covering(task, lines, PROTOCOLS[protocol].letters, report)
         if not available:
             return []
@@ -222,13 +213,14 @@ def prompts_and_seeds(
 def _has_words(task: dict, protocol: str, style: str) -> bool:
     """Return whether the items are shown with words of the language, which a variant could change."""
     has_style = style in PROTOCOLS[protocol].styles
-    has_layout = usual_layout(task["item_type"], letters=PROTOCOLS[protocol].letters) is not None
+    has_layout = prompts.usual_layout(task["item_type"], letters=PROTOCOLS[protocol].letters) is not None
     return has_style and has_layout and takes_examples(protocol, style) and uses_prompt_lines(protocol, style)
 
 
 def _reason(task: dict, protocols: list[str], styles: list[str]) -> str:
     names = " or ".join(protocols)
-    if usual_layout(task["item_type"], letters=False) is None and not any(PROTOCOLS[p].letters for p in protocols):
+    uses_letters = any(PROTOCOLS[p].letters for p in protocols)
+    if prompts.usual_layout(task["item_type"], letters=False) is None and not uses_letters:
         return f"{names} shows the items of {task['task']} without words around them"
     if any(uses_prompt_lines(protocol, DEFAULT_PROMPT) for protocol in protocols):
         return f"{names} has no prompts in the style {' or '.join(styles)}"
@@ -237,7 +229,8 @@ def _reason(task: dict, protocols: list[str], styles: list[str]) -> str:
 
 def _covering(task: dict, language: str, letters: bool, report) -> list[str]:
     try:
-        return covering(language, task["item_type"], letters=letters, directory=prompts_directory(language, task))
+        directory = prompts.prompts_directory(language, task)
+        return prompts.covering(language, task["item_type"], letters=letters, directory=directory)
     except ConfigError as error:
         report("prompts", str(error))
         return []

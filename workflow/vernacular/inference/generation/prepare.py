@@ -17,17 +17,8 @@ from vernacular.inference.generation.reasoning import (
     opens_reasoning,
     thinks,
 )
+from vernacular.inference.model import rendering
 from vernacular.inference.model.batch_tokenization import encode_all
-from vernacular.inference.model.rendering import (
-    adds_special_tokens,
-    check_settings,
-    dropped_flag,
-    fit_to_length,
-    is_continued,
-    open_template,
-    render_row,
-    uses_chat,
-)
 from vernacular.inference.model.tokenization import (
     AlignmentError,
     Encoded,
@@ -72,7 +63,7 @@ class PreparedPrompt:
     def flag(self) -> str | None:
         if self.error:
             return f"error: {self.error}"
-        dropped = dropped_flag(self.n_dropped_examples)
+        dropped = rendering.dropped_flag(self.n_dropped_examples)
         if self.n_dropped_tokens:
             dropped = f"truncated: {format_count(self.n_dropped_tokens, 'token')} dropped"
         return "; ".join(filter(None, (self.note, dropped))) or None
@@ -115,15 +106,15 @@ def prepare_prompt(loaded: TextModel, row: Request) -> PreparedPrompt:
             encoded = error
         return _fit(loaded, prompt, encoded, is_truncatable)
 
-    prompt, n_dropped = fit_to_length(row, attempt)
+    prompt, n_dropped = rendering.fit_to_length(row, attempt)
     return prompt if prompt.error else replace(prompt, n_dropped_examples=n_dropped)
 
 
 def _begin(loaded: TextModel, row: Request) -> tuple[PreparedPrompt, str, bool]:
     """Return (a prompt without tokens, its text, whether it may be truncated)."""
-    chat = uses_chat(loaded, row["messages"], row["kind"], row["extras"])
-    text, note = render_row(loaded, row) if chat else (row["prefix"] + row["text"], None)
-    begins_turn = chat and not is_continued(row["messages"])
+    chat = rendering.uses_chat(loaded, row["messages"], row["kind"], row["extras"])
+    text, note = rendering.render_row(loaded, row) if chat else (row["prefix"] + row["text"], None)
+    begins_turn = chat and not rendering.is_continued(row["messages"])
     decoding = decoding_of(loaded, row, is_chat=chat)
     prompt = PreparedPrompt(
         request_id=row["request_id"],
@@ -134,7 +125,7 @@ def _begin(loaded: TextModel, row: Request) -> tuple[PreparedPrompt, str, bool]:
         decoding=decoding.values,
         opened=begins_turn and opens_reasoning(loaded, text, row["messages"]),
         note=note,
-        adds_special_tokens=adds_special_tokens(loaded, row, text if chat else None),
+        adds_special_tokens=rendering.adds_special_tokens(loaded, row, text if chat else None),
         wanted_tokens=decoding.think_tokens,
     )
     return prompt, text, "truncate_left" in (row["extras"] or ())
@@ -192,7 +183,7 @@ def decoding_of(loaded: TextModel, row: dict, *, is_chat: bool) -> Decoding:
     """Return the decoding of a request: of its evaluation, else of its model if it is rendered, else of its task."""
     task = {name: value for name, value in (row["decoding"] or {}).items() if value is not None}
     evaluation = {name: value for name, value in (row.get("gen_kwargs") or {}).items() if value is not None}
-    asks, model = is_chat and not is_continued(row["messages"]) and thinks(loaded), {}
+    asks, model = is_chat and not rendering.is_continued(row["messages"]) and thinks(loaded), {}
     if is_chat:
         setting = loaded.record.gen_kwargs or {}
         is_card, setting = setting == "recommended", {} if setting == "recommended" else setting
@@ -237,8 +228,8 @@ def recommended(loaded: TextModel, *, required: bool) -> dict:
 def check_rendering(record: ModelRecord) -> None:
     """Raise ModelError if a setting of rendered prompts is invalid or without effect, before the model is loaded."""
     if record.rendering and record.directory:
-        loaded = open_template(record)
-        check_settings(loaded)
+        loaded = rendering.open_template(record)
+        rendering.check_settings(loaded)
         markers_of(loaded)
         if record.gen_kwargs == "recommended":
             recommended(loaded, required=True)
