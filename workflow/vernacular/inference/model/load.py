@@ -61,10 +61,8 @@ def load(record: ModelRecord, *, threads: int | None = None) -> LoadedModel:
         torch.set_num_threads(threads)
     directory = Path(record.directory)
     if not directory.is_dir():
-        raise ModelError(
-            f"model {name}: directory not found: {directory}. If it was deleted, delete resources/models/{name}.json "
-            "as well and run the workflow again."
-        )
+        advice = f"If it was deleted, delete resources/models/{name}.json as well and run the workflow again."
+        raise ModelError(f"model {name}: directory not found: {directory}. {advice}")
     inputs.verify(record)
     tokenizer = load_tokenizer(record, directory, trust_remote_code=record.trust_remote_code)
     model, loading_info = _read_weights(name, directory, record, *_select_device(name, record))
@@ -130,10 +128,8 @@ def _read_weights(name, directory, record, device, device_map) -> tuple[Any, dic
         return (model if device_map else model.to(device)), loading_info
     except LOADING_ERRORS as error:
         if is_out_of_memory(error):
-            raise MachineError(
-                f"model {name} does not fit in the memory of {device}. Set dtype: bfloat16 or a quantization, "
-                "or use more devices."
-            ) from error
+            advice = "Set dtype: bfloat16 or a quantization, or use more devices."
+            raise MachineError(f"model {name} does not fit in the memory of {device}. {advice}") from error
         if is_lost_device(error):
             raise MachineError(f"model {name}: {device} failed: {describe_error(error, record)}") from error
         raise ModelError(f"model {name}: {directory} cannot be loaded: {describe_error(error, record)}") from error

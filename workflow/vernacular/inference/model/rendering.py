@@ -176,10 +176,8 @@ def template_arguments(loaded: TextModel) -> dict:
     switch = reasoning_switch(loaded)
     if wanted not in switch:
         advice = f"set chat_template_args: {{{EFFORT}: low}} instead" if switch else "remove it"
-        raise ModelError(
-            f"model {loaded.record.name}: enable_thinking: its chat template renders the same prompt for true and "
-            f"false; {advice}."
-        )
+        problem = "enable_thinking: its chat template renders the same prompt for true and false"
+        raise ModelError(f"model {loaded.record.name}: {problem}; {advice}.")
     return arguments | switch[wanted]
 
 

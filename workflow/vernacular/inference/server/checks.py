@@ -190,10 +190,8 @@ def check_samples(lister, prompts: list, lengths: tuple[int, ...] = (20, 5)) -> 
         if is_constant and len(texts[index]) >= _REPEATED_TEXTS:
             return "samples not comparable: the server does not sample"
         if not is_constant and bets.evidence() >= -math.log(ERROR_RATE):
-            raise AnswerError(
-                Check.PENALTIES,
-                "sampled tokens do not have the listed probabilities: the values are not natural logarithms, or scaled",
-            )
+            cause = "the values are not natural logarithms, or scaled"
+            raise AnswerError(Check.PENALTIES, f"sampled tokens do not have the listed probabilities: {cause}")
         if not is_constant and n >= _SAMPLED_TOKENS:
             break
     return f"{n} sampled tokens have the listed probabilities" if n else "samples not comparable: no lists are returned"

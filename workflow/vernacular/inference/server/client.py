@@ -311,10 +311,8 @@ class Client:
                 self._pause(delay)
         if is_answered:  # other requests may succeed
             raise AnswerError(None, f"{problem}, also after {self.attempts} attempts")
-        raise ServerError(
-            f"{self.source}: no answer after {self.attempts} attempts ({problem}). Finished requests are stored; start "
-            "the server and run the workflow again."
-        )
+        advice = "Finished requests are stored; start the server and run the workflow again."
+        raise ServerError(f"{self.source}: no answer after {self.attempts} attempts ({problem}). {advice}")
 
     def _answers_again(self) -> bool:
         """Return whether the server still answers the last request that it answered."""

@@ -116,10 +116,8 @@ def listed(pairs: Iterable[tuple], form: str) -> dict:
         values.setdefault(token, []).append(finite(value, form))
     total = sum(math.exp(value) for same in values.values() for value in set(same))  # a token may be repeated
     if total > 1 + _SUM_TOLERANCE:
-        raise AnswerError(
-            Check.PENALTIES,
-            f"{form}: the listed probabilities sum to {total:.2f}, so the values are not natural logarithms, or scaled",
-        )
+        cause = "so the values are not natural logarithms, or scaled"
+        raise AnswerError(Check.PENALTIES, f"{form}: the listed probabilities sum to {total:.2f}, {cause}")
     return {token: same[0] if len(same) == 1 else None for token, same in values.items()}
 
 

@@ -255,17 +255,13 @@ class ServedModel(TextModel):
 def connect(record: ModelRecord, *, attempts: int | None = None) -> Client:
     """Return a client for the server of a model. Raises ModelError if the key's variable is not set."""
     key_name = record.api_key_env
+    variable = f"the environment variable {key_name} (api_key_env)"
     if key_name and not os.environ.get(key_name):
-        raise ModelError(
-            f"model {record.name}: the environment variable {key_name} (api_key_env) is not set, so the server "
-            "cannot be used."
-        )
+        raise ModelError(f"model {record.name}: {variable} is not set, so the server cannot be used.")
     key = os.environ[key_name] if key_name else None
     if key is not None and (key.strip() != key or not key.isascii() or not key.isprintable()):
-        raise ModelError(
-            f"model {record.name}: the value of the environment variable {key_name} (api_key_env) cannot be sent "
-            "in a header: expected printable ASCII characters, without spaces or line ends around them."
-        )
+        expected = "expected printable ASCII characters, without spaces or line ends around them"
+        raise ModelError(f"model {record.name}: the value of {variable} cannot be sent in a header: {expected}.")
     options = {"concurrency": record.concurrency or CONCURRENCY, "timeout": record.timeout or TIMEOUT}
     options |= {} if attempts is None else {"attempts": attempts}
     return Client(record.source, key=key, key_name=key_name, **options)
