@@ -111,8 +111,9 @@ def _split_patterns(config: dict, repository: str, snapshot_dir: Path) -> dict[s
     if not config.get("data_files"):
         return _infer_splits(repository, snapshot_dir, data_dir)
     splits = sanitize_patterns(config["data_files"])
-    prefix = f"{data_dir}/" if data_dir else ""
-    patterns = {str(split): [f"{prefix}{path}" for path in paths] for split, paths in splits.items()}
+    patterns = {
+        str(split): [f"{data_dir}/{path}" if data_dir else path for path in paths] for split, paths in splits.items()
+    }
     return _check_inside_repository(patterns, repository)
 
 
