@@ -17,7 +17,7 @@ from vernacular.data.treebank.patterns import load_pattern
 from vernacular.metrics.corpus import auc, difsur, matthews
 from vernacular.metrics.spans import choose_option, margin, probabilities
 from vernacular.protocols.lm_eval.metrics import bits_per_byte
-from vernacular.protocols.prompt_variants import variants
+from vernacular.protocols.prompts import variants
 from vernacular.protocols.rubrics import load_rubric
 from vernacular.statistics.paired import holm
 

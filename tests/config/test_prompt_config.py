@@ -220,5 +220,5 @@ def test_report_depends_on_the_descriptions_of_prompts(tmp_path, monkeypatch):
     loaded = config.load([path])
     before = report_spec(loaded)
     assert before["prompts"].keys() == {"belebele.gl.letters.0shot.formal"}
-    monkeypatch.setattr(dependencies, "description", lambda language, prompt, _: {"other": prompt})
+    monkeypatch.setattr(dependencies.prompts, "description", lambda language, prompt, _: {"other": prompt})
     assert report_spec(loaded) != before

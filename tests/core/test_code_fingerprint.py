@@ -107,7 +107,7 @@ def test_store_keys_of_served_models_cover_all_code_that_computes_outputs_and_no
     server_modules = {name for name in MODULES if name.startswith("vernacular.inference.server.")}
     probing = {f"vernacular.inference.server.{name}" for name in ("checks", "probe", "start")}
     assert (covered[0] | covered[1]) & server_modules == server_modules - probing - NO_EFFECT.keys()
-    for name in ("generation.decode", "generation.generate", "model.load", "scoring.forward"):
+    for name in ("generation.decode", "generation.generate", "model.load", "scoring.head"):
         assert not any(f"vernacular.inference.{name}" in modules for modules in covered)
     local = set().union(*(closure(entry) for entries in Local.code.values() for entry in entries))
     assert not server_modules & local

@@ -11,7 +11,7 @@ from vernacular.core.errors import DataError
 from vernacular.data.columns import check_columns, replace_surrogates
 from vernacular.data.load import make_items
 from vernacular.data.readers import read_rows
-from vernacular.data.treebank.forms import Inflections
+from vernacular.data.treebank.pairs import Inflections
 from vernacular.data.treebank.sentences import read_sentences
 
 COLUMNS = {

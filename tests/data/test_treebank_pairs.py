@@ -3,11 +3,9 @@
 from collections import Counter
 
 import pytest
-from vernacular.data.treebank.forms import is_correct, match_case
-from vernacular.data.treebank.match import Node
-from vernacular.data.treebank.pairs import shorten_context
+from vernacular.data.treebank.pairs import is_correct, match_case, shorten_context
 from vernacular.data.treebank.patterns import load_pattern
-from vernacular.data.treebank.sentences import Word
+from vernacular.data.treebank.sentences import Node, Word
 from vernacular.data.treebank.source import extract
 
 SING = "Number=Sing|Person=3"

@@ -8,10 +8,9 @@ import pytest
 from support.messages import assert_states
 from vernacular.core.errors import ConfigError, DataError
 from vernacular.data.treebank import source
-from vernacular.data.treebank.forms import Inflections, features
-from vernacular.data.treebank.match import Request
+from vernacular.data.treebank.pairs import Inflections, features
 from vernacular.data.treebank.patterns import WORKFLOW, builtin_patterns, load_pattern
-from vernacular.data.treebank.sentences import read_sentences
+from vernacular.data.treebank.sentences import Request, read_sentences
 from vernacular.data.treebank.source import extract
 
 PATTERN = "pattern: mine\ntarget: {upos: VERB}\nswap: {Number: Plur}\n"

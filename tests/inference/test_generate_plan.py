@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from support import tiny
 from support.soak import examples
 from transformers.cache_utils import DynamicLayer
-from vernacular.inference.generation.cache import GrowingLayer
+from vernacular.inference.generation.decode import GrowingLayer
 from vernacular.inference.generation.generate import batch_limits, make_batches
 from vernacular.inference.generation.prepare import PreparedPrompt
 

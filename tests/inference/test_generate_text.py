@@ -9,8 +9,8 @@ import torch
 from support import reasoning, tiny
 from support.engines import generate, outputs
 from transformers import RepetitionPenaltyLogitsProcessor
-from vernacular.inference.generation.cache import common_prefix
-from vernacular.inference.generation.decode import Sampler
+from vernacular.inference.generation.decode import Sampler, common_prefix
+from vernacular.inference.generation.generate import VLLMGeneration
 from vernacular.inference.generation.prepare import (
     MARGIN,
     PreparedPrompt,
@@ -297,8 +297,7 @@ def test_missing_vllm_raises_model_error(monkeypatch):
     import sys
 
     from vernacular.core.errors import ModelError
-    from vernacular.inference.generation import vllm
 
     monkeypatch.setitem(sys.modules, "vllm", None)
     with pytest.raises(ModelError, match=r"pip install vernacular\[vllm\]"):
-        outputs(vllm.Generation(tiny.load_model("gpt2"), REQUESTS.schema.empty_table()), MemoryJournal())
+        outputs(VLLMGeneration(tiny.load_model("gpt2"), REQUESTS.schema.empty_table()), MemoryJournal())

@@ -7,8 +7,7 @@ import torch
 from support import tiny
 from support.engines import score
 from vernacular.inference.generation.prepare import prepare_prompt, prepare_prompts
-from vernacular.inference.scoring.prepare import PreparedRequest
-from vernacular.inference.scoring.rolling import windows
+from vernacular.inference.scoring.prepare import PreparedRequest, windows
 from vernacular.protocols.schema import REQUESTS
 
 TEXT = "O gato dorme no tellado e a cadela ladra na rúa. " * 12

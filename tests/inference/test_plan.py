@@ -3,7 +3,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from vernacular.inference.scoring.forward import attention_visibility, tree_layout
+from vernacular.inference.scoring.head import attention_visibility, tree_layout
 from vernacular.inference.scoring.plan import Batch, CachedPrefix, PackedRow, PlanLimits, plan
 from vernacular.inference.scoring.trie import Path, build_trie, split_node
 

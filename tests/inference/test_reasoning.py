@@ -8,7 +8,7 @@ import torch
 from support import reasoning
 from support.engines import generate, outputs
 from vernacular.core.errors import ModelError
-from vernacular.inference.generation import vllm
+from vernacular.inference.generation import generate as generation
 from vernacular.inference.generation.prepare import prepare_prompt
 from vernacular.inference.generation.reasoning import Markers, split_text
 from vernacular.inference.model.tokenization import decode_continuation
@@ -92,8 +92,8 @@ def on_vllm(loaded, request, ids, monkeypatch):
 
     fake = SimpleNamespace(SamplingParams=lambda **settings: SimpleNamespace(**settings))
     monkeypatch.setitem(sys.modules, "vllm", fake)
-    monkeypatch.setattr(vllm, "_engine", lambda _: (SimpleNamespace(generate=answer), "9"))
-    return outputs(vllm.Generation(loaded, reasoning.table(request)))
+    monkeypatch.setattr(generation, "_engine", lambda _: (SimpleNamespace(generate=answer), "9"))
+    return outputs(generation.VLLMGeneration(loaded, reasoning.table(request)))
 
 
 def test_forty_sequences_of_tokens():

@@ -9,8 +9,7 @@ import torch
 from support import tiny
 from support.engines import score
 from vernacular.inference.model.loaded import wrap
-from vernacular.inference.scoring.prepare import PreparedRequest
-from vernacular.inference.scoring.rolling import masked_windows, windows
+from vernacular.inference.scoring.prepare import PreparedRequest, masked_windows, windows
 
 TEXT = "O gato dorme no tellado e a cadela ladra na rúa. " * 6
 P = 99  # the prefix token

@@ -9,7 +9,7 @@ import torch
 from support import tiny
 from support.engines import generate, outputs
 from vernacular.core.metadata import OutputsMetadata, decode
-from vernacular.inference.generation import vllm
+from vernacular.inference.generation import generate as generation
 from vernacular.inference.job.store import Journal
 from vernacular.inference.model.tokenization import decode_continuation
 from vernacular.inference.schema import MemoryJournal
@@ -51,7 +51,7 @@ def engines(loaded, monkeypatch):
     fake_vllm = SimpleNamespace(LLM=LLM, SamplingParams=lambda **kwargs: SimpleNamespace(**kwargs), __version__="9.9")
     monkeypatch.setitem(sys.modules, "vllm", fake_vllm)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (60, 100))
-    monkeypatch.setattr(vllm, "_engines", {})
+    monkeypatch.setattr(generation, "_engines", {})
     return engines_started
 
 
@@ -82,7 +82,7 @@ def test_rows_match_transformers_engine(loaded, engines):
         build_request("e", "x", role="skipped: no question", kind="score"),
     )
     expected, _ = generate(loaded, requests, journal=MemoryJournal())
-    rows, metadata = outputs(vllm.Generation(loaded, requests), MemoryJournal())
+    rows, metadata = outputs(generation.VLLMGeneration(loaded, requests), MemoryJournal())
     assert rows.to_pylist() == expected.to_pylist()
     assert rows["finish_reason"].to_pylist()[2] == "stop"
     assert decode(OutputsMetadata, metadata).counters.requests == 6
@@ -101,7 +101,7 @@ def test_sampling_parameters_are_passed_with_seed_per_request(loaded, engines):
         build_request("b", "Jutros", decoding=sampled),
         build_request("c", "smo"),
     )
-    outputs(vllm.Generation(loaded, requests), MemoryJournal())
+    outputs(generation.VLLMGeneration(loaded, requests), MemoryJournal())
     [(_, submitted)] = engines
     sampling_settings = {
         (params.temperature, params.top_k, params.top_p, params.repetition_penalty) for params in submitted
@@ -114,8 +114,8 @@ def test_sampling_parameters_are_passed_with_seed_per_request(loaded, engines):
 
 def test_journaled_requests_are_not_regenerated(loaded, engines, tmp_path):
     requests = build_table(build_request("a", "O gato"), build_request("b", "Jutros smo"))
-    first_table, _ = outputs(vllm.Generation(loaded, requests), Journal(tmp_path / "journal", seconds=0))
-    second, _ = outputs(vllm.Generation(loaded, requests), Journal(tmp_path / "journal"))
+    first_table, _ = outputs(generation.VLLMGeneration(loaded, requests), Journal(tmp_path / "journal", seconds=0))
+    second, _ = outputs(generation.VLLMGeneration(loaded, requests), Journal(tmp_path / "journal"))
     assert second.to_pylist() == first_table.to_pylist()
     [(_, submitted)] = engines  # one engine for both runs
     assert len(submitted) == 2

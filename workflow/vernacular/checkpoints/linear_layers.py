@@ -38,11 +38,10 @@ _FORWARD = {torch.nn.Linear: _linear_forward, Conv1D: _conv1d_forward}
 
 
 def use_onednn(model: torch.nn.Module) -> bool:
-    """Let oneDNN compute the linear layers of `model` that are in float32 on a CPU; return whether it does.
+    """Let oneDNN compute the float32 linear layers of `model` on a CPU with AVX-512; return whether it does.
 
-    Classes, parameters and their names stay as they are, because PEFT looks at them. Subclasses of these layers keep
-    their own implementation. Nothing changes on processors without AVX-512, or if oneDNN does not reproduce the product
-    of the first layer.
+    Classes, parameters and names stay as they are, because PEFT looks at them. It must reproduce the first layer's
+    product.
     """
     layers = [
         module
@@ -50,7 +49,11 @@ def use_onednn(model: torch.nn.Module) -> bool:
         # not a tensor of a quantization library, which claims a dtype that its memory has not
         if type(module) in _FORWARD and _is_suitable(module.weight) and type(module.weight.data) is torch.Tensor
     ]
-    if not layers or not _is_available() or not _is_faster():
+    mkldnn = torch.backends.mkldnn
+    on_x86 = platform.machine().lower() in _PROCESSORS
+    is_available = mkldnn.is_available() and mkldnn.enabled and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    is_faster = torch.backends.cpu.get_cpu_capability().startswith("AVX512")  # ATEN_CPU_CAPABILITY=avx2 selects MKL
+    if not (layers and on_x86 and is_available and is_faster):
         return False
     for variable, capacity in _CACHES.items():
         os.environ.setdefault(variable, capacity)
@@ -60,16 +63,6 @@ def use_onednn(model: torch.nn.Module) -> bool:
     for layer in layers:
         layer.forward = MethodType(_FORWARD[type(layer)], layer)
     return True
-
-
-def _is_available() -> bool:
-    on_x86 = platform.machine().lower() in _PROCESSORS
-    mkldnn = torch.backends.mkldnn
-    return on_x86 and mkldnn.is_available() and mkldnn.enabled and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-
-
-def _is_faster() -> bool:
-    return torch.backends.cpu.get_cpu_capability().startswith("AVX512")  # ATEN_CPU_CAPABILITY=avx2 selects MKL
 
 
 def _is_suitable(tensor: torch.Tensor) -> bool:

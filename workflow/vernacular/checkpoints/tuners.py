@@ -65,10 +65,9 @@ _SEED = 0
 
 
 def apply_adapter(model: "torch.nn.Module", adapter_dir: str, *, allow_pickle: bool) -> "tuple[PeftModel, list, list]":
-    """Apply the adapter in `adapter_dir` to `model`, in place.
+    """Apply an adapter in place; return (PEFT's model, weights without counterpart, missing weights).
 
-    Returns the PEFT model in inference mode, the names of adapter weights without a counterpart in it, and the names of
-    weights that the adapter lacks. Raises what PEFT raises. The random state of the process is unchanged.
+    Raises what PEFT raises. The random state of the process is unchanged.
     """
     import torch  # imported here, with PEFT: checking an adapter's config needs neither, and both take seconds
     from peft import PeftModel

@@ -1,7 +1,6 @@
 """Dependencies of each rule's result, in addition to its input files: the part of the config that it uses.
 
 A rule has its spec (`config/specs.py`) as a parameter, so that a change of one model's settings reruns only this model.
-
 Data files enter by content, the files of a recorded model by its record, checkpoints of series by their positions.
 """
 
@@ -30,17 +29,7 @@ from vernacular.data.treebank.patterns import local_files as treebank_files
 from vernacular.inference.job.work import additional_libraries, engine_version
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.similarity import outputs
-from vernacular.protocols.prompt_variants import description, variant_labels
-from vernacular.protocols.prompts import (
-    additional_lines,
-    answer_words,
-    language_of_lines,
-    language_pair,
-    prompt_lines,
-    prompts_directory,
-    refusal_phrases,
-    reviewed,
-)
+from vernacular.protocols import prompts
 from vernacular.protocols.registry import PROTOCOLS, uses_prompt_lines
 from vernacular.types import DEFAULT_PROMPT, SETTING, SIMIL_EVAL_STYLES, Evaluation
 
@@ -88,9 +77,11 @@ def _prompt_spec(config: Config, evaluation: Evaluation) -> specs.PromptSpec:
     task, is_default = config.tasks[evaluation.task], evaluation.prompt == DEFAULT_PROMPT
     language, directory = _file_of_lines(config, evaluation)
     names = PROTOCOLS[evaluation.protocol].lines
-    pair = language_pair(task, evaluation.language)
-    lines = prompt_lines(language, directory) if is_default else variant_labels(language, evaluation.prompt, directory)
-    if additional := additional_lines(names, language, directory, pair):
+    pair = prompts.language_pair(task, evaluation.language)
+    lines = prompts.prompt_lines(language, directory)
+    if not is_default:
+        lines = prompts.variant_labels(language, evaluation.prompt, directory)
+    if additional := prompts.additional_lines(names, language, directory, pair):
         lines = lines | additional
     return specs.PromptSpec(
         evaluation=evaluation.id,
@@ -183,9 +174,9 @@ def _metric_spec(config: Config, metric: str, evaluation: Evaluation) -> dict:
 def metrics_spec(config: Config, name: str) -> specs.MetricsSpec:
     evaluations = {e.id: specs.MeasuredSpec(**_fields(e, "items_stem", *SETTING)) for e in config.evaluations.values()}
     languages = sorted({e.language for e in config.evaluations.values()})
-    refusals = {language: refusal_phrases(language) for language in languages}
+    refusals = {language: prompts.refusal_phrases(language) for language in languages}
     in_words = {e.language for e in config.own_evaluations if PROTOCOLS[e.protocol].lines}
-    answers = {language: answer_words(language) for language in sorted(in_words)}
+    answers = {language: prompts.answer_words(language) for language in sorted(in_words)}
     judges: dict[str, list[specs.JudgmentSpec]] = {}
     labeled = labeled_evaluations(config.labels) if config.judges else set()
     for judge_name, judge in config.judges.items():
@@ -224,7 +215,7 @@ def _judgment(name: str, judge: Judge, evaluation: str, *, labeled: bool) -> spe
         baseline=judge.baseline,
         reviewed=isinstance(rubric["reviewed"], str),
         labeled=labeled,
-        answers=answer_words(rubric["language"]),
+        answers=prompts.answer_words(rubric["language"]),
     )
 
 
@@ -260,9 +251,8 @@ def _lenders(config: Config) -> dict[str, str]:
 
 
 def _compared(config: Config) -> dict[str, specs.ComparedSpec]:
-    return {
-        e.id: specs.ComparedSpec(**_fields(e, "items_stem", "dataset", *SETTING)) for e in config.evaluations.values()
-    }
+    names = ("items_stem", "dataset", *SETTING)
+    return {e.id: specs.ComparedSpec(**_fields(e, *names)) for e in config.evaluations.values()}
 
 
 def audit_spec(config: Config, items: int | None = None) -> specs.AuditSpec:
@@ -286,9 +276,8 @@ def _content_hashes(path: str, model: str | None = None) -> dict[str, str]:
 
 def export_spec(config: Config) -> specs.ExportSpec:
     exported = [e for e in config.evaluations.values() if e.protocol in EXPORTED]
-    return specs.ExportSpec(
-        evaluations={e.id: specs.ExportedSpec(**_fields(e, "items_stem", "protocol")) for e in exported}
-    )
+    evaluations = {e.id: specs.ExportedSpec(**_fields(e, "items_stem", "protocol")) for e in exported}
+    return specs.ExportSpec(evaluations=evaluations)
 
 
 def summary_spec(config: Config) -> specs.SummarySpec:
@@ -303,10 +292,8 @@ def summary_spec(config: Config) -> specs.SummarySpec:
 def _of_own_family(config: Config) -> dict[str, list[str]]:
     """Return the judged models of each judge's own family."""
     of_model = families(config.models, config.checkpoints) if config.judges else {}
-    return {
-        name: [model for model in judge.models if of_model[model] == of_model[judge.model]]
-        for name, judge in config.judges.items()
-    }
+    judges = config.judges.items()
+    return {name: [m for m in j.models if of_model[m] == of_model[j.model]] for name, j in judges}
 
 
 def _parallel(config: Config) -> list[str]:
@@ -322,24 +309,25 @@ def report_spec(config: Config) -> specs.ReportSpec:
     """Return the models, evaluations, pairs and tasks in the report, and a hash of its templates."""
     files = sorted(f for f in (WORKFLOW / "report").rglob("*") if f.suffix in (".html", ".css", ".js"))
     templates = fingerprint([[file.name, file_fingerprint(file)] for file in files])
-    prompts = {e.id: _prompt_description(config, e) for e in config.evaluations.values() if e.prompt != DEFAULT_PROMPT}
+    varied = [e for e in config.evaluations.values() if e.prompt != DEFAULT_PROMPT]
+    descriptions = {e.id: _prompt_description(config, e) for e in varied}
     fields = _table_fields(config) | {"audit": config.audit is not None}
     fields |= {"estimates": bool(config.labels or config.borrow_from)}
-    return specs.ReportSpec(**fields, pairs=config.comparisons, templates=templates, prompts=prompts)
+    return specs.ReportSpec(**fields, pairs=config.comparisons, templates=templates, prompts=descriptions)
 
 
 def _prompt_description(config: Config, evaluation: Evaluation) -> dict:
     if evaluation.id in config.lm_eval:
         return {"differs": f"{config.lm_eval[evaluation.id].unit.name} of lm-eval"}
     language, directory = _file_of_lines(config, evaluation)
-    return description(language, evaluation.prompt, directory)
+    return prompts.description(language, evaluation.prompt, directory)
 
 
 def _file_of_lines(config: Config, evaluation: Evaluation) -> tuple[str, Path]:
     """Return the language and directory of the lines around the items of an evaluation."""
     task = config.tasks[evaluation.task]
-    language = language_of_lines(evaluation.language, evaluation.style, task)
-    return language, prompts_directory(language, task)
+    language = prompts.language_of_lines(evaluation.language, evaluation.style, task)
+    return language, prompts.prompts_directory(language, task)
 
 
 def _unreviewed(config: Config) -> dict[str, str]:
@@ -349,9 +337,8 @@ def _unreviewed(config: Config) -> dict[str, str]:
         if uses_prompt_lines(evaluation.protocol, evaluation.style):
             language, directory = _file_of_lines(config, evaluation)
             is_default = evaluation.prompt == DEFAULT_PROMPT
-            reviewer = (
-                reviewed(language, directory) if is_default else _prompt_description(config, evaluation)["reviewed"]
-            )
+            other = None if is_default else _prompt_description(config, evaluation)
+            reviewer = prompts.reviewed(language, directory) if is_default else other["reviewed"]
             if reviewer is False:
                 languages[evaluation.id] = language
     return languages
@@ -361,10 +348,8 @@ def task_titles(config: Config) -> dict[str, dict]:
     """Return what readers see of the evaluated tasks: task -> its titles and note; {} for tasks of lm-eval."""
     evaluated_tasks = dict.fromkeys(evaluation.task for evaluation in config.evaluations.values())
     files = {name: config.tasks.get(name, {}) for name in evaluated_tasks}
-    return {
-        name: {key: file[key] for key in ("title", "short_title", "note") if key in file}
-        for name, file in files.items()
-    }
+    keys = ("title", "short_title", "note")
+    return {name: {key: file[key] for key in keys if key in file} for name, file in files.items()}
 
 
 def curves_spec(config: Config) -> specs.CurvesSpec:
@@ -378,10 +363,7 @@ def _positions(config: Config) -> list[dict]:
 
 
 def data_files(config: Config, evaluation: Evaluation) -> list[str]:
-    """Return the paths of a dataset's local files, including missing ones; none for the Hub or the web.
-
-    They are not inputs of the rule: Snakemake would stop at a missing file, and compare times instead of contents.
-    """
+    """Return the paths of a dataset's local files, also missing ones; no inputs of a rule, which compares times."""
     language = config.tasks[evaluation.task]["languages"][evaluation.language]
     entries = {evaluation.language: language["source"]}
     if joined := language.get("join"):  # its rows are added to those of this language
@@ -409,11 +391,9 @@ def _local_files(config: Config, evaluation: Evaluation, language: str, sources:
 
 @functools.cache  # a file with a new time is hashed; a job's key must not change while it runs
 def files_key(path: Path, is_checkpoint: bool = False) -> str:
-    """Return a text that changes with the files of the model or encoder recorded at `path`.
+    """Return a text that changes with the files of the model or encoder recorded at `path`, hashed by its job.
 
-    It is the text stored in the record as long as the files are unchanged, by size, times and inode, or else by
-    content. Without a record, nothing is hashed here; the job that writes it does so. A checkpoint of a series that was
-    deleted is as recorded.
+    As recorded, as long as size, times and inode, or else contents, are unchanged, and of a deleted checkpoint.
     """
     try:
         record = read_model(path)
@@ -423,11 +403,10 @@ def files_key(path: Path, is_checkpoint: bool = False) -> str:
     if is_checkpoint and is_deleted(record):
         return recorded_key
     changed_paths = inputs.stale(record)
-    return (
-        f"{recorded_key[:16]} changed: {fingerprint([{path: _stamp(path) for path in changed_paths}, recorded_key])}"
-        if changed_paths
-        else recorded_key
-    )
+    if not changed_paths:
+        return recorded_key
+    stamps = {path: _stamp(path) for path in changed_paths}
+    return f"{recorded_key[:16]} changed: {fingerprint([stamps, recorded_key])}"
 
 
 def _stamp(path: str) -> dict[str, int] | None:

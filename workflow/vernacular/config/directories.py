@@ -75,16 +75,12 @@ def _check_access(setting: str, path: Path, report) -> None:
 
 
 def output_conflicts(results: Path, exports: list[str], config_files: list[str]) -> Iterator[str]:
-    """Yield why a run would replace what is not its own: files of a user, or the results of another config file.
+    """Yield why a run would replace what is not its own: files of a user, or another config's results.
 
-    Args:
-        results: Directory of the results.
-        exports: Directories of exports, as `{model}/{evaluation}`.
-        config_files: The files of the config.
+    `exports`: directories, as `{model}/{evaluation}`.
     """
-    directories = {"report": "report", "comparisons": "comparisons"} | dict.fromkeys(
-        (f"exports/{name}" for name in exports), "exports"
-    )
+    directories = {"report": "report", "comparisons": "comparisons"}
+    directories |= {f"exports/{name}": "exports" for name in exports}
     directories |= {f"summary/{name}": name for name in ("lm_eval", "every_eval_ever")}
     for name, kind in directories.items():
         if foreign := foreign_files(results / name, kind):
@@ -130,16 +126,9 @@ def rule_files() -> list[str]:
 
 
 def check_package(rules: str, copies: list[str]) -> None:
-    """Check that the imported package belongs to the rules.
+    """Raise UserError if the imported package is of another checkout or version than the rules.
 
-    Python imports one package of a name: of two checkouts in one workflow, one would run with the code of the other.
-
-    Args:
-        rules: Directory of the rules, or the address of one that is not on this disk.
-        copies: Files of rules from that address, as `rule_files` names them.
-
-    Raises:
-        UserError: The package is of another checkout or version.
+    Python imports one package of a name. `rules`: directory or address of the rules; `copies`: files from that address.
     """
     if os.path.isdir(rules):
         if not os.path.samefile(rules, WORKFLOW / "rules"):
@@ -151,18 +140,12 @@ def check_package(rules: str, copies: list[str]) -> None:
     for copy in map(Path, copies):
         # Snakemake's copies of files from git lack the last end of line
         if copy.read_text("utf-8").rstrip() != (WORKFLOW / "rules" / copy.name).read_text("utf-8").rstrip():
-            raise UserError(
-                f"{rules}: {copy.name} differs from that of the installed package vernacular. "
-                "Install the package of the same tag or commit."
-            )
+            problem = f"{copy.name} differs from that of the installed package vernacular"
+            raise UserError(f"{rules}: {problem}. Install the package of the same tag or commit.")
 
 
 def locate_directory(path: str, replace_prefix: Callable[[str], str]) -> str:
-    """Return where a run writes the directory `path`.
-
-    Args:
-        replace_prefix: Changes the path of a file of a rule as Snakemake does in a module; otherwise returns it.
-    """
+    """Return where a run writes the directory `path`; `replace_prefix` changes a file's path as in a module."""
     return os.path.normpath(os.path.join(replace_prefix(f"{path}/a/file"), "../.."))
 
 
@@ -172,17 +155,13 @@ _STAGES = ("scores", "generations", "lm_eval", "similarity", "tasks")  # a file 
 def clear_unavailable(resources: Path, results: Path, names: Collection[str] | None = None) -> list[Path]:
     """Delete what another run may try again, damaged files, and what was computed from either; return the paths.
 
-    To Snakemake such a file is complete, and so is everything computed from it; it recreates a file only if something
-    missing depends on it. Planning deletes nothing: the Snakefile calls this function when a run has ended.
-
-    Args:
-        names: Models, evaluations, items and encoders of the config: files of other names may be a user's. None: all.
+    To Snakemake such a file is complete. Planning deletes nothing: the Snakefile calls this when a run has ended.
+    `names`: of the config, because files of other names may be a user's; None: all.
     """
     patterns = ["requests/*.parquet", "inference_status/*/*.json", *(f"*/{stage}/*.parquet" for stage in _STAGES)]
     patterns += ["*/metrics.parquet", "summary/comparisons.parquet"]
-    outputs = [
-        path for name in ("items/*.parquet", "models/*.json", "encoders/*.json") for path in resources.glob(name)
-    ]
+    names = ("items/*.parquet", "models/*.json", "encoders/*.json")
+    outputs = [path for name in names for path in resources.glob(name)]
     outputs += [path for pattern in patterns for path in results.glob(pattern)]
     outputs += [path for path in results.glob("judges/*/*/*/*") if path.suffix in (".parquet", ".json")]
     stale = dict.fromkeys(path for output in outputs for path in _stale(output, results))

@@ -19,16 +19,7 @@ from vernacular.data.treebank.patterns import is_local as is_local_treebank
 from vernacular.lm_eval.catalog import Catalog, PromptUnit, file_name, load_catalog, shots_by_task, shots_of
 from vernacular.lm_eval.expansion import Unit
 from vernacular.lm_eval.own_files import missing_files
-from vernacular.protocols.prompt_template import usual_layout
-from vernacular.protocols.prompt_variants import covering
-from vernacular.protocols.prompts import (
-    additional_lines,
-    language_of_lines,
-    language_pair,
-    load_labels,
-    prompt_lines,
-    prompts_directory,
-)
+from vernacular.protocols import prompts
 from vernacular.protocols.registry import OPTIONS, PROTOCOLS, protocols_with, takes_examples, uses_prompt_lines
 from vernacular.types import ALL_PROMPTS, DEFAULT_PROMPT, Evaluation
 
@@ -42,13 +33,8 @@ PAIRED = "paired"  # the j-th prompt of the language's file takes seed j
 def expand(entry: dict, task: dict, data: str, limit: int | None, report) -> list[Evaluation]:
     """Return one evaluation per language, protocol, style, number of shots, prompt and seed of an entry.
 
-    Protocols and styles without few-shot examples get 0 shots and seed 0.
-
-    Args:
-        task: The entry's task, as `load_task` returns it.
-        data: The default of the entry's key `data`.
-        limit: The run's maximum number of items; the smaller of it and the entry's own applies.
-        report: Called as `report(key, message)` for every mistake; the values that it concerns are left out.
+    Without few-shot examples, they have 0 shots and seed 0. `data`, `limit`: those of the run. `report(key, message)`
+    is called for every mistake; the values that it concerns are left out.
     """
     data = entry.get("data", data)
     languages = _languages(entry, task, data, report)
@@ -154,8 +140,8 @@ def _with_lines(task: dict, languages: list[str], styles: list[str], report) -> 
     """Return the languages with prompt lines; report in one message those without them, instead of one for each."""
     usable = []
     for language in languages:
-        codes = {language_of_lines(language, style, task) for style in styles}
-        if all(prompt_lines(code, prompts_directory(code, task)) is not None for code in codes):
+        codes = {prompts.language_of_lines(language, style, task) for style in styles}
+        if all(prompts.prompt_lines(code, prompts.prompts_directory(code, task)) is not None for code in codes):
             usable.append(language)
     if usable and len(usable) < len(languages):
         count, names = f"{len(languages) - len(usable)} of {len(languages)} languages", ", ".join(usable)
@@ -164,10 +150,10 @@ def _with_lines(task: dict, languages: list[str], styles: list[str], report) -> 
 
 
 def _check_labels(language: str, style: str, task: dict, protocol: str, report) -> None:
-    lines, pair = language_of_lines(language, style, task), language_pair(task, language)
+    lines, pair = prompts.language_of_lines(language, style, task), prompts.language_pair(task, language)
     try:
-        load_labels(lines, prompts_directory(lines, task))
-        additional_lines(PROTOCOLS[protocol].lines, lines, prompts_directory(lines, task), pair)
+        prompts.load_labels(lines, prompts.prompts_directory(lines, task))
+        prompts.additional_lines(PROTOCOLS[protocol].lines, lines, prompts.prompts_directory(lines, task), pair)
     except ConfigError as error:
         report("languages", str(error))
 
@@ -202,14 +188,13 @@ def prompts_and_seeds(
 ) -> list[tuple[str, int]]:
     """Return (prompt, seed) of each evaluation with these settings, in the order of the language's file.
 
-    A protocol without words has the default alone. With `all`, a layout takes the variants that the language has; a
-    listed name that it lacks is an error. Seeds cross with prompts; `paired` gives each prompt a seed of its own if
-    there are few-shot examples to draw. `report(key, message)` every mistake.
+    A protocol without words has the default alone; with `all`, a layout takes the variants that the language has. Seeds
+    cross with prompts; `paired` gives each prompt its own. `report(key, message)` every mistake.
     """
     selected = entry.get("prompts", DEFAULT_PROMPT)
     names = [DEFAULT_PROMPT]
     if selected != DEFAULT_PROMPT and _has_words(task, protocol, style):
-        lines = language_of_lines(language, style, task)
+        lines = prompts.language_of_lines(language, style, task)
         available = _covering(task, lines, PROTOCOLS[protocol].letters, report)
         if not available:
             return []
@@ -228,13 +213,14 @@ def prompts_and_seeds(
 def _has_words(task: dict, protocol: str, style: str) -> bool:
     """Return whether the items are shown with words of the language, which a variant could change."""
     has_style = style in PROTOCOLS[protocol].styles
-    has_layout = usual_layout(task["item_type"], letters=PROTOCOLS[protocol].letters) is not None
+    has_layout = prompts.usual_layout(task["item_type"], letters=PROTOCOLS[protocol].letters) is not None
     return has_style and has_layout and takes_examples(protocol, style) and uses_prompt_lines(protocol, style)
 
 
 def _reason(task: dict, protocols: list[str], styles: list[str]) -> str:
     names = " or ".join(protocols)
-    if usual_layout(task["item_type"], letters=False) is None and not any(PROTOCOLS[p].letters for p in protocols):
+    uses_letters = any(PROTOCOLS[p].letters for p in protocols)
+    if prompts.usual_layout(task["item_type"], letters=False) is None and not uses_letters:
         return f"{names} shows the items of {task['task']} without words around them"
     if any(uses_prompt_lines(protocol, DEFAULT_PROMPT) for protocol in protocols):
         return f"{names} has no prompts in the style {' or '.join(styles)}"
@@ -243,7 +229,8 @@ def _reason(task: dict, protocols: list[str], styles: list[str]) -> str:
 
 def _covering(task: dict, language: str, letters: bool, report) -> list[str]:
     try:
-        return covering(language, task["item_type"], letters=letters, directory=prompts_directory(language, task))
+        directory = prompts.prompts_directory(language, task)
+        return prompts.covering(language, task["item_type"], letters=letters, directory=directory)
     except ConfigError as error:
         report("prompts", str(error))
         return []
@@ -263,11 +250,8 @@ class LmEvalTask:
 
     def differs_from(self, other: "LmEvalTask") -> bool:
         """Return whether two tasks would be the same evaluation, but with other results."""
-        return (self.unit.name, self.unit.overrides, shots_by_task(self.unit, self.num_fewshot)) != (
-            other.unit.name,
-            other.unit.overrides,
-            shots_by_task(other.unit, other.num_fewshot),
-        )
+        keys = [(t.unit.name, t.unit.overrides, shots_by_task(t.unit, t.num_fewshot)) for t in (self, other)]
+        return keys[0] != keys[1]
 
     def missing_files(self) -> list[str]:
         """Return the local files that the unit's tasks would read, and that do not exist."""
@@ -288,19 +272,15 @@ class LmEvalEntries:
         if not self.files.is_valid("lm_eval"):
             return None
         try:
-            return catalog_of(self.settings)
+            return load_catalog(self.settings.get("python"), self.directories)
         except ConfigError as error:
             self.files.report(("lm_eval",), str(error))
             return None
 
     def add(self, entry: dict, evaluations: dict[str, Evaluation], *, has_shots: bool, report) -> None:
-        """Add one evaluation per unit, prompt, number of shots and seed of an entry.
+        """Add one evaluation per unit, prompt, number of shots and seed of an entry to `evaluations`.
 
-        Args:
-            entry: With the defaults of the schema.
-            evaluations: The evaluations of the config, by ID.
-            has_shots: Whether the entry sets `shots`; otherwise, the task files decide.
-            report: Called as `report(key, message)` for every mistake; the values that it concerns are left out.
+        `has_shots`: whether the entry sets `shots`, else the task files do. `report(key, message)` every mistake.
         """
         for key, value in entry.items():
             if key not in _SUPPORTED and _DEFAULTS.get(key) != value:
@@ -312,7 +292,7 @@ class LmEvalEntries:
         if "gen_kwargs" in entry and found and not any(unit.generates for _, _, unit, _ in found):
             report("gen_kwargs", f"no effect on {entry['lm_eval']}, which generates no texts; remove it.")
         for task_name, prompt, unit, seeds in found:
-            options = _tool_options(unit) & entry.keys()
+            options = PROTOCOLS["lm_eval_generation" if unit.generates else "lm_eval"].options & entry.keys()
             for requested in as_list(entry["shots"]) if has_shots else [None]:
                 for seed in seeds:
                     shots = shots_of(unit, requested)
@@ -364,15 +344,6 @@ class LmEvalEntries:
             return []
         chosen = found if single else _chosen(name, found, selected, report)
         return [(e.task, e.prompt, e.unit, [e.position] if seeds == PAIRED else as_list(seeds)) for e in chosen]
-
-
-def _tool_options(unit: Unit) -> set[str]:
-    return set(PROTOCOLS["lm_eval_generation" if unit.generates else "lm_eval"].options)
-
-
-def catalog_of(settings: dict) -> Catalog:
-    """Return the tasks of the environment in `lm_eval:`; raise ConfigError if there is none."""
-    return load_catalog(settings.get("python"), tuple(settings.get("tasks", ())))
 
 
 def _chosen(name: str, found: list[PromptUnit], selected, report) -> list[PromptUnit]:

@@ -96,10 +96,9 @@ def _with_existing_paths(value):
 
 
 def read(paths: list[Path], overrides: dict | None, origin: str) -> Files:
-    """Read config files, then `overrides`, which are from `origin`: `--config`, or the module that they configure.
+    """Read config files, then `overrides` from `origin`: `--config`, or the module that they configure.
 
-    Raises:
-        ConfigError: A file cannot be read, or nothing can be checked further: no models, or no evaluations.
+    Raises ConfigError if a file cannot be read, or nothing can be checked further.
     """
     schema = validate.with_values(validate.schema(_SCHEMA), ("$defs", "protocol"), sorted(OWN))
     styles = dict.fromkeys(style for protocol in PROTOCOLS.values() for style in protocol.styles)

@@ -150,22 +150,12 @@ def encoder_name(encoder: dict) -> str:
     return (name or "here") + layer + prefix + pickle_suffix
 
 
-def load(
-    paths,
-    overrides: dict | None = None,
-    *,
-    origin: str = "--config",
-    locate: Callable[[str], str] = lambda directory: directory,
-) -> Config:
-    """Read and validate config files (later ones take precedence), then `overrides`, which are from `origin`.
+def load(paths, overrides: dict | None = None, **options) -> Config:
+    """Return what `load_valid` does of a config without mistakes; else raise ConfigError, with a line or two for each.
 
-    `locate` returns where a run writes a directory, which is below the prefix of a module.
-
-    Raises:
-        ConfigError: One or two lines for each mistake, with the file, the key, the found value and the closest valid
-            value.
+    The options are its own.
     """
-    config, problems = load_valid(paths, overrides, origin=origin, locate=locate)
+    config, problems = load_valid(paths, overrides, **options)
     problems.raise_all()
     return config
 
@@ -177,12 +167,10 @@ def load_valid(
     origin: str = "--config",
     locate: Callable[[str], str] = lambda directory: directory,
 ) -> tuple[Config, Problems]:
-    """Return what is valid in a config, see `load`, and all mistakes in it.
+    """Return what is valid in config files, and all mistakes in them; models only if all are valid.
 
-    Models are among what is valid only if there is no mistake in any of them.
-
-    Raises:
-        ConfigError: A file cannot be read, or nothing can be checked further.
+    Later files take precedence, then `overrides`, which are from `origin`; `locate` returns where a run writes a
+    directory. Raises ConfigError if a file cannot be read, or nothing can be checked further.
     """
     files = read(paths, overrides, origin)
     values, report = files.with_defaults(), files.report
@@ -274,9 +262,8 @@ def _verdicts(files: Files, values: dict, tasks: dict[str, dict]) -> list[str]:
     """Return the sheets of verdicts of the config and of its tasks, and report those that cannot be read."""
     sheets = [os.path.expanduser(path) for path in as_list(values.get("verdicts", []))]
     for task in tasks.values():
-        sheets += [
-            os.path.join(task["directory"], os.path.expanduser(path)) for path in as_list(task.get("verdicts", []))
-        ]
+        paths = map(os.path.expanduser, as_list(task.get("verdicts", [])))
+        sheets += [os.path.join(task["directory"], path) for path in paths]
     return _readable(files, "verdicts", sheets, read_verdicts)
 
 
@@ -381,8 +368,8 @@ def _judges(files: Files, values: dict, models: dict, evaluations: dict[str, Eva
 def read_external_results(files: Files, values: dict, models: dict) -> dict[str, dict]:
     """Return `external_results:` with expanded paths, and report missing files and names in use.
 
-    A publication of several models, of which none is named, becomes an entry `name-model` for each of them. One whose
-    files are not valid remains: `check` reports why, and in a run its values are missing, and only these.
+    A publication of several models, none named, becomes an entry `name-model` for each. One that is not valid remains:
+    its values are missing.
     """
     taken = {model.casefold() for model in (*values["models"], *models)}
     entries: dict[str, dict] = {}

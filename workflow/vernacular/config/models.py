@@ -27,10 +27,7 @@ _RESERVED = {"requests", "summary", "store", "report", "exports", "inference_sta
 def read_models(
     files: Files, values: dict, locate: Callable[[str], str]
 ) -> tuple[dict[str, dict], dict[str, Checkpoint]]:
-    """Return the settings of each model, the checkpoints of series among them; ({}, {}) if there are mistakes.
-
-    `locate` returns where a run writes a directory.
-    """
+    """Return the settings of each model, and the checkpoints of series among them; ({}, {}) if there are mistakes."""
     written, n_problems = files.values["models"], len(files.problems)
 
     def report(keys, message: str) -> None:
@@ -188,11 +185,9 @@ def inherit_base_settings(models: dict) -> dict:
 
 
 def expand_pairs(entries: list | None, models: dict, external_results: dict, report) -> list[tuple[str, str]]:
-    """Return the distinct (baseline, candidate) pairs of all comparisons.
+    """Return the distinct (baseline, candidate) pairs of all comparisons; `report(keys, message)` mistakes.
 
-    The default is every base with its adapters, and all external results (`external_results`) with every model; two
-    models that this does not compare are compared in the order of the config.
-    `report(keys, message)` mistakes; keys are relative to the list of comparisons.
+    The default: every base with its adapters, all external results with every model, and otherwise the only two models.
     """
     if entries is None:
         pairs = [(settings["base"], name) for name, settings in models.items() if "adapter" in settings]

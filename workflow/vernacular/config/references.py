@@ -43,12 +43,9 @@ class References:
 
 
 def check_references(config: Config, problems: Problems, *, online: bool = False) -> References:
-    """Check the models, encoders and data of a config, and add to `problems` what is wrong.
+    """Check the models, encoders and data of what is valid of a config, and add to `problems` what is wrong.
 
-    Args:
-        config: What is valid of a config with mistakes, see `load_valid`.
-        online: Whether to ask the Hub if its repositories and revisions exist and may be read; a few small files of
-            each are downloaded to its cache.
+    `online`: ask the Hub if its repositories exist and may be read, by a few small files of each.
     """
     references = check_models(config, problems, online=online)
     for name, encoder in config.encoders.items():
@@ -71,7 +68,8 @@ def check_models(config: Config, problems: Problems, *, online: bool = False) ->
             _check(references, "model", name, _check_adapter, settings, config, online)
         elif name in config.servers:
             _check(references, "model", name, _check_tokenizer, settings, online)
-            _check(references, "model", name, _check_server_reference, settings, online)
+            if source := settings.get("reference"):
+                _check(references, "model", name, _check_source, {"source": source}, "causal", online)
         else:
             _check_packages(name, settings, references.problems)
             _check(references, "model", name, _check_source, settings, settings["kind"], online)
@@ -104,10 +102,8 @@ def _is_local(source: str) -> bool:
 def _check_source(name: str, settings: dict, kind: str, online: bool) -> str | None:
     """Check the files of a checkpoint on this disk; of one on the Hub, whether it may be downloaded."""
     source = settings["source"]
-    permissions = {
-        "allow_pickle": settings.get("allow_pickle", False),
-        "code": settings.get("trust_remote_code", False),
-    }
+    allow_pickle, code = (settings.get(key, False) for key in ("allow_pickle", "trust_remote_code"))
+    permissions = {"allow_pickle": allow_pickle, "code": code}
     if not _is_local(source):
         cached = None if online else hub_snapshot.cached(source)
         if cached is None or not _has_weights(name, cached, permissions["allow_pickle"]):
@@ -157,11 +153,6 @@ def _check_publication(name: str, entry: dict) -> None:
     path = Path(entry["path"])
     if is_publication(path) and (model := published_models(path).get(entry.get("model"))):
         collections.deque(checked_lines(path, model, {}), maxlen=0)
-
-
-def _check_server_reference(name: str, settings: dict, online: bool) -> str | None:
-    source = settings.get("reference")
-    return _check_source(name, {"source": source}, "causal", online) if source else None
 
 
 def _check_adapter(name: str, settings: dict, config: Config, online: bool) -> str | None:
@@ -254,11 +245,7 @@ def _hub_source(source: dict) -> dict | None:
 
 
 def _check_dataset(spec: DatasetSpec) -> bool:
-    """Download the card of each repository of a dataset, which shows whether it exists and may be read.
-
-    Returns:
-        Whether the dataset has a repository; the web is not asked.
-    """
+    """Download the card of each repository of a dataset, to see if it may be read; return whether there is one."""
     repositories = [repository for source in _sources(spec) if (repository := _hub_source(source))]
     for repository in repositories:
         _progress(repository["hub"])
@@ -292,7 +279,5 @@ def _check_lm_eval(config: Config, references: References) -> None:
             references.notes.append(f"{evaluation}: {name} of the custom task files replaces that of lm_eval.")
         for path in task.missing_files():
             references.problems.add(f"{evaluation}: file not found: {path}.")
-    references.notes.append(
-        f"{format_count(len(config.lm_eval), 'evaluation')} with lm_eval: the data are not checked, because only "
-        "lm_eval reads them."
-    )
+    count = format_count(len(config.lm_eval), "evaluation")
+    references.notes.append(f"{count} with lm_eval: the data are not checked, because only lm_eval reads them.")

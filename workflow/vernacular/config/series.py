@@ -162,16 +162,9 @@ def check_keys(entries: dict, report) -> None:
 def expand_series(
     models: dict, output: str, report, records: Path = RECORDS, config_files: Sequence[os.PathLike | str] = ()
 ) -> tuple[dict, dict[str, Checkpoint]]:
-    """Replace each series in `models` (settings by name) by its checkpoints, in the order of training.
+    """Return (settings by model, checkpoint by model), series replaced by checkpoints in the order of training.
 
-    Args:
-        output: Directory of the results: a deleted checkpoint remains if it has results there.
-        report: Called with (keys, message) for each mistake.
-        records: Directory of the copies of the records.
-        config_files: What the command that lists revisions reads, for messages.
-
-    Returns:
-        (settings by model, checkpoint by model)
+    `output`: of results, with which a deleted one remains; `records`: their copies; `report(keys, message)` mistakes.
     """
     expanded, checkpoints = {}, {}
     for name, entry in models.items():
@@ -199,9 +192,7 @@ def without_earlier(models: dict, checkpoints: dict[str, Checkpoint]) -> dict:
 
 
 def families(models: dict, checkpoints: dict[str, Checkpoint]) -> dict[str, str]:
-    """Return the family of each model, which answers as one witness: adapters with their base, checkpoints of a series,
-    and further entries of one source (another revision, precision or template).
-    """
+    """Return the family of each model: adapters with their base, checkpoints of a series, entries of one source."""
     origins: dict[str, str] = {}
     for name, entry in models.items():
         base = models.get(entry.get("base"), entry)
@@ -222,10 +213,7 @@ def listing_path(name: str) -> Path:
 def _sources(
     name: str, entry: dict, deleted: Callable[[str], list[str]], report, config_files: Sequence[os.PathLike | str]
 ) -> tuple[str, list[str]]:
-    """Return the key of a model that holds a checkpoint's source, and the sources.
-
-    `deleted` returns the deleted checkpoints that match a pattern.
-    """
+    """Return the key of a model that holds a checkpoint's source, and the sources; `deleted(pattern)`: deleted ones."""
     key = "adapter" if "base" in entry else "source"
     if "series" in entry:
         pattern = os.path.expanduser(entry["series"])
@@ -270,21 +258,15 @@ def _deleted(name: str, entry: dict, pattern: str, *, output: str, records: Path
             continue
         source = (record.adapter or record).source or ""
         directory = os.path.expanduser(source)
-        if not _matches(directory, pattern) or not is_deleted(record) or not _has_results(output, record.name):
+        parts, patterns = (os.path.abspath(text).split(os.sep) for text in (directory, pattern))
+        is_matching = len(parts) == len(patterns) and all(map(fnmatchcase, parts, patterns))
+        kinds, root = ("scores", "generations", "tasks"), Path(output, record.name)
+        has_results = any(next(root.glob(f"{kind}/*.parquet"), None) for kind in kinds)
+        if not (is_matching and has_results and is_deleted(record)):
             continue
         if next(iter(_named(name, {source: _position(source, entry)}, lambda *_: None)), None) == record.name:
             paths.append(directory)
     return paths
-
-
-def _matches(path: str, pattern: str) -> bool:
-    parts, patterns = (os.path.abspath(text).split(os.sep) for text in (path, pattern))
-    return len(parts) == len(patterns) and all(map(fnmatchcase, parts, patterns))
-
-
-def _has_results(output: str, model: str) -> bool:
-    root = Path(output, model)
-    return any(next(root.glob(f"{kind}/*.parquet"), None) for kind in ("scores", "generations", "tasks"))
 
 
 def _position(source: str, entry: dict) -> Position:

@@ -7,8 +7,7 @@ its log file under `.snakemake/log/` is unchanged. A job starts with
 
 where 5 is the number of finished jobs, and ends with the line that its command prints. A failed job is named with its
 log, and a run ends with the reasons of all failures instead of Snakemake's sentence. A dry run lists these lines
-without numbers instead of the table of rules; `--quiet rules` prints the table. (The logger plugin `rich` was tried:
-its dry run shows no reasons and no commands, and on a terminal its table is redrawn below each line of a job.)
+without numbers instead of the table of rules; `--quiet rules` prints the table.
 
 Failed jobs are grouped by model, with reasons from Snakemake's messages and the logs of the stages. A stage ends with
 an error in its log, also if its process is killed (`cli.py`). If it did not get that far, the reason is the signal or
@@ -120,9 +119,8 @@ class FailedJobs(logging.Handler):
     def _logs_with_errors(self) -> list[str]:
         """Return a line that names logs of completed jobs in which a part failed, such as one evaluation of a model."""
         named = {path for failure in self._failures.values() for path in failure.logs}
-        written = [
-            path for job in self._jobs.values() for path, time in job.log_times.items() if _time_of(path) != time
-        ]
+        times = [pair for job in self._jobs.values() for pair in job.log_times.items()]
+        written = [path for path, time in times if _time_of(path) != time]
         logs = [path for path in written if path not in named and last_error(Path(path))]
         more = f" and {len(logs) - _MAX_LOGS} more" if len(logs) > _MAX_LOGS else ""
         return [f"Logs: {', '.join(logs[:_MAX_LOGS])}{more}"] if logs else []
@@ -188,11 +186,7 @@ def record_failed_jobs() -> FailedJobs:
 
 
 def simplify(failed_jobs: FailedJobs) -> None:
-    """Simplify the messages of this process on the terminal; call it when the workflow is read.
-
-    Args:
-        failed_jobs: Source of the last message of a run that failed.
-    """
+    """Simplify the messages of this process on the terminal; call it when the workflow is read."""
     for handler in logger.handlers:
         if handler.name == "DefaultStreamHandler":
             is_dry_run = any(isinstance(each, DefaultFilter) and each.dryrun for each in handler.filters)
@@ -214,13 +208,7 @@ def warn_without_slurm(arguments: list[str]) -> None:
 
 
 class _Formatter(DefaultFormatter):
-    """Snakemake's formatter, with one line per job.
-
-    Args:
-        original: The formatter that it replaces.
-        failed_jobs: Source of the last message of a run that failed.
-        dry_run: Whether no job is run.
-    """
+    """Snakemake's formatter (`original`), with a line per job, and the reasons of a run that failed at the end."""
 
     def __init__(self, original: DefaultFormatter, failed_jobs: FailedJobs, *, dry_run: bool):
         super().__init__(original.quiet, original.show_failed_logs)

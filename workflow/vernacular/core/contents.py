@@ -25,22 +25,17 @@ _COARSE_TICK = 2_000_000_000  # the same, on file systems that store full second
 
 
 def contents(root: Path, files: Iterable[str], known: dict | None = None) -> dict[str, dict]:
-    """Return {name: {"sha256", "size", "mtime_ns", "ctime_ns", "inode"}} of `files`, which are relative to `root`.
+    """Return {name: {"sha256", "size", "mtime_ns", "ctime_ns", "inode"}} of files, which are relative to `root`.
 
-    Entries of `known` whose size, times and inode are still those of the file are reused without reading it.
-
-    Raises:
-        ModelError: A file is missing, not a regular file, unreadable, or modified while it is read.
+    Those of `known` are reused without reading unless size, times or inode differ. Raises ModelError if a file is
+    missing, not regular, unreadable, or modified while it is read.
     """
     root, known = Path(root), known or {}
     return {name: _entry(root / name, known.get(name)) for name in sorted(files)}
 
 
 def compare_contents(root: Path, files: Iterable[str], known: dict) -> tuple[list[str], dict[str, dict]]:
-    """Return the names that differ from `known`, are new or are missing, and the current entries of all others.
-
-    Nothing is written. A file is read only if its size is the same and its times or inode are not.
-    """
+    """Return the names that differ from `known`, are new or missing, and the current entries of all others."""
     root, present = Path(root), set(files)
     differing, entries = [], {}
     for name in sorted(present | known.keys()):
@@ -57,11 +52,7 @@ def compare_contents(root: Path, files: Iterable[str], known: dict) -> tuple[lis
 
 
 def open_regular(path: Path):
-    """Open a file for reading in binary mode; never waits for a writer, as opening a FIFO does.
-
-    Raises:
-        ModelError: The file is missing, not a regular file (after following links), or unreadable.
-    """
+    """Open a file for reading, without waiting as for a FIFO; raise ModelError unless it is regular and readable."""
     _regular(path)
     try:
         # O_NONBLOCK: does not block on a FIFO that replaced the file after the check
@@ -130,12 +121,8 @@ def _settle(status: os.stat_result) -> None:
 
 def stamp(status: os.stat_result) -> dict[str, int]:
     """Return the attributes of a file that reveal a change without reading it."""
-    return {
-        "size": status.st_size,
-        "mtime_ns": status.st_mtime_ns,
-        "ctime_ns": status.st_ctime_ns,
-        "inode": status.st_ino,
-    }
+    times = {"mtime_ns": status.st_mtime_ns, "ctime_ns": status.st_ctime_ns}
+    return {"size": status.st_size, **times, "inode": status.st_ino}
 
 
 _TYPES = (

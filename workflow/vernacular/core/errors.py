@@ -91,11 +91,7 @@ def first_line(error: BaseException) -> str:
 
 
 def is_contained(error: BaseException) -> bool:
-    """Return whether an error affects the current evaluation or dataset only.
-
-    True for every Exception, and for the panic of a Rust library, which is not an Exception; False for
-    KeyboardInterrupt and SystemExit.
-    """
+    """Return whether an error, or a panic of a Rust library, affects the current evaluation or dataset only."""
     return isinstance(error, Exception) or is_panic(error)
 
 
@@ -179,11 +175,7 @@ class WriteError(UserError):
 
 
 def as_write_error(error: BaseException | None, path=None) -> WriteError | None:
-    """Return the WriteError for `error`; None if it is not an OSError in `_ADVICE`, or its path is unknown.
-
-    Args:
-        path: The file being written; if None, the path reported by the operating system.
-    """
+    """Return the WriteError for an error with advice and a known `path`, None for any other."""
     if not isinstance(error, OSError) or error.errno not in _ADVICE:
         return None
     path = path or error.filename2 or error.filename

@@ -63,10 +63,8 @@ NO_EFFECT = {
 }
 
 # Libraries that have no effect on results, with the reason.
-NO_EFFECT_LIBRARIES = {
-    "httpx2": "transport; downloads are identified by commit or hash",
-    "huggingface_hub": "transport; downloads are identified by commit or hash",
-}
+_TRANSPORT = "transport; downloads are identified by commit or hash"
+NO_EFFECT_LIBRARIES = {"httpx2": _TRANSPORT, "huggingface_hub": _TRANSPORT}
 
 # Distributions whose name is not the import name; others are looked up among the files of all that are installed.
 _DISTRIBUTIONS = {"ot": "pot", "ruamel": "ruamel.yaml", "yaml": "PyYAML"}
@@ -125,10 +123,7 @@ def _matching_modules(pattern: str) -> dict[str, str]:
 
 @functools.cache
 def version_of(name: str) -> str | None:
-    """Return the version of a library by its import name or its distribution's name; None if it is not installed.
-
-    The library is not imported: torch alone would take seconds.
-    """
+    """Return the version of a library by its import name or its distribution's, without importing it; None: missing."""
     try:
         return importlib.metadata.version(_DISTRIBUTIONS.get(name, name))
     except importlib.metadata.PackageNotFoundError:

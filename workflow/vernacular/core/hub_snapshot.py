@@ -51,11 +51,8 @@ def snapshot(
 ) -> Path:
     """Return the directory of a repository's snapshot, named after its commit, with the files that match `patterns`.
 
-    Args:
-        patterns: Patterns of the files to download.
-        repo_type: "dataset" or "model".
-        error_class: Error class for all failures except the next.
-        missing_file_error: Error class if the repository exists, but not a file in it that is named in full.
+    `repo_type`: "dataset" or "model". Raises `missing_file_error` for a named file that it lacks, otherwise
+    `error_class`.
     """
     huggingface_hub.set_client_factory(_client)
     noun, stage = ("dataset", "items") if repo_type == "dataset" else ("model", "model")
@@ -68,23 +65,18 @@ def snapshot(
                 repository, repo_type=repo_type, revision=revision, allow_patterns=patterns, tqdm_class=_ProgressBar,
             )  # fmt: skip
         except GatedRepoError:
-            raise error_class(
-                f"{repository}: access is gated. Accept the terms at {page_url} and set HF_TOKEN "
-                "(or run `hf auth login`)."
-            ) from None
+            advice = f"Accept the terms at {page_url} and set HF_TOKEN (or run `hf auth login`)."
+            raise error_class(f"{repository}: access is gated. {advice}") from None
         except RevisionNotFoundError:
             raise error_class(f'{repository}: revision "{revision}" not found on the Hub.') from None
         except RepositoryNotFoundError:
-            raise error_class(
-                f"{repository}: not found on the Hub, or private. Check the spelling; "
-                f"for a private {noun}, set HF_TOKEN to a token with read access."
-            ) from None
+            advice = f"Check the spelling; for a private {noun}, set HF_TOKEN to a token with read access."
+            raise error_class(f"{repository}: not found on the Hub, or private. {advice}") from None
         except (LocalEntryNotFoundError, OfflineModeIsEnabled) as error:
             if not _is_transient(error.__cause__) or attempt == _ATTEMPTS:
-                raise error_class(
-                    f"{repository}: not in the local cache, and the Hub cannot be reached ({_describe_cause(error)}). "
-                    f"Fetch it on a machine with internet access: `{rerun_command(f'--until {stage}')}`."
-                ) from None
+                problem = f"not in the local cache, and the Hub cannot be reached ({_describe_cause(error)})"
+                advice = f"Fetch it on a machine with internet access: `{rerun_command(f'--until {stage}')}`."
+                raise error_class(f"{repository}: {problem}. {advice}") from None
         except EntryNotFoundError:
             raise missing_file_error(
                 f"{repository}: file not found in the repository ({', '.join(patterns)})."
@@ -92,10 +84,8 @@ def snapshot(
         except HfHubHTTPError as error:
             status = error.response.status_code
             if status in (401, 403):
-                raise error_class(
-                    f"{repository}: the Hub denied access (HTTP {status}). "
-                    f"Check that HF_TOKEN is valid and has read access to {page_url}."
-                ) from None
+                advice = f"Check that HF_TOKEN is valid and has read access to {page_url}."
+                raise error_class(f"{repository}: the Hub denied access (HTTP {status}). {advice}") from None
             if not _is_transient(error) or attempt == _ATTEMPTS:
                 raise error_class(f"{repository}: the Hub returned HTTP {status}; run again later.") from None
         except (httpx2.TransportError, OSError) as error:
@@ -104,10 +94,9 @@ def snapshot(
                 raise error_class(f"{repository}: the download failed ({reason}); run again to resume it.") from None
         except (UnicodeEncodeError, ValueError) as error:
             # the message of such an error may contain the header, and therefore the token
-            raise error_class(
-                f"{repository}: the request could not be sent ({type(error).__name__}). "
-                "Check that HF_TOKEN is a valid token."
-            ) from None
+            cause = type(error).__name__
+            message = f"{repository}: the request could not be sent ({cause}). Check that HF_TOKEN is a valid token."
+            raise error_class(message) from None
         time.sleep(_FIRST_WAIT * 2 ** (attempt - 1))
         attempt += 1
 
@@ -117,9 +106,8 @@ def cached(source: str, *, repo_type: str = "model") -> Path | None:
     repository, _, revision = source.partition("@")
     owner, name, *file = repository.split("/", 2)
     try:
-        directory = huggingface_hub.snapshot_download(
-            f"{owner}/{name}", repo_type=repo_type, revision=revision or None, local_files_only=True
-        )
+        options = {"repo_type": repo_type, "revision": revision or None, "local_files_only": True}
+        directory = huggingface_hub.snapshot_download(f"{owner}/{name}", **options)
     except (LocalEntryNotFoundError, OSError, ValueError):
         return None
     path = Path(directory, *file)
@@ -134,10 +122,9 @@ class _ProgressBar(tqdm):
 
 
 def _interruptible(download, *args, **kwargs) -> Path:
-    """Return the directory that `download` returns, and let Ctrl-C take effect immediately.
+    """Return the directory that `download` returns, and let Ctrl-C take effect before current files are complete.
 
-    Called directly, `download` would first wait until its threads have completed their current files. Here, the threads
-    continue until the process ends, which must not wait for them either (__main__.py).
+    Its threads continue until the process ends, which must not wait for them either (__main__.py).
     """
     pool = ThreadPoolExecutor(1)
     try:
@@ -152,16 +139,14 @@ def _interruptible(download, *args, **kwargs) -> Path:
 def _client() -> httpx2.Client:
     """Return the Hub's default client with a time limit on requests, so that a stalled server does not block it."""
     client = default_client_factory()
-    client.event_hooks["request"].append(_limit_time)
+
+    def limit_time(request: httpx2.Request) -> None:
+        # per request: huggingface_hub passes "no limit" explicitly, which overrides the client's default
+        limits, phases = request.extensions.get("timeout") or {}, ("connect", "read", "write", "pool")
+        request.extensions["timeout"] = {phase: limits.get(phase) or _TIMEOUT for phase in phases}
+
+    client.event_hooks["request"].append(limit_time)
     return client
-
-
-def _limit_time(request: httpx2.Request) -> None:
-    # per request: huggingface_hub passes "no limit" explicitly, which overrides the client's default
-    limits = request.extensions.get("timeout") or {}
-    request.extensions["timeout"] = {
-        phase: limits.get(phase) or _TIMEOUT for phase in ("connect", "read", "write", "pool")
-    }
 
 
 def _is_transient(error) -> bool:
@@ -183,10 +168,8 @@ def _describe_cause(error) -> str:
 def fetch(url: str, sha256: str | None, *, stage: str = "items", pin: str = "the task file") -> tuple[Path, str]:
     """Return (path on disk, SHA-256) of the file at `url`, downloaded unless it is in the cache.
 
-    `stage` is the one that fetches the file, and `pin` what states its SHA-256, for messages.
-
-    Raises:
-        DataError: The download fails, is incomplete, or has another SHA-256 than `sha256`; the file is not stored.
+    `stage` fetches it, and `pin` states its SHA-256, for messages. Raises DataError if the download fails or has
+    another.
     """
     directory = cached_assets_path("vernacular", namespace="web", subfolder=fingerprint(url)[:16])
     path = directory / (Path(urlsplit(url).path).name or "file")
@@ -218,8 +201,6 @@ def _download(url: str, path: Path, stage: str) -> None:
         except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
             if attempt == _ATTEMPTS:
                 reason = getattr(error, "reason", None) or type(error).__name__
-                raise DataError(
-                    f"{url}: the download failed ({reason}). "
-                    f"Fetch it on a machine with internet access: `{rerun_command(f'--until {stage}')}`."
-                ) from None
+                advice = f"Fetch it on a machine with internet access: `{rerun_command(f'--until {stage}')}`."
+                raise DataError(f"{url}: the download failed ({reason}). {advice}") from None
         time.sleep(_FIRST_WAIT * 2 ** (attempt - 1))

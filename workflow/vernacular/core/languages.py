@@ -78,11 +78,7 @@ def script_counts(texts: Iterable[str]) -> Counter:
 
 
 def prompts_file(language: str, directory) -> Path | None:
-    """Return the file with the prompt lines of a language in a directory, or of a more general tag; None without one.
-
-    Lines in another script than that of the tag are not those of the language: `sr-Cyrl` is not prompted by `sr.yaml`
-    in Latin script.
-    """
+    """Return the prompt lines' file of a language or a more general tag, in the tag's script; None without one."""
     script = script_of_tag(language)
     for tag in fallbacks(language):
         path = Path(directory) / f"{tag}.yaml"

@@ -25,10 +25,9 @@ class PanicError(LibraryError):
 
 @contextlib.contextmanager
 def wrap_library_errors():
-    """Raise an exception that is neither one of this package nor in LOADING_ERRORS, panics included, as LibraryError.
+    """Raise an exception that is neither this package's nor in LOADING_ERRORS, or a panic, as LibraryError.
 
-    tokenizers raises bare Exception for an invalid regex, zipfile and protobuf have classes of their own, and the
-    custom code of a model may raise anything. KeyboardInterrupt and SystemExit are not converted.
+    tokenizers raises bare Exception, and the custom code of a model may raise anything.
     """
     try:
         with wrap_panics():
@@ -42,11 +41,7 @@ def wrap_library_errors():
 
 @contextlib.contextmanager
 def wrap_panics():
-    """Raise a panic of a Rust library as PanicError; leave every other exception as it is.
-
-    pyo3 derives its PanicException from BaseException, and no module exports it: `except Exception` does not catch it,
-    and `except BaseException` would also catch Ctrl-C.
-    """
+    """Raise a panic of a Rust library, which derives from BaseException, as PanicError."""
     try:
         yield
     except BaseException as error:

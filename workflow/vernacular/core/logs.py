@@ -99,11 +99,7 @@ _MESSAGE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} ([A-Z]+) \S+: (.*)"
 
 
 def log_to(path: Path | None, *, append: bool = False) -> None:
-    """Send messages and warnings to the file `path`; if None, send warnings to the terminal.
-
-    Args:
-        append: Keep what the file contains.
-    """
+    """Send messages and warnings to the file `path`, with `append` after its content; None: warnings to a terminal."""
     logging.captureWarnings(True)
     if path:
         with writing(path):
@@ -119,11 +115,7 @@ def log_to(path: Path | None, *, append: bool = False) -> None:
 
 
 def last_error(path: Path) -> str | None:
-    """Return the last error message of a log, and of an unexpected error the line below its traceback.
-
-    Returns:
-        One or several lines; None if the log has no error, or does not exist.
-    """
+    """Return the last error message of a log, of an unexpected one the line below its traceback; None without one."""
     try:
         lines = path.read_text("utf-8", errors="replace").splitlines()
     except OSError:
@@ -167,11 +159,7 @@ class _RedactingFormatter(logging.Formatter):
 
 
 class Escaped:
-    """Stream of texts in which nothing controls the terminal: datasets, servers and models are not trusted.
-
-    Args:
-        unescaped: The stream to which the texts are written; all else is its own.
-    """
+    """Stream of texts in which nothing controls the terminal: datasets, servers and models are not trusted."""
 
     def __init__(self, unescaped: TextIO):
         self.unescaped = unescaped

@@ -339,10 +339,7 @@ def _without_none(items: list[tuple]) -> dict:
 
 
 def decode(cls: type, value: dict):
-    """Return the dataclass of a JSON object; keys of no field are its `details`, if it has any.
-
-    Raises TypeError or LookupError if a key is unknown.
-    """
+    """Return the dataclass of a JSON object, unknown keys as its `details`; else raise TypeError or LookupError."""
     hints = _hints(cls)
     details = {name: item for name, item in value.items() if "details" in hints and name not in hints}
     fields = {name: _decode_field(hints[name], item) for name, item in value.items() if name not in details}

@@ -1,9 +1,8 @@
 """The record of a model or encoder, `resources/models/NAME.json`, and the settings of a run: every field, in one place.
 
 The commands `model`, `encoder` and `server` write a record; all later stages read it. Fields that are null are not
-written. A record with a field that is not one of these was written by another version.
-
-Records and the status of inference jobs are small JSON files with a digest.
+written. A record with a field that is not one of these was written by another version. Records and the status of
+inference jobs are small JSON files with a digest.
 """
 
 import json
@@ -267,9 +266,6 @@ def previous_model(path) -> ModelRecord | None:
 
 
 def write_model(path, record: ModelRecord, *, keep: bool = False) -> None:
-    """Write a record to `path`, which ends in `{record name}.json`.
-
-    `keep`: also a copy for `previous_model`, because Snakemake deletes an output before its job recreates it.
-    """
+    """Write a record to `path`; `keep`: also a copy for `previous_model`, because Snakemake deletes outputs."""
     for file in (backup_path(Path(path)), path) if keep else (path,):
         write_record(file, record.as_dict())

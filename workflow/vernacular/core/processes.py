@@ -4,8 +4,6 @@ A worker never outlives the process that started it. A signal to a job (Ctrl-C, 
 recorded and takes effect between batches, so that finished results are written. A process that the kernel kills for
 lack of memory, or that crashes in a library, cannot write anything: its parent uses little memory, survives, and
 records why the results are missing.
-
-A thread can work while the main thread does something else, and an exception can be raised in another thread.
 """
 
 import contextlib
@@ -25,10 +23,7 @@ T = TypeVar("T")
 
 
 def pool(count: int) -> ProcessPoolExecutor:
-    """Return a pool of `count` newly spawned processes for work on rows, to be used as a context manager.
-
-    Workers ignore Ctrl-C, which their parent handles: running tasks end, pending tasks are not started.
-    """
+    """Return a pool of `count` newly spawned processes, a context manager; they leave Ctrl-C to their parent."""
     return ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_init_worker)
 
 
@@ -51,7 +46,7 @@ class TimeLimitExceeded(BaseException):
 def time_limit(seconds: float):
     """Raise TimeLimitExceeded inside the block after `seconds`, at the next Python instruction.
 
-    In the main thread, the limit uses SIGALRM, of which a process has one timer; it also interrupts waiting.
+    In the main thread, by SIGALRM, of which a process has one timer; that also interrupts waiting.
     """
     if threading.current_thread() is not threading.main_thread():
         with thread_time_limit(seconds, TimeLimitExceeded):
@@ -104,10 +99,7 @@ class StopFlag:
 
     @contextlib.contextmanager
     def interruptible(self):
-        """Let a signal interrupt the block as soon as Python handles it, and raise Stopped.
-
-        Errors that libraries raise after the signal are consequences of the interruption and raised as Stopped, too.
-        """
+        """Let a signal interrupt the block as soon as Python handles it, and raise Stopped, also for its effects."""
         with self._set_interruptible(True):
             try:
                 yield
@@ -153,9 +145,8 @@ class StopFlag:
 def stop_on_signals(signals=(signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)):
     """Yield a StopFlag that these signals set, to be checked between batches.
 
-    After the first signal, Ctrl-C has its usual effect, for users who do not want to wait. The others are still only
-    recorded: SLURM sends SIGTERM twice (as a warning and at the time limit, or again through srun), and the second one
-    must not interrupt a process that is writing its outputs.
+    After the first one, Ctrl-C has its usual effect, for users who do not want to wait. SLURM sends SIGTERM twice, and
+    the second one must not interrupt a process that is writing its outputs.
     """
     flag = StopFlag()
     previous_handlers = {}
@@ -179,10 +170,9 @@ _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 
 
 def fork_child() -> int | None:
-    """Fork; return None in the child, and in the parent wait for the child and return its exit status.
+    """Fork; return None in the child, in the parent its exit status, negative for a signal as in `subprocess`.
 
-    The status is negative if a signal ended the child, as in `subprocess`. The child has its own process group, so that
-    signals to the parent, including Ctrl-C in a terminal, reach it once. If the parent is killed, the child ends.
+    The child has its own process group, so that signals to the parent reach it once; it ends if the parent is killed.
     """
     read_end, write_end = os.pipe()  # the parent's end closes when the parent dies
     child_pid = os.fork()
@@ -231,12 +221,9 @@ class Cancelled(BaseException):
 
 
 class Task(Generic[T]):
-    """A call of `function` in a thread, which starts immediately, or when the event `after` is set.
+    """A call of `function` in a thread, at once or when the event `after` is set; cancelled by an error in its context.
 
-    As a context manager, it is cancelled if the block raises an error.
-
-    Signals are handled by the main thread, which they interrupt while it waits for a result. The thread does not delay
-    the end of the process.
+    The main thread handles signals while it waits for a result. The thread does not delay the end of the process.
     """
 
     def __init__(self, function: Callable[[], T], *, after: threading.Event | None = None):
@@ -286,9 +273,8 @@ class Task(Generic[T]):
 
 def raise_in_thread(thread_id: int, kind: type[BaseException] | None) -> None:
     """Raise an exception of class `kind` in another thread, at its next Python instruction; None: not after all."""
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(
-        ctypes.c_ulong(thread_id), None if kind is None else ctypes.py_object(kind)
-    )
+    exception = None if kind is None else ctypes.py_object(kind)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), exception)
 
 
 @contextlib.contextmanager

@@ -3,9 +3,7 @@
 `x-renamed` in a schema maps earlier names of keys and values to the current ones, for the hint of an error message, and
 `x-elsewhere` maps keys to where they belong; `x-example` is a valid value, for a value of another type.
 In addition to the schema, texts may not contain what must not get into the results: passwords, tokens, control
-characters.
-
-Mistakes are recorded (`Problems`), so that all of them are reported at once.
+characters. Mistakes are recorded (`Problems`), so that all of them are reported at once.
 """
 
 import contextlib
@@ -43,10 +41,8 @@ _BOUNDS = {
     "maxLength": ("at most", " characters"),
 }
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")  # control characters, lone surrogates
-_FORBIDDEN_TEXT = [
-    *((pattern, message) for pattern, _, message in SECRETS),
-    (_UNPRINTABLE, "contains an unprintable character."),
-]
+_FORBIDDEN_TEXT = [(pattern, message) for pattern, _, message in SECRETS]
+_FORBIDDEN_TEXT.append((_UNPRINTABLE, "contains an unprintable character."))
 
 
 @functools.cache
@@ -63,11 +59,7 @@ def with_values(schema: dict, keys: tuple[str, ...], values) -> dict:
 
 
 def fill_defaults(value, schema: dict) -> None:
-    """Add the defaults of the schema to a value, in place.
-
-    Raises:
-        jsonschema.ValidationError: The value violates the schema.
-    """
+    """Add the defaults of the schema to a value, in place; raise ValidationError of jsonschema if it violates it."""
     _Filler(schema).validate(value)
 
 
@@ -82,8 +74,8 @@ def check(value, lines: dict[tuple, int], schema: dict, path) -> None:
 def violations(value, lines: dict[tuple, int], schema: dict, path) -> dict[tuple, str]:
     """Return {path of the key: message} of all violations, in the order of the file.
 
-    Where an unknown key is reported, a missing key of the same mapping is not: it is often the same mistake. If there
-    are texts that no key allows, such as passwords, only these are reported: other messages could quote them.
+    A missing key is not reported beside an unknown one, often the same mistake; nothing else beside forbidden texts,
+    such as passwords, which messages could quote.
     """
     if found := dict(_forbidden_texts(value, lines, path)):
         return found
@@ -191,10 +183,6 @@ def _forbidden_text(text: str) -> str | None:
     return next((message for pattern, message in _FORBIDDEN_TEXT if pattern.search(text)), None)
 
 
-def _is_integer(checker, value) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)  # JSON Schema accepts 5.0 as an integer
-
-
 def _pattern(validator, pattern: str, value, schema):
     """Match a pattern that ends in $ up to the end of the text: Python's $ also matches before a final line break."""
     match = re.fullmatch if pattern.endswith("$") else re.search
@@ -212,7 +200,10 @@ def _format(validator, name: str, value, schema):
 _Validator = jsonschema.validators.extend(
     jsonschema.Draft202012Validator,
     {"pattern": _pattern, "format": _format},
-    type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer),
+    type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine(
+        "integer",
+        lambda _, value: isinstance(value, int) and not isinstance(value, bool),  # JSON Schema accepts 5.0
+    ),
 )
 
 

@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 from vernacular.core import artifacts
@@ -34,12 +35,7 @@ _MAX_NAMES = 3  # of files in a message
 def rewriting(directory: Path, kind: str) -> Iterator[Path]:
     """Yield an empty directory; on success its files replace those that earlier runs wrote to `directory`.
 
-    Args:
-        kind: What is in the directory, as in `_EARLIER`.
-
-    Raises:
-        UserError: A file that no run has written has the name of a new one.
-        WriteError: The file system rejects a file.
+    `kind`: as in `_EARLIER`. Raises UserError if a foreign file has the name of a new one, and WriteError.
     """
     new = Path(directory, _NEW)
     with writing(new):
@@ -150,9 +146,8 @@ def _written(directory: Path, kind: str, entries: dict[str, bool]) -> set[str]:
 def _is_report_file(directory: Path, path: str) -> bool:
     if path.startswith("data/"):
         return path.endswith(".js") and _contains(directory / path, rb'^vernacular\.piece\("')
-    return Path(WORKFLOW, "report", path).is_file() and _contains(
-        directory / "js" / "core.js", b"\nconst vernacular = "
-    )
+    script = directory / "js" / "core.js"
+    return Path(WORKFLOW, "report", path).is_file() and _contains(script, b"\nconst vernacular = ")
 
 
 def _is_comparison_file(directory: Path, path: str) -> bool:
@@ -173,14 +168,8 @@ def _is_export_file(directory: Path, path: str) -> bool:
     return bool(is_named) and _contains(directory / "README.txt", tools)
 
 
-def _is_lm_eval_file(directory: Path, path: str) -> bool:
-    is_named = re.fullmatch(r"results_[^/]*\.json", path)
-    return bool(is_named) and _contains(directory / path, b'"model": "vernacular"')
-
-
-def _is_every_eval_ever_file(directory: Path, path: str) -> bool:
-    is_named = re.fullmatch(r"data/vernacular/[^/]+/[^/]+/[0-9a-f-]{36}\.json", path)
-    return bool(is_named) and _contains(directory / path, b'"name": "vernacular"')
+def _is_named_file(names: str, text: bytes, directory: Path, path: str) -> bool:
+    return bool(re.fullmatch(names, path)) and _contains(directory / path, text)
 
 
 def _contains(path: Path, pattern: bytes) -> bool:
@@ -194,6 +183,8 @@ _EARLIER = {
     "report": _is_report_file,
     "comparisons": _is_comparison_file,
     "exports": _is_export_file,
-    "lm_eval": _is_lm_eval_file,
-    "every_eval_ever": _is_every_eval_ever_file,
+    "lm_eval": partial(_is_named_file, r"results_[^/]*\.json", b'"model": "vernacular"'),
+    "every_eval_ever": partial(
+        _is_named_file, r"data/vernacular/[^/]+/[^/]+/[0-9a-f-]{36}\.json", b'"name": "vernacular"'
+    ),
 }

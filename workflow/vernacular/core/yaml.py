@@ -59,8 +59,7 @@ class _Reader(YAML):
 def read(path) -> tuple[object, dict[tuple, int]]:
     """Return the content of a YAML file, and the line (from 1) of each key and list entry by its path: ("models", "x").
 
-    Raises:
-        ConfigError: The file is missing, not UTF-8 or not valid YAML; with file and line.
+    Raises ConfigError, with file and line, if it is missing or not valid.
     """
     text = read_text(path)
     try:

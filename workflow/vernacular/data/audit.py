@@ -59,9 +59,7 @@ class Finding:
 
 def audit_between(items: dict[str, list[Item]]) -> list[Finding]:
     """Return what is suspicious about the items of each language, ordered by language and item; see the module."""
-    rows = {
-        language: {item["item_id"]: item for item in own if not item["few_shot"]} for language, own in items.items()
-    }
+    rows = {code: {item["item_id"]: item for item in own if not item["few_shot"]} for code, own in items.items()}
     findings = []
     for language, own in rows.items():
         expected_script = script_of_tag(language) or script_of(_text(item) for item in own.values())
@@ -75,10 +73,9 @@ def audit_between(items: dict[str, list[Item]]) -> list[Finding]:
                 findings.append(finding(language, item, "equal text", f"the same as in {REFERENCE}"))
     for item_id in dict.fromkeys(item_id for own in rows.values() for item_id in own):
         present = {language: own[item_id] for language, own in rows.items() if item_id in own}
-        for kind in sorted({kind for item in present.values() for kind in _constants(item)}):
-            values = {
-                language: _constants(item)[kind] for language, item in present.items() if kind in _constants(item)
-            }
+        constants = {language: _constants(item) for language, item in present.items()}
+        for kind in sorted({kind for own in constants.values() for kind in own}):
+            values = {language: own[kind] for language, own in constants.items() if kind in own}
             findings += _differing(kind, values, present)
     return sorted(findings, key=lambda finding: (list(rows).index(finding.language), finding.kind, finding.item_id))
 
@@ -117,16 +114,13 @@ def _differing(kind: str, values: dict[str, str], present: dict[str, Item]) -> l
 def _constants(item: Item) -> dict[str, str]:
     """Return what translation does not change, by name."""
     extra = {name: text for name, text in (item["extra"] or {}).items() if name not in ("targets", "label")}
-    values = {"number of options": str(len(item["choices"])), "answer": _numbers(item["gold"])} | extra
+    answer = " and ".join(f"option {index + 1}" for index in item["gold"]) or "none"
+    values = {"number of options": str(len(item["choices"])), "answer": answer} | extra
     if label := (item["extra"] or {}).get("label"):
         values["answer"] = label
     if (item["extra"] or {}).get("number"):
         values["answer"] = item["target"] or ""
     return values | ({"category": item["category"]} if item["category"] else {})
-
-
-def _numbers(gold: list[int]) -> str:
-    return " and ".join(f"option {index + 1}" for index in gold) or "none"
 
 
 def _text(item: Item) -> str:
@@ -188,21 +182,18 @@ def _duplicates(items: list[Item], language: str) -> list[Finding]:
     findings = []
     for first, *others in groups.values():
         for item in others:
-            golds = [sorted(map(normalized, [*correct_answers(each), *_label(each)])) for each in (first, item)]
+            answers = [[*correct_answers(i), *filter(None, [(i["extra"] or {}).get("label")])] for i in (first, item)]
+            golds = [sorted(map(normalized, each)) for each in answers]
             kind = "duplicate" if golds[0] == golds[1] else CONTRADICTING
             findings.append(finding(language, item, kind, f"the same as {first['item_id']}"))
     return findings
 
 
-def _label(item: Item) -> list[str]:
-    return [label] if (label := (item["extra"] or {}).get("label")) else []
-
-
 def _near_duplicates(items: list[Item], language: str) -> list[Finding]:
-    """Return evaluated items whose n-grams are nearly those of another one, or of a few-shot example, which leaks.
+    """Return evaluated items whose n-grams are nearly those of another one, or of a few-shot example: a leak.
 
-    The product of the sparse matrix of items and n-grams with itself counts the n-grams that two items share. Passages
-    are left out, because items share them; the same question on another passage is not reported.
+    The sparse matrix of items and n-grams, times itself, counts shared n-grams. Items share passages, which are left
+    out.
     """
     texts = [normalized(" ".join((item["question"], *item["choices"])).strip() or item["context"]) for item in items]
     passages = [normalized(item["context"]) for item in items]
@@ -265,10 +256,7 @@ def _damages(item: Item) -> list[str]:
 
 
 def set_findings(items: list[Item], language: str, *, in_order: bool) -> list[Finding]:
-    """Return how the gold's position, and the length of options, give answers away, over all evaluated items.
-
-    `in_order`: options are shown in the order of the dataset; otherwise, positions mean nothing.
-    """
+    """Return how the gold's position (if options are shown `in_order`), and option lengths, give answers away."""
     asked = [each for each in items if not each["few_shot"] and _has_question(each) and len(each["gold"]) == 1]
     findings = []
     by_size: dict[int, list[int]] = {}

@@ -94,8 +94,7 @@ class Cells:
     def read(self, spec: str | dict):
         """Return the value of a column, template, constant, or column with other values; None if the row lacks it.
 
-        Raises:
-            RowRejected: A column of a template is empty, or a value has no replacement.
+        Raises RowRejected if a column of a template is empty, or a value has no replacement.
         """
         if isinstance(spec, str):
             return self._fill(spec) if is_template(spec) and spec not in self.row else find(self.row, spec)
@@ -129,11 +128,7 @@ class Cells:
         return "".join(parts)
 
     def text(self, field: str) -> str:
-        """Return the field as one text, "" if missing; several columns, and lists, are joined with spaces.
-
-        Raises:
-            RowRejected: The value is a mapping; the task file must name a key of it.
-        """
+        """Return the field as one text, "" if missing, parts joined with spaces; raise RowRejected for a mapping."""
         values = map(self.read, as_list(self.columns.get(field, [])))
         return " ".join(filter(None, (_require_text(value, field) for value in values)))
 

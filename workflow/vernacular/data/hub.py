@@ -27,9 +27,7 @@ _EXTENSIONS = ("csv", "tsv", "json", "jsonl", "ndjson", "parquet")
 def fetch(source: dict) -> tuple[list[dict], list[dict], dict]:
     """Return (rows of `split`, rows of `few_shot`, provenance) of a `hub` source; each row has its `_config`.
 
-    Raises:
-        SchemaMismatchError: The dataset does not have the configuration, split or files.
-        DataError: The dataset is unavailable or unreadable.
+    Raises SchemaMismatchError without the configuration, split or files, and DataError if it is unavailable.
     """
     repository = source["hub"]
     # not every repository has a card, but every one has .gitattributes
@@ -68,9 +66,8 @@ def from_uri(file: str) -> dict | None:
     if not (owner and name and path):
         raise DataError(f"{file}: expected hf://datasets/owner/name/file.")
     name, _, revision = name.partition("@")
-    return {"hub": f"{owner}/{name}", "files": {"data": path}, "split": "data"} | (
-        {"revision": revision} if revision else {}
-    )
+    source = {"hub": f"{owner}/{name}", "files": {"data": path}, "split": "data"}
+    return source | ({"revision": revision} if revision else {})
 
 
 def _configurations(
@@ -104,9 +101,8 @@ def _configurations(
         if not matching:
             raise SchemaMismatchError(f'{repository}: configuration "{pattern}" not found.{suggest(pattern, configs)}')
         names += [name for name in matching if name not in names]
-    return [
-        (name, _split_patterns(configs[name], repository, snapshot_dir), _separator(configs[name])) for name in names
-    ]
+    separators = {name: configs[name].get("sep") or configs[name].get("delimiter") for name in names}
+    return [(n, _split_patterns(configs[n], repository, snapshot_dir), separators[n]) for n in names]
 
 
 def _split_patterns(config: dict, repository: str, snapshot_dir: Path) -> dict[str, list[str]]:
@@ -131,33 +127,22 @@ def _check_inside_repository(splits: dict[str, list[str]], repository: str) -> d
     return splits
 
 
-def _separator(config: dict) -> str | None:
-    return config.get("sep") or config.get("delimiter")
-
-
 def _infer_splits(repository: str, snapshot_dir: Path, data_dir: str = "") -> dict[str, list[str]]:
     """Return files by split, inferred from file and directory names, as `datasets` does if the card lists no files."""
     prefix = f"{data_dir}/" if data_dir else ""
-    snapshot(
-        repository,
-        snapshot_dir.name,
-        [f"{prefix}*.{extension}{compression}" for extension in _EXTENSIONS for compression in ("", ".gz")],
-    )
+    patterns = [f"{prefix}*.{extension}{compression}" for extension in _EXTENSIONS for compression in ("", ".gz")]
+    snapshot(repository, snapshot_dir.name, patterns)
     try:
         patterns = get_data_patterns(str(snapshot_dir / data_dir))
-        splits = {
-            str(split): DataFilesList.from_local_or_remote(list(paths), str(snapshot_dir / data_dir))
-            for split, paths in patterns.items()
-        }
+        found, root = DataFilesList.from_local_or_remote, str(snapshot_dir / data_dir)
+        splits = {str(split): found(list(paths), root) for split, paths in patterns.items()}
     except (EmptyDatasetError, FileNotFoundError):
         raise SchemaMismatchError(
             f"{repository}: readable data files not found (loading scripts are not run); "
             "list its raw files under files, or try revision: refs/convert/parquet."
         ) from None
-    splits = {
-        split: [glob.escape(Path(file).relative_to(snapshot_dir).as_posix()) for file in files]
-        for split, files in splits.items()
-    }
+    for split, files in splits.items():
+        splits[split] = [glob.escape(Path(file).relative_to(snapshot_dir).as_posix()) for file in files]
     for split, name in (("validation", "dev"), ("test", "eval")):  # synonyms in `datasets`
         if split in splits:
             splits.setdefault(name, splits[split])
@@ -179,11 +164,8 @@ def _split_rows(
         split = next(iter(splits))
     if split not in splits:
         raise SchemaMismatchError(f'{label}: split "{split}" not found.{suggest(split or "", splits)}')
-    snapshot(
-        repository,
-        snapshot_dir.name,
-        [pattern for path in splits[split] for pattern in (path, path.replace("**/", ""))],
-    )
+    patterns = [pattern for path in splits[split] for pattern in (path, path.replace("**/", ""))]
+    snapshot(repository, snapshot_dir.name, patterns)
     try:
         files = sorted(set(DataFilesList.from_local_or_remote(splits[split], base_path=str(snapshot_dir))))
     except FileNotFoundError:
@@ -193,9 +175,8 @@ def _split_rows(
         raise SchemaMismatchError(f'{label}: files of the split "{split}" not found ({file_list}).')
     file_by_format = {source.get("format") or detect_format(file): file for file in files}
     if len(file_by_format) > 1:  # probably the same rows twice
-        file_list = " and ".join(
-            sorted(Path(file).relative_to(snapshot_dir).as_posix() for file in file_by_format.values())
-        )
+        names = sorted(Path(file).relative_to(snapshot_dir).as_posix() for file in file_by_format.values())
+        file_list = " and ".join(names)
         raise SchemaMismatchError(
             f'{label}: the split "{split}" has files of several formats ({file_list}); list those of one under files.'
         )
@@ -213,9 +194,8 @@ def _card(snapshot_dir: Path, repository: str) -> dict:
     if not path.is_file():
         return {}
     try:
-        return huggingface_hub.DatasetCard(
-            path.read_text("utf-8", "replace"), ignore_metadata_errors=False
-        ).data.to_dict()
+        text = path.read_text("utf-8", "replace")
+        return huggingface_hub.DatasetCard(text, ignore_metadata_errors=False).data.to_dict()
     except (ValueError, TypeError, AttributeError, RecursionError, yaml.YAMLError) as error:
         reason = getattr(error, "problem", None) or first_line(error)
         raise DataError(f"{repository}: its dataset card (README.md) cannot be read ({reason}).") from None

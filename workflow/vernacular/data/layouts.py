@@ -134,10 +134,7 @@ def cloze(cells: Cells) -> dict:
 
 
 def target_word(cells: Cells) -> dict:
-    """Return the item of a sentence with one masked word and two or more forms of it, the correct one first.
-
-    Its `extra` has the columns of Grew-TSE.
-    """
+    """Return the item of a sentence with a masked word and its forms, the correct one first; `extra` as Grew-TSE."""
     extra = {name: as_text(find(cells.row, column)) for name, column in cells.columns.get("extra", {}).items()}
     mask, masked_text, prompt = cells.columns.get("mask", _MASK), cells.text("context"), extra.get("prompt_text", "")
     if not masked_text and prompt:
@@ -235,12 +232,9 @@ def _check_options(options: list[str]) -> None:
 
 
 def _merge_forms(cells: Cells, forms: list[str]) -> tuple[list[str], list[str | list[str]]]:
-    """Return (distinct forms of a word, the correct one first; the column of each, or its columns if they coincide).
+    """Return (distinct forms of a word, the correct one first; the column of each, or its columns).
 
-    Incorrect forms may coincide, for example cases with the same spelling.
-
-    Raises:
-        RowRejected: An incorrect form equals the correct one.
+    Raises RowRejected if an incorrect form equals the correct one; incorrect ones may coincide.
     """
     names = cells.column_names("good") + cells.column_names("bad")
     distinct_forms = _distinct(forms)
@@ -259,11 +253,7 @@ def _merge_forms(cells: Cells, forms: list[str]) -> tuple[list[str], list[str | 
 
 
 def _gold(cells: Cells, options: list[str]) -> list[int]:
-    """Return the indices of the correct options; [] if the dataset withholds them.
-
-    Raises:
-        RowRejected: The value does not identify an option.
-    """
+    """Return the indices of the correct options, [] if withheld; raise RowRejected if the value identifies none."""
     value = cells.value("gold")
     gold_format = cells.columns.get("gold_format")
     if gold_format == "labels" and as_text(value):
@@ -386,10 +376,9 @@ def _count_options(row: dict, columns: dict) -> int:
 
 
 def check_numbering(rows: Iterable[dict], columns: dict, name: str) -> None:
-    """Raise DataError if answers are numbered from 1 with gold_format: index, or from 0 with gold_format: number.
+    """Raise DataError if answers are numbered from 1 with gold_format: index, or from 0 with number.
 
-    Then most answers would be those of the next option. They are if the number of an option occurs that does not exist,
-    and that of the first (index) or the last (number) option never does.
+    Then the number of an option occurs that does not exist, and that of the first (index) or last (number) never does.
     """
     gold_format = columns.get("gold_format")
     if gold_format not in ("index", "number") or "choices" not in columns:

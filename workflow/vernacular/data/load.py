@@ -31,34 +31,26 @@ from vernacular.data.treebank.patterns import is_local as is_local_treebank
 def load_items(
     task: dict, language: str, *, source="hub", limit: int | None = None, seed: int = 0, root: Path = WORKFLOW
 ) -> tuple[list[dict], dict]:
-    """Load the items of a task in one language.
+    """Return (rows per ITEMS, fields of ItemsMetadata) of a task, as `load_task` returns it, in one language.
 
-    Args:
-        task: The task, as `load_task` returns it.
-        source: "hub" for the sources in the task file, "samples" for `root/samples/{task}/{language}/`, or the path of
-            a data file, or of a directory with files `{task}/{language}/{split}.*`.
-        limit: The maximum number of evaluated items (see `sample`); rows of the `few_shot` split are not counted.
+    `source`: "hub", "samples" (`root/samples/{task}/{language}/`), or the path of a data file, or of a directory with
+    files `{task}/{language}/{split}.*`. `limit`: largest number of evaluated items.
 
-    Returns:
-        (rows per ITEMS, fields of ItemsMetadata).
-
-    Raises:
-        ConfigError: The task does not have the language.
-        DataError: The dataset is unavailable, unreadable, or without a valid row.
+    Raises ConfigError if the task lacks the language, and DataError if the dataset is unavailable, unreadable or empty.
     """
     entry = task["languages"].get(language)
     if entry is None:
-        raise ConfigError(
-            f'task {task["task"]}: language "{language}" not found.{suggest(language, task["languages"])}'
-        )
+        hint = suggest(language, task["languages"])
+        raise ConfigError(f'task {task["task"]}: language "{language}" not found.{hint}')
     if lacking := entry.get("lacks"):
         raise ConfigError(wordings_message(language, lacking, task["directory"]))
+    name = f"{task['task']} ({language})"
     rows, few_shot_rows, provenance = _load_rows(task, language, entry, source, Path(root))
     if other := entry.get("join"):
         _join(task, entry, other, (rows, few_shot_rows), source, Path(root))
     for split_rows in (rows, few_shot_rows):
         selected = [row for row in split_rows if is_selected(row, entry["columns"])]
-        check_numbering(selected, entry["columns"], f"{task['task']} ({language})")
+        check_numbering(selected, entry["columns"], name)
     examples, example_counts = make_items(few_shot_rows, task["item_type"], entry["columns"], few_shot=True)
     items, counts = make_items(rows, task["item_type"], entry["columns"])
     for reason, count in provenance.pop("rejected", {}).items():  # matches in a treebank without a minimal pair
@@ -66,45 +58,43 @@ def load_items(
         counts["dropped"][reason] = counts["dropped"].get(reason, 0) + count
     counts["first_dropped"] = provenance.pop("first_rejected", {}) | counts["first_dropped"]
     if not items:
-        raise DataError(f"{task['task']} ({language}): no row can be evaluated: {_reasons(counts)}.")
+        raise DataError(f"{name}: no row can be evaluated: {_reasons(counts)}.")
     if provenance.get("few_shot") and not examples:  # with other examples it would be another task
-        reasons = _reasons(example_counts)
-        raise DataError(f"{task['task']} ({language}): no few-shot example can be used: {reasons}.")
+        raise DataError(f"{name}: no few-shot example can be used: {_reasons(example_counts)}.")
     warnings = provenance.pop("warnings", [])
     mark_repeats(items + examples)
     sampled_items = sample(items + examples, limit, seed)
     if leaks := [item for item in examples if item["repeats"] is not None]:
         location = location_of(few_shot_rows[leaks[0]["source_row"]], leaks[0]["source_row"])
         count = format_count(len(leaks), "few-shot example")
-        warnings.append(
-            f"{task['task']} ({language}): {count} with the content of an evaluated item: not sampled. "
-            f"The first: {location}: item {leaks[0]['repeats']}."
-        )
+        leak = f"{location}: item {leaks[0]['repeats']}"
+        warnings.append(f"{name}: {count} with the content of an evaluated item: not sampled. The first: {leak}.")
     expected = entry["expected_rows"] if source == "hub" else None
     if provenance["kind"] != "samples" and provenance.get("license") in (None, "unknown", "other"):
         provenance["license"] = entry["license"] or provenance.get("license")
+    texts = (text for item in sampled_items for text in (item["context"], item["question"], *item["choices"]))
     metadata = {
         "task": task["task"],
         "language": language,
         "citation": task.get("citation"),
-        "script": script_of(
-            text for item in sampled_items for text in (item["context"], item["question"], *item["choices"])
-        ),
+        "script": script_of(texts),
         "source": provenance | {"sha256": _digest(rows, few_shot_rows)},
         "rows": counts | {"evaluated": sum(not item["few_shot"] for item in sampled_items)},
         "few_shot_examples": example_counts,
         "expected_rows": expected,
         "limit": limit,
         "seed": seed,
-        "warnings": _warnings(f"{task['task']} ({language})", counts, example_counts, expected, provenance) + warnings,
+        "warnings": _warnings(name, counts, example_counts, expected, provenance) + warnings,
     }
     return sampled_items, metadata
 
 
 def _load_rows(task: dict, language: str, entry: dict, source, root: Path) -> tuple[list[dict], list[dict], dict]:
     """Return (rows, few-shot rows, provenance) of the first source that is available and has the expected columns."""
-    if source == "samples" and (sample_rows := _load_samples(task, language, entry, root / "samples")):
-        return sample_rows
+    directory = Path("samples", samples_name(task), language)
+    if source == "samples" and (root / directory).is_dir():
+        provenance = {"kind": "samples", "directory": directory.relative_to("samples").as_posix()}
+        return _load_directory(task, root / directory, entry, provenance)
     if source == "samples" and "file" not in entry["source"][0] and not is_local_treebank(entry["source"][0]):
         raise DataError(f"{task['task']} ({language}): samples not found; set data: hub to use the complete dataset.")
     if source not in ("hub", "samples"):
@@ -115,7 +105,8 @@ def _load_rows(task: dict, language: str, entry: dict, source, root: Path) -> tu
             rows, few_shot_rows, provenance = _fetch(spec, Path(task["directory"]))
             if "clusters" in spec:
                 _read_clusters(rows, spec, Path(task["directory"]))
-            check_columns(rows, entry["columns"], _source_label(spec))
+            location = spec.get("hub") or spec.get("url") or spec.get("file") or str(spec["treebank"])
+            check_columns(rows, entry["columns"], location)
             return rows, few_shot_rows, provenance | ({"layout": index + 1} if len(entry["source"]) > 1 else {})
         except DataError as error:
             errors.append(error)
@@ -129,11 +120,7 @@ def read_source(source: dict, directory: Path) -> list[dict]:
 
 
 def _join(task: dict, entry: dict, other: dict, splits: tuple[list, list], source, root: Path) -> None:
-    """Set `_joined` of each row to the row of the language `join` with the same ID in the same split; None without one.
-
-    Raises:
-        DataError: Two rows of that language have the same ID.
-    """
+    """Set `_joined` of each row to that of the language `join` with its ID and split; raise DataError for equal IDs."""
     name = f"{task['task']} ({other['language']})"
     for split_rows, other_rows in zip(splits, _load_rows(task, other["language"], other, source, root), strict=False):
         by_id: dict[str, dict] = {}
@@ -166,15 +153,9 @@ def _fetch(source: dict, directory: Path) -> tuple[list[dict], list[dict], dict]
         from vernacular.core import hub_snapshot
 
         path, digest = hub_snapshot.fetch(source["url"], source.get("sha256"))
-        provenance = {
-            "kind": "url",
-            "url": source["url"],
-            "split": source.get("split"),
-            "file_sha256": digest,
-            "pinned": "sha256" in source,
-        }
+        provenance = {"kind": "url", "url": source["url"], "split": source.get("split"), "file_sha256": digest}
         rows = read_rows(path, source.get("format"), name=source["url"], header=source.get("header"))
-        return rows, [], provenance
+        return rows, [], provenance | {"pinned": "sha256" in source}
     if "file" in source and not source["file"].startswith("hf://"):
         return _read_local_file(source, directory)
     from vernacular.data import hub  # here, because importing `datasets` takes a second
@@ -188,22 +169,15 @@ def _read_local_file(source: dict, directory: Path) -> tuple[list[dict], list[di
     path = _resolve_path(source["file"], directory)
     rows = read_rows(path, source.get("format"), name=str(path), header=source.get("header"))
     digest = file_fingerprint(path)
-    if source.get("sha256", digest) != digest:
-        expected_digest = source["sha256"]
-        raise DataError(
-            f"{source['file']}: checksum mismatch (expected sha256 {expected_digest} as in the task file, "
-            f"got {digest})."
-        )
-    few_shot_file = source.get("few_shot")
+    if (expected := source.get("sha256", digest)) != digest:
+        found = f"expected sha256 {expected} as in the task file, got {digest}"
+        raise DataError(f"{source['file']}: checksum mismatch ({found}).")
     few_shot_rows = []
-    if few_shot_file:
+    if few_shot_file := source.get("few_shot"):
         few_shot_path = _resolve_path(few_shot_file, directory)
         few_shot_rows = read_rows(few_shot_path, source.get("format"), header=source.get("header"))
-    return (
-        rows,
-        few_shot_rows,
-        {"kind": "file", "file": source["file"], "few_shot": few_shot_file, "file_sha256": digest},
-    )
+    provenance = {"kind": "file", "file": source["file"], "few_shot": few_shot_file, "file_sha256": digest}
+    return rows, few_shot_rows, provenance
 
 
 def _resolve_path(name: str, directory: Path) -> Path:
@@ -214,17 +188,6 @@ def _resolve_path(name: str, directory: Path) -> Path:
 def samples_name(task: dict) -> str:
     """Return the task whose samples are used: the one whose languages are."""
     return task.get("languages_of", task["task"])
-
-
-def _load_samples(
-    task: dict, language: str, entry: dict, samples_dir: Path
-) -> tuple[list[dict], list[dict], dict] | None:
-    directory = samples_dir / samples_name(task) / language
-    if not directory.is_dir():
-        return None
-    return _load_directory(
-        task, directory, entry, {"kind": "samples", "directory": directory.relative_to(samples_dir).as_posix()}
-    )
 
 
 def _load_local(task: dict, language: str, entry: dict, path: Path) -> tuple[list[dict], list[dict], dict]:
@@ -239,10 +202,7 @@ def _load_local(task: dict, language: str, entry: dict, path: Path) -> tuple[lis
 
 
 def _load_directory(task: dict, directory: Path, entry: dict, provenance: dict) -> tuple[list[dict], list[dict], dict]:
-    """Read the files named after the splits; if there are none, the only file that is not the few-shot split.
-
-    Of a treebank, read all CoNLL-U files in the directory.
-    """
+    """Read the files named after the splits, else the only one that is not few-shot; of a treebank, all CoNLL-U."""
     if "treebank" in entry["source"][0]:
         settings = {key: entry["source"][0][key] for key in ("pattern", "unit")}
         rows, few_shot_rows, metadata = _fetch({**settings, "treebank": "*.conllu*"}, directory)
@@ -251,11 +211,8 @@ def _load_directory(task: dict, directory: Path, entry: dict, provenance: dict) 
     for file in sorted(directory.glob("*")):
         if detect_format(file.name):
             split = file.name.removesuffix(".gz").rsplit(".", 1)[0]
-            if split in files:
-                raise DataError(
-                    f"{directory}: {files[split].name} and {file.name} are both the split {split}; remove one."
-                )
-            files[split] = file
+            if (other := files.setdefault(split, file)) is not file:
+                raise DataError(f"{directory}: {other.name} and {file.name} are both the split {split}; remove one.")
     splits = [spec["split"] for spec in entry["source"] if "split" in spec]
     few_shot_splits = [spec["few_shot"] for spec in entry["source"] if "few_shot" in spec]
     split = next((name for name in splits if name in files), None)
@@ -266,23 +223,15 @@ def _load_directory(task: dict, directory: Path, entry: dict, provenance: dict) 
         raise DataError(f"{directory}: file of the split {' or '.join(splits) or 'of this task'} not found.")
     rows = read_rows(files[split])
     check_columns(rows, entry["columns"], str(files[split]))
-    return (
-        rows,
-        read_rows(files[few_shot_split]) if few_shot_split else [],
-        provenance | {"split": split, "few_shot": few_shot_split},
-    )
-
-
-def _source_label(source: dict) -> str:
-    return source.get("hub") or source.get("url") or source.get("file") or str(source["treebank"])
+    few_shot_rows = read_rows(files[few_shot_split]) if few_shot_split else []
+    return rows, few_shot_rows, provenance | {"split": split, "few_shot": few_shot_split}
 
 
 def _digest(rows: list[dict], few_shot_rows: list[dict]) -> str:
     """Return the SHA-256 (hex) of the raw rows in order, evaluated split first."""
     digest = hashlib.sha256()
     for row in rows + few_shot_rows:
-        line = json.dumps(row, ensure_ascii=True, sort_keys=True, default=str) + "\n"
-        digest.update(line.encode("ascii"))
+        digest.update(f"{json.dumps(row, sort_keys=True, default=str)}\n".encode("ascii"))
     return digest.hexdigest()
 
 
@@ -308,10 +257,9 @@ def _warnings(name: str, counts: dict, example_counts: dict, expected: int | Non
 
 
 def make_items(rows: list[dict], item_type: str, columns: dict, *, few_shot: bool = False) -> tuple[list[dict], dict]:
-    """Return (rows per ITEMS, counts of rows), with the ID prefix `shot/` for few-shot examples (`few_shot`).
+    """Return (rows per ITEMS, counts of rows and reasons); IDs of few-shot examples begin with `shot/`.
 
-    The prefix is needed because datasets number each split from 1. Counts: read, kept, dropped and repaired (by
-    reason), duplicates, and first_dropped (by reason, a sentence on the first row dropped for it).
+    The prefix is needed because datasets number each split from 1.
     """
     dropped, repaired = Counter(), Counter()
     first_dropped: dict[str, str] = {}
@@ -338,8 +286,8 @@ def make_items(rows: list[dict], item_type: str, columns: dict, *, few_shot: boo
             first_dropped.setdefault(str(reason), f"{location_of(row, row_index)}: {reason.detail}")
             continue
         repaired.update(cells.repaired)
-        content["extra"] = {**_extra(cells.row, columns), **content["extra"]}
-        content["extra"] = {name: text for name, text in content["extra"].items() if text}
+        extra = {name: as_text(find(cells.row, column)) for name, column in columns.get("extra", {}).items()}
+        content["extra"] = {name: text for name, text in (extra | content["extra"]).items() if text}
         digest = fingerprint([content, category])[:16]
         items.append(
             {
@@ -365,10 +313,9 @@ def make_items(rows: list[dict], item_type: str, columns: dict, *, few_shot: boo
 
 
 def mark_repeats(items: list[dict]) -> None:
-    """Set `repeats` of each item whose content another evaluated item has, too, to the smallest ID of such items.
+    """Set `repeats` of items that look the same as an evaluated one, except for their answer, to its smallest ID.
 
-    Content: context, question and options in any order, as they look. The answer is not part of it, because an example
-    with the same question is a leak even if one of the two answers is an error.
+    An example with the same question is a leak even if one of the two answers is an error.
     """
     groups: dict[str, list[dict]] = {}
     for item in items:
@@ -384,8 +331,7 @@ def mark_repeats(items: list[dict]) -> None:
 def sample(items: list[dict], limit: int | None, seed: int) -> list[dict]:
     """Return at most `limit` of `items`, in complete clusters, sampled by hash and thus independently of row order.
 
-    Clusters are taken in the order of a hash of seed and cluster ID; a cluster that would exceed the limit is skipped,
-    except for the first. Few-shot examples are not counted and always retained.
+    A cluster that would exceed the limit is skipped, except for the first. Few-shot examples are retained.
     """
     evaluated_items = [item for item in items if not item["few_shot"]]
     if limit is None or len(evaluated_items) <= limit:
@@ -407,10 +353,6 @@ def draw_key(item_id: str, cluster_id: str | None, seed: int = 0) -> str:
     return fingerprint([seed, cluster_id or f"item {item_id}"])
 
 
-def _extra(row: dict, columns: dict) -> dict[str, str]:
-    return {name: as_text(find(row, column)) for name, column in columns.get("extra", {}).items()}
-
-
 def _upstream_id(row: dict, columns: dict) -> str:
     spec = columns.get("id", [])
     parts = [as_text(find(row, column)) for column in ([spec] if isinstance(spec, str) else spec)]
@@ -426,10 +368,7 @@ def _cluster_id(cells: Cells, content: dict, item_type: str) -> str | None:
 
 
 def _make_unique(items: list[dict], prefix: str) -> int:
-    """Make item IDs unique in place, independently of the order of rows; return the number of exact repeats.
-
-    An ID with several contents is followed by the hash of the content; exact repeats are numbered.
-    """
+    """Make item IDs unique in place by hashes of contents, repeats by numbers; return the number of exact repeats."""
     contents: dict[str, set[str]] = {}
     for item in items:
         contents.setdefault(item["item_id"], set()).add(item["_digest"])
@@ -440,9 +379,8 @@ def _make_unique(items: list[dict], prefix: str) -> int:
         if len(contents[item_id]) > 1:
             item_id = _avoid_collision(f"{item_id}-{digest[:8]}", upstream_ids)
         seen[item_id] += 1
-        item["item_id"] = prefix + (
-            item_id if seen[item_id] == 1 else _avoid_collision(f"{item_id}~{seen[item_id]}", upstream_ids)
-        )
+        n = seen[item_id]
+        item["item_id"] = prefix + (item_id if n == 1 else _avoid_collision(f"{item_id}~{n}", upstream_ids))
     return sum(n - 1 for n in seen.values())
 
 

@@ -51,13 +51,8 @@ def located_rows(
 ) -> _LocatedRows:
     """Yield the rows of a data file in order, each with its location for messages: ("rows.csv, line 3", row).
 
-    Args:
-        file_format: The format; None: by the file's extension.
-        name: The file's name in messages; None: its path.
-        header: The names of the columns of a CSV or TSV file that has none; None: they are in its first line.
-
-    Raises:
-        DataError: The file is missing, damaged or of an unknown format.
+    `name`: in messages; `header`: the columns of a CSV or TSV file without names. Raises DataError if it cannot be
+    read.
     """
     path, name = Path(path), name or str(path)
     file_format = file_format or detect_format(name)
@@ -180,8 +175,8 @@ def _parse_quoted(text: str, delimiter: str, name: str) -> list[tuple[int, list[
 def _read_tsv(text: str, name: str, columns: list[str] | None = None) -> _LocatedRows:
     """Read TSV, with quotation marks as text unless the file shows that they enclose fields.
 
-    They do in a header, around rows of unequal length (line breaks in a field), and, in a file of one column, where one
-    stands at the start of a line without its pair; if a file that is read so has misplaced ones, they are text.
+    That is in a header, around rows of unequal length, and, in a file of one column, where one has no pair; if some are
+    misplaced then, they are text.
     """
     if _SEPARATOR_LINE.match(text):
         return _read_csv(text, name, columns)

@@ -14,11 +14,7 @@ from vernacular.data.treebank import patterns as treebank_patterns
 _SOURCE_TYPES = ("hub", "url", "file", "treebank")  # of sources
 _SCHEMA = WORKFLOW / "schemas" / "task.schema.yaml"
 _SHARED = ("columns", "source", "license", "expected_rows", "join")  # keys that hold for all languages, or for one
-_IN_ORDER = {
-    "letters",
-    "choice",
-    "generation",
-}  # protocols that show the options of these types in the order of the dataset
+_IN_ORDER = {"letters", "choice", "generation"}  # protocols that show the options in the order of the dataset
 _ORDERED_TYPES = {"question", "passage", "story"}
 
 _LM_EVAL = "a task of lm-eval needs no task file: use {lm_eval: NAME} in evaluations of the config (docs/lm-eval.md)."
@@ -50,14 +46,10 @@ def shows_order(task: dict) -> bool:
 def load_task(path, protocols: Collection[str] = ()) -> dict:
     """Read a task file, and expand the settings that all languages share for each language.
 
-    The result has the keys of the file, except that `columns`, `source` and `license` are in every `languages[code]`,
-    together with `expected_rows` (None if not given), and what `languages_of` names is filled in: `source` is a list of
-    sources to try in order, with {language} and {code} replaced. Where needed, an entry has also `join`, the other
-    language with its sources and columns, and `lacks`, the wordings that the prompts file of the language does not
-    have. `directory` is the directory of the file. If given, `protocols` are the allowed names.
-
-    Raises:
-        ConfigError: One or two lines with file, line, key, found and allowed values.
+    Every `languages[code]` has `columns`, `license`, `expected_rows`, and `source`, a list of sources to try; where
+    needed, `join`, the other language with its sources and columns, and `lacks`, wordings that its prompts file does
+    not have. `directory` is the file's. `protocols`: the allowed names. Raises ConfigError with file, line, key,
+    found and allowed values.
     """
     path = Path(path)
     content, lines = yaml.read(path)
@@ -126,11 +118,8 @@ def task_names(directories) -> dict[str, Path]:
 def _check_shown_order(content: dict, path, lines) -> None:
     """Raise ConfigError if the correct option is shown in the same place of every item."""
     columns = [(("columns",), content.get("columns", {}))]
-    columns += [
-        (("languages", language, "columns"), entry.get("columns", {}))
-        for language, entry in content["languages"].items()
-        if isinstance(entry, dict)
-    ]
+    entries = {language: entry for language, entry in content["languages"].items() if isinstance(entry, dict)}
+    columns += [(("languages", code, "columns"), entry.get("columns", {})) for code, entry in entries.items()]
     for key_path, mapping in columns:
         shown = _IN_ORDER & set(content["protocols"])
         if shows_order(content) and isinstance(mapping.get("gold"), dict) and "value" in mapping["gold"]:
@@ -218,10 +207,7 @@ def _listed(names) -> str:
 
 
 def _with_wordings(columns: dict, language: str, directory: Path) -> tuple[dict, list[str]]:
-    """Return `columns` with the words of the language for its constants, and the names for which it has none.
-
-    They are under `wordings` in the language's prompts file, in the directory of the task file or that of Vernacular.
-    """
+    """Return `columns` with the words of the language (`wordings` of its prompts file), and names of missing ones."""
     needed = any(isinstance(value, dict) and value.keys() & {"labels", "wording"} for value in columns.values())
     wordings = _wordings(language, directory) if needed else {}
     filled, lacking = dict(columns), []

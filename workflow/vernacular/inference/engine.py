@@ -47,15 +47,9 @@ class Abilities:
 class Engine(ABC):
     """A base model that is ready to compute, and its adapters, one at a time.
 
-    Args:
-        record: Of the base.
-        threads: Of the CPU; None: unchanged.
-        is_shared: Whether several models are computed.
-        requests: The requests of the job, with the columns item_id, prefix and text, a table at a time.
-
-    Raises:
-        ModelError: The model cannot be used.
-        MachineError: This machine cannot run it; another attempt may succeed.
+    `record`: of the base; `threads`: of the CPU (None: unchanged); `is_shared`: whether several models are computed;
+    `requests`: of the job, with the columns item_id, prefix and text, a table at a time. Raises ModelError if the model
+    cannot be used, and MachineError if this machine cannot run it, so that another attempt may succeed.
     """
 
     code: ClassVar[dict[str, tuple[str, ...]]] = {}  # modules of this package on which outputs depend, by kind
@@ -102,7 +96,7 @@ class Engine(ABC):
     def finish(self, prepared: Any) -> tuple[pa.Table, dict]:
         """Return (a row for each row of the requests, metadata such as engine: name, counters and flags).
 
-        The rows are a table, or are read in parts as one: by `len(rows)`, `rows[start:stop]` and `rows.slice()`.
+        Rows are a table, or are read as one in parts: by `len(rows)`, `rows[start:stop]` and `rows.slice()`.
         """
 
 
@@ -111,7 +105,7 @@ class Local(Engine):
 
     code: ClassVar = {
         "scores": ("vernacular.inference.scoring.score", "vernacular.inference.model.load"),
-        "generations": ("vernacular.inference.generation.vllm", "vernacular.inference.model.load"),
+        "generations": ("vernacular.inference.generation.generate", "vernacular.inference.model.load"),
     }
 
     def __init__(self, record, *, threads=None, is_shared=False, requests=()):
@@ -168,9 +162,9 @@ class VLLM(Local):
     def prepare(self, kind, requests):
         if kind is SCORES:
             return super().prepare(kind, requests)
-        from vernacular.inference.generation.vllm import Generation
+        from vernacular.inference.generation.generate import VLLMGeneration
 
-        return Generation(self.loaded, requests)
+        return VLLMGeneration(self.loaded, requests)
 
 
 class Server(Engine):
@@ -189,15 +183,11 @@ class Server(Engine):
 
     @classmethod
     def abilities(cls, record):
-        forms, reasons = record.server.forms, record.server.reasons
-        return Abilities(
-            scores=bool(forms.spans or forms.labels),
-            forced_spans=bool(forms.spans),
-            entropies=False,
-            generation=bool(forms.generation),
-            reasons={"entropies": "not returned by the server", "generation": reasons.get("generation")}
-            | {"scores": reasons.get("labels"), "forced_spans": reasons.get("spans")},
-        )
+        forms, stated = record.server.forms, record.server.reasons
+        reasons = {"scores": stated.get("labels"), "forced_spans": stated.get("spans")}
+        reasons |= {"entropies": "not returned by the server", "generation": stated.get("generation")}
+        scores, spans, texts = bool(forms.spans or forms.labels), bool(forms.spans), bool(forms.generation)
+        return Abilities(scores=scores, forced_spans=spans, entropies=False, generation=texts, reasons=reasons)
 
     @contextlib.contextmanager
     def model(self, record):

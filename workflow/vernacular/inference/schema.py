@@ -1,7 +1,5 @@
 """Schemas of scores and generations: the raw outputs of the evaluated model.
 
-Files: `results/{model}/scores/{evaluation}.parquet` and `results/{model}/generations/{evaluation}.parquet`.
-
 `Journal` is the interface of finished batches, from which a killed job resumes. `store.Journal` is the durable
 implementation. It is not imported here: the storage of outputs does not affect their values, so an edit of the store
 must not invalidate any scores.
@@ -87,12 +85,7 @@ def output_schema(requests: RequestsMetadata) -> Kind:
 
 
 # statistics that need the distribution over all tokens, and their names for users
-_STATISTICS = {
-    "entropy": "entropy",
-    "logprob_moments": "min_k_plus_plus",
-    "rank": "rank",
-    "word_end_logprobs": "word_end_logprobs",
-}
+_STATISTICS = {name: name for name in ("entropy", "rank", "word_end_logprobs")} | {"logprob_moments": "min_k_plus_plus"}
 
 
 def missing_statistics(requests: pa.Table, reason: str) -> list[str]:
@@ -109,6 +102,14 @@ def iter_rows(table: pa.Table) -> Iterator[dict]:
     """Yield the rows of `table` as dicts, converted in chunks of `_ROWS_AT_A_TIME`."""
     for start in range(0, table.num_rows, _ROWS_AT_A_TIME):
         yield from table.slice(start, _ROWS_AT_A_TIME).to_pylist()
+
+
+def distinct(table: pa.Table) -> pa.Table:
+    """Return the first row of each request ID."""
+    first: dict[str, int] = {}
+    for number, request_id in enumerate(table["request_id"].to_pylist()):
+        first.setdefault(request_id, number)
+    return table.take(pa.array(first.values(), pa.int64()))
 
 
 def rows_to_table(rows: Iterator[dict], schema: pa.Schema) -> pa.Table:

@@ -11,14 +11,15 @@ from dataclasses import replace
 from vernacular.core.errors import ConfigError, format_count, suggest
 from vernacular.core.fingerprint import fingerprint, import_modules
 from vernacular.protocols.generation import requests as generation
-from vernacular.protocols.prompt_variants import DEFAULT, variant_labels
 from vernacular.protocols.prompts import (
+    DEFAULT,
     LAYOUTS,
     additional_lines,
     gold_text,
     language_of_lines,
     language_pair,
     load_labels,
+    variant_labels,
 )
 from vernacular.protocols.registry import OPTIONS, OWN, PROTOCOLS, takes_examples, uses_prompt_lines
 from vernacular.protocols.request_rows import RequestSettings, warnings_of
@@ -64,11 +65,8 @@ def build(
     settings = RequestSettings(task["item_type"], language, seed, style, options, labels)
     examples, held_out = sample_examples(items, task=task["task"], language=language, shots=shots, seed=seed)
     formatted = [module.few_shot_example(item, settings) for item in examples]
-    settings = replace(
-        settings,
-        few_shot_examples=tuple(text for text, _ in formatted),
-        messages=tuple(turn for _, messages in formatted for turn in messages),
-    )
+    texts, messages = (text for text, _ in formatted), (turn for _, turns in formatted for turn in turns)
+    settings = replace(settings, few_shot_examples=tuple(texts), messages=tuple(messages))
     evaluated = [item for item in items if not item["few_shot"] and item["item_id"] not in held_out]
     rows = [row for item in evaluated for row in module.requests(item, settings)]
     if hasattr(module, "dataset_requests"):
@@ -142,10 +140,7 @@ def _check(task: dict, *, protocol: str, shots: int, style: str, options: dict) 
 def sample_examples(
     items: list[Item], *, task: str, language: str, shots: int, seed: int
 ) -> tuple[list[dict], set[str]]:
-    """Return (few-shot examples in prompt order, IDs of the evaluated items with their content).
-
-    Raises ConfigError if fewer than `shots` rows have a known answer.
-    """
+    """Return (few-shot examples, IDs of evaluated items with their content); raise ConfigError if there are too few."""
     if not shots:
         return [], set()
     usable = [item for item in items if _is_usable(item)]
@@ -175,10 +170,7 @@ def _content_id(item: Item) -> str:
 
 
 def _limit_order(item: Item) -> tuple[str, str]:
-    """Return the sort key by which a limit selects items (data/load.py).
-
-    The pool is part of the dataset under any larger limit, so that the same examples are sampled with and without one.
-    """
+    """Return the sort key by which a limit selects items (data/load.py), so that it does not change the pool."""
     return fingerprint([0, item["cluster_id"] or f"item {item['item_id']}"]), item["item_id"]
 
 

@@ -11,51 +11,28 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Protocol:
-    """A method of evaluation.
+    """A method of evaluation."""
 
-    Attributes:
-        generates: The model generates text; otherwise, spans are scored.
-        causal_only: Masked models cannot be evaluated.
-        chat_only: Prompts are chats; models without a chat template cannot be evaluated.
-        similarity: Responses are compared with the options by similarity.
-        few_shot: Few-shot examples can precede the item, with the prompt lines of the language.
-        styles: Names of the prompt styles; the first is the default.
-        tool_styles: Styles with the prompts of another tool, which do not use the prompt lines of the language.
-        lines: Prompt lines that prompts need in addition to those of every language and variant.
-        options: Settings in `evaluations:`, each with a type or a tuple of the allowed values.
-        options_of_all_items: Options that need the entire dataset, and therefore no limit.
-        dependent_options: Options without effect unless another one is set.
-        tool: The tool whose own code builds the requests and computes the metrics, in its environment; None: no other.
-        signature_options: Options on which all values depend, with defaults; in the signature, with the BOS policy.
-        majority: The value that the majority baseline counts: "label", "position" of the correct option, or None.
-        external: How external results are scored: as "options", a "word" or a "text"; None: not supported.
-        letters: An external prediction may be an option's letter.
-        label_spans: The spans are labels, usually of one token, which the distribution of the next token scores.
-        by_length: External scores are also normalized by the length of the option, which is what was scored.
-        displayed_roles: Kinds of the roles whose tokens the report displays; of several, the last one that was scored.
-        note: What readers of the values must know, shown in the report.
-    """
-
-    generates: bool = False
-    causal_only: bool = False
-    chat_only: bool = False
-    similarity: bool = False
-    few_shot: bool = False
-    styles: tuple[str, ...] = ("default",)
-    tool_styles: tuple[str, ...] = ()
-    lines: tuple[str, ...] = ()
-    options: Mapping[str, type | tuple] = field(default_factory=dict)
-    options_of_all_items: tuple[str, ...] = ()
-    dependent_options: Mapping[str, str] = field(default_factory=dict)
-    tool: str | None = None
-    signature_options: Mapping[str, object] = field(default_factory=dict)
-    majority: str | None = None
-    external: str | None = None
-    letters: bool = False
-    label_spans: bool = False
-    by_length: bool = False
-    displayed_roles: tuple[str, ...] = ()
-    note: str = ""
+    generates: bool = False  # whether the model generates text; otherwise, spans are scored
+    causal_only: bool = False  # whether masked models cannot be evaluated
+    chat_only: bool = False  # whether prompts are chats, so that models need a chat template
+    similarity: bool = False  # whether responses are compared with the options by similarity
+    few_shot: bool = False  # whether few-shot examples can precede the item, with the prompt lines of the language
+    styles: tuple[str, ...] = ("default",)  # of the prompts; the first is the default
+    tool_styles: tuple[str, ...] = ()  # of another tool, without the prompt lines of the language
+    lines: tuple[str, ...] = ()  # that prompts need in addition to those of every language and variant
+    options: Mapping[str, type | tuple] = field(default_factory=dict)  # in `evaluations:`: type, or allowed values
+    options_of_all_items: tuple[str, ...] = ()  # that need the entire dataset, and therefore no limit
+    dependent_options: Mapping[str, str] = field(default_factory=dict)  # without effect unless another one is set
+    tool: str | None = None  # whose own code builds the requests and computes the metrics, in its environment
+    signature_options: Mapping[str, object] = field(default_factory=dict)  # on which all values depend, with defaults
+    majority: str | None = None  # what the majority baseline counts: "label" or "position" of the correct option
+    external: str | None = None  # how external results are scored: as "options", "word" or "text"; None: not at all
+    letters: bool = False  # whether an external prediction may be an option's letter
+    label_spans: bool = False  # whether spans are labels, which the distribution of the next token scores
+    by_length: bool = False  # whether external scores are also normalized by the length of the option
+    displayed_roles: tuple[str, ...] = ()  # kinds of roles whose tokens the report displays: the last that was scored
+    note: str = ""  # what readers of the values must know
 
 
 # Of protocols that score a text from its first token

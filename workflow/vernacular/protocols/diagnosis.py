@@ -62,14 +62,13 @@ class Diagnoser(Observations):
     ) -> list[Diagnosis]:
         """Return the diagnoses that explain the value, failures first, then in the order of causes.
 
-        Args:
-            values: Rows per METRICS of the evaluation; those over all items are read.
-            majority: Accuracy of always choosing the most common gold.
-            meter: Of the language of generated texts.
+        `values`: rows per METRICS; `majority`: accuracy of always choosing the most common gold.
         """
         overall = [value for value in values if not value["category"] and value["value"] is not None]
         headline = next((value for value in overall if value["headline"]), None)
-        half_width = _half_width(headline)
+        # half the width of a share's interval: what a share of items must be to move the value by more
+        has_interval = headline is not None and headline["unit"] == "share" and headline["ci_low"] is not None
+        half_width = (headline["ci_high"] - headline["ci_low"]) / 2 if has_interval else 0.0
         found = [*self._counted(half_width)]
         if not self.subject.style.endswith(OPTIONS_ONLY):  # what is chosen without the question explains nothing
             found += [*self._of_labels(), *self._of_lengths(overall, half_width)]
@@ -96,9 +95,8 @@ class Diagnoser(Observations):
         text = f"items lost few-shot examples or their score, or are ties ({kinds})"
         yield from self._of_count("dropped", self.n_rows, text, half_width)
         if count := found["template"].count:
-            parts = [
-                f"{_of(number, self.n_prompts)} prompts {kind}" for kind, number in found["template"].texts.items()
-            ]
+            kinds = found["template"].texts.items()
+            parts = [f"{_of(number, self.n_prompts)} prompts {kind}" for kind, number in kinds]
             yield self._diagnosis("template", False, self.n_prompts, "; ".join(parts) + ".")
         if count := found["marker"].count:
             [(marker, _)] = found["marker"].texts.most_common(1)
@@ -111,9 +109,8 @@ class Diagnoser(Observations):
         if n >= MIN_WORDS and (self.subject.style.endswith("open") or self.protocol.tool):
             share, own_share = len(self.answers) / n, len(self.gold_texts) / n_gold if n_gold else 1.0
             [(answer, count)] = self.answers.most_common(1)
-            text = (
-                f"{n} answers have {len(self.answers)} distinct texts; “{shortened(answer, 40)}” occurs {count} times."
-            )
+            most = f"“{shortened(answer, 40)}” occurs {count} times"
+            text = f"{n} answers have {len(self.answers)} distinct texts; {most}."
             if share < 0.5 and share < own_share / 2:
                 examples = [Example(item=item, text=shortened(answer, EXCERPT)) for item in self.answered[answer]]
                 count = n - len(self.answers)
@@ -151,11 +148,8 @@ class Diagnoser(Observations):
             median = float(np.median(list(self.masses.values())))
             if median < 0.5:
                 top = self.top_tokens.most_common(1)
-                most = (
-                    f" The most probable token is “{top[0][0]}” in {_of(top[0][1], self.top_tokens.total())} items."
-                    if top
-                    else ""
-                )
+                in_items = _of(top[0][1], self.top_tokens.total()) if top else ""
+                most = f" The most probable token is “{top[0][0]}” in {in_items} items." if top else ""
                 text = f"All labels together have a median probability of {median:.2g}.{most}"
                 lowest = sorted(self.masses.items(), key=lambda entry: entry[1])[:N_EXAMPLES]
                 examples = [Example(item=item, text=f"all labels: {mass:.2g}") for item, mass in lowest]
@@ -210,10 +204,8 @@ class Diagnoser(Observations):
                 f"{_percent(1 / n_letters)} each; total variation {_points(variation)}, {_p(p)})."
             )
             farthest = np.argsort(-np.abs(excess[:, letter]), kind="stable")[:N_EXAMPLES]
-            examples = [
-                Example(item=items[i], text=f"{chr(65 + letter)} {_percent(excess[i, letter] + 1 / n_letters)}")
-                for i in farthest
-            ]
+            shares = {i: _percent(excess[i, letter] + 1 / n_letters) for i in farthest}
+            examples = [Example(item=items[i], text=f"{chr(65 + letter)} {shares[i]}") for i in farthest]
             yield self._diagnosis("position", False, len(items), text, share=variation, examples=examples)
 
     def _of_positions(
@@ -227,9 +219,8 @@ class Diagnoser(Observations):
         recalls = hits[used] / sizes[used]
         spread = float(recalls.std())
         rng = np.random.default_rng(0)
-        draws = rng.multivariate_hypergeometric(
-            sizes[used], int(hits[used].sum()), size=_PERMUTATIONS, method="marginals"
-        )
+        n_hits = int(hits[used].sum())
+        draws = rng.multivariate_hypergeometric(sizes[used], n_hits, size=_PERMUTATIONS, method="marginals")
         p = (1 + int(((draws / sizes[used]).std(axis=1) >= spread - 1e-12).sum())) / (1 + _PERMUTATIONS)
         if spread >= 0.1 and p < 0.01:
             labels = (name for name, is_used in zip(names, used, strict=True) if is_used)
@@ -253,9 +244,8 @@ class Diagnoser(Observations):
         parts = []
         if moved >= 10 and abs(mean) >= 0.1 and p < 0.01:
             word = "longer" if mean > 0 else "shorter"
-            parts.append(
-                f"chosen options are {word} than correct ones, by {abs(mean):.2f} of the ranks on average ({_p(p)})"
-            )
+            by = f"{abs(mean):.2f} of the ranks on average ({_p(p)})"
+            parts.append(f"chosen options are {word} than correct ones, by {by}")
         names = ("accuracy", "accuracy_token", "accuracy_char", "accuracy_byte", "acc", "acc_norm", "acc_bytes")
         accuracies = {row["metric"]: row["value"] for row in values if row["metric"] in names}
         if accuracies:
@@ -284,7 +274,9 @@ class Diagnoser(Observations):
             effective = _Z**2 * (value * (1 - value) / half_width**2 if value else (1 - high) / high)
             effective = min(n, round(effective))
             p = float(bdtr(math.floor(value * effective), effective, chance))
-        examples = self.incorrect.examples or self._surprising()
+        highest = sorted((row for row in self.surprisals if row[1]), reverse=True)[:N_EXAMPLES]  # acceptable sentences
+        surprising = [Example(item=i, text=f"acceptable, surprisal {value:.1f} nats") for value, _, i in highest]
+        examples = self.incorrect.examples or surprising
         if high < chance and (p is None or p < 0.01):
             known = f" ({_p(p)})" if p is not None else ""
             constant = ", or a constant answer of a rare label" if is_accuracy else ""
@@ -295,16 +287,10 @@ class Diagnoser(Observations):
             is_failure = p is not None and p < 0.001
             yield self._diagnosis("below_chance", is_failure, n, text, examples=examples)
         if is_accuracy and majority is not None and low <= majority:
-            text = (
-                f"{name} of {shown} does not exceed {_percent(majority)}, that of always choosing the most common gold."
-            )
+            most = f"{_percent(majority)}, that of always choosing the most common gold"
+            text = f"{name} of {shown} does not exceed {most}."
             majority_row = self._diagnosis("majority", False, n, text, share=majority, examples=examples)
             yield replace(majority_row, severity=INFORMATION)
-
-    def _surprising(self) -> list[Example]:
-        """Return the acceptable sentences with the highest surprisal."""
-        highest = sorted((row for row in self.surprisals if row[1]), reverse=True)[:N_EXAMPLES]
-        return [Example(item=item, text=f"acceptable, surprisal {value:.1f} nats") for value, _, item in highest]
 
     def _diagnosis(
         self, code: str, is_failure, n: int, sentence: str, *, share=None, count: int | None = None, examples=None
@@ -329,10 +315,9 @@ def order(diagnosis: Diagnosis) -> tuple[int, int]:
 
 
 def disagreement(diagnosers: Sequence[Diagnoser], values: Sequence[dict]) -> list[Diagnosis]:
-    """Return the diagnosis `protocols` if the accuracies by `letters` and by `choice` differ beyond their intervals.
+    """Return the diagnosis `protocols` if accuracies by `letters` and `choice` differ beyond their intervals.
 
-    Both arguments are of the two, in this order; `values` are their headline rows per METRICS. Cohen's kappa is that of
-    the positions of the chosen options in the dataset.
+    Both arguments are of the two, in this order; `values` are headline rows per METRICS.
     """
     (letters, choice), (first, second) = diagnosers, values
     common = [item for item in letters.chosen if item in choice.chosen]
@@ -351,10 +336,10 @@ def disagreement(diagnosers: Sequence[Diagnoser], values: Sequence[dict]) -> lis
         f"{_percent(agreement)} of {len(common)} items (kappa {kappa:.2f})."
     )
     differing = [item for item, is_equal in zip(common, a == b, strict=True) if not is_equal]
-    examples = [
-        Example(item=item, text=f"{shortened(letters.chosen[item][1], 60)} / {shortened(choice.chosen[item][1], 60)}")
-        for item in differing[:N_EXAMPLES]
-    ]
+    examples = []
+    for item in differing[:N_EXAMPLES]:
+        texts = (shortened(each.chosen[item][1], 60) for each in (letters, choice))
+        examples.append(Example(item=item, text=" / ".join(texts)))
     return [
         Diagnosis(
             code="protocols",
@@ -367,13 +352,6 @@ def disagreement(diagnosers: Sequence[Diagnoser], values: Sequence[dict]) -> lis
             examples=examples,
         )
     ]
-
-
-def _half_width(headline: dict | None) -> float:
-    """Return half the width of a share's interval: what a share of items must be to move the value by more; else 0."""
-    if headline is None or headline["unit"] != "share" or headline["ci_low"] is None:
-        return 0.0
-    return (headline["ci_high"] - headline["ci_low"]) / 2
 
 
 def _of(count: int, n: int) -> str:

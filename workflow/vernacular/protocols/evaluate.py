@@ -48,8 +48,7 @@ def evaluate(
 ) -> tuple[list[dict], list[Metric]]:
     """Return (rows per TASK_RESULTS, their metrics). `outputs` are scores, or generations with `similarities`.
 
-    `masked`: the scores are pseudo-log-likelihoods. `pass_at`: k of pass@k. `answers`: words around a letter in
-    responses, see `protocols.choice.parser`.
+    `masked`: pseudo-log-likelihoods. `pass_at`: k of pass@k. `answers`: see `protocols.choice.parser`.
     """
     rows, metrics = _evaluate(protocol, items, requests, outputs, similarities, masked, pass_at, answers)
     add_classes(items, rows)
@@ -75,14 +74,10 @@ def metric_rows(
     signatures: dict[str, str],
     conditions: dict[str, object] | None = None,
 ) -> list[dict]:
-    """Return rows per METRICS: values of per-item results over all items and by category.
+    """Return rows per METRICS: values of rows per TASK_RESULTS over all items and by category.
 
-    Args:
-        rows: Rows per TASK_RESULTS.
-        metrics: Metrics to aggregate.
-        metadata: Columns that identify the evaluation and the model.
-        signatures: Signature by similarity metric, from its encoder, and by judge.
-        conditions: Further parts of the signature, by name, see `signature_conditions`.
+    `metadata`: columns of evaluation and model; `signatures`: by similarity metric and judge; `conditions`: see
+    `signature_conditions`.
     """
     return label_values(aggregate(rows, metrics, seed=0, categories=True), metadata, signatures, conditions)
 

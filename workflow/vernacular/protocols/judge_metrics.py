@@ -66,10 +66,8 @@ def definitions(judgment) -> list[dict]:
         metrics.append((f"{name}_mass", "share", None, False, "probability of all labels together, before they are 1"))
     names = ("name", "unit", "higher_is_better", "proportion", "about")
     common = {"metric_group": "similarity", "corpus": None, "needs": []}
-    return [
-        dict(zip(names, metric, strict=True)) | common | {"headline": number == 0}
-        for number, metric in enumerate(metrics)
-    ]
+    rows = [dict(zip(names, metric, strict=True)) | common for metric in metrics]
+    return [row | {"headline": number == 0} for number, row in enumerate(rows)]
 
 
 def values(judgment, requests: list[Request], outputs: list[dict]) -> dict[str, dict[str, float]]:
@@ -146,13 +144,9 @@ def _values(judgment, verdicts: list[_Verdict | str]) -> dict[str, float]:
 
 
 def notes(judgment, n_requested: int, by_item: dict[str, dict], skipped: dict[str, str], rows: list[dict]) -> list[str]:
-    """Return sentences about the values of a judge for one model and evaluation.
+    """Return sentences about the values of a judge (`by_item`) for one model and evaluation.
 
-    Args:
-        n_requested: Number of judged items.
-        by_item: `values` of these.
-        skipped: Reason by item that was not judged.
-        rows: Values of the evaluation, as `aggregate` returns them.
+    `n_requested`: judged items; `skipped`: reason by item that was not; `rows`: values, as `aggregate` returns them.
     """
     name = f"judge {judgment.judge}"
     main = metric_name(judgment.judge, labeled=judgment.labeled)

@@ -245,7 +245,7 @@ class Observations:
     def labels(self) -> tuple[list[str], list[str], np.ndarray, np.ndarray]:
         """Return the names of labels, the items, and of each the correct and the predicted label (-1: none).
 
-        Labels are letters, options that all items share, or a few distinct correct texts; otherwise there are none.
+        Labels are letters, options that all items share, or a few distinct correct texts.
         """
         decisions, names = [], []
         if self.has_labels:

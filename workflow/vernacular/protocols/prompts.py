@@ -1,21 +1,25 @@
 """Prompts of items: the lines of `prompts/{language}.yaml` (`prompts_directory`), in the order of the task's layout.
 
-These lines are the default; a variant has a template instead (`prompt_variants`).
+These lines are the variant `default`. Another one, a block under `variants`, is a complete template for each layout
+that it covers: with {context}, {question} and {options}, and the options' heading and form of the default where it
+gives none. A line of a template whose field is empty is left out; text of an item is never read as a template.
 
 A prompt is the item's text, its options if they are shown, and a cue ("Resposta:") without a trailing space; the answer
 follows after one space. Few-shot examples are such prompts with their answers, separated by an empty line.
 """
 
 import functools
+import re
 import shlex
 from pathlib import Path
 
-from vernacular.core.errors import ConfigError
+from vernacular.core import validate
+from vernacular.core.errors import ConfigError, suggest
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.languages import fallbacks, neighbors, prompts_file
 from vernacular.core.paths import WORKFLOW, display_path
+from vernacular.core.validate import Problems
 from vernacular.core.yaml import read
-from vernacular.protocols.prompt_template import cue_of, fill, layout
 from vernacular.protocols.request_rows import continue_with
 from vernacular.types import Item
 
@@ -33,21 +37,23 @@ NAMES = "names"  # key with names of languages, for translations
 
 _SEPARATE = (VARIANTS, WORDINGS, REVIEWED, REFUSALS, ANSWERS, CHOICE, NAMES)
 
-# each line of a prompts file and the field that it contains; None: a cue or heading without a field
-LINES = {
-    "passage": "{context}",
-    "question": "{question}",
-    "story": "{context}",
-    "sentence": "{context}",
-    "options": None,
-    "option": "{option}",
-    "answer": None,
-    "ending": None,
-    "summary": None,
-    "word": None,
-    "letter": None,
-    "complete": None,
+# each line of a prompts file: the field that it contains (None: a cue or heading), and what it is for, for translators
+_LINES = {
+    "passage": ("{context}", "heads a text that questions are about, or that is summarized"),
+    "question": ("{question}", "heads a question"),
+    "story": ("{context}", "heads the beginning of a story, which the model ends"),
+    "sentence": ("{context}", "heads a sentence, with a gap if a word is missing"),
+    "options": (None, "heads the list of options; they follow, one per line"),
+    "option": ("{option}", "one option of that list"),
+    "answer": (None, "the model continues it with the answer to a question"),
+    "ending": (None, "the model continues it with the end of a story, or with one of two sentences"),
+    "summary": (None, "the model continues it with a summary of the text"),
+    "word": (None, "the model continues it with the missing word"),
+    "letter": (None, "the model continues it with the letter of an option: A, B, …"),
+    "complete": (None, "instruction above a text whose last word is missing"),
 }
+LINES = {name: field for name, (field, _) in _LINES.items()}
+PURPOSES = {name: purpose for name, (_, purpose) in _LINES.items()}
 
 # item type: (line of the context, cue before the answer); "" = the context without a line, None = no cue
 LAYOUTS = {
@@ -67,28 +73,8 @@ LAYOUTS = {
 }
 
 
-# what each line is for, for those who write the lines of another language
-PURPOSES = {
-    "passage": "heads a text that questions are about, or that is summarized",
-    "question": "heads a question",
-    "story": "heads the beginning of a story, which the model ends",
-    "sentence": "heads a sentence, with a gap if a word is missing",
-    "options": "heads the list of options; they follow, one per line",
-    "option": "one option of that list",
-    "answer": "the model continues it with the answer to a question",
-    "ending": "the model continues it with the end of a story, or with one of two sentences",
-    "summary": "the model continues it with a summary of the text",
-    "word": "the model continues it with the missing word",
-    "letter": "the model continues it with the letter of an option: A, B, …",
-    "complete": "instruction above a text whose last word is missing",
-}
-
-
 def prompts_directory(language: str, task: dict) -> Path:
-    """Return the directory with the prompt lines of a language, or where a task's author would write them.
-
-    Those beside the task's file precede those of Vernacular.
-    """
+    """Return the directory with the prompt lines of a language, beside the task or shipped, or for them."""
     own = Path(task["directory"]).absolute() / "prompts"
     is_shipped = prompts_file(language, PROMPTS_DIR) or own.parent == WORKFLOW / "tasks"
     return PROMPTS_DIR if is_shipped and not prompts_file(language, own) else own
@@ -136,10 +122,8 @@ def load_labels(language: str, directory: Path = PROMPTS_DIR) -> dict[str, str]:
             raise ConfigError(f"{display_path(path)}: expected {field} once in the line `{name}`, got {text!r}.")
     reviewer = reviewed(language, directory)
     if not (reviewer is None or reviewer is False or isinstance(reviewer, str)):
-        raise ConfigError(
-            f"{display_path(path)}: expected the reviewer's name and the date, or false, for `reviewed`, "
-            f"got {reviewer!r}."
-        )
+        expected = "expected the reviewer's name and the date, or false, for `reviewed`"
+        raise ConfigError(f"{display_path(path)}: {expected}, got {reviewer!r}.")
     return labels
 
 
@@ -164,9 +148,9 @@ def prompt_lines(language: str, directory: Path = PROMPTS_DIR) -> dict | None:
 def additional_lines(
     names: tuple[str, ...], language: str, directory: Path = PROMPTS_DIR, pair: tuple[str, str] | None = None
 ) -> dict[str, str]:
-    """Return lines of a language by name. Raises ConfigError if one is missing or invalid; {} without a file.
+    """Return lines of a language by name, and of a translation between a `pair`; {} without a file.
 
-    The lines of a translation, whose languages are `pair`, are their names with a colon.
+    Raises ConfigError if one is missing or invalid.
     """
     path = prompts_file(language, directory)
     content = read(path)[0] if path and (names or pair) else {}
@@ -264,12 +248,148 @@ def example_text(prompt: str, answer: str, language: str) -> str:
 
 
 def display_order(item: Item, item_type: str, seed: int) -> list[int]:
-    """Return the indices of the options in display order.
+    """Return the indices of the options in display order: that of the dataset, except for `multi_answer` items.
 
-    It is the order of the dataset, except for `multi_answer` items, which list correct answers first: their options are
-    shuffled by hash, so that the order depends on the item, the seed and the options' texts only.
+    These list correct answers first, so they are shuffled by hash, which depends on item, seed and texts only.
     """
     order = list(range(len(item["choices"])))
     if item_type == "multi_answer":
         order.sort(key=lambda i: (fingerprint([seed, item["item_id"], item["choices"][i]]), i))
     return order
+
+
+FIELDS = ("context", "question", "options")
+# fields that a template must contain once, by layout
+LAYOUT_FIELDS = {
+    "passage": FIELDS,
+    "question": ("question", "options"),
+    "story": ("context", "options"),
+    "pair": ("context", "options"),
+    "sentence": ("context", "options"),
+    "cloze": ("context", "options"),
+    "summary": ("context",),
+    "letters_passage": FIELDS,
+    "letters_question": ("question", "options"),
+}
+_FIELD = re.compile(r"\{(\w*)\}")
+
+
+def layout(item_type: str, *, letters: bool, context: bool = True) -> str | None:
+    """Return the layout of an item, by its type and whether it has a context; None if its type has no words to vary.
+
+    >>> layout("multi_answer", letters=False, context=False), layout("passage", letters=True)
+    ('question', 'letters_passage')
+    """
+    if item_type in ("passage", "question", "multi_answer", "open_question"):
+        name = "passage" if context else "question"
+        return f"letters_{name}" if letters else name
+    if letters:
+        return "letters_passage"
+    return {"target_word": "cloze"}.get(item_type, item_type if item_type in LAYOUT_FIELDS else None)
+
+
+def usual_layout(item_type: str, *, letters: bool) -> str | None:
+    """Return the layout that the items of a type usually have: a question has no passage."""
+    return layout(item_type, letters=letters, context=item_type not in ("question", "multi_answer", "open_question"))
+
+
+def problem(template: str, layout_name: str) -> str | None:
+    """Return what is invalid in a template, or None."""
+    required, found = LAYOUT_FIELDS[layout_name], _FIELD.findall(template)
+    for name in found:
+        if name not in required:
+            listed = ", ".join(f"{{{field}}}" for field in required)
+            return f"{{{name}}} is not a field of this layout; expected {listed}"
+    for name in required:
+        if found.count(name) != 1:
+            return f"expected {{{name}}} once, got {found.count(name)}"
+    cue = cue_of(template)
+    if _FIELD.search(cue) or not cue.strip() or cue != cue.rstrip():
+        return "expected a last line with the cue alone, without a space at its end"
+    return None
+
+
+def cue_of(template: str) -> str:
+    """Return the last line, after which the answer follows."""
+    return template.rpartition("\n")[2]
+
+
+def fill(template: str, item: Item, options: str) -> str:
+    """Return the prompt of an item; `options` is the text of its options, "" if they are not shown.
+
+    Raises ConfigError if the item has a text for which the template has no field.
+    """
+    values = {"context": item["context"].rstrip(), "question": item["question"], "options": options}
+    fields = _FIELD.findall(template)
+    for name, value in values.items():
+        if value and name not in fields:
+            raise ConfigError(f"item {item['item_id']} has a {name}, for which its prompt has no {{{name}}}.")
+    lines = []
+    for line in template.split("\n"):
+        names = _FIELD.findall(line)
+        if names and not any(values[name] for name in names):
+            continue
+        lines.append(_FIELD.sub(lambda match: values[match[1]], line))
+    return "\n".join(lines)
+
+
+DEFAULT = "default"
+_SCHEMA = WORKFLOW / "schemas" / "prompts.schema.yaml"
+_SHARED_LINES = ("options", "option", "complete")  # lines of the default that a variant uses
+
+
+@functools.cache
+def variants(language: str, directory: Path = PROMPTS_DIR) -> dict[str, dict]:
+    """Return the variants of a language besides the default, by name, in the file's order; {} without a file.
+
+    Raises ConfigError, with file and line, for all invalid blocks and for blocks with the same text.
+    """
+    path = prompts_file(language, directory)
+    if path is None:
+        return {}
+    content, lines = read(path)
+    if not isinstance(content, dict) or VARIANTS not in content:
+        return {}
+    blocks = content[VARIANTS]
+    block_lines = {keys[1:]: line for keys, line in lines.items() if keys[0] == VARIANTS and len(keys) > 1}
+
+    validate.check(blocks, block_lines, validate.schema(_SCHEMA), path)
+    problems = Problems()
+
+    def report(keys: tuple, message: str) -> None:
+        problems.add(f"{validate.error_location(path, lines, (VARIANTS, *keys))}: {message}.")
+
+    texts: dict[tuple, str] = {}
+    for name, block in blocks.items():
+        for layout in (layout for layout in LAYOUT_FIELDS if layout in block):
+            if message := problem(block[layout], layout):
+                report((name, layout), message)
+            text = (layout, block[layout], block.get("options"), block.get("option"))
+            if (previous := texts.setdefault(text, name)) != name:
+                report((name, layout), f"the same text as in {previous}; remove one")
+    problems.raise_all()
+    return blocks
+
+
+def covering(language: str, item_type: str, *, letters: bool, directory: Path = PROMPTS_DIR) -> list[str]:
+    """Return the variants with words for the layout of an item type, the default first; [] if nothing can vary."""
+    layout = usual_layout(item_type, letters=letters)
+    if layout is None:
+        return []
+    return [DEFAULT, *(name for name, block in variants(language, directory).items() if layout in block)]
+
+
+def variant_labels(language: str, name: str, directory: Path = PROMPTS_DIR) -> dict:
+    """Return the default's lines that a variant uses, and its templates; raise ConfigError for an unknown name."""
+    blocks = variants(language, directory)
+    if name not in blocks:
+        raise ConfigError(f'prompt "{name}" not found in {language}.yaml.{suggest(name, [DEFAULT, *blocks])}')
+    block, lines = blocks[name], prompt_lines(language, directory) or {}
+    labels = {line: block.get(line, lines[line]) for line in _SHARED_LINES}
+    return labels | {"templates": {layout: block[layout] for layout in LAYOUT_FIELDS if layout in block}}
+
+
+def description(language: str, name: str, directory: Path = PROMPTS_DIR) -> dict:
+    """Return how a variant differs from the default, and who has read it: {"differs", "reviewed"}."""
+    block = variants(language, directory)[name]
+    return {"differs": block["differs"], "reviewed": block.get("reviewed", False)}

@@ -11,9 +11,8 @@ PROTOCOLS = {
 GENERATED = {name for name, protocol in PROTOCOLS.items() if protocol.generates}
 SCORED = PROTOCOLS.keys() - GENERATED
 OWN = {name: protocol for name, protocol in PROTOCOLS.items() if not protocol.tool}  # not of a tool
-COMPARED = {
-    name for name, protocol in PROTOCOLS.items() if protocol.similarity
-}  # generated texts whose similarity to the options is computed
+# generated texts whose similarity to the options is computed
+COMPARED = {name for name, protocol in PROTOCOLS.items() if protocol.similarity}
 TOOL_PROTOCOLS = PROTOCOLS.keys() - OWN.keys()
 # with texts that a judge may read: not the letter of an option
 JUDGED = {name for name, protocol in OWN.items() if protocol.generates and not protocol.letters}

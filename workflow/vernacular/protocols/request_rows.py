@@ -42,7 +42,7 @@ def score_request(
     settings: RequestSettings | None = None,
     user: str | None = None,
 ) -> dict:
-    """Return a request for the log-probability of `span` after the few-shot prefix and `context`, before `suffix`.
+    """Return a request for the log-probability of `span` after prefix and `context`, before `suffix`.
 
     `settings` provides the few-shot prefix; None: no prefix. `user` is the last chat turn, if chat is applicable.
     """
@@ -74,10 +74,7 @@ def generation_requests(
     decoding: dict | None = None,
     extras=(),
 ) -> list[dict]:
-    """Return requests to generate a continuation of the few-shot prefix and `text`, one per sample.
-
-    The first has the role "response", the others "response:0@1", "response:0@2", …
-    """
+    """Return requests to continue prefix and `text`, one per sample: roles "response", "response:0@1", …"""
     rows = []
     for sample in range(settings.options.get("repeats", 1)):
         kwargs = settings.options.get("gen_kwargs", {}) | ({"sample": sample} if sample else {})
@@ -151,10 +148,9 @@ _MIN_QUERY = 20  # characters of a text that is found again in the examples only
 
 
 def warnings_of(items: list[Item], rows: list[Request]) -> list[str]:
-    """Return what is suspicious in the prompts of an evaluation, one sentence each: a fault of the task or its data.
+    """Return what is suspicious in the prompts of an evaluation, one sentence each: a fault of task or data.
 
-    A placeholder was not filled if no field of the item contains it; in tasks of other tools, whose items have the
-    complete prompt, if it is in half of the items.
+    A placeholder was not filled if no field of the item has it; of other tools, if it is in half of the items.
     """
     item_by_id = {item["item_id"]: item for item in items}
     texts: dict[str, list[str]] = {}

@@ -31,11 +31,7 @@ def rubrics_directory(name: str) -> Path:
 
 
 def load_rubric(directory: Path, language: str) -> dict:
-    """Return the fields of a `RubricSpec` (config/specs.py) in a language, but how it is read; `reviewed` in addition.
-
-    Raises:
-        ConfigError: There is no file for the language, or it is invalid.
-    """
+    """Return the fields of a `RubricSpec` in a language, and `reviewed`; raise ConfigError if there are none."""
     path = prompts_file(language, directory)
     if path is None:
         found = ", ".join(sorted(file.stem for file in directory.glob("*.yaml"))) or "none"
@@ -90,11 +86,7 @@ def requests_of(
     """Return the requests about a response, or about two in both orders.
 
     Roles are "response", and of the second order "response:0@1"; where the labels are scored, "choice:i", "choice:i@1".
-
-    Args:
-        language: Of the rubric.
-        prompt: To which the responses are.
-        responses: One, or that of the judged model and that of the baseline.
+    `prompt`: to which the responses are; of two, the judged model's is first.
     """
     settings = RequestSettings("", language, 0, "default")
     rows = []

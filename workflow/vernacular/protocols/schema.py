@@ -85,11 +85,7 @@ def reasoning_tokens(metadata: RequestsMetadata, gen_kwargs: dict | str | None) 
 
 
 def request_size(requests: list[Request]) -> dict[str, float]:
-    """Return the numbers of characters to read and tokens to generate, for the time estimate of a job.
-
-    Tokens of reasoning are those of models that reason: at most `reasoning_tokens`, and the budget of the model for
-    each of `default_budgets` requests.
-    """
+    """Return characters to read and tokens to generate; tokens of reasoning, and requests with default budgets."""
     new, reasoning, n_default = 0.0, 0, 0
     for row in requests:
         kwargs = row.get("gen_kwargs") or {}
@@ -98,9 +94,4 @@ def request_size(requests: list[Request]) -> dict[str, float]:
         reasoning += budget or 0
         n_default += row["kind"] == "generate" and budget is None
     read = sum(len(row["text"]) for row in requests) + sum(map(len, {row["prefix"] for row in requests}))
-    return {
-        "characters": read,
-        "new_tokens": round(new),
-        "reasoning_tokens": reasoning,
-        "default_budgets": n_default,
-    }
+    return {"characters": read, "new_tokens": round(new), "reasoning_tokens": reasoning, "default_budgets": n_default}

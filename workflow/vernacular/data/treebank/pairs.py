@@ -1,13 +1,197 @@
-"""Minimal pairs from matches: a sentence, and the same sentence with one word in an incorrect form."""
+"""Minimal pairs from matches: a sentence, and the same sentence with one word in an incorrect form.
+
+Forms are those attested in the treebanks, and those of UniMorph tables (per line lemma TAB form TAB tags), whose tags
+`workflow/treebank_patterns/unimorph/tags.yaml` maps to UD features.
+"""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 
+from vernacular.core.errors import DataError
 from vernacular.core.fingerprint import fingerprint
-from vernacular.data.treebank.forms import Forms, is_correct, match_case
-from vernacular.data.treebank.match import Match, Request, matches
-from vernacular.data.treebank.sentences import Sentence, Word
+from vernacular.core.yaml import read
+from vernacular.data.treebank.patterns import TAGS
+from vernacular.data.treebank.sentences import Match, Request, Sentence, Word, matches
+
+
+class Inflections:
+    """Inflection table in UniMorph's format; `skipped` counts unused lines by reason."""
+
+    def __init__(self, path, name: str | None = None):
+        name = name or str(path)
+        self.skipped: dict[str, int] = {}
+        self._entries: dict[tuple[str, str], list[tuple[str, dict[str, str]]]] = {}
+        self._feature_names: dict[tuple[str, str], set[str]] = {}
+        try:
+            text = Path(path).read_text("utf-8-sig")
+        except FileNotFoundError:
+            raise DataError(f"{name}: file not found.") from None
+        except UnicodeDecodeError as error:
+            raise DataError(f"{name}: not UTF-8 text (byte {error.start}); save it as UTF-8.") from None
+        except OSError as error:
+            raise DataError(f"{name}: cannot be read ({error.strerror}).") from None
+        for line_number, line in enumerate(text.split("\n"), start=1):
+            if line.strip():
+                fields = line.rstrip("\r").split("\t")
+                if len(fields) < 3:
+                    raise DataError(
+                        f"{name}, line {line_number}: expected lemma, form and tags with tabs between them."
+                    )
+                self._add(*fields[:3])
+
+    def find(self, lemma: str, upos: str, feats: dict, swapped: tuple[str, ...], ignore=()) -> set[str]:
+        """Return the forms of a lemma whose entry has the features `feats`, except for those in `ignore`.
+
+        An entry states the `swapped` ones and none that `feats` lacks; it may omit those that no entry of the lemma
+        states.
+        """
+        feature_names = self._feature_names.get((lemma, upos), set()) - set(ignore)
+        if not set(swapped) & feats.keys() <= feature_names:
+            return set()
+        expected = {name: value for name, value in feats.items() if name in feature_names}
+        entries = self._entries.get((lemma, upos), ())
+        return {form for form, entry in entries if {k: v for k, v in entry.items() if k not in ignore} == expected}
+
+    def _add(self, lemma: str, form: str, tags: str) -> None:
+        if not form or form == "-" or " " in form:
+            return self._skip("not a single word")
+        upos_tag, *feature_tags = tags.strip().split(";")
+        upos_entry = _table()["upos"].get(upos_tag)
+        feats = features(feature_tags) if upos_entry else None
+        if feats is None:
+            return self._skip("tags without UD equivalent")
+        feats |= {name: str(value) for name, value in upos_entry.get("feats", {}).items()}
+        for upos in upos_entry["upos"]:
+            self._entries.setdefault((lemma, upos), []).append((form, feats))
+            self._feature_names.setdefault((lemma, upos), set()).update(feats)
+        return None
+
+    def _skip(self, reason: str) -> None:
+        self.skipped[reason] = self.skipped.get(reason, 0) + 1
+
+
+def features(tags: list[str]) -> dict[str, str] | None:
+    """Return the UD features of UniMorph tags; None if a tag has no equivalent.
+
+    >>> features(["IND", "PST", "3", "SG", "IPFV"])
+    {'Tense': 'Imp', 'Mood': 'Ind', 'Person': '3', 'Number': 'Sing'}
+    """
+    feats: dict[str, str] = {}
+    remaining = list(filter(None, tags))
+    for entry in _table()["together"]:
+        if set(entry["tags"]) <= set(remaining):
+            feats |= entry["feats"]
+            remaining = [tag for tag in remaining if tag not in entry["tags"]]
+    for tag in remaining:
+        if tag not in _table()["tags"]:
+            return None
+        feats |= _table()["tags"][tag]
+    return {name: str(value) for name, value in feats.items()}
+
+
+@cache
+def _table() -> dict:
+    return read(TAGS)[0]
+
+
+_EXCLUDED_FEATURES = ("Typo", "Abbr", "Foreign")  # words with these features do not attest a form
+_ERROR_RATIO = 20  # an analysis this many times rarer than the other is an annotation error, not syncretism
+
+
+class Forms:
+    """Forms attested in treebanks, with counts (ignoring case), and tables as a fallback; none of multiword tokens."""
+
+    def __init__(self, sentences: Iterable[Sentence], tables: Iterable[Inflections] = ()):
+        self.tables = list(tables)
+        self._attested: dict[tuple[str, str], dict[tuple, Counter]] = {}
+        self._cache: dict[tuple, Counter] = {}
+        self._counts: Counter = Counter()
+        for sentence in sentences:
+            for word in sentence.words.values():
+                self._counts[word.form.lower()] += 1
+                if word.start is None or any(word.feats.get(name) == "Yes" for name in _EXCLUDED_FEATURES):
+                    continue
+                bundles = self._attested.setdefault((word.lemma, word.upos), {})
+                bundles.setdefault(tuple(sorted(word.feats.items())), Counter())[word.form] += 1
+
+    def find(self, lemma: str, upos: str, feats: dict, *, swapped: tuple[str, ...], ignore=()) -> Counter:
+        """Return counts of the forms with exactly these features: attested ones, or else those in the tables."""
+        return self.attested_forms(lemma, upos, feats, ignore) or self.listed_forms(lemma, upos, feats, swapped, ignore)
+
+    def correct_forms(self, word: Word, ignore=()) -> Counter:
+        """Return counts of all lowercase forms that are correct for the word with its own features."""
+        analysis = (word.lemma, word.upos, word.feats)
+        counts: Counter = Counter()
+        for forms in (self.attested_forms(*analysis, ignore), self.listed_forms(*analysis, (), ignore)):
+            for form, count in forms.items():
+                counts[form.lower()] += count
+        return counts
+
+    def attested_forms(self, lemma: str, upos: str, feats: dict, ignore=()) -> Counter:
+        """Return counts of forms in the treebanks, ignoring case, under the most frequent spelling."""
+        expected = _filter_features(feats.items(), ignore)
+        key = (lemma, upos, expected, tuple(ignore))  # a few words account for most calls
+        if key in self._cache:
+            return self._cache[key]
+        counts: Counter = Counter()
+        for bundle, forms in self._attested.get((lemma, upos), {}).items():
+            if _filter_features(bundle, ignore) == expected:
+                counts += forms
+        self._cache[key] = _merge_case(counts)
+        return self._cache[key]
+
+    def listed_forms(self, lemma: str, upos: str, feats: dict, swapped: tuple[str, ...], ignore=()) -> Counter:
+        """Return the forms in the tables with 1 + the count of their spelling in the treebanks under any analysis."""
+        forms = {form for table in self.tables for form in table.find(lemma, upos, feats, swapped, ignore)}
+        return Counter({form: self._counts[form.lower()] + 1 for form in forms})
+
+
+def is_correct(form: str, count: int, correct: Counter) -> bool:
+    """Return whether `form`, seen `count` times with the incorrect features, is also a form with the correct ones.
+
+    >>> is_correct("cantaba", 9, Counter(cantaba=7)), is_correct("son", 400, Counter(é=900, son=1))
+    (True, False)
+    """
+    return form.lower() in correct and correct[form.lower()] * _ERROR_RATIO >= count
+
+
+def match_case(form: str, reference: str) -> str:
+    """Return `form` with the case of `reference`: all capitals, a capital first letter, or a lowercase first letter.
+
+    >>> match_case("cantan", "Canta"), match_case("cantan", "CANTA")
+    ('Cantan', 'CANTAN')
+    >>> match_case("Häuser", "Haus"), match_case("é", "Son")
+    ('Häuser', 'É')
+    """
+    if _capitals(reference):
+        return form.upper()
+    if not form or reference == reference.swapcase():
+        return form
+    form = form.lower() if _capitals(form) else form
+    return (form[0].title() if reference[0] != reference[0].lower() else form[0].lower()) + form[1:]
+
+
+def _capitals(form: str) -> bool:
+    """Return whether a form is in all capitals; False if it has only one cased letter."""
+    cased = [letter for letter in form if letter.lower() != letter.upper()]
+    return len(cased) > 1 and all(letter == letter.upper() for letter in cased)
+
+
+def _filter_features(feats, ignore) -> tuple:
+    return tuple(sorted((name, value) for name, value in feats if name not in ignore))
+
+
+def _merge_case(forms: Counter) -> Counter:
+    """Merge counts of forms that differ only in case, under the most frequent spelling."""
+    merged: Counter = Counter()
+    spelling: dict[str, str] = {}
+    for form, count in sorted(forms.items(), key=lambda entry: (-entry[1], entry[0])):
+        merged[spelling.setdefault(form.lower(), form)] += count
+    return merged
+
 
 MASK = "[MASK]"
 MULTIWORD = "inside a multiword token"
@@ -47,15 +231,13 @@ def make_pairs(
 ) -> Pairs:
     """Return a row for every match of `pattern` that gives a pair, and counts of all others by reason.
 
-    Rows have Grew-TSE's columns: sentence_id, match_id (the word's ID), original_text, masked_text, prompt_text,
-    form_grammatical, form_ungrammatical (…_2, …_3 for further alternatives); and ungrammatical_text (…_2, …_3), lemma,
-    upos, features, swapped (one text for all alternatives), deprel, distance, phenomenon, pattern, treebank.
-
-    Args:
-        external_matches: Matches of another search (GREW); None: search `sentences`.
+    Rows have Grew-TSE's columns, further alternatives with the suffixes _2, _3, and lemma, upos, features, swapped,
+    deprel, distance, phenomenon, pattern, treebank. `external_matches`: of another search (GREW).
     """
-    pairs = Pairs(pattern)
-    for sentence, match in external_matches if external_matches is not None else _search(sentences, pattern):
+    pairs, request = Pairs(pattern), None if external_matches is not None else Request.of(pattern)
+    if external_matches is None:
+        external_matches = ((sentence, match) for sentence in sentences for match in matches(sentence, request))
+    for sentence, match in external_matches:
         pairs.targets += 1
         if match.words is None:
             continue
@@ -77,8 +259,7 @@ def make_pairs(
 def incorrect_forms(target: Word, pattern: dict, forms: Forms) -> tuple[list[tuple[str, dict]], str | None]:
     """Return ([(form, swapped features)], None), or ([], reason), with the most frequent form of each swap.
 
-    An incorrect form has the target's lemma and part of speech, the swapped features, and all others equal except for
-    those to ignore. A form that is also correct (possibly with another value of an open feature) is excluded.
+    An incorrect form differs in the swapped features only, and is not also correct, with another value of an open one.
     """
     ignore = pattern["ignore"]
     if target.lemma in ("_", ""):
@@ -108,9 +289,8 @@ def incorrect_forms(target: Word, pattern: dict, forms: Forms) -> tuple[list[tup
 def mark_word(sentence: Sentence, word: Word) -> str:
     """Return the word in [[ ]] within its text, or, if it is inside a multiword token, after its text."""
     if word.start is None:
-        position = max(
-            (neighbor.end for neighbor in sentence.words.values() if neighbor.end and neighbor.id < word.id), default=0
-        )
+        before = (neighbor.end for neighbor in sentence.words.values() if neighbor.end and neighbor.id < word.id)
+        position = max(before, default=0)
         return f"{shorten_context(sentence.text[:position], '', sentence.text[position:])}  [[{word.form}]]"
     return shorten_context(sentence.text[: word.start], f"[[{word.form}]]", sentence.text[word.end :])
 
@@ -122,13 +302,6 @@ def shorten_context(left: str, text: str, right: str, width: int = 60) -> str:
     if len(right) > width:
         right = right[:width].rpartition(" ")[0] + " …" if " " in right[1:width] else right[:width] + "…"
     return left + text + right
-
-
-def _search(sentences: Iterable[Sentence], pattern: dict) -> Iterator[tuple[Sentence, Match]]:
-    request = Request.of(pattern)
-    for sentence in sentences:
-        for match in matches(sentence, request):
-            yield sentence, match
 
 
 def _check_limits(sentence: Sentence, match: Match, limits: dict) -> str | None:
@@ -161,7 +334,7 @@ def _row(sentence: Sentence, match: Match, incorrect: list[tuple[str, dict]], pa
         "lemma": word.lemma,
         "upos": word.upos,
         "features": "|".join(f"{name}={value}" for name, value in sorted(word.feats.items())),
-        "swapped": " ".join(_format_swap(swap) for _, swap in incorrect),
+        "swapped": " ".join("|".join(f"{name}={value or ''}" for name, value in swap.items()) for _, swap in incorrect),
         "deprel": word.deprel,
         "distance": "" if match.distance is None else str(match.distance),
         "phenomenon": pattern["phenomenon"],
@@ -174,10 +347,6 @@ def _suffix(index: int) -> str:
     return f"_{index + 1}" if index else ""
 
 
-def _format_swap(swap: dict) -> str:
-    return "|".join(f"{name}={value or ''}" for name, value in swap.items())
-
-
 def _limit_per_lemma(pairs: Pairs, max_rows: int | None) -> None:
     """Keep at most `max_rows` rows per lemma, selected by hash, independently of their order in the treebank."""
     if max_rows is None:
@@ -187,10 +356,8 @@ def _limit_per_lemma(pairs: Pairs, max_rows: int | None) -> None:
         by_lemma.setdefault(row["lemma"], []).append(row)
     kept_ids = {id(row) for rows in by_lemma.values() for row in rows[:max_rows]}
     if n_excess := len(pairs.rows) - len(kept_ids):
-        reason, first = (
-            f"more than {max_rows} with the same lemma",
-            next(r for r in pairs.rows if id(r) not in kept_ids),
-        )
+        reason = f"more than {max_rows} with the same lemma"
+        first = next(r for r in pairs.rows if id(r) not in kept_ids)
         pairs.rejections[reason] = n_excess
         pairs.first_rejected[reason] = f'sentence {first["sentence_id"]}: lemma "{first["lemma"]}"'
         pairs.rows = [row for row in pairs.rows if id(row) in kept_ids]

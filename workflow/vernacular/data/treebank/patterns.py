@@ -15,14 +15,10 @@ TAGS = PATTERN_DIRECTORY / "unimorph" / "tags.yaml"  # UniMorph tags -> UD featu
 
 
 def load_pattern(name: str, directory=".", *, location: str = "") -> dict:
-    """Load a built-in pattern by name, or a pattern file (`….yaml`, relative to `directory`), with all defaults.
+    """Load a built-in pattern by name, or a file (`….yaml`, relative to `directory`), with all defaults.
 
-    Keys: pattern (its name), phenomenon, target, related, without, swap (list of alternatives: feature -> value, None
-    to remove it), ignore, open, limits; or, instead of related and without, grew, with the target's name as target.
-
-    Raises:
-        ConfigError: The pattern is invalid, with file, line and key; or its name is unknown, with `location` of the
-            name.
+    `swap` is a list of alternatives: feature -> value, None to remove it; `target` of a GREW request is its name.
+    Raises ConfigError with file, line and key, or with the `location` of an unknown name.
     """
     path = _pattern_path(name, Path(directory), location)
     content, lines = yaml.read(path)
@@ -34,9 +30,8 @@ def load_pattern(name: str, directory=".", *, location: str = "") -> dict:
         if extra := content.keys() - {"pattern", "phenomenon", "about", "corrupt"}:
             key_location = validate.error_location(path, lines, (min(extra),))
             raise ConfigError(f"{key_location}: not supported with corrupt; remove it.")
-        return {"pattern": content["pattern"], "phenomenon": content.get("phenomenon", content["pattern"])} | {
-            "corrupt": content["corrupt"]
-        }
+        phenomenon = content.get("phenomenon", content["pattern"])
+        return {"pattern": content["pattern"], "phenomenon": phenomenon, "corrupt": content["corrupt"]}
     if isinstance(content["target"], str) is not ("grew" in content):
         key_location = validate.error_location(path, lines, ("target",))
         expected = "the name of a node of the request" if "grew" in content else "constraints, such as {upos: VERB}"
@@ -124,11 +119,8 @@ _EXTRA_COLUMNS = (
     "deprel",
     "distance",
 )
-_COMMON_COLUMNS = {
-    "category": "phenomenon",
-    "cluster": "sentence_id",
-    "extra": {name: f"{name}|" for name in _EXTRA_COLUMNS},
-}
+_COMMON_COLUMNS = {"category": "phenomenon", "cluster": "sentence_id"}
+_COMMON_COLUMNS |= {"extra": {name: f"{name}|" for name in _EXTRA_COLUMNS}}
 _ID = ["pattern", "sentence_id", "match_id"]
 
 # item_type -> default `columns` of a task file
@@ -143,13 +135,9 @@ COLUMNS = {
 
 
 def resolve(source: dict, directory, item_type: str, location: str) -> dict:
-    """Return a treebank source with its patterns loaded; any other source unchanged.
+    """Return a treebank source with its patterns loaded, on which items depend; any other source unchanged.
 
-    Errors in patterns are thus reported before anything runs, and the items depend on the patterns' content. `each`
-    states whether a row is a pair or one of its sentences.
-
-    Raises:
-        ConfigError: The source or a pattern is invalid; the message begins with `location`, or the pattern file.
+    Raises ConfigError, which begins with `location`, or the pattern file.
     """
     if "treebank" not in source:
         if misplaced := [key for key in ("pattern", "forms") if key in source]:

@@ -1,12 +1,13 @@
-"""Sentences of CoNLL-U files, with the character offsets of their words.
+"""Sentences of CoNLL-U files, with the character offsets of their words, and matches of patterns in their trees.
 
 The `conllu` library parses the lines. The text is rebuilt from the tokens (SpaceAfter=No, multiword ranges such as
 `2-3 del`), so that offsets are exact by construction and words need not be searched for.
 """
 
 import gzip
+import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -52,12 +53,9 @@ class Sentence:
 
 
 def read_sentences(path, name: str | None = None) -> Iterator[Sentence]:
-    """Yield the sentences of a CoNLL-U file (also gzipped) in order; `name` is the file's name in messages.
+    """Yield the sentences of a CoNLL-U file (also gzipped) in order; without sent_id, with file and number as ID.
 
-    A sentence without sent_id gets the file's name and its number as ID.
-
-    Raises:
-        DataError: The file is missing, or not valid CoNLL-U; with the file, and the number of an invalid sentence.
+    Raises DataError, with the file, `name`, and the number of an invalid sentence.
     """
     path = Path(path)
     name = name or str(path)
@@ -66,9 +64,8 @@ def read_sentences(path, name: str | None = None) -> Iterator[Sentence]:
             lines = _LineCounter(file)
             for sentence_number, block in enumerate(parse_sentences(lines), start=1):
                 location = f"{name}, sentence {sentence_number} (it ends before line {lines.count + 1})"
-                yield _sentence(
-                    _parse(block, location), location, f"{path.name.split('.')[0]}.{sentence_number}", path.name
-                )
+                sentence_id = f"{path.name.split('.')[0]}.{sentence_number}"
+                yield _sentence(_parse(block, location), location, sentence_id, path.name)
     except FileNotFoundError:
         raise DataError(f"{name}: file not found.") from None
     except UnicodeDecodeError as error:
@@ -113,15 +110,13 @@ _TWO_SPACES = "\ue000"  # replaces two spaces, at which `conllu` splits columns 
 def _parse(block: str, location: str) -> TokenList:
     has_double_spaces = "\t" in block and "  " in block
     try:
-        tokens = parse_token_and_metadata(
-            block.replace("  ", _TWO_SPACES) if has_double_spaces else block, field_parsers=_PARSERS
-        )
+        text = block.replace("  ", _TWO_SPACES) if has_double_spaces else block
+        tokens = parse_token_and_metadata(text, field_parsers=_PARSERS)
     except (ParseException, ValueError) as error:  # ValueError: a number with thousands of digits
         raise DataError(f"{location}: not CoNLL-U ({first_line(error)}).") from None
     for mapping in (tokens.metadata, *tokens) if has_double_spaces else ():
-        mapping.update(
-            {key: value.replace(_TWO_SPACES, "  ") for key, value in mapping.items() if isinstance(value, str)}
-        )
+        texts = {key: value for key, value in mapping.items() if isinstance(value, str)}
+        mapping.update({key: text.replace(_TWO_SPACES, "  ") for key, text in texts.items()})
     return tokens
 
 
@@ -163,3 +158,163 @@ def _sentence(tokens: TokenList, location: str, fallback: str, file: str) -> Sen
         file,
         mismatch=text_comment is not None and text_comment.strip() != text.strip(),
     )
+
+
+_TEXTS = ("upos", "deprel", "lemma", "form", "xpos")  # the most selective first
+
+
+@dataclass(frozen=True)
+class Node:
+    """Constraints on a word; `assume` are default values of features that the word does not have."""
+
+    texts: tuple[tuple[str, Callable[[str], bool]], ...]
+    features: tuple[tuple[str, object], ...]  # (name, set of values | True: has it | False: lacks it)
+    excluded: tuple["Node", ...]
+    assume: dict[str, str]
+
+    @classmethod
+    def of(cls, spec: dict) -> "Node":
+        """Return the constraints of a node in a pattern file; each entry under `not` rejects a word by itself."""
+        exclusions = spec.get("not", {})
+        exclusion_specs = [{key: exclusions[key]} for key in _TEXTS if key in exclusions]
+        exclusion_specs += [{"feats": {name: value}} for name, value in exclusions.get("feats", {}).items()]
+        return cls(
+            texts=tuple((key, _build_matcher(spec[key])) for key in _TEXTS if key in spec),
+            features=tuple((name, _value_set(value)) for name, value in spec.get("feats", {}).items()),
+            excluded=tuple(cls.of(exclusion) for exclusion in exclusion_specs),
+            assume={name: str(value) for name, value in spec.get("assume", {}).items()},
+        )
+
+    def fits(self, word: Word) -> bool:
+        for key, matches in self.texts:
+            if not matches(getattr(word, key)):
+                return False
+        for name, expected in self.features:
+            value = self.value(word, name)
+            if isinstance(expected, bool):
+                if (value is not None) is not expected:
+                    return False
+            elif value is None or expected.isdisjoint(value.split(",")):
+                return False
+        return not any(exclusion.fits(word) for exclusion in self.excluded)
+
+    def value(self, word: Word, feature: str) -> str | None:
+        return word.feats.get(feature, self.assume.get(feature))
+
+
+def _build_matcher(spec) -> Callable[[str], bool]:
+    """Return a predicate: whether a text equals any of those wanted, in which * matches any characters.
+
+    >>> [_build_matcher(["nsubj", "aux:*"])(deprel) for deprel in ("nsubj", "nsubj:pass", "aux:pass")]
+    [True, False, True]
+    """
+    texts = [str(text) for text in (spec if isinstance(spec, list) else [spec])]
+    if not any("*" in text for text in texts):
+        return frozenset(texts).__contains__
+    pattern = re.compile("|".join(".*".join(map(re.escape, text.split("*"))) for text in texts), re.DOTALL)
+    return lru_cache(maxsize=10_000)(lambda text: pattern.fullmatch(text) is not None)
+
+
+def _value_set(spec):
+    if isinstance(spec, bool):
+        return spec
+    return {str(value) for value in (spec if isinstance(spec, list) else [spec])}
+
+
+@dataclass(frozen=True)
+class Related:
+    """Word that must (or, under `without`, must not) exist, and its relation to the word named `of`."""
+
+    node: Node
+    name: str
+    relation: str  # head, child, sibling, word
+    of: str
+    order: str | None  # before, after: in the text, relative to `of`
+    within: int | None  # maximum distance from `of`, in words
+    agrees: tuple[str, ...]  # features of which it shares a value with the target
+
+
+@dataclass(frozen=True)
+class Request:
+    """Target of a pattern, and the words that it requires and forbids."""
+
+    target: Node
+    related: tuple[Related, ...]
+    without: tuple[Related, ...]
+
+    @classmethod
+    def of(cls, pattern: dict) -> "Request":
+        """Return the request of a pattern as `load_pattern` returns it."""
+        return cls(
+            Node.of(pattern["target"]),
+            tuple(_parse_related(spec) for spec in pattern.get("related", [])),
+            tuple(_parse_related(spec) for spec in pattern.get("without", [])),
+        )
+
+
+@dataclass(frozen=True)
+class Match:
+    """Word that fits the target; `words` by name (target and related ones), or None if a relation is not satisfied."""
+
+    target: Word
+    words: dict[str, Word] | None
+
+    @property
+    def distance(self) -> int | None:
+        """Distance from the target to the first related word, in words (1: adjacent); None without a related word."""
+        names = [name for name in self.words or {} if name != "target"]
+        return abs(self.target.id - self.words[names[0]].id) if names else None
+
+
+def matches(sentence: Sentence, request: Request) -> Iterator[Match]:
+    """Yield every word that fits the target, in order, with the first related words from left to right."""
+    for word in sentence.words.values():
+        if request.target.fits(word):
+            yield Match(word, _assign(sentence, request, {"target": word}, request.related))
+
+
+def _assign(sentence: Sentence, request: Request, assignment: dict, remaining: tuple[Related, ...]) -> dict | None:
+    """Return `assignment` with a word for each of `remaining`; None if none fits, or a forbidden word exists."""
+    if not remaining:
+        forbidden = (_candidates(sentence, request, assignment, word) for word in request.without)
+        has_forbidden_word = any(map(any, forbidden))
+        return None if has_forbidden_word else assignment
+    for word in _candidates(sentence, request, assignment, remaining[0]):
+        if complete_assignment := _assign(sentence, request, {**assignment, remaining[0].name: word}, remaining[1:]):
+            return complete_assignment
+    return None
+
+
+def _candidates(
+    sentence: Sentence, request: Request, assignment: dict[str, Word], related_word: Related
+) -> Iterator[Word]:
+    origin, target = assignment[related_word.of], assignment["target"]
+    used_ids = {word.id for word in assignment.values()}
+    for word in _words_by_relation(sentence, origin, related_word.relation):
+        if word.id in used_ids or not related_word.node.fits(word):
+            continue
+        if related_word.order and (word.id < origin.id) is not (related_word.order == "before"):
+            continue
+        if related_word.within is not None and abs(word.id - origin.id) > related_word.within:
+            continue
+        node = related_word.node
+        pairs = [(node.value(word, name), request.target.value(target, name)) for name in related_word.agrees]
+        if all(a and b and not set(a.split(",")).isdisjoint(b.split(",")) for a, b in pairs):
+            yield word
+
+
+def _words_by_relation(sentence: Sentence, origin: Word, relation: str) -> list[Word]:
+    if relation == "head":
+        return [sentence.words[origin.head]] if origin.head in sentence.words else []
+    if relation == "child":
+        return sentence.children.get(origin.id, [])
+    if relation == "sibling":
+        return [word for word in sentence.children.get(origin.head, []) if word.id != origin.id]
+    return list(sentence.words.values())
+
+
+def _parse_related(spec: dict) -> Related:
+    return Related(
+        Node.of(spec), spec["name"], spec["relation"], spec["of"], spec.get("order"), spec.get("within"),
+        tuple(spec.get("agrees", ())),
+    )  # fmt: skip

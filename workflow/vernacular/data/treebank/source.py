@@ -16,36 +16,27 @@ from vernacular.core import hub_snapshot
 from vernacular.core.errors import DataError, format_count
 from vernacular.core.fingerprint import file_fingerprint, fingerprint
 from vernacular.core.paths import display_path
-from vernacular.data.treebank.forms import Forms, Inflections
-from vernacular.data.treebank.match import Match
-from vernacular.data.treebank.pairs import MASK, Pairs, make_pairs
+from vernacular.data.treebank.pairs import MASK, Forms, Inflections, Pairs, make_pairs
 from vernacular.data.treebank.patterns import entries, source_name
-from vernacular.data.treebank.sentences import Sentence, Word, read_sentences
+from vernacular.data.treebank.sentences import Match, Sentence, Word, read_sentences
 
 
 def fetch(source: dict, directory) -> tuple[list[dict], list[dict], dict]:
     """Return (a row per pair, or per sentence of a pair; []; provenance) of a source as `resolve` returns it.
 
-    Provenance: files with their SHA-256, patterns, sentences, words, text_mismatches, rejected (matches without a pair,
-    by reason), first_rejected (the first by reason), warnings.
-
-    Raises:
-        DataError: A file is unavailable or unreadable, or no pair is found.
+    Raises DataError if a file is unavailable or unreadable, or no pair is found.
     """
     directory = Path(directory)
     treebanks = [_fetch_file(entry) for entry in entries(source, "treebank", directory)]
     forms = [_fetch_file(entry) for entry in entries(source, "forms", directory)]
     names = {file["path"]: file["name"] for file in treebanks + forms}
-    extraction = extract(
-        [file["path"] for file in treebanks], source["pattern"], [file["path"] for file in forms], names
-    )
+    paths, form_paths = ([file["path"] for file in files] for files in (treebanks, forms))
+    extraction = extract(paths, source["pattern"], form_paths, names)
     if not extraction.rows:
         raise DataError(f"{source_name(source)}: no pairs found; {_describe_counts(extraction)}.")
-    warnings = [
-        f"{file['name']}: not pinned; to pin it, write {{url: …, sha256: {file['sha256']}}}."
-        for file in treebanks + forms
-        if not file["pinned"]
-    ]
+    unpinned = [file for file in treebanks + forms if not file["pinned"]]
+    pin = "{name}: not pinned; to pin it, write {{url: …, sha256: {sha256}}}."
+    warnings = [pin.format(**file) for file in unpinned]
     if extraction.mismatches:
         sentence_ids = ", ".join(extraction.mismatches[:3]) + (", …" if len(extraction.mismatches) > 3 else "")
         warnings.append(
@@ -104,10 +95,8 @@ def _fetch_file(entry: dict) -> dict:
         raise DataError(f"{display_path(path)}: cannot be read ({error.strerror}).") from None
     if entry["sha256"] not in (None, digest):
         expected_digest = entry["sha256"]
-        raise DataError(
-            f"{display_path(path)}: checksum mismatch (expected sha256 {expected_digest} as in the task file, "
-            f"got {digest})."
-        )
+        found = f"expected sha256 {expected_digest} as in the task file, got {digest}"
+        raise DataError(f"{display_path(path)}: checksum mismatch ({found}).")
     return {"path": path, "name": display_path(path), "sha256": digest, "pinned": True}
 
 
@@ -132,22 +121,16 @@ class Extraction:
 
 
 def extract(treebanks: list, patterns: list[dict], forms: list | None = None, names: dict | None = None) -> Extraction:
-    """Extract the pairs of all `patterns` from CoNLL-U files.
+    """Extract the pairs of all `patterns`, as `load_pattern` returns them, from CoNLL-U files, with `names` for
+    messages.
 
-    Args:
-        treebanks: Paths of CoNLL-U files, in which incorrect forms must be attested, unless `forms` has them.
-        patterns: The patterns, as `load_pattern` returns them.
-        forms: Files with further word forms: CoNLL-U (….conllu), or any other name for UniMorph's format.
-        names: Names of files in messages, by path.
-
-    Raises:
-        DataError: A file is missing or invalid, or GREW cannot run a request.
+    `forms`: files with further word forms, CoNLL-U (….conllu) or UniMorph. Raises DataError.
     """
     names = names or {}
     sentences = _make_ids_unique([sentence for path in treebanks for sentence in read_sentences(path, names.get(path))])
     extra_sentences, tables = [], {}
     for path in forms or []:
-        if is_treebank(names.get(path, path)):
+        if ".conllu" in Path(str(names.get(path, path))).suffixes:
             extra_sentences += read_sentences(path, names.get(path))
         else:
             tables[str(names.get(path, path))] = Inflections(path, names.get(path))
@@ -169,11 +152,6 @@ def extract(treebanks: list, patterns: list[dict], forms: list | None = None, na
     )
 
 
-def is_treebank(name) -> bool:
-    """Return whether a file's name has the extension .conllu."""
-    return ".conllu" in Path(str(name)).suffixes
-
-
 def _make_ids_unique(sentences: list[Sentence]) -> list[Sentence]:
     """Make sentence IDs unique in place: the second sentence with the same ID gets the suffix ~2."""
     seen: Counter = Counter()
@@ -191,12 +169,9 @@ _SUPPORTED_CONSTRAINTS = (
 
 
 def search(paths: list, sentences: list[Sentence], pattern: dict) -> list[tuple[Sentence, Match]]:
-    """Return every match of the pattern's GREW request in the files at `paths`, which contain `sentences` in order.
+    """Return the first match by target of the pattern's GREW request in the files `paths` with `sentences`.
 
-    Of several matches with the same target, only the first is returned.
-
-    Raises:
-        DataError: GREW is not installed, or rejects the request; or IDs of sentences are not unique.
+    Raises DataError if GREW is not installed or rejects it, or IDs of sentences are not unique.
     """
     grewpy = _grewpy(pattern)
     try:
@@ -205,7 +180,9 @@ def search(paths: list, sentences: list[Sentence], pattern: dict) -> list[tuple[
         ids = corpus.get_sent_ids()
         results = corpus.search(grewpy.Request(pattern["grew"]))
     except grewpy.grew.GrewError as error:
-        raise DataError(f"pattern {pattern['pattern']}: GREW rejected the request ({_error_message(error)}).") from None
+        value = error.value
+        reason = str(value.get("message", value) if isinstance(value, dict) else value).strip()
+        raise DataError(f"pattern {pattern['pattern']}: GREW rejected the request ({reason}).") from None
     if len(ids) != len(sentences) or len(set(ids)) != len(ids):
         raise DataError(f"pattern {pattern['pattern']}: GREW requires a unique sent_id for every sentence.")
     indices = {name: position for position, name in enumerate(ids)}
@@ -215,11 +192,8 @@ def search(paths: list, sentences: list[Sentence], pattern: dict) -> list[tuple[
         if pattern["target"] not in nodes:
             raise DataError(f'pattern {pattern["pattern"]}: node "{pattern["target"]}" not found in the request.')
         words_by_id = sentences[index].words
-        words = {
-            name: words_by_id[int(node)]
-            for name, node in nodes.items()
-            if node.isdecimal() and int(node) in words_by_id
-        }
+        numbers = {name: int(node) for name, node in nodes.items() if node.isdecimal()}
+        words = {name: words_by_id[number] for name, number in numbers.items() if number in words_by_id}
         target = words.pop(pattern["target"], None)
         if target is not None:  # an empty node is not a word of the text
             matches.setdefault((index, target.id), Match(target, {"target": target, **words}))
@@ -237,11 +211,6 @@ def _grewpy(pattern: dict):
             f"(see grew.fr).\n{_SUPPORTED_CONSTRAINTS}"
         ) from None
     return grewpy
-
-
-def _error_message(error) -> str:
-    value = error.value
-    return str(value.get("message", value) if isinstance(value, dict) else value).strip()
 
 
 _OPTIONAL = {"ADJ", "ADV", "PUNCT", "SYM", "DET", "NUM"}  # without these, a sentence usually stays correct

@@ -2,21 +2,121 @@
 
 The state from which a step continues is the one that the model returned, which is not always the one that it was given.
 Where the model's positions change with the length of a text (longrope), rows that reach that length wait for the others
-and continue in a batch of their own, whose state is computed from all their tokens.
+and continue in a batch of their own, whose state is computed from all their tokens. Caches of keys and values grow
+without copying themselves, and a shared prefix is computed once for many rows.
 """
 
+import copy
 import inspect
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
-from transformers import MinPLogitsWarper, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+from transformers import DynamicCache, MinPLogitsWarper, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from vernacular.core.fingerprint import fingerprint
-from vernacular.inference.generation.cache import Prefix, can_select_rows, new_cache, returned_state
 from vernacular.inference.generation.prepare import PreparedPrompt, find_stop, outcome_of, reader_of
 from vernacular.inference.generation.reasoning import Reader
 from vernacular.inference.model.loaded import LoadedModel
 from vernacular.inference.model.tokenization import decode_continuation
+
+
+class GrowingLayer(DynamicLayer):
+    """A DynamicLayer with preallocated space: appending a token writes one token, whereas `cat` copies all."""
+
+    def __init__(self, room: int):
+        super().__init__()
+        self.room = room  # free space in tokens at each allocation, in addition to the current tokens
+        self._space: tuple[torch.Tensor, torch.Tensor] | None = None
+
+    def update(self, key_states, value_states, *args, **kwargs):
+        """Append new states; return all keys and values, [batch, heads, length, size], views of the allocated space."""
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        start = self.get_seq_length()
+        end = start + key_states.shape[-2]
+        if self._space is None or end > self._space[0].shape[-2]:
+            pairs = ((self.keys, key_states), (self.values, value_states))
+            self._space = tuple(self._reallocate(previous, added, start, end) for previous, added in pairs)
+        for space, states in zip(self._space, (key_states, value_states), strict=True):
+            space[..., start:end, :] = states
+        self.keys, self.values = (space[..., :end, :] for space in self._space)
+        return self.keys, self.values
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        """Repeat each row `repeats` times; the next update reallocates the space."""
+        super().batch_repeat_interleave(repeats)
+        self._space = None
+
+    def batch_select_indices(self, indices: torch.Tensor) -> None:
+        """Retain only the rows `indices`; the next update reallocates the space."""
+        super().batch_select_indices(indices)
+        self._space = None
+
+    def _reallocate(self, previous, added, start: int, end: int) -> torch.Tensor:
+        space = added.new_empty(*added.shape[:-2], end + self.room, added.shape[-1])
+        if start:
+            space[..., :start, :] = previous
+        return space
+
+
+STATES = ("past_key_values", "cache_params", "state")  # names in a model's outputs, and of the argument that takes it
+
+
+def new_cache(loaded: LoadedModel, room: int) -> DynamicCache | None:
+    """Return an empty cache, growing where attention is full; None: the model creates its own, of another kind."""
+    if "past_key_values" not in inspect.signature(loaded.model.forward).parameters:
+        return None
+    cache = DynamicCache(config=loaded.model.config)
+    if any(type(layer) not in (DynamicLayer, DynamicSlidingWindowLayer) for layer in cache.layers):
+        return None
+    cache.layers = [GrowingLayer(room) if type(layer) is DynamicLayer else layer for layer in cache.layers]
+    return cache
+
+
+def returned_state(outputs) -> tuple[str, Any]:
+    """Return (name, state) of a model's outputs. Raises ValueError if they have none."""
+    for name in STATES:
+        if (state := getattr(outputs, name, None)) is not None:
+            return name, state
+    raise ValueError("the model returns no state from which it could continue")
+
+
+def can_share_prefix(loaded: LoadedModel, max_tokens: int) -> bool:
+    """Return whether rows of up to `max_tokens` tokens can follow one cached prefix, with padding in between.
+
+    Sliding windows count the padding as text, so no row may reach the window size; recurrent states include it.
+    """
+    if (cache := new_cache(loaded, 0)) is None:
+        return False
+    windows = (layer.sliding_window for layer in cache.layers if type(layer) is DynamicSlidingWindowLayer)
+    return all(max_tokens < window for window in windows)
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """A token sequence that begins many prompts, and the cache after one pass over it (batch size 1)."""
+
+    ids: list[int]
+    cache: DynamicCache
+
+    def for_rows(self, rows: int, room: int) -> DynamicCache:
+        """Return a copy of the cache for a batch of `rows`, with space for `room` tokens after the prompt."""
+        cache = copy.deepcopy(self.cache)
+        cache.batch_repeat_interleave(rows)
+        for layer in cache.layers:
+            layer.room = room
+        return cache
+
+
+def common_prefix(rows: list[list[int]]) -> list[int]:
+    """Return the longest common prefix of all rows that leaves each row at least one token."""
+    smallest, largest = min(rows), max(rows)  # in sorted order, their common prefix is that of all rows
+    max_length = min(len(row) for row in rows) - 1
+    length = next((i for i, (a, b) in enumerate(zip(smallest, largest, strict=False)) if a != b), max_length)
+    return smallest[: min(length, max_length)]
+
 
 DROP_SHARE = 0.25  # finished rows are removed once they are this fraction of the batch: removal copies the others
 
@@ -78,10 +178,7 @@ class DecodingBatch:
 
     @torch.inference_mode()
     def logits(self, positions: int = 1) -> torch.Tensor:
-        """Run the current tokens through the model; return float32 logits [rows, vocabulary] of the next token.
-
-        `positions` > 1: those of the last positions of each row, [rows, positions, vocabulary].
-        """
+        """Run the current tokens; return float32 logits [rows, vocabulary] of the next, or [rows, positions, …]."""
         kwargs = {"logits_to_keep": positions} if "logits_to_keep" in self.parameters else {}
         outputs = self.loaded.model(**self._inputs(kwargs), return_dict=True)
         if self.way.takes_state:
@@ -103,9 +200,8 @@ class DecodingBatch:
             kwargs["position_ids"] = positions if last is None else positions.clamp_max(last - 1)
         if self.state is not None:
             kwargs[self.state_name] = self.state
-        return self.loaded.model.prepare_inputs_for_generation(
-            self.ids, attention_mask=self.mask, use_cache=True, is_first_iteration=self.is_first_iteration, **kwargs
-        )
+        kwargs |= {"use_cache": True, "is_first_iteration": self.is_first_iteration}
+        return self.loaded.model.prepare_inputs_for_generation(self.ids, attention_mask=self.mask, **kwargs)
 
     def append(self, tokens: list[int]) -> None:
         """Set the next input token of each row."""
@@ -116,7 +212,9 @@ class DecodingBatch:
     @property
     def can_drop_rows(self) -> bool:
         """Whether finished rows can be removed."""
-        return self.way.drops_rows and can_select_rows(self.state)
+        layers = getattr(self.state, "layers", None)
+        can_select = bool(layers) and all(hasattr(layer, "batch_select_indices") for layer in layers)
+        return self.way.drops_rows and can_select
 
     def select_rows(self, rows: list[int]) -> None:
         """Remove all rows except `rows`."""
@@ -146,10 +244,9 @@ def decode(
     counters: DecodingCounters,
     way: Way = BATCH,
 ) -> list[dict]:
-    """Generate a continuation of each prompt; all prompts begin with `prefix`, if given, and have the same positions.
+    """Return the outcome of each prompt, see `outcome_of`; with an error, it has neither texts nor a finish_reason.
 
-    Returns one dict per prompt: raw_output, output, finish_reason ("stop", "eos", "length"; None with an error),
-    n_tokens, error, and what is known of its reasoning.
+    All prompts begin with `prefix`, if given, and have the same positions.
     """
     rows = [_Sequence(prompt, reader_of(loaded, prompt)) for prompt in prompts]
     for row in rows:
@@ -185,7 +282,7 @@ def _decode(
                 if i in active:
                     _append_token(loaded, rows[i], token, bool(is_nan), end_ids)
                     counters.tokens_generated += 1
-            active = {i for i in active if _is_active(rows[i])}
+            active = {i for i in active if rows[i].finish_reason is None and rows[i].error is None}
             if way.takes_state and batch.last_length is not None:
                 waiting = {i for i in active if len(rows[i].tokens) > batch.last_length}
                 pending, active = pending + sorted(waiting), active - waiting
@@ -199,10 +296,6 @@ def _decode(
             batch.append(tokens)
         prefix = None
         counters.states_recomputed += len(pending)
-
-
-def _is_active(row: _Sequence) -> bool:
-    return row.finish_reason is None and row.error is None
 
 
 def _append_token(loaded: LoadedModel, row: _Sequence, token: int, is_nan: bool, end_ids: set[int]) -> None:
@@ -253,30 +346,24 @@ def end_token_ids(loaded: LoadedModel) -> set[int]:
 class Sampler:
     """Selection of the next token for the rows of a batch; rows may have different decoding settings.
 
-    Repetition penalty, temperature, top-k, top-p, min-p are those of transformers, in its order, with two differences
-    that make a row independent of the other rows: the penalty covers the row's own tokens (transformers includes the
-    padding), and each row has its own random generator, seeded by the request's seed and ID.
+    As transformers, in its order, but independent of the other rows: the penalty covers the row's own tokens (there,
+    padding too), and each row has its own random generator, seeded by the request's seed and ID.
     """
 
     def __init__(self, prompts: list[PreparedPrompt], vocabulary: int, device):
         self.prompts = prompts
-        self.penalties = torch.tensor(
-            [p.decoding["repetition_penalty"] or 1.0 for p in prompts], device=device, dtype=torch.float32
-        )
+        penalties = [prompt.decoding["repetition_penalty"] or 1.0 for prompt in prompts]
+        self.penalties = torch.tensor(penalties, device=device, dtype=torch.float32)
         self.penalized = bool((self.penalties != 1.0).any())
-        self.seen_tokens = torch.zeros(
-            len(prompts), vocabulary if self.penalized else 0, dtype=torch.bool, device=device
-        )
+        size = (len(prompts), vocabulary if self.penalized else 0)
+        self.seen_tokens = torch.zeros(size, dtype=torch.bool, device=device)
         if self.penalized:
             for i, prompt in enumerate(prompts):
                 self.seen_tokens[i, torch.tensor(prompt.ids, device=device)] = True
         self.generators = [_generator(p) if p.decoding["temperature"] else None for p in prompts]
 
     def sample(self, logits: torch.Tensor, rows: list[int]) -> torch.Tensor:
-        """Return the next token of each of `rows`, indices of prompts; logits: float32 [len(rows), vocabulary].
-
-        The tokens remain on the device.
-        """
+        """Return the next token, on the device, of each of `rows` (of prompts); logits: float32 [rows, vocabulary]."""
         if self.penalized:
             # as RepetitionPenaltyLogitsProcessor of transformers (Keskar et al. 2019): for tokens already in the row,
             # negative logits are multiplied by the penalty, others divided

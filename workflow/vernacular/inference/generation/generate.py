@@ -4,6 +4,9 @@ The few-shot prefix that all prompts share is computed once, and its keys and va
 of each prompt is sorted by length and left-padded; a row leaves the batch when it ends. Two self-checks against single
 prompts decide whether a shared prefix, and batching at all, reproduce this model's numbers; otherwise they are not
 used, nor, if even a single text continues incorrectly from the model's state, that state (`self_check.py`).
+
+vLLM, on GPUs where it is installed, batches, caches prefixes and samples by itself; its rows are the same. It has its
+own random streams, so that a sampled text differs from that of transformers with the same seed.
 """
 
 import time
@@ -12,30 +15,31 @@ from collections import Counter
 import pyarrow as pa
 import torch
 
+from vernacular.core.errors import ModelError
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.logs import Progress
-from vernacular.inference.generation.cache import Prefix, common_prefix
-from vernacular.inference.generation.decode import BATCH, DecodingCounters, Way, decode
-from vernacular.inference.generation.prepare import PreparedPrompt, check_can_generate, output_row, prepare_prompts
+from vernacular.inference.generation.decode import BATCH, DecodingCounters, Prefix, Way, common_prefix, decode
+from vernacular.inference.generation.prepare import (
+    PreparedPrompt,
+    check_can_generate,
+    outcome_of,
+    output_row,
+    prepare_prompts,
+)
 from vernacular.inference.generation.reasoning import describe
 from vernacular.inference.generation.self_check import select_batching
 from vernacular.inference.model.loaded import LoadedModel, halve, token_budget, within_memory
 from vernacular.inference.model.rendering import has_template
 from vernacular.inference.model.tokenization import config_values
-from vernacular.inference.schema import GENERATIONS, iter_rows, rows_to_table
+from vernacular.inference.schema import GENERATIONS, Journal, iter_rows, rows_to_table
 
 SHORTEST_PREFIX = 16  # tokens; recomputing a shorter prefix in each row costs less than copying its cache
 
 
 class Generation:
-    """Run the generate requests of one evaluation: a row of GENERATIONS per row, and metadata with counters.
+    """The generate requests of one evaluation: a row of GENERATIONS per row, equal requests once; see `engine.py`.
 
-    Prepared by the constructor, computed by `compute`, and read by `finish`; see `engine.py`. Rows of another kind
-    (skipped items) are returned with a flag; equal requests are generated once.
-
-    Raises:
-        ModelError: The model is a masked language model.
-        Stopped: A stop signal was received.
+    Raises ModelError if the model is a masked language model.
     """
 
     def __init__(self, loaded: LoadedModel, requests: pa.Table):
@@ -43,68 +47,66 @@ class Generation:
         started = time.perf_counter()
         self.loaded, self.requests = loaded, requests
         self.prompts = prepare_prompts(loaded, requests)
+        self.valid = [prompt for prompt in self.prompts.values() if prompt.error is None]
+        self.outcomes: dict[str, dict] = {}  # by request ID
         self.seconds = time.perf_counter() - started
 
-    def compute(self, journal) -> None:
+    def compute(self, journal: Journal) -> None:
         """Run the model on all prompts."""
         started = time.perf_counter()
-        self.run = run = _Run(self.loaded, journal, Progress("generate", len(self.prompts), "text"))
-        valid_prompts = [prompt for prompt in self.prompts.values() if prompt.error is None]
-        with run.progress:
+        self.journal = journal
+        self.counters, self.limits = DecodingCounters(), batch_limits(self.loaded)
+        self.strategies: list[dict] = []
+        self.n_batches = self.n_resumed = self.prefix_tokens = self.oom_retries = 0
+        self.max_rows = None  # limit on the batch size after an out-of-memory error
+        with Progress("generate", len(self.prompts), "text") as self.progress:
             groups: dict[tuple, list[PreparedPrompt]] = {}
-            for prompt in valid_prompts:
+            for prompt in self.valid:
                 positions = self.loaded.lengths.first(len(prompt.ids))
                 groups.setdefault((*_beginning(prompt), positions), []).append(prompt)
             for _, group in sorted(groups.items()):
-                run.run_group(group)
+                self._run_group(group)
         self.model_metadata = self.loaded.metadata()
         self.seconds += time.perf_counter() - started
 
     def finish(self) -> tuple[pa.Table, dict]:
         """Return (table per GENERATIONS, metadata)."""
-        run, prompts, loaded = self.run, self.prompts, self.loaded
-        rows = (output_row(row, prompts, run.outcomes) for row in iter_rows(self.requests))
-        table = rows_to_table(rows, GENERATIONS.schema)
-        reasons = Counter(row["finish_reason"] for row in run.outcomes.values())
-        valid_prompts = [prompt for prompt in prompts.values() if prompt.error is None]
-        return table, {
+        loaded = self.loaded
+        reasons = Counter(row["finish_reason"] for row in self.outcomes.values())
+        engine = {"name": "transformers", "strategies": self.strategies, "limits": self.limits}
+        counters = vars(self.counters) | {
+            "requests": self.requests.num_rows,
+            "distinct": len(self.prompts),
+            "batches": self.n_batches,
+            "resumed": self.n_resumed,
+            "prefix_tokens": self.prefix_tokens,
+            "oom_retries": self.oom_retries,
+            "truncated": sum(_beginning(p) != (0, False) for p in self.valid),
+            "invalid_prompts": len(self.prompts) - len(self.valid),
+            "finish_reasons": {str(k): v for k, v in sorted(reasons.items(), key=str)},
+            "seconds": round(self.seconds, 3),
+        }
+        tokenizer = {"bos": loaded.record.bos, "adds_bos": loaded.adds_bos, "truncation": "few-shot examples"}
+        return self._rows(), {
             "model": self.model_metadata,
-            "engine": {"name": "transformers", "strategies": run.strategies, "limits": run.limits}
-            | {"fallback": run.fallback()},
-            "tokenizer": {
-                "bos": loaded.record.bos,
-                "adds_bos": loaded.adds_bos,
-                "truncation": "few-shot examples",
-                "has_chat_template": has_template(loaded),
-            }
-            | describe(loaded, prompts.values(), run.outcomes.values()),
-            "counters": vars(run.counters)
-            | {"requests": self.requests.num_rows, "distinct": len(prompts)}
-            | {"batches": run.n_batches, "resumed": run.n_resumed}
-            | {"prefix_tokens": run.prefix_tokens, "oom_retries": run.oom_retries}
-            | {
-                "truncated": sum(_beginning(p) != (0, False) for p in valid_prompts),
-                "invalid_prompts": len(prompts) - len(valid_prompts),
-            }
-            | {"finish_reasons": {str(k): v for k, v in sorted(reasons.items(), key=str)}}
-            | {"seconds": round(self.seconds, 3)},
-            "journal": getattr(run.journal, "notes", []),
+            "engine": engine | {"fallback": self._fallback()},
+            "tokenizer": tokenizer | self._rendering(),
+            "counters": counters,
+            "journal": getattr(self.journal, "notes", []),
         }
 
+    def _rows(self) -> pa.Table:
+        rows = (output_row(row, self.prompts, self.outcomes) for row in iter_rows(self.requests))
+        return rows_to_table(rows, GENERATIONS.schema)
 
-class _Run:
-    """The state of one evaluation's generation, and its counters for the metadata."""
+    def _rendering(self) -> dict:
+        has = {"has_chat_template": has_template(self.loaded)}
+        return has | describe(self.loaded, self.prompts.values(), self.outcomes.values())
 
-    def __init__(self, loaded: LoadedModel, journal, progress: Progress):
-        self.loaded, self.journal, self.progress = loaded, journal, progress
-        self.counters = DecodingCounters()
-        self.limits = batch_limits(loaded)
-        self.outcomes: dict[str, dict] = {}  # request_id -> outcome
-        self.strategies: list[dict] = []
-        self.n_batches = self.n_resumed = self.prefix_tokens = self.oom_retries = 0
-        self.max_rows = None  # limit on the batch size after an out-of-memory error
+    def _keep(self, batch: list[PreparedPrompt], outcomes: list[dict]) -> None:
+        self.outcomes |= {prompt.request_id: outcome for prompt, outcome in zip(batch, outcomes, strict=True)}
 
-    def run_group(self, prompts: list[PreparedPrompt]) -> None:
+    def _run_group(self, prompts: list[PreparedPrompt]) -> None:
         """Generate for prompts with a common beginning, which is computed once if it is long enough."""
         prefix_ids = common_prefix([p.ids for p in prompts]) if len(prompts) > 1 else []
         # the keys of a shorter prefix could have other positions than those of the prompts
@@ -121,7 +123,7 @@ class _Run:
         for batch in batches:
             self._run_batch(batch, prefix, way)
 
-    def fallback(self) -> list[str]:
+    def _fallback(self) -> list[str]:
         """Return why a slower way was used, for the notes."""
         reasons = [reason for note in self.strategies for reason in note.get("fallback", [])]
         if self.counters.states_recomputed:
@@ -131,8 +133,7 @@ class _Run:
 
     def _run_batch(self, batch: list[PreparedPrompt], prefix: Prefix | None, way: Way) -> None:
         """Take one batch from the journal or compute it, in halves if memory does not or did not suffice."""
-        name = _batch_name(batch)
-        middle = len(batch) // 2
+        name, middle = _batch_name(batch), len(batch) // 2
         outcomes = self.journal.get(name)
         if outcomes is None and len(batch) > 1:
             is_split = any(self.journal.get(_batch_name(part)) is not None for part in (batch[:middle], batch[middle:]))
@@ -152,7 +153,7 @@ class _Run:
                 self.max_rows = halve(len(batch), 1)
                 self._run_batch(batch, prefix, way)
                 return
-        self.outcomes.update({prompt.request_id: outcome for prompt, outcome in zip(batch, outcomes, strict=True)})
+        self._keep(batch, outcomes)
         self.progress.advance(len(batch))
 
     def _decode_batch(self, batch: list[PreparedPrompt], prefix: Prefix | None, way: Way) -> list[dict] | None:
@@ -184,10 +185,10 @@ _CPU_PREFILL, _CPU_CACHE = 4096, 2 << 30  # tokens in the first forward; bytes o
 
 
 def batch_limits(loaded: LoadedModel) -> dict[str, int]:
-    """Return the batch limits: `rows`, `prefill_tokens` (padding included) and `cache_tokens` (prefix included).
+    """Return `rows`, `prefill_tokens` (padding included) and `cache_tokens` (prefix included) of a batch.
 
-    The setting `max_batch_tokens`, if not null, is the number of prefill tokens. On a GPU the limits depend on its free
-    memory; `cache_tokens` is rounded down to a power of two, so that the next attempt probably has the same batches.
+    On a GPU they depend on its free memory; `cache_tokens` is rounded down to a power of two, so that the next attempt
+    probably has the same batches.
     """
     if loaded.device.type != "cuda":
         prefill_tokens = loaded.record.max_batch_tokens or _CPU_PREFILL
@@ -195,30 +196,24 @@ def batch_limits(loaded: LoadedModel) -> dict[str, int]:
         return {"rows": _CPU_ROWS, "prefill_tokens": int(prefill_tokens), "cache_tokens": max(1, cache_tokens)}
     free, _ = torch.cuda.mem_get_info(loaded.device)
     cache_tokens = int(free * 0.5) // _cache_bytes(loaded)
-    return {
-        "rows": _GPU_ROWS,
-        "prefill_tokens": token_budget(loaded),
-        "cache_tokens": 1 << max(0, cache_tokens.bit_length() - 1),
-    }
+    cache_tokens = 1 << max(0, cache_tokens.bit_length() - 1)
+    return {"rows": _GPU_ROWS, "prefill_tokens": token_budget(loaded), "cache_tokens": cache_tokens}
 
 
 def make_batches(
     prompts: list[PreparedPrompt], n_prefix_tokens: int, limits: dict[str, int]
 ) -> list[list[PreparedPrompt]]:
-    """Group prompts of similar length into batches, longest first, so that memory runs out immediately or not at all.
+    """Group prompts of similar length, longest first, so that memory runs out immediately or not at all.
 
-    `n_prefix_tokens` is the number of tokens they share, which each row holds in its cache but does not compute.
+    `n_prefix_tokens`: the tokens they share, which each row holds in its cache but does not compute.
     """
     batches: list[list[PreparedPrompt]] = []
     width = max_new_in_batch = 0
     for prompt in sorted(prompts, key=lambda p: (-len(p.ids), -p.max_new_tokens, p.request_id)):
         rows = len(batches[-1]) + 1 if batches else 1
         max_new = max(max_new_in_batch, prompt.max_new_tokens)
-        is_full = (
-            rows > limits["rows"]
-            or rows * (width - n_prefix_tokens) > limits["prefill_tokens"]
-            or rows * (width + max_new) > limits["cache_tokens"]
-        )
+        n_read, n_cached = rows * (width - n_prefix_tokens), rows * (width + max_new)
+        is_full = rows > limits["rows"] or n_read > limits["prefill_tokens"] or n_cached > limits["cache_tokens"]
         if not batches or is_full:
             batches.append([])
             width, max_new = len(prompt.ids), prompt.max_new_tokens
@@ -238,3 +233,87 @@ def _cache_bytes(loaded: LoadedModel) -> int:
     n_heads = largest("num_key_value_heads") or n_attention_heads
     width = largest("head_dim") or (largest("hidden_size") or 1) // (n_attention_heads or 1)
     return 2 * config.num_hidden_layers * (n_heads or 1) * width * loaded.dtype.itemsize
+
+
+CHUNK_SIZE = 512  # prompts per journal entry
+
+_engines: dict[str, object] = {}  # by model fingerprint: startup takes a minute
+
+
+class VLLMGeneration(Generation):
+    """One evaluation, whose texts are generated by vLLM."""
+
+    def compute(self, journal: Journal) -> None:
+        """Run the model on all prompts. Raises ModelError if vLLM is not installed."""
+        engine, self.version = _engine(self.loaded)
+        started = time.perf_counter()
+        prompts = sorted(self.valid, key=lambda prompt: (prompt.ids, prompt.request_id))
+        for start in range(0, len(prompts), CHUNK_SIZE):
+            chunk = prompts[start : start + CHUNK_SIZE]
+            name = fingerprint(["vllm", [prompt.request_id for prompt in chunk]])
+            outcomes = journal.get(name)
+            if outcomes is None:
+                with journal.defer_signals():
+                    outcomes = _generate(self.loaded, engine, chunk)
+                    journal.add(name, outcomes)
+            self._keep(chunk, outcomes)
+        self.model_metadata = self.loaded.metadata()
+        self.seconds += time.perf_counter() - started
+
+    def finish(self) -> tuple[pa.Table, dict]:
+        """Return (table per GENERATIONS, metadata)."""
+        counters = {"requests": self.requests.num_rows, "distinct": len(self.prompts)}
+        metadata = {"model": self.model_metadata, "engine": {"name": "vllm", "version": self.version}}
+        metadata |= {"tokenizer": self._rendering(), "counters": counters | {"seconds": round(self.seconds, 3)}}
+        return self._rows(), metadata
+
+
+def _engine(loaded: LoadedModel):
+    """Return (vllm.LLM, version) for the model's directory, limited to the GPU memory that is still free."""
+    try:
+        import vllm
+    except ImportError:
+        name = loaded.record.name
+        raise ModelError(
+            f"model {name}: the engine vllm is not installed. Install it with `pip install vernacular[vllm]`."
+        ) from None
+    key = loaded.record.fingerprint
+    if key not in _engines:
+        free, total = torch.cuda.mem_get_info(loaded.device)
+        _engines[key] = vllm.LLM(
+            model=str(loaded.record.directory),
+            dtype=str(loaded.dtype).removeprefix("torch."),
+            max_model_len=loaded.max_length,
+            gpu_memory_utilization=0.9 * free / total,
+            enable_prefix_caching=True,
+        )
+    return _engines[key], vllm.__version__
+
+
+def _generate(loaded: LoadedModel, engine, prompts: list[PreparedPrompt]) -> list[dict]:
+    from vllm import SamplingParams
+
+    parameters = []
+    for prompt in prompts:
+        decoding = prompt.decoding
+        seed = None if decoding["seed"] is None else int(fingerprint([decoding["seed"], prompt.request_id])[:8], 16)
+        parameters.append(
+            SamplingParams(
+                temperature=decoding["temperature"],
+                top_k=decoding["top_k"] or -1,
+                top_p=decoding["top_p"] or 1.0,
+                min_p=decoding.get("min_p") or 0.0,
+                repetition_penalty=decoding["repetition_penalty"] or 1.0,
+                seed=seed,
+                max_tokens=max(1, prompt.max_new_tokens),
+                stop=[] if prompt.rendered is not None else prompt.stops,  # a chat turn may begin with an empty line
+                include_stop_str_in_output=True,
+            )
+        )
+    inputs = [{"prompt_token_ids": prompt.ids} for prompt in prompts]
+    outcomes = []
+    for prompt, request in zip(prompts, engine.generate(inputs, parameters, use_tqdm=False), strict=True):
+        completion = request.outputs[0]
+        reason = "length" if completion.finish_reason == "length" else "eos"
+        outcomes.append(outcome_of(loaded, prompt, list(completion.token_ids), reason))
+    return outcomes

@@ -17,17 +17,8 @@ from vernacular.inference.generation.reasoning import (
     opens_reasoning,
     thinks,
 )
+from vernacular.inference.model import rendering
 from vernacular.inference.model.batch_tokenization import encode_all
-from vernacular.inference.model.rendering import (
-    adds_special_tokens,
-    check_settings,
-    dropped_flag,
-    fit_to_length,
-    is_continued,
-    open_template,
-    render_row,
-    uses_chat,
-)
 from vernacular.inference.model.tokenization import (
     AlignmentError,
     Encoded,
@@ -72,30 +63,27 @@ class PreparedPrompt:
     def flag(self) -> str | None:
         if self.error:
             return f"error: {self.error}"
-        dropped = dropped_flag(self.n_dropped_examples)
+        dropped = rendering.dropped_flag(self.n_dropped_examples)
         if self.n_dropped_tokens:
             dropped = f"truncated: {format_count(self.n_dropped_tokens, 'token')} dropped"
         return "; ".join(filter(None, (self.note, dropped))) or None
 
 
 def prepare_prompts(loaded: TextModel, requests: pa.Table) -> dict[str, PreparedPrompt]:
-    """Return the prompt of each distinct generate request, by request ID; equal tokens share one int object.
-
-    Each prompt equals that of `prepare_prompt`; shared texts are tokenized once.
-    """
-    rows: dict[str, tuple[int, _Unfitted]] = {}
+    """Return what `prepare_prompt` does of each distinct request, by ID; shared texts are tokenized once."""
+    rows: dict[str, tuple[int, PreparedPrompt, str, bool]] = {}
     for index, row in enumerate(iter_rows(requests)):
         if row["kind"] == "generate" and row["request_id"] not in rows:
-            rows[row["request_id"]] = index, _begin(loaded, row)
+            rows[row["request_id"]] = index, *_begin(loaded, row)
     prompts: dict[str, PreparedPrompt] = dict.fromkeys(rows)
     interned: dict[int, int] = {}
     for is_added in (True, False):
-        entries = [entry for entry in rows.values() if entry[1].prompt.adds_special_tokens == is_added]
-        texts = [unfitted.text for _, unfitted in entries]
+        entries = [entry for entry in rows.values() if entry[1].adds_special_tokens == is_added]
+        texts = [text for _, _, text, _ in entries]
         options = {"add_special_tokens": is_added, "needs_offsets": False}
         for number, encoded in encode_all(loaded, texts, **options):
-            index, unfitted = entries[number]
-            prompt, fits = _fit(loaded, unfitted, encoded)
+            index, prompt, _, is_truncatable = entries[number]
+            prompt, fits = _fit(loaded, prompt, encoded, is_truncatable)
             if not fits:
                 prompt = prepare_prompt(loaded, requests.slice(index, 1).to_pylist()[0])  # drops few-shot examples
             ids = list(map(interned.setdefault, prompt.ids, prompt.ids))
@@ -104,39 +92,29 @@ def prepare_prompts(loaded: TextModel, requests: pa.Table) -> dict[str, Prepared
 
 
 def prepare_prompt(loaded: TextModel, row: Request) -> PreparedPrompt:
-    """Build the prompt of a generate request.
+    """Build the prompt of a generate request; an error in place of the tokens if it does not fit.
 
-    If the prompt leaves too little room for the new tokens, few-shot examples are dropped, first ones first. The
-    remaining text is truncated only if the request's `extras` contain "truncate_left"; otherwise, if it does not fit
-    without examples, the prompt has an error and no tokens.
+    For room for the new tokens, few-shot examples are dropped, first ones first; the remaining text is truncated only
+    if the request's `extras` contain "truncate_left".
     """
 
     def attempt(row: Request) -> tuple[PreparedPrompt, bool]:
-        unfitted = _begin(loaded, row)
-        add_special_tokens = unfitted.prompt.adds_special_tokens
+        prompt, text, is_truncatable = _begin(loaded, row)
         try:
-            encoded = encode(loaded, unfitted.text, add_special_tokens=add_special_tokens, needs_offsets=False)
+            encoded = encode(loaded, text, add_special_tokens=prompt.adds_special_tokens, needs_offsets=False)
         except AlignmentError as error:
             encoded = error
-        return _fit(loaded, unfitted, encoded)
+        return _fit(loaded, prompt, encoded, is_truncatable)
 
-    prompt, n_dropped = fit_to_length(row, attempt)
+    prompt, n_dropped = rendering.fit_to_length(row, attempt)
     return prompt if prompt.error else replace(prompt, n_dropped_examples=n_dropped)
 
 
-@dataclass(frozen=True)
-class _Unfitted:
-    """A prompt without tokens, and its text."""
-
-    prompt: PreparedPrompt
-    text: str
-    is_truncatable: bool
-
-
-def _begin(loaded: TextModel, row: Request) -> _Unfitted:
-    chat = uses_chat(loaded, row["messages"], row["kind"], row["extras"])
-    text, note = render_row(loaded, row) if chat else (row["prefix"] + row["text"], None)
-    begins_turn = chat and not is_continued(row["messages"])
+def _begin(loaded: TextModel, row: Request) -> tuple[PreparedPrompt, str, bool]:
+    """Return (a prompt without tokens, its text, whether it may be truncated)."""
+    chat = rendering.uses_chat(loaded, row["messages"], row["kind"], row["extras"])
+    text, note = rendering.render_row(loaded, row) if chat else (row["prefix"] + row["text"], None)
+    begins_turn = chat and not rendering.is_continued(row["messages"])
     decoding = decoding_of(loaded, row, is_chat=chat)
     prompt = PreparedPrompt(
         request_id=row["request_id"],
@@ -147,15 +125,16 @@ def _begin(loaded: TextModel, row: Request) -> _Unfitted:
         decoding=decoding.values,
         opened=begins_turn and opens_reasoning(loaded, text, row["messages"]),
         note=note,
-        adds_special_tokens=adds_special_tokens(loaded, row, text if chat else None),
+        adds_special_tokens=rendering.adds_special_tokens(loaded, row, text if chat else None),
         wanted_tokens=decoding.think_tokens,
     )
-    return _Unfitted(prompt, text, is_truncatable="truncate_left" in (row["extras"] or ()))
+    return prompt, text, "truncate_left" in (row["extras"] or ())
 
 
-def _fit(loaded: TextModel, unfitted: _Unfitted, encoded: Encoded | AlignmentError) -> tuple[PreparedPrompt, bool]:
+def _fit(
+    loaded: TextModel, prompt: PreparedPrompt, encoded: Encoded | AlignmentError, is_truncatable: bool
+) -> tuple[PreparedPrompt, bool]:
     """Return (the prompt with its tokens, or with an error; whether it fits the model's context length)."""
-    prompt = unfitted.prompt
     if isinstance(encoded, AlignmentError):
         error = f"the tokenizer provides no offsets, and {encoded}"
         return replace(prompt, rendered=None, error=error), True
@@ -170,7 +149,7 @@ def _fit(loaded: TextModel, unfitted: _Unfitted, encoded: Encoded | AlignmentErr
     if room >= min(1, prompt.wanted_tokens):
         n_reasoning = min(prompt.wanted_tokens, room)
         return replace(prompt, ids=ids, think_tokens=n_reasoning, max_new_tokens=n_new + n_reasoning), True
-    if unfitted.is_truncatable and 0 < n_new < max_length:  # as lm-eval
+    if is_truncatable and 0 < n_new < max_length:  # as lm-eval
         n_dropped = len(ids) + n_new - int(max_length)
         return replace(prompt, ids=ids[n_dropped:], n_dropped_tokens=n_dropped), True
     error = f"expected at most {max_length} tokens, got {len(ids)} of the prompt and {n_new} to generate"
@@ -201,13 +180,10 @@ class Decoding:
 
 
 def decoding_of(loaded: TextModel, row: dict, *, is_chat: bool) -> Decoding:
-    """Return the decoding of a request: of its evaluation, else of its model if it is rendered, else of its task.
-
-    Where a prompt asks for reasoning and no temperature is set, the values of the checkpoint's card are used.
-    """
+    """Return the decoding of a request: of its evaluation, else of its model if it is rendered, else of its task."""
     task = {name: value for name, value in (row["decoding"] or {}).items() if value is not None}
     evaluation = {name: value for name, value in (row.get("gen_kwargs") or {}).items() if value is not None}
-    asks, model = is_chat and not is_continued(row["messages"]) and thinks(loaded), {}
+    asks, model = is_chat and not rendering.is_continued(row["messages"]) and thinks(loaded), {}
     if is_chat:
         setting = loaded.record.gen_kwargs or {}
         is_card, setting = setting == "recommended", {} if setting == "recommended" else setting
@@ -252,8 +228,8 @@ def recommended(loaded: TextModel, *, required: bool) -> dict:
 def check_rendering(record: ModelRecord) -> None:
     """Raise ModelError if a setting of rendered prompts is invalid or without effect, before the model is loaded."""
     if record.rendering and record.directory:
-        loaded = open_template(record)
-        check_settings(loaded)
+        loaded = rendering.open_template(record)
+        rendering.check_settings(loaded)
         markers_of(loaded)
         if record.gen_kwargs == "recommended":
             recommended(loaded, required=True)

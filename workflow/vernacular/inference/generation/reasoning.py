@@ -16,22 +16,12 @@ from dataclasses import dataclass, field, replace
 from vernacular.core.errors import ModelError
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.model_record import EFFORT, SWITCHES
-from vernacular.inference.model.rendering import (
-    USER,
-    has_template,
-    reasoning_switch,
-    render,
-    render_with,
-    takes_system,
-    template_arguments,
-    template_of,
-    with_system,
-)
+from vernacular.inference.model import rendering
 from vernacular.inference.model.tokenization import AlignmentError, TextModel, decode_continuation
 
 UNCLOSED = "unclosed"
 UNCLOSED_FLAG = "unclosed reasoning"
-_SHORT = [{"role": "user", "content": USER}]
+_SHORT = [{"role": "user", "content": rendering.USER}]
 _WINDOW = 64  # tokens in which the end of a marker is searched as text
 
 
@@ -84,7 +74,7 @@ def _find_markers(loaded: TextModel) -> Markers | None:
         known = next((pair for pair in (*_PAIRS, HARMONY) if setting == pair.end), None)
         start = setting.replace("/", "", 1) if "/" in setting else None
         return replace(known or Markers(start, setting), source="setting")
-    template = template_of(loaded) if has_template(loaded) else ""
+    template = rendering.template_of(loaded) if rendering.has_template(loaded) else ""
     if HARMONY.start in template and HARMONY.end in template:
         return replace(HARMONY, source="template")
     for source, has in (("template", template.__contains__), ("vocabulary", lambda end: _id_of(loaded, end))):
@@ -120,13 +110,9 @@ def tail_of(rendered: str, messages: list[dict]) -> str:
     return tail if found else ""
 
 
-def _is_set(markers: Markers) -> bool:
-    return markers.source == "setting"
-
-
 def opens_reasoning(loaded: TextModel, rendered: str, messages: list[dict]) -> bool:
     """Return whether a rendered prompt ends within reasoning, or a short one if the template changes its texts."""
-    tail = tail_of(rendered, messages) or tail_of(render(loaded, _SHORT), _SHORT)
+    tail = tail_of(rendered, messages) or tail_of(rendering.render(loaded, _SHORT), _SHORT)
     markers = markers_of(loaded)
     return markers is not None and bool(is_open(markers, tail))
 
@@ -134,7 +120,7 @@ def opens_reasoning(loaded: TextModel, rendered: str, messages: list[dict]) -> b
 def thinks(loaded: TextModel) -> bool:
     """Return whether rendered prompts ask for reasoning: by their end, a setting, or the template's default.
 
-    A template that only mentions "</think>", to remove reasoning from earlier turns, does not say so.
+    One that only mentions "</think>", to remove reasoning from earlier turns, does not.
     """
 
     def find() -> bool:
@@ -142,17 +128,19 @@ def thinks(loaded: TextModel) -> bool:
         if markers is None:
             return False
         if loaded.tokenizer is None:  # the server applies its template
-            return bool(loaded.record.server.reasons_by_default if wanted is None else wanted) or _is_set(markers)
-        if not has_template(loaded):
+            by_default = loaded.record.server.reasons_by_default if wanted is None else wanted
+            return bool(by_default) or markers.source == "setting"
+        if not rendering.has_template(loaded):
             return False
-        rendered = render(loaded, _SHORT)
+        rendered = rendering.render(loaded, _SHORT)
         opened = is_open(markers, tail_of(rendered, _SHORT))
         if opened is not None or wanted is not None:
             return wanted if opened is None else opened
-        if switch := reasoning_switch(loaded):  # gpt-oss has none that turns it off
-            off = template_arguments(loaded) | switch.get(False, {})
-            return False not in switch or rendered != render_with(loaded, with_system(loaded, _SHORT), off)
-        return _is_set(markers) or (markers.source == "template" and markers.start != "<think>")
+        if switch := rendering.reasoning_switch(loaded):  # gpt-oss has none that turns it off
+            off = rendering.template_arguments(loaded) | switch.get(False, {})
+            short = rendering.with_system(loaded, _SHORT)
+            return False not in switch or rendered != rendering.render_with(loaded, short, off)
+        return markers.source == "setting" or (markers.source == "template" and markers.start != "<think>")
 
     return loaded.of_template("thinks", find)
 
@@ -266,11 +254,8 @@ class Reader:
             if not is_next or ids[-1] in self.ids:
                 self.position = self._follow_ids(ids)
             return
-        if (
-            is_next
-            and self.position.inside
-            and self.markers.end not in decode_continuation(self.tokenizer, [], ids[-_WINDOW:])
-        ):
+        is_inside = is_next and self.position.inside
+        if is_inside and self.markers.end not in decode_continuation(self.tokenizer, [], ids[-_WINDOW:]):
             return
         self.text = decode_continuation(self.tokenizer, self.prompt_ids, ids)
         self.position = follow_text(self.text, self.markers, opened=self.opened)
@@ -298,9 +283,9 @@ class Reader:
         return start, len(ids) if stop is None else stop
 
     def split(self, ids: list[int], *, budget: int = 0, limit: int | None = None) -> Split:
-        """Return the parts of a complete response; reasoning of more than `budget` tokens (0: any) is unclosed.
+        """Return the parts of a response; reasoning of more than `budget` tokens (0: any) is unclosed.
 
-        An engine that generates reasoning and answer in one pass has one limit for both; `limit` is the answer's.
+        `limit` is the answer's: an engine that generates both in one pass has one limit for both.
         """
         self.read(ids)
         start, stop = self.span(ids)
@@ -375,23 +360,22 @@ def describe(loaded: TextModel, prompts: Iterable, outcomes: Iterable[dict]) -> 
     if not rendered or not (loaded.record.rendering or states):
         return {}
     asks, markers = any(p.think_tokens for p in rendered), markers_of(loaded)
-    known = has_template(loaded)
+    known = rendering.has_template(loaded)
     decodings = {str(p.decoding): {k: v for k, v in p.decoding.items() if v is not None} for p in rendered}
     budgets = sorted({prompt.think_tokens for prompt in rendered})
-    return {
-        "reasoning": {
-            "asked_for": asks,
-            "by_default": asks and _is_unset(loaded),
-            "template": fingerprint(template_of(loaded))[:16] if known else None,
-            "arguments": template_arguments(loaded) if known else server_arguments(loaded),
-            "markers": markers and [markers.start, markers.end],
-            "markers_from": markers and markers.source,
-            "split_by": sorted({outcome["split_by"] for outcome in outcomes if outcome.get("split_by")}),
-            "budgets": [budgets[0], budgets[-1]],
-            "decoding": list(decodings.values())[:_LISTED],
-            "notes": list(_notes(loaded, rendered, states, asks=asks)),
-        }
+    described = {
+        "asked_for": asks,
+        "by_default": asks and _is_unset(loaded),
+        "template": fingerprint(rendering.template_of(loaded))[:16] if known else None,
+        "arguments": rendering.template_arguments(loaded) if known else server_arguments(loaded),
+        "markers": markers and [markers.start, markers.end],
+        "markers_from": markers and markers.source,
+        "split_by": sorted({outcome["split_by"] for outcome in outcomes if outcome.get("split_by")}),
+        "budgets": [budgets[0], budgets[-1]],
+        "decoding": list(decodings.values())[:_LISTED],
+        "notes": list(_notes(loaded, rendered, states, asks=asks)),
     }
+    return {"reasoning": described}
 
 
 def _is_unset(loaded: TextModel) -> bool:
@@ -399,7 +383,7 @@ def _is_unset(loaded: TextModel) -> bool:
     arguments = loaded.record.chat_template_args or {}
     if loaded.record.enable_thinking is not None or arguments.keys() & {*SWITCHES, EFFORT}:
         return False
-    return loaded.tokenizer is None or (has_template(loaded) and False in reasoning_switch(loaded))
+    return loaded.tokenizer is None or (rendering.has_template(loaded) and False in rendering.reasoning_switch(loaded))
 
 
 def _notes(loaded: TextModel, rendered: list, states: set, *, asks: bool) -> Iterator[str]:
@@ -410,7 +394,7 @@ def _notes(loaded: TextModel, rendered: list, states: set, *, asks: bool) -> Ite
     if UNCLOSED in states and not asks:
         end = markers_of(loaded).end
         yield f'the model reasons although no budget is set for it; set think_end_token: "{end}", or max_gen_toks'
-    if loaded.record.system_instruction and has_template(loaded) and not takes_system(loaded):
+    if loaded.record.system_instruction and rendering.has_template(loaded) and not rendering.takes_system(loaded):
         yield "system_instruction: in the first user turn, because the chat template has no system turns"
 
 

@@ -9,13 +9,20 @@ an attention window, or a length at which positions change, texts that cross it 
 
 import math
 from dataclasses import dataclass
-from itertools import cycle, islice
+from itertools import chain, cycle, islice
 
 import torch
 
 from vernacular.core.errors import ModelError, first_line
-from vernacular.inference.generation.cache import Prefix, can_share_prefix
-from vernacular.inference.generation.decode import BATCH, UNCACHED, DecodingBatch, DecodingCounters, Way
+from vernacular.inference.generation.decode import (
+    BATCH,
+    UNCACHED,
+    DecodingBatch,
+    DecodingCounters,
+    Prefix,
+    Way,
+    can_share_prefix,
+)
 from vernacular.inference.generation.prepare import PreparedPrompt
 from vernacular.inference.model.loaded import (
     MODEL_ERRORS,
@@ -41,19 +48,14 @@ class _Case:
     steps: list[list[int]]  # tokens by which each is continued, equally many
     label: str = ""
 
-    @property
-    def reference_ids(self) -> list[list[int]]:
-        """The tokens of each text with its continuation."""
-        return [text + steps for text, steps in zip(self.texts, self.steps, strict=True)]
-
 
 def select_batching(
     loaded: LoadedModel, prompts: list[PreparedPrompt], shared_ids: list[int], counters: DecodingCounters
 ) -> tuple[Prefix | None, Way, dict]:
-    """Return (the prefix to use or None, the way to decode, a note for the metadata); note["used"] is the way's name.
+    """Return (the prefix to use or None, the way to decode, a note whose "used" is the way's name).
 
-    `shared_ids` are the tokens that begin all prompts; [] if they are too few to share. The prompts have the same
-    positions. Raises ModelError if the model cannot generate text, or if it is not causal.
+    The prompts have the same positions and begin with `shared_ids`; []: too few to share. Raises ModelError if the
+    model cannot generate, or is not causal.
     """
     note: dict = {"prompts": len(prompts), "prefix_tokens": 0, "fallback": []}
     shortest, longest = min(prompts, key=_prompt_length), max(prompts, key=_prompt_length)
@@ -85,7 +87,9 @@ def select_batching(
                 checked |= {0, *_thresholds(loaded, prompts)}
             rows = {} if way.drops_rows else {"rows": "remain"}  # until the last one ends
             return (prefix if ids else None), way, note | rows | {"used": way.name, "prefix_tokens": len(ids)}
-    if not _is_reproducible(loaded, cases[0], references[0], counters):
+    # the same a second time; NaN is left to the texts' flags
+    last, expected = ([row[-1] for row in rows] for rows in (_reference(loaded, cases[0], counters), references[0]))
+    if (result := compare(loaded, last, expected)).compared and not result.agrees:
         raise ModelError(
             f"model {loaded.record.name}: a {type(loaded.model).__name__} cannot generate text: two computations of "
             "one text differ."
@@ -93,19 +97,11 @@ def select_batching(
     return None, UNCACHED, note | {"used": UNCACHED.name}
 
 
-def compute_prefix(loaded: LoadedModel, ids: list[int], counters: DecodingCounters) -> Prefix:
-    """Compute the state of the shared tokens in one forward pass."""
-    batch = DecodingBatch(loaded, [ids], None, 0, counters)
-    batch.logits()
-    return Prefix(ids, batch.state)
-
-
 def compare(loaded: LoadedModel, batched: list[torch.Tensor], single: list[torch.Tensor]) -> Agreement:
     """Compare the log-probabilities of each row's most probable next tokens with those of the single prompt."""
     top_tokens = [row.topk(min(N_COMPARED_TOKENS, len(row))).indices for row in single]
-    values, reference = (
-        torch.cat([row[tokens] for row, tokens in zip(rows, top_tokens, strict=True)]) for rows in (batched, single)
-    )
+    pairs = (zip(rows, top_tokens, strict=True) for rows in (batched, single))
+    values, reference = (torch.cat([row[tokens] for row, tokens in each]) for each in pairs)
     return agreement(values, reference, loaded.precision)
 
 
@@ -148,8 +144,8 @@ def _reference(loaded: LoadedModel, case: _Case, counters: DecodingCounters) -> 
     """Return, per text and step, the log-probabilities of the next token from one pass over the text alone."""
     n_positions = len(case.steps[0]) + 1
     rows = []
-    for ids in case.reference_ids:
-        logits = DecodingBatch(loaded, [ids], None, 0, counters, UNCACHED).logits(n_positions)
+    for text, steps in zip(case.texts, case.steps, strict=True):
+        logits = DecodingBatch(loaded, [text + steps], None, 0, counters, UNCACHED).logits(n_positions)
         rows.append(list(logits.reshape(n_positions, -1).log_softmax(-1)))
     return rows
 
@@ -179,60 +175,40 @@ def _continuations(
 
 
 def _agreeing_prefix(loaded, way: Way, cases, references, ids: list[int], note: dict, counters) -> Prefix | None:
-    """Return the prefix `ids` (which may be empty) if the texts computed with it agree with single ones, else None."""
-    prefix = Prefix([], None)
-
-    def compute_with_prefix(case: _Case) -> list[list[torch.Tensor]]:
-        nonlocal prefix
-        if ids and not prefix.ids:
-            prefix = compute_prefix(loaded, ids, counters)
-        return _continuations(loaded, case, prefix if ids else None, way, counters)
-
-    for case, reference in zip(cases, references, strict=True):
-        if not _agrees(loaded, way, case, reference, compute_with_prefix, note):
-            return None
-    return prefix
-
-
-def _agrees(loaded: LoadedModel, way: Way, case: _Case, reference: list[list[torch.Tensor]], compute, note) -> bool:
-    """Return whether the texts computed by `compute` agree with single ones, computed without a state.
+    """Return the prefix `ids` (which may be empty) if the texts computed with it agree with single ones, else None.
 
     Writes NAME_difference or NAME_error to `note`, and the reason of a disagreement to its fallbacks.
     """
+    prefix, name = Prefix([], None), way.name
 
-    def compare_all() -> Agreement:
-        pairs = [
-            pair
-            for values, single in zip(compute(case), reference, strict=True)
-            for pair in zip(values, single, strict=False)  # a text that ended has fewer steps
-        ]
-        return compare(loaded, *map(list, zip(*pairs, strict=True)))
+    def compare_all(case: _Case, reference: list[list[torch.Tensor]]) -> Agreement:
+        nonlocal prefix
+        if ids and not prefix.ids:
+            batch = DecodingBatch(loaded, [ids], None, 0, counters)
+            batch.logits()
+            prefix = Prefix(ids, batch.state)
+        computed = _continuations(loaded, case, prefix if ids else None, way, counters)
+        # a text that ended has fewer steps
+        pairs = [zip(values, single, strict=False) for values, single in zip(computed, reference, strict=True)]
+        return compare(loaded, *map(list, zip(*chain.from_iterable(pairs), strict=True)))
 
-    name = way.name
-    try:
-        result = within_memory(loaded, compare_all)
-        reason = OUT_OF_MEMORY if result is None else None
-    except MODEL_ERRORS as error:
-        result, reason = None, f"{type(error).__name__}: {first_line(error)}"
-    if result is None:
-        note[f"{name}_error"] = reason
-    else:
-        note[f"{name}_difference"] = {"largest": _nan_to_inf(result.largest), "mean": _nan_to_inf(result.mean)}
-        if result.agrees:
-            return True
-        reason = f"differs from single texts without a state by {result.deviation:.2g} nats"
-    rows = "" if way.drops_rows else ", all rows remain"
-    note["fallback"].append(f"generation, {name}{rows}{case.label}: {reason}")
-    return False
-
-
-def _is_reproducible(
-    loaded: LoadedModel, case: _Case, reference: list[list[torch.Tensor]], counters: DecodingCounters
-) -> bool:
-    """Return whether a second computation without a state gives the same; NaN is left to the texts' flags."""
-    again = _reference(loaded, case, counters)
-    result = compare(loaded, [row[-1] for row in again], [row[-1] for row in reference])
-    return result.agrees or not result.compared
+    for case, reference in zip(cases, references, strict=True):
+        try:
+            result = within_memory(loaded, compare_all, case, reference)
+            reason = OUT_OF_MEMORY if result is None else None
+        except MODEL_ERRORS as error:
+            result, reason = None, f"{type(error).__name__}: {first_line(error)}"
+        if result is None:
+            note[f"{name}_error"] = reason
+        else:
+            note[f"{name}_difference"] = {"largest": _nan_to_inf(result.largest), "mean": _nan_to_inf(result.mean)}
+            if result.agrees:
+                continue
+            reason = f"differs from single texts without a state by {result.deviation:.2g} nats"
+        rows = "" if way.drops_rows else ", all rows remain"
+        note["fallback"].append(f"generation, {name}{rows}{case.label}: {reason}")
+        return None
+    return prefix
 
 
 def _nan_to_inf(difference: float) -> float:

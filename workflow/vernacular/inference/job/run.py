@@ -1,16 +1,13 @@
 """One inference job: a base with its adapters, or a shard of their evaluations.
 
-Only outputs missing from the store are computed, and the model is loaded once.
+Only outputs missing from the store are computed, and the model is loaded once. The work units of a model overlap: while
+the device computes one, the next is prepared and the last written. Preparing (reading, tokenization, the trie) and
+finishing (rows, writing) run in threads, which begin when the device has its first batch: before, they would delay it,
+because only one thread at a time runs Python code. The device is used by the main thread only, which receives signals
+and errors: an error of the store ends the job at the next batch, any other affects its own evaluation.
 
-The work units of a model overlap: while the device computes one, the next is prepared and the last written. Preparing
-(reading, tokenization, the trie) and finishing (rows, writing) run in threads, which begin when the device has its
-first batch: before, they would delay it, because only one thread at a time runs Python code. The device is used by the
-main thread only, which receives signals and errors: an error of the store ends the job at the next batch, any other
-affects its own evaluation.
-
-Evaluations that differ in the prompt only are computed as one: a passage before the words that differ is read once.
-Only evaluations without few-shot examples are shared, because each prompt has its own examples. The keys and rows of
-the outputs are those of single evaluations.
+Evaluations without few-shot examples that differ in the prompt only are computed as one: a passage before the words
+that differ is read once. The keys and rows of the outputs are those of single evaluations.
 """
 
 import contextlib
@@ -37,7 +34,7 @@ from vernacular.core.processes import StopFlag, Stopped, Task, stop_on_signals
 from vernacular.inference.engine import Engine, engine_name, engine_of
 from vernacular.inference.job.store import Store, StoreError
 from vernacular.inference.job.work import WorkUnit, engine_version, work_units
-from vernacular.inference.schema import SCORES, missing_statistics
+from vernacular.inference.schema import SCORES, distinct, missing_statistics
 from vernacular.protocols.schema import REQUESTS
 
 _SETTING = ("task", "language", "protocol", "style", "seed", "options")  # all but the prompt
@@ -76,11 +73,8 @@ class SharedUnit:
         return parts[::-1]
 
     def _metadata(self, unit: WorkUnit, rows: pa.Table, metadata: OutputsMetadata) -> OutputsMetadata:
-        """Return a unit's metadata: its own flags and numbers of requests; the first one has the other counters.
-
-        The sums over the units are those of the computation.
-        """
-        first_rows = rows.take(pa.array(_first_rows(rows["request_id"])))
+        """Return a unit's metadata; the first one has the counters, so that sums are those of the computation."""
+        first_rows = distinct(rows)
         counters = metadata.counters
         if unit is not self.units[0]:
             counts = encode(counters).items()
@@ -108,14 +102,6 @@ def share(units: list[WorkUnit]) -> list[WorkUnit | SharedUnit]:
         setting = tuple(str(getattr(metadata, name)) for name in _SETTING)
         groups.setdefault(setting if is_shared else (number,), []).append(unit)
     return [group[0] if len(group) == 1 else SharedUnit(tuple(group)) for group in groups.values()]
-
-
-def _first_rows(request_ids: pa.ChunkedArray) -> list[int]:
-    """Return the first row of each distinct request."""
-    first: dict[str, int] = {}
-    for number, request_id in enumerate(request_ids.to_pylist()):
-        first.setdefault(request_id, number)
-    return list(first.values())
 
 
 def _flags(texts: pa.ChunkedArray, known: Iterable[str]) -> dict[str, int]:
@@ -201,10 +187,7 @@ class Pipeline:
         return Task(lambda: self.engine.prepare(unit.kind, unit.requests()), after=after)
 
     def _verify(self, key: str) -> None:
-        """Remove the journal of `key` and raise ModelError if the model changed since it was recorded.
-
-        A loaded model changes with its files if its weights are memory-mapped; a server can be started with another.
-        """
+        """Remove the journal of `key` and raise ModelError if the model changed: its files, or what is served."""
         try:
             self.engine.verify()
         except ServerError:
@@ -294,24 +277,11 @@ def run_group(
 ) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
     """Compute the outputs of a base and its adapters for shard k of n of every evaluation, and store them.
 
-    A failure affects one evaluation only; a base that cannot be loaded affects all evaluations of the job.
+    A failure affects one evaluation; a base that cannot be loaded, all. `skip_reasons`: by (model, evaluation) that is
+    not run, or (model, None) that is not loaded; `on_begin` is called with such pairs. Returns, by model and
+    evaluation, how it was completed (CACHED, COMPUTED, EMPTY, DELETED), and why it failed.
 
-    Args:
-        records: The base and its adapters.
-        request_files: Requests file by evaluation ID.
-        shard: (k, n).
-        skip_reasons: Reason by (model, evaluation) that is not run, or by (model, None) that is not loaded.
-        on_begin: Called with such a pair before each step.
-        overlaps: Whether the next evaluation is prepared, and the last one written, while one is computed.
-
-    Returns:
-        By model: how each evaluation was completed (CACHED, COMPUTED, EMPTY, DELETED), and the reason for each failed
-        one.
-
-    Raises:
-        Stopped: A stop signal was received; completed batches are stored.
-        StoreError: The store cannot be read or written.
-        MachineError: This machine cannot run the job; another attempt may succeed.
+    Raises Stopped at a signal, StoreError, and MachineError if another attempt may succeed.
     """
     store = Store(store_root)
     done: dict[str, dict[str, str]] = {record.name: {} for record in records}

@@ -55,11 +55,7 @@ class WorkUnit:
 
 
 def work_units(record: ModelRecord, request_files: dict[str, Path], shard: tuple[int, int] = (0, 1)) -> list[WorkUnit]:
-    """Return the work units of shard k of n that this model can run.
-
-    `request_files`: requests file by evaluation ID. An evaluation of which the shard has no share becomes a unit
-    without rows.
-    """
+    """Return the work units of shard k of n that this model can run, some of them without rows."""
     index, count = shard
     columns = _KEY_COLUMNS if count == 1 else _KEY_COLUMNS + _SIZE_COLUMNS
     kinds, tables, rendered, reasoning = {}, {}, {}, {}
@@ -170,9 +166,8 @@ def split_into_shards(
             shard_of[item] = min(int((cumulative_cost + cost / 2) / total_cost * shards), shards - 1)
             cumulative_cost += cost
         row_shards = [shard_of[item] for item in table["item_id"].to_pylist()]
-        shard_tables[evaluation] = [
-            table.filter(pa.array([row_shard == shard for row_shard in row_shards])) for shard in range(shards)
-        ]
+        masks = (pa.array([own == shard for own in row_shards]) for shard in range(shards))
+        shard_tables[evaluation] = [table.filter(mask) for mask in masks]
     return shard_tables
 
 
@@ -207,10 +202,7 @@ LIBRARIES = ("torch", "transformers", "tokenizers")  # their versions are read w
 
 @functools.cache
 def engine_version(kind: Kind, engine: str = "transformers") -> str:
-    """Return a hash of the code that computes artifacts of `kind`, and of the library versions that affect them.
-
-    `engine`: see `engine_name`. Of one in another package, all Python files of the package count; nothing is imported.
-    """
+    """Return a hash of the code and library versions behind artifacts of `kind`; of another package, all its files."""
     code = code_fingerprint(*ENGINES[engine].code[kind.name]) if engine in ENGINES else _hash_of_package(engine)
     return fingerprint([code, *(f"{name} {version_of(name)}" for name in LIBRARIES)])[:16]
 
@@ -228,17 +220,12 @@ def _hash_of_package(engine: str) -> str | None:
 def is_rendered(record: ModelRecord, metadata: RequestsMetadata) -> bool:
     """Return whether a chat template may be applied to the requests of an evaluation; see `rendering.uses_chat`."""
     generates = metadata.request_kind == "generate"
-    return metadata.chat_only or (
-        metadata.has_turns and (record.chat is not False if generates else record.chat is True)
-    )
+    uses_turns = record.chat is not False if generates else record.chat is True
+    return metadata.chat_only or (metadata.has_turns and uses_turns)
 
 
 def evaluation_key(record: ModelRecord, requests: pa.Table, kind: Kind, rendering: dict | None = None) -> str:
-    """Return the store key of an evaluation; independent of row order.
-
-    `rendering`: the settings that change outputs of rendered prompts; None or {} if no prompt is rendered, or if none
-    is set.
-    """
+    """Return the store key of an evaluation, whatever its row order; `rendering`: settings of rendered prompts."""
     columns = (requests.column(name).to_pylist() for name in ("item_id", "role", "request_id"))
     request_keys = sorted(zip(*columns, strict=True))
     options = {name: getattr(record, name) for name in OPTIONS}
@@ -249,9 +236,6 @@ def evaluation_key(record: ModelRecord, requests: pa.Table, kind: Kind, renderin
 
 def additional_libraries(kind: Kind, generation_engine: str, adapter, quantization) -> list[str]:
     """Return the additional libraries that affect the outputs of a model with these settings, with their versions."""
-    libraries = {
-        "vllm": generation_engine == "vllm" and kind is GENERATIONS,
-        "peft": bool(adapter),
-        "bitsandbytes": bool(quantization),
-    }
+    uses_vllm = generation_engine == "vllm" and kind is GENERATIONS
+    libraries = {"vllm": uses_vllm, "peft": bool(adapter), "bitsandbytes": bool(quantization)}
     return [f"{name} {version_of(name)}" for name, is_used in libraries.items() if is_used]

@@ -32,22 +32,20 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def use_adapter(loaded: LoadedModel, record: ModelRecord) -> Iterator[LoadedModel]:
-    """Yield the base `loaded` with the adapter of `record` (see `adapters.resolve_adapter`) applied.
+    """Yield the base with the adapter of `record` applied; afterwards, it has its modules, if not their tensors.
 
-    Afterwards the base has its original modules; their tensors may have changed.
-
-    Raises:
-        ModelError: PEFT rejects the adapter, a weight has no counterpart in the base or is missing, or the model
-            cannot run.
-        MachineError: The device failed.
+    Raises ModelError if the adapter is rejected, does not fit or cannot run, and MachineError if the device failed.
     """
     saved_modules = _save_modules(loaded.model)
     try:
         peft, has_effect = _apply(loaded, record)  # keep a reference: its modules may hold tensors that layers share
-        adapted = _with_adapter(loaded, record)
-        if not has_effect:
-            adapted.notes["adapter"]["without_effect"] = True
-        yield adapted
+        adapter, tokenizer = record.adapter, loaded.tokenizer
+        if adapter.own_tokenizer:  # same vocabulary, but the chat template may differ
+            tokenizer = load_tokenizer(record, adapter.directory)  # without running code from its directory
+        inputs.verify(record)  # detects files written while the adapter was read
+        note = {key: getattr(adapter, key) for key in ("source", "revision", "type", "rank")}
+        note |= {} if has_effect else {"without_effect": True}
+        yield replace(loaded, tokenizer=tokenizer, record=record, checks={}, notes={**loaded.notes, "adapter": note})
         del peft
     finally:
         _restore_modules(saved_modules)
@@ -55,14 +53,11 @@ def use_adapter(loaded: LoadedModel, record: ModelRecord) -> Iterator[LoadedMode
 
 def _save_modules(model: torch.nn.Module) -> list[tuple[torch.nn.Module, type, dict[str, tuple[Any, dict | None]]]]:
     """Return each module's class and attributes, and a copy of each dict (children, parameters, hooks)."""
-    return [
-        (module, type(module), {name: (value, _copy_dict(value)) for name, value in vars(module).items()})
-        for module in model.modules()
-    ]
 
+    def saved(value: Any) -> tuple[Any, dict | None]:
+        return value, dict(value) if isinstance(value, dict) else None
 
-def _copy_dict(value: Any) -> dict | None:
-    return dict(value) if isinstance(value, dict) else None
+    return [(m, type(m), {name: saved(value) for name, value in vars(m).items()}) for m in model.modules()]
 
 
 def _restore_modules(saved_modules) -> None:
@@ -91,16 +86,14 @@ def _apply(loaded: LoadedModel, record: ModelRecord) -> "tuple[PeftModel, bool]"
         with torch.inference_mode():
             base_logits = loaded.model(input_ids=probe).logits
         with wrap_library_errors():
-            peft, unexpected, missing = apply_adapter(
-                loaded.model, adapter.directory, allow_pickle=adapter.allow_pickle
-            )
+            permissions = {"allow_pickle": adapter.allow_pickle}
+            peft, unexpected, missing = apply_adapter(loaded.model, adapter.directory, **permissions)
             # some adapters load but cannot run: OLoRA on a layer that stores its weight transposed
             with torch.inference_mode():
                 difference = (loaded.model(input_ids=probe).logits - base_logits).abs().amax()
+            is_rounding = float(difference) <= _NO_EFFECT * float(base_logits.abs().amax())  # False if it is NaN
             # single tokens that are trained need not be among those tested
-            has_effect = any("trainable_tokens_delta" in name for name, _ in peft.named_parameters()) or not float(
-                difference
-            ) <= _NO_EFFECT * float(base_logits.abs().amax())  # nor if it is NaN
+            trains_tokens = any("trainable_tokens_delta" in name for name, _ in peft.named_parameters())
     except LOADING_ERRORS as error:
         if is_out_of_memory(error):
             raise ModelError(
@@ -109,20 +102,11 @@ def _apply(loaded: LoadedModel, record: ModelRecord) -> "tuple[PeftModel, bool]"
             ) from error
         if is_lost_device(error):
             raise MachineError(f"model {name}: {loaded.device} failed: {describe_error(error, record)}") from error
-        reason = describe_error(error, record | {"allow_pickle": adapter.allow_pickle})
+        reason = describe_error(error, record | permissions)
         raise ModelError(f"{label} cannot be applied to {record.base}: {reason}") from error
     for keys, problem in ((unexpected, "have no counterpart in the base"), (missing, "were not found in its files")):
         if keys:
             raise ModelError(
                 f"{label} does not fit {record.base}: {len(keys)} of its weights ({first_of(sorted(keys))}) {problem}."
             )
-    return peft, has_effect
-
-
-def _with_adapter(loaded: LoadedModel, record: ModelRecord) -> LoadedModel:
-    adapter, tokenizer = record.adapter, loaded.tokenizer
-    if adapter.own_tokenizer:  # same vocabulary, but the chat template may differ
-        tokenizer = load_tokenizer(record, adapter.directory)  # without running code from its directory
-    inputs.verify(record)  # detects files written while the adapter was read
-    metadata = {key: getattr(adapter, key) for key in ("source", "revision", "type", "rank")}
-    return replace(loaded, tokenizer=tokenizer, record=record, checks={}, notes={**loaded.notes, "adapter": metadata})
+    return peft, trains_tokens or not is_rounding

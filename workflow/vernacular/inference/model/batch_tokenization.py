@@ -35,7 +35,12 @@ def encode_all(
 ) -> Iterator[tuple[int, Encoded | AlignmentError]]:
     """Yield (index, tokens) of each text, in any order; equal to `encode` of each, or the error that it raises."""
     options = {"add_special_tokens": add_special_tokens, "needs_offsets": needs_offsets}
-    if not _uses_backend(loaded.tokenizer):
+    # a tokenizer that does nothing but call the tokenizers library
+    uses_backend = isinstance(loaded.tokenizer, TokenizersBackend) and all(
+        getattr(type(loaded.tokenizer), name) is getattr(TokenizersBackend, name)
+        for name in ("__call__", "_encode_plus")
+    )
+    if not uses_backend:
         for index, text in enumerate(texts):
             try:
                 yield index, encode(loaded, text, **options)
@@ -68,13 +73,6 @@ def common_length(a, b) -> int:
         else:
             high = middle
     return low
-
-
-def _uses_backend(tokenizer) -> bool:
-    """Return whether a tokenizer does nothing but call the tokenizers library."""
-    return isinstance(tokenizer, TokenizersBackend) and all(
-        getattr(type(tokenizer), name) is getattr(TokenizersBackend, name) for name in ("__call__", "_encode_plus")
-    )
 
 
 @dataclass(eq=False)
@@ -171,22 +169,18 @@ class _Encoder:
         return overlap if overlap.is_long_enough else None
 
     def _join(self, parent: Encoded, overlap: _Overlap, window: Encoded) -> Encoded | None:
-        """Return the parent's tokens before a cut in the overlap and those of the window after it.
-
-        Returns None if the window does not reproduce the overlap.
-        """
+        """Return the parent's tokens before a cut in the overlap and the window's after it; None: they differ there."""
         offsets = window.offsets + overlap.start
         for low in range(overlap.low, overlap.high - _MIN_TOKENS + 1):  # the first tokens may depend on those before
             first = int(np.searchsorted(offsets[:, 0], parent.offsets[low, 0]))
-            count = overlap.high - low
-            if np.array_equal(parent.ids[low : overlap.high], window.ids[first : first + count]) and np.array_equal(
-                parent.offsets[low : overlap.high], offsets[first : first + count]
-            ):
+            own, other = np.s_[low : overlap.high], np.s_[first : first + overlap.high - low]
+            has_ids = np.array_equal(parent.ids[own], window.ids[other])
+            if has_ids and np.array_equal(parent.offsets[own], offsets[other]):
                 break
         else:
             return None
         # cut at the start of a word, after the first common token
-        words, window_words = parent.words[low : overlap.high], window.words[first : first + count]
+        words, window_words = parent.words[own], window.words[other]
         is_start = (words[1:] != words[:-1]) & (window_words[1:] != window_words[:-1])
         if not (is_start.any() or self.joins_within_words):
             return None

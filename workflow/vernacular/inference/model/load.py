@@ -20,7 +20,8 @@ from typing import Any
 
 import torch
 import transformers
-from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, BitsAndBytesConfig
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
+from transformers.quantizers.auto import AutoQuantizationConfig
 
 from vernacular.checkpoints import inputs
 from vernacular.checkpoints.files import bounded_build
@@ -44,33 +45,27 @@ DEVICES = ("auto", "cpu", "cuda", "mps")
 
 
 def load(record: ModelRecord, *, threads: int | None = None) -> LoadedModel:
-    """Load the model that `record` describes, with `threads` CPU threads (None: unchanged).
+    """Load the model that `record` describes, whose files are compared with it before and after.
 
-    The files are compared with the record before and after; one is read for that only if its times or inode changed.
-
-    Raises:
-        ModelError: The directory or a required package is missing, an option is invalid, files or weights are
-            missing, changed or pickled, the architecture does not match the kind, or code in the directory is not
-            trusted.
-        MachineError: The device is unavailable, fails, or lacks memory.
+    Raises ModelError if something is missing, changed, invalid, pickled or not trusted, and MachineError if the device
+    is unavailable, fails, or lacks memory.
     """
     started = time.perf_counter()
     transformers.logging.disable_progress_bar()  # progress bars clutter the log
     name = record.name
-    _check_options(name, record)
+    for key, allowed in (("kind", KINDS), ("dtype", DTYPES), ("device", DEVICES)):
+        value = getattr(record, key) or "auto"
+        if value not in allowed:
+            raise ModelError(f'model {name}: {key} has the invalid value "{value}".{suggest(value, allowed)}')
     if threads is not None:
         torch.set_num_threads(threads)
     directory = Path(record.directory)
     if not directory.is_dir():
-        raise ModelError(
-            f"model {name}: directory not found: {directory}. If it was deleted, delete resources/models/{name}.json "
-            "as well and run the workflow again."
-        )
+        advice = f"If it was deleted, delete resources/models/{name}.json as well and run the workflow again."
+        raise ModelError(f"model {name}: directory not found: {directory}. {advice}")
     inputs.verify(record)
-    load_kwargs = {"local_files_only": True, "trust_remote_code": record.trust_remote_code}
     tokenizer = load_tokenizer(record, directory, trust_remote_code=record.trust_remote_code)
-    device, device_map = _select_device(name, record)
-    model, loading_info = _read_weights(name, directory, record, device, device_map, load_kwargs)
+    model, loading_info = _read_weights(name, directory, record, *_select_device(name, record))
     if missing := sorted(loading_info.get("missing_keys") or []):
         raise ModelError(
             f"model {name}: {len(missing)} of the weights of a {type(model).__name__} not found in {directory} "
@@ -78,11 +73,11 @@ def load(record: ModelRecord, *, threads: int | None = None) -> LoadedModel:
             "complete checkpoint."
         )
     if mismatched := sorted(loading_info.get("mismatched_keys") or []):
-        key, actual_shape, expected_shape = mismatched[0]
+        key, *shapes = mismatched[0]
+        actual, expected = (" x ".join(map(str, shape)) for shape in shapes)
         raise ModelError(
             f"model {name}: {len(mismatched)} of the weights in {directory} do not match its config.json ({key}: "
-            f"expected shape {_format_shape(expected_shape)}, got {_format_shape(actual_shape)}). "
-            "Correct the config or the weights."
+            f"expected shape {expected}, got {actual}). Correct the config or the weights."
         )
     inputs.verify(record)  # detects files written while the model was read
     loaded = wrap(model.eval().requires_grad_(False), tokenizer, record)
@@ -93,13 +88,6 @@ def load(record: ModelRecord, *, threads: int | None = None) -> LoadedModel:
         loaded.notes["unused_weights"] = {"count": len(unexpected), "first": unexpected[0]}
     loaded.seconds = time.perf_counter() - started
     return loaded
-
-
-def _check_options(name: str, record: ModelRecord) -> None:
-    for key, allowed in (("kind", KINDS), ("dtype", DTYPES), ("device", DEVICES)):
-        value = getattr(record, key) or "auto"
-        if value not in allowed:
-            raise ModelError(f'model {name}: {key} has the invalid value "{value}".{suggest(value, allowed)}')
 
 
 def _select_device(name: str, record: ModelRecord) -> tuple[str, str | dict | None]:
@@ -116,19 +104,20 @@ def _select_device(name: str, record: ModelRecord) -> tuple[str, str | dict | No
     return device, "auto" if torch.cuda.device_count() > 1 or record.quantization else {"": device}
 
 
-def _read_weights(name, directory, record, device, device_map, load_kwargs) -> tuple[Any, dict]:
+def _read_weights(name, directory, record, device, device_map) -> tuple[Any, dict]:
     """Return (model on its device, transformers' loading info with missing and mismatched keys)."""
     kwargs = {
-        **load_kwargs,
+        "local_files_only": True,
+        "trust_remote_code": record.trust_remote_code,
         "dtype": DTYPES[record.dtype],
         "use_safetensors": None if record.allow_pickle else True,
         "output_loading_info": True,
-        "ignore_mismatched_sizes": True,  # reported below in a ModelError that names them
+        "ignore_mismatched_sizes": True,  # reported by `load`, which names them
     }
     if device_map:
         kwargs["device_map"] = device_map
     if record.quantization:
-        kwargs["quantization_config"] = _quantization(record.quantization)
+        kwargs["quantization_config"] = AutoQuantizationConfig.from_dict(dict(record.quantization))
     transformers_log = logging.getLogger("transformers.modeling_utils")
     level = transformers_log.level
     transformers_log.setLevel(logging.ERROR)  # hides its table of unexpected keys; missing ones raise a ModelError
@@ -139,10 +128,8 @@ def _read_weights(name, directory, record, device, device_map, load_kwargs) -> t
         return (model if device_map else model.to(device)), loading_info
     except LOADING_ERRORS as error:
         if is_out_of_memory(error):
-            raise MachineError(
-                f"model {name} does not fit in the memory of {device}. Set dtype: bfloat16 or a quantization, "
-                "or use more devices."
-            ) from error
+            advice = "Set dtype: bfloat16 or a quantization, or use more devices."
+            raise MachineError(f"model {name} does not fit in the memory of {device}. {advice}") from error
         if is_lost_device(error):
             raise MachineError(f"model {name}: {device} failed: {describe_error(error, record)}") from error
         raise ModelError(f"model {name}: {directory} cannot be loaded: {describe_error(error, record)}") from error
@@ -159,27 +146,11 @@ def _reject_bidirectional(name: str, record: ModelRecord, model) -> None:
         raise ModelError(f"model {name} is a masked language model ({architectures[0]}). Set kind: masked.")
 
 
-def _quantization(kwargs: dict):
-    """Return transformers' quantization config: by its quant_method, else of bitsandbytes (load_in_* keys)."""
-    if "quant_method" in kwargs:
-        from transformers.quantizers.auto import AutoQuantizationConfig
-
-        return AutoQuantizationConfig.from_dict(dict(kwargs))
-    return BitsAndBytesConfig(**kwargs)
-
-
-def _format_shape(shape) -> str:
-    return " x ".join(map(str, shape))
-
-
 log = logging.getLogger("vernacular")
 
 
 class Base:
-    """The loaded base model of `record`.
-
-    `shared`: it is used by several models; otherwise, nothing is verified. Raises what `load` raises.
-    """
+    """The loaded base model of `record`; verified if it is `shared` by several. Raises what `load` raises."""
 
     def __init__(self, record: ModelRecord, *, threads: int | None = None, shared: bool = True):
         self.record = record | {"adapter": None}
@@ -194,8 +165,7 @@ class Base:
     def model(self, record: ModelRecord) -> Iterator[LoadedModel]:
         """Verify the base, then yield the model of `record`: the base itself or one of its adapters.
 
-        Raises ModelError if the adapter cannot be applied, or if the base had to be reloaded and could not be; in the
-        latter case `loaded` is None.
+        Raises ModelError if the adapter cannot be applied, or the base not reloaded, so that `loaded` is None.
         """
         self.verify()
         self._last_model = record.name
@@ -232,7 +202,8 @@ class Base:
         if self.shared:
             state = model_state(loaded.model)
             # tensors without a checksum cannot be compared and are taken as loaded
-            if self._state and (changed := [n for n in self._state.differences(state) if self._comparable(n)]):
+            known = {name for name, (*_, value) in self._state.tensors.items() if value is None} if self._state else {}
+            if self._state and (changed := [name for name in self._state.differences(state) if name not in known]):
                 raise ModelError(
                     f"model {self.record.name}: {self.record.directory} changed while the job ran: "
                     f"{len(changed)} of its tensors ({first_of(changed)}) differ from those loaded before. "
@@ -242,9 +213,6 @@ class Base:
         if self.reloads:
             loaded.notes["base_loaded_again"] = {"times": len(self.reloads), **self.reloads[-1]}
         self.loaded = loaded
-
-    def _comparable(self, name: str) -> bool:
-        return name not in self._state.tensors or self._state.tensors[name][-1] is not None
 
 
 _WORDS_PER_STEP = {"cpu": 2**15}  # 8-byte words per step that fit in a core's cache
@@ -262,12 +230,9 @@ class ModelState:
 
     def differences(self, other: "ModelState") -> list[str]:
         """Return the sorted names of differing tensors and modules; a tensor without a checksum always differs."""
-        names = []
-        for entries, other_entries in ((self.tensors, other.tensors), (self.modules, other.modules)):
-            names += [
-                name for name in entries.keys() | other_entries.keys() if entries.get(name) != other_entries.get(name)
-            ]
-        names += [name for name, (*_, checksum) in self.tensors.items() if checksum is None]
+        names = {name for name, (*_, checksum) in self.tensors.items() if checksum is None}
+        for own, others in ((self.tensors, other.tensors), (self.modules, other.modules)):
+            names |= {name for name in own.keys() | others.keys() if own.get(name) != others.get(name)}
         return sorted({name or "the model" for name in names} | ({"config"} if self.config != other.config else set()))
 
 
@@ -295,10 +260,9 @@ def model_state(model: torch.nn.Module) -> ModelState:
 
 @torch.no_grad()
 def checksum(tensor: torch.Tensor) -> torch.Tensor | None:
-    """Return the checksum of a tensor's bits, an int64 scalar on its device; None if the bits are not accessible.
+    """Return the checksum of a tensor's bits, int64 on its device; None: offloaded to disk, or wrapped by a library.
 
-    It depends on the bits in the order of the tensor's indices, not on strides, device or step size. Weights offloaded
-    to disk ("meta") and weights wrapped by a quantization library have no accessible bits.
+    It depends on the bits in the order of the indices, not on strides, device or step size.
     """
     if not _in_memory(tensor):
         return None

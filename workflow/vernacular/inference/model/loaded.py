@@ -56,7 +56,7 @@ class LoadedModel(TextModel):
 
     @property
     def depends_on_batch(self) -> bool:
-        """Whether a token's outputs depend on all tokens of its forward pass, so that texts are computed one by one.
+        """Whether a token's outputs depend on all tokens of its pass, so that texts are computed singly.
 
         LLM.int8() (Dettmers et al. 2022) multiplies in 16 bits the columns in which any token has an outlier.
         """
@@ -152,11 +152,7 @@ def token_budget(loaded: LoadedModel) -> int:
 
 
 def _bytes_per_token(loaded: LoadedModel) -> int:
-    """Return a high estimate of one token's memory: keys and values of all layers, activations of one layer.
-
-    The prefix of each row, and the keys and values that attention repeats for its query heads, exist in one layer at a
-    time; the share for all layers covers them.
-    """
+    """Return a high estimate of one token's memory: keys and values of all layers, activations of one layer."""
     config = loaded.model.config.get_text_config(decoder=True)
     hidden_size, n_layers = config.hidden_size, config.num_hidden_layers
     intermediate_size = getattr(config, "intermediate_size", None) or 4 * hidden_size
@@ -240,19 +236,16 @@ def agreement(
 
 
 # What the forward pass of an architecture raises for inputs that it does not support.
-MODEL_ERRORS = (
-    ValueError, TypeError, RuntimeError, LookupError, AttributeError, AssertionError, ImportError,
-)  # fmt: skip
+MODEL_ERRORS = (ValueError, TypeError, RuntimeError, LookupError, AttributeError, AssertionError, ImportError)
 
 _PROBE = 8  # tokens
 
 
 @torch.inference_mode()
 def check_is_causal(loaded: LoadedModel, tokens) -> None:
-    """Raise ModelError if predictions depend on later tokens, as those of an encoder do; checked once per load.
+    """Raise ModelError if predictions depend on later tokens, as an encoder's; checked once per load.
 
-    `tokens`: IDs of a text. A model that raises an error is left to the self-checks; one whose rounding depends on the
-    batch cannot be checked.
+    A model that raises an error is left to the self-checks; rounding by batch cannot be checked.
     """
     if "causal" in loaded.checks or len(tokens) < 2 or loaded.depends_on_batch:
         return

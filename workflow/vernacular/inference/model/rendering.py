@@ -31,11 +31,9 @@ _TEMPLATE_ERRORS += (MemoryError,)
 def uses_chat(loaded: TextModel, messages: list[dict] | None, kind: str, extras: Iterable[str] | None = ()) -> bool:
     """Return whether the chat template is applied to a request; kind: "generate" or "score".
 
-    It always is if CHAT is in `extras`.
-
-    With "auto", it is applied to generate requests if the tokenizer has one. Log-probabilities are those of plain text
-    unless `chat` is true: PalmX and lm-evaluation-harness define their prompts so, and the scores of a base model and
-    its chat model remain comparable. Raises ModelError if `chat` is true and the tokenizer has no template.
+    It always is if CHAT is in `extras`. With "auto", it is applied to generate requests if the tokenizer has one.
+    Log-probabilities are those of plain text unless `chat` is true: PalmX and lm-evaluation-harness define prompts so,
+    and scores of a base model and its chat model remain comparable. Raises ModelError if `chat` is true without one.
     """
     chat_option, is_possible = loaded.record.chat, has_template(loaded)
     if chat_option is True and not is_possible:
@@ -53,11 +51,9 @@ def has_template(loaded: TextModel) -> bool:
 
 
 def render(loaded: TextModel, messages: list[dict]) -> str:
-    """Render chat turns as text, up to the beginning of the model's turn and without a date.
+    """Render chat turns up to the beginning of the model's turn, without a date, with the settings of the model.
 
-    The settings of the model are applied: its template, the arguments of the template, and its system instruction. The
-    text contains its special tokens: tokenize it without adding any. Raises ModelError if the template fails or takes
-    more than `_TIME_LIMIT`.
+    The text contains its special tokens. Raises ModelError if the template fails or takes too long.
     """
     return render_with(loaded, with_system(loaded, messages), template_arguments(loaded))
 
@@ -66,8 +62,7 @@ def render_row(loaded: TextModel, row: Request) -> tuple[str, str | None]:
     """Render the turns of a request; return (text, flag, if its system turn was dropped).
 
     With CHAT in its extras, as lm-eval with `--apply_chat_template`: an assistant turn at the end is continued, a
-    system instruction is joined with the system turn as the task's file says, and system turns that the template
-    rejects are dropped.
+    system instruction is joined with the system turn, and system turns that the template rejects are dropped.
     """
     messages, extras, text = row["messages"], row["extras"] or (), loaded.record.system_instruction
     if CHAT not in extras:
@@ -97,10 +92,7 @@ def is_continued(messages: list[dict]) -> bool:
 
 
 def adds_special_tokens(loaded: TextModel, row: Request, rendered: str | None) -> bool:
-    """Return whether the tokenizer adds its special tokens to a text.
-
-    As in lm-eval, to a rendered one of its tasks that does not begin with BOS, or with EOS if there is no BOS.
-    """
+    """Return whether the tokenizer adds its special tokens: as in lm-eval, not where BOS begins the text."""
     if rendered is None or CHAT not in (row["extras"] or ()):
         return rendered is None
     token = loaded.bos_id if loaded.bos_id is not None else loaded.eos_id
@@ -184,18 +176,13 @@ def template_arguments(loaded: TextModel) -> dict:
     switch = reasoning_switch(loaded)
     if wanted not in switch:
         advice = f"set chat_template_args: {{{EFFORT}: low}} instead" if switch else "remove it"
-        raise ModelError(
-            f"model {loaded.record.name}: enable_thinking: its chat template renders the same prompt for true and "
-            f"false; {advice}."
-        )
+        problem = "enable_thinking: its chat template renders the same prompt for true and false"
+        raise ModelError(f"model {loaded.record.name}: {problem}; {advice}.")
     return arguments | switch[wanted]
 
 
 def with_system(loaded: TextModel, messages: list[dict]) -> list[dict]:
-    """Return chat turns with the system instruction of the model, in the first user turn if there are no system turns.
-
-    Templates without system turns raise an error (Gemma 2); that of Gemma 3 puts them there, too.
-    """
+    """Return chat turns with the model's system instruction, in the first user turn if there are no system turns."""
     text = loaded.record.system_instruction
     if not text:
         return messages
@@ -219,10 +206,7 @@ def takes_system(loaded: TextModel) -> bool:
 
 
 def open_template(record: ModelRecord, directory: str | None = None) -> TextModel:
-    """Return a model's tokenizer with its settings, to render prompts before the model is loaded.
-
-    Raises ModelError if the tokenizer cannot be loaded.
-    """
+    """Return a model's tokenizer with its settings, before the model is loaded. Raises ModelError if it cannot."""
     tokenizer = load_tokenizer(record, directory or record.directory, trust_remote_code=record.trust_remote_code)
     loaded = TextModel(record=record, kind="causal", tokenizer=tokenizer, max_length=None, n_embeddings=len(tokenizer))
     try_template(loaded)
@@ -260,11 +244,7 @@ def check_settings(loaded: TextModel) -> None:
 
 
 def try_template(loaded: TextModel) -> None:
-    """Render a short conversation, so that a template that does not finish is not used by threads.
-
-    Call it in the main thread. A power of large integers can be interrupted only there; in any other, it stops the
-    entire process, because it does not release the interpreter.
-    """
+    """Render a short conversation in the main thread, where one that does not finish can be interrupted."""
     if not has_template(loaded) or loaded.record.chat is False:
         return
     try:
@@ -277,9 +257,8 @@ def try_template(loaded: TextModel) -> None:
 def render_continuation(loaded: TextModel, row: Request, continuation: str) -> tuple[str, int, str | None]:
     """Return (text, start of the scored part, flag): the rendered prompt followed by the text to score.
 
-    The continuation begins the model's turn, so the space that separates it from the question in plain text is dropped.
-    Of lm-eval's tasks, it is unchanged, and the whitespace at the end of the prompt is scored with it, as in lm-eval:
-    the newline after the header of a turn.
+    The space that separates it in plain text is dropped; of lm-eval's tasks, the whitespace at the prompt's end is
+    scored with it, as there: the newline after the header of a turn.
     """
     prompt, flag = render_row(loaded, row)
     if CHAT in (row["extras"] or ()):
@@ -288,10 +267,9 @@ def render_continuation(loaded: TextModel, row: Request, continuation: str) -> t
 
 
 def fit_to_length(row: Request, attempt: Callable[[Request], tuple[T, bool]]) -> tuple[T, int]:
-    """Drop few-shot examples from a request, first ones first, until it fits the model's context length.
+    """Drop few-shot examples, first ones first, until `attempt` returns (result, True); return the last result.
 
-    `attempt` maps a request to (result, whether it fits). Returns the last result and the number of dropped examples;
-    the result does not fit if the request does not fit without its removable examples.
+    Second, the number of dropped examples.
     """
     examples = row["few_shot_examples"] or []
     if "".join(examples) != row["prefix"]:
@@ -309,11 +287,7 @@ def dropped_flag(n_dropped: int) -> str | None:
 
 
 def drop_examples(row: Request, n_dropped: int) -> Request:
-    """Return a request without its first `n_dropped` few-shot examples, in prefix, span and chat turns.
-
-    In chat turns, an example is a user turn and an assistant turn, or the beginning of the only turn; system turns are
-    retained.
-    """
+    """Return a request without its first `n_dropped` few-shot examples, in prefix, span and chat turns."""
     if not n_dropped:
         return row
     offset = len("".join(row["few_shot_examples"][:n_dropped]))

@@ -1,8 +1,7 @@
 """Tokenization of a full string: token IDs, character offsets and special tokens.
 
-`encode` returns IDs and offsets, `with_bos` applies the BOS policy to them, and `span_tokens` finds the tokens of a
-character span. `prompt_ids` returns the IDs for generation, by the same rules. The offsets of a
-tokenizer that has none are reconstructed from its decoding; a text for which that cannot be verified is rejected.
+The offsets of a tokenizer that has none are reconstructed from its decoding; a text for which that cannot be verified
+is rejected.
 
 `Lengths` tells what a model computes differently in longer texts, from its config: which texts may share a batch,
 prefix or cache. RoPE of type longrope (Phi-3, MiniCPM) has other frequencies for all positions once the longest text of
@@ -27,14 +26,8 @@ from vernacular.core.library_errors import LOADING_ERRORS, describe_error, wrap_
 from vernacular.core.model_record import ModelRecord
 
 _SWITCHING, _GROWING = ("longrope", "su"), ("dynamic",)  # "su": an earlier name of longrope
-_WINDOWS = (
-    "sliding_window",
-    "attention_chunk_size",
-    "window_size",
-    "local_attention",
-    "sliding_window_size",
-    "attention_window_size",
-)
+_WINDOWS = ("sliding_window", "attention_chunk_size", "window_size", "local_attention", "sliding_window_size",
+            "attention_window_size")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -212,12 +205,9 @@ class Encoded:
 
     def prepend(self, token_id: int) -> "Encoded":
         """Return a copy with one more special token in front."""
-        special = np.full(1, SPECIAL, np.int32)
-        return Encoded(
-            np.concatenate([np.full(1, token_id, np.int32), self.ids]),
-            np.concatenate([np.full((1, 2), SPECIAL, np.int32), self.offsets]),
-            np.concatenate([special, self.words]),
-        )
+        added = Encoded.of([token_id], [None], [None])
+        pairs = ((added.ids, self.ids), (added.offsets, self.offsets), (added.words, self.words))
+        return Encoded(*map(np.concatenate, pairs))
 
 
 class AlignmentError(Exception):
@@ -244,11 +234,9 @@ def bos_policy(loaded: TextModel) -> str:
 
 
 def encode(loaded: TextModel, text: str, *, add_special_tokens: bool = True, needs_offsets: bool = True) -> Encoded:
-    """Return IDs and offsets of `text`, as the tokenizer computes them.
+    """Return IDs and offsets of `text`; special tokens are those of the tokenizer unless a template has added them.
 
-    `add_special_tokens` False: a chat template has already added special tokens. `needs_offsets` False: only special
-    tokens matter, so that missing offsets are not reconstructed. Raises AlignmentError if a tokenizer without offsets
-    does not reproduce the text.
+    Raises AlignmentError if a tokenizer without offsets does not reproduce the text, where it `needs_offsets`.
     """
     tokenizer = loaded.tokenizer
     if tokenizer.is_fast:
@@ -268,10 +256,8 @@ def encode(loaded: TextModel, text: str, *, add_special_tokens: bool = True, nee
 def from_encoding(encoding, *, has_special: bool = True) -> Encoded:
     """Return the arrays of an `Encoding` of tokenizers; `has_special`: special tokens may have been added."""
     if has_special and None in (sequence_ids := encoding.sequence_ids):
-        offsets = [
-            None if sequence_id is None else offset
-            for sequence_id, offset in zip(sequence_ids, encoding.offsets, strict=True)
-        ]
+        pairs = zip(sequence_ids, encoding.offsets, strict=True)
+        offsets = [None if sequence_id is None else offset for sequence_id, offset in pairs]
         return Encoded.of(encoding.ids, offsets, encoding.word_ids)
     words = encoding.word_ids
     return Encoded(
@@ -284,11 +270,10 @@ def from_encoding(encoding, *, has_special: bool = True) -> Encoded:
 def with_bos(
     loaded: TextModel, encoded: Encoded, *, templated: bool = False, scored_from_start: bool = False
 ) -> Encoded:
-    """Return `encoded` with the special token in front that the record's BOS policy requires.
+    """Return `encoded` after the special token that the record's BOS policy requires; see `bos_policy`.
 
-    `templated`: a chat template wrote the text, special tokens included, so only "always" adds one.
-    `scored_from_start`: the first token of the text is scored and needs a predecessor. Masked models use the
-    tokenizer's output unchanged. Raises what `bos_policy` raises.
+    `templated`: a chat template wrote special tokens, so only "always" adds one. `scored_from_start`: the first token
+    needs a predecessor.
     """
     policy = bos_policy(loaded)
     if loaded.kind != "causal" or (templated and (policy != "always" or not len(encoded))):
@@ -307,10 +292,7 @@ def with_bos(
 
 
 def prompt_ids(loaded: TextModel, encoded: Encoded, *, templated: bool) -> list[int]:
-    """Return the token IDs of a prompt under the BOS policy, without closing special tokens.
-
-    Text after a closing special token would not be a continuation.
-    """
+    """Return the IDs of a prompt under the BOS policy, without closing special tokens, which nothing continues."""
     end = len(encoded) - encoded.tail
     if not end:  # only special tokens: those before an EOS open the text
         end = next((i for i, token in enumerate(encoded.ids) if token == loaded.eos_id), len(encoded))
@@ -323,8 +305,7 @@ _CONTEXT = 8  # prompt tokens decoded with the new ones, so that the space befor
 def decode_continuation(tokenizer, prompt_ids: list[int], new_ids: list[int]) -> str:
     """Return the text that `new_ids` add after `prompt_ids`, without special tokens.
 
-    SentencePiece decoders strip the space before the first word of a text, which in a continuation is part of the text.
-    The result is therefore the difference of two decodings, with and without the new tokens.
+    SentencePiece strips the space before a text, so it is the difference of two decodings.
     """
     context_ids = prompt_ids[-_CONTEXT:]
     context = _decode(tokenizer, context_ids)
@@ -337,11 +318,9 @@ def _decode(tokenizer, ids: list[int]) -> str:
 
 
 def reconstruct_offsets(tokenizer, ids: list[int], text: str) -> list[tuple[int, int]]:
-    """Reconstruct offsets by decoding increasing prefixes of `ids`.
+    """Return offsets from decoded prefixes of `ids`; a token that ends inside a character has all of it.
 
-    Each decoded prefix must be a prefix of `text`, and the last one must equal it; otherwise, raises AlignmentError. A
-    token that ends inside a character (bytes of an accented letter) has the offsets of that character, as do the
-    character's other tokens.
+    Raises AlignmentError if a decoded prefix is not one of `text`.
     """
     offsets, end = [], 0
     for count in range(1, len(ids) + 1):
@@ -359,11 +338,9 @@ def reconstruct_offsets(tokenizer, ids: list[int], text: str) -> list[tuple[int,
 def span_tokens(text: str, offsets: np.ndarray, start: int, end: int) -> tuple[range, bool]:
     """Return (tokens with characters in [start, end), whether one crosses an edge); an empty range: none.
 
-    A token belongs to the span if it contains a character of it that is not whitespace (any character, in a span of
-    whitespace). A token that crosses an edge is therefore scored with the span that contains its letters, and no letter
-    of a span remains unscored. The crossing is flagged unless the characters beyond the edge are whitespace (" A"
-    scored for "A"). A token without characters (a separate ▁ that SentencePiece puts before a text) belongs to the
-    following token. `offsets`: [n, 2], see `Encoded`.
+    A token belongs to the span that contains its letters, so that none remains unscored; whitespace alone crosses no
+    edge, and a token without characters (▁ before a text) belongs to the one after it. `offsets`: [n, 2], see
+    `Encoded`.
     """
     starts, ends = offsets[:, 0], offsets[:, 1]
     selected = (starts < end) & (ends > start) & (starts != SPECIAL)

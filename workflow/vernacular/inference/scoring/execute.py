@@ -16,8 +16,7 @@ from vernacular.inference.model.loaded import (
     within_memory,
 )
 from vernacular.inference.schema import Journal
-from vernacular.inference.scoring.forward import Body
-from vernacular.inference.scoring.head import Head, PendingScores, TokenScores, score_batch
+from vernacular.inference.scoring.head import Body, Head, PendingScores, TokenScores, score_batch
 from vernacular.inference.scoring.outputs import Outputs
 from vernacular.inference.scoring.plan import PlanLimits, plan
 from vernacular.inference.scoring.prepare import PreparedRequest
@@ -78,16 +77,9 @@ def execute(
     The plan depends only on the pending requests and the budget, so that a resumed run finds the batches that an
     earlier one stored.
 
-    Args:
-        pending: Numbers of the requests.
-        make_plan: Plans requests under a token budget.
-        score_batch: Starts the model on a batch.
-        clear_cache: Frees memory after an out-of-memory error.
-        lengths: Number of tokens that each request must read.
-
-    Raises:
-        Stopped: A stop signal was received.
-        Exception: Whatever the model raises, except for out-of-memory errors.
+    `pending`: numbers of the requests; `make_plan` plans requests under a token budget; `score_batch` starts the model
+    on a batch; `clear_cache` frees memory; `lengths`: number of tokens that each request must read. Raises Stopped at a
+    signal, and whatever the model raises, except for out-of-memory errors.
     """
     try:
         while len(pending):

@@ -62,11 +62,9 @@ class MaskedBatch:
     @cached_property
     def queries(self) -> Queries:
         """The token queries of the batch, by copy and target."""
-        queries = [
-            (number, row, copy.position, target)
-            for row, copy in enumerate(self.copies)
-            for target, number in sorted(copy.queries.items())
-        ]
+        queries = []
+        for row, copy in enumerate(self.copies):
+            queries += [(number, row, copy.position, target) for target, number in sorted(copy.queries.items())]
         return Queries(*np.array(queries, np.int64).reshape(-1, 4).T)
 
     def name(self) -> str:
@@ -83,10 +81,9 @@ def score_masked(
     extras: frozenset[str],
     journal: Journal,
 ) -> tuple[Counters, dict]:
-    """Score every span of `requests`, put the outputs in `outputs`, and return (counters, metadata).
+    """Score every span into `outputs`; return (counters, metadata).
 
-    Raises ModelError if the tokenizer's mask token is missing or unknown to the model, or if two computations of one
-    text differ.
+    Raises ModelError without a mask token that the model knows, or if two computations of one text differ.
     """
     if loaded.tokenizer.mask_token_id is None:
         raise ModelError(f"model {loaded.record.name}: its tokenizer has no mask token.")
@@ -150,10 +147,7 @@ def masked_copies(loaded: LoadedModel, request: PreparedRequest) -> list[tuple[t
 
 
 def merge_copies(copies: list[list[tuple[tuple[int, ...], int, int]]]) -> tuple[list[MaskedCopy], np.ndarray]:
-    """Return the distinct masked copies, sorted by length (longest first) and content, and their token queries.
-
-    `copies`: of each request. The queries are the number of the distinct token query of each copy of each request.
-    """
+    """Return the distinct masked copies, longest first, and the number of the query of each copy of each request."""
     merged: dict[tuple, MaskedCopy] = {}
     queries, n_queries = [], 0
     for ids, position, target in (copy for request_copies in copies for copy in request_copies):
@@ -166,10 +160,7 @@ def merge_copies(copies: list[list[tuple[tuple[int, ...], int, int]]]) -> tuple[
 
 
 def make_batches(loaded: LoadedModel, copies: list[MaskedCopy], budget: int, batching: str) -> list[MaskedBatch]:
-    """Split copies, sorted longest first, into batches of similar length and at most `budget` tokens.
-
-    `batching`: a key of BATCHINGS. Texts with different positions never share a batch.
-    """
+    """Split copies, longest first, into batches of at most `budget` tokens with the same positions."""
 
     def shared(copy: MaskedCopy) -> int:
         length = len(copy.ids)
@@ -227,10 +218,7 @@ _WAYS = [_Way(batching, full_model) for full_model in (False, True) for batching
 
 
 def _select_way(loaded: LoadedModel, copies: list[MaskedCopy]) -> tuple[_Way, dict, list[str]]:
-    """Return (the fastest way that reproduces single texts, metadata of its checks, fallbacks with reasons).
-
-    Raises ModelError if two computations of one text differ.
-    """
+    """Return (the fastest way that reproduces single texts, its checks, reasons of fallbacks); raise ModelError."""
     sample = list({id(copy): copy for copy in (*copies[:1], *copies[len(copies) // 2 :][:1], *copies[-1:])}.values())
     if not sample:
         return _WAYS[0], {}, []
@@ -269,9 +257,8 @@ def _difference(
         start = 0
         for batch in make_batches(loaded, twins, 10**9, way.batching):
             logprobs = iter(score_masked_batch(loaded, head, batch).result().logprobs.tolist())
-            pairs += [
-                (next(logprobs), value) for values in expected[start : start + len(batch.copies)] for value in values
-            ]
+            in_batch = expected[start : start + len(batch.copies)]
+            pairs += [(next(logprobs), value) for values in in_batch for value in values]
             start += len(batch.copies)
     except MODEL_ERRORS as error:
         if is_out_of_memory(error):

@@ -25,8 +25,7 @@ from vernacular.inference.scoring.execute import Counters, build_path, plan_ahea
 from vernacular.inference.scoring.head import CAUSAL_EXTRAS, EXTRAS
 from vernacular.inference.scoring.masked import score_masked
 from vernacular.inference.scoring.outputs import Outputs, score_columns
-from vernacular.inference.scoring.prepare import PreparedRequest, pack, prepare_all
-from vernacular.inference.scoring.rolling import split_into_windows
+from vernacular.inference.scoring.prepare import PreparedRequest, pack, prepare_all, split_into_windows
 from vernacular.inference.scoring.strategy import merge_metadata, select_strategy
 from vernacular.inference.scoring.trie import Path, Trie, build_trie
 from vernacular.protocols.schema import CHARACTERS_PER_TOKEN

@@ -17,8 +17,7 @@ from vernacular.inference.model.loaded import (
     halve,
     within_memory,
 )
-from vernacular.inference.scoring.forward import Body
-from vernacular.inference.scoring.head import Head, score_batch
+from vernacular.inference.scoring.head import Body, Head, score_batch
 from vernacular.inference.scoring.plan import MIN_PREFIX_TOKENS, STRATEGIES, PlanLimits, plan
 from vernacular.inference.scoring.trie import Path, build_trie, sort_key
 

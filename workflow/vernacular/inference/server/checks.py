@@ -92,28 +92,25 @@ def check_repetition(loaded: TextModel, form: SpanForm) -> str:
     forward = [values_of(form.score(text, 0)) for text in ids]
     backward = [values_of(form.score(text, 0)) for text in reversed(ids)][::-1]
     extended = [values_of(form.score(text + ids[0], 0))[: len(text) - 1] for text in ids]
+    seen = []
     for name, others in (("repeated", backward), ("followed by another text", extended)):
+        largest = max(deviations(a, b)[1] for a, b in zip(forward, others, strict=True))
         if not all(map(agree, forward, others)):
-            largest = max(deviations(a, b)[1] for a, b in zip(forward, others, strict=True))
-            raise AnswerError(
-                Check.REPETITION, f"{form.name}: a text has other values if it is {name} (by {largest:.2f})"
-            )
-    return f"largest difference {max(deviations(a, b)[1] for a, b in zip(forward, backward, strict=True)):.4f}"
+            error = f"{form.name}: a text has other values if it is {name} (by {largest:.2f})"
+            raise AnswerError(Check.REPETITION, error)
+        seen.append(largest)
+    return f"largest difference {seen[0]:.4f}"
 
 
 def check_plausible(loaded: TextModel, form: SpanForm) -> str:
-    """Check that sentences are more probable than their tokens in another order, on average over three languages.
-
-    A model of a single language may prefer neither order in another.
-    """
+    """Check that sentences are more probable than their tokens shuffled, on average over three languages."""
     texts = [ids_of(loaded, text) for text in TEXTS]
     shuffled = [ids[:1] + random.Random(_SHUFFLE_SEED).sample(ids[1:], len(ids) - 1) for ids in texts]
     natural, other = (fmean(fmean(values_of(form.score(ids, 0))) for ids in order) for order in (texts, shuffled))
     if natural <= other:
         values = f"{natural:.2f} and {other:.2f} nats per token"
-        raise AnswerError(
-            Check.PLAUSIBLE, f"{form.name}: sentences are less probable than their shuffled tokens ({values})"
-        )
+        error = f"{form.name}: sentences are less probable than their shuffled tokens ({values})"
+        raise AnswerError(Check.PLAUSIBLE, error)
     return f"{natural:.2f} nats per token, shuffled {other:.2f}"
 
 
@@ -151,9 +148,8 @@ def check_penalties(loaded: TextModel, form: SpanForm) -> str:
     ids = ids_of(loaded, TEXTS[0])
     cold, hot = (values_of(form.score(ids, 0, temperature=temperature, seed=1)) for temperature in (1.0, 2.0))
     if not agree(cold, hot):
-        raise AnswerError(
-            Check.PENALTIES, f"{form.name}: values change with the temperature (by {deviations(cold, hot)[1]:.2f})"
-        )
+        largest = deviations(cold, hot)[1]
+        raise AnswerError(Check.PENALTIES, f"{form.name}: values change with the temperature (by {largest:.2f})")
     return f"repeated words differ by {_compare_generated(form, ids_of(loaded, _REPEATED), Check.PENALTIES):.4f}"
 
 
@@ -176,8 +172,7 @@ def check_labels(loaded: TextModel, form: LabelForm, spans: SpanForm | None) -> 
 def check_samples(lister, prompts: list, lengths: tuple[int, ...] = (20, 5)) -> str:
     """Check that sampled tokens have the listed probabilities: the values are natural logarithms, and not scaled.
 
-    `lister(prompt, n, k, **sampling)` samples `n` tokens and lists `k`; see `Completions.listed`. `lengths` are the
-    values of `k`, of which the server may refuse some. Raises AnswerError if the samples refute the lists.
+    `lister(prompt, n, k, **sampling)`: see `Completions.listed`; `lengths`: values of `k` to try.
     """
     bets, n, texts, n_tokens = Bets(), 0, {}, _SAMPLED_LENGTH
     for seed in range(1, _SAMPLED_REQUESTS + 1):
@@ -195,10 +190,8 @@ def check_samples(lister, prompts: list, lengths: tuple[int, ...] = (20, 5)) -> 
         if is_constant and len(texts[index]) >= _REPEATED_TEXTS:
             return "samples not comparable: the server does not sample"
         if not is_constant and bets.evidence() >= -math.log(ERROR_RATE):
-            raise AnswerError(
-                Check.PENALTIES,
-                "sampled tokens do not have the listed probabilities: the values are not natural logarithms, or scaled",
-            )
+            cause = "the values are not natural logarithms, or scaled"
+            raise AnswerError(Check.PENALTIES, f"sampled tokens do not have the listed probabilities: {cause}")
         if not is_constant and n >= _SAMPLED_TOKENS:
             break
     return f"{n} sampled tokens have the listed probabilities" if n else "samples not comparable: no lists are returned"
@@ -281,9 +274,8 @@ def check_tokenizer(loaded: TextModel, client: Client, completions: Completions)
         except RefusedError:
             return _check_token_counts(loaded, completions)
         if tokens != expected:
-            raise AnswerError(
-                Check.TOKENIZER, f"the server's tokenizer gives other token IDs than the local one for {text!r}"
-            )
+            error = f"the server's tokenizer gives other token IDs than the local one for {text!r}"
+            raise AnswerError(Check.TOKENIZER, error)
     return f"equal token IDs of {format_count(len(_TOKENIZED), 'text')}"
 
 
@@ -293,9 +285,8 @@ def _check_token_counts(loaded: TextModel, completions: Completions) -> str:
         if got is None:
             return "not comparable: the server has no /tokenize and reports no number of tokens"
         if abs(got - expected) > 1:  # BOS
-            raise AnswerError(
-                Check.TOKENIZER, f"the server counts {got} tokens in {text!r}, the local tokenizer {expected}"
-            )
+            error = f"the server counts {got} tokens in {text!r}, the local tokenizer {expected}"
+            raise AnswerError(Check.TOKENIZER, error)
     return f"equal numbers of tokens of {format_count(len(TEXTS), 'text')}"
 
 
@@ -327,10 +318,7 @@ def _repeat(ids: list[int], size: int) -> list[int]:
 
 
 def _check_whole(loaded: TextModel, completions: Completions, form: SpanForm | None, size: int) -> int:
-    """Raise AnswerError if the server does not count all tokens of a prompt, or if its beginning has no effect.
-
-    Returns the length of the prompt, in tokens: `size`, or what fits into the context.
-    """
+    """Return the length of a prompt, `size` or what fits; raise AnswerError if its beginning has no effect."""
     size = min(size, (loaded.max_length or math.inf) - 8)
     ids, other = (_repeat(ids_of(loaded, text), size) for text in TEXTS[:2])
     completions.complete(ids, 1)
@@ -343,10 +331,7 @@ def _check_whole(loaded: TextModel, completions: Completions, form: SpanForm | N
 
 
 def check_text_length(complete, message, text: str) -> str:
-    """Check that a text is read completely: as many tokens as its two halves, whatever the tokenizer.
-
-    `message(text)` is the prompt with a text: the text itself, or chat messages.
-    """
+    """Check that a text is read completely: as many tokens as its two halves, in prompts `message(text)`."""
 
     def count(part: str) -> int | None:
         return complete(message(part), 1).prompt_tokens
@@ -358,9 +343,8 @@ def check_text_length(complete, message, text: str) -> str:
         return "not comparable: the server does not report the number of tokens"
     expected = parts[0] + parts[1] - (2 * parts[2] - parts[3])  # without the tokens around a text, counted twice
     if whole < expected - _JOINED:
-        raise AnswerError(
-            Check.LENGTH, f"of a prompt of about {format_count(expected, 'token')}, the server read {whole}"
-        )
+        of = format_count(expected, "token")
+        raise AnswerError(Check.LENGTH, f"of a prompt of about {of}, the server read {whole}")
     return f"{whole} tokens read, {expected} in its halves"
 
 
@@ -376,10 +360,7 @@ def learn_offset(tokenizer, complete, message) -> int | None:
 
 
 def check_generation(complete, prompt: str | list, *, stops: bool) -> str:
-    """Check that greedy texts are equal, and if `stops`, that a stop string ends one.
-
-    `complete(prompt, n, **fields)` generates. Chats are generated without stop strings, which some servers refuse.
-    """
+    """Check that greedy texts are equal, and if `stops` (not of chats), that a stop string ends one."""
     first, second = (complete(prompt, 12).text for _ in range(2))
     # servers compare bytes: parts of a character, and in llama.cpp what follows them, are not found in the text
     whole = first.partition("\ufffd")[0]
@@ -397,10 +378,7 @@ def check_generation(complete, prompt: str | list, *, stops: bool) -> str:
 
 
 def known_answers(name: str, source: str, conversion_dir: Path) -> dict[str, list[float]]:
-    """Return {text: log-probabilities of its tokens, nats} of the model at `source`, in float32 on the CPU.
-
-    The first token has none, as in `values_of`. Raises ModelError if the model cannot be loaded.
-    """
+    """Return {text: log-probabilities of its tokens, nats} of the model at `source`, in float32 on the CPU."""
     from vernacular.checkpoints.resolve import resolve
     from vernacular.inference.model.load import load
 

@@ -5,11 +5,9 @@ not JSON; `Retry-After` takes precedence over exponential backoff, and 429 halve
 web pages, are final. A response has a total time and a size, which grow with the number of tokens that are asked for.
 The key is sent in a header; it is removed from everything that the server sends back, and appears in no message.
 
-Requests run in an event loop of their own: a limit on the time of a response, its headers included, needs one.
-
-A server receives a limited number of requests at a time. `Slots` is the configured limit, shared by all jobs of a user
-on one machine: each request holds one of `count` lock files. The kernel releases the lock of a process that is killed,
-so that no slot is lost. `AdaptiveLimit` is that of one job, which a busy server reduces.
+Requests run in an event loop of their own: a limit on the time of a response, its headers included, needs one. `Slots`
+is the configured limit of concurrent requests, shared by all jobs of a user on one machine by lock files, which the
+kernel releases if a process is killed. `AdaptiveLimit` is that of one job, which a busy server reduces.
 """
 
 import asyncio
@@ -169,12 +167,8 @@ class Usage:
 class Client:
     """Client of the server at `source` (`http://host:port/v1`).
 
-    Args:
-        key: Sent as a bearer token; None: no header.
-        key_name: Environment variable of the key, for messages.
-        concurrency: Most requests at a time, over all jobs on this machine.
-        timeout: Seconds without a byte of the response.
-        attempts: Number of times that a request is sent.
+    `key` is a bearer token from the variable `key_name`; `concurrency`: requests at a time, over all jobs on this
+    machine; `timeout`: seconds without a byte of the response.
     """
 
     def __init__(
@@ -237,18 +231,13 @@ class Client:
     def post(self, path: str, body: dict, *, root: bool = False) -> dict | list:
         """Return the JSON of a POST request, after retries.
 
-        Raises:
-            RefusedError: The server refused the request, or has no such endpoint.
-            DeniedError: The server denied access; where other servers have endpoints (`root`), this is a refusal.
-            ServerError: All attempts failed.
+        Raises RefusedError (also where other servers have endpoints, `root`), DeniedError, and ServerError after all
+        attempts.
         """
         return self._request("POST", path, body, root)
 
     def map(self, function: Callable, items: Iterable) -> Iterator[tuple]:
-        """Yield (item, function(item)) in the order of completion, with `concurrency` calls at a time.
-
-        If a call fails, those in progress are completed and yielded before its error is raised, and no other is begun.
-        """
+        """Yield (item, function(item)) in the order of completion; an error is raised when no call is in progress."""
         pool = ThreadPoolExecutor(self.concurrency, thread_name_prefix="server")
         remaining, running, error = iter(items), {}, None
         try:
@@ -322,10 +311,8 @@ class Client:
                 self._pause(delay)
         if is_answered:  # other requests may succeed
             raise AnswerError(None, f"{problem}, also after {self.attempts} attempts")
-        raise ServerError(
-            f"{self.source}: no answer after {self.attempts} attempts ({problem}). Finished requests are stored; start "
-            "the server and run the workflow again."
-        )
+        advice = "Finished requests are stored; start the server and run the workflow again."
+        raise ServerError(f"{self.source}: no answer after {self.attempts} attempts ({problem}). {advice}")
 
     def _answers_again(self) -> bool:
         """Return whether the server still answers the last request that it answered."""
@@ -350,7 +337,9 @@ class Client:
             future.cancel()
         with self._lock:
             self.usage.received_bytes += len(received)
-        return httpx2.Response(status, content=_decompress(headers, received, size), headers=_plain(headers))
+        # the headers that are read, and none that describes the compression
+        plain = [(name, headers[name]) for name in ("Content-Type", "Retry-After") if name in headers]
+        return httpx2.Response(status, content=_decompress(headers, received, size), headers=plain)
 
     async def _receive(self, method: str, url: str, body: dict | None, seconds: float, size: int):
         received = bytearray()
@@ -435,11 +424,6 @@ def _decompress(headers: httpx2.Headers, received: bytes, size: int) -> bytes:
     except httpx2.DecodingError:
         raise _InvalidError("the compressed response is damaged") from None
     return bytes(content)
-
-
-def _plain(headers: httpx2.Headers) -> list[tuple[str, str]]:
-    """Return the headers that are read, and none that describes the compression."""
-    return [(name, headers[name]) for name in ("Content-Type", "Retry-After") if name in headers]
 
 
 def _key_pattern(key: str | None) -> re.Pattern | None:

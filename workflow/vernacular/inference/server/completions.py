@@ -51,22 +51,17 @@ class Completion:
 
 
 class Completions:
-    """Requests to `/v1/completions`, and to `/v1/chat/completions` if the prompt is a list of messages.
-
-    Args:
-        fields: Sampling fields that the server accepts, with their neutral values.
-        limit: Name of the field with the largest number of tokens to generate.
-    """
+    """Requests to `/v1/completions`, and to `/v1/chat/completions` if the prompt is a list of messages."""
 
     def __init__(self, client: Client, model: str, fields: dict | None = None, limit: str = LIMITS[0]):
         self.client, self.model, self.limit = client, model, limit
         self.fields = {**STANDARD, **EXTENDED} if fields is None else fields
 
     def complete(self, prompt: str | list, max_tokens: int, **changes) -> Completion:
-        """Return the continuation of a text, of token IDs, or of chat messages; `changes` replace or add fields.
+        """Return the continuation of a text, of token IDs, or of chat messages; `changes` are fields.
 
-        Sampling fields that the server does not accept are not sent; `unsupported` returns those that matter.
-        Raises AnswerError if the response contains no text, and what `Client.post` raises.
+        Only fields that the server accepts are sent, see `unsupported`. Raises AnswerError, and what `Client.post`
+        raises.
         """
         is_chat = isinstance(prompt, list) and bool(prompt) and isinstance(prompt[0], dict)
         sampling = {name: value for name, value in changes.items() if name in self.fields or name not in _SAMPLING}
@@ -105,10 +100,7 @@ class Completions:
         )
 
     def listed(self, prompt: str | list, n: int, k: int, **sampling) -> list[tuple]:
-        """Return (token, {token: log-probability} of the `k` most probable ones) of each generated token.
-
-        Tokens are named by ID or by text, as the server does. Lists are empty where it returns none.
-        """
+        """Return (token, {token: log-probability} of the `k` most probable ones, maybe none) of generated tokens."""
         is_chat = isinstance(prompt, list) and bool(prompt) and isinstance(prompt[0], dict)
         fields = {"logprobs": True, "top_logprobs": k} if is_chat else {"logprobs": k}
         if isinstance(prompt, list) and not is_chat:
@@ -134,10 +126,7 @@ def count_tokens(tokenizer, prompt: str | list[dict]) -> int:
 
 
 def generated_scores(completions: Completions, ids: list[int], n: int, **sampling) -> list[TokenScore]:
-    """Return up to `n` greedily generated tokens with their log-probabilities, read back by ID.
-
-    Raises AnswerError if the server does not return both.
-    """
+    """Return up to `n` greedily generated tokens with log-probabilities. Raises AnswerError without both."""
     fields = {"logprobs": 1, "return_token_ids": True, "return_tokens_as_token_ids": True, **sampling}
     completion = completions.complete(ids, n, **fields)
     if not completion.ids or not completion.logprobs or len(completion.ids) < len(completion.logprobs):
@@ -313,8 +302,7 @@ class TopIds:
 class TextLabels:
     """Log-probabilities of the `k` most probable next tokens, by their text; `chat`: as the answer in a chat.
 
-    A label is answerable if exactly one of the listed tokens has its bytes. This is the only form without token IDs,
-    and only for labels: a label of several tokens is never in the list.
+    The only form without token IDs: a label is answerable if exactly one listed token has its bytes.
     """
 
     def __init__(self, completions: Completions, k: int, *, chat: bool):
@@ -322,10 +310,9 @@ class TextLabels:
         self.name = f"top {k} texts" + (" of a chat" if chat else "")
 
     def label_texts(self, prompt: str | list[dict], labels: list[str]) -> tuple[list[float | None], int | None]:
-        """Return the log-probability (nats) of each label as the next token, and the length of the prompt in tokens.
+        """Return (log-probability (nats) of each label as the next token, length of the prompt in tokens).
 
-        None: the label is not in the list, or two tokens have its text. Raises AnswerError without a list, and what
-        `Client.post` raises.
+        None: not in the list, or of two tokens. Raises AnswerError without a list.
         """
         fields = {"logprobs": True, "top_logprobs": self.k} if self.chat else {"logprobs": self.k}
         completion = self._completions.complete(prompt, 1, **fields)

@@ -1,11 +1,8 @@
 """The forms in which servers return log-probabilities: what they have in common.
 
-A form is one way to ask. Each checks the structure of every response: the IDs that were scored are read back, and
-exactly the expected number of finite values is present. A violation is an AnswerError, which names the check of the
-probe that it fails.
-
-What is read from a response is checked when it arrives: a value of another type, or one that cannot be stored, would
-otherwise fail the evaluation when it is written, with the response in the journal.
+A form is one way to ask. Each checks the structure of every response when it arrives: the IDs that were scored are read
+back, and exactly the expected number of finite values is present. A violation is an AnswerError, which names the check
+of the probe that it fails.
 """
 
 import contextlib
@@ -81,7 +78,7 @@ class SpanForm(typing.Protocol):
     def score(self, ids: list[int], first: int, **sampling) -> list[TokenScore]:
         """Return the scores of `ids[first:]`, each given all tokens before it; that of index 0 is None.
 
-        Raises AnswerError, RefusedError (the server has no such endpoint) or ServerError.
+        Raises AnswerError, RefusedError (no such endpoint) or ServerError.
         """
 
     def generated(self, ids: list[int], n: int, **sampling) -> list[TokenScore]:
@@ -119,10 +116,8 @@ def listed(pairs: Iterable[tuple], form: str) -> dict:
         values.setdefault(token, []).append(finite(value, form))
     total = sum(math.exp(value) for same in values.values() for value in set(same))  # a token may be repeated
     if total > 1 + _SUM_TOLERANCE:
-        raise AnswerError(
-            Check.PENALTIES,
-            f"{form}: the listed probabilities sum to {total:.2f}, so the values are not natural logarithms, or scaled",
-        )
+        cause = "so the values are not natural logarithms, or scaled"
+        raise AnswerError(Check.PENALTIES, f"{form}: the listed probabilities sum to {total:.2f}, {cause}")
     return {token: same[0] if len(same) == 1 else None for token, same in values.items()}
 
 
@@ -193,9 +188,7 @@ def file_name(path) -> str | None:
 class Stated:
     """What the answers of each endpoint state about the server: the model, and the system fingerprint.
 
-    Args:
-        source: Address of the server, for messages.
-        expected: What the probe recorded, {path: {"models": […], "system_fingerprints": […]}}; None: nothing yet.
+    `expected`: what the probe recorded, {path: {"models": […], "system_fingerprints": […]}}; None: nothing yet.
     """
 
     _MOST = 50  # different values that are kept
@@ -207,14 +200,10 @@ class Stated:
         self._lock = threading.Lock()
 
     def check(self, path: str, content: dict) -> None:
-        """Record what an answer states.
-
-        Another system fingerprint is a flag of the current call. Raises ServerError if the answer is another model's.
-        """
-        model, build = (
-            None if content.get(name) is None else one_line(file_name(text_of(content[name], name)))[:200]
-            for name in ("model", "system_fingerprint")
-        )
+        """Record what an answer states; another system fingerprint is a flag. Raises ServerError for another model."""
+        stated = {name: content.get(name) for name in ("model", "system_fingerprint")}
+        shown = (v if v is None else one_line(file_name(text_of(v, name)))[:200] for name, v in stated.items())
+        model, build = shown
         with self._lock:
             seen = self.seen.setdefault(path, {"models": [], "system_fingerprints": []})
             for values, value in ((seen["models"], model), (seen["system_fingerprints"], build)):
@@ -239,10 +228,8 @@ class Stated:
 
     def summary(self) -> dict[str, list[str]]:
         """Return all that was stated, over all endpoints."""
-        return {
-            name: sorted({value for seen in self.seen.values() for value in seen[name]})
-            for name in ("models", "system_fingerprints")
-        }
+        names, seen = ("models", "system_fingerprints"), self.seen.values()
+        return {name: sorted({value for each in seen for value in each[name]}) for name in names}
 
 
 def _one_word(text: str) -> str:

@@ -9,31 +9,13 @@ another is computed, unless the server is asked for its tokens.
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass
+from functools import partial
 
 import pyarrow as pa
 
 from vernacular.core.errors import ModelError
 from vernacular.core.fingerprint import fingerprint
-from vernacular.inference.generation.prepare import (
-    DEFAULT_NEW_TOKENS,
-    MARGIN,
-    PreparedPrompt,
-    decoding_of,
-    find_stop,
-    output_row,
-    prepare_prompts,
-    reader_of,
-    truncate_output,
-)
-from vernacular.inference.generation.reasoning import (
-    UNCLOSED,
-    Split,
-    describe,
-    has_special_markers,
-    markers_of,
-    server_arguments,
-    split_text,
-)
+from vernacular.inference.generation import prepare, reasoning
 from vernacular.inference.model.rendering import is_continued, with_system
 from vernacular.inference.schema import GENERATIONS, Journal, iter_rows, rows_to_table
 from vernacular.inference.server.completions import Completion
@@ -49,24 +31,21 @@ class Call:
     """One text to generate."""
 
     name: str
-    prompt: PreparedPrompt
+    prompt: prepare.PreparedPrompt
     content: str | list  # token IDs, a text, or chat messages
 
 
 class Generation:
     """One evaluation; see `generation.generate.Generation`.
 
-    Raises:
-        ServerError: The server cannot be reached any more; answered requests are in the journal.
-        ModelError: The server's responses are no longer those that the probe found.
-        Stopped: A stop signal was received.
+    Raises ServerError if the server cannot be reached any more, and ModelError if it answers unlike its probe.
     """
 
     def __init__(self, served: ServedModel, requests: pa.Table):
         started = time.perf_counter()
         self.served, self.requests = served, requests
         self.form = served.record.server.forms.generation
-        self.prompts: dict[str, PreparedPrompt] | None = None
+        self.prompts: dict[str, prepare.PreparedPrompt] | None = None
         self.flags: dict[str, list[str]] = {}  # by request ID
         if served.record.server.tokenizer != "server":
             self._prepare()
@@ -74,7 +53,7 @@ class Generation:
 
     def _prepare(self) -> None:
         if self.served.tokenizer is not None:
-            self.prompts = prepare_prompts(self.served, self.requests)
+            self.prompts = prepare.prepare_prompts(self.served, self.requests)
             contents = {p.request_id: p.ids for p in self.prompts.values()}
         else:
             self.prompts, contents = _text_prompts(self.served, self.requests)
@@ -91,9 +70,8 @@ class Generation:
         if self.prompts is None:
             self._prepare()
         names = {call.prompt.request_id: call.name for call in self.calls}
-        answers = served.answer_all(
-            self.calls, lambda call: _answer(served, call), journal, "generate", self.requests, names
-        )
+        answer = partial(_answer, served)
+        answers = served.answer_all(self.calls, answer, journal, "generate", self.requests, names)
         self.outcomes = {call.prompt.request_id: {"error": None, **answers[call.name]} for call in self.calls}
         for call in self.calls:
             if flags := answers[call.name].get("flags"):
@@ -114,12 +92,8 @@ class Generation:
                 "fallback": _fallback(served) + served.uncounted(self.used),
                 "stated": served.client.stated.summary(),
             },
-            "tokenizer": {
-                "bos": served.record.bos,
-                "adds_bos": served.adds_bos,
-                "truncation": "few-shot examples",
-            }
-            | describe(served, self.prompts.values(), self.outcomes.values()),
+            "tokenizer": {"bos": served.record.bos, "adds_bos": served.adds_bos, "truncation": "few-shot examples"}
+            | reasoning.describe(served, self.prompts.values(), self.outcomes.values()),
             "counters": {
                 "requests": self.requests.num_rows,
                 "distinct": len(self.prompts),
@@ -134,7 +108,7 @@ class Generation:
         }
 
     def _row(self, row: Request) -> dict:
-        output = output_row(row, self.prompts, self.outcomes)
+        output = prepare.output_row(row, self.prompts, self.outcomes)
         flags = [output["flags"], *self.flags.get(row["request_id"], [])]
         return output | {"flags": "; ".join(filter(None, flags)) or None}
 
@@ -145,9 +119,11 @@ def _fallback(served: ServedModel) -> list[str]:
     return [] if accepted else ["temperature: not accepted by the server, which uses its own"]
 
 
-def _text_prompts(served: ServedModel, requests: pa.Table) -> tuple[dict[str, PreparedPrompt], dict[str, str | list]]:
+def _text_prompts(
+    served: ServedModel, requests: pa.Table
+) -> tuple[dict[str, prepare.PreparedPrompt], dict[str, str | list]]:
     """Return the prompts without token IDs, and what is sent for each."""
-    prompts: dict[str, PreparedPrompt] = {}
+    prompts: dict[str, prepare.PreparedPrompt] = {}
     contents: dict[str, str | list] = {}
     forms, chat_option = served.record.server.forms, served.record.chat
     if chat_option is True and not forms.chat:
@@ -156,7 +132,7 @@ def _text_prompts(served: ServedModel, requests: pa.Table) -> tuple[dict[str, Pr
         if row["kind"] != "generate" or row["request_id"] in prompts:
             continue
         chat = bool(row["messages"]) and forms.chat and chat_option is not False
-        decoding = decoding_of(served, row, is_chat=chat)
+        decoding = prepare.decoding_of(served, row, is_chat=chat)
         error = None if chat or forms.generation != "chat" else "the server answers chats only"
         if chat and is_continued(row["messages"]):
             error = "the server applies its template, which cannot continue a turn of the model (gen_prefix)"
@@ -165,7 +141,7 @@ def _text_prompts(served: ServedModel, requests: pa.Table) -> tuple[dict[str, Pr
             if chat
             else row["prefix"] + row["text"]
         )
-        prompts[row["request_id"]] = PreparedPrompt(
+        prompts[row["request_id"]] = prepare.PreparedPrompt(
             request_id=row["request_id"],
             ids=[],
             rendered="chat template applied by the server" if chat else None,
@@ -184,8 +160,8 @@ def _max_new_tokens(row: Request) -> int:
     if row["max_new_tokens"] is not None:
         return row["max_new_tokens"]
     if row["longest_target"] is None:
-        return DEFAULT_NEW_TOKENS
-    return len(row["longest_target"].encode("utf-8", "surrogatepass")) + MARGIN
+        return prepare.DEFAULT_NEW_TOKENS
+    return len(row["longest_target"].encode("utf-8", "surrogatepass")) + prepare.MARGIN
 
 
 def _answer(served: ServedModel, call: Call) -> dict:
@@ -217,7 +193,7 @@ def _answer(served: ServedModel, call: Call) -> dict:
         served.client.stated.flag("redacted: the text contained the key of the server")
     return {
         "raw_output": text,
-        "output": truncate_output(text, prompt.stops, skip_leading_space=prompt.rendered is not None),
+        "output": prepare.truncate_output(text, prompt.stops, skip_leading_space=prompt.rendered is not None),
         "finish_reason": _finish_reason(completion, text, prompt, bool(stops)),
         "n_tokens": n_tokens,
     } | parts
@@ -229,41 +205,42 @@ def _extensions(served: ServedModel, call: Call) -> dict:
     if prompt.rendered is None:
         return {}
     if not prompt.ids:  # the server applies its template
-        arguments = server_arguments(served)
+        arguments = reasoning.server_arguments(served)
         return {"chat_template_kwargs": arguments} if arguments else {}
     if served.native or not prompt.think_tokens:
         return {}
-    special = {"skip_special_tokens": False} if has_special_markers(served) else {}
+    special = {"skip_special_tokens": False} if reasoning.has_special_markers(served) else {}
     return {"return_token_ids": True} | special
 
 
-def _split(served: ServedModel, prompt: PreparedPrompt, completion: Completion) -> Split | None:
+def _split(served: ServedModel, prompt: prepare.PreparedPrompt, completion: Completion) -> reasoning.Split | None:
     """Return the parts of a response: by a field of the server, by the IDs of its tokens, or else by its text."""
-    markers, asks = markers_of(served), prompt.think_tokens > 0
+    markers, asks = reasoning.markers_of(served), prompt.think_tokens > 0
     if prompt.rendered is None or markers is None:
         return None
     n_reasoning, n_answer = completion.reasoning_tokens, None
     if n_reasoning is not None and completion.completion_tokens is not None:
         n_answer = max(0, completion.completion_tokens - n_reasoning)
     if completion.reasoning or n_reasoning:  # hosted models hide its text
-        state = "closed" if completion.text.strip() else UNCLOSED
+        state = "closed" if completion.text.strip() else reasoning.UNCLOSED
         by = completion.reasoning_field or "usage"
-        return Split(completion.text, completion.reasoning, state, n_reasoning, n_answer, by)
+        return reasoning.Split(completion.text, completion.reasoning, state, n_reasoning, n_answer, by)
     if completion.ids and prompt.ids and served.tokenizer is not None:
         ids = completion.ids
         is_end = read(completion.content, "stop_type") == "eos" or ids[-1] == served.eos_id
         limit = prompt.answer_tokens if asks else None
-        return reader_of(served, prompt).split(ids[:-1] if is_end else ids, budget=prompt.think_tokens, limit=limit)
-    split = split_text(completion.text, markers, opened=prompt.opened, asks=asks)
+        ids = ids[:-1] if is_end else ids
+        return prepare.reader_of(served, prompt).split(ids, budget=prompt.think_tokens, limit=limit)
+    split = reasoning.split_text(completion.text, markers, opened=prompt.opened, asks=asks)
     if asks and split.state == "none" and not prompt.ids and completion.finish_reason == "length":
         # a template that opens the block, or a parser that leaves a truncated one in the text
-        return Split("", completion.text, UNCLOSED, completion.completion_tokens, 0)
+        return reasoning.Split("", completion.text, reasoning.UNCLOSED, completion.completion_tokens, 0)
     return split
 
 
-def _finish_reason(completion: Completion, text: str, prompt: PreparedPrompt, has_stops: bool) -> str:
+def _finish_reason(completion: Completion, text: str, prompt: prepare.PreparedPrompt, has_stops: bool) -> str:
     """Return "stop", "eos" or "length"; a server that does not tell a stop string from an EOS token has "stop"."""
-    if find_stop(text, prompt.stops, skip_leading_space=prompt.rendered is not None) is not None:
+    if prepare.find_stop(text, prompt.stops, skip_leading_space=prompt.rendered is not None) is not None:
         return "stop"
     if completion.finish_reason == "length":
         return "length"

@@ -35,14 +35,9 @@ _LLAMA_SAMPLING = {
 class LlamaCpp:
     """Requests to `/completion` of llama.cpp: log-probabilities of forced tokens, and generation from token IDs.
 
-    The server returns no log-probabilities of a prompt. The next token is forced with a large `logit_bias` instead; its
-    log-probability is computed from the logits before the bias. A token that ends inside a UTF-8 character has no entry
-    in the response: another token is forced then, and the list of the most probable ones is made longer until it
-    contains the wanted one.
-
-    Args:
-        vocabulary: Number of tokens, which bounds the length of a list.
-        whole_token: A token whose bytes are complete characters; it is forced to obtain a list.
+    The server returns none of a prompt, so the next token is forced with a large `logit_bias`; its value is from the
+    logits before it. A token that ends inside a UTF-8 character has no entry: `whole_token` is forced then, and the
+    list of the most probable ones is made longer, up to `vocabulary`, until it contains the wanted one.
     """
 
     name = "forcing"
@@ -116,10 +111,8 @@ class LlamaCpp:
         """See `LabelForm.label_scores`; a label that is missing in the first list is forced."""
         values = self._list(ids, _LETTERS_LIST)
         best = max(values.values())
-        return [
-            TokenScore(label, values[label], best) if label in values else self._forced(ids, label, {})
-            for label in labels
-        ]
+        seen = {label: TokenScore(label, values[label], best) for label in labels if label in values}
+        return [seen.get(label) or self._forced(ids, label, {}) for label in labels]
 
     def _listed(self, prefix: list[int], tokens: Iterable[int], length: int) -> list[TokenScore]:
         """Return the scores of `tokens` from lists of growing length."""
@@ -167,10 +160,7 @@ _SGLANG_SAMPLING = {
 
 
 class SGLang:
-    """Requests to `/generate` of SGLang: log-probabilities of the prompt, and of given tokens after it.
-
-    The entry at `logprob_start_len` is null, so that a span from index f is asked for from f - 1.
-    """
+    """Requests to `/generate` of SGLang; the entry at `logprob_start_len` is null: spans are asked for one before."""
 
     name = "generate"
 

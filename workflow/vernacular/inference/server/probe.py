@@ -2,9 +2,8 @@
 
 Names and versions decide nothing: servers ignore requests that they do not understand. Each form of log-probabilities
 is tried in turn, and the first that passes all of its checks is used. The outcome of every check, and answers to a few
-texts, are stored in the model's record; each later start runs the probe again and compares the answers.
-
-What a server states about itself is for provenance, and never a reason to trust it.
+texts, are stored in the model's record; each later start runs the probe again and compares the answers. What a server
+states about itself is for provenance only.
 """
 
 import itertools
@@ -47,17 +46,10 @@ def probe(
 ) -> ServerRecord:
     """Return what a model's record states of its server.
 
-    Args:
-        record: Name and settings of the model.
-        tokenizer: The local tokenizer; None: that of the server, if it has one.
-        known: Values of a local copy, {text: log-probabilities}, for the last check.
-        longest: The longest prompt of the run, if it is known; if it is cut, the reasons say so as those of "length".
-        model: Its name on the server; None: there is only one.
-        report: Called with a line on each check, because all take a minute or two with llama.cpp.
+    `tokenizer`: local; `known`: values of a local copy; `longest`: the longest prompt of the run, if it is known;
+    `model`: its name on the server, if there are several; `report` is called with a line on each check.
 
-    Raises:
-        ModelError: The server has no such model, cannot generate, or sends malformed answers.
-        ServerError: The server cannot be reached, or denies access.
+    Raises ModelError if the server has no such model, cannot generate or sends malformed answers, and ServerError.
     """
     try:
         server = replace(identify(client, model), tokenizer="local" if tokenizer else None)
@@ -188,11 +180,9 @@ class _Probe:
                 if spans is None:
                     self._note(Check.PENALTIES, form.name, True, self._check_samples(form))
             except (AnswerError, RefusedError) as error:
-                self._fail(Check.LETTERS, form.name, error)
+                reason = self._fail(Check.LETTERS, form.name, error)
                 if getattr(error, "check", None) == Check.PENALTIES:
-                    self.reasons["labels"] = (
-                        f"the server fails check {Check.PENALTIES} ({CHECKS[Check.PENALTIES]}): {error}"
-                    )
+                    self.reasons["labels"] = reason
                 continue
             self._note(Check.LETTERS, form.name, True, seen)
             self.reasons.pop("labels", None)
@@ -238,10 +228,7 @@ class _Probe:
         self._note(Check.LENGTH, form, True, seen)
 
     def _check_chats(self, forms: Forms) -> bool:
-        """Check that the settings of chats change the prompt; return whether a chat begins with reasoning.
-
-        Servers ignore arguments that they or their templates do not know. Raises ModelError for one that is ignored.
-        """
+        """Return whether a chat begins with reasoning. Raises ModelError for a setting that the server ignores."""
         loaded, record = self.loaded, self.loaded.record
         if loaded.tokenizer is not None and forms.generation in ("ids", "native"):  # prompts are rendered here
             try_template(loaded)
@@ -360,10 +347,9 @@ def changed_forms(stored: ServerRecord, current: ServerRecord) -> str | None:
 
 
 def differences(stored: ServerRecord, current: ServerRecord) -> str | None:
-    """Return how a server's answers differ from those stored in a record; None if they do not.
+    """Return how a server's answers differ from those of a record; None if they do not.
 
-    Log-probabilities are compared if there are any, and greedy texts otherwise: of those, all must differ, because one
-    may change with the noise of a batch.
+    Of greedy texts, without log-probabilities, all must differ: one may change with the noise of a batch.
     """
     if stored.model != current.model:
         return f'it serves "{current.model}" instead of "{stored.model}"'
@@ -396,10 +382,7 @@ _PATHS = {"version": "/version", "props": "/props", "info": "/get_model_info"}
 
 
 def identify(client: Client, model: str | None) -> ServerRecord:
-    """Return the name of the model in requests, and what the server reports about it.
-
-    Raises ModelError if the server has no model of that name, or several and no name is given.
-    """
+    """Return the model's name in requests, and what the server reports. Raises ModelError if it is not found."""
     try:
         listed = [e for e in elements(read(client.get("/models"), "data")) if isinstance(read(e, "id"), str)]
     except (RefusedError, DeniedError) as error:
@@ -417,10 +400,8 @@ def identify(client: Client, model: str | None) -> ServerRecord:
     answers = {name: _get(client, path) for name, path in _PATHS.items()}
     meta, props, info = read(entry, "meta") or {}, answers["props"], answers["info"]
     template = read(props, "chat_template")
-    reported = {
-        "listed": bool(entry),
-        "chat_template": fingerprint(template)[:16] if isinstance(template, str) else None,
-    }
+    digest = fingerprint(template)[:16] if isinstance(template, str) else None
+    reported = {"listed": bool(entry), "chat_template": digest}
     numbers = {"parameters": read(meta, "n_params"), "slots": read(props, "total_slots")}
     texts = {
         "owned_by": read(entry, "owned_by"),
@@ -433,10 +414,8 @@ def identify(client: Client, model: str | None) -> ServerRecord:
     max_length = min(filter(None, map(_positive, lengths)), default=None)
     name = entry["id"] if entry else model
     reported |= {key: _positive(value) for key, value in numbers.items()}
-    reported |= {
-        key: text_of(value, key)[:_LONGEST] if isinstance(value, str) else _positive(value)
-        for key, value in texts.items()
-    }
+    for key, value in texts.items():
+        reported[key] = text_of(value, key)[:_LONGEST] if isinstance(value, str) else _positive(value)
     reported = {key: value for key, value in reported.items() if value is not None}
     return ServerRecord(text_of(name, "name of a model"), reported, max_length, _positive(read(meta, "n_vocab")))
 
@@ -460,14 +439,10 @@ _FIELD_SETS = ({**STANDARD, **EXTENDED}, STANDARD, {"temperature": 0.0}, {})  # 
 
 
 def negotiate(client: Client, model: str) -> tuple[Completions, set[str]]:
-    """Return the completions of a server with the fields that it accepts, and the kinds of prompts: text, chat.
+    """Return (completions with the fields that a server accepts, kinds of prompts: text, chat).
 
-    Some servers refuse every field that they do not know. All sampling fields are sent if they are accepted, because
-    servers take missing ones from the model's own settings; else those of OpenAI's API, the temperature alone, or none.
-
-    Raises:
-        ModelError: The server generates no text.
-        DeniedError: The key is wrong.
+    All sampling fields are sent if accepted, because servers take missing ones from the model's settings; else those of
+    OpenAI's API, the temperature, or none. Raises ModelError if it generates no text, and DeniedError.
     """
     refusals = []
     for fields, limit in itertools.product(_FIELD_SETS, LIMITS):

@@ -8,17 +8,16 @@ while another is computed, unless the server is asked for its tokens.
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass
+from functools import partial
 
 import pyarrow as pa
 
 from vernacular.core.errors import ArtifactError
 from vernacular.core.fingerprint import fingerprint
 from vernacular.inference.model.tokenization import bos_policy
-from vernacular.inference.schema import SCORES, Journal, iter_rows, missing_statistics, rows_to_table
-from vernacular.inference.scoring.prepare import PreparedRequest, prepare_all, reads
-from vernacular.inference.scoring.rolling import window_length
+from vernacular.inference.schema import SCORES, Journal, distinct, iter_rows, missing_statistics, rows_to_table
+from vernacular.inference.scoring.prepare import PreparedRequest, prepare_all, reads, window_length
 from vernacular.inference.server.completions import TextLabels
-from vernacular.inference.server.forms import TokenScore
 from vernacular.inference.server.served import ServedModel
 from vernacular.types import Request
 
@@ -28,22 +27,18 @@ _SEVERAL_TOKENS = "error: not answerable: the label has several tokens"
 
 @dataclass(frozen=True)
 class Call:
-    """Tokens to score: `ids[first:]`, or each of `labels` after `ids`."""
+    """Tokens to score: `prompt[first:]`, or each of `labels` after the prompt (token IDs, a text or chat messages)."""
 
     name: str
-    ids: tuple[int, ...]
+    prompt: tuple[int, ...] | str | list[dict]
     first: int
-    labels: tuple[int, ...] | None
+    labels: tuple[int | str, ...] | None
 
 
 class Scoring:
     """One evaluation; see `scoring.score.Scoring`.
 
-    Raises:
-        ArtifactError: A request is of another kind.
-        ServerError: The server cannot be reached any more; answered requests are in the journal.
-        ModelError: The server's responses are no longer those that the probe found.
-        Stopped: A stop signal was received.
+    Raises ArtifactError for a request of another kind, and ServerError and ModelError as `ServedModel.answer_all`.
     """
 
     def __init__(self, served: ServedModel, requests: pa.Table):
@@ -58,11 +53,7 @@ class Scoring:
         self.seconds = time.perf_counter() - started
 
     def _prepare(self) -> None:
-        first_rows: dict[str, int] = {}
-        for index, request_id in enumerate(self.requests["request_id"].to_pylist()):
-            first_rows.setdefault(request_id, index)
-        distinct = self.requests.take(pa.array(first_rows.values(), pa.int64()))
-        self.prepared = list(prepare_all(self.served, distinct))
+        self.prepared = list(prepare_all(self.served, distinct(self.requests)))
         for request in self.prepared:
             _reject_windows(self.served, request)
         self.calls, self.slots = make_calls(self.served, self.prepared)
@@ -77,9 +68,8 @@ class Scoring:
                 self._prepare()
             self.n_calls = len(self.calls)
             names = {request: name for request, (name, _) in self.slots.items()}
-            self.answers = served.answer_all(
-                self.calls, lambda call: _answer(served, call), journal, "score", self.requests, names
-            )
+            answer = partial(_answer, served)
+            self.answers = served.answer_all(self.calls, answer, journal, "score", self.requests, names)
         self.used = {name: value - before[name] for name, value in asdict(served.client.usage).items()}
         self.journal_notes = journal.notes
         self.seconds += time.perf_counter() - started
@@ -87,10 +77,9 @@ class Scoring:
     def finish(self) -> tuple[pa.Table, dict]:
         """Return (table per SCORES, metadata)."""
         served, requests = self.served, self.requests
-        rows = self.rows if self.by_text else self._rows()
-        flags = Counter(
-            flag.split(":")[0] for row in rows.values() for flag in (row["flags"] or "").split("; ") if flag
-        )
+        rows = self.rows if self.by_text else {p.request_id: self._row(p) for p in self.prepared}
+        all_flags = "; ".join(row["flags"] for row in rows.values() if row["flags"]).split("; ")
+        flags = Counter(flag.split(":")[0] for flag in all_flags if flag)
         n_missing = sum(NOT_LISTED in (row["flags"] or "") for row in rows.values())
         metadata = {
             "model": served.metadata(),
@@ -119,12 +108,8 @@ class Scoring:
         ids = requests.select(["request_id", "item_id", "role"])
         return rows_to_table(({**rows[row["request_id"]], **row} for row in iter_rows(ids)), SCORES.schema), metadata
 
-    def _rows(self) -> dict[str, dict]:
-        """Return the outputs by request ID."""
-        return {
-            request.request_id: _row(self.served, request, self.answers, self.slots.get(request.request_id))
-            for request in self.prepared
-        }
+    def _row(self, request: PreparedRequest) -> dict:
+        return _row(self.served, request, self.answers, self.slots.get(request.request_id))
 
 
 def _reject_windows(served: ServedModel, request: PreparedRequest) -> None:
@@ -163,16 +148,12 @@ def make_calls(served: ServedModel, requests: list[PreparedRequest]) -> tuple[li
         name = fingerprint([served.spans.name, ids, first])
         calls.append(Call(name, ids, first, None))
         slots |= dict.fromkeys(request_ids, (name, 0))
-    return sorted(calls, key=lambda call: (call.ids, call.first)), slots  # prefixes in the server's cache are next
+    return sorted(calls, key=lambda call: (call.prompt, call.first)), slots  # prefixes in the server's cache are next
 
 
 def _answer(served: ServedModel, call: Call) -> dict:
-    ids = list(call.ids)
-    scores: list[TokenScore] = (
-        served.spans.score(ids, call.first)
-        if call.labels is None
-        else served.labels.label_scores(ids, list(call.labels))
-    )
+    ids, labels = list(call.prompt), call.labels
+    scores = served.spans.score(ids, call.first) if labels is None else served.labels.label_scores(ids, list(labels))
     return {"logprobs": [score.logprob for score in scores], "is_greedy": [score.is_greedy for score in scores]}
 
 
@@ -194,43 +175,30 @@ def _row(served: ServedModel, request: PreparedRequest, answers: dict, slot: tup
     return row | {"flags": request.flag}
 
 
-@dataclass(frozen=True)
-class TextCall:
-    """Labels after one prompt: a text, or chat messages."""
-
-    name: str
-    prompt: str | list[dict]
-    labels: tuple[str, ...]
-
-
 def score_label_texts(served: ServedModel, requests: pa.Table, journal: Journal) -> tuple[dict[str, dict], int]:
     """Return the outputs by request ID, and the number of calls."""
-    contexts: dict[str, dict] = {}  # hash of the prompt -> prompt, labels
+    contexts: dict[str, tuple[str | list[dict], dict[str, None]]] = {}  # hash of the prompt -> prompt, labels
     slots: dict[str, tuple[str, str, Request]] = {}
     for row in iter_rows(requests):
         if row["request_id"] in slots:
             continue
         prompt, label = _prompt_and_label(row, chat=served.labels.chat)
         key = fingerprint(prompt)
-        contexts.setdefault(key, {"prompt": prompt, "labels": {}})["labels"][label] = None
+        contexts.setdefault(key, (prompt, {}))[1][label] = None
         slots[row["request_id"]] = (key, label, row)
-    calls = {
-        key: TextCall(
-            fingerprint([served.labels.name, key, *context["labels"]]), context["prompt"], tuple(context["labels"])
-        )
-        for key, context in contexts.items()
-    }
+    form, calls = served.labels.name, {}
+    for key, (prompt, labels) in contexts.items():
+        calls[key] = Call(fingerprint([form, key, *labels]), prompt, 0, tuple(labels))
 
-    def answer(call: TextCall) -> dict:
+    def answer(call: Call) -> dict:
         values, n_prompt_tokens = served.labels.label_texts(call.prompt, list(call.labels))
         served.compare_length(call.prompt, n_prompt_tokens)
         return {"values": dict(zip(call.labels, values, strict=True)), "n_prompt_tokens": n_prompt_tokens}
 
     names = {request_id: calls[key].name for request_id, (key, _, _) in slots.items()}
     answers = served.answer_all(list(calls.values()), answer, journal, "score", requests, names)
-    return {
-        request_id: _text_row(row, label, answers[calls[key].name]) for request_id, (key, label, row) in slots.items()
-    }, len(calls)
+    rows = {name: _text_row(row, label, answers[calls[key].name]) for name, (key, label, row) in slots.items()}
+    return rows, len(calls)
 
 
 def _prompt_and_label(row: Request, *, chat: bool) -> tuple[str | list[dict], str]:
@@ -247,17 +215,10 @@ def _text_row(row: Request, label: str, answer: dict) -> dict:
     output = dict.fromkeys(SCORES.schema.names)
     if error := answer.get("error"):
         return output | {"flags": f"error: {error}"}
-    value = answer["values"][label]
-    flags = [] if value is not None else [NOT_LISTED]
-    output["flags"] = "; ".join([*answer.get("flags", []), *flags]) or None
-    return (
-        output
-        if value is None
-        else output
-        | {
-            "tokens": [label],
-            "offsets": [[row["span_start"], row["span_end"]]],
-            "logprobs": [value],
-            "n_prompt_tokens": answer["n_prompt_tokens"],
-        }
-    )
+    value, n_prompt_tokens = answer["values"][label], answer["n_prompt_tokens"]
+    flags = answer.get("flags", []) + ([NOT_LISTED] if value is None else [])
+    output["flags"] = "; ".join(flags) or None
+    if value is not None:
+        offsets = [[row["span_start"], row["span_end"]]]
+        output |= {"tokens": [label], "offsets": offsets, "logprobs": [value], "n_prompt_tokens": n_prompt_tokens}
+    return output

@@ -1,7 +1,6 @@
 """A model behind a server: its tokenizer, its forms, and requests that are journaled one by one.
 
-A call is one unit of work with a name that is a hash of its content. An answered call is written to the journal, so
-that it is never repeated: neither within a run nor after a kill of this job or of the server.
+A call is one unit of work with a name that is a hash of its content. An answered one, in the journal, is not repeated.
 
 A model without a local tokenizer has that of the server, from the endpoint `/tokenize` of llama.cpp. It returns the
 bytes of each token, from which character offsets follow exactly. `ServerTokenizer` has the interface of a fast
@@ -210,17 +209,12 @@ class ServedModel(TextModel):
         requests: pa.Table,
         names: dict[str, str],
     ) -> dict:
-        """Return {name: answer} of all calls, from the journal or `answer(call)`; `label` is for the progress line.
+        """Return {name: answer} of all calls, from the journal or `answer(call)`, in JSON-like values.
 
-        `names`, {request ID: name of its call}, and `requests` are for messages, which name the item.
+        `names`, {request ID: name of its call}, and `requests` are for messages. A refused request, or a prompt that is
+        not read completely, has {"error": reason}; a malformed answer is not in the journal.
 
-        An answer is a dict of JSON-like values; that of a request which the server refuses, or of a prompt that it does
-        not read completely, is {"error": reason}. A malformed one is not in the journal.
-
-        Raises:
-            ServerError: The server cannot be reached; answers are in the journal.
-            ModelError: A response is not what the probe found.
-            Stopped: A stop signal was received.
+        Raises ServerError if the server cannot be reached, and ModelError if a response is not what the probe found.
         """
         answers = {call.name: rows[0] for call in calls if (rows := journal.get(call.name))}
         pending = [call for call in calls if call.name not in answers]
@@ -261,34 +255,16 @@ class ServedModel(TextModel):
 def connect(record: ModelRecord, *, attempts: int | None = None) -> Client:
     """Return a client for the server of a model. Raises ModelError if the key's variable is not set."""
     key_name = record.api_key_env
+    variable = f"the environment variable {key_name} (api_key_env)"
     if key_name and not os.environ.get(key_name):
-        raise ModelError(
-            f"model {record.name}: the environment variable {key_name} (api_key_env) is not set, so the server "
-            "cannot be used."
-        )
+        raise ModelError(f"model {record.name}: {variable} is not set, so the server cannot be used.")
     key = os.environ[key_name] if key_name else None
     if key is not None and (key.strip() != key or not key.isascii() or not key.isprintable()):
-        raise ModelError(
-            f"model {record.name}: the value of the environment variable {key_name} (api_key_env) cannot be sent "
-            "in a header: expected printable ASCII characters, without spaces or line ends around them."
-        )
-    options = {} if attempts is None else {"attempts": attempts}
-    return Client(
-        record.source,
-        key=key,
-        key_name=key_name,
-        concurrency=record.concurrency or CONCURRENCY,
-        timeout=record.timeout or TIMEOUT,
-        **options,
-    )
-
-
-def open_tokenizer(client: Client) -> ServerTokenizer:
-    """Return the tokenizer of a server. Raises ModelError if it has none that can be used."""
-    try:
-        return ServerTokenizer(client)
-    except (AlignmentError, AnswerError, RefusedError) as error:
-        raise ModelError(f"{client.source}: the server's tokenizer cannot be used ({error}).") from error
+        expected = "expected printable ASCII characters, without spaces or line ends around them"
+        raise ModelError(f"model {record.name}: the value of {variable} cannot be sent in a header: {expected}.")
+    options = {"concurrency": record.concurrency or CONCURRENCY, "timeout": record.timeout or TIMEOUT}
+    options |= {} if attempts is None else {"attempts": attempts}
+    return Client(record.source, key=key, key_name=key_name, **options)
 
 
 def wrap_server(record: ModelRecord, client: Client, tokenizer: Any) -> ServedModel:
@@ -309,14 +285,16 @@ def wrap_server(record: ModelRecord, client: Client, tokenizer: Any) -> ServedMo
 def open_server(record: ModelRecord, *, attempts: int | None = None) -> ServedModel:
     """Return the served model of a complete record, with the forms that its probe selected.
 
-    Raises ModelError if the key is not set or the tokenizer cannot be loaded, and ServerError if the server's own
-    tokenizer is needed and cannot be reached.
+    Raises ModelError without key or tokenizer, and ServerError if its own tokenizer cannot be reached.
     """
     client = connect(record, attempts=attempts)
     server, counter = record.server, None
     tokenizer = load_tokenizer(record, record.directory) if record.directory else None
     if server.tokenizer == "server":
-        tokenizer = open_tokenizer(client)
+        try:
+            tokenizer = ServerTokenizer(client)
+        except (AlignmentError, AnswerError, RefusedError) as error:
+            raise ModelError(f"{client.source}: the server's tokenizer cannot be used ({error}).") from error
     elif server.tokenizer is None:
         tokenizer, counter = None, tokenizer if server.offset is not None else None
     served = wrap_server(record, client, tokenizer)
@@ -338,10 +316,7 @@ def span_forms(served: ServedModel, native: LlamaCpp | None) -> list[SpanForm]:
 
 
 def label_forms(served: ServedModel, native: LlamaCpp | None) -> list:
-    """Return all forms of the log-probabilities of labels, in the order in which the probe tries them.
-
-    Lists of the most probable tokens, which may lack a label, come last: the probe ignores them if texts can be scored.
-    """
+    """Return all forms of the log-probabilities of labels in the order to try; lists, which may lack one, last."""
     by_id = [LabelIds(served.completions), SGLang(served.client), *([native] if native else [])]
     by_id += [TopIds(served.completions, k) for k in TOP]
     by_text = [TextLabels(served.completions, k, chat=served.record.chat is True) for k in TOP]

@@ -21,14 +21,10 @@ log = logging.getLogger("vernacular")
 
 
 def start(record: ModelRecord, requests: Iterable[pa.Table] = ()) -> tuple[ServedModel, Usage]:
-    """Return a model whose server answers as it did when it was recorded, and what the probe sent and received.
+    """Return a model whose server answers as when it was recorded, and the usage of the probe.
 
-    `requests`: the tables of the job, whose longest prompt must be read whole.
-
-    Raises:
-        ModelError: The key is not set, the server fails a check twice that it passed before, it answers differently, or
-            it cuts the longest prompt.
-        ServerError: The server cannot be reached, or denies access.
+    The longest prompt of `requests` must be read whole. Raises ModelError if the server fails a check twice or answers
+    otherwise, and ServerError.
     """
     longest = longest_prompt(requests)
     client = connect(record)
@@ -93,8 +89,7 @@ def describe_usage(usage: Usage) -> str:
 def verify_answers(served: ServedModel) -> None:
     """Raise ModelError if the server's answers to a few texts are no longer those of the record.
 
-    A server can be restarted with another model while a job waits for it. Without log-probabilities, nothing is
-    compared: greedy texts change with the noise of a batch. Raises ServerError if the server cannot be reached.
+    Without log-probabilities, nothing is compared: greedy texts change with the noise of a batch.
     """
     stored = served.record.server.answers.get("values")
     if served.spans is None or not stored:

@@ -3,8 +3,5 @@
 from vernacular.protocols.declaration import FIRST_TOKEN, MIN_K_PLUS_PLUS, PLL, Protocol
 
 PROTOCOL = Protocol(
-    options={**PLL, **MIN_K_PLUS_PLUS},
-    note=FIRST_TOKEN,
-    majority="label",
-    displayed_roles=("sentence",),
+    options={**PLL, **MIN_K_PLUS_PLUS}, note=FIRST_TOKEN, majority="label", displayed_roles=("sentence",)
 )

@@ -43,7 +43,7 @@ METRICS = _metrics()
 def per_item(items: list[Item], requests: list[Request], scores: list[Score]) -> list[Result]:
     """Return a row per sentence: `surprisal` (nats), `surprisal_token|char|byte`, `label` (1: acceptable), `fold`.
 
-    An item whose label is missing or neither 0 nor 1 has a surprisal and a flag, and is excluded from all comparisons.
+    An item whose label is neither 0 nor 1 has a surprisal and a flag, and is excluded from all comparisons.
     """
     rows = []
     for item, spans in items_with_spans(items, requests, scores):

@@ -8,6 +8,5 @@ def requests(item: Item, settings: RequestSettings) -> list[Request]:
     """Return one request, role "sentence"; the span is the complete sentence."""
     if not item["context"].strip():
         return [skipped_request(item, "empty sentence")]
-    return [
-        score_request(item, "sentence", "", item["context"], extras=[*pll_extra(settings), *moments_extra(settings)])
-    ]
+    extras = [*pll_extra(settings), *moments_extra(settings)]
+    return [score_request(item, "sentence", "", item["context"], extras=extras)]

@@ -12,6 +12,7 @@ from vernacular.metrics.similarity.outputs import ParsedOutput, parse_samples
 from vernacular.metrics.spans import Choice, choose_option, correct_options, result_row
 from vernacular.protocols.choice.parser import STEPS, Answers, extract
 from vernacular.protocols.generation.metrics import RESPONSES, SAMPLES, mean_row
+from vernacular.protocols.letters.metrics import reordered
 from vernacular.types import Generation, Item, Request, Result
 
 METRICS = [
@@ -37,10 +38,9 @@ def per_item(
     pass_at: int | None = None,
     answers: Sequence[Answers] = (),
 ) -> list[Result]:
-    """Return rows per TASK_RESULTS, one per item with a request, with the options in the order of their letters.
+    """Return rows per TASK_RESULTS, with the options in the order of their letters; of several samples, means.
 
-    `answers`: words around the letter in the languages of responses. Of several samples, the values are means, and all
-    else is the first's.
+    `answers`: words around the letter in the languages of responses.
     """
     samples = parse_samples(requests, generations)
     request_by_item = {request["item_id"]: request for request in reversed(requests)}
@@ -49,21 +49,12 @@ def per_item(
     for item in items:
         if (request := request_by_item.get(item["item_id"])) is None:
             continue
-        shown = _reordered(item, request)
+        listed = next((extra for extra in request["extras"] or () if extra.startswith("order:")), None)
+        order = range(len(item["choices"])) if listed is None else map(int, listed.partition(":")[2].split())
         outputs = samples.get(item["item_id"], [ParsedOutput(None, "error: no generation")])
-        results = [_row(shown, request, output, answers) for output in outputs]
+        results = [_row(reordered(item, list(order)), request, output, answers) for output in outputs]
         rows.append(mean_row(results, pass_at, "accuracy") if len(results) > 1 else results[0])
     return rows
-
-
-def _reordered(item: Item, request: Request) -> dict:
-    """Return the item with its options in the order of their letters."""
-    listed = next((extra for extra in request["extras"] or () if extra.startswith("order:")), None)
-    if listed is None:
-        return item
-    order = [int(index) for index in listed.partition(":")[2].split()]
-    choices = [item["choices"][i] for i in order]
-    return item | {"choices": choices, "gold": sorted(order.index(i) for i in item["gold"] if i in order)}
 
 
 def _row(item: dict, request: Request, output: ParsedOutput, answers: Sequence[Answers]) -> dict:

@@ -39,11 +39,8 @@ Found = tuple[int | None, str | None]
 def extract(response: str, options: Sequence[str], answers: Sequence[Answers], *, is_complete: bool = True) -> Found:
     """Return (index of the option that a response names, step that found it), or (None, None).
 
-    Args:
-        response: Without reasoning.
-        options: Texts in the order of their letters.
-        answers: Words of each language in which the response may be written.
-        is_complete: False: the response was cut, so that a letter at its end may be the beginning of a word.
+    `response` is without reasoning, and may be cut (`is_complete`); `options` in the order of their letters; `answers`:
+    words of each language in which it may be written.
     """
     text = unicodedata.normalize("NFKC", response)
     letters = {same: i for i in range(len(options)) for same in (chr(65 + i), *_SAME.get(chr(65 + i), ""))}
@@ -173,9 +170,8 @@ class _Reader:
             index = self.letters[named[2]]
             return index if matches(named[1], self.options[index]) else None
         rests = [" ".join([*words[n:], rest]) for n in range(len(words) + 1)]
-        found = [
-            i for i, option in enumerate(self.options) if normalize(option) and any(matches(r, option) for r in rests)
-        ]
+        known = [(i, option) for i, option in enumerate(self.options) if normalize(option)]
+        found = [i for i, option in known if any(matches(rest, option) for rest in rests)]
         return found[0] if len(found) == 1 else None
 
     def _is_closed(self, letter: str, tail: str, *, has_colon: bool) -> bool:

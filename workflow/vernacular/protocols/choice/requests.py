@@ -43,9 +43,8 @@ def requests(item: Item, settings: RequestSettings) -> list[Request]:
     text = prompt(item, order, settings)
     extras = [] if order == sorted(order) else [f"order:{' '.join(map(str, order))}"]
     messages = chat_turns(settings, text)
-    return generation_requests(
-        item, text, settings=settings, messages=messages, max_new_tokens=MAX_NEW_TOKENS, extras=extras
-    )
+    options = {"max_new_tokens": MAX_NEW_TOKENS, "extras": extras}
+    return generation_requests(item, text, settings=settings, messages=messages, **options)
 
 
 def prompt(item: Item, order: list[int], settings: RequestSettings) -> str:

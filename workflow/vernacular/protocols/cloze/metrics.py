@@ -39,25 +39,16 @@ def per_item(items: list[Item], requests: list[Request], scores: list[Score]) ->
     rows = []
     for item, spans in items_with_spans(items, requests, scores):
         n, correct = len(item["choices"]), correct_options(item["choices"], item["gold"])
-        sentence_logliks = logliks(spans, "filled", n)
+        filled, unfilled = (logliks(spans, role, n) for role in ("filled", "unfilled"))
         values = accuracy_by_unit(spans, "filled", n, correct)
         values |= accuracy_by_unit(spans, "fill", n, correct, "accuracy_fill")
-        unfilled_logliks = logliks(spans, "unfilled", n)
-        values |= choose_option(unfilled_logliks, correct).outcome("accuracy_unfilled") | _baselines(item, correct)
-        values |= sizes(best_span(spans, "filled", sentence_logliks, correct), "")
-        values |= {f"loglik_unfilled:{i}": loglik for i, loglik in enumerate(unfilled_logliks or ())}
+        values |= choose_option(unfilled, correct).outcome("accuracy_unfilled") | _baselines(item, correct)
+        values |= sizes(best_span(spans, "filled", filled, correct), "")
+        values |= {f"loglik_unfilled:{i}": loglik for i, loglik in enumerate(unfilled or ())}
         has_duplicates = len({choice.strip() for choice in item["choices"]}) < n
-        rows.append(
-            result(
-                item,
-                spans,
-                values=values,
-                option_scores=sentence_logliks,
-                choice=choose_option(sentence_logliks, correct),
-                prompt=item["context"],
-                flag="duplicate candidates" if has_duplicates else None,
-            )
-        )
+        shown = {"option_scores": filled, "choice": choose_option(filled, correct), "prompt": item["context"]}
+        flag = "duplicate candidates" if has_duplicates else None
+        rows.append(result(item, spans, values=values, flag=flag, **shown))
     return rows
 
 

@@ -16,8 +16,7 @@ from vernacular.types import Item, Request
 def requests(item: Item, settings: RequestSettings) -> list[Request]:
     """Return requests with roles "filled:i" (filled sentence) and "fill:i" (candidate and right context after left).
 
-    With `score_unfilled_gap`, also "unfilled:i": the candidate directly after the unfilled prompt, as in the scripts
-    of the Serbian cloze task.
+    With `score_unfilled_gap`, also "unfilled:i": the candidate after the unfilled prompt, as in the Serbian scripts.
     """
     gap = single_match(GAP, item["context"])
     if gap is None:

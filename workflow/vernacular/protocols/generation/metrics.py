@@ -5,9 +5,8 @@ similar correct and incorrect option (`m_correct`, `m_incorrect`), their differe
 similar option is correct (`m_accuracy`; any correct option counts, a tie with an incorrect one does not). Items without
 options have `m_correct` only, the similarity to their target. In addition: exact match, chrF and token F1.
 
-An empty response has no similarities and is flagged; it chooses no option and equals none, so it counts as incorrect. A
-failed generation is excluded from all metrics. A response that ends within its reasoning has no answer, like an empty
-one.
+An empty response, or one that ends within its reasoning, has no similarities and is flagged; it chooses no option and
+equals none, so it counts as incorrect. A failed generation is excluded from all metrics.
 
 Comparison with Simil-Eval's report: its "global mean" is `m_mean`, but with 0.0 for empty responses; its "mean with
 correct options" pools all correct options, whereas `m_correct` uses the most similar one of each item; its accuracy
@@ -89,8 +88,7 @@ def per_item(
 ) -> list[Result]:
     """Return rows per TASK_RESULTS, one per item with a request; `similarities` may contain any of the metrics.
 
-    The choice is that of the first metric in the order of SIMILARITIES; for an item without options, `correct` states
-    whether the response matches its target. Of several samples, the values are means, and all else is the first's.
+    The choice is that of the first in SIMILARITIES. Of several samples, values are means, and all else is the first's.
     """
     samples = parse_samples(requests, generations)
     similarities_by_item: dict[str, dict[str, list]] = {}
@@ -100,22 +98,16 @@ def per_item(
     rows = []
     for item in items:
         if (item_id := item["item_id"]) in request_by_item:
-            similar, request = similarities_by_item.get(item_id, {}), request_by_item[item_id]
-            outputs = samples.get(item_id, [ParsedOutput(None, "error: no generation")])
-            of_sample = [
-                {name: similar[key] for name in SIMILARITIES if (key := sample_name(name, number)) in similar}
-                for number in range(len(outputs))
-            ]
-            results = [_row(item, request, *pair) for pair in zip(outputs, of_sample, strict=True)]
+            similar, results = similarities_by_item.get(item_id, {}), []
+            for number, output in enumerate(samples.get(item_id, [ParsedOutput(None, "error: no generation")])):
+                own = {name: similar[key] for name in SIMILARITIES if (key := sample_name(name, number)) in similar}
+                results.append(_row(item, request_by_item[item_id], output, own))
             rows.append(mean_row(results, pass_at, "exact_match") if len(results) > 1 else results[0])
     return rows
 
 
 def mean_row(rows: list[Result], pass_at: int | None, outcome: str) -> Result:
-    """Return the result of an item from those of its samples, with the number of samples in `metrics`.
-
-    `outcome`: the metric that states whether a sample is correct.
-    """
+    """Return the result of an item from those of its samples; `outcome`: the metric that tells if one is correct."""
     names = dict.fromkeys(name for row in rows for name in row["metrics"])
     by_name = {name: [row["metrics"][name] for row in rows if name in row["metrics"]] for name in names}
     values = {name: fmean(numbers) for name, numbers in by_name.items()}
@@ -150,14 +142,18 @@ def _row(item: Item, request: Request, output: ParsedOutput, similarities: dict[
         if scores is None or output.text is None:
             continue
         if item["choices"]:
-            choice = _choice(scores, correct)
+            # without similarities, none is chosen, which is incorrect if the gold is known
+            choice = Choice([], False if correct else None)
+            if any(score is not None for score in scores):
+                choice = choose_option([float("-inf") if score is None else score for score in scores], correct)
             values |= _option_metrics(name, scores, correct, choice)
             chosen = chosen if chosen[1] else (scores, choice)
         elif known := [score for score in scores if score is not None]:
             values[f"{name}_correct"] = max(known)
         if output.text.strip() and all(score is None for score in scores):
             flags.append(f"no {name}")
-    references = _references(item, correct)
+    # the correct options, also those that only equal one, or the accepted answers
+    references = [item["choices"][i] for i in correct] if item["choices"] else correct_answers(item)
     if output.text is not None and is_number(item):
         number = last_number(output.text)
         values["exact_match"] = float(number in map(last_number, references))
@@ -165,16 +161,10 @@ def _row(item: Item, request: Request, output: ParsedOutput, similarities: dict[
         values |= text_metrics(scored_part(item, output.text), references)
     if "exact_match" in values and output.values and not output.values["unclosed"]:
         values["exact_match_closed"] = values["exact_match"]
-    scores, choice = chosen
-    row = result_row(item, flags, request["text"], values | output.values, scores, choice, output.text)
-    return row if choice else row | {"correct": _matches_target(item, values)}
-
-
-def _choice(scores: list[float | None], correct: list[int]) -> Choice:
-    """Choose the most similar option; without similarities none is chosen, which is incorrect if the gold is known."""
-    if all(score is None for score in scores):
-        return Choice([], False if correct else None)
-    return choose_option([float("-inf") if score is None else score for score in scores], correct)
+    row = result_row(item, flags, request["text"], values | output.values, *chosen, output.text)
+    if not item["choices"] and "exact_match" in values:
+        row["correct"] = values["exact_match"] == 1.0
+    return row
 
 
 def _option_metrics(name: str, scores: list[float | None], correct: list[int], choice: Choice) -> dict[str, float]:
@@ -183,11 +173,9 @@ def _option_metrics(name: str, scores: list[float | None], correct: list[int], c
     if known_scores:
         values[f"{name}_mean"] = sum(known_scores.values()) / len(known_scores)
     if correct:
-        sides = {
-            "correct": [score for i, score in known_scores.items() if i in correct],
-            "incorrect": [score for i, score in known_scores.items() if i not in correct],
-        }
-        values |= {f"{name}_{side}": max(side_scores) for side, side_scores in sides.items() if side_scores}
+        for side, is_correct in (("correct", True), ("incorrect", False)):
+            if own := [score for i, score in known_scores.items() if (i in correct) is is_correct]:
+                values[f"{name}_{side}"] = max(own)
         gap = margin(list(known_scores.values()), [k for k, i in enumerate(known_scores) if i in correct])
         values |= {} if gap is None else {f"{name}_margin": gap}
     if choice.correct is not None:
@@ -197,23 +185,10 @@ def _option_metrics(name: str, scores: list[float | None], correct: list[int], c
     return values
 
 
-def _references(item: Item, correct: list[int]) -> list[str]:
-    """Return the correct texts: the options `correct` (also those that only equal one), or the accepted answers."""
-    if item["choices"]:
-        return [item["choices"][i] for i in correct]
-    return correct_answers(item)
-
-
-def _matches_target(item: Item, values: dict[str, float]) -> bool | None:
-    """Return whether the response to an item without options matches its target; None if unknown."""
-    return None if item["choices"] or "exact_match" not in values else values["exact_match"] == 1.0
-
-
 def scored_part(item: Item, response: str) -> str:
     """Return the part of a response that is compared with the references as text.
 
-    If the last word of a sentence is requested (no options, a target of one word; CALAME, Lopes et al. 2024), it is the
-    first word, because the model may continue after it. The answer to an open question is the entire response.
+    If a last word is requested (CALAME, Lopes et al. 2024), it is the first one: the model may continue after it.
     """
     if item["choices"] or "targets" in (item.get("extra") or {}) or len(item["target"].split()) != 1:
         return response
@@ -251,9 +226,6 @@ def token_f1(response: str, reference: str) -> float:
 
 
 def normalize(text: str) -> str:
-    """Apply NFKC and case folding, remove punctuation, and collapse whitespace.
-
-    This is SQuAD's normalization with Unicode punctuation, without the removal of English articles.
-    """
+    """Apply NFKC and case folding, remove punctuation, collapse whitespace: SQuAD's, for Unicode, with articles."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     return " ".join("".join(c for c in folded if unicodedata.category(c)[0] != "P").split())

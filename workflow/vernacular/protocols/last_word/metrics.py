@@ -53,12 +53,10 @@ def per_item(items: list[Item], requests: list[Request], scores: list[Score]) ->
 
 
 def corrected_surprisal(word: Span) -> float | None:
-    """Compute the surprisal (nats) of the complete word, given that a word begins; None without `word_end_logprobs`.
+    """Compute the surprisal (nats) of the complete word, given that a word begins; None without the extra.
 
-    Pimentel & Meister (2024), Oh & Schuler (2024). The leading space of a word's first subword token implies that the
-    preceding word has ended, so its probability belongs to the preceding word: it is added after the word, and
-    subtracted before it:
-    -(sum of log-probabilities + ln P(a word begins | word) - ln P(a word begins | context)).
+    Pimentel & Meister (2024), Oh & Schuler (2024): a leading space implies that the preceding word has ended, so -(sum
+    of log-probabilities + ln P(a word begins | word) - ln P(a word begins | context)).
     """
     word_end_logprobs = word.score.get("word_end_logprobs")
     if not word_end_logprobs or word_end_logprobs[0] is None or word_end_logprobs[-1] is None:

@@ -52,10 +52,7 @@ METRICS = [
 
 
 def per_item(items: list[Item], requests: list[Request], scores: list[Score]) -> list[Result]:
-    """Return a row per item, with options, gold, choice and scores in the order of the options in the prompt.
-
-    `option_scores` are log-likelihoods (nats) of the letters A, B, …
-    """
+    """Return a row per item, with options, gold, choice and scores (nats) of letters in the order of the prompt."""
     return [_row(item, spans) for item, spans in items_with_spans(items, requests, scores)]
 
 
@@ -64,7 +61,7 @@ def _row(item: Item, spans: dict) -> dict:
     letters = {role: spans[name].text for name, role in roles.items()}
     kind = next((role.kind for role in letters), "choice")
     order = sorted((letter, role.index) for role, letter in letters.items() if not role.rotation)
-    item = _reordered(item, [option for _, option in order] or list(range(len(item["choices"]))))
+    item = reordered(item, [option for _, option in order] or list(range(len(item["choices"]))))
     prompt = spans[f"{kind}:0"].context if f"{kind}:0" in spans else None
     n, correct = len(item["choices"]), correct_options(item["choices"], item["gold"])
     scores = logliks(spans, kind, n)
@@ -78,12 +75,8 @@ def _row(item: Item, spans: dict) -> dict:
         values = choice.outcome("accuracy_uncond") | {"margin": margin(scores, correct)}
         return result(item, spans, values=values, **shown)
     probability = probabilities(scores)
-    values = {
-        **choice.outcome(),
-        "confidence": probability.max(),
-        "margin": margin(scores, correct),
-        **_order_metrics(spans, order, correct),
-    }
+    values = choice.outcome() | {"confidence": probability.max(), "margin": margin(scores, correct)}
+    values |= _order_metrics(spans, order, correct)
     if len(choice.predicted_indices) == 1:
         values["chosen_position"] = choice.predicted_indices[0]
     if correct:
@@ -94,12 +87,10 @@ def _row(item: Item, spans: dict) -> dict:
     return result(item, spans, values=values, **shown)
 
 
-def _reordered(item: Item, order: list[int]) -> dict:
+def reordered(item: Item, order: list[int]) -> dict:
     """Return the item with its options in the order of their letters."""
-    return item | {
-        "choices": [item["choices"][i] for i in order],
-        "gold": sorted(order.index(i) for i in item["gold"] if i in order),
-    }
+    choices = [item["choices"][i] for i in order]
+    return item | {"choices": choices, "gold": sorted(order.index(i) for i in item["gold"] if i in order)}
 
 
 def _parse_choice(role: str) -> Role | None:

@@ -9,8 +9,7 @@ The style `options-only` leaves out passage and question: what it finds, the opt
 
 import string
 
-from vernacular.protocols.prompt_template import fill
-from vernacular.protocols.prompts import display_order, example_text, gold_index, template
+from vernacular.protocols.prompts import display_order, example_text, fill, gold_index, template
 from vernacular.protocols.request_rows import RequestSettings, continue_with, score_request, skipped_request, turn
 from vernacular.types import OPTIONS_ONLY, Item, Request, Role
 
@@ -24,10 +23,7 @@ def few_shot_example(item: Item, settings: RequestSettings) -> tuple[str, list[d
 
 
 def requests(item: Item, settings: RequestSettings) -> list[Request]:
-    """Return requests with roles "choice:i" (the letter of the item's option i) and "choice:i@p" in rotation p > 0.
-
-    Without context and question, the role is "uncond:i", in one order.
-    """
+    """Return requests "choice:i" (letter of option i), "choice:i@p" in rotation p; or options-only "uncond:i"."""
     order = display_order(item, settings.item_type, settings.seed)
     if len(order) < 2:
         return [skipped_request(item, "fewer than two options")]

@@ -76,19 +76,13 @@ CORPUS = {
 
 
 def to_metric(definition: dict) -> Metric:
-    """Return a metric from its definition in the metadata of per-item results.
-
-    Keys: those of Metric, but `corpus` is a name in CORPUS, or None.
-    """
+    """Return a metric from its definition in the metadata of results, where `corpus` is a name in CORPUS, or None."""
     function = CORPUS[definition["corpus"]][0] if definition["corpus"] else None
     return Metric(**definition | {"corpus": function, "needs": tuple(definition["needs"])}, vectorized=True)
 
 
 def tool_metrics(directory: Path, models: list[str], evaluation: str) -> list[Metric]:
-    """Return the metrics of an evaluation that any model's results in `directory` define; [] if none does.
-
-    Those of a judge are in the results of the models that it judges.
-    """
+    """Return the metrics of an evaluation that any model's results in `directory` define, also those of judges."""
     paths = (directory / model / "tasks" / f"{evaluation}.parquet" for model in models)
     definitions = {each["name"]: each for path in paths for each in artifacts.metadata(path, TASK_RESULTS).metrics}
     return [to_metric(definition) for definition in definitions.values()]

@@ -7,15 +7,7 @@ from vernacular.metrics.bits import best_span, bits_metrics, is_conditional, siz
 from vernacular.metrics.contamination import SIGNALS, signals
 from vernacular.metrics.corpus import difsur, difsur_of_pairs
 from vernacular.metrics.metric import Metric
-from vernacular.metrics.spans import (
-    Span,
-    accuracy_by_unit,
-    choose_option,
-    correct_options,
-    items_with_spans,
-    logliks,
-    result,
-)
+from vernacular.metrics.spans import accuracy_by_unit, choose_option, correct_options, items_with_spans, logliks, result
 from vernacular.types import Item, Request, Result, Score
 
 METRICS = [
@@ -49,31 +41,18 @@ def per_item(items: list[Item], requests: list[Request], scores: list[Score]) ->
         values = accuracy_by_unit(spans, "choice", n, correct)
         values |= choose_option(bare_logliks, correct).outcome("accuracy_bare")
         values |= _surprisals(choice_logliks, correct, "") | _surprisals(bare_logliks, correct, "_bare")
-        values |= _bits(
-            best_span(spans, "choice", choice_logliks, correct), best_span(spans, "bare", bare_logliks, correct)
-        )
+        span = best_span(spans, "choice", choice_logliks, correct)
+        if span and is_conditional(span):  # the good text after its context, and without one
+            values |= sizes(span, "answer_")
+            span = best_span(spans, "bare", bare_logliks, correct)
+        values |= sizes(span, "") | signals(span)
         if "surprisal_good" in values:
             good, bad = values["surprisal_good"], values["surprisal_bad"]
             values |= {"difference": bad - good, "difsur_item": float(difsur(good, bad))}
+        shown = {"option_scores": choice_logliks, "choice": choose_option(choice_logliks, correct)}
         prompt = spans["choice:0"].context if "choice:0" in spans else None
-        rows.append(
-            result(
-                item,
-                spans,
-                values=values,
-                option_scores=choice_logliks,
-                choice=choose_option(choice_logliks, correct),
-                prompt=prompt,
-            )
-        )
+        rows.append(result(item, spans, values=values, prompt=prompt, **shown))
     return rows
-
-
-def _bits(good: Span | None, bare: Span | None) -> dict[str, float]:
-    """Return the sizes of the good text after its context, and of the good text without one, with its signals."""
-    if good and is_conditional(good):
-        return sizes(good, "answer_") | sizes(bare, "") | signals(bare)
-    return sizes(good, "") | signals(good)
 
 
 def _surprisals(scores: list[float] | None, correct: list[int], suffix: str) -> dict[str, float]:

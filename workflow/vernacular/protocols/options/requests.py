@@ -25,10 +25,7 @@ def requests(item: Item, settings: RequestSettings) -> list[Request]:
     cue_text = cue(item, settings.item_type, settings.labels)
     rows = []
     for i, option in enumerate(item["choices"]):
-        rows.append(
-            score_request(
-                item, f"choice:{i}", *continue_with(text, option, settings.language), settings=settings, user=text
-            )
-        )
+        parts = continue_with(text, option, settings.language)
+        rows.append(score_request(item, f"choice:{i}", *parts, settings=settings, user=text))
         rows.append(score_request(item, f"uncond:{i}", *continue_with(cue_text, option, settings.language)))
     return rows

@@ -22,8 +22,7 @@ def bits(nats: np.ndarray) -> np.ndarray:
     return nats.mean(-1) / math.log(2)
 
 
-def average_surprisal_difference(correct: np.ndarray, incorrect: np.ndarray) -> np.ndarray:
-    """Compute ASD in bits: mean surprisal of incorrect forms minus that of correct forms (both in nats)."""
+def _difference(correct: np.ndarray, incorrect: np.ndarray) -> np.ndarray:
     return bits(incorrect) - bits(correct)
 
 
@@ -43,7 +42,7 @@ def _metrics(suffix: str, level: str) -> list[Metric]:
     return [
         Metric(f"accuracy{suffix}", "share", True, "surprisal", proportion=True, headline=not suffix,
                about=f"the correct form is more probable than all others ({level})"),
-        Metric(f"asd{suffix}", "bits", True, "surprisal", corpus=average_surprisal_difference, **pair,
+        Metric(f"asd{suffix}", "bits", True, "surprisal", corpus=_difference, **pair,
                about=f"average surprisal difference, incorrect minus correct forms ({level}; Grew-TSE)"),
         Metric(f"asd_normalized{suffix}", "ratio", True, "surprisal", corpus=normalized_difference, **pair,
                about=f"(incorrect - correct) / correct of mean surprisals ({level}; Grew-TSE)"),
@@ -80,18 +79,12 @@ def per_item(items: list[Item], requests: list[Request], scores: list[Score]) ->
         if token and correct:
             best_form = max(correct, key=lambda i, token=token: token[i])
             values["probability"] = math.exp(token[best_form])
-            values |= _entropies(spans[f"token:{best_form}"].score)
-        option_scores = token or sentence
-        rows.append(
-            result(
-                item,
-                spans,
-                values=values,
-                option_scores=option_scores,
-                choice=choose_option(option_scores, correct),
-                prompt=item["context"],
-            )
-        )
+            score = spans[f"token:{best_form}"].score  # statistics (nats) at its first token
+            entropy, topk_entropy = ((score.get(name) or [None])[0] for name in ("entropy", "topk_entropy"))
+            certainty = None if topk_entropy is None else 1 - topk_entropy / math.log(TOP_K)
+            values |= {"entropy": entropy, "topk_entropy": topk_entropy, "certainty": certainty}
+        shown = {"option_scores": token or sentence, "choice": choose_option(token or sentence, correct)}
+        rows.append(result(item, spans, values=values, prompt=item["context"], **shown))
     return rows
 
 
@@ -105,10 +98,3 @@ def _level_metrics(scores: list[float] | None, correct: list[int], suffix: str) 
         f"surprisal_incorrect{suffix}": sum(incorrect_surprisals) / len(incorrect_surprisals),
         f"margin{suffix}": margin(scores, correct),
     }
-
-
-def _entropies(score: dict) -> dict[str, float | None]:
-    """Return entropies (nats) at the form's first token, and the certainty from the top-k entropy; None if missing."""
-    entropy, topk_entropy = ((score.get(name) or [None])[0] for name in ("entropy", "topk_entropy"))
-    certainty = None if topk_entropy is None else 1 - topk_entropy / math.log(TOP_K)
-    return {"entropy": entropy, "topk_entropy": topk_entropy, "certainty": certainty}

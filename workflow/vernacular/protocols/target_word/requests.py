@@ -25,9 +25,8 @@ def requests(item: Item, settings: RequestSettings) -> list[Request]:
     pattern = re.compile(re.escape(mask)) if mask else MASK
     match = single_match(pattern, item["context"])
     if match is None:
-        return [
-            skipped_request(item, f"expected one masked word in the text, got {len(pattern.findall(item['context']))}")
-        ]
+        count = len(pattern.findall(item["context"]))
+        return [skipped_request(item, f"expected one masked word in the text, got {count}")]
     if not has_alternatives(item):
         return [skipped_request(item, "fewer than two forms, or an empty one")]
     level = settings.options.get("scored_span", "both")

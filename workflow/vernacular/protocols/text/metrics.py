@@ -16,16 +16,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from vernacular.metrics import contamination
 from vernacular.metrics.bits import bits_metrics, ratio, sizes
-from vernacular.metrics.contamination import (
-    DIFFERENCE,
-    ORDER_METRICS,
-    ROLE,
-    SIGNALS,
-    order_difference,
-    order_flag,
-    signals,
-)
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.spans import items_with_spans, result
 from vernacular.types import Item, Request, Result, Score
@@ -64,22 +56,23 @@ def _metrics() -> list[Metric]:
     return metrics
 
 
-METRICS = [*_metrics(), *SIGNALS, *ORDER_METRICS]
+METRICS = [*_metrics(), *contamination.SIGNALS, *contamination.ORDER_METRICS]
 
 
 def per_item(items: list[Item], requests: list[Request], scores: list[Score]) -> list[Result]:
     """Return a row per text: bits, the lengths by which they are divided; of a shard's first text, the order test."""
     rows = []
     for item, spans in items_with_spans(items, requests, scores):
-        orders = {role: spans.pop(role) for role in [*spans] if role.startswith(f"{ROLE}:")}  # of a shard
+        orders = {role: spans.pop(role) for role in [*spans] if role.startswith(f"{contamination.ROLE}:")}  # of a shard
         span = spans.get("text")
         values = sizes(span, "")
         if values:
             values["surprisal_byte"] = -span.loglik / values["bytes"]
-            values |= {"words": len(item["context"].split()), "tokens": len(span.logprobs)} | signals(span)
-        values[DIFFERENCE] = order_difference(orders)
+            values |= {"words": len(item["context"].split()), "tokens": len(span.logprobs)}
+            values |= contamination.signals(span)
+        values[contamination.DIFFERENCE] = contamination.order_difference(orders)
         is_composed = unicodedata.is_normalized("NFC", item["context"])
         flags = [None if is_composed else "not NFC: characters and bytes are those of decomposed text"]
-        flag = "; ".join(filter(None, [*flags, order_flag(orders)])) or None
+        flag = "; ".join(filter(None, [*flags, contamination.order_flag(orders)])) or None
         rows.append(result(item, spans, values=values, prompt=item["context"], flag=flag))
     return rows

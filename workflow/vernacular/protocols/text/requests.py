@@ -26,10 +26,9 @@ def requests(item: Item, settings: RequestSettings) -> list[Request]:
 
 
 def dataset_requests(items: list[Item], settings: RequestSettings) -> list[Request]:
-    """Return the requests of the canonical-order test, if the evaluation asks for it.
+    """Return the requests of the canonical-order test, if asked for; raise DataError if there are too few texts.
 
-    The roles are "order:0" (published order), "order:1", …; those of a shard belong to its first item. Raises DataError
-    if there are too few texts.
+    The roles are "order:0" (published order), "order:1", …; those of a shard belong to its first item.
     """
     n_permutations = settings.options.get("order_permutations", 0)
     if not n_permutations:
@@ -39,7 +38,8 @@ def dataset_requests(items: list[Item], settings: RequestSettings) -> list[Reque
     rows = []
     for shard in _shards(ordered, settings.options.get("order_shards")):
         for number in range(n_permutations + 1):
-            order = _shuffle(shard, number) if number else shard
+            # a random order depends on the items and `number` only; it may be the published one
+            order = sorted(shard, key=lambda item: fingerprint([number, item["item_id"]])) if number else shard
             text = _SEPARATOR.join(item["context"].strip() for item in order)
             rows.append(score_request(shard[0], f"order:{number}", "", text, extras=extras))
     return rows
@@ -52,11 +52,6 @@ def _shards(items: list[Item], n_shards: int | None) -> list[list[Item]]:
         raise DataError(f"order_permutations: expected at least {2 * n} texts for {n} shards, got {len(items)}.")
     edges = [len(items) * k // n for k in range(n + 1)]
     return [items[low:high] for low, high in pairwise(edges)]
-
-
-def _shuffle(items: list[Item], number: int) -> list[Item]:
-    """Return a random order that depends on the items and `number` only; it may be the published one."""
-    return sorted(items, key=lambda item: fingerprint([number, item["item_id"]]))
 
 
 def _extras(settings: RequestSettings, statistics: list[str]) -> list[str]:

@@ -6,9 +6,8 @@ differences compute the score of the drawn items from their sums. The value `chr
 which items are sorted.
 
 chrF2 (character n-grams alone), chrF2++ (also words and pairs of words, Popović 2017) and chrF3++ (recall counts more)
-are three scores on one scale, which cannot be compared. The headline is chrF2++, as in the NLLB paper.
-
-An empty translation is one without any match. A failed generation is excluded from all metrics.
+are three scores on one scale, which cannot be compared. The headline is chrF2++, as in the NLLB paper. An empty
+translation is one without any match; a failed generation is excluded from all metrics.
 """
 
 import functools
@@ -25,6 +24,7 @@ from vernacular.core.errors import DataError
 from vernacular.core.languages import script_of
 from vernacular.metrics.metric import COUNT, Metric
 from vernacular.metrics.similarity.outputs import ParsedOutput, parse_outputs
+from vernacular.metrics.spans import result_row
 from vernacular.types import Generation, Item, Request, Result
 
 SPBLEU = "spbleu"
@@ -79,11 +79,8 @@ def per_item(items: list[Item], requests: list[Request], generations: list[Gener
     outputs = parse_outputs(requests, generations)
     request_by_item = {request["item_id"]: request for request in requests}
     failed = ParsedOutput(None, "error: no generation")
-    return [
-        _row(item, request, outputs.get(item["item_id"], failed))
-        for item in items
-        if (request := request_by_item.get(item["item_id"]))
-    ]
+    asked = [item for item in items if item["item_id"] in request_by_item]
+    return [_row(i, request_by_item[i["item_id"]], outputs.get(i["item_id"], failed)) for i in asked]
 
 
 def _row(item: Item, request: Request, output: ParsedOutput) -> dict:
@@ -92,27 +89,17 @@ def _row(item: Item, request: Request, output: ParsedOutput) -> dict:
         text, reference = line(output.text), line(item["target"])
         values = statistics(text, reference)
         script, expected = script_of([text]), script_of([reference])
-        symptoms = {"copied_source": _is_copy(text, item["context"]), "empty": not text}
+        folded, source = (
+            " ".join(unicodedata.normalize("NFC", each).casefold().split()) for each in (text, item["context"])
+        )
+        symptoms = {"copied_source": bool(text) and folded == source, "empty": not text}
         if script and expected:
             symptoms["wrong_script"] = script != expected
         values |= {name: float(found) for name, found in symptoms.items()}
         flags += ["copied source"] if symptoms["copied_source"] else []
         flags += [f"wrong script: {script}"] if symptoms.get("wrong_script") else []
-    return {
-        "item_id": item["item_id"],
-        "cluster_id": item["cluster_id"],
-        "category": item["category"],
-        "prompt": request["text"],
-        "choices": [item["target"] or ""],  # the reference, beside the output in the report
-        "gold": [0],
-        "option_scores": None,
-        "prediction": output.text,
-        "predicted_indices": None,
-        "correct": None,
-        "tie": None,
-        "metrics": values | output.values,
-        "flags": "; ".join(flag for flag in flags if flag) or None,
-    }
+    shown = item | {"choices": [item["target"] or ""], "gold": [0]}  # the reference, beside the output in the report
+    return result_row(shown, flags, request["text"], values | output.values, prediction=output.text)
 
 
 def line(text: str) -> str:
@@ -138,11 +125,6 @@ def statistics(text: str, reference: str) -> dict[str, float]:
 
 def _counts(metric: SacreMetric, text: str, reference: str) -> list[int]:
     return metric._extract_corpus_statistics([text], [[reference]])[0]
-
-
-def _is_copy(text: str, source: str) -> bool:
-    text, source = (" ".join(unicodedata.normalize("NFC", each).casefold().split()) for each in (text, source))
-    return bool(text) and text == source
 
 
 def missing() -> tuple[dict[str, str], dict[str, str]]:

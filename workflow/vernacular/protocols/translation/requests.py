@@ -21,10 +21,8 @@ MAX_NEW_TOKENS = 256
 def few_shot_example(item: Item, settings: RequestSettings) -> tuple[str, list[dict]]:
     """Return a few-shot example as text and as chat turns."""
     text, target = query(item, settings.item_type, settings.labels, None), item["target"]
-    return example_text(text, target, target_language(item) or settings.language), [
-        turn("user", text),
-        turn("assistant", target),
-    ]
+    turns = [turn("user", text), turn("assistant", target)]
+    return example_text(text, target, target_language(item) or settings.language), turns
 
 
 def requests(item: Item, settings: RequestSettings) -> list[Request]:
