@@ -16,15 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vernacular.commands.common import items_in
-from vernacular.comparison.align import scatter
+from vernacular.comparison.align import Side, align, margins
 from vernacular.comparison.borrowing import borrow
 from vernacular.comparison.compare import ComparisonResults, compare_all
 from vernacular.comparison.external.load import Reference, load_external_results
 from vernacular.comparison.external.publications import load_publication
 from vernacular.comparison.external.published_files import is_publication, published_signatures
-from vernacular.comparison.label_sheets import read_labels
 from vernacular.comparison.labels import ESTIMATES, as_comparisons, estimates
-from vernacular.comparison.prompt_groups import by_documents
+from vernacular.comparison.over_prompts import by_documents
 from vernacular.comparison.schema import (
     CHANGES,
     COMPARISONS,
@@ -35,12 +34,13 @@ from vernacular.comparison.schema import (
     RANKINGS,
     REGRESSED,
 )
-from vernacular.comparison.verdicts import (
+from vernacular.comparison.sheets import (
     COMPARISONS_WITHOUT_FAULTS,
     WITHOUT_FAULTS,
     WithoutFaults,
     beside,
     confirmed,
+    read_labels,
     read_verdicts,
     values_without,
 )
@@ -57,7 +57,6 @@ from vernacular.core.written import rewriting
 from vernacular.interop import EXPORTS
 from vernacular.interop.serbian_cloze import serbian_json
 from vernacular.metrics.schema import METRICS, TASK_RESULTS, as_table
-from vernacular.metrics.spans import correct_options, margin
 from vernacular.protocols.evaluate import declared_metrics
 from vernacular.protocols.lm_eval.metrics import tool_documents, tool_metrics
 
@@ -361,46 +360,24 @@ class ItemOutcomes:
     """One model's rows of an evaluation, aligned to all N items that any of its models has."""
 
     table: pa.Table  # TASK_RESULTS
-    row_index: np.ndarray  # (N,) row in `table`; -1 without one
+    side: Side
     correct: np.ndarray  # (N,) 1, 0; NaN: unknown
-    text_id: np.ndarray  # (N,) number of the item's (prompt, options, gold); -1 without a row
     margin: np.ndarray  # (N,) best correct score - best incorrect score; NaN if a score is missing
 
 
 def align_outcomes(tables: dict[str, pa.Table]) -> dict[str, ItemOutcomes]:
-    """Align several models' TASK_RESULTS (tables or lists of rows) of one evaluation; return them by model.
-
-    Correct options are the gold options and any others with the same text.
-    """
-    text_ids: dict[tuple, int] = {}
-    correct_indices: list[list[int]] = []  # by text ID
-    positions: dict[str, int] = {}
-    outcomes = {}
+    """Align several models' TASK_RESULTS (tables or lists of rows) of one evaluation; return them by model."""
     tables = {model: as_table(table) for model, table in tables.items()}
-    for table in tables.values():
-        for item_id in table.column("item_id").to_pylist():
-            positions.setdefault(item_id, len(positions))
-    for model, table in tables.items():
-        ids, correct, scores = (table.column(name).to_pylist() for name in ("item_id", "correct", "option_scores"))
-        texts = zip(*(table.column(name).to_pylist() for name in ("prompt", "choices", "gold")), strict=True)
-        indices = np.array([positions[item_id] for item_id in ids], dtype=int)
-        item_text_ids = np.empty(len(ids), dtype=int)
-        margins = np.full(len(ids), np.nan)
-        for i, (prompt, options, gold) in enumerate(texts):
-            item_text_ids[i] = text_id = text_ids.setdefault((prompt, tuple(options), tuple(gold)), len(text_ids))
-            if text_id == len(correct_indices):
-                correct_indices.append(correct_options(options, gold))
-            if scores[i] and None not in scores[i]:
-                value = margin(scores[i], correct_indices[text_id])
-                margins[i] = np.nan if value is None else value
-        outcomes[model] = ItemOutcomes(
+    _, sides = align(tables, names=())
+    return {
+        model: ItemOutcomes(
             table,
-            scatter(len(positions), indices, np.arange(len(ids)), -1),
-            scatter(len(positions), indices, np.array([np.nan if c is None else float(c) for c in correct]), np.nan),
-            scatter(len(positions), indices, item_text_ids, -1),
-            scatter(len(positions), indices, margins, np.nan),
+            side := sides[model],
+            side.of_items(np.array(table["correct"].to_pylist(), dtype=float)),
+            side.of_items(margins(table)),
         )
-    return outcomes
+        for model, table in tables.items()
+    }
 
 
 def find_changes(baseline: ItemOutcomes, candidate: ItemOutcomes, evaluation: str) -> pa.Table:
@@ -410,20 +387,19 @@ def find_changes(baseline: ItemOutcomes, candidate: ItemOutcomes, evaluation: st
     how far the correct option rose (improved) or fell (regressed) relative to the best incorrect one, in the unit of
     the option scores; null if a side has no scores.
     """
-    comparable = ~np.isnan(baseline.correct) & ~np.isnan(candidate.correct) & (baseline.text_id == candidate.text_id)
-    indices = np.flatnonzero(comparable & (baseline.correct != candidate.correct))
+    known = ~np.isnan(baseline.correct) & ~np.isnan(candidate.correct)
+    same = known & (baseline.side.text_id == candidate.side.text_id)
+    indices = np.flatnonzero(same & (baseline.correct != candidate.correct))
     improved = candidate.correct[indices] == 1
     with np.errstate(invalid="ignore"):  # inf - inf
         margin_change = candidate.margin[indices] - baseline.margin[indices]
     margin_change *= np.where(improved, MARGIN_SIGNS[IMPROVED], MARGIN_SIGNS[REGRESSED])
+    shared = ["item_id", "cluster_id", "category", "prompt", "choices", "gold"]
     baseline_rows, candidate_rows = (
-        side.table.select(["cluster_id", "category", "item_id", "prompt", "choices", "gold", "prediction",
-                           "option_scores"]).take(pa.array(side.row_index[indices])) for side in (baseline, candidate)
-    )  # fmt: skip
-    columns = {
-        name: candidate_rows[name] for name in ("item_id", "cluster_id", "category", "prompt", "choices", "gold")
-    }
-    columns |= {
+        model.table.select([*shared, "prediction", "option_scores"]).take(pa.array(model.side.rows[indices]))
+        for model in (baseline, candidate)
+    )
+    columns = {name: candidate_rows[name] for name in shared} | {
         "evaluation": pa.array([evaluation] * len(indices), pa.string()),
         "change": pa.array(np.where(improved, IMPROVED, REGRESSED), pa.string()),
         "margin_change": pa.array(margin_change, pa.float64(), mask=~np.isfinite(margin_change)),

@@ -9,7 +9,7 @@ from openpyxl.utils import get_column_letter
 from openpyxl.worksheet.datavalidation import DataValidation
 
 from vernacular.commands.common import items_in
-from vernacular.comparison.label_sheets import (
+from vernacular.comparison.sheets import (
     CORRECT,
     LABEL_COLUMNS,
     PAIRS,

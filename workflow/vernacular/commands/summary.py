@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from vernacular.comparison.curves.schema import CURVE_STATISTICS, TASK_TRUST
 from vernacular.comparison.labels import ESTIMATES
-from vernacular.comparison.prompt_groups import without_single_prompts
+from vernacular.comparison.over_prompts import without_single_prompts
 from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
-from vernacular.comparison.verdicts import COMPARISONS_WITHOUT_FAULTS, WITHOUT_FAULTS, beside
+from vernacular.comparison.sheets import COMPARISONS_WITHOUT_FAULTS, WITHOUT_FAULTS, beside
 from vernacular.config.specs import SummarySpec
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count

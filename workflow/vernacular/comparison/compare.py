@@ -17,11 +17,10 @@ import numpy as np
 import pyarrow as pa
 
 from vernacular.comparison.align import Items, Side, align
-from vernacular.comparison.over_prompts import group_rows
+from vernacular.comparison.over_prompts import comparison_rows as mean_rows
+from vernacular.comparison.over_prompts import group_rows, prompt_groups, replaced
 from vernacular.comparison.overall import overall, with_normalized_values
 from vernacular.comparison.pairwise import RESAMPLES, Pair, compare_sides
-from vernacular.comparison.prompt_groups import comparison_rows as mean_rows
-from vernacular.comparison.prompt_groups import prompt_groups, replaced
 from vernacular.core.tables import finite_or_none
 from vernacular.metrics.classification import GOLD, with_classes
 from vernacular.metrics.metric import Metric
