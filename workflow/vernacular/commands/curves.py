@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from vernacular.comparison.curves.compute import curve_tables
 from vernacular.comparison.curves.schema import ALL
-from vernacular.comparison.curves.trust import sentence
+from vernacular.comparison.curves.tables import curve_tables, sentence
 from vernacular.config.specs import CurvesSpec
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
