@@ -20,8 +20,7 @@ from vernacular.comparison.align import Side, align, margins
 from vernacular.comparison.borrowing import borrow
 from vernacular.comparison.compare import ComparisonResults, compare_all
 from vernacular.comparison.external.load import Reference, load_external_results
-from vernacular.comparison.external.publications import load_publication
-from vernacular.comparison.external.published_files import is_publication, published_signatures
+from vernacular.comparison.external.publications import is_publication, load_publication, published_signatures
 from vernacular.comparison.labels import ESTIMATES, as_comparisons, estimates
 from vernacular.comparison.over_prompts import by_documents
 from vernacular.comparison.schema import (
