@@ -54,7 +54,7 @@ from vernacular.core.processes import pool
 from vernacular.core.tables import csv_text, values_of
 from vernacular.core.written import rewriting
 from vernacular.interop import EXPORTS
-from vernacular.interop.serbian_cloze import serbian_json
+from vernacular.interop.source_tools import serbian_json
 from vernacular.metrics.schema import METRICS, TASK_RESULTS, as_table
 from vernacular.protocols.evaluate import declared_metrics
 from vernacular.protocols.lm_eval.metrics import tool_documents, tool_metrics

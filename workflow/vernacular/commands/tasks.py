@@ -215,7 +215,7 @@ def treebank(args) -> str:
         return f"treebank: {format_count(len(patterns), 'included pattern')}; choose with --pattern NAME"
     extracted = extract(args.treebank, [load_pattern(name) for name in args.pattern], args.forms)
     if args.csv:
-        from vernacular.interop.grew_tse import pairs_csv
+        from vernacular.interop.source_tools import pairs_csv
 
         with artifacts.replacing(args.csv) as temporary:
             temporary.write_text(pairs_csv(extracted.rows), "utf-8")
