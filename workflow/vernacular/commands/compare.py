@@ -59,19 +59,10 @@ from vernacular.metrics.schema import METRICS, TASK_RESULTS, as_table
 from vernacular.protocols.evaluate import declared_metrics
 from vernacular.protocols.lm_eval.metrics import tool_documents, tool_metrics
 
-_SORT_KEYS = [
-    ("change", "descending"),
-    ("margin_change", "descending"),
-    ("evaluation", "ascending"),
-    ("item_id", "ascending"),
-]
-
-
 log = logging.getLogger("vernacular")
-
+_SORT_KEYS = [("change", "descending"), ("margin_change", "descending"), ("evaluation", "ascending"),
+              ("item_id", "ascending")]  # fmt: skip
 _to_json = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps would create an encoder for every cell
-
-
 _MIN_ITEMS_FOR_POOL = 50_000  # changed items: writing more takes longer than starting a process
 
 
@@ -182,15 +173,10 @@ def compare(args: Compare) -> str:
             table = beside(table, without.comparisons)
         _write_csv(path.with_suffix(".csv"), table)
     with rewriting(args.changes, "comparisons") as directory:
-        n_changed = _write_changes(
-            directory, pairs, results, evaluations, args.items_dir, metadata["fingerprint"], args.threads
-        )
-    counts = [
-        format_count(len(pairs), "pair"),
-        format_count(len(comparison.comparisons), "difference"),
-        format_count(n_changed, "item"),
-    ]
-    return f"compare: {', '.join(counts)} improved or regressed"
+        n_changed = _write_changes(directory, pairs, results, args, metadata["fingerprint"])
+    counts = {"pair": len(pairs), "difference": len(comparison.comparisons), "item": n_changed}
+    texts = (format_count(count, noun) for noun, count in counts.items())
+    return f"compare: {', '.join(texts)} improved or regressed"
 
 
 def _confirmed_faults(args: Compare) -> tuple[dict[str, frozenset[str]], list[dict]]:
@@ -207,9 +193,8 @@ def _confirmed_faults(args: Compare) -> tuple[dict[str, frozenset[str]], list[di
             faults |= {name: found.faults} if found.faults else {}
             notes += [_verdict_note(name, note) for note in found.notes]
     tasks = {(spec.task, spec.language) for spec in args.spec.evaluations.values()}
-    if others := sorted(
-        {f"{each.task}.{each.language}" for each in verdicts if (each.task, each.language) not in tasks}
-    ):
+    others = sorted({f"{each.task}.{each.language}" for each in verdicts if (each.task, each.language) not in tasks})
+    if others:
         notes.append(_verdict_note(None, f"verdicts on items that are not evaluated: {', '.join(others)}."))
     return faults, notes
 
@@ -241,63 +226,48 @@ def _estimates(args: Compare, results: Mapping, pairs: list[tuple], tool_metrics
             found = borrow(name, model, results[model][name], lenders, known, spec.limits[name])
             rows += found.rows
             notes += [_verdict_note(name, note, "borrowed") for note in found.notes]
-    if others := sorted(set(labels) - set(spec.evaluations)):
-        notes.append(
-            _verdict_note(None, f"labels of evaluations that are not in the config: {', '.join(others)}.", "labels")
-        )
+    if others := ", ".join(sorted(set(labels) - set(spec.evaluations))):
+        notes.append(_verdict_note(None, f"labels of evaluations that are not in the config: {others}.", "labels"))
     for note in notes:
         print(": ".join(filter(None, (note["evaluation"], note["note"]))))
     return rows, notes
 
 
-def _write_changes(
-    directory: Path,
-    pairs: list[tuple],
-    results: Mapping,
-    evaluations: dict,
-    items_dir: Path,
-    input_fingerprint: str,
-    processes: int,
-) -> int:
+def _write_changes(directory: Path, pairs: list[tuple], results: Mapping, args: Compare, key: str) -> int:
     """Write each pair's improved and regressed items as Parquet and CSV; return the number of these items.
 
     Items of cloze evaluations are also written in the format of the Serbian scripts. Evaluations are processed one
     after the other, so that each file is read once, regardless of the number of pairs.
     """
     changed_tables: dict[tuple, list[pa.Table]] = {pair: [] for pair in pairs}
+    evaluations = args.spec.evaluations
     with Progress("changed items", len(evaluations), "evaluation") as progress:
         for evaluation, settings in evaluations.items():
             available_pairs = [pair for pair in pairs if all(evaluation in results[side] for side in pair)]
-            names = dict.fromkeys(side for pair in available_pairs for side in pair)
-            tables = {side: results[side] for side in names}
-            sides = align_outcomes(
-                {
-                    side: table.outcomes(evaluation) if isinstance(table, Results) else table[evaluation]
-                    for side, table in tables.items()
-                }
-            )
+            tables = {side: results[side] for pair in available_pairs for side in pair}
+            rows = {
+                side: table.outcomes(evaluation) if isinstance(table, Results) else table[evaluation]
+                for side, table in tables.items()
+            }
+            sides = align_outcomes(rows)
             for baseline, candidate in available_pairs:
                 changed_tables[baseline, candidate].append(find_changes(sides[baseline], sides[candidate], evaluation))
             if available_pairs and EXPORTS.get(settings.protocol) == "serbian_cloze":
-                order = {
-                    row["item_id"]: row["source_row"] for row in items_in(items_dir / f"{settings.items_stem}.parquet")
-                }
+                items = items_in(args.items_dir / f"{settings.items_stem}.parquet")
+                order = {item["item_id"]: item["source_row"] for item in items}
                 for baseline, candidate in available_pairs:
                     if text := serbian_json(sides[baseline].table, sides[candidate].table, order):
                         with replacing(directory / f"{baseline}--{candidate}" / f"{evaluation}.json") as temporary:
                             temporary.write_text(text + "\n", "utf-8")
             progress.advance()
-    files = [
-        (directory / f"{baseline}--{candidate}", tables, input_fingerprint)
-        for (baseline, candidate), tables in changed_tables.items()
-    ]
+    files = [(directory / "--".join(pair), tables, key) for pair, tables in changed_tables.items()]
     n_changed = sum(table.num_rows for tables in changed_tables.values() for table in tables)
-    if processes > 1 and n_changed >= _MIN_ITEMS_FOR_POOL:
-        with pool(processes) as workers:
+    if args.threads > 1 and n_changed >= _MIN_ITEMS_FOR_POOL:
+        with pool(args.threads) as workers:
             list(workers.map(_write_pair, *zip(*files, strict=True)))
     else:
-        for pair_dir, tables, _ in files:
-            _write_pair(pair_dir, tables, input_fingerprint)
+        for file in files:
+            _write_pair(*file)
     return n_changed
 
 
@@ -333,8 +303,7 @@ def _load_external_results(
             items = items_in(items_dir / f"{settings.items_stem}.parquet")
             few_shot_examples = artifacts.metadata(results[model].paths[evaluation], TASK_RESULTS).few_shot_examples
             references[evaluation] = Reference(settings.protocol, settings.shots, rows, items, few_shot_examples)
-    path = Path(entry.path)
-    if is_publication(path):
+    if is_publication(path := Path(entry.path)):
         tables, notes = load_publication(path, entry.model, references)
     else:
         tables, notes = load_external_results(path, references)

@@ -18,7 +18,7 @@ from vernacular.core.artifacts import Kind
 from vernacular.core.errors import first_of, format_count
 from vernacular.core.tables import finite_or_none
 from vernacular.metrics.metric import Metric, display_name
-from vernacular.metrics.schema import value_arrays
+from vernacular.metrics.schema import float_columns, text_columns, value_arrays
 from vernacular.statistics.intervals import cluster_codes
 from vernacular.statistics.labels import MIN_CLUSTERS, Agreement, Estimate, agreement, corrected, labels_alone
 from vernacular.types import SETTING
@@ -32,19 +32,15 @@ ESTIMATES = Kind(
     pa.schema(
         [
             ("baseline", pa.string()),  # of a paired difference; null: a value of one model
-            ("model", pa.string()),
-            ("evaluation", pa.string()),
+            *text_columns("model", "evaluation"),
             ("metric", pa.string()),  # "human": labels alone; "human_by_chrf": with a score; "accuracy_borrowed"
             ("score", pa.string()),  # the automatic score, or the models that are borrowed from
             ("unit", pa.string()),
             ("headline", pa.bool_()),  # is shown in overviews: the labels alone, and with the leading score
-            ("value", pa.float64()),
-            ("ci_low", pa.float64()),
-            ("ci_high", pa.float64()),
+            *float_columns("value", "ci_low", "ci_high"),
             ("p_value", pa.float64()),  # of a paired difference
             ("labels_only", pa.float64()),  # of the labels alone, or of the model's own items
-            ("labels_only_low", pa.float64()),
-            ("labels_only_high", pa.float64()),
+            *float_columns("labels_only_low", "labels_only_high"),
             ("score_only", pa.float64()),  # mean of the score over all items
             ("rho", pa.float64()),  # correlation of label and score over the labeled items
             ("weight", pa.float64()),  # lambda, mean over the folds
@@ -56,8 +52,7 @@ ESTIMATES = Kind(
             ("n", pa.int64()),  # items
             ("annotators", pa.int64()),
             ("alpha", pa.float64()),  # Krippendorff's, of all labels of the evaluation
-            ("alpha_low", pa.float64()),
-            ("alpha_high", pa.float64()),
+            *float_columns("alpha_low", "alpha_high"),
             ("n_agreement", pa.int64()),  # responses with several labels
             ("sentence", pa.string()),
         ]

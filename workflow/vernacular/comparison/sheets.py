@@ -30,6 +30,7 @@ from vernacular.data.load import draw_key
 from vernacular.data.readers import located_rows
 from vernacular.metrics.aggregate import aggregate
 from vernacular.metrics.metric import Metric
+from vernacular.metrics.schema import float_columns, text_columns
 from vernacular.types import Item
 
 # scales by name: what a speaker writes -> its value
@@ -200,13 +201,8 @@ WITHOUT_FAULTS = Kind(
     "values without confirmed faults",
     pa.schema(
         [
-            ("model", pa.string()),
-            ("evaluation", pa.string()),
-            ("category", pa.string()),
-            ("metric", pa.string()),
-            ("value", pa.float64()),
-            ("ci_low", pa.float64()),
-            ("ci_high", pa.float64()),
+            *text_columns("model", "evaluation", "category", "metric"),
+            *float_columns("value", "ci_low", "ci_high"),
             ("n", pa.int64()),
         ]
     ),

@@ -246,9 +246,8 @@ def resample_statistic(statistic, arrays, codes, n_clusters: int, resamples: int
             if unclustered:
                 items = order[draws]
             else:
-                items = order[_concat_ranges(starts[draws[indices]].ravel(), sizes[draws[indices]].ravel())].reshape(
-                    -1, length
-                )
+                ranges = (array[draws[indices]].ravel() for array in (starts, sizes))
+                items = order[_concat_ranges(*ranges)].reshape(-1, length)
             if vectorized:
                 values[rows.start + indices] = statistic(*(array[items] for array in arrays))
             else:

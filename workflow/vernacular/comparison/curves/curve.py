@@ -17,7 +17,7 @@ from itertools import pairwise
 import numpy as np
 
 from vernacular.comparison.align import Items, Side
-from vernacular.comparison.curves.schema import REFERENCES
+from vernacular.comparison.curves.schema import DIFFERENCE, REFERENCES
 from vernacular.core.tables import finite_or_none
 from vernacular.metrics.metric import Metric
 from vernacular.statistics import curves as statistics
@@ -203,8 +203,7 @@ def point_rows(curve: Curve, checkpoints: dict, values: dict[str, dict], samples
 def difference_columns(found: Differences) -> list[dict]:
     """Return the columns of each difference; Holm over all of them."""
     columns = zip(found.value, found.low, found.high, found.p, holm(found.p), strict=True)
-    names = ("difference", "difference_low", "difference_high", "p_value", "p_holm")
-    return [dict(zip(names, map(finite_or_none, numbers), strict=True)) for numbers in columns]
+    return [dict(zip(DIFFERENCE, map(finite_or_none, numbers), strict=True)) for numbers in columns]
 
 
 def _pairs(models: list[str], rows: dict[str, dict], higher_is_better: bool | None) -> list[list[tuple[str, str]]]:
