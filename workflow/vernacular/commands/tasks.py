@@ -143,12 +143,17 @@ def _in_language(name: str, task: dict, language: str) -> list[tuple[str, ...]]:
     return rows
 
 
+def has_lines(task: dict, language: str) -> bool:
+    """Return whether there are the prompt lines of a task in a language."""
+    lines = language_of_lines(language, "default", task)
+    return prompt_lines(lines, prompts_directory(lines, task)) is not None
+
+
 def _lacking(task: dict, tag: str) -> list[str]:
     """Return what has to be written before a task can be evaluated in a language, with the protocols that need it."""
     needing = [protocol for protocol in task["protocols"] if uses_prompt_lines(protocol, "default")]
     lacking = []
-    lines = language_of_lines(tag, "default", task)
-    if needing and prompt_lines(lines, prompts_directory(lines, task)) is None:
+    if needing and not has_lines(task, tag):
         lacking.append("prompt lines" + (f" for {', '.join(needing)}" if needing != task["protocols"] else ""))
     if wordings := task["languages"][tag].get("lacks"):
         lacking.append(f"words for {', '.join(wordings)}")
