@@ -5,8 +5,7 @@ from support.result_rows import row
 from vernacular.commands.compare import align_outcomes, find_changes, sort_changes
 from vernacular.comparison.schema import CHANGES
 from vernacular.core import artifacts
-from vernacular.interop import serbian_cloze as result_lines
-from vernacular.interop.serbian_cloze import serbian_json
+from vernacular.interop.source_tools import serbian_files, serbian_json
 
 BASELINE = [
     row("a", True, scores=[-1.0, -2.0]),  # regressed, margin 1 -> -3
@@ -92,7 +91,7 @@ def test_serbian_json_counts_agree_with_result_lines():
     lines = []
     for side in sides:
         pairs = [({"context": r["prompt"], "choices": r["choices"], "gold": r["gold"]}, r) for r in side]
-        lines.append([json.loads(line) for line in result_lines.files(pairs)["results.jsonl"].splitlines()])
+        lines.append([json.loads(line) for line in serbian_files(pairs)["results.jsonl"].splitlines()])
     result = json.loads(serbian_json(*sides))
     assert result["summary"]["base_correct"] == sum(line["is_correct"] for line in lines[0])
     assert result["summary"]["adapter_correct"] == sum(line["is_correct"] for line in lines[1])

@@ -3,10 +3,9 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from vernacular.comparison.curves.compute import curve_tables
 from vernacular.comparison.curves.curve import common_axis, curves_of
 from vernacular.comparison.curves.schema import ALL
-from vernacular.comparison.curves.trust import judge, sentence
+from vernacular.comparison.curves.tables import curve_tables, judge, sentence
 from vernacular.core import artifacts
 from vernacular.metrics.schema import TASK_RESULTS
 from vernacular.protocols.evaluate import PROTOCOL_METRICS, metric_rows

@@ -4,9 +4,8 @@ import math
 
 import pytest
 from support.result_rows import row
-from vernacular.comparison.external.classify import build_row
+from vernacular.comparison.external.classify import ExternalResult, build_row
 from vernacular.comparison.external.load import Reference, load_external_results
-from vernacular.comparison.external.results import ExternalResult
 from vernacular.metrics.schema import as_table
 
 OPTIONS = ("si", "nonón", "🙂")  # 2, 5 and 1 characters; 2, 6 and 4 bytes

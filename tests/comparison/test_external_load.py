@@ -14,9 +14,8 @@ from support.external_results import (
     write_jsonl,
 )
 from support.messages import assert_states
-from vernacular.comparison.external.classify import match_items
+from vernacular.comparison.external.classify import ExternalResult, match_items
 from vernacular.comparison.external.load import load_external_results
-from vernacular.comparison.external.results import ExternalResult
 from vernacular.core import artifacts
 from vernacular.core.errors import DataError
 from vernacular.metrics.schema import TASK_RESULTS
@@ -259,12 +258,8 @@ def test_ambiguous_and_repeated_results_are_counted():
         ExternalResult("3", ("Onde?", "aí", "aquí")),
     ]
     match_result = match_items(results, items, prompts(items))
-    assert (list(match_result.results), match_result.ambiguous, match_result.repeated, match_result.unmatched) == (
-        ["c"],
-        1,
-        1,
-        0,
-    )
+    assert list(match_result.results) == ["c"]
+    assert match_result.counts == {"unmatched": 0, "ambiguous": 1, "repeated": 1}
     assert match_result.share == pytest.approx(1 / 3)
 
 

@@ -7,9 +7,8 @@ from support.external_results import ITEMS, NAME, QUESTIONS, SAMPLES, by_id, ite
 from support.messages import assert_states
 from support.result_rows import EVALUATION
 from vernacular.commands import compare as compare_command
-from vernacular.comparison.external.classify import MatchResult, normalize_unicode
-from vernacular.comparison.external.load import load_external_results, read_samples
-from vernacular.comparison.external.results import ExternalResult, read_results
+from vernacular.comparison.external.classify import ExternalResult, MatchResult, normalize_unicode
+from vernacular.comparison.external.load import load_external_results, read_results, read_samples
 from vernacular.comparison.schema import COMPARISONS
 from vernacular.core import artifacts
 from vernacular.core.errors import DataError
@@ -122,7 +121,7 @@ def test_note_with_all_counts(tmp_path):
 
 
 def test_share_without_results_or_items_is_0():
-    assert MatchResult({}, 0, 3, 0, 0, 0).share == MatchResult({}, 3, 0, 3, 0, 0).share == 0.0
+    assert MatchResult({}, 0, 3, {}).share == MatchResult({}, 3, 0, {"unmatched": 3}).share == 0.0
 
 
 def test_normalize_unicode():

@@ -18,8 +18,12 @@ from vernacular import cli
 from vernacular.commands.compare import compare
 from vernacular.comparison.external import publications
 from vernacular.comparison.external.load import Reference, load_external_results
-from vernacular.comparison.external.publications import load_publication
-from vernacular.comparison.external.published_files import published_lines, published_models, published_signatures
+from vernacular.comparison.external.publications import (
+    load_publication,
+    published_lines,
+    published_models,
+    published_signatures,
+)
 from vernacular.comparison.schema import COMPARISONS
 from vernacular.config import dependencies
 from vernacular.config.load import load, load_valid
@@ -382,16 +386,16 @@ def test_published_files_follow_the_schema(run):
 
 
 @pytest.mark.parametrize(
-    ("module", "limit", "message"),
+    ("limit", "message"),
     [
-        ("published_files", "_MAX_RECORD", ".json: has"),
-        ("published_files", "_MAX_SAMPLES", "_samples.jsonl: has"),
-        ("published_files", "_MAX_LINE", "_samples.jsonl, line 1: has more than 99 bytes"),
-        ("publications", "_MAX_BYTES", "results.parquet: has"),
-        ("publications", "_MAX_ROWS", "rows; expected at most 99"),
+        ("_MAX_RECORD", ".json: has"),
+        ("_MAX_SAMPLES", "_samples.jsonl: has"),
+        ("_MAX_LINE", "_samples.jsonl, line 1: has more than 99 bytes"),
+        ("_MAX_BYTES", "results.parquet: has"),
+        ("_MAX_ROWS", "rows; expected at most 99"),
     ],
 )
-def test_publication_above_a_limit_of_size_is_refused(run, lab, low_limits, module, limit, message):
+def test_publication_above_a_limit_of_size_is_refused(run, lab, low_limits, limit, message):
     def read():
         models = published_models(lab)
         for model in models.values():
@@ -399,6 +403,6 @@ def test_publication_above_a_limit_of_size_is_refused(run, lab, low_limits, modu
         publications.read_tables(lab)
 
     read()
-    low_limits(f"comparison.external.{module}", **{limit: 99 if limit != "_MAX_ROWS" else 1})
+    low_limits("comparison.external.publications", **{limit: 99 if limit != "_MAX_ROWS" else 1})
     with pytest.raises(DataError, match=message.replace("99", "1") if limit == "_MAX_ROWS" else message):
         read()

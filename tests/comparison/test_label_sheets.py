@@ -9,7 +9,8 @@ import pytest
 import yaml
 from support.faulty_items import TASK
 from support.result_rows import EVALUATION, row
-from vernacular.comparison.label_sheets import (
+from vernacular.comparison.labels import ESTIMATES, as_comparisons, estimates
+from vernacular.comparison.sheets import (
     SCALES,
     Label,
     Responses,
@@ -18,7 +19,6 @@ from vernacular.comparison.label_sheets import (
     response_id,
     rows_to_read,
 )
-from vernacular.comparison.labels import ESTIMATES, as_comparisons, estimates
 from vernacular.config import load
 from vernacular.config.dependencies import comparisons_spec, items_spec, summary_spec
 from vernacular.core import artifacts

@@ -9,8 +9,7 @@ from scipy import stats
 from support.result_rows import EVALUATION, row, rows
 from vernacular.comparison.align import align
 from vernacular.comparison.compare import compare_all
-from vernacular.comparison.over_prompts import group_rows
-from vernacular.comparison.prompt_groups import by_documents, prompt_groups
+from vernacular.comparison.over_prompts import by_documents, group_rows, prompt_groups
 from vernacular.comparison.schema import COMPARISONS, PROMPTS, RANKINGS
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.schema import TASK_RESULTS

@@ -9,8 +9,7 @@ from support import report_run, specs
 from support.published import published_run
 from vernacular.comparison.compare import compare_all
 from vernacular.comparison.external.load import Reference
-from vernacular.comparison.external.publications import load_publication
-from vernacular.comparison.external.published_files import published_signatures
+from vernacular.comparison.external.publications import load_publication, published_signatures
 from vernacular.config.load import load
 from vernacular.core import artifacts
 from vernacular.core.errors import ConfigError, DataError

@@ -8,7 +8,7 @@ import yaml
 from support.faulty_items import TASK
 from support.sample_items import item
 from vernacular.comparison.reading_list import content_of
-from vernacular.comparison.verdicts import Verdict, confirmed, read_verdicts
+from vernacular.comparison.sheets import Verdict, confirmed, read_verdicts
 from vernacular.config import load
 from vernacular.config.dependencies import comparisons_spec, items_spec
 from vernacular.core.errors import ConfigError, DataError

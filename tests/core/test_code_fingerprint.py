@@ -21,7 +21,6 @@ NOT_IN_KEYS = {
     "vernacular.cli": "runs a command",
     "vernacular.results": "reads results",
     "vernacular.notebook": "computes for a notebook, and stores nothing that a run reads",
-    "vernacular.commands.audit": "is run by hand",
     "vernacular.commands.labels": "is run by hand",
     "vernacular.commands.check": "prints",
     "vernacular.commands.plan": "prints",

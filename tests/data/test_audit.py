@@ -8,7 +8,7 @@ from support.faulty_items import simulate, write_run
 from support.messages import assert_states
 from support.sample_items import item as sample
 from vernacular import cli
-from vernacular.commands.audit import _in_other_languages
+from vernacular.commands.tasks import _in_other_languages
 from vernacular.data.audit import CONTRADICTING, audit_between, item_findings, set_findings
 from vernacular.data.load import WORKFLOW, load_items
 from vernacular.data.tasks import load_task, shows_order, task_names

@@ -6,7 +6,7 @@ import math
 import pytest
 from support.scoring import build_requests, item, score, score_rows
 from vernacular.commands.export import write
-from vernacular.interop.grew_tse import pairs_csv
+from vernacular.interop.source_tools import pairs_csv
 from vernacular.protocols.cloze import metrics as cloze
 from vernacular.protocols.letters import metrics as letters
 from vernacular.protocols.target_word import metrics as target_word

@@ -7,7 +7,7 @@ import warnings
 import pytest
 from support.result_rows import stored
 from support.scoring import build_requests, item, score
-from vernacular.interop import palmx
+from vernacular.interop.source_tools import palmx_files
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
 from vernacular.metrics.spans import best_indices, choose_option
 from vernacular.protocols.evaluate import evaluate, metric_rows
@@ -112,6 +112,6 @@ def test_nan_scores_choose_no_option():
 def test_palmx_export_of_minus_infinite_scores_has_no_nan():
     rows, _ = results("letters", [-INF], [-INF], n=1)
     fields = PROTOCOLS["letters"][1]
-    log = palmx.files([(item("i0", **fields), rows[0])])["outputs_log.csv"]
+    log = palmx_files([(item("i0", **fields), rows[0])])["outputs_log.csv"]
     assert "nan" not in log
     assert "i0,?,a,bb,,,A,,False,-inf,,-inf,," in log

@@ -10,7 +10,7 @@ import ot
 import pytest
 import torch
 from vernacular.core.model_record import ModelRecord
-from vernacular.metrics.similarity import bertscore, cosine, encoder, moverscore, token_metrics
+from vernacular.metrics.similarity import bertscore, compute, cosine, encoder, moverscore
 from vernacular.metrics.similarity.encoder import Tokens
 
 LN = math.log
@@ -190,11 +190,11 @@ def test_unconverged_solver_raises_arithmetic_error(monkeypatch):
     ],
 )
 def test_pairs_are_chunked_by_tokens_of_distinct_texts(low_limits, budget, chunks):
-    low_limits("metrics.similarity.token_metrics", CHUNK_TOKENS=budget)
+    low_limits("metrics.similarity.compute", CHUNK_TOKENS=budget)
     sizes = {text: tokens(["x"] * n, [0] * n) for text, n in (("a", 2), ("b", 3), ("c", 4))}
     pairs = [("a", "b"), ("a", "c"), ("c", "a"), ("b", "b"), ("a", "a"), ("b", "c")]
-    assert list(token_metrics.chunks(pairs, sizes)) == chunks
-    assert list(token_metrics.chunks([], sizes)) == []
+    assert list(compute.chunks(pairs, sizes)) == chunks
+    assert list(compute.chunks([], sizes)) == []
 
 
 def test_metrics_are_grouped_by_encoder_and_variant():
@@ -204,11 +204,9 @@ def test_metrics_are_grouped_by_encoder_and_variant():
     cosine, mover, bert = spec("cosine"), spec("moverscore", variant="default"), spec("bertscore")
     other_mover = spec("moverscore", variant="other")
     records = {name: ModelRecord(name="e", directory="f") for name in ("cosine", "moverscore", "bertscore")}
-    assert token_metrics.group_by_encoder([mover, cosine, bert], records) == [[mover, bert], [cosine]]
-    assert token_metrics.group_by_encoder([other_mover, bert], records) == [[other_mover], [bert]]
-    assert token_metrics.group_by_encoder(
-        [mover, bert], records | {"bertscore": ModelRecord(name="e", directory="g")}
-    ) == [
+    assert compute.group_by_encoder([mover, cosine, bert], records) == [[mover, bert], [cosine]]
+    assert compute.group_by_encoder([other_mover, bert], records) == [[other_mover], [bert]]
+    assert compute.group_by_encoder([mover, bert], records | {"bertscore": ModelRecord(name="e", directory="g")}) == [
         [mover],
         [bert],
     ]

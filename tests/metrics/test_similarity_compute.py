@@ -108,7 +108,7 @@ def test_chunk_and_batch_sizes_do_not_change_values(encoder_dir, low_limits, bud
     items = [item(str(i)) for i in range(len(outputs))]
     generations = [generation(str(i), output) for i, output in enumerate(outputs)]
     expected, _ = similarities(items, generations, ["moverscore", "bertscore"], encoder_dir)
-    low_limits("metrics.similarity.token_metrics", CHUNK_TOKENS=budget)
+    low_limits("metrics.similarity.compute", CHUNK_TOKENS=budget)
     low_limits("metrics.similarity.encoder", TOKEN_BUDGET={"cpu": budget, "cuda": budget})
     values, _ = similarities(items, generations, ["moverscore", "bertscore"], encoder_dir)
     for expected_row, row in zip(expected, values, strict=True):

@@ -6,7 +6,6 @@ import warnings
 import numpy as np
 import pytest
 from scipy import stats
-from vernacular.comparison.curves import trust
 from vernacular.statistics import curves
 from vernacular.statistics.paired import mean_differences
 
@@ -96,46 +95,46 @@ def test_optimism_of_choosing_the_best_is_that_of_independent_checkpoints():
 
 
 def test_signal_and_noise_by_the_published_formula():
-    signal = trust.signal(np.array([0.40, 0.50, 0.55]))
-    noise = trust.relative_noise(np.array([0.50, 0.52, 0.48, 0.51, 0.49]))
+    signal = curves.signal(np.array([0.40, 0.50, 0.55]))
+    noise = curves.relative_noise(np.array([0.50, 0.52, 0.48, 0.51, 0.49]))
     assert (round(float(signal), 6), round(float(noise), 6)) == (0.310345, 0.028284)
     assert round(float(signal / noise), 4) == 10.9723
 
 
 def test_signal_needs_two_models_of_one_sign():
-    assert math.isnan(trust.signal(np.array([0.4])))
-    assert math.isnan(trust.signal(np.array([-0.1, 0.1])))
+    assert math.isnan(curves.signal(np.array([0.4])))
+    assert math.isnan(curves.signal(np.array([-0.1, 0.1])))
 
 
 def test_noise_is_within_runs_and_not_pooled():
     runs = np.array([[0.5, 0.5, 0.5, 0.5, 0.51], [0.7, 0.7, 0.7, 0.7, 0.71]])
     pooled = runs.std() / runs.mean()
-    assert trust.relative_noise(runs).mean() < pooled / 10
+    assert curves.relative_noise(runs).mean() < pooled / 10
 
 
 def test_ties_count_half_in_decision_accuracy_whatever_the_order_of_models():
     early, late = np.array([1, 1, 2]), np.array([1, 2, 3])
-    assert trust.decision_accuracy(early, late) == pytest.approx(2.5 / 3)
-    assert trust.decision_accuracy(early[::-1], late[::-1]) == pytest.approx(2.5 / 3)
-    assert trust.decision_accuracy(late[::-1], late) == 0
-    assert math.isnan(trust.decision_accuracy(early[:1], late[:1]))
+    assert curves.decision_accuracy(early, late) == pytest.approx(2.5 / 3)
+    assert curves.decision_accuracy(early[::-1], late[::-1]) == pytest.approx(2.5 / 3)
+    assert curves.decision_accuracy(late[::-1], late) == 0
+    assert math.isnan(curves.decision_accuracy(early[:1], late[:1]))
 
 
 def test_rank_consistency_is_the_mean_tau_of_neighbors():
     values = np.array([[1, 1, 3.0], [2, 2, 2], [3, 3, 1]])
-    assert trust.rank_consistency(values) == pytest.approx((1 - 1) / 2)
-    assert trust.rank_consistency(values[:, :2]) == 1
+    assert curves.rank_consistency(values) == pytest.approx((1 - 1) / 2)
+    assert curves.rank_consistency(values[:, :2]) == 1
     taus = [stats.kendalltau(values[:, k], values[:, k + 1]).statistic for k in range(2)]  # without ties, tau-b = tau-a
-    assert trust.rank_consistency(values) == pytest.approx(np.mean(taus))
+    assert curves.rank_consistency(values) == pytest.approx(np.mean(taus))
 
 
 def test_finetasks_ratio_over_seeds():
     seeds = np.array([[0.30, 0.35, 0.40], [0.31, 0.36, 0.39], [0.30, 0.37, 0.42], [0.32, 0.34, 0.41]])
-    assert round(trust.seed_noise(seeds), 6) == 0.011798
-    assert round(trust.seed_signal_to_noise(seeds), 4) == 34.3277
+    assert round(curves.seed_noise(seeds), 6) == 0.011798
+    assert round(curves.seed_signal_to_noise(seeds), 4) == 34.3277
     with warnings.catch_warnings(action="error"):  # nothing is printed for a single seed
-        assert math.isnan(trust.seed_noise(seeds[:1]))
-        assert math.isnan(trust.seed_signal_to_noise(seeds[:1]))
+        assert math.isnan(curves.seed_noise(seeds[:1]))
+        assert math.isnan(curves.seed_signal_to_noise(seeds[:1]))
 
 
 def test_paired_difference_of_neighbors_is_tighter_than_unpaired():

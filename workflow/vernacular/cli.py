@@ -38,7 +38,7 @@ _MODULES = {
     **{name: f"check:{name}" for name in ("init", "show", "snakefile")},
     **{name: f"fetch:{name}" for name in ("model", "encoder")},
     **{name: f"status:{name}" for name in ("verify", "finish")},
-    **{name: f"tasks:{name}" for name in ("revisions", "treebank")},
+    **{name: f"tasks:{name}" for name in ("audit", "revisions", "treebank")},
     "join": "publish:join",
 }
 

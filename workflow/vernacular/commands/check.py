@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from vernacular.commands.common import inference_record
-from vernacular.commands.tasks import check_languages
+from vernacular.commands.tasks import check_languages, has_lines
 from vernacular.config import dependencies
 from vernacular.config.dependencies import server_spec
 from vernacular.config.directories import output_conflicts, run_command
@@ -27,14 +27,7 @@ from vernacular.data.load import load_items
 from vernacular.data.tasks import load_task, task_names
 from vernacular.inference.job.work import not_answerable
 from vernacular.protocols.build import build_evaluation, inference_metadata
-from vernacular.protocols.prompts import (
-    LINES,
-    PURPOSES,
-    language_of_lines,
-    load_labels,
-    prompt_lines,
-    prompts_directory,
-)
+from vernacular.protocols.prompts import LINES, PURPOSES, load_labels, prompts_directory
 from vernacular.protocols.registry import uses_prompt_lines
 from vernacular.protocols.schema import REQUESTS
 from vernacular.types import Request, Role, skipped_reason
@@ -121,10 +114,8 @@ def model_entries(sources: list[tuple[str, str]]) -> list[str]:
 def _write_prompts(path: Path, language: str) -> str:
     """Write the prompt lines of a language as comments, each with its purpose above an empty line to fill in."""
     lines = load_labels(language)
-    text = (
-        f"# Prompt lines of {path.stem}, to be written in that language in place of the empty ones. Idiomatic text is\n"
-    )
-    text += "# better than a translation. Keep the names in braces: they are filled with the texts of an item.\n"
+    text = f"# Prompt lines of {path.stem}, to be written in that language in place of the empty ones. "
+    text += "Idiomatic text is\n# better than a translation. Keep the names in braces: they are filled with the texts of an item.\n"
     for name, field in LINES.items():
         text += f"\n# {PURPOSES[name]}{f'; contains {field} once' if field else ''}\n"
         text += f'# {language}: {json.dumps(lines[name], ensure_ascii=False)}\n{name}: ""\n'
@@ -146,7 +137,7 @@ def _evaluations(languages: list[str], directories: list[Path]) -> tuple[list[st
     for task in tasks:
         first, *others = task["protocols"]
         codes = [code for code in languages if code in task["languages"]]
-        lacking = [code for code in codes if not _can_prompt(first, code, task)]
+        lacking = [code for code in codes if uses_prompt_lines(first, "default") and not has_lines(task, code)]
         if possible := [code for code in codes if code not in lacking]:
             entry = f"  - {_entry(task, possible)}"
             entries.append(f"{entry}   # also: {', '.join(others)}" if others else entry)
@@ -159,13 +150,6 @@ def _evaluations(languages: list[str], directories: list[Path]) -> tuple[list[st
 
 def _entry(task: dict, languages: list[str]) -> str:
     return f"{{task: {task['task']}, languages: [{', '.join(languages)}], protocols: [{task['protocols'][0]}]}}"
-
-
-def _can_prompt(protocol: str, language: str, task: dict) -> bool:
-    """Return whether a protocol needs no prompt lines, or the language has them."""
-    needs_lines = uses_prompt_lines(protocol, "default")
-    lines = language_of_lines(language, "default", task)
-    return not needs_lines or prompt_lines(lines, prompts_directory(lines, task)) is not None
 
 
 def check(args) -> str:
@@ -189,12 +173,9 @@ def check(args) -> str:
             print("\n".join(_protocol_lines(config, name, server)), flush=True)
     for note in references.notes:
         print(f"Note: {note}")
-    if references.unchecked:
-        names, remote = (
-            ", ".join(dict.fromkeys(references.unchecked)),
-            "the Hub and servers" if config.servers else "the Hub",
-        )
-        print(f"Not checked, because not on this disk: {names}" + ("" if args.online else f" (--online asks {remote})"))
+    if names := ", ".join(dict.fromkeys(references.unchecked)):
+        asked = f" (--online asks the Hub{' and servers' if config.servers else ''})"
+        print(f"Not checked, because not on this disk: {names}{'' if args.online else asked}")
     references.problems.raise_all()
     models, evaluations = format_count(len(config.models), "model"), format_count(len(config.evaluations), "evaluation")
     return f"check: {models}, {evaluations} per model"
@@ -231,14 +212,11 @@ def _server(config: Config, name: str, references: References, *, online: bool) 
 def _protocol_lines(config: Config, name: str, record: ModelRecord) -> list[str]:
     """Return which protocols of the config a server can answer, and for the others the reason."""
     protocols = dict.fromkeys(evaluation.protocol for evaluation in config.evaluations.values())
-    reasons = {
-        name: not_answerable(record, RequestsMetadata(protocol=name, **inference_metadata(name))) for name in protocols
-    }
-    possible = [protocol for protocol, reason in reasons.items() if reason is None]
-    return [
-        f"  {name} ({config.models[name]['source']}): {', '.join(possible) or 'no protocol'}",
-        *(f"    {reason}" for reason in reasons.values() if reason),
-    ]
+    asked = {each: RequestsMetadata(protocol=each, **inference_metadata(each)) for each in protocols}
+    reasons = {each: not_answerable(record, metadata) for each, metadata in asked.items()}
+    possible = ", ".join(each for each, reason in reasons.items() if reason is None) or "no protocol"
+    source = config.models[name]["source"]
+    return [f"  {name} ({source}): {possible}", *(f"    {reason}" for reason in reasons.values() if reason)]
 
 
 def show(args) -> str:
@@ -290,9 +268,8 @@ def _rows(config: Config, evaluation: str, file: Path) -> tuple[list[Request], d
     if evaluation in config.lm_eval:  # only lm-eval can build them
         path = Path(config.output, "requests", f"{evaluation}.parquet")
         if not path.exists():
-            raise UserError(
-                f"{path}: file not found. Run `{run_command(file, target=str(path))}` to write the prompts first."
-            )
+            command = run_command(file, target=str(path))
+            raise UserError(f"{path}: file not found. Run `{command}` to write the prompts first.")
         outcome = artifacts.metadata(path, REQUESTS).outcome
         if not outcome.is_complete:
             raise UserError(f"{evaluation}: {outcome.reason}")
@@ -343,18 +320,8 @@ def _print_tokens(row: Request, loaded) -> None:
         print(f"flags: {flag}")
 
 
-def _served(record: ModelRecord):
-    """Return a model behind a server, whose tokenizer prints the tokens; nothing is generated or scored."""
-    from vernacular.inference.server.served import open_server
-
-    served = open_server(record, attempts=2)
-    if served.tokenizer is None:
-        raise UserError(f"model {record.name}: its tokenizer is not known; set tokenizer in the config.")
-    return served
-
-
 def _tokenizer_only(config: Config, name: str, file: Path):
-    """Return the model without weights: its config and its tokenizer."""
+    """Return the model without weights: its config and its tokenizer; or a server, of which nothing is asked."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
 
@@ -364,18 +331,21 @@ def _tokenizer_only(config: Config, name: str, file: Path):
         raise UserError(f'model "{name}" not found in the config.{suggest(name, config.models)}')
     path = Path("resources", "models", f"{name}.json")
     if not path.exists():
-        raise UserError(
-            f"{path}: file not found. Run `{run_command(file, target=str(path))}` to fetch the model first."
-        )
+        command = run_command(file, target=str(path))
+        raise UserError(f"{path}: file not found. Run `{command}` to fetch the model first.")
     record = inference_record(path, dependencies.inference_spec(config, [name]))
     if record.server:
-        return _served(record)
+        from vernacular.inference.server.served import open_server
+
+        served = open_server(record, attempts=2)
+        if served.tokenizer is None:
+            raise UserError(f"model {record.name}: its tokenizer is not known; set tokenizer in the config.")
+        return served
     kwargs = {"local_files_only": True, "trust_remote_code": bool(record.trust_remote_code)}
     model_class = AutoModelForCausalLM if record.kind == "causal" else AutoModelForMaskedLM
     with torch.device("meta"):
-        model = model_class.from_config(
-            AutoConfig.from_pretrained(record.directory, **kwargs), trust_remote_code=kwargs["trust_remote_code"]
-        )
+        config = AutoConfig.from_pretrained(record.directory, **kwargs)
+        model = model_class.from_config(config, trust_remote_code=kwargs["trust_remote_code"])
     has_own = record.adapter is not None and record.adapter.own_tokenizer
     tokenizer_dir = record.adapter.directory if has_own else record.directory
     return wrap(model, AutoTokenizer.from_pretrained(tokenizer_dir, **kwargs), record)

@@ -11,10 +11,8 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from vernacular.config.specs import InferenceSpec
 from vernacular.core import artifacts
@@ -122,13 +120,13 @@ class Batch(ABC):
             WriteError, OSError: A file cannot be written, for example because the disk is full.
         """
         self.label = label
-        attempts = Attempts(self.args)
+        attempts, counts = Attempts(self.args), Counter()
         attempts.begin()
         skip_reasons = attempts.skip_reasons()
-        counts = Counter()
         try:
             with Progress(label.replace(":", ""), len(self.specs), self.noun) as progress:
-                for name, path, spec in self._files():
+                for name, spec in self.specs.items():
+                    path = self.args.out / f"{name}.parquet"
                     if self._is_current(path, spec):
                         os.utime(path)  # newer than the inputs of this job, or Snakemake would run it again
                         counts["up to date"] += 1
@@ -148,8 +146,9 @@ class Batch(ABC):
         """Return the file with the items of an evaluation."""
         return self.args.items_dir / f"{spec.items_stem}.parquet"
 
-    def _files(self) -> Iterator[tuple[str, Path, Any]]:
-        return ((name, self.args.out / f"{name}.parquet", spec) for name, spec in self.specs.items())
+    def requests(self, spec) -> Path:
+        """Return the file with the requests of an evaluation."""
+        return self.args.requests_dir / f"{spec.evaluation}.parquet"
 
     def _is_current(self, path: Path, spec) -> bool:
         try:
@@ -178,8 +177,7 @@ class Batch(ABC):
         return self.done_label
 
     def _report_failure(self, path: Path, spec, reason: str) -> None:
-        outcome = self.failure(spec, reason)
-        self.write(path, spec, [], outcome=outcome)
+        self.write(path, spec, [], outcome=self.failure(spec, reason))
         line = f"{self.label}: {path.stem}: unavailable ({reason})"
         log.error(line)
         print(line, file=sys.stderr, flush=True)

@@ -16,15 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vernacular.commands.common import items_in
-from vernacular.comparison.align import scatter
+from vernacular.comparison.align import Side, align, margins
 from vernacular.comparison.borrowing import borrow
 from vernacular.comparison.compare import ComparisonResults, compare_all
 from vernacular.comparison.external.load import Reference, load_external_results
-from vernacular.comparison.external.publications import load_publication
-from vernacular.comparison.external.published_files import is_publication, published_signatures
-from vernacular.comparison.label_sheets import read_labels
+from vernacular.comparison.external.publications import is_publication, load_publication, published_signatures
 from vernacular.comparison.labels import ESTIMATES, as_comparisons, estimates
-from vernacular.comparison.prompt_groups import by_documents
+from vernacular.comparison.over_prompts import by_documents
 from vernacular.comparison.schema import (
     CHANGES,
     COMPARISONS,
@@ -35,12 +33,13 @@ from vernacular.comparison.schema import (
     RANKINGS,
     REGRESSED,
 )
-from vernacular.comparison.verdicts import (
+from vernacular.comparison.sheets import (
     COMPARISONS_WITHOUT_FAULTS,
     WITHOUT_FAULTS,
     WithoutFaults,
     beside,
     confirmed,
+    read_labels,
     read_verdicts,
     values_without,
 )
@@ -55,25 +54,15 @@ from vernacular.core.processes import pool
 from vernacular.core.tables import csv_text, values_of
 from vernacular.core.written import rewriting
 from vernacular.interop import EXPORTS
-from vernacular.interop.serbian_cloze import serbian_json
+from vernacular.interop.source_tools import serbian_json
 from vernacular.metrics.schema import METRICS, TASK_RESULTS, as_table
-from vernacular.metrics.spans import correct_options, margin
 from vernacular.protocols.evaluate import declared_metrics
 from vernacular.protocols.lm_eval.metrics import tool_documents, tool_metrics
 
-_SORT_KEYS = [
-    ("change", "descending"),
-    ("margin_change", "descending"),
-    ("evaluation", "ascending"),
-    ("item_id", "ascending"),
-]
-
-
 log = logging.getLogger("vernacular")
-
+_SORT_KEYS = [("change", "descending"), ("margin_change", "descending"), ("evaluation", "ascending"),
+              ("item_id", "ascending")]  # fmt: skip
 _to_json = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps would create an encoder for every cell
-
-
 _MIN_ITEMS_FOR_POOL = 50_000  # changed items: writing more takes longer than starting a process
 
 
@@ -184,15 +173,10 @@ def compare(args: Compare) -> str:
             table = beside(table, without.comparisons)
         _write_csv(path.with_suffix(".csv"), table)
     with rewriting(args.changes, "comparisons") as directory:
-        n_changed = _write_changes(
-            directory, pairs, results, evaluations, args.items_dir, metadata["fingerprint"], args.threads
-        )
-    counts = [
-        format_count(len(pairs), "pair"),
-        format_count(len(comparison.comparisons), "difference"),
-        format_count(n_changed, "item"),
-    ]
-    return f"compare: {', '.join(counts)} improved or regressed"
+        n_changed = _write_changes(directory, pairs, results, args, metadata["fingerprint"])
+    counts = {"pair": len(pairs), "difference": len(comparison.comparisons), "item": n_changed}
+    texts = (format_count(count, noun) for noun, count in counts.items())
+    return f"compare: {', '.join(texts)} improved or regressed"
 
 
 def _confirmed_faults(args: Compare) -> tuple[dict[str, frozenset[str]], list[dict]]:
@@ -209,9 +193,8 @@ def _confirmed_faults(args: Compare) -> tuple[dict[str, frozenset[str]], list[di
             faults |= {name: found.faults} if found.faults else {}
             notes += [_verdict_note(name, note) for note in found.notes]
     tasks = {(spec.task, spec.language) for spec in args.spec.evaluations.values()}
-    if others := sorted(
-        {f"{each.task}.{each.language}" for each in verdicts if (each.task, each.language) not in tasks}
-    ):
+    others = sorted({f"{each.task}.{each.language}" for each in verdicts if (each.task, each.language) not in tasks})
+    if others:
         notes.append(_verdict_note(None, f"verdicts on items that are not evaluated: {', '.join(others)}."))
     return faults, notes
 
@@ -243,63 +226,48 @@ def _estimates(args: Compare, results: Mapping, pairs: list[tuple], tool_metrics
             found = borrow(name, model, results[model][name], lenders, known, spec.limits[name])
             rows += found.rows
             notes += [_verdict_note(name, note, "borrowed") for note in found.notes]
-    if others := sorted(set(labels) - set(spec.evaluations)):
-        notes.append(
-            _verdict_note(None, f"labels of evaluations that are not in the config: {', '.join(others)}.", "labels")
-        )
+    if others := ", ".join(sorted(set(labels) - set(spec.evaluations))):
+        notes.append(_verdict_note(None, f"labels of evaluations that are not in the config: {others}.", "labels"))
     for note in notes:
         print(": ".join(filter(None, (note["evaluation"], note["note"]))))
     return rows, notes
 
 
-def _write_changes(
-    directory: Path,
-    pairs: list[tuple],
-    results: Mapping,
-    evaluations: dict,
-    items_dir: Path,
-    input_fingerprint: str,
-    processes: int,
-) -> int:
+def _write_changes(directory: Path, pairs: list[tuple], results: Mapping, args: Compare, key: str) -> int:
     """Write each pair's improved and regressed items as Parquet and CSV; return the number of these items.
 
     Items of cloze evaluations are also written in the format of the Serbian scripts. Evaluations are processed one
     after the other, so that each file is read once, regardless of the number of pairs.
     """
     changed_tables: dict[tuple, list[pa.Table]] = {pair: [] for pair in pairs}
+    evaluations = args.spec.evaluations
     with Progress("changed items", len(evaluations), "evaluation") as progress:
         for evaluation, settings in evaluations.items():
             available_pairs = [pair for pair in pairs if all(evaluation in results[side] for side in pair)]
-            names = dict.fromkeys(side for pair in available_pairs for side in pair)
-            tables = {side: results[side] for side in names}
-            sides = align_outcomes(
-                {
-                    side: table.outcomes(evaluation) if isinstance(table, Results) else table[evaluation]
-                    for side, table in tables.items()
-                }
-            )
+            tables = {side: results[side] for pair in available_pairs for side in pair}
+            rows = {
+                side: table.outcomes(evaluation) if isinstance(table, Results) else table[evaluation]
+                for side, table in tables.items()
+            }
+            sides = align_outcomes(rows)
             for baseline, candidate in available_pairs:
                 changed_tables[baseline, candidate].append(find_changes(sides[baseline], sides[candidate], evaluation))
             if available_pairs and EXPORTS.get(settings.protocol) == "serbian_cloze":
-                order = {
-                    row["item_id"]: row["source_row"] for row in items_in(items_dir / f"{settings.items_stem}.parquet")
-                }
+                items = items_in(args.items_dir / f"{settings.items_stem}.parquet")
+                order = {item["item_id"]: item["source_row"] for item in items}
                 for baseline, candidate in available_pairs:
                     if text := serbian_json(sides[baseline].table, sides[candidate].table, order):
                         with replacing(directory / f"{baseline}--{candidate}" / f"{evaluation}.json") as temporary:
                             temporary.write_text(text + "\n", "utf-8")
             progress.advance()
-    files = [
-        (directory / f"{baseline}--{candidate}", tables, input_fingerprint)
-        for (baseline, candidate), tables in changed_tables.items()
-    ]
+    files = [(directory / "--".join(pair), tables, key) for pair, tables in changed_tables.items()]
     n_changed = sum(table.num_rows for tables in changed_tables.values() for table in tables)
-    if processes > 1 and n_changed >= _MIN_ITEMS_FOR_POOL:
-        with pool(processes) as workers:
+    if args.threads > 1 and n_changed >= _MIN_ITEMS_FOR_POOL:
+        with pool(args.threads) as workers:
             list(workers.map(_write_pair, *zip(*files, strict=True)))
     else:
-        for pair_dir, tables, _ in files:
-            _write_pair(pair_dir, tables, input_fingerprint)
+        for file in files:
+            _write_pair(*file)
     return n_changed
 
 
@@ -335,8 +303,7 @@ def _load_external_results(
             items = items_in(items_dir / f"{settings.items_stem}.parquet")
             few_shot_examples = artifacts.metadata(results[model].paths[evaluation], TASK_RESULTS).few_shot_examples
             references[evaluation] = Reference(settings.protocol, settings.shots, rows, items, few_shot_examples)
-    path = Path(entry.path)
-    if is_publication(path):
+    if is_publication(path := Path(entry.path)):
         tables, notes = load_publication(path, entry.model, references)
     else:
         tables, notes = load_external_results(path, references)
@@ -361,46 +328,24 @@ class ItemOutcomes:
     """One model's rows of an evaluation, aligned to all N items that any of its models has."""
 
     table: pa.Table  # TASK_RESULTS
-    row_index: np.ndarray  # (N,) row in `table`; -1 without one
+    side: Side
     correct: np.ndarray  # (N,) 1, 0; NaN: unknown
-    text_id: np.ndarray  # (N,) number of the item's (prompt, options, gold); -1 without a row
     margin: np.ndarray  # (N,) best correct score - best incorrect score; NaN if a score is missing
 
 
 def align_outcomes(tables: dict[str, pa.Table]) -> dict[str, ItemOutcomes]:
-    """Align several models' TASK_RESULTS (tables or lists of rows) of one evaluation; return them by model.
-
-    Correct options are the gold options and any others with the same text.
-    """
-    text_ids: dict[tuple, int] = {}
-    correct_indices: list[list[int]] = []  # by text ID
-    positions: dict[str, int] = {}
-    outcomes = {}
+    """Align several models' TASK_RESULTS (tables or lists of rows) of one evaluation; return them by model."""
     tables = {model: as_table(table) for model, table in tables.items()}
-    for table in tables.values():
-        for item_id in table.column("item_id").to_pylist():
-            positions.setdefault(item_id, len(positions))
-    for model, table in tables.items():
-        ids, correct, scores = (table.column(name).to_pylist() for name in ("item_id", "correct", "option_scores"))
-        texts = zip(*(table.column(name).to_pylist() for name in ("prompt", "choices", "gold")), strict=True)
-        indices = np.array([positions[item_id] for item_id in ids], dtype=int)
-        item_text_ids = np.empty(len(ids), dtype=int)
-        margins = np.full(len(ids), np.nan)
-        for i, (prompt, options, gold) in enumerate(texts):
-            item_text_ids[i] = text_id = text_ids.setdefault((prompt, tuple(options), tuple(gold)), len(text_ids))
-            if text_id == len(correct_indices):
-                correct_indices.append(correct_options(options, gold))
-            if scores[i] and None not in scores[i]:
-                value = margin(scores[i], correct_indices[text_id])
-                margins[i] = np.nan if value is None else value
-        outcomes[model] = ItemOutcomes(
+    _, sides = align(tables, names=())
+    return {
+        model: ItemOutcomes(
             table,
-            scatter(len(positions), indices, np.arange(len(ids)), -1),
-            scatter(len(positions), indices, np.array([np.nan if c is None else float(c) for c in correct]), np.nan),
-            scatter(len(positions), indices, item_text_ids, -1),
-            scatter(len(positions), indices, margins, np.nan),
+            side := sides[model],
+            side.of_items(np.array(table["correct"].to_pylist(), dtype=float)),
+            side.of_items(margins(table)),
         )
-    return outcomes
+        for model, table in tables.items()
+    }
 
 
 def find_changes(baseline: ItemOutcomes, candidate: ItemOutcomes, evaluation: str) -> pa.Table:
@@ -410,20 +355,19 @@ def find_changes(baseline: ItemOutcomes, candidate: ItemOutcomes, evaluation: st
     how far the correct option rose (improved) or fell (regressed) relative to the best incorrect one, in the unit of
     the option scores; null if a side has no scores.
     """
-    comparable = ~np.isnan(baseline.correct) & ~np.isnan(candidate.correct) & (baseline.text_id == candidate.text_id)
-    indices = np.flatnonzero(comparable & (baseline.correct != candidate.correct))
+    known = ~np.isnan(baseline.correct) & ~np.isnan(candidate.correct)
+    same = known & (baseline.side.text_id == candidate.side.text_id)
+    indices = np.flatnonzero(same & (baseline.correct != candidate.correct))
     improved = candidate.correct[indices] == 1
     with np.errstate(invalid="ignore"):  # inf - inf
         margin_change = candidate.margin[indices] - baseline.margin[indices]
     margin_change *= np.where(improved, MARGIN_SIGNS[IMPROVED], MARGIN_SIGNS[REGRESSED])
+    shared = ["item_id", "cluster_id", "category", "prompt", "choices", "gold"]
     baseline_rows, candidate_rows = (
-        side.table.select(["cluster_id", "category", "item_id", "prompt", "choices", "gold", "prediction",
-                           "option_scores"]).take(pa.array(side.row_index[indices])) for side in (baseline, candidate)
-    )  # fmt: skip
-    columns = {
-        name: candidate_rows[name] for name in ("item_id", "cluster_id", "category", "prompt", "choices", "gold")
-    }
-    columns |= {
+        model.table.select([*shared, "prediction", "option_scores"]).take(pa.array(model.side.rows[indices]))
+        for model in (baseline, candidate)
+    )
+    columns = {name: candidate_rows[name] for name in shared} | {
         "evaluation": pa.array([evaluation] * len(indices), pa.string()),
         "change": pa.array(np.where(improved, IMPROVED, REGRESSED), pa.string()),
         "margin_change": pa.array(margin_change, pa.float64(), mask=~np.isfinite(margin_change)),

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from vernacular.comparison.curves.compute import curve_tables
 from vernacular.comparison.curves.schema import ALL
-from vernacular.comparison.curves.trust import sentence
+from vernacular.comparison.curves.tables import curve_tables, sentence
 from vernacular.config.specs import CurvesSpec
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
@@ -78,10 +77,8 @@ def _size(values: dict[str, _Values]) -> str | None:
     '70M to 1.0B parameters'
     """
     sizes = sorted({value.parameters for value in values.values() if value.parameters})
-    texts = list(dict.fromkeys(_short(size) for size in (sizes[:1] + sizes[-1:])))
-    return f"{' to '.join(texts)} parameters" if texts else None
-
-
-def _short(count: int) -> str:
-    number, unit = (count / 1e9, "B") if count >= 1e9 else (count / 1e6, "M") if count >= 1e6 else (count / 1e3, "k")
-    return f"{number:.1f}{unit}" if number < 10 else f"{number:.0f}{unit}"
+    texts = []
+    for size in sizes[:1] + sizes[-1:]:
+        number, unit = (size / 1e9, "B") if size >= 1e9 else (size / 1e6, "M") if size >= 1e6 else (size / 1e3, "k")
+        texts.append(f"{number:.1f}{unit}" if number < 10 else f"{number:.0f}{unit}")
+    return f"{' to '.join(dict.fromkeys(texts))} parameters" if texts else None

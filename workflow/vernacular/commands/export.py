@@ -9,11 +9,10 @@ from vernacular.core.artifacts import replacing
 from vernacular.core.errors import format_count
 from vernacular.core.fields import Stage
 from vernacular.core.written import rewriting
-from vernacular.interop import EXPORTS, grew_tse, line_files, palmx, serbian_cloze
+from vernacular.interop import EXPORTS
+from vernacular.interop.source_tools import TOOLS
 from vernacular.metrics.schema import TASK_RESULTS
 from vernacular.types import Item
-
-TOOLS = {"palmx": palmx, "serbian_cloze": serbian_cloze, "grew_tse": grew_tse, "line_files": line_files}
 
 
 class Export(Stage):
@@ -57,10 +56,9 @@ def write(directory: Path, protocol: str, items: list[Item], rows: list[dict]) -
     results = {row["item_id"]: {**row, "metrics": dict(row["metrics"])} for row in rows}
     order = sorted(items, key=lambda item: (item["source_row"], item["item_id"]))
     pairs = [(item, results[item["item_id"]]) for item in order if item["item_id"] in results]
-    tool = TOOLS[EXPORTS[protocol]]
-    texts = tool.files(pairs) | {"README.txt": tool.README}
+    readme, files = TOOLS[EXPORTS[protocol]]
     paths = []
-    for name, text in texts.items():
+    for name, text in (files(pairs) | {"README.txt": readme}).items():
         path = Path(directory) / name
         with replacing(path) as temporary:
             # as bytes: in text mode, Windows would change the line ends that the tools write

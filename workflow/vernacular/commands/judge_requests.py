@@ -47,7 +47,7 @@ class _RequestFiles(Batch):
         """Return the fingerprint of all inputs, the judged texts among them."""
         items, outputs = artifacts.metadata(self.items(spec), ITEMS), self._outputs(spec)
         prints = [output.fingerprint for output in outputs.values()]
-        inputs = self.inputs(spec), items.fingerprint, self._requests(spec), prints
+        inputs = self.inputs(spec), items.fingerprint, self.requests(spec), prints
         in_text = spec.rubric.reads == "text"
         return RequestsMetadata(
             protocol=f"judge {self.args.spec.judge}",
@@ -71,12 +71,12 @@ class _RequestFiles(Batch):
                 reason = f"no texts of {model}: {outcome.reason}"
                 self.write(path, spec, [], outcome=replace(outcome, reason=reason))
                 return "no outputs"
-        own_requests = artifacts.read(self._requests(spec), REQUESTS).to_pylist()
-        prints = artifacts.metadata(self._requests(spec), REQUESTS).fingerprint
+        own_requests = artifacts.read(self.requests(spec), REQUESTS).to_pylist()
+        about = artifacts.metadata(self.requests(spec), REQUESTS)
         texts = []
         for model, metadata in outputs.items():
             generations = self._path(model, spec)
-            artifacts.check_input_fingerprint(generations, metadata.requests, prints, "requests")
+            artifacts.check_input_fingerprint(generations, metadata.requests, about.fingerprint, "requests")
             texts.append(parse_outputs(own_requests, artifacts.read(generations, GENERATIONS).to_pylist()))
         items = {item["item_id"]: item for item in items_in(self.items(spec))}
         rows, skipped = [], {}
@@ -97,7 +97,7 @@ class _RequestFiles(Batch):
             reason = next(iter(skipped.values()), "there are no texts")
             self.write(path, spec, [], outcome=not_applicable(f"nothing to judge: {reason}"), skipped=skipped)
             return "nothing to judge"
-        n_samples = artifacts.metadata(self._requests(spec), REQUESTS).options.get("repeats", 1)
+        n_samples = about.options.get("repeats", 1)
         warnings = [f"of {n_samples} texts of an item, the first is judged"] if n_samples > 1 else []
         self.write(path, spec, rows, skipped=skipped, warnings=warnings, **request_size(rows))
         return format_count(len(rows), "request")
@@ -107,6 +107,3 @@ class _RequestFiles(Batch):
 
     def _path(self, model: str, spec: JudgedSpec) -> Path:
         return self.args.results / model / "generations" / f"{spec.evaluation}.parquet"
-
-    def _requests(self, spec: JudgedSpec) -> Path:
-        return self.args.requests_dir / f"{spec.evaluation}.parquet"

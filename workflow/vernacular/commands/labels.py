@@ -1,15 +1,15 @@
 """Command `labels`: responses of all models to the first items of an evaluation -> a sheet for speakers to fill in."""
 
-from itertools import combinations
+import itertools
 from pathlib import Path
 
 import pandas as pd
 from openpyxl import Workbook
 from openpyxl.utils import get_column_letter
-from openpyxl.worksheet.datavalidation import DataValidation
 
 from vernacular.commands.common import items_in
-from vernacular.comparison.label_sheets import (
+from vernacular.commands.reading_lists import add_choice
+from vernacular.comparison.sheets import (
     CORRECT,
     LABEL_COLUMNS,
     PAIRS,
@@ -43,9 +43,8 @@ def labels(args) -> str:
         raise UserError(f'evaluation "{args.evaluation}" not found.{suggest(args.evaluation, config.evaluations)}')
     evaluation = config.evaluations[args.evaluation]
     if not PROTOCOLS[evaluation.protocol].generates:
-        raise UserError(
-            f"{evaluation.id}: {evaluation.protocol} has no responses to judge; use one that generates text."
-        )
+        problem = f"{evaluation.protocol} has no responses to judge; use one that generates text."
+        raise UserError(f"{evaluation.id}: {problem}")
     scale, instruction = _scale(config, evaluation)
     responses = _responses(config, evaluation, args.config)
     known = [label for path in config.labels for label in read_labels(Path(path)) if label.evaluation == evaluation.id]
@@ -53,7 +52,9 @@ def labels(args) -> str:
         raise UserError(f"{other.file}: labels of {evaluation.id} on the scale {other.scale}, expected {scale}.")
     pairs = None
     if scale == PAIRS:
-        pairs = [pair for pair in config.comparisons if set(pair) <= set(responses)] or list(combinations(responses, 2))
+        pairs = [pair for pair in config.comparisons if set(pair) <= set(responses)] or list(
+            itertools.combinations(responses, 2)
+        )
         if not pairs:
             raise UserError(f"{evaluation.id}: two models are needed to compare their responses, got {len(responses)}.")
     items = items_in(Path(config.resources, "items", f"{evaluation.items_stem}.parquet"))
@@ -80,9 +81,8 @@ def _scale(config: Config, evaluation: Evaluation) -> tuple[str, str]:
     language = evaluation.language
     text = own.get(language) or common.get(language, {}).get(scale)
     if text is None:
-        print(
-            f'No instructions in "{language}", those in English are used; add labels: instructions: to the task file.'
-        )
+        missing = f'No instructions in "{language}", those in English are used'
+        print(f"{missing}; add labels: instructions: to the task file.")
     return scale, text or own.get("en") or common["en"][scale]
 
 
@@ -102,16 +102,8 @@ def _responses(config: Config, evaluation: Evaluation, config_file: Path) -> dic
 
 def _write(out: Path, name: str, rows: list[ToRead], scale: str, instruction: str) -> Path:
     """Write the sheet as a workbook and as CSV; a sheet in which somebody has begun to write is kept."""
-    path = next(
-        path
-        for number in range(1, len(rows) + 10_000)
-        if not any(
-            map(
-                _is_filled,
-                ((path := out / f"{name}{f'-{number}' if number > 1 else ''}.xlsx"), path.with_suffix(".csv")),
-            )
-        )
-    )
+    paths = (out / f"{name}{f'-{number}' if number > 1 else ''}.xlsx" for number in itertools.count(1))
+    path = next(path for path in paths if not _is_filled(path) and not _is_filled(path.with_suffix(".csv")))
     out.mkdir(parents=True, exist_ok=True)
     written = [
         {"evaluation": name, "item_id": row.item_id, "response_id": row.response_id, "scale": scale}
@@ -133,12 +125,10 @@ def _write(out: Path, name: str, rows: list[ToRead], scale: str, instruction: st
     book = Workbook()
     book.active.title = "labels"
     for sheet, part in write_rows(book.active, columns, written, 1):
-        letters = {column.title: get_column_letter(i) for i, column in enumerate(columns, 1)}
-        for title in ("label", "annotator"):  # empty, but to be filled in
-            sheet.column_dimensions[letters[title]].hidden = False
-        choice = DataValidation(type="list", formula1=f'"{",".join(SCALES[scale])}"', allow_blank=True)
-        choice.add(f"{letters['label']}2:{letters['label']}{len(part) + 1}")
-        sheet.add_data_validation(choice)
+        for number, column in enumerate(columns, 1):
+            if column.title in ("label", "annotator"):  # empty, but to be filled in
+                sheet.column_dimensions[get_column_letter(number)].hidden = False
+        add_choice(sheet, columns, "label", SCALES[scale], len(part))
     about = [{"text": instruction}, {"text": f"label: {', '.join(SCALES[scale])}"}]
     write_rows(book.create_sheet("instructions"), [Column("instructions", "text", 120)], about, 1)
     with replacing(path) as temporary:

@@ -112,10 +112,8 @@ def _missing_data(directory: Path) -> str | None:
             try:
                 nltk.data.find(name)
             except LookupError:
-                name = name.rpartition("/")[2]
-                return (
-                    f"needs the data {name} of nltk (python -m nltk.downloader {name}, in the environment of lm-eval)"
-                )
+                name, command = name.rpartition("/")[2], "python -m nltk.downloader"
+                return f"needs the data {name} of nltk ({command} {name}, in the environment of lm-eval)"
     return None
 
 
@@ -126,9 +124,8 @@ def _is_download(error: BaseException) -> bool:
 
 def _import_problem(error: BaseException) -> str:
     if match := _SPACY.search(str(error)):
-        return (
-            f"needs the model {match[1]} of spaCy (python -m spacy download {match[1]}, in the environment of lm-eval)"
-        )
+        command = f"python -m spacy download {match[1]}"
+        return f"needs the model {match[1]} of spaCy ({command}, in the environment of lm-eval)"
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ModuleNotFoundError) and cause.name:
@@ -172,12 +169,8 @@ def _version(name: str) -> str | None:
 def lm_eval_index(args) -> str:
     """Write the index next to the environment's `bin`; it is read whenever the workflow is planned."""
     # Python recognizes stale bytecode by the time of the source, which an edit can keep, unless it has a hash of it
-    compileall.compile_dir(
-        Path(find_spec("lm_eval").origin).parent,
-        quiet=2,
-        force=True,
-        invalidation_mode=PycInvalidationMode.CHECKED_HASH,
-    )
+    hashed = PycInvalidationMode.CHECKED_HASH
+    compileall.compile_dir(Path(find_spec("lm_eval").origin).parent, quiet=2, force=True, invalidation_mode=hashed)
     content = index()
     path = index_path(Path(sys.prefix) / "bin" / "python")
     with replacing(path) as temporary:

@@ -40,7 +40,7 @@ class _UnitResults(Batch):
     kind = TOOL_RESULTS
 
     def metadata(self, spec: UnitSpec) -> ToolResultsMetadata:
-        inputs = self.inputs(spec), self._requests(spec), self._outputs(spec)
+        inputs = self.inputs(spec), self.requests(spec), self._outputs(spec)
         return ToolResultsMetadata(fingerprint=artifacts.input_fingerprint(*inputs))
 
     def make(self, path: Path, spec: UnitSpec) -> str:
@@ -48,7 +48,7 @@ class _UnitResults(Batch):
         if not outcome.is_complete:
             self.write(path, spec, [], outcome=outcome)
             return "no outputs"
-        requests = artifacts.read(self._requests(spec), REQUESTS).to_pylist()
+        requests = artifacts.read(self.requests(spec), REQUESTS).to_pylist()
         outputs = artifacts.read(self._outputs(spec), _kind(spec)).to_pylist()
         items = items_in(self.items(spec))
         with template_environment(trusted=spec.trusted):
@@ -64,9 +64,6 @@ class _UnitResults(Batch):
 
     def _outputs(self, spec: UnitSpec) -> Path:
         return self.args.results / _kind(spec).name / f"{spec.evaluation}.parquet"
-
-    def _requests(self, spec: UnitSpec) -> Path:
-        return self.args.requests_dir / f"{spec.evaluation}.parquet"
 
 
 def _kind(spec: UnitSpec):

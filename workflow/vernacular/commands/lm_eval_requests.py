@@ -1,5 +1,6 @@
 """Command `lm-eval-requests`: tasks of lm-eval -> items and requests. Runs in lm-eval's environment."""
 
+import contextlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -73,17 +74,12 @@ class _UnitFiles(Batch):
         return "; ".join([format_count(len(rows), "request"), *warnings])
 
     def failure(self, spec: UnitSpec, reason: str) -> Outcome:
-        outcome = super().failure(spec, reason)
-        if not self._has_items(spec):
+        outcome, has_items = super().failure(spec, reason), False
+        with contextlib.suppress(ArtifactError):  # an evaluation with another number of shots may have written them
+            has_items = artifacts.metadata(self.items(spec), ITEMS).outcome.is_complete
+        if not has_items:
             artifacts.write(self.items(spec), ITEMS, [], replace(_no_items(spec), outcome=outcome))
         return outcome
-
-    def _has_items(self, spec: UnitSpec) -> bool:
-        """Return whether an evaluation with another number of shots has written the items."""
-        try:
-            return artifacts.metadata(self.items(spec), ITEMS).outcome.is_complete
-        except ArtifactError:
-            return False
 
 
 def _no_items(spec: UnitSpec) -> ItemsMetadata:

@@ -35,7 +35,6 @@ from vernacular.metrics.metric import CHANCE, Metric, majority_baseline
 from vernacular.metrics.schema import METRICS, SIMILARITIES, TASK_RESULTS, TOKENS, TOOL_RESULTS
 from vernacular.metrics.tokens import token_counts
 from vernacular.protocols import judge_metrics
-from vernacular.protocols.declaration import Protocol
 from vernacular.protocols.diagnosis import Diagnoser, disagreement, order
 from vernacular.protocols.evaluate import evaluate, label_values, missing_metrics, signature_conditions
 from vernacular.protocols.observations import Subject
@@ -67,9 +66,8 @@ def metrics(args: Metrics) -> str:
     others: dict[tuple, tuple[Diagnoser, dict]] = {}
     with Progress(f"metrics {args.spec.model}", len(args.spec.evaluations), "evaluation") as progress:
         for evaluation, spec in args.spec.evaluations.items():
-            evaluation_rows, token_rows, results[evaluation] = _try(
-                args, _Inputs(args, evaluation, spec), record, others
-            )
+            inputs = _Inputs(args, evaluation, spec)
+            evaluation_rows, token_rows, results[evaluation] = _try(args, inputs, record, others)
             long_rows += evaluation_rows
             tokens.append(token_rows)
             progress.advance()
@@ -111,9 +109,8 @@ class _Inputs:
         self.requests = args.requests_dir / f"{evaluation}.parquet"
         self.target = args.out / "tasks" / f"{evaluation}.parquet"
         self.output_metadata: OutputsMetadata = artifacts.metadata(self.outputs, self.kind)
-        self.judgments = [
-            _Judgment(args.out, judgment, evaluation) for judgment in args.spec.judges.get(evaluation, ())
-        ]
+        judges = args.spec.judges.get(evaluation, ())
+        self.judgments = [_Judgment(args.out, judgment, evaluation) for judgment in judges]
         sources = [path for path in (self.outputs, self.similarities, self.tool_results) if path]
         judges = [source for each in self.judgments for source in (to_json(each.spec), each.outputs)]
         self.input_fingerprint = artifacts.input_fingerprint(to_json(spec), *sources, *judges)
@@ -165,11 +162,9 @@ class _Judgment:
         outcome, name = self.metadata.outcome, f"judge {self.spec.judge}"
         if not outcome.is_complete:
             return [] if outcome.may_try_again else [f"{name}: not applicable: {outcome.reason}"]
-        warnings = [f"{name}: {warning}" for warning in self.request_metadata.warnings]
-        return (
-            judge_metrics.notes(self.spec, len(self.values), self.values, self.request_metadata.skipped, rows)
-            + warnings
-        )
+        skipped = self.request_metadata.skipped
+        notes = judge_metrics.notes(self.spec, len(self.values), self.values, skipped, rows)
+        return notes + [f"{name}: {warning}" for warning in self.request_metadata.warnings]
 
     def signature(self) -> dict[str, str]:
         model, rubric = self.metadata.model, artifacts.input_fingerprint(to_json(self.spec.rubric))[:8]
@@ -190,9 +185,8 @@ def _compute(args, inputs: _Inputs, record: ModelRecord, others: dict) -> tuple[
     if inputs.similarities:
         similarities = artifacts.metadata(inputs.similarities, SIMILARITIES)
         outcome, signatures = similarities.outcome, similarities.signatures
-        artifacts.check_input_fingerprint(
-            inputs.similarities, similarities.generations, outputs.fingerprint, "generations"
-        )
+        stated, known = similarities.generations, outputs.fingerprint
+        artifacts.check_input_fingerprint(inputs.similarities, stated, known, "generations")
     not_installed, not_fetched = missing_metrics(spec.protocol)
     outcome = replace(outcome, missing=outcome.missing | not_fetched)
     refusals = tuple(args.spec.refusals.get(spec.language, ()))
@@ -213,9 +207,7 @@ def _compute(args, inputs: _Inputs, record: ModelRecord, others: dict) -> tuple[
     if judged := [metric for judgment in inputs.judgments if judgment.values for metric in judgment.metrics]:
         values = [*values, *aggregate(rows, judged, seed=0, categories=True)]
     majority = majority_baseline(PROTOCOLS[spec.protocol].majority, rows)
-    diagnoses = sorted(
-        [*diagnoser.diagnose(values, majority, meter), *_disagreement(spec, diagnoser, values, others)], key=order
-    )
+    diagnoses = [*diagnoser.diagnose(values, majority, meter), *_disagreement(spec, diagnoser, values, others)]
     flags = (part for text in rows["flags"].drop_null().to_pylist() for part in text.split("; ") if part)
     metadata = ResultsMetadata(
         evaluation=evaluation,
@@ -231,7 +223,7 @@ def _compute(args, inputs: _Inputs, record: ModelRecord, others: dict) -> tuple[
         not_installed=not_installed,
         unclosed=next((row["value"] for row in values if row["metric"] == "unclosed" and not row["category"]), None),
         flags=dict(Counter(map(_flag_type, flags))),
-        diagnoses=diagnoses,
+        diagnoses=sorted(diagnoses, key=order),
         profile=diagnoser.profile(),
         language=meter.counts() if meter else None,
         judges=[note for judgment in inputs.judgments for note in judgment.notes(values)],
@@ -282,12 +274,15 @@ def _results(
     tables = [requests, artifacts.read(inputs.outputs, inputs.kind), similarities, tool_results]
     results, tokens = [TASK_RESULTS.schema.empty_table()], [TOKENS.schema.empty_table()]
     metrics: list[Metric] = []
+    declared, unknown_token = PROTOCOLS[protocol], inputs.output_metadata.tokenizer.unk_token
+    # not the texts of labels, or of what may be labels, as in another tool's tasks
+    is_counted = not (declared.generates or declared.label_spans or declared.tool)
+    roles = declared.displayed_roles if is_counted else ()
     for part in by_items(artifacts.read(inputs.items, ITEMS), tables, _ITEMS_AT_A_TIME):
         items, requests, outputs, similarity_rows, rows = map(rows_of, part)
         if not inputs.tool_results:  # otherwise, the tool's own code has computed them
-            rows, known = evaluate(
-                protocol, items, requests, outputs, similarity_rows, masked=masked, pass_at=pass_at, answers=answers
-            )
+            options = {"masked": masked, "pass_at": pass_at, "answers": answers}
+            rows, known = evaluate(protocol, items, requests, outputs, similarity_rows, **options)
             metrics = max(metrics, known, key=len)  # of a classification, more: a part may have no classified item
         if meter:
             meter.add(items, outputs, rows, is_tool=bool(inputs.tool_results))
@@ -295,24 +290,11 @@ def _results(
         for row in rows:
             for judgment in inputs.judgments:
                 row["metrics"] |= judgment.values.get(row["item_id"], {})
-        counts = token_counts(
-            items,
-            requests,
-            outputs,
-            rows,
-            roles=_counted_roles(PROTOCOLS[protocol]),
-            unknown_token=inputs.output_metadata.tokenizer.unk_token,
-        )
+        counts = token_counts(items, requests, outputs, rows, roles=roles, unknown_token=unknown_token)
+        counts = [{"evaluation": inputs.evaluation, **row} for row in counts]
         results.append(pa.Table.from_pylist(rows, schema=TASK_RESULTS.schema))
-        tokens.append(
-            pa.Table.from_pylist([{"evaluation": inputs.evaluation, **row} for row in counts], schema=TOKENS.schema)
-        )
+        tokens.append(pa.Table.from_pylist(counts, schema=TOKENS.schema))
     return pa.concat_tables(results), pa.concat_tables(tokens), metrics
-
-
-def _counted_roles(protocol: Protocol) -> tuple[str, ...]:
-    """Return the roles whose texts are counted: none if they are labels, or may be, as in another tool's tasks."""
-    return () if protocol.generates or protocol.label_spans or protocol.tool else protocol.displayed_roles
 
 
 def _write(args, record: ModelRecord, long_rows: list[dict], tokens: list[pa.Table], evaluations: dict) -> None:

@@ -31,12 +31,9 @@ def plan(args) -> str:
     prompts = list(dict.fromkeys(design.prompts for design in designs))
     unit = "points" if scale == 100 else "the unit of the metric"
     _print(f"standard error of a mean, in {unit}", args.items, prompts, [scale * design.se for design in designs])
-    differences = [scale * design.smallest_difference for design in designs]
-    title = (
-        f"smallest paired difference found with a power of 0.8, in {unit}\n"
-        "(1 and 2 prompts: a difference with these prompts, not with prompts like them)"
-    )
-    _print(title, args.items, prompts, differences)
+    title = f"smallest paired difference found with a power of 0.8, in {unit}\n"
+    title += "(1 and 2 prompts: a difference with these prompts, not with prompts like them)"
+    _print(title, args.items, prompts, [scale * design.smallest_difference for design in designs])
     if args.se is not None:
         _print_needed(of_value, prompts, args.se, scale, per_cluster)
     return f"plan: {format_count(len(designs), 'design')}"
@@ -62,12 +59,9 @@ def _from_run(args) -> tuple[Components, Components | None, float, float]:
     differences = [row for row in selected if row["baseline"] is not None]
     first = values[0]
     print(f"components of {evaluation}, {metric}: means over {format_count(len(values), 'model')}")
-    return (
-        mean_components(values),
-        mean_components(differences) if differences else None,
-        first["n"] / first["n_clusters"],
-        100 if first["unit"] == "share" else 1,
-    )
+    of_difference = mean_components(differences) if differences else None
+    scale = 100 if first["unit"] == "share" else 1
+    return mean_components(values), of_difference, first["n"] / first["n_clusters"], scale
 
 
 def mean_components(rows: list[dict]) -> Components:

@@ -56,13 +56,11 @@ def publish(args) -> str:
     summary = args.results / "summary"
     if not (summary / "results.parquet").exists():
         raise DataError(f"{args.results}: no summary/results.parquet. Specify the directory of a finished run: results")
-    if args.directory.exists() and (not args.directory.is_dir() or any(args.directory.iterdir())):
-        raise UserError(f"{args.directory}: exists and is not empty. Choose another name, or remove it.")
+    _check_empty(args.directory)
     temporary = args.directory.with_name(f".{args.directory.name}.{os.getpid()}.tmp")
     try:
-        shutil.copytree(
-            args.results / "report", temporary / "report", ignore=shutil.ignore_patterns(".snakemake*", ".vernacular*")
-        )
+        ignored = shutil.ignore_patterns(".snakemake*", ".vernacular*")
+        shutil.copytree(args.results / "report", temporary / "report", ignore=ignored)
         (temporary / "tables").mkdir()
         for path in sorted(path for pattern in _TABLES for path in summary.glob(pattern)):
             shutil.copy(path, temporary / "tables")
@@ -70,7 +68,8 @@ def publish(args) -> str:
         values = values.assign(adapter=values["adapter"].map(publishable, na_action="ignore"))
         recorded = artifacts.metadata(summary / "results.parquet")
         described = recorded["models"]
-        models, prompts = publishable(described), _prompt_rows(summary / "prompts.parquet")
+        models, path = publishable(described), summary / "prompts.parquet"  # which a run with comparisons has
+        prompts = artifacts.read(path, PROMPTS).to_pylist() if path.exists() else []
         metadata = {"models": models, "notes": [], "fingerprint": fingerprint([args.organization, models])}
         artifacts.write(temporary / "tables" / "results.parquet", RESULTS, to_arrow(values), metadata)
         artifacts.write(temporary / "tables" / "prompts.parquet", PROMPTS, prompts, metadata)
@@ -92,18 +91,13 @@ def publish(args) -> str:
     return f"publish: {format_count(n_files, 'file')} in {args.directory}{note}"
 
 
-def _prompt_rows(path: Path) -> list[dict]:
-    """Return the means over prompts, which a run with comparisons has."""
-    return artifacts.read(path, PROMPTS).to_pylist() if path.exists() else []
+def _check_empty(directory: Path) -> None:
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise UserError(f"{directory}: exists and is not empty. Choose another name, or remove it.")
 
 
 def _write_exchange_files(
-    results: Path,
-    directory: Path,
-    values: pd.DataFrame,
-    models: list[dict],
-    prompts: list[dict],
-    source: dict[str, str],
+    results: Path, directory: Path, values: pd.DataFrame, models: list[dict], prompts: list[dict], source: dict
 ) -> None:
     datasets = {
         (row["task"], row["language"], row["limit"]): row
@@ -112,23 +106,14 @@ def _write_exchange_files(
     }
     write_lm_eval_results(directory / "lm_eval", standard_errors(values, prompts))
     runs = values[values["prompt"] != ALL_PROMPTS]  # a mean over prompts has no results per item
-    evaluations = {name: list(dict.fromkeys(rows["evaluation"])) for name, rows in runs.groupby("model")}
-    write_every_eval_ever(
-        directory,
-        values,
-        models,
-        list(datasets.values()),
-        task_results=lambda model: _task_results(results / model / "tasks", evaluations[model]),
-        source=source,
-    )
 
+    def task_results(model: str) -> Iterator[tuple[str, pa.Table]]:
+        for evaluation in dict.fromkeys(runs[runs["model"] == model]["evaluation"]):
+            path = results / model / "tasks" / f"{evaluation}.parquet"
+            if artifacts.metadata(path, TASK_RESULTS).outcome.is_complete:
+                yield evaluation, artifacts.read(path, TASK_RESULTS)
 
-def _task_results(directory: Path, evaluations: list[str]) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the evaluations of a model with their results per item."""
-    for evaluation in evaluations:
-        path = directory / f"{evaluation}.parquet"
-        if artifacts.metadata(path, TASK_RESULTS).outcome.is_complete:
-            yield evaluation, artifacts.read(path, TASK_RESULTS)
+    write_every_eval_ever(directory, values, models, list(datasets.values()), task_results=task_results, source=source)
 
 
 _SECRET_NAMES = re.compile(r"(^|_)(KEY|TOKEN|SECRET|PASSWORD)(_|$)", re.IGNORECASE)
@@ -153,11 +138,11 @@ def check_nothing_private(directory: Path, roots: list[Path], sources: list[str]
         for part in _contents(path, max(map(len, forms), default=0)):
             for form, name in forms.items():
                 if form in part:
-                    raise UserError(f"{path.relative_to(directory)}: contains {name}. Nothing is published; {_ADVICE}.")
+                    raise UserError(
+                        f"{path.relative_to(directory)}: contains {name}. Nothing is published; use relative paths in "
+                        "the config, and run the workflow again."
+                    )
     return [name for name in key_names if len(os.environ.get(name, "").strip()) < _MIN_SERVER_KEY]
-
-
-_ADVICE = "use relative paths in the config, and run the workflow again"
 
 
 def _paths(roots: list[Path], sources: list[str]) -> dict[str, str]:
@@ -174,8 +159,8 @@ def _addresses(sources: list[str]) -> dict[str, str]:
     for source in sources:
         if source.startswith(("http://", "https://")) and not is_public_address(source):
             address = urlsplit(source).netloc
-            texts |= {f"//{address}": f"the address {source}"}
-            texts |= {address: f"the address {source}"} if ":" in address else {}
+            forms = (f"//{address}", address) if ":" in address else (f"//{address}",)
+            texts |= dict.fromkeys(forms, f"the address {source}")
     return texts
 
 
@@ -240,12 +225,10 @@ def join(args) -> str:
         DataError: The directory contains no publication, or none that is valid.
         UserError: The directory to write is not empty.
     """
-    if args.out.exists() and (not args.out.is_dir() or any(args.out.iterdir())):
-        raise UserError(f"{args.out}: exists and is not empty. Choose another name, or remove it.")
+    _check_empty(args.out)
     publications, failed = _read_all(args.directory)
     new_names = _new_names({name: tables.values for name, tables in publications.items()})
-    frames = {name: _renamed(tables.values, new_names[name]) for name, tables in publications.items()}
-    values = combine_tables([to_arrow(frame) for frame in frames.values()])
+    values = combine_tables([to_arrow(_renamed(each.values, new_names[name])) for name, each in publications.items()])
     prompts = [
         row | {"model": new_names[name].get(row["model"], row["model"])}
         for name, tables in publications.items()
@@ -261,8 +244,15 @@ def join(args) -> str:
     write_csv(args.out / "results.csv", values)
     write_csv(args.out / "wide.csv", wide(values, make_headings(values, {}, default_prompt=True)))
     write_csv(args.out / "notes.csv", notes)
-    provenance = {"publications": [_describe(name, tables.values) for name, tables in publications.items()]}
-    provenance |= {"notes": notes.to_dict("records")}
+    described = [
+        {
+            "publication": name,
+            "models": ", ".join(tables.values["model"].unique()),
+            "evaluations": format_count(tables.values["evaluation"].nunique(), "evaluation"),
+        }
+        for name, tables in publications.items()
+    ]
+    provenance = {"publications": described, "notes": notes.to_dict("records")}
     questions = _questions(values, prompts)
     headings = make_headings(questions, {}, default_prompt=True)
     write_leaderboard(args.out / "leaderboard.xlsx", questions, provenance, headings=headings)
@@ -354,15 +344,12 @@ def _prompt_differences(prompts: list[dict]) -> list[dict]:
         if row["baseline"] is None:
             names = models.setdefault((row["evaluation"], row["metric"]), {})
             names.setdefault(", ".join(sorted(row["prompts"])), []).append(row["model"])
-    return [
-        {"evaluation": evaluation, "metric": metric, "note": f"prompts: {_listed(sets)}"}
-        for (evaluation, metric), sets in models.items()
-        if len(sets) > 1
-    ]
-
-
-def _listed(sets: dict[str, list[str]]) -> str:
-    return "; ".join(f"{prompts} ({', '.join(names)})" for prompts, names in sets.items())
+    rows = []
+    for (evaluation, metric), sets in models.items():
+        if len(sets) > 1:
+            texts = [f"{prompts} ({', '.join(names)})" for prompts, names in sets.items()]
+            rows.append({"evaluation": evaluation, "metric": metric, "note": f"prompts: {'; '.join(texts)}"})
+    return rows
 
 
 def _text_differences(publications: dict[str, PublishedTables]) -> list[dict]:
@@ -377,11 +364,3 @@ def _text_differences(publications: dict[str, PublishedTables]) -> list[dict]:
                 note = f"texts: {n} of {items} have another prompt or other answers ({name}, {publication})"
                 rows.append({"evaluation": evaluation, "metric": None, "note": note})
     return rows
-
-
-def _describe(name: str, frame: pd.DataFrame) -> dict[str, str]:
-    return {
-        "publication": name,
-        "models": ", ".join(frame["model"].unique()),
-        "evaluations": format_count(frame["evaluation"].nunique(), "evaluation"),
-    }

@@ -1,5 +1,6 @@
 """Stage `reading-lists`: results of all models -> the items that a speaker should read, as tables and a sheet."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from vernacular.commands.common import items_in
 from vernacular.comparison.reading_list import (
     DECISIONS,
     READING_LIST,
+    VERDICT_COLUMNS,
     Audited,
     Listing,
     Translated,
@@ -64,7 +66,9 @@ def reading_lists(args: ReadingLists) -> str:
             lists[first] = audited(listing, given, spec.items)
             alone = options_alone([table for own in tables.values() for table in own], given)
             without_question[first] = [alone] if alone else []
-            items[first] = {row["item_id"]: row for name in names for row in _items(args.items_dir, spec, name)}
+            stems = dict.fromkeys(spec.evaluations[name].items_stem for name in names)
+            read = (items_in(args.items_dir / f"{stem}.parquet") for stem in stems)
+            items[first] = {row["item_id"]: row for own in read for row in own}
     drops, notes = _translated(spec, lists)
     rows, listings = [], []
     for first, each in lists.items():
@@ -73,12 +77,8 @@ def reading_lists(args: ReadingLists) -> str:
         own = rows_of(each, items[first], drops.get(first), items.get(other, {}))
         added = {"reference_language": spec.evaluations[other].language if other else None}
         rows += [row | added | {"checks": checks.get(row["item_id"], "")} for row in own]
-        about = [
-            *each.listing.sentences,
-            *without_question[first],
-            *(drops[first].sentences if first in drops else []),
-            *notes.get(first, []),
-        ]
+        about = [*each.listing.sentences, *without_question[first]]
+        about += [*(drops[first].sentences if first in drops else []), *notes.get(first, [])]
         listings.append(replace(each.listing, sentences=about))
     sources = [results_path(args.results, model, name) for model in spec.models for name in spec.evaluations]
     metadata = {"lists": [listing.as_dict() for listing in listings]}
@@ -127,13 +127,12 @@ def results_path(results: Path, model: str, evaluation: str) -> Path:
     return results / model / "tasks" / f"{evaluation}.parquet"
 
 
-def _items(directory: Path, spec: AuditSpec, evaluation: str) -> list[dict]:
-    return items_in(directory / f"{spec.evaluations[evaluation].items_stem}.parquet")
-
-
 def _write_tables(out: Path, table: pa.Table, listings: list[Listing]) -> None:
     rows = table.to_pylist()
-    texts = [row | {"choices": " | ".join(row["choices"]), "gold": _gold(row)} for row in rows]
+    texts = [
+        row | {"choices": " | ".join(row["choices"]), "gold": " | ".join(row["choices"][i] for i in row["gold"])}
+        for row in rows
+    ]
     write_csv(out / FILES[0], pd.DataFrame(texts, columns=READING_LIST.schema.names))
     lists = [listing.as_dict() | {"evaluations": " ".join(listing.evaluations)} for listing in listings]
     lists = [row | {"sentences": " ".join(row["sentences"])} for row in lists]
@@ -146,18 +145,14 @@ def _write_tables(out: Path, table: pa.Table, listings: list[Listing]) -> None:
     for name, listing in zip(names[1:], (each for each in listings if not each.reason), strict=True):
         own = [row for row in rows if row["evaluation"] == listing.evaluation]
         for sheet, part in write_rows(book.create_sheet(name), _SHEET, own, 1, EXCEL):
-            _add_choice(sheet, len(part))
+            add_choice(sheet, _SHEET, "decision", DECISIONS, len(part))
     with replacing(out / FILES[2]) as temporary:
         book.save(temporary)
 
 
 def _about(listing: Listing) -> list[str]:
-    how = f"Fill in {', '.join(['decision', 'annotator', 'date'])}: one of {', '.join(DECISIONS)}."
+    how = f"Fill in {', '.join(VERDICT_COLUMNS)}: one of {', '.join(DECISIONS)}."
     return [listing.reason, *listing.sentences] if listing.reason else [*listing.sentences, how]
-
-
-def _gold(row: dict) -> str:
-    return " | ".join(row["choices"][i] for i in row["gold"])
 
 
 def _options(row: dict) -> str:
@@ -179,10 +174,9 @@ _SHEET = [
 ]
 
 
-def _add_choice(sheet, n_rows: int) -> None:
-    """Offer the decisions in a list, and show the columns to fill in although they are empty."""
-    titles = [column.title for column in _SHEET]
-    letter = get_column_letter(titles.index("decision") + 1)
-    choice = DataValidation(type="list", formula1=f'"{",".join(DECISIONS)}"', allow_blank=True)
+def add_choice(sheet, columns: list[Column], title: str, words: Iterable[str], n_rows: int) -> None:
+    """Offer words in a list, in the cells of a column to fill in."""
+    letter = get_column_letter([column.title for column in columns].index(title) + 1)
+    choice = DataValidation(type="list", formula1=f'"{",".join(words)}"', allow_blank=True)
     choice.add(f"{letter}2:{letter}{n_rows + 1}")
     sheet.add_data_validation(choice)

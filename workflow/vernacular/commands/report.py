@@ -21,10 +21,7 @@ class Report(Stage):
 
 def report(args: Report) -> str:
     """Build the report, a directory of static files: leaderboard, tasks, items, comparisons, provenance."""
-    changes = {
-        (baseline, candidate): args.changes / f"{baseline}--{candidate}" / "changes.parquet"
-        for baseline, candidate in args.spec.pairs
-    }
+    changes = {tuple(pair): args.changes / "--".join(pair) / "changes.parquet" for pair in args.spec.pairs}
     return build(
         args.results,
         args.out,

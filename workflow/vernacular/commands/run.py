@@ -74,9 +74,8 @@ def run(args) -> None:
             raise UserError(f"{config}: {problem}. To run a dataset or task, name a model: {command}")
         config = str(_write_files(args))
     elif given := [name for name in ("models", *_DATASET_OPTIONS) if getattr(args, name)]:
-        raise UserError(
-            f"{config}: expected no --{given[0].removesuffix('s')} with a config file, which has it as a key."
-        )
+        option = f"--{given[0].removesuffix('s')}"
+        raise UserError(f"{config}: expected no {option} with a config file, which has it as a key.")
     read([config], None, "--config").problems.raise_all()
     options = list(args.options)
     for i, value in enumerate(options[1:], start=1):
@@ -109,9 +108,8 @@ def _write_files(args) -> Path:
     files: dict[Path, str] = {}
     if tasks:
         task = tasks[0]
-        of_dataset = [
-            code for code in task["languages"] if args.config == task["task"] or _is_source(args.config, task, code)
-        ]
+        is_task = args.config == task["task"]
+        of_dataset = [code for code in task["languages"] if is_task or _is_source(args.config, task, code)]
         if not args.language and len(of_dataset) > 1:
             names = ", ".join(of_dataset[:8]) + (", …" if len(of_dataset) > 8 else "")
             command = _command(args, language=of_dataset[:1])
@@ -220,9 +218,8 @@ def _read(args) -> tuple[dict, list[dict]]:
     """Return the source of a dataset, as in a task file, and its rows; raise UserError with a command that may help."""
     if os.path.exists(args.config):
         if detect_format(args.config) is None:
-            raise UserError(
-                f"{args.config}: expected a config file (.yaml) or a data file (.csv, .tsv, .jsonl, .parquet)."
-            )
+            expected = "expected a config file (.yaml) or a data file (.csv, .tsv, .jsonl, .parquet)"
+            raise UserError(f"{args.config}: {expected}.")
         rows = read_source({"file": os.path.abspath(args.config)}, Path())
         return {"file": os.path.relpath(args.config, _TASKS)}, rows
     repository, _, revision = args.config.partition("@")

@@ -135,12 +135,7 @@ def probe_server(
 def _identified(record: ModelRecord, known: ModelRecord | None) -> ModelRecord:
     """Return the record of a probe with its identity: that of an earlier record, if the server answers as it did."""
     found, subject = record.server, record.subject
-    same = (
-        known is not None
-        and known.server is not None
-        and known.subject == subject
-        and differences(known.server, found) is None
-    )
+    same = known and known.server and known.subject == subject and differences(known.server, found) is None
     if same:  # the first answers remain those to compare with: small differences do not add up
         found = replace(found, answers=known.server.answers)
     identity = known.identity if same else fingerprint(found.answers)

@@ -58,20 +58,20 @@ class _SimilarityFiles(Batch):
     def metadata(self, spec: SimilaritySettings) -> SimilaritiesMetadata:
         """Return a fingerprint of all inputs; the options may change without the prompts, and so the responses."""
         encoders = [record.fingerprint for record in self._encoders(spec).values()]
-        generations = artifacts.metadata(self._generations(spec), GENERATIONS).fingerprint
-        inputs = self.inputs(spec), encoders, self.items(spec), self._requests(spec), generations
+        generations = artifacts.metadata(self.generations[spec.evaluation], GENERATIONS).fingerprint
+        inputs = self.inputs(spec), encoders, self.items(spec), self.requests(spec), generations
         fingerprint = artifacts.input_fingerprint(*inputs)
         return SimilaritiesMetadata(evaluation=spec.evaluation, generations=generations, fingerprint=fingerprint)
 
     def make(self, path: Path, spec: SimilaritySettings) -> str:
-        generations = self._generations(spec)
+        generations = self.generations[spec.evaluation]
         output_metadata = artifacts.metadata(generations, GENERATIONS)
         if not output_metadata.outcome.is_complete:
             self.write(path, spec, [], outcome=output_metadata.outcome)
             return "no outputs"
         from vernacular.metrics.similarity.compute import similarities  # torch, which a masked model needs not
 
-        items, requests = self.items(spec), self._requests(spec)
+        items, requests = self.items(spec), self.requests(spec)
         check_inputs(items, requests, generations, output_metadata, self.model)
         rows, metadata = similarities(
             items_in(items),
@@ -88,7 +88,7 @@ class _SimilarityFiles(Batch):
 
     def failure(self, spec: SimilaritySettings, reason: str) -> Outcome:
         """Return the outcome of the generations, and if there are any, that all metrics are missing."""
-        outcome = artifacts.metadata(self._generations(spec), GENERATIONS).outcome
+        outcome = artifacts.metadata(self.generations[spec.evaluation], GENERATIONS).outcome
         missing = {metric["metric"]: reason for metric in spec.metrics}
         return Outcome(missing=missing) if outcome.is_complete else outcome
 
@@ -98,9 +98,3 @@ class _SimilarityFiles(Batch):
         if spec.style in SIMIL_EVAL_STYLES:
             encoders |= dict.fromkeys(outputs.SELF_ENCODED, self.model)
         return encoders
-
-    def _generations(self, spec: SimilaritySettings) -> Path:
-        return self.generations[spec.evaluation]
-
-    def _requests(self, spec: SimilaritySettings) -> Path:
-        return self.args.requests_dir / f"{spec.evaluation}.parquet"

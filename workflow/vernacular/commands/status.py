@@ -110,15 +110,13 @@ def finish(args: Finish) -> None:
 def _print_times(benchmarks: Path, described: list[dict] | None) -> None:
     """Print the time and memory of each stage; `described`: the models of the summary, None without one."""
     rows: dict[str, list[dict]] = {}
-    names = (
-        None if described is None else {model[key] for model in described for key in ("name", "base") if key in model}
-    )
-    for path in benchmark_files(benchmarks, names):
+    named = [model[key] for model in described or () for key in ("name", "base") if key in model]
+    for path in benchmark_files(benchmarks, None if described is None else set(named)):
         with open(path, newline="") as file:
             rows.setdefault(path.parent.name, []).extend(csv.DictReader(file, delimiter="\t"))
-    order = ["items", "requests", "model", "server", "encoder", "infer", "infer_server", "collect"]
-    order += ["similarity", "judge_requests", "judge", "judge_server", "judge_collect", "metrics", "export", "compare"]
-    order += ["curves", "summary", "report"]
+    order = ["items", "requests", "model", "server", "encoder", "infer", "infer_server", "collect", "similarity",
+             "judge_requests", "judge", "judge_server", "judge_collect", "metrics", "export", "compare", "curves",
+             "summary", "report"]  # fmt: skip
     print(f"\n{'stage':<12}{'jobs':>5}{'wall time, s':>14}{'CPU time, s':>13}{'peak MB':>9}")
     for stage in sorted(rows, key=lambda s: order.index(s) if s in order else len(order)):
         wall, cpu, memory = (_numbers(rows[stage], column) for column in ("s", "cpu_time", "max_rss"))
@@ -179,18 +177,14 @@ def _value_lines(args: Finish, notes: list[dict]) -> list[str]:
         values = _values(long, layout, shown.index)
         lines = _in_columns(values)
     if others := len(everything) - len(values):
-        lines.append(
-            f"{format_count(others, 'other value')} of headline metrics, and intervals: {args.results / 'results.csv'}"
-        )
-    missing = {
-        (note["model"], note["evaluation"])
-        for note in notes
-        if note["kind"] in ("unavailable", "not applicable") and note["evaluation"]
-    }
+        counted = f"{format_count(others, 'other value')} of headline metrics"
+        lines.append(f"{counted}, and intervals: {args.results / 'results.csv'}")
+    missing = [note for note in notes if note["kind"] in ("unavailable", "not applicable") and note["evaluation"]]
     if missing:
-        n_models = format_count(len({model for model, _ in missing}), "model")
-        evaluations = format_count(len({evaluation for _, evaluation in missing}), "evaluation")
-        lines.append(f"Without a value: {evaluations} of {n_models}; reasons: {args.results / 'notes.csv'}")
+        models, evaluations = (
+            format_count(len({note[noun] for note in missing}), noun) for noun in ("model", "evaluation")
+        )
+        lines.append(f"Without a value: {evaluations} of {models}; reasons: {args.results / 'notes.csv'}")
     return lines
 
 
@@ -209,10 +203,8 @@ def _values(long: pd.DataFrame, layout: Grid, columns: Iterable[int]) -> list[_V
             if cell < 0:
                 continue
             row = long.iloc[cell]
-            unit = row["unit"]
-            number, low, high = (
-                "" if pd.isna(row[name]) else format_value(row[name], unit) for name in ("value", "ci_low", "ci_high")
-            )
+            unit, numbers = row["unit"], (row[name] for name in ("value", "ci_low", "ci_high"))
+            number, low, high = ("" if pd.isna(value) else format_value(value, unit) for value in numbers)
             title = metric_title(row["metric"], None if unit == "percent" else unit, direction(row["higher_is_better"]))
             question = [column["title"], column["language"], column["setting"].replace(" · ", ", "), title]
             interval = f"{low} to {high}" if low and high else "none"
@@ -245,14 +237,12 @@ def _in_columns(values: list[_Value]) -> list[str]:
     lines = text_table([header, *([numbers[question], *question] for question in questions)], right=[0])
     width, pending = shutil.get_terminal_size((120, 24)).columns, [*numbers.values()]
     while pending:
-        n_columns = len(pending)
-        while True:
+        for n_columns in range(len(pending), 0, -1):
             shown = pending[:n_columns]
             rows = [[model, *(by_number.get(number, "") for number in shown)] for model, by_number in by_model.items()]
             block = text_table([["model", *shown], *rows], right=range(1, n_columns + 1))
-            if n_columns == 1 or max(map(len, block)) <= width:
+            if max(map(len, block)) <= width:
                 break
-            n_columns -= 1
         lines += ["", *block]
         pending = pending[n_columns:]
     return lines

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from vernacular.comparison.curves.schema import CURVE_STATISTICS, TASK_TRUST
 from vernacular.comparison.labels import ESTIMATES
-from vernacular.comparison.prompt_groups import without_single_prompts
+from vernacular.comparison.over_prompts import without_single_prompts
 from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
-from vernacular.comparison.verdicts import COMPARISONS_WITHOUT_FAULTS, WITHOUT_FAULTS, beside
+from vernacular.comparison.sheets import COMPARISONS_WITHOUT_FAULTS, WITHOUT_FAULTS, beside
 from vernacular.config.specs import SummarySpec
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
@@ -90,10 +90,10 @@ def summary(args: Summary) -> str:
     notes += unreviewed_notes(args.spec.unreviewed)
     notes += self_preference_notes(results, args.spec.judges)
     compared = artifacts.metadata(tables["comparisons"])
-    notes += _external_result_notes(compared.get("notes", []))
+    external = [(text.partition(":")[0], "external results", text) for text in compared.get("notes", [])]
+    external += [(name, "unavailable", reason) for name, reason in compared["outcome"].missing.items()]
     notes += [
-        {"model": name, "evaluation": None, "kind": "unavailable", "note": reason, "count": None}
-        for name, reason in compared["outcome"].missing.items()
+        {"model": name, "evaluation": None, "kind": kind, "note": text, "count": None} for name, kind, text in external
     ]
     notes = publishable(notes + compared.get("prompt_notes", []) + prompt_notes(prompts))
     models = [_describe(note) for note in models_metadata]
@@ -145,9 +145,8 @@ def summary(args: Summary) -> str:
     if confusion := publishable(confusion_rows(models_metadata, classifications)):
         comparison_tables["extra_sheets"]["confusion"] = lambda sheet, size: write_confusion(sheet, confusion, size)
     write_leaderboard(args.out / "leaderboard.xlsx", questions, provenance, **common, **comparison_tables)
-    return (
-        f"summary: {format_count(len(results), 'value')} of {format_count(len(models_metadata), 'model')} in {args.out}"
-    )
+    values, models = format_count(len(results), "value"), format_count(len(models_metadata), "model")
+    return f"summary: {values} of {models} in {args.out}"
 
 
 def _write_tokenizers(args) -> None:
@@ -162,8 +161,7 @@ def _write_tokenizers(args) -> None:
 
 
 def _tokens_in(path: Path) -> ModelTokens:
-    metadata = artifacts.metadata(path)
-    table = artifacts.read(path, TOKENS)
+    table, metadata = artifacts.read_all(path, TOKENS)
     names = table["evaluation"].combine_chunks().dictionary_encode()  # rows of an evaluation are consecutive
     ends = np.searchsorted(names.indices.to_numpy(), np.arange(len(names.dictionary) + 1))
     slices = zip(names.dictionary.to_pylist(), ends[:-1], ends[1:], strict=True)
@@ -177,18 +175,8 @@ def _optional_rows(args, name: str, kind: artifacts.Kind) -> list[dict]:
 
 def _curve_sheets(directory: Path) -> dict:
     statistics = artifacts.read(directory / "curve_statistics.parquet", CURVE_STATISTICS).to_pylist()
-    trust = directory / "task_trust.parquet"
-    return curve_sheets(
-        statistics, artifacts.read(trust, TASK_TRUST).to_pylist(), artifacts.metadata(trust)["sentence"]
-    )
-
-
-def _external_result_notes(texts: list[str]) -> list[dict]:
-    """Return notes on matched external results as rows, from texts "name: file: evaluation …" of the comparison."""
-    return [
-        {"model": text.partition(":")[0], "evaluation": None, "kind": "external results", "note": text, "count": None}
-        for text in texts
-    ]
+    trust, metadata = artifacts.read_all(directory / "task_trust.parquet", TASK_TRUST)
+    return curve_sheets(statistics, trust.to_pylist(), metadata["sentence"])
 
 
 def _precision(metadata: MetricsMetadata) -> dict:

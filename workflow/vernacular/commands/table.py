@@ -3,12 +3,10 @@
 import sys
 from pathlib import Path
 
-import pandas as pd
-
 from vernacular.comparison.schema import COMPARISONS, PROMPTS, RANKINGS
 from vernacular.config.dependencies import task_titles
 from vernacular.config.directories import run_command
-from vernacular.config.load import Config, load
+from vernacular.config.load import load
 from vernacular.core import artifacts
 from vernacular.core.errors import UserError, suggest
 from vernacular.core.paths import display_path
@@ -19,6 +17,7 @@ from vernacular.summary.paper import TEXT_WIDTH, choose, make_table, to_latex, t
 from vernacular.summary.prompts import as_questions
 
 _POINTS = 72.27 / 2.54  # of TeX, in a centimeter
+_SELECTED = ("task", "language", "protocol")  # columns by which evaluations can be chosen
 
 
 def table(args) -> None:
@@ -32,18 +31,22 @@ def table(args) -> None:
     """
     config = load([args.config])
     summary = Path(config.output, "summary")
-    long = _read_results(summary, args.config)
+    path = summary / "results.parquet"
+    if not path.exists():
+        raise UserError(f"{path}: file not found. Run `{run_command(args.config)}` first.")
+    long = to_frame(artifacts.read(path, RESULTS))
     for name in args.models or ():
         if name not in config.models:
             raise UserError(f'--models: "{name}" is not a model of {args.config}.{suggest(name, config.models)}')
     headings = make_headings(long, task_titles(config))
-    prompts = _prompt_means(summary, config)
+    prompts = artifacts.read(summary / "prompts.parquet", PROMPTS).to_pylist()
+    prompts = [row for row in prompts if config.evaluations.keys() >= set(row["evaluations"])]
     selected = {*config.evaluations, *(row["evaluation"] for row in prompts)}
     long = long[long["evaluation"].isin(selected) & (long["category"].fillna("") == "")]
     models = args.models or list(config.models)
     long = choose(long[long["model"].isin(models)], "model", args.models, "--models")
-    for column, names in (("task", args.tasks), ("language", args.languages), ("protocol", args.protocols)):
-        long = choose(long, column, names, f"--{column}s")
+    for column in _SELECTED:
+        long = choose(long, column, getattr(args, f"{column}s"), f"--{column}s")
     choose(long, "metric", args.metrics, "--metrics")
     _report_missing(config, args, summary, set(long["model"]), set(long["evaluation"]))
     long = as_questions(long, prompts)
@@ -64,28 +67,11 @@ def table(args) -> None:
     print(text, end="")
 
 
-def _read_results(summary: Path, config: Path) -> pd.DataFrame:
-    path = summary / "results.parquet"
-    if not path.exists():
-        raise UserError(f"{path}: file not found. Run `{run_command(config)}` first.")
-    return to_frame(artifacts.read(path, RESULTS))
-
-
-def _prompt_means(summary: Path, config: Config) -> list[dict]:
-    """Return the PROMPTS rows of means over prompts of the config's evaluations."""
-    rows = artifacts.read(summary / "prompts.parquet", PROMPTS).to_pylist()
-    return [row for row in rows if config.evaluations.keys() >= set(row["evaluations"])]
-
-
 def _report_missing(config, args, summary: Path, models: set[str], evaluations: set[str]) -> None:
     """Print the models and evaluations of the selection that have no results, which the table cannot show."""
     missing = [f"model {name}" for name in args.models or config.models if name not in models]
     for name, evaluation in config.evaluations.items():
-        chosen = (
-            (args.tasks, evaluation.task),
-            (args.languages, evaluation.language),
-            (args.protocols, evaluation.protocol),
-        )
+        chosen = ((getattr(args, f"{field}s"), getattr(evaluation, field)) for field in _SELECTED)
         if name not in evaluations and all(names is None or value in names for names, value in chosen):
             missing.append(name)
     if missing:

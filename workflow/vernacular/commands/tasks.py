@@ -1,32 +1,44 @@
-"""Commands `tasks`, `revisions` and `treebank`: what can be evaluated, before there is a config."""
+"""Commands `tasks`, `revisions` and `treebank`: what can be evaluated, before there is a config; and `audit`."""
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from fnmatch import fnmatch
+from pathlib import Path
 
 import httpx2
 import huggingface_hub
 from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
-from vernacular.commands.audit import audit_task
+from vernacular.commands.reading_lists import ReadingLists, lists_of, reading_lists, results_path
+from vernacular.config.dependencies import audit_spec
+from vernacular.config.directories import run_command
 from vernacular.config.files import read
+from vernacular.config.load import load
 from vernacular.config.series import listing_path
 from vernacular.core import artifacts
-from vernacular.core.errors import ModelError, UserError, first_line, format_count, suggest
+from vernacular.core.errors import DataError, ModelError, UserError, first_line, format_count, suggest
 from vernacular.core.languages import base_language, fallbacks
 from vernacular.core.model_record import write_record
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.tables import text_table
-from vernacular.data.tasks import load_task, task_names
+from vernacular.data import audit as checks
+from vernacular.data.audit import REFERENCE
+from vernacular.data.load import load_items
+from vernacular.data.tasks import load_task, shows_order, task_names
 from vernacular.data.treebank.pairs import MASK, Pairs, shorten_context
 from vernacular.data.treebank.patterns import builtin_patterns, load_pattern
 from vernacular.data.treebank.source import Extraction, extract
 from vernacular.lm_eval.catalog import load_catalog, prompt_names
 from vernacular.lm_eval.expansion import DEFAULT_TYPE
+from vernacular.metrics.language import NOT_INSTALLED, OTHER, clean, identify, is_available
 from vernacular.protocols.prompts import language_of_lines, prompt_lines, prompts_directory
 from vernacular.protocols.registry import uses_prompt_lines
+from vernacular.types import Item
 
 _MAX_LANGUAGES = 8  # of a task that are listed by code
+_LISTED = 20  # findings of a language and kind
+_MIN_LETTERS = 60  # of a text whose language is identified
 # English names of the languages of the included tasks (ISO 639-3), by which they are also found
 _NAMES = """\
 ab Abkhazian; ace Acehnese; acm Mesopotamian Arabic; acq Ta'izzi-Adeni Arabic; aeb Tunisian Arabic; af Afrikaans; afb
@@ -131,12 +143,17 @@ def _in_language(name: str, task: dict, language: str) -> list[tuple[str, ...]]:
     return rows
 
 
+def has_lines(task: dict, language: str) -> bool:
+    """Return whether there are the prompt lines of a task in a language."""
+    lines = language_of_lines(language, "default", task)
+    return prompt_lines(lines, prompts_directory(lines, task)) is not None
+
+
 def _lacking(task: dict, tag: str) -> list[str]:
     """Return what has to be written before a task can be evaluated in a language, with the protocols that need it."""
     needing = [protocol for protocol in task["protocols"] if uses_prompt_lines(protocol, "default")]
     lacking = []
-    lines = language_of_lines(tag, "default", task)
-    if needing and prompt_lines(lines, prompts_directory(lines, task)) is None:
+    if needing and not has_lines(task, tag):
         lacking.append("prompt lines" + (f" for {', '.join(needing)}" if needing != task["protocols"] else ""))
     if wordings := task["languages"][tag].get("lacks"):
         lacking.append(f"words for {', '.join(wordings)}")
@@ -167,6 +184,97 @@ def _lm_eval(name: str, python: str | None) -> str:
     n_runnable = len(rows) - sum(reasons.values())
     lines.append(f"tasks: {n_runnable:,} of {len(rows):,} tasks of lm_eval {version} can be run")
     return "\n".join(lines)
+
+
+def audit(args) -> str:
+    """Write reading lists from the results of a config, and print what each shows."""
+    if args.items is not None and args.items < 1:
+        raise UserError(f"--items: expected at least 1, got {args.items}.")
+    config = load([args.config])
+    spec = audit_spec(config, args.items)
+    if args.evaluation:
+        if args.evaluation not in spec.evaluations:
+            raise UserError(f'evaluation "{args.evaluation}" not found.{suggest(args.evaluation, spec.evaluations)}')
+        group = next(names for names in lists_of(spec).values() if args.evaluation in names)
+        spec = replace(spec, evaluations={name: spec.evaluations[name] for name in group})
+    for model in spec.models:
+        for name in spec.evaluations:
+            if not (path := results_path(Path(config.output), model, name)).exists():
+                raise UserError(f"{path}: file not found. Run `{run_command(args.config)}` first.")
+    out = args.out or Path(config.output, "summary")
+    return reading_lists(
+        ReadingLists(spec=spec, results=Path(config.output), items_dir=Path(config.resources, "items"), out=out)
+    )
+
+
+def audit_task(name: str, files: dict[str, Path], languages: list[str] | None, data: str) -> str:
+    """Print what is suspicious about the items of a task in each language, and between the languages if parallel.
+
+    Languages that are unavailable are named and left out.
+    """
+    if name not in files:
+        raise UserError(f'task "{name}" not found.{suggest(name, files)}')
+    task = load_task(files[name])
+    items, findings = {}, []
+    for language in languages or task["languages"]:
+        if language not in task["languages"]:
+            raise UserError(f'{name}: language "{language}" not found.{suggest(language, task["languages"])}')
+        try:
+            loaded, metadata = load_items(task, language, source=data)
+            items[language] = [checks.in_language(item, language) for item in loaded]
+        except DataError as error:
+            print(f"{language}: unavailable ({first_line(error)})")
+            continue
+        for reason, count in metadata["rows"]["repaired"].items():
+            print(f"{language}: repaired in {format_count(count, 'row')}: {reason}")
+        findings += checks.item_findings(items[language], language) + _in_other_languages(items[language], language)
+        findings += checks.set_findings(items[language], language, in_order=shows_order(task))
+    if not items:
+        raise UserError(f"{name}: no language is available.")
+    if task.get("parallel"):
+        for language, count in checks.missing_ids(items).items():
+            print(f"{language}: {format_count(count, 'item')} of other languages not found")
+        findings += checks.audit_between(items)
+    else:
+        findings += [found for language, own in items.items() for found in checks.audit_between({language: own})]
+    findings.sort(key=lambda found: list(items).index(found.language))
+    counts = Counter((found.language, found.kind) for found in findings)
+    sizes = {language: sum(not item["few_shot"] for item in own) for language, own in items.items()}
+    rows = [
+        (
+            language,
+            kind,
+            f"{count:,}",
+            f"{count / sizes[language]:.1%}",
+            "error" if kind in checks.ERRORS else "warning",
+        )
+        for (language, kind), count in counts.items()
+    ]
+    print(*text_table([("language", "check", "findings", "of items", "severity"), *rows], right=[2, 3]), sep="\n")
+    for (language, kind), count in counts.items():
+        print(f"{language}: {kind}: {format_count(count, 'item')}")
+        own = [found for found in findings if (found.language, found.kind) == (language, kind)]
+        for found in own[:_LISTED]:
+            reference = next((each for each in items.get(REFERENCE, ()) if each["item_id"] == found.item_id), None)
+            is_other = task.get("parallel") and language != REFERENCE and reference
+            original = f"  ({REFERENCE}: {reference['context'] or reference['question']})" if is_other else ""
+            print(f"    {found.item_id}: {found.detail}: {found.text}{original}")
+        if count > _LISTED:
+            print(f"    and {count - _LISTED} more")
+    if not is_available():
+        print(NOT_INSTALLED.replace("responses", "items"))
+    return f"tasks: {name}: {format_count(len(findings), 'finding')} in {format_count(len(items), 'language')}"
+
+
+def _in_other_languages(items: list[Item], language: str) -> list[checks.Finding]:
+    """Return the items whose text is in another language, if the identifier is installed."""
+    findings = []
+    for item in items if is_available() else []:
+        text = clean("\n".join(filter(None, (item["context"], item["question"], *item["choices"]))))
+        found = None if item["few_shot"] else identify(text, language, None, min_letters=_MIN_LETTERS)
+        if found not in (None, OTHER, language):
+            findings.append(checks.finding(language, item, "language", f"{found}, expected {language}"))
+    return findings
 
 
 def revisions(args) -> str:
@@ -215,7 +323,7 @@ def treebank(args) -> str:
         return f"treebank: {format_count(len(patterns), 'included pattern')}; choose with --pattern NAME"
     extracted = extract(args.treebank, [load_pattern(name) for name in args.pattern], args.forms)
     if args.csv:
-        from vernacular.interop.grew_tse import pairs_csv
+        from vernacular.interop.source_tools import pairs_csv
 
         with artifacts.replacing(args.csv) as temporary:
             temporary.write_text(pairs_csv(extracted.rows), "utf-8")
@@ -229,11 +337,9 @@ def treebank(args) -> str:
 def explain(extracted: Extraction, examples: int = 5) -> str:
     """Return the steps of each pattern with counts, up to `examples` pairs, and a few rejected matches per reason."""
     lines = [f"{extracted.sentences:,} sentences, {extracted.words:,} words"]
-    if extracted.mismatches:
-        ids = ", ".join(extracted.mismatches[:5]) + (", …" if len(extracted.mismatches) > 5 else "")
-        lines.append(
-            f"{len(extracted.mismatches)} of them: `# text` differs from the joined tokens, which are used ({ids})"
-        )
+    if different := extracted.mismatches:
+        ids = ", ".join(different[:5]) + (", …" if len(different) > 5 else "")
+        lines.append(f"{len(different)} of them: `# text` differs from the joined tokens, which are used ({ids})")
     for name, reasons in extracted.skipped_lines.items():
         lines.append(f"{name}: lines skipped: " + ", ".join(f"{reason} ({n})" for reason, n in reasons.items()))
     for pairs in extracted.pairs:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.schema import as_table, value_arrays
+from vernacular.metrics.spans import correct_options, margin
 
 _TEXTS = ("prompt", "choices", "gold")
 
@@ -19,13 +20,22 @@ _TEXTS = ("prompt", "choices", "gold")
 class Side:
     """One model's rows of the evaluation, aligned to all N items that any side has."""
 
-    present: np.ndarray  # (N,) bool: the side has a row
+    rows: np.ndarray  # (N,) int: row in the side's table; -1 without one
     text_id: np.ndarray  # (N,) int: number of the item's (prompt, options, gold); -1 without a row
     values: dict[str, np.ndarray]  # name of a metric, or of an array it needs -> (N,) float
 
+    @property
+    def present(self) -> np.ndarray:
+        """(N,) bool: the side has a row."""
+        return self.rows >= 0
+
     def value(self, name: str) -> np.ndarray:
         array = self.values.get(name)
-        return np.full(len(self.present), np.nan) if array is None else array
+        return np.full(len(self.rows), np.nan) if array is None else array
+
+    def of_items(self, values: np.ndarray) -> np.ndarray:
+        """Return an (N,) array of values per row of the side's table; NaN for items without a row."""
+        return np.append(values, np.nan)[self.rows]
 
     def inputs(self, metric: Metric) -> list[np.ndarray]:
         """Return the (N,) arrays that the metric is computed from."""
@@ -64,9 +74,9 @@ def align(
     for model, rows in tables.items() if isinstance(tables, Mapping) else tables:
         table = as_table(rows)
         columns = (table.column(name).to_pylist() for name in ("item_id", "cluster_id", "category", *_TEXTS))
-        indices, text_id = np.empty(table.num_rows, dtype=int), np.empty(table.num_rows, dtype=int)
+        items, text_id = np.empty(table.num_rows, dtype=int), np.empty(table.num_rows, dtype=int)
         for row, (item_id, cluster, category, prompt, options, gold) in enumerate(zip(*columns, strict=True)):
-            number = indices[row] = numbers.setdefault(item_id, len(numbers))
+            number = items[row] = numbers.setdefault(item_id, len(numbers))
             if number == len(clusters):
                 clusters.append(cluster)
                 categories.append(category)
@@ -78,32 +88,30 @@ def align(
             if options and gold:
                 chances[number] = len(gold) / len(options)
             text_id[row] = text_ids.setdefault((prompt, tuple(options), tuple(gold)), len(text_ids))
-        values = value_arrays(table)
-        read[model] = indices, text_id, {name: values[name] for name in values if names is None or name in names}
+        values = {} if names is not None and not names else value_arrays(table)
+        read[model] = items, text_id, {name: values[name] for name in values if names is None or name in names}
     ids = sorted(numbers)
     order = np.array([numbers[item_id] for item_id in ids], dtype=int)
-    positions = np.empty(len(ids), dtype=int)
-    positions[order] = np.arange(len(ids))
-    items = Items(
-        ids,
-        np.array([*clusters, None], dtype=object)[:-1][order],
-        np.array([*categories, None], dtype=object)[:-1][order],
-        np.array(chances, dtype=float)[order],
-    )
     sides = {}
     for model in list(read):
-        indices, text_id, values = read.pop(model)
-        indices = positions[indices]
-        sides[model] = Side(
-            scatter(len(ids), indices, np.ones(len(indices), dtype=bool), False),
-            scatter(len(ids), indices, text_id, -1),
-            {name: scatter(len(ids), indices, array, np.nan) for name, array in values.items()},
-        )
-    return items, sides
+        items, text_id, values = read.pop(model)
+        rows = np.full(len(ids), -1)
+        rows[items] = np.arange(len(items))
+        rows = rows[order]
+        aligned = {name: np.append(array, np.nan)[rows] for name, array in values.items()}
+        sides[model] = Side(rows, np.append(text_id, -1)[rows], aligned)
+    labels = (np.array([*column, None], dtype=object)[:-1][order] for column in (clusters, categories))
+    return Items(ids, *labels, np.array(chances, dtype=float)[order]), sides
 
 
-def scatter(n: int, indices: np.ndarray, values: np.ndarray, missing) -> np.ndarray:
-    """Return an (n,) array with `values` at `indices`, and `missing` elsewhere."""
-    array = np.full(n, missing)
-    array[indices] = values
-    return array
+def margins(table: pa.Table) -> np.ndarray:
+    """Return (n,) the best correct score minus the best incorrect one per TASK_RESULTS row; NaN if a score is missing.
+
+    Correct options are the gold options and any others with the same text.
+    """
+    columns = (table[name].to_pylist() for name in ("option_scores", "choices", "gold"))
+    found = [
+        None if not scores or None in scores else margin(scores, correct_options(options, gold))
+        for scores, options, gold in zip(*columns, strict=True)
+    ]
+    return np.array(found, dtype=float)

@@ -8,26 +8,20 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from vernacular.comparison.label_sheets import TEXTS
+from vernacular.comparison.align import Side, align, margins
 from vernacular.comparison.labels import BORROWED, ESTIMATES, MISSING_SHARE, Estimated, numbers
+from vernacular.comparison.sheets import TEXTS
 from vernacular.core.errors import first_of, format_count
-from vernacular.core.tables import finite_or_none
 from vernacular.data.load import draw_key, sample
 from vernacular.metrics.metric import Metric
-from vernacular.metrics.schema import value_arrays
-from vernacular.metrics.spans import correct_options, margin
+from vernacular.statistics.intervals import cluster_codes
 from vernacular.statistics.labels import borrowed, labels_alone
 
 MIN_BORROWED = 50  # own items
 
 
 def borrow(
-    evaluation: str,
-    model: str,
-    own: pa.Table,
-    lenders: Mapping[str, pa.Table],
-    metrics: Sequence[Metric],
-    limit: int,
+    evaluation: str, model: str, own: pa.Table, lenders: Mapping[str, pa.Table], metrics: Sequence[Metric], limit: int
 ) -> Estimated:
     """Return a second estimate of each headline mean of a model that answered some items, from others' answers to all.
 
@@ -51,26 +45,25 @@ def borrow(
         return Estimated([], [f"{model}: nothing borrowed: it has {n:,} of {n_all:,} items{few}."])
     keys = {item: draw_key(item, row["cluster_id"]) for item, row in everything.items()}
     order = sorted(everything, key=lambda item: (item not in drawn, keys[item], item))
-    codes = {key: code for code, key in enumerate(dict.fromkeys(keys[item] for item in order))}
-    clusters = np.array([codes[keys[item]] for item in order], dtype=int)
-    aligned = {name: _Aligned(table, order) for name, table in answered.items()}
+    clusters = cluster_codes([keys[item] for item in order], n_all)
+    items, sides = align(enumerate([own, *answered.values()]))
+    mine, *others = zip(sides.values(), [own, *answered.values()], strict=True)
+    positions = {item: position for position, item in enumerate(items.ids)}
+    indices = np.array([positions[item] for item in order])
     rows, names = [], ", ".join(answered)
-    mine = _Aligned(own, order)
     for metric in metrics:
-        values = mine.value(metric.name)
+        values = mine[0].value(metric.name)[indices]
         if not metric.headline or metric.corpus or metric.of_dataset or np.isnan(values).all():
             continue
-        features = [each for lender in aligned.values() for each in lender.features(metric.name)]
+        features = [each for side, table in others for each in _features(side, table, metric.name, indices)]
         if not features:
             continue
         alone = labels_alone(values, clusters)
         estimate = borrowed(values, np.stack(features, axis=1), clusters)
-        is_share = metric.proportion
-        low, high = alone.interval(proportion=is_share)
         n_own = int((~np.isnan(values)).sum())
         rows.append(
             dict.fromkeys(ESTIMATES.schema.names)
-            | numbers(estimate, alone, is_share, paired=False)
+            | numbers(estimate, alone, metric.proportion, paired=False)
             | {
                 "model": model,
                 "evaluation": evaluation,
@@ -78,9 +71,6 @@ def borrow(
                 "score": names,
                 "unit": metric.unit,
                 "headline": False,  # never in rankings beside full runs
-                "labels_only": alone.value,
-                "labels_only_low": finite_or_none(low),
-                "labels_only_high": finite_or_none(high),
                 "n_labels": n_own,
                 "n": n_all,
                 "n_missing": 0,
@@ -108,31 +98,9 @@ def _differs(own: Mapping[str, dict], everything: Mapping[str, dict], drawn: set
     return None
 
 
-class _Aligned:
-    """Values of one model's items in a given order."""
-
-    def __init__(self, table: pa.Table, order: list[str]):
-        positions = {item: i for i, item in enumerate(table["item_id"].to_pylist())}
-        self.rows = np.array([positions.get(item, -1) for item in order], dtype=int)
-        self.values, self.table = value_arrays(table), table
-
-    def value(self, name: str) -> np.ndarray:
-        array = self.values.get(name)
-        return np.full(len(self.rows), np.nan) if array is None else np.append(array, np.nan)[self.rows]
-
-    def features(self, name: str) -> list[np.ndarray]:
-        """Return the model's value of the metric and its scaled margin, as far as it has them, without gaps."""
-        columns = (self.table[each].to_pylist() for each in ("option_scores", "choices", "gold"))
-        margins = np.array(
-            [
-                np.nan
-                if not scores or None in scores or (gap := margin(scores, correct_options(options, gold))) is None
-                else gap
-                for scores, options, gold in zip(*columns, strict=True)
-            ],
-            dtype=float,
-        )
-        found = [self.value(name)]
-        if not np.isnan(margins).all() and (unit := float(np.nanmedian(np.abs(margins)))) > 0:
-            found.append(np.tanh(np.clip(np.append(margins, np.nan)[self.rows] / unit, -4, 4)))
-        return [np.where(np.isnan(each), np.nanmean(each), each) for each in found if not np.isnan(each).all()]
+def _features(side: Side, table: pa.Table, name: str, order: np.ndarray) -> list[np.ndarray]:
+    """Return a model's value of a metric and its scaled margin, as far as it has them, without gaps."""
+    found, own_margins = [side.value(name)[order]], margins(table)
+    if not np.isnan(own_margins).all() and (unit := float(np.nanmedian(np.abs(own_margins)))) > 0:
+        found.append(np.tanh(np.clip(side.of_items(own_margins)[order] / unit, -4, 4)))
+    return [np.where(np.isnan(each), np.nanmean(each), each) for each in found if not np.isnan(each).all()]

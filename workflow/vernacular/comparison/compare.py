@@ -17,11 +17,10 @@ import numpy as np
 import pyarrow as pa
 
 from vernacular.comparison.align import Items, Side, align
-from vernacular.comparison.over_prompts import group_rows
+from vernacular.comparison.over_prompts import comparison_rows as mean_rows
+from vernacular.comparison.over_prompts import group_rows, prompt_groups, replaced
 from vernacular.comparison.overall import overall, with_normalized_values
 from vernacular.comparison.pairwise import RESAMPLES, Pair, compare_sides
-from vernacular.comparison.prompt_groups import comparison_rows as mean_rows
-from vernacular.comparison.prompt_groups import prompt_groups, replaced
 from vernacular.core.tables import finite_or_none
 from vernacular.metrics.classification import GOLD, with_classes
 from vernacular.metrics.metric import Metric
@@ -74,14 +73,11 @@ def compare_all(
         items, sides = align(tables, names)
         metrics = with_classes(metrics, {name for side in sides.values() for name in side.values})
         available_pairs = [pair for pair in pairs if pair[0] in sides and pair[1] in sides]
-        comparison_rows = compare_sides(
-            items, sides, available_pairs, metrics, metadata, seed=seed, resamples=resamples
-        )
+        drawn = {"seed": seed, "resamples": resamples}
+        comparison_rows = compare_sides(items, sides, available_pairs, metrics, metadata, **drawn)
         ranked_sides = {model: side for model, side in sides.items() if model not in external_names}
-        ranking_rows = rankings(
-            items, ranked_sides, metrics, metadata, comparisons=comparison_rows, unranked=unranked, seed=seed,
-            resamples=resamples,
-        )  # fmt: skip
+        compared = {"comparisons": comparison_rows, "unranked": unranked}
+        ranking_rows = rankings(items, ranked_sides, metrics, metadata, **compared, **drawn)
         if evaluation not in grouped:  # of a whole run, all values of all models do not fit in memory
             ranked_sides = {model: with_normalized_values(side, metrics) for model, side in ranked_sides.items()}
         return comparison_rows, ranking_rows, (metadata, metrics, items, ranked_sides)
@@ -132,9 +128,8 @@ def _add_signature(row: dict, signatures: Mapping, evaluation: str) -> None:
     baseline, candidate = (signatures.get(row[side], {}).get(key) for side in ("baseline", "candidate"))
     row["signature"] = baseline or candidate
     if baseline and candidate and baseline != candidate:
-        row["signature"] = None
         note = f"different signatures: {baseline} and {candidate}"
-        row["note"] = "; ".join(part for part in (row["note"], note) if part)
+        row |= {"signature": None, "note": "; ".join(filter(None, (row["note"], note)))}
 
 
 def add_significance(rows: list[dict], outside: Iterable[tuple] = ()) -> list[dict]:
@@ -153,15 +148,10 @@ def add_significance(rows: list[dict], outside: Iterable[tuple] = ()) -> list[di
             row |= {"p_holm": float(adjusted), "n_tests": len(family)}
     for row in rows:
         p = row["p_value"] if row["n_tests"] is None else row["p_holm"]
-        row["significant"] = p is not None and p < ALPHA
-        row["better"] = _better(row)
+        row |= {"significant": p is not None and p < ALPHA, "better": None}
+        if row["significant"] and row["higher_is_better"] is not None and row["difference"]:
+            row["better"] = "candidate" if (row["difference"] > 0) == row["higher_is_better"] else "baseline"
     return rows
-
-
-def _better(row: dict) -> str | None:
-    if not row["significant"] or row["higher_is_better"] is None or not row["difference"]:
-        return None
-    return "candidate" if (row["difference"] > 0) == row["higher_is_better"] else "baseline"
 
 
 def rankings(
@@ -183,7 +173,10 @@ def rankings(
     determined by each model's own value. A model without items in common with it counts as not significantly different.
     """
     headline_metrics = [metric for metric in metrics if metric.headline and metric.higher_is_better is not None]
-    values_by_metric = {metric.name: _model_values(sides, metric) for metric in headline_metrics}
+    values_by_metric = {
+        metric.name: {m: value for m in sorted(sides) if (value := _model_value(sides[m], metric)) is not None}
+        for metric in headline_metrics
+    }
     best = {_best(metric, values) for metric in headline_metrics if (values := values_by_metric[metric.name])}
     compared_pairs = {frozenset((row["baseline"], row["candidate"])) for row in comparisons}
     pairs = [
@@ -204,11 +197,6 @@ def rankings(
     return [metadata | row for row in rows]
 
 
-def _model_values(sides: dict[str, Side], metric: Metric) -> dict[str, float]:
-    """Return the value of each model that has one."""
-    return {model: value for model in sorted(sides) if (value := _model_value(sides[model], metric)) is not None}
-
-
 def _best(metric: Metric, values: dict[str, float]) -> str:
     return max(values, key=lambda model: (1 if metric.higher_is_better else -1) * values[model])
 
@@ -217,9 +205,7 @@ def _model_value(side: Side, metric: Metric) -> float | None:
     mask = side.value_mask(metric)
     if not mask.any():
         return None
-    arrays = [array[mask] for array in side.inputs(metric)]
-    value = float(metric.corpus(*arrays)) if metric.corpus else float(arrays[0].mean())
-    return value if np.isfinite(value) else None
+    return finite_or_none(metric.value([array[mask] for array in side.inputs(metric)]))
 
 
 def rank_by_metric(
@@ -243,21 +229,19 @@ def rank_by_metric(
     adjusted_p = holm([p for _, p in vs_best])
     ranked = [model for model in models if model not in unranked]
     ranks = dict(zip(ranked, _rank_models(ranked, differences, 1 if metric.higher_is_better else -1), strict=True))
-    rows = []
-    for model, (difference, p), p_holm in zip(models, vs_best, adjusted_p, strict=True):
-        rows.append(
-            {
-                "model": model,
-                "metric": metric.name,
-                "best": best,
-                "difference": 0.0 if model == best else finite_or_none(difference),
-                "p_value": finite_or_none(p),  # null for the best model itself
-                "p_holm": finite_or_none(p_holm),
-                "in_best_group": bool(not p_holm < ALPHA),
-                "rank": None if model in unranked else int(ranks[model]),
-            }
-        )
-    return rows
+    return [
+        {
+            "model": model,
+            "metric": metric.name,
+            "best": best,
+            "difference": 0.0 if model == best else finite_or_none(difference),
+            "p_value": finite_or_none(p),  # null for the best model itself
+            "p_holm": finite_or_none(p_holm),
+            "in_best_group": bool(not p_holm < ALPHA),
+            "rank": None if model in unranked else int(ranks[model]),
+        }
+        for model, (difference, p), p_holm in zip(models, vs_best, adjusted_p, strict=True)
+    ]
 
 
 def _rank_models(models: list[str], differences: dict, direction: int) -> np.ndarray:

@@ -12,13 +12,14 @@ import numpy as np
 import pyarrow as pa
 
 from vernacular.comparison.compare import add_significance
-from vernacular.comparison.label_sheets import CORRECT, GRADES, PAIRS, Label, Responses
 from vernacular.comparison.schema import COMPARISONS
+from vernacular.comparison.sheets import CORRECT, GRADES, PAIRS, Label, Responses
 from vernacular.core.artifacts import Kind
 from vernacular.core.errors import first_of, format_count
 from vernacular.core.tables import finite_or_none
 from vernacular.metrics.metric import Metric, display_name
-from vernacular.metrics.schema import value_arrays
+from vernacular.metrics.schema import float_columns, text_columns, value_arrays
+from vernacular.statistics.intervals import cluster_codes
 from vernacular.statistics.labels import MIN_CLUSTERS, Agreement, Estimate, agreement, corrected, labels_alone
 from vernacular.types import SETTING
 
@@ -31,19 +32,15 @@ ESTIMATES = Kind(
     pa.schema(
         [
             ("baseline", pa.string()),  # of a paired difference; null: a value of one model
-            ("model", pa.string()),
-            ("evaluation", pa.string()),
+            *text_columns("model", "evaluation"),
             ("metric", pa.string()),  # "human": labels alone; "human_by_chrf": with a score; "accuracy_borrowed"
             ("score", pa.string()),  # the automatic score, or the models that are borrowed from
             ("unit", pa.string()),
             ("headline", pa.bool_()),  # is shown in overviews: the labels alone, and with the leading score
-            ("value", pa.float64()),
-            ("ci_low", pa.float64()),
-            ("ci_high", pa.float64()),
+            *float_columns("value", "ci_low", "ci_high"),
             ("p_value", pa.float64()),  # of a paired difference
             ("labels_only", pa.float64()),  # of the labels alone, or of the model's own items
-            ("labels_only_low", pa.float64()),
-            ("labels_only_high", pa.float64()),
+            *float_columns("labels_only_low", "labels_only_high"),
             ("score_only", pa.float64()),  # mean of the score over all items
             ("rho", pa.float64()),  # correlation of label and score over the labeled items
             ("weight", pa.float64()),  # lambda, mean over the folds
@@ -55,8 +52,7 @@ ESTIMATES = Kind(
             ("n", pa.int64()),  # items
             ("annotators", pa.int64()),
             ("alpha", pa.float64()),  # Krippendorff's, of all labels of the evaluation
-            ("alpha_low", pa.float64()),
-            ("alpha_high", pa.float64()),
+            *float_columns("alpha_low", "alpha_high"),
             ("n_agreement", pa.int64()),  # responses with several labels
             ("sentence", pa.string()),
         ]
@@ -111,8 +107,7 @@ class Drawn:
 
 def drawn_labels(values: np.ndarray, keys: list[str], ids: list[str]) -> Drawn:
     """Return the labels of the first complete clusters; a cluster that the annotators have not finished is left out."""
-    codes = {key: code for code, key in enumerate(dict.fromkeys(keys))}
-    clusters = np.array([codes[key] for key in keys], dtype=int)
+    clusters = cluster_codes(keys, len(keys))
     has_label = ~np.isnan(values)
     last = clusters[has_label].max(initial=-1)
     if last > 0 and not has_label[clusters == last].all():
@@ -161,7 +156,7 @@ def estimates(
     scores = {model: item_scores(found.responses[model], own, metrics) for model, own in tables.items()}
     for model in [] if scale == PAIRS else tables:
         responses = found.responses[model]
-        values = found.values(responses.ids, responses.response_ids)
+        values = np.array([found.mean.get(key, np.nan) for key in responses.response_ids], dtype=float)
         if not np.isnan(values).all():
             drawn = drawn_labels(values, responses.keys, responses.ids)
             found.add(None, model, drawn, scores[model])
@@ -173,10 +168,10 @@ def estimates(
             values = found.differences(first, second, at)
             if np.isnan(values).all():
                 continue
-            own = [i for i, _ in at], [j for _, j in at]
-            drawn = drawn_labels(values, [first.keys[i] for i in own[0]], [first.ids[i] for i in own[0]])
+            i, j = [i for i, _ in at], [j for _, j in at]
+            drawn = drawn_labels(values, [first.keys[row] for row in i], [first.ids[row] for row in i])
             differences = {
-                name: replace(score, values=scores[candidate][name].values[own[1]] - score.values[own[0]])
+                name: replace(score, values=scores[candidate][name].values[j] - score.values[i])
                 for name, score in scores[baseline].items()
                 if name in scores[candidate]
             }
@@ -215,9 +210,6 @@ class _Found:
         labels = [keys.get(clusters[key], clusters[key]) for key in self.by_response]
         return agreement(values, labels, ordinal=self.scale != CORRECT)
 
-    def values(self, ids: list[str], response_ids: list[str]) -> np.ndarray:
-        return np.array([self.mean.get(key, np.nan) for key in response_ids], dtype=float)
-
     def differences(self, first: Responses, second: Responses, at: list[tuple[int, int]]) -> np.ndarray:
         """Return candidate minus baseline; equal responses do not differ, and are not read in pairs."""
         keys = [(first.response_ids[i], second.response_ids[j]) for i, j in at]
@@ -244,15 +236,11 @@ class _Found:
         values, clusters, has_label = drawn.values, drawn.clusters, ~np.isnan(drawn.values)
         alone, n_clusters = labels_alone(values, clusters), len(np.unique(clusters[has_label]))
         is_share = self.scale == CORRECT and baseline is None
-        low, high = alone.interval(proportion=is_share)
         common = dict.fromkeys(ESTIMATES.schema.names) | {
             "baseline": baseline,
             "model": model,
             "evaluation": self.evaluation,
             "unit": "score" if self.scale == GRADES else "share",
-            "labels_only": alone.value,
-            "labels_only_low": finite_or_none(low),
-            "labels_only_high": finite_or_none(high),
             "n_labels": int(has_label.sum()),
             "n_clusters": n_clusters,
             "n_missing": drawn.n_missing,
@@ -320,24 +308,19 @@ def as_comparisons(rows: list[dict], settings: Mapping[str, Mapping]) -> list[di
         if row["baseline"] is None:
             continue
         evaluation = row["evaluation"]
-        sides = {
-            side: values.get((name, evaluation, row["metric"]), {})
-            for side, name in (("baseline", row["baseline"]), ("candidate", row["model"]))
-        }
+        names = {"baseline": row["baseline"], "candidate": row["model"]}
+        sides = {side: values.get((name, evaluation, row["metric"]), {}) for side, name in names.items()}
+        copied = ("evaluation", "metric", "unit", "headline", "ci_low", "ci_high", "p_value")
         compared.append(
             dict.fromkeys(COMPARISONS.schema.names)
             | {name: settings[evaluation][name] for name in SETTING}
+            | {name: row[name] for name in copied}
+            | names
             | {
-                name: row[name]
-                for name in ("baseline", "evaluation", "metric", "unit", "headline", "ci_low", "ci_high")
-            }
-            | {
-                "candidate": row["model"],
                 "category": "",
                 "higher_is_better": True,
                 "n": row["n_labels"],
                 "difference": row["value"],
-                "p_value": row["p_value"],
                 "test": "t of the labels' differences" if row["metric"] == HUMAN else "t of the corrected difference",
             }
             | {f"n_{side}": own.get("n_labels") or row["n_labels"] for side, own in sides.items()}
@@ -370,13 +353,17 @@ def about(metric: str) -> str | None:
 
 
 def numbers(estimate: Estimate, alone: Estimate, is_share: bool, *, paired: bool) -> dict:
-    low, high = estimate.interval(proportion=is_share)
+    """Return the columns of an estimate, and of that of the labels alone."""
+    (low, high), (low_alone, high_alone) = (each.interval(proportion=is_share) for each in (estimate, alone))
     ratio = (estimate.variance / alone.variance) ** 0.5 if alone.variance > 0 else float("nan")
     return {
         "value": min(max(estimate.value, 0.0), 1.0) if is_share else estimate.value,
         "ci_low": finite_or_none(low),
         "ci_high": finite_or_none(high),
         "p_value": estimate.p_value() if paired else None,
+        "labels_only": alone.value,
+        "labels_only_low": finite_or_none(low_alone),
+        "labels_only_high": finite_or_none(high_alone),
         "weight": estimate.weight,
         "ratio": None if estimate is alone else finite_or_none(ratio),
     }

@@ -1,22 +1,27 @@
-"""Means over the prompts of a group: values of models, differences of pairs, and where their variance comes from.
+"""Means over the prompts of a group: evaluations that differ in their prompt only.
 
-Formulas: `statistics.over_prompts`, `statistics.crossed`. Rows per PROMPTS.
+The runs of a group are a table prompts × seeds: one seed (or one per prompt, `seeds: paired`) gives a seed axis of
+length 1; seeds that are crossed with prompts give one run per cell. Values are taken over the items that every run
+has: rows that are a few-shot example under one seed are excluded from all. Formulas: `statistics.over_prompts`.
 
 The value of the best prompt is stated without the bias of having chosen it. The highest of K values is high partly by
 chance: of five equally good prompts with 500 items, the best shows about one point that it does not keep on new items.
 A prompt is therefore chosen on one half of the clusters and evaluated on the other half; both directions and several
 divisions are averaged.
+
+In the comparisons, the mean over prompts is one question per group, in place of a question per prompt. The rows of
+single prompts remain in the tables, outside of Holm's correction: five wordings of a task are not five questions.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 
 from vernacular.comparison.align import Items, Side
-from vernacular.comparison.prompt_groups import GroupValues, PromptGroup, group_values
-from vernacular.comparison.schema import PROMPTS
+from vernacular.comparison.pairwise import Pair
+from vernacular.comparison.schema import COMPARISONS, PROMPTS
 from vernacular.core.tables import finite_or_none
 from vernacular.metrics.metric import Metric, chance_level
 from vernacular.statistics.over_prompts import (
@@ -26,15 +31,18 @@ from vernacular.statistics.over_prompts import (
     cluster_table,
     clustered_variance,
     components,
+    detectable,
     mean_over_prompts,
     probability_better,
     resampled_variance,
 )
+from vernacular.types import ALL_PROMPTS, DEFAULT_PROMPT, SETTING, Evaluation
 
 DIVISIONS = 50  # random divisions into halves; the value changes by less than a tenth of a standard error beyond
-
-
 CORPUS_RESAMPLES = 400  # a standard error to about 4 %
+TEST = "mean over prompts: t over items and prompts, Satterthwaite"
+TEST_THESE = "mean over these prompts: t over items"
+_SHARED = [name for name in (*SETTING, "dataset") if name not in ("prompt", "seed")]
 _SHARES = {
     "share_items": ("items",),
     "share_prompts": ("prompts",),
@@ -42,7 +50,109 @@ _SHARES = {
     "share_items_prompts": ("items × prompts",),
     "share_rest": ("items × seeds", "items × prompts × seeds"),
 }
-Aligned = Mapping[str, tuple[Items, dict[str, Side]]]
+_COPIED = ("evaluation", *SETTING, "metric", "unit", "higher_is_better", "headline", "n", "p_value", "note")
+Aligned = Mapping[str, tuple[Items, dict[str, Side]]]  # what `align` returns, by evaluation
+
+
+@dataclass(frozen=True)
+class PromptGroup:
+    """Evaluations that differ in prompt (and seed) only."""
+
+    setting: dict  # SETTING of the group, with "evaluation"; prompt "all", seed null if the runs have several
+    runs: tuple[tuple[str, ...], ...]  # (prompts, seeds) IDs of evaluations, the default prompt first, then by name
+    prompts: tuple[str, ...]  # name of each row
+
+    @property
+    def evaluations(self) -> list[str]:
+        return [evaluation for row in self.runs for evaluation in row]
+
+
+def prompt_groups(evaluations: Mapping[str, dict]) -> list[PromptGroup]:
+    """Return the groups with at least two prompts among evaluations (ID -> SETTING, and "dataset").
+
+    Of prompts with different numbers of seeds, each has as many runs as the one with the fewest.
+    """
+    members: dict[tuple, dict[str, dict[int, str]]] = {}
+    for name, spec in evaluations.items():
+        prompts = members.setdefault(tuple(spec.get(key) for key in _SHARED), {})
+        prompts.setdefault(spec["prompt"], {})[spec["seed"]] = name
+    groups = []
+    for prompts in members.values():
+        if len(prompts) < 2:
+            continue
+        prompts = dict(sorted(prompts.items(), key=lambda entry: (entry[0] != DEFAULT_PROMPT, entry[0])))
+        depth = min(map(len, prompts.values()))
+        runs = tuple(tuple(by_seed[seed] for seed in sorted(by_seed)[:depth]) for by_seed in prompts.values())
+        first = evaluations[runs[0][0]]
+        seeds = {seed for by_seed in prompts.values() for seed in by_seed}
+        setting = {name: first[name] for name in SETTING} | {"prompt": ALL_PROMPTS}
+        evaluation = Evaluation(**setting | {"seed": 0}, data="", limit=None).id
+        setting |= {"seed": seeds.pop() if len(seeds) == 1 else None, "evaluation": evaluation}
+        groups.append(PromptGroup(setting, runs, tuple(prompts)))
+    return groups
+
+
+def by_documents(
+    evaluations: Mapping[str, dict], documents: Mapping[str, str | None]
+) -> tuple[dict[str, dict], list[dict]]:
+    """Return evaluations whose "dataset" differs where their documents do, and a note for each that leaves its group.
+
+    Tasks of another tool whose names differ in the prompt may differ in their rows too; items are then no pairs.
+
+    Args:
+        documents: hash of an evaluation's documents; None: those of the other prompts
+    """
+    first: dict[tuple, str] = {}
+    found, notes = {}, []
+    for name, spec in evaluations.items():
+        digest = documents.get(name)
+        if digest and digest != first.setdefault(tuple(spec.get(key) for key in _SHARED), digest):
+            spec = spec | {"dataset": f"{spec['dataset']} {digest}"}
+            text = "its documents differ from those of the first prompt: not part of the mean over prompts"
+            notes.append({"model": None, "evaluation": name, "kind": "prompts", "note": text, "count": None})
+        found[name] = spec
+    return found, notes
+
+
+@dataclass(frozen=True)
+class GroupValues:
+    """Per-item values of some models in a group, over the items that all of them share in all runs."""
+
+    clusters: np.ndarray  # (n,) labels
+    chance: np.ndarray  # (n,) chance level of each item
+    inputs: dict[str, list[np.ndarray]]  # model -> arrays (n items, prompts, seeds), one per array of the metric
+    n_own: dict[str, int]  # model -> number of items that this model has in all runs
+
+
+def group_values(group: PromptGroup, aligned: Aligned, models: list[str], metric: Metric) -> GroupValues | None:
+    """Return the values of `models` in all runs of a group; None if a run has no item in common with the others."""
+    shared_ids: set[str] | None = None
+    own: dict[str, set[str]] = {}
+    for evaluation in group.evaluations:
+        items, sides = aligned[evaluation]
+        if any(model not in sides for model in models):
+            return None
+        ids = np.array(items.ids, dtype=object)
+        same = np.ones(len(ids), dtype=bool)
+        for model in models:
+            mask = sides[model].value_mask(metric)
+            own[model] = own.get(model, set(ids[mask])) & set(ids[mask])
+            same &= mask & (sides[model].text_id == sides[models[0]].text_id)
+        shared_ids = set(ids[same]) if shared_ids is None else shared_ids & set(ids[same])
+    if not shared_ids:
+        return None
+    order = sorted(shared_ids)
+    shape = (len(order), len(group.runs), len(group.runs[0]))
+    inputs = {model: [np.empty(shape) for _ in metric.inputs] for model in models}
+    for p, row in enumerate(group.runs):
+        for s, evaluation in enumerate(row):
+            items, sides = aligned[evaluation]
+            positions = {item: i for i, item in enumerate(items.ids)}
+            indices = np.array([positions[item] for item in order])
+            for model in models:
+                for target, array in zip(inputs[model], sides[model].inputs(metric), strict=True):
+                    target[:, p, s] = array[indices]
+    return GroupValues(items.clusters[indices], items.chance[indices], inputs, {m: len(own[m]) for m in models})
 
 
 def group_rows(group: PromptGroup, aligned: Aligned, metrics: list[Metric], models: list[str]) -> list[dict]:
@@ -78,11 +188,10 @@ def _split(group, aligned: Aligned, models: list[str], metric: Metric) -> tuple[
 
 
 def _row(group: PromptGroup, metric: Metric, **values) -> dict:
-    described = {"unit": metric.unit, "higher_is_better": metric.higher_is_better, "headline": metric.headline}
+    described = {name: getattr(metric, name) for name in ("unit", "higher_is_better", "headline")}
     shape = {"n_prompts": len(group.prompts), "n_seeds": len(group.runs[0]), "prompts": list(group.prompts)}
-    shape["evaluations"] = group.evaluations
-    empty = dict.fromkeys(PROMPTS.schema.names)
-    return empty | group.setting | {"metric": metric.name} | described | shape | values
+    described |= {"metric": metric.name, "evaluations": group.evaluations}
+    return dict.fromkeys(PROMPTS.schema.names) | group.setting | described | shape | values
 
 
 def _value_row(group: PromptGroup, metric: Metric, model: str, values: GroupValues) -> dict:
@@ -91,11 +200,9 @@ def _value_row(group: PromptGroup, metric: Metric, model: str, values: GroupValu
     found = _mean(metric, [arrays], [1.0], cells, values.clusters)
     by_prompt = cells.mean(axis=1)
     low, high = int(by_prompt.argmin()), int(by_prompt.argmax())
-    row = _row(
-        group, metric, model=model, n=len(values.clusters), chance_level=chance_level(metric.name, values.chance)
-    )
-    row |= _interval(found, clip=metric.unit == "share")
+    row = _row(group, metric, model=model, n=len(values.clusters)) | _interval(found, clip=metric.unit == "share")
     row |= {
+        "chance_level": chance_level(metric.name, values.chance),
         "prompt_values": by_prompt.tolist(),
         "lowest": finite_or_none(by_prompt[low]),
         "lowest_prompt": group.prompts[low],
@@ -106,8 +213,8 @@ def _value_row(group: PromptGroup, metric: Metric, model: str, values: GroupValu
         table = cluster_table(arrays[0], values.clusters)
         row |= _variances(table)
         if metric.higher_is_better is not None:
-            best = best_prompt(table.mean(axis=2), higher_is_better=metric.higher_is_better)
-            row |= {"best_prompt": group.prompts[best.index], "best_corrected": finite_or_none(best.corrected)}
+            best, corrected = best_prompt(table.mean(axis=2), higher_is_better=metric.higher_is_better)
+            row |= {"best_prompt": group.prompts[best], "best_corrected": finite_or_none(corrected)}
         if metric.proportion:
             row["agreement"] = _agreement(arrays[0][:, :, 0])
     return row
@@ -215,8 +322,7 @@ def _variances(table: np.ndarray) -> dict:
 
 def _agreement(correct: np.ndarray) -> float:
     """Return the share of items with the same outcome under two prompts, over all pairs of prompts; (n, prompts)."""
-    pairs = list(combinations(range(correct.shape[1]), 2))
-    return float(np.mean([(correct[:, i] == correct[:, j]).mean() for i, j in pairs]))
+    return float(np.mean([(first == second).mean() for first, second in combinations(correct.T, 2)]))
 
 
 def _add_ranks(rows: list[dict], metric: Metric) -> None:
@@ -230,36 +336,19 @@ def _add_ranks(rows: list[dict], metric: Metric) -> None:
         row |= {"rank_mean": float(model_ranks.mean()), "ranks": model_ranks.tolist()}
 
 
-@dataclass(frozen=True)
-class BestPrompt:
-    """Values of the prompt that does best.
+def best_prompt(table: np.ndarray, *, higher_is_better: bool = True) -> tuple[int, float]:
+    """Return the prompt with the best value in a table (clusters, prompts) of `cluster_table`, and a corrected value.
 
-    Attributes:
-        index: the prompt with the best value over all items
-        shown: its value, biased by the choice
-        corrected: value of a prompt chosen by one half of the clusters on the other half; NaN with fewer than 4
+    That is the value of a prompt chosen by one half of the clusters on the other half; NaN with fewer than 4 clusters.
+
+    >>> best_prompt(np.array([[1.0, 0.0]] * 8))
+    (0, 1.0)
     """
-
-    index: int
-    shown: float
-    corrected: float
-
-
-def best_prompt(table: np.ndarray, *, higher_is_better: bool = True, seed: int = 0) -> BestPrompt:
-    """Return the best prompt of a table (clusters, prompts) of `crossed.cluster_table`.
-
-    >>> best = best_prompt(np.array([[1.0, 0.0]] * 8))
-    >>> best.index, best.shown, best.corrected
-    (0, 1.0, 1.0)
-    """
-    table = np.asarray(table, dtype=float)
     signed = table if higher_is_better else -table
-    means = table.mean(axis=0)
-    index = int(signed.mean(axis=0).argmax())
-    n_clusters = len(table)
+    index, n_clusters = int(signed.mean(axis=0).argmax()), len(table)
     if n_clusters < 4:
-        return BestPrompt(index, float(means[index]), float("nan"))
-    rng = np.random.default_rng(seed)
+        return index, float("nan")
+    rng = np.random.default_rng(0)
     values = []
     for _ in range(DIVISIONS):
         order = rng.permutation(n_clusters)
@@ -267,7 +356,7 @@ def best_prompt(table: np.ndarray, *, higher_is_better: bool = True, seed: int =
         for chosen_on, valued_on in (halves, halves[::-1]):
             chosen = signed[chosen_on].mean(axis=0).argmax()
             values.append(table[valued_on, chosen].mean())
-    return BestPrompt(index, float(means[index]), float(np.mean(values)))
+    return index, float(np.mean(values))
 
 
 def ranks_by_prompt(values: np.ndarray, *, higher_is_better: bool = True) -> np.ndarray:
@@ -276,6 +365,53 @@ def ranks_by_prompt(values: np.ndarray, *, higher_is_better: bool = True) -> np.
     >>> ranks_by_prompt(np.array([[0.5, 0.6], [0.7, 0.6], [0.4, 0.2]])).tolist()
     [[2, 1], [1, 1], [3, 3]]
     """
-    values = np.asarray(values, dtype=float)
     signed = values if higher_is_better else -values
     return 1 + (signed[None, :, :] > signed[:, None, :]).sum(axis=1)
+
+
+def comparison_rows(prompt_rows: Iterable[dict], pairs: list[Pair]) -> list[dict]:
+    """Return a COMPARISONS row for each of `pairs` that PROMPTS rows compare, in the direction of the pair."""
+    directions = set(pairs)
+    rows = []
+    for prompt_row in prompt_rows:
+        if prompt_row["baseline"] is not None:
+            found = prompt_row["baseline"], prompt_row["model"]
+            rows += [_comparison_row(prompt_row, pair) for pair in (found, found[::-1]) if pair in directions]
+    return rows
+
+
+def _comparison_row(prompt_row: dict, pair: Pair) -> dict:
+    row = dict.fromkeys(COMPARISONS.schema.names) | {name: prompt_row[name] for name in _COPIED}
+    sides = ("baseline", "candidate")
+    numbers = [prompt_row[name] for name in ("value", "ci_low", "ci_high")]
+    if pair[0] != prompt_row["baseline"]:
+        sides = sides[::-1]
+        numbers = [None if prompt_row[name] is None else -prompt_row[name] for name in ("value", "ci_high", "ci_low")]
+    for name, side, model in zip(("baseline", "candidate"), sides, pair, strict=True):
+        row |= {name: model, f"{name}_value": prompt_row[f"{side}_value"], f"n_{name}": prompt_row[f"n_{side}"] or 0}
+    return row | {
+        "category": "",
+        **dict(zip(("difference", "ci_low", "ci_high"), numbers, strict=True)),
+        "test": TEST if prompt_row["question"] == LIKE_THESE else TEST_THESE,
+        "minimum_detectable_difference": detectable(prompt_row["se"], prompt_row["df"]),
+    }
+
+
+def replaced(rows: Iterable[dict], prompt_rows: Iterable[dict]) -> set[tuple[str, str, str, str]]:
+    """Return (baseline, candidate, evaluation, metric) of the single prompts for which one of `rows`, a mean, stands.
+
+    `rows`: per COMPARISONS; those that are no means stand for nothing else.
+    """
+    runs = {(row["evaluation"], row["metric"]): row["evaluations"] for row in prompt_rows}
+    return {
+        (row["baseline"], row["candidate"], run, row["metric"])
+        for row in rows
+        if row["prompt"] == ALL_PROMPTS and row["p_value"] is not None
+        for run in runs[row["evaluation"], row["metric"]]
+    }
+
+
+def without_single_prompts(rows: list[dict], prompt_rows: list[dict]) -> list[dict]:
+    """Return COMPARISONS rows without the single prompts for which a mean over prompts stands."""
+    singles, key = replaced(rows, prompt_rows), ("baseline", "candidate", "evaluation", "metric")
+    return [row for row in rows if tuple(row[name] for name in key) not in singles]

@@ -41,17 +41,10 @@ def overall(evaluations: list[Evaluation], *, seed: int = 0, resamples: int = RE
     cache: dict[tuple, tuple] = {}  # results per evaluation and models, reused by later scopes
     rows = []
     for scope in chain(*scopes):
-        scope_evaluations = [
-            evaluation for evaluation in evaluations if scope in [scope_of(evaluation[0]) for scope_of in _SCOPES]
-        ]
-        models = sorted(
-            {model for *_, sides in scope_evaluations for model, side in sides.items() if side.present.any()}
-        )
-        usable = [evaluation for evaluation in scope_evaluations if _representative_metric(evaluation, models)]
-        if usable:
-            rows += _aggregate_scope(
-                scope, models, usable, len(scope_evaluations) - len(usable), seed, resamples, cache
-            )
+        own = [each for each in evaluations if scope in [scope_of(each[0]) for scope_of in _SCOPES]]
+        models = sorted({model for *_, sides in own for model, side in sides.items() if side.present.any()})
+        if usable := [evaluation for evaluation in own if _representative_metric(evaluation, models)]:
+            rows += _aggregate_scope(scope, models, usable, len(own) - len(usable), seed, resamples, cache)
     return rows
 
 
@@ -97,22 +90,21 @@ def _aggregate_scope(
     cache: dict,
 ) -> list[dict]:
     groups: dict[tuple, list[int]] = {}
-    values, draws = [], []
+    normalized = []
     clusters = _dataset_clusters(evaluations)
     for index, evaluation in enumerate(evaluations):
         groups.setdefault(tuple(evaluation[0][name] for name in _GROUP_KEYS), []).append(index)
         key = (evaluation[0]["evaluation"], *models)
         if key not in cache:
             cache[key] = _normalize(evaluation, models, clusters, seed, resamples)
-        value, evaluation_draws = cache[key]
-        values.append(value)
-        draws.append(evaluation_draws)
+        normalized.append(cache[key])
+    values, draws = map(np.array, zip(*normalized, strict=True))
     weights = np.empty(len(evaluations))
     for indices in groups.values():
         weights[indices] = 1 / len(indices) / len(groups)
-    means = weights @ np.array(values)
-    drawn_means = np.einsum("e,erm->rm", weights, np.array(draws))
-    rates = _win_rates(np.array(values), weights)
+    means = weights @ values
+    drawn_means = np.einsum("e,erm->rm", weights, draws)
+    rates = _win_rates(values, weights)
     better = _better(means, drawn_means)
     ranks = competition_ranks(better)
     return [
@@ -177,8 +169,7 @@ def _normalize(evaluation: Evaluation, models, clusters, seed: int, resamples: i
 def _interval(draws: np.ndarray) -> tuple[float | None, float | None]:
     if not np.isfinite(draws).all() or np.ptp(draws) == 0:
         return None, None
-    low, high = np.quantile(draws, [ALPHA / 2, 1 - ALPHA / 2])
-    return float(low), float(high)
+    return tuple(np.quantile(draws, [ALPHA / 2, 1 - ALPHA / 2]).tolist())
 
 
 def _better(means: np.ndarray, draws: np.ndarray) -> np.ndarray:

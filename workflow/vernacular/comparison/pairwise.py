@@ -32,7 +32,6 @@ CORPUS_RESAMPLES = 1_000  # headline metrics: standard error accurate to about 2
 SECONDARY_RESAMPLES = 250  # other metrics: to about 4 %
 MIN_RESAMPLES = 1_000
 MAX_DRAWS = 50_000_000  # items drawn in total: beyond 5,000 items, intervals are stable with fewer resamples
-
 _CELLS = 8_000_000  # differences of items computed together (64 MB)
 
 MCNEMAR = "exact McNemar, mid-p"
@@ -90,21 +89,24 @@ def _compare_subset(
     codes = cluster_codes(items.clusters[indices], len(indices))
     rows: dict[tuple[Pair, str], dict] = {}
     for pair in pairs:
-        has_values = [[sides[model].value_mask(metric)[indices].any() for model in pair] for metric in metrics]
-        shared_metrics = [
-            metric for metric, sides_have_values in zip(metrics, has_values, strict=True) if all(sides_have_values)
-        ]
+        shared_metrics = [m for m in metrics if all(sides[model].value_mask(m)[indices].any() for model in pair)]
         for metric in shared_metrics or [metric for metric in metrics if metric.headline]:
             rows[pair, metric.name] = _count_row(items, sides, pair, metric, indices, category)
     by_name = {metric.name: metric for metric in metrics}
     means = [(pair, by_name[name]) for pair, name in rows if not by_name[name].corpus]
-    if means and len(indices):
-        _add_means(rows, means, sides, indices, codes, seed, _limit_resamples(resamples, len(indices)))
+    n_resamples = _limit_resamples(resamples, len(indices))
+    step = max(1, _CELLS // max(1, len(indices)))  # pairs and metrics at a time, as many as fit in memory
+    for start in range(0, len(means) if len(indices) else 0, step):
+        _add_means(rows, means[start : start + step], sides, indices, codes, seed, n_resamples)
     draws_cache: dict[tuple, np.ndarray] = {}
     for (pair, name), row in rows.items():
         if by_name[name].corpus and row["n"]:
             _add_corpus(row, pair, by_name[name], sides, indices, codes, seed, resamples, draws_cache)
     return list(rows.values())
+
+
+def _limit_resamples(resamples: int, n: int) -> int:
+    return max(min(resamples, MIN_RESAMPLES), min(resamples, MAX_DRAWS // max(1, n)))
 
 
 def _count_row(items: Items, sides, pair: Pair, metric: Metric, indices: np.ndarray, category: str) -> dict:
@@ -126,24 +128,17 @@ def _count_row(items: Items, sides, pair: Pair, metric: Metric, indices: np.ndar
         "n_candidate": int(masks[1].sum()),
         "note": _note(baseline, candidate, masks),
     }
-    if metric.proportion and _is_binary(*(side.value(metric.name)[shared] for side in (baseline, candidate))):
-        baseline_correct, candidate_correct = (
-            baseline.value(metric.name)[shared] == 1,
-            candidate.value(metric.name)[shared] == 1,
-        )
-        improved, regressed = (
-            int((candidate_correct & ~baseline_correct).sum()),
-            int((baseline_correct & ~candidate_correct).sum()),
-        )
-        row |= {
-            "both_correct": int((baseline_correct & candidate_correct).sum()),
-            "both_incorrect": int((~baseline_correct & ~candidate_correct).sum()),
+    values = [side.value(metric.name)[shared] for side in (baseline, candidate)]
+    if metric.proportion and _is_binary(*values):
+        before, after = (side == 1 for side in values)
+        counts = {
+            "both_correct": before & after,
+            "both_incorrect": ~before & ~after,
+            "baseline_only_correct": before & ~after,
+            "candidate_only_correct": after & ~before,
         }
-        row |= {
-            "baseline_only_correct": regressed,
-            "candidate_only_correct": improved,
-            "net_gain": improved - regressed,
-        }
+        row |= {name: int(mask.sum()) for name, mask in counts.items()}
+        row["net_gain"] = row["candidate_only_correct"] - row["baseline_only_correct"]
     return row
 
 
@@ -160,13 +155,7 @@ def _note(baseline: Side, candidate: Side, masks: list[np.ndarray]) -> str | Non
 
 
 def _add_means(rows, means: list[tuple[Pair, Metric]], sides, indices, codes, seed: int, resamples: int) -> None:
-    """Add means and their differences to `rows`, for as many pairs and metrics at a time as fit in memory."""
-    step = max(1, _CELLS // max(1, len(indices)))
-    for start in range(0, len(means), step):
-        _add_some_means(rows, means[start : start + step], sides, indices, codes, seed, resamples)
-
-
-def _add_some_means(rows, means: list[tuple[Pair, Metric]], sides, indices, codes, seed: int, resamples: int) -> None:
+    """Add means and their differences to `rows`."""
     columns = [
         (rows[pair, metric.name], metric, *(sides[model].value(metric.name)[indices] for model in pair))
         for pair, metric in means
@@ -183,19 +172,32 @@ def _add_some_means(rows, means: list[tuple[Pair, Metric]], sides, indices, code
         unclustered = len(np.unique(shared_codes)) == len(shared_codes)
         n_clusters = int(result.n_clusters[column])
         tests = (MCNEMAR, SIGN_FLIP_CLUSTERED) if binary[column] else (PERMUTATION, PERMUTATION_CLUSTERED)
-        row |= {
-            "baseline_value": finite_or_none(baseline[shared].mean()),
-            "candidate_value": finite_or_none(candidate[shared].mean()),
-            "difference": finite_or_none(result.value[column]),
-            "ci_low": finite_or_none(result.low[column]),
-            "ci_high": finite_or_none(result.high[column]),
-            "p_value": finite_or_none(result.p[column]),
-            "test": tests[0] if unclustered else tests[1],
-            "minimum_detectable_difference": finite_or_none(
-                minimum_detectable_difference(result.se[column], n_clusters)
-            ),
-        }
-        _note_missing_interval(row, n_clusters, spread=result.se[column] > 0, undefined=n_clusters == 0)
+        row["test"] = tests[0] if unclustered else tests[1]
+        found = (each[column] for each in (result.value, result.low, result.high, result.p, result.se))
+        means_of_sides = [side[shared].mean() for side in (baseline, candidate)]
+        _add_numbers(row, means_of_sides, *found, n_clusters, is_undefined=n_clusters == 0)
+
+
+def _add_numbers(
+    row: dict, values: list[float], difference, low, high, p, se, n_clusters: int, *, is_undefined: bool
+) -> None:
+    """Add the values of both sides and their difference, and to the note why there is no interval."""
+    smallest = minimum_detectable_difference(se, n_clusters)
+    names = ("baseline_value", "candidate_value", "difference", "ci_low", "ci_high", "p_value")
+    numbers = zip(names, (*values, difference, low, high, p), strict=True)
+    row |= {name: finite_or_none(number) for name, number in numbers}
+    row["minimum_detectable_difference"] = finite_or_none(smallest)
+    reason = None
+    if is_undefined:
+        reason = (
+            "infinite value of an item, or undefined in more than a fifth of the resamples: no interval and no test"
+        )
+    elif n_clusters < 2:
+        reason = "one cluster of items: no interval and no test"
+    elif not se > 0:
+        differs = "all items differ by the same amount" if row["difference"] else "no item differs"
+        reason = f"{differs}: no interval"
+    row["note"] = "; ".join(filter(None, (row["note"], reason))) or None
 
 
 def _is_binary(*sides: np.ndarray) -> bool:
@@ -232,35 +234,6 @@ def _add_corpus(
     with np.errstate(invalid="ignore"):  # inf - inf
         difference, difference_draws = values[1] - values[0], draws[1] - draws[0]
     low, high, p, se = corpus_difference(difference, difference_draws, n_clusters)
-    row |= {
-        "baseline_value": finite_or_none(values[0]),
-        "candidate_value": finite_or_none(values[1]),
-        "difference": finite_or_none(difference),
-        "ci_low": finite_or_none(low),
-        "ci_high": finite_or_none(high),
-        "p_value": finite_or_none(p),
-        "test": BOOTSTRAP,
-        "minimum_detectable_difference": finite_or_none(minimum_detectable_difference(se, n_clusters)),
-    }
-    _note_missing_interval(row, n_clusters, spread=se > 0, undefined=n_clusters >= 2 and bool(np.isnan(se)))
-
-
-def _note_missing_interval(row: dict, n_clusters: int, *, spread: bool, undefined: bool) -> None:
-    """Append to the note why there is no interval."""
-    reason = None
-    if undefined:
-        reason = (
-            "infinite value of an item, or undefined in more than a fifth of the resamples: no interval and no test"
-        )
-    elif n_clusters < 2:
-        reason = "one cluster of items: no interval and no test"
-    elif not spread:
-        reason = (
-            "all items differ by the same amount: no interval" if row["difference"] else "no item differs: no interval"
-        )
-    if reason:
-        row["note"] = "; ".join(part for part in (row["note"], reason) if part)
-
-
-def _limit_resamples(resamples: int, n: int) -> int:
-    return max(min(resamples, MIN_RESAMPLES), min(resamples, MAX_DRAWS // max(1, n)))
+    row["test"] = BOOTSTRAP
+    is_undefined = n_clusters >= 2 and bool(np.isnan(se))
+    _add_numbers(row, values, difference, low, high, p, se, n_clusters, is_undefined=is_undefined)

@@ -17,7 +17,7 @@ from vernacular.core.errors import format_count
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.tables import values_of
 from vernacular.data.audit import REFERENCE
-from vernacular.metrics.schema import value_arrays
+from vernacular.metrics.schema import text_columns, value_arrays
 from vernacular.metrics.spans import correct_options
 from vernacular.statistics.audit import MIN_ITEMS, Audit, Drops, Responses, audit, complete, unsuitable
 from vernacular.statistics.intervals import cluster_bootstrap
@@ -34,14 +34,12 @@ READING_LIST = Kind(
     pa.schema(
         [
             ("evaluation", pa.string()),  # the first of those whose scores are averaged
-            ("task", pa.string()),
-            ("language", pa.string()),
+            *text_columns("task", "language"),
             ("rank", pa.int32()),  # by score; null: listed for its drop alone
             ("drop_rank", pa.int32()),  # by drop; null: not among the first
             ("item_id", pa.string()),
             ("content", pa.string()),  # hash of the item's texts and gold, to which a verdict refers
-            ("cluster_id", pa.string()),
-            ("category", pa.string()),
+            *text_columns("cluster_id", "category"),
             ("score", pa.float64()),  # S, in standard deviations
             ("level", pa.float64()),  # lead of the gold over the models' favorite, in units of a usual margin
             ("slope", pa.float64()),  # of the margin over the models' ability
@@ -60,7 +58,7 @@ READING_LIST = Kind(
             ("gold", pa.list_(pa.int32())),
             ("reference_language", pa.string()),  # of a parallel task: English, or another language
             ("reference", pa.string()),  # the item's texts in that language
-            *((name, pa.string()) for name in VERDICT_COLUMNS),
+            *text_columns(*VERDICT_COLUMNS),
         ]
     ),
     key=("evaluation", "item_id"),
@@ -139,7 +137,8 @@ def answered(tables: Mapping[str, Sequence[pa.Table]], families: Mapping[str, st
     for model, own in tables.items():
         for table in own:
             run = []
-            columns = [values_of(table[name]) for name in _READ]
+            names = ("item_id", "cluster_id", "choices", "gold", "option_scores", "predicted_indices")
+            columns = [values_of(table[name]) for name in names]
             for item_id, cluster, options, correct, scores, predicted in zip(*columns, strict=True):
                 index = position.setdefault(item_id, len(choices))
                 if index == len(choices):
@@ -168,9 +167,6 @@ def answered(tables: Mapping[str, Sequence[pa.Table]], families: Mapping[str, st
     return Answered(list(position), choices, gold, responses, models, differing)
 
 
-_READ = ("item_id", "cluster_id", "choices", "gold", "option_scores", "predicted_indices")
-
-
 def _order(options: list[str], correct: list[int], expected: list[str], gold: list[int]) -> list[int] | None:
     """Return the positions of the same options in another order, as another seed shows them; None: they differ."""
     if sorted(options) != sorted(expected) or len(set(options)) < len(options):
@@ -183,7 +179,7 @@ def _order(options: list[str], correct: list[int], expected: list[str], gold: li
 def _matrix(run: list[tuple[int, list]], shape: tuple[int, int]) -> np.ndarray:
     matrix = np.full(shape, np.nan)
     for index, scores in run:
-        matrix[index, : len(scores)] = [np.nan if score is None else score for score in scores]
+        matrix[index, : len(scores)] = np.array(scores, dtype=float)
     return matrix
 
 
@@ -224,17 +220,10 @@ def audited(listing: Listing, given: Answered, k: int) -> Audited:
         listing = replace(listing, reason=f"no reading list: {reason}.")
         return Audited(listing, given, names, indices, ids, responses, None)
     found = audit(responses)
-    n_listed = min(k, len(ids))
-    favorite_reach, any_reach = found.reach(n_listed)
-    listing = replace(
-        listing,
-        listed=n_listed,
-        lowest_accuracy=float(found.margins.accuracy.min()),
-        highest_accuracy=float(found.margins.accuracy.max()),
-        reliability=found.reliability,
-        reach_favorite=favorite_reach,
-        reach_any=any_reach,
-    )
+    n_listed, accuracy = min(k, len(ids)), found.margins.accuracy
+    numbers = {"lowest_accuracy": float(accuracy.min()), "highest_accuracy": float(accuracy.max())}
+    numbers |= dict(zip(("reach_favorite", "reach_any"), found.reach(n_listed), strict=True))
+    listing = replace(listing, listed=n_listed, reliability=found.reliability, **numbers)
     notes = [f"{format_count(given.differing, 'row')} with other options or gold not used."] if given.differing else []
     return Audited(replace(listing, sentences=sentences(listing) + notes), given, names, indices, ids, responses, found)
 
@@ -358,9 +347,8 @@ class _Witnesses:
     def __init__(self, found: Audit, responses: Responses, i: int):
         z, x = found.margins.z[:, i], found.margins.x[:, i]
         weights = np.where(np.isnan(z), 0.0, found.margins.by_ability)
-        chooses = np.array(
-            [lead < 0 and np.nanargmin(row) == found.favorite[i] for lead, row in zip(z, x, strict=True)]
-        )
+        favorite = found.favorite[i]
+        chooses = np.array([lead < 0 and np.nanargmin(row) == favorite for lead, row in zip(z, x, strict=True)])
         self.favorite_share = float((weights * chooses).sum() / weights.sum())
         known, wrong = Counter(), Counter()
         for family, lead in zip(responses.families, z, strict=True):
@@ -436,13 +424,10 @@ def content_of(item: Item) -> str:
 
 def sentences(listing: Listing) -> list[str]:
     """Return what a list shows, and what it does not, to be printed beside it."""
-    lowest, highest = listing.reach_favorite, listing.reach_any
+    reaches = listing.reach_favorite, listing.reach_any
     counts = f"{format_count(listing.families, 'family', 'families')}, {format_count(listing.models, 'model')}"
-    few, many = (reach * listing.items / 50 for reach in (lowest, highest))
-    range_of_faults = f"{few:.0f}" if f"{few:.0f}" == f"{many:.0f}" else f"{few:.0f} to {many:.0f}"
-    range_of_reach = (
-        f"{highest:.0%}" if f"{lowest:.0%}" == f"{highest:.0%}" else f"{100 * lowest:.0f} to {highest:.0%}"
-    ).replace("%", " %")
+    range_of_faults = _range(*(reach * listing.items / 50 for reach in reaches))
+    range_of_reach = f"{_range(*(100 * reach for reach in reaches))} %"
     lines = [
         f"{counts} with accuracies of {100 * listing.lowest_accuracy:.0f} to {100 * listing.highest_accuracy:.0f} %; "
         f"{format_count(listing.items, 'item')}, of which {listing.listed} are listed.",
@@ -450,8 +435,13 @@ def sentences(listing: Listing) -> list[str]:
         f"If one gold in fifty is wrong, at most {range_of_faults} of these {listing.listed} items have one; the list "
         f"reaches at most {range_of_reach} of all wrong golds.",
     ]
-    if highest < _WEAK_REACH:
-        lines.append(f"These models would find at most {100 * highest:.0f} % of wrong golds: no finding says little.")
+    if reaches[1] < _WEAK_REACH:
+        highest = f"{100 * reaches[1]:.0f} %"
+        lines.append(f"These models would find at most {highest} of wrong golds: no finding says little.")
     if not listing.reliability:
         lines.append("The models' accuracies do not order the items: the list is by their common preference alone.")
     return [*lines, _CULTURE, _CHOSEN]
+
+
+def _range(low: float, high: float) -> str:
+    return " to ".join(dict.fromkeys((f"{low:.0f}", f"{high:.0f}")))

@@ -6,26 +6,23 @@ A *side* of a comparison is a model, or external results, by name. Both sides of
 import pyarrow as pa
 
 from vernacular.core.artifacts import Kind
-from vernacular.metrics.schema import EVALUATION_COLUMNS
+from vernacular.metrics.schema import EVALUATION_COLUMNS, float_columns, text_columns
 
 # results/summary/comparisons.parquet: a row per pair, evaluation, category and metric
 COMPARISONS = Kind(
     "comparisons",
     pa.schema(
         [
-            ("baseline", pa.string()),
-            ("candidate", pa.string()),
+            *text_columns("baseline", "candidate"),
             *EVALUATION_COLUMNS,
             ("category", pa.string()),  # "" = all items
-            ("metric", pa.string()),
-            ("unit", pa.string()),
+            *text_columns("metric", "unit"),
             ("higher_is_better", pa.bool_()),
             ("headline", pa.bool_()),
             ("n", pa.int64()),  # items that both sides have a value for: all values of this row are over these
             ("n_baseline", pa.int64()),  # items that the baseline has a value for
             ("n_candidate", pa.int64()),
-            ("baseline_value", pa.float64()),
-            ("candidate_value", pa.float64()),
+            *float_columns("baseline_value", "candidate_value"),
             ("difference", pa.float64()),  # candidate - baseline
             ("ci_low", pa.float64()),  # paired bootstrap of the difference, by cluster
             ("ci_high", pa.float64()),
@@ -58,18 +55,14 @@ CHANGES = Kind(
     "changes",
     pa.schema(
         [
-            ("evaluation", pa.string()),
-            ("item_id", pa.string()),
+            *text_columns("evaluation", "item_id"),
             ("change", pa.string()),  # "improved": only the candidate is correct; "regressed": only the baseline is
             # how far the correct option fell (regressed) or rose (improved) against the best incorrect one
             ("margin_change", pa.float64()),
-            ("cluster_id", pa.string()),
-            ("category", pa.string()),
-            ("prompt", pa.string()),
+            *text_columns("cluster_id", "category", "prompt"),
             ("choices", pa.list_(pa.string())),
             ("gold", pa.list_(pa.int32())),
-            ("baseline_prediction", pa.string()),
-            ("candidate_prediction", pa.string()),
+            *text_columns("baseline_prediction", "candidate_prediction"),
             ("baseline_scores", pa.list_(pa.float64())),
             ("candidate_scores", pa.list_(pa.float64())),
         ]
@@ -133,27 +126,19 @@ PROMPTS = Kind(
             ("model", pa.string()),  # the candidate of a difference
             ("baseline", pa.string()),  # null for the values of one model
             *EVALUATION_COLUMNS,  # of the group: prompt is "all", seed null if the runs have several
-            ("metric", pa.string()),
-            ("unit", pa.string()),
+            *text_columns("metric", "unit"),
             ("higher_is_better", pa.bool_()),
             ("headline", pa.bool_()),
             ("n", pa.int64()),  # items with a value under all prompts
-            ("n_baseline", pa.int64()),
-            ("n_candidate", pa.int64()),
-            ("n_clusters", pa.int64()),
-            ("n_prompts", pa.int64()),
+            *((name, pa.int64()) for name in ("n_baseline", "n_candidate", "n_clusters", "n_prompts")),
             ("n_seeds", pa.int64()),  # seeds that are crossed with the prompts; 1 if they are paired
             ("prompts", pa.list_(pa.string())),
             ("evaluations", pa.list_(pa.string())),  # the runs, prompt by prompt
             ("prompt_values", pa.list_(pa.float64())),  # value (or difference) under each prompt
             ("value", pa.float64()),  # mean over prompts
-            ("ci_low", pa.float64()),
-            ("ci_high", pa.float64()),
+            *float_columns("ci_low", "ci_high"),
             ("question", pa.string()),  # "prompts like these", or "these prompts": items alone are a sample
-            ("se", pa.float64()),
-            ("df", pa.float64()),
-            ("se_items", pa.float64()),
-            ("se_prompts", pa.float64()),
+            *float_columns("se", "df", "se_items", "se_prompts"),
             ("sd_prompts", pa.float64()),  # standard deviation between the prompts' values
             ("lowest", pa.float64()),
             ("lowest_prompt", pa.string()),
@@ -162,21 +147,14 @@ PROMPTS = Kind(
             ("best_prompt", pa.string()),
             ("best_corrected", pa.float64()),  # the best prompt's value, without the bias of having chosen it
             ("agreement", pa.float64()),  # share of items with the same outcome under two prompts
-            ("variance_items", pa.float64()),  # components, of clusters of items
-            ("variance_prompts", pa.float64()),
-            ("variance_items_prompts", pa.float64()),
-            ("share_items", pa.float64()),  # shares of the variance of one run
-            ("share_prompts", pa.float64()),
-            ("share_seeds", pa.float64()),
-            ("share_items_prompts", pa.float64()),
-            ("share_rest", pa.float64()),
+            # components, of clusters of items, and shares of the variance of one run
+            *float_columns("variance_items", "variance_prompts", "variance_items_prompts"),
+            *float_columns("share_items", "share_prompts", "share_seeds", "share_items_prompts", "share_rest"),
             ("rank_best", pa.int32()),  # ranks of the model over the prompts
             ("rank_worst", pa.int32()),
             ("rank_mean", pa.float64()),
             ("ranks", pa.list_(pa.int32())),
-            ("baseline_value", pa.float64()),
-            ("candidate_value", pa.float64()),
-            ("p_value", pa.float64()),
+            *float_columns("baseline_value", "candidate_value", "p_value"),
             ("probability_better", pa.float64()),  # of the candidate, under a prompt drawn at random
             ("chance_level", pa.float64()),
             ("note", pa.string()),

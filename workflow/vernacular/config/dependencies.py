@@ -11,9 +11,9 @@ from pathlib import Path
 from vernacular.checkpoints import inputs
 from vernacular.checkpoints.inputs import is_deleted
 from vernacular.checkpoints.resolve import tokenizer_files
-from vernacular.comparison.external.published_files import is_publication, published_models
-from vernacular.comparison.external.results import result_files
-from vernacular.comparison.label_sheets import labeled_evaluations
+from vernacular.comparison.external.load import result_files
+from vernacular.comparison.external.publications import is_publication, published_models
+from vernacular.comparison.sheets import labeled_evaluations
 from vernacular.config import specs
 from vernacular.config.evaluations import evaluation_spec, request_options
 from vernacular.config.load import COMPARED, EXPORTED, Config, Judge, encoder_name

@@ -16,7 +16,7 @@ from vernacular.core.languages import wordings_message
 from vernacular.core.paths import WORKFLOW
 from vernacular.data.load import samples_name
 from vernacular.data.treebank.patterns import is_local as is_local_treebank
-from vernacular.lm_eval.catalog import Catalog, PromptUnit, file_name, load_catalog, shots_by_task, shots_of
+from vernacular.lm_eval.catalog import Catalog, PromptUnit, file_name, load_catalog, shots_by_task
 from vernacular.lm_eval.expansion import Unit
 from vernacular.lm_eval.own_files import missing_files
 from vernacular.protocols import prompts
@@ -295,7 +295,7 @@ class LmEvalEntries:
             options = PROTOCOLS["lm_eval_generation" if unit.generates else "lm_eval"].options & entry.keys()
             for requested in as_list(entry["shots"]) if has_shots else [None]:
                 for seed in seeds:
-                    shots = shots_of(unit, requested)
+                    shots = max(shots_by_task(unit, requested))
                     evaluation = Evaluation(
                         task=file_name(task_name),
                         language=language,

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from vernacular.comparison.external.published_files import check_model, is_publication, published_models
-from vernacular.comparison.external.results import result_files
-from vernacular.comparison.label_sheets import read_labels
-from vernacular.comparison.verdicts import read_verdicts
+from vernacular.comparison.external.load import result_files
+from vernacular.comparison.external.publications import check_model, is_publication, published_models
+from vernacular.comparison.sheets import read_labels, read_verdicts
 from vernacular.config.directories import DEFAULT_STORE, benchmarks_directory, output_directory, store_directory
 from vernacular.config.evaluations import LmEvalEntries, LmEvalTask, expand
 from vernacular.config.files import Files, read

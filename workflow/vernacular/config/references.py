@@ -15,8 +15,7 @@ from vernacular.checkpoints.adapters import PICKLED, WEIGHTS, check_adapter, che
 from vernacular.checkpoints.files import check_tokenizer, config_of, is_packed, weights_of
 from vernacular.checkpoints.inputs import is_path
 from vernacular.checkpoints.resolve import check_files, locate
-from vernacular.comparison.external.publications import checked_lines
-from vernacular.comparison.external.published_files import is_publication, published_models
+from vernacular.comparison.external.publications import checked_lines, is_publication, published_models
 from vernacular.config import dependencies
 from vernacular.config.load import Config
 from vernacular.config.specs import DatasetSpec

@@ -194,9 +194,9 @@ def is_finite(value) -> bool:
     return value is not None and math.isfinite(value)
 
 
-def finite_or_none(value: float) -> float | None:
-    """Return a number as a float; None if it is NaN or infinite."""
-    return float(value) if math.isfinite(value) else None
+def finite_or_none(value: float | None) -> float | None:
+    """Return a number as a float; None if it is missing, NaN or infinite."""
+    return float(value) if value is not None and math.isfinite(value) else None
 
 
 def to_frame(table: pa.Table) -> "pd.DataFrame":

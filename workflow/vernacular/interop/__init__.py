@@ -1,6 +1,6 @@
 """Formats of other tools: per-item results by protocol, and values of lm-evaluation-harness and Every Eval Ever."""
 
-# protocol -> the module of this package that writes its per-item results
+# protocol -> the tool whose format its per-item results have (`source_tools.TOOLS`)
 EXPORTS = {"letters": "palmx", "cloze": "serbian_cloze", "target_word": "grew_tse",
            "translation": "line_files"}  # fmt: skip
 SUMMARY_EXPORTS = ("lm_eval", "every_eval_ever")  # directories next to the tables of all models

@@ -39,8 +39,6 @@ from vernacular.metrics.schema import value_arrays
 from vernacular.types import DEFAULT_PROMPT, SETTING
 
 _ROWS_AT_A_TIME = 1_000
-
-
 SCHEMA_VERSION = "0.3.0"
 _UNITS = {"share": "proportion"}  # name in Every Eval Ever
 _HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
@@ -61,13 +59,11 @@ def every_eval_ever(
     """
     models_by_name = {model["name"]: model for model in models}
     # of a dataset with and without a limit, the complete one
-    datasets_by_key = {
-        (row["task"], row["language"]): row for row in sorted(datasets or [], key=lambda row: row["items"])
-    }
+    by_size = sorted(datasets or [], key=lambda row: row["items"])
+    datasets_by_key = {(row["task"], row["language"]): row for row in by_size}
     retrieved = f"{time.time() if timestamp is None else timestamp:.0f}"
-    return [
-        _record(rows, models_by_name.get(rows[0]["model"], {}), datasets_by_key, retrieved) for rows in by_model(long)
-    ]
+    described = [(rows, models_by_name.get(rows[0]["model"], {})) for rows in by_model(long)]
+    return [_record(rows, model, datasets_by_key, retrieved) for rows, model in described]
 
 
 def write_every_eval_ever(
@@ -124,11 +120,11 @@ def _write_samples(root: Path, path: Path, results: Iterable[tuple[str, pa.Table
 
 
 def _record(rows: list[dict], model: dict, datasets: dict[tuple, dict], retrieved: str) -> dict:
-    supported_rows = [row for row in rows if row["higher_is_better"] is not None and is_finite(row["value"])]
+    supported = [row for row in rows if row["higher_is_better"] is not None and is_finite(row["value"])]
     n_undirected = sum(row["higher_is_better"] is None for row in rows)
     dropped_counts = {
         "left out, no better direction": n_undirected,
-        "left out, no value": len(rows) - len(supported_rows) - n_undirected,
+        "left out, no value": len(rows) - len(supported) - n_undirected,
     }
     model_info = _model(rows[0], model)
     return {
@@ -144,14 +140,8 @@ def _record(rows: list[dict], model: dict, datasets: dict[tuple, dict], retrieve
         },
         "eval_library": {"name": "vernacular", "version": __version__},
         "model_info": model_info,
-        "evaluation_results": [
-            _result(row, datasets.get((row["task"], row["language"]), {})) for row in supported_rows
-        ],
+        "evaluation_results": [_result(row, datasets.get((row["task"], row["language"]), {})) for row in supported],
     }
-
-
-def _setting(row: dict) -> dict:
-    return {key: row[key] for key in SETTING if key != "prompt" or row[key] != DEFAULT_PROMPT}
 
 
 def _model(row: dict, model: dict) -> dict:
@@ -201,6 +191,7 @@ def _served_identity(name: str, platform: str | None) -> str | None:
 
 def _result(row: dict, dataset: dict) -> dict:
     bounds = UNIT_RANGES.get(row["unit"])
+    setting = {key: row[key] for key in SETTING if key != "prompt" or row[key] != DEFAULT_PROMPT}
     metric = {
         "evaluation_description": f"{row['metric']} on {row['task']} ({row['language']}), protocol {row['protocol']}, "
         f"{row['shots']}-shot",
@@ -227,7 +218,7 @@ def _result(row: dict, dataset: dict) -> dict:
             "details": _as_text({key: row[key] for key in ("n_flagged", "n_ties")}),
             "uncertainty": uncertainty,
         },
-        "generation_config": {"additional_details": _as_text(_setting(row))},
+        "generation_config": {"additional_details": _as_text(setting)},
     }
 
 
@@ -273,9 +264,8 @@ def samples(record: dict, results: Iterable[tuple[str, pa.Table]], omitted: Coun
         aggregates.setdefault(result["evaluation_name"], []).append(result)
     for evaluation, table in results:
         per_item = set(value_arrays(table))
-        linked = [
-            result for result in aggregates.get(evaluation, []) if result["metric_config"]["metric_name"] in per_item
-        ]
+        own = aggregates.get(evaluation, [])
+        linked = [result for result in own if result["metric_config"]["metric_name"] in per_item]
         if not linked:
             omitted["no headline metric with a value per item"] += len(table)
             continue

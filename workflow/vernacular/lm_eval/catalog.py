@@ -28,8 +28,6 @@ PYTHON = WORKFLOW.parent / ".lm-eval" / "bin" / "python"  # `make lm-eval`
 _INDEX = "vernacular_index.json"  # in the environment's root
 # libraries whose version can change a prompt or a metric
 LIBRARIES = ("lm_eval", "datasets", "evaluate", "jinja2", "numpy", "rouge-score", "sacrebleu", "scikit-learn")
-
-
 _NUMBERED = re.compile(r"(?P<task>.+?)[_-](?:prompt[_-]?|p)(?P<number>\d+)")
 
 
@@ -235,29 +233,17 @@ def load_catalog(python: str | None = None, directories: tuple[str, ...] = ()) -
     interpreter = Path(python).expanduser().absolute() if python else PYTHON
     index = read_index(interpreter)
     own = read_directories(directories, Path(index["directory"])) if directories else OwnTasks()
-    return Catalog(interpreter, index, package_registry(index) | own.registry, own)
-
-
-def package_registry(index: dict) -> dict[str, Entry]:
-    """Return the entries of the installed package, as `expansion.units` reads them."""
     registry = {tag: Entry("tag", members=tuple(members)) for tag, members in index["tags"].items()}
-    registry |= {name: Entry("group", group["config"]) for name, group in index["groups"].items()}
-    return registry | {
-        name: Entry("task", task["config"], reason=task["reason"]) for name, task in index["tasks"].items()
-    }
-
-
-def shots_of(unit: Unit, requested: int | None) -> int:
-    """Return the number of few-shot examples by which a unit is labeled.
-
-    As in lm-eval, a task file with `num_fewshot: 0` keeps it, and without a request, the task file decides. Of a group
-    whose tasks differ, it is the largest number.
-    """
-    return max(shots_by_task(unit, requested))
+    registry |= {name: Entry("group", each["config"]) for name, each in index["groups"].items()}
+    registry |= {name: Entry("task", each["config"], reason=each["reason"]) for name, each in index["tasks"].items()}
+    return Catalog(interpreter, index, registry | own.registry, own)
 
 
 def shots_by_task(unit: Unit, requested: int | None) -> tuple[int, ...]:
-    """Return the number of few-shot examples of each task of a unit."""
+    """Return the number of few-shot examples of each task of a unit; it is labeled by the largest.
+
+    As in lm-eval, a task file with `num_fewshot: 0` keeps it, and without a request, the task file decides.
+    """
     own_shots = [leaf.shots for leaf in unit.leaves]
     return tuple(own or 0 if requested is None or own == 0 else requested for own in own_shots)
 

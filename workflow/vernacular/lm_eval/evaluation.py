@@ -47,12 +47,12 @@ def evaluate(
     model = _StoredOutputs(unit, requests, outputs)
     for name, task in unit.tasks.items():
         _exclude_failed(task, name if unit.is_group else None, model.failed, trusted)
-    task_dict = {
-        "tasks": unit.tasks,
-        "groups": unit.groups,
-        "group_map": {group.name: group.child_names for group in unit.groups.values()},
-    }
-    _seed_langdetect()
+    children = {group.name: group.child_names for group in unit.groups.values()}
+    task_dict = {"tasks": unit.tasks, "groups": unit.groups, "group_map": children}
+    with contextlib.suppress(ImportError):  # IFEval uses it: the same language for a text in each run
+        from langdetect import DetectorFactory
+
+        DetectorFactory.seed = 0
     results = lm_eval_evaluate(model, task_dict, limit=limit, bootstrap_iters=0, log_samples=True, **(chat or {}))
     if unused := model.texts.keys() - model.used:
         raise DataError(f"{unit.name}: {len(unused)} of its requests no longer exist; {_CHANGED}")
@@ -60,14 +60,6 @@ def evaluate(
 
 
 _CHANGED = "its dataset has changed since the requests were written. Delete its file in requests/ of the results."
-
-
-def _seed_langdetect() -> None:
-    """Let langdetect, which IFEval uses, return the same language for a text in each run."""
-    with contextlib.suppress(ImportError):
-        from langdetect import DetectorFactory
-
-        DetectorFactory.seed = 0
 
 
 class _StoredOutputs:
@@ -203,11 +195,8 @@ class UnitMetrics:
 
     def _listed(self) -> list[str]:
         """Return the metrics with a value over all items, in the order of the task file or of the group's list."""
-        return [label for label in self._overall() if label in self.raw]
-
-    def _overall(self) -> dict[str, float]:
         name = self.unit.name if self.unit.is_group else next(iter(self.unit.tasks))
-        return _task_values(self.results["results"][name])
+        return [label for label in _task_values(self.results["results"][name]) if label in self.raw]
 
     def _corpus(self, label: str) -> str | None:
         """Return the name in CORPUS of a metric's aggregation; None for a mean; "" if only lm-eval can compute it."""
@@ -265,8 +254,8 @@ class UnitMetrics:
         metrics = [to_metric(definition) for definition in definitions]
         computed = aggregate(rows, metrics, seed=0, categories=self.unit.is_group) if metrics and rows else []
         by_key = {(row["category"], row["metric"]): row for row in computed}
-        template = {"metric_group": "similarity" if any(row["option_scores"] is None for row in rows) else "surprisal"}
-        template = {"metric_group": definitions[0]["metric_group"]} if definitions else template
+        metric_group = "similarity" if any(row["option_scores"] is None for row in rows) else "surprisal"
+        template = {"metric_group": definitions[0]["metric_group"] if definitions else metric_group}
         names = [*self.unit.groups, *self.unit.tasks] if self.unit.is_group else [next(iter(self.unit.tasks))]
         found = []
         for name in names:
@@ -281,9 +270,9 @@ class UnitMetrics:
     def _own_row(self, category: str, label: str, name: str) -> dict:
         """Return a row without value for a metric that only lm-eval can compute."""
         low, high = self._bootstrap(label, name) if name in self.unit.tasks else (None, None)
-        tasks = (
-            [name] if name in self.unit.tasks else [task.task_name for task in self.unit.groups[name].get_all_tasks()]
-        )
+        tasks = [name]
+        if name not in self.unit.tasks:
+            tasks = [task.task_name for task in self.unit.groups[name].get_all_tasks()]
         return {
             "category": category,
             "metric": label,

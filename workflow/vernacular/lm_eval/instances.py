@@ -191,13 +191,14 @@ def clean(text: str) -> str:
 
 def _item(task_name: str | None, task: Task, doc_id: int, instances: list[Instance]) -> dict:
     target = task.doc_to_target(instances[0].doc)
-    choices = _choices(task, instances)
+    choices = task.doc_to_choice(instances[0].doc) if task.OUTPUT_TYPE == "multiple_choice" else []
+    choices = list(map(str, choices))
     return {
         "item_id": item_id(task_name, doc_id),
         "few_shot": False,
         "context": clean(_query(task, instances[0])),
         "question": "",
-        "choices": [clean(choice) for choice in choices],
+        "choices": list(map(clean, choices)),
         "gold": _gold(task, instances[0].doc, target, choices),
         "target": None if choices or not isinstance(target, str) else clean(target),
         "cluster_id": None,
@@ -222,12 +223,6 @@ def _query(task: Task, instance: Instance) -> str:
         content = next(each["content"] for each in reversed(turns) if each["role"] != "assistant")
         return query if isinstance(query, str) and content.endswith(query) else content
     return query if isinstance(query, str) and instance.args[0].endswith(query) else instance.args[0]
-
-
-def _choices(task: Task, instances: list[Instance]) -> list[str]:
-    if task.OUTPUT_TYPE != "multiple_choice":
-        return []
-    return [str(choice) for choice in task.doc_to_choice(instances[0].doc)]
 
 
 def _gold(task: Task, document, target, choices: list[str]) -> list[int]:

@@ -59,11 +59,6 @@ def unsupported(arguments: dict) -> list[str]:
     return sorted(names)
 
 
-def task_kwargs(gen_kwargs: dict) -> dict:
-    """Return the arguments of an evaluation with which a task's are updated, as by `--gen_kwargs`."""
-    return {name: value for name, value in gen_kwargs.items() if name not in _OWN}
-
-
 def own_kwargs(gen_kwargs: dict) -> dict:
     """Return the arguments of an evaluation that only its requests have."""
     return {name: value for name, value in gen_kwargs.items() if name in _OWN}
@@ -112,15 +107,10 @@ def is_sampled(arguments: dict) -> bool:
 
 
 def _decoding(arguments: dict, seed: int) -> dict | None:
-    sampled = is_sampled(arguments)
     decoding = {name: arguments.get(name) for name in _DECODING}
-    if not sampled:
+    if not is_sampled(arguments):
         penalty = decoding["repetition_penalty"]
-        return (
-            {"temperature": 0.0, "top_k": None, "top_p": None, "repetition_penalty": penalty, "seed": None}
-            if (penalty)
-            else None
-        )
+        return GREEDY | {"repetition_penalty": penalty} if penalty else None
     decoding["top_k"] = _DEFAULT_TOP_K if decoding["top_k"] is None else decoding["top_k"]
     return {"temperature": float(arguments.get("temperature") or 1.0), **decoding, "seed": seed}
 
@@ -181,7 +171,7 @@ class _Loader:
         random.seed(_PYTHON_SEED)
         np.random.seed(SEED)
         with _caches(_planned(spec), has_own=bool(spec.files), has_rows=bool(local_rows(unit))):
-            unit = self._unit(spec, self._read_group)
+            unit = self._unit(spec, lambda name: load_yaml(self.registry[name].yaml_path, resolve_func=True))
             try:
                 built = self._build(unit)
             except UserError:
@@ -196,13 +186,17 @@ class _Loader:
             _check_metrics(name, task)
             _set_shots(task, spec.num_fewshot)
             task.set_fewshot_seed(seed=SEED + spec.seed)
-            if (given := task_kwargs(spec.options.get("gen_kwargs", {}))) and task.OUTPUT_TYPE == "generate_until":
+            # the other arguments of the evaluation update the task's, as by `--gen_kwargs`
+            given = {name: value for name, value in spec.options.get("gen_kwargs", {}).items() if name not in _OWN}
+            if given and task.OUTPUT_TYPE == "generate_until":
                 task.set_config(key="generation_kwargs", value=given, update=True)
         return LoadedUnit(unit.name, unit.is_group, loaded["tasks"], loaded.get("groups", {}))
 
     def _unit(self, spec, load: Load | None = None) -> Unit:
-        expand = _units_of_prompts if spec.prompt is not None else units
-        found = expand(spec.entry, self.catalog.registry, load)
+        if spec.prompt is None:
+            found = units(spec.entry, self.catalog.registry, load)
+        else:
+            found = [entry.unit for entry in prompt_units(spec.entry, self.catalog.registry, load)]
         return next(unit for unit in found if unit.name == spec.unit)
 
     def _check_unchanged(self, spec, unit: Unit) -> None:
@@ -212,9 +206,8 @@ class _Loader:
         planned = _planned(spec)
         current = self.catalog.files(spec.entry, unit) | versions(sys.path)
         current |= {"the code of lm_eval": index["package"], "python": spec.versions["python"]}
-        changed = [
-            name for name in planned.keys() | current.keys() - LIBRARIES if planned.get(name) != current.get(name)
-        ]
+        names = planned.keys() | current.keys() - LIBRARIES
+        changed = [name for name in names if planned.get(name) != current.get(name)]
         if not directory.samefile(index["directory"]):
             changed.append(str(directory))
         if changed:
@@ -225,17 +218,11 @@ class _Loader:
         own = self.catalog.own
         for name in self.catalog.own_names(spec.entry):
             entry = self.own.get(name)
-            if (
-                entry is None
-                or entry.yaml_path.resolve() != own.files[name].resolve()
-                or repr(entry.cfg) != repr(own.configs[name])
-            ):
+            is_same = entry is not None and entry.yaml_path.resolve() == own.files[name].resolve()
+            if not is_same or repr(entry.cfg) != repr(own.configs[name]):
                 raise DataError(f"{own.files[name]}: lm_eval does not read this file as the definition of {name}.")
             if not spec.trust_functions:
                 check_untrusted(name, own, METRIC_REGISTRY.keys())
-
-    def _read_group(self, name: str) -> dict:
-        return load_yaml(self.registry[name].yaml_path, resolve_func=True)
 
     def _build(self, unit: Unit) -> Task | Group:
         if unit.config is None:
@@ -243,10 +230,6 @@ class _Loader:
         if unit.is_group:
             return self.factory._build_group(unit.name, unit.config, unit.overrides, self.registry)
         return ConfigurableTask(config={"metadata": {}, **unit.config})
-
-
-def _units_of_prompts(name: str, registry: dict, load) -> list[Unit]:
-    return [entry.unit for entry in prompt_units(name, registry, load)]
 
 
 def _entries(catalog: Catalog) -> dict[str, Entry]:

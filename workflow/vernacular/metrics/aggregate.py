@@ -4,11 +4,10 @@ Intervals are Wilson intervals for proportions, and cluster bootstrap intervals 
 cluster is a passage, sentence or pair that items share.
 """
 
-import math
-
 import numpy as np
 import pyarrow as pa
 
+from vernacular.core.tables import finite_or_none
 from vernacular.metrics.metric import Metric, chance_level, chance_shares
 from vernacular.metrics.schema import as_table, value_arrays
 from vernacular.statistics.intervals import cluster_bootstrap, clustered_wilson
@@ -74,16 +73,14 @@ class _Columns:
 def _value(metric: Metric, columns: _Columns, group: np.ndarray, *, seed: int) -> dict:
     scored = columns.scored(metric, group)
     arrays = [columns.value(name)[scored] for name in metric.inputs]
-    value = float("nan")
     with np.errstate(invalid="ignore"):  # the mean of infinite surprisals is not finite; the cell is left empty
-        if len(scored):
-            value = float(metric.corpus(*arrays)) if metric.corpus else float(arrays[0].mean())
+        value = metric.value(arrays) if len(scored) else None
         low, high = _interval(metric, arrays, columns.clusters[scored].tolist(), columns.samples[scored], seed)
     return {
         "metric": metric.name,
-        "value": _finite(value),
-        "ci_low": _finite(low),
-        "ci_high": _finite(high),
+        "value": finite_or_none(value),
+        "ci_low": finite_or_none(low),
+        "ci_high": finite_or_none(high),
         "n": len(scored),
         "n_flagged": int(columns.flagged[group].sum()),
         "n_ties": _ties(metric, columns, scored),
@@ -124,7 +121,3 @@ def _ties(metric: Metric, columns: _Columns, scored: np.ndarray) -> int | None:
     if columns.has_tie_keys:
         return int((~np.isnan(columns.value(f"tie:{metric.name}")[scored])).sum())
     return int(columns.tied[scored].sum())
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

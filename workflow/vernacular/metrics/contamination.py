@@ -35,42 +35,23 @@ from vernacular.metrics.spans import Span
 from vernacular.types import Role, Score
 
 ROLE = "order"  # of the requests: order:0 is the published order, order:1, order:2, … are shuffled
-
-
 DIFFERENCE = "order_difference"
-
-
 _NOISE = 1e-6  # difference, relative to the log-likelihood, that float32 does not resolve
-
-
 _LIMITS = (
     "a signal of contamination, no verdict: an order that carries meaning (sorted by passage, length or topic) is more "
     "probable for any model, and a high p-value does not show that the dataset was not seen"
 )
-
-
 SHARE = 0.2  # of the tokens
 NAME, NAME_PLUS_PLUS = "min_20", "min_20_plus_plus"
-
-MIN_K = Metric(
-    NAME,
-    "nats",
-    None,
-    "surprisal",
-    about="Min-20%: mean log-probability of the least probable fifth of a text's tokens (Shi et al. 2023); "
-    "a weak signal of contamination, no verdict",
-)
-
-MIN_K_PLUS_PLUS = Metric(
-    NAME_PLUS_PLUS,
-    "score",
-    None,
-    "surprisal",
-    about="Min-20%++: mean of the lowest fifth of the z-scores of a text's tokens, by mean and standard deviation of "
-    "the log-probability under the distribution of the next token (Zhang et al. 2024); a weak signal of contamination, "
-    "no verdict",
-)
-SIGNALS = [MIN_K, MIN_K_PLUS_PLUS]  # of a text
+SIGNALS = [  # of a text
+    Metric(NAME, "nats", None, "surprisal",
+           about="Min-20%: mean log-probability of the least probable fifth of a text's tokens (Shi et al. 2023); "
+           "a weak signal of contamination, no verdict"),
+    Metric(NAME_PLUS_PLUS, "score", None, "surprisal",
+           about="Min-20%++: mean of the lowest fifth of the z-scores of a text's tokens, by mean and standard "
+           "deviation of the log-probability under the distribution of the next token (Zhang et al. 2024); a weak "
+           "signal of contamination, no verdict"),
+]  # fmt: skip
 _NAMES = {NAME, NAME_PLUS_PLUS, DIFFERENCE}
 
 

@@ -7,7 +7,7 @@ be.
 
 import numpy as np
 
-from vernacular.statistics.intervals import chunks
+from vernacular.statistics.intervals import chunks, mean_ranks
 
 FOLDS = 10
 _CELLS = 200_000  # numbers in an array of a chunk, so that they fit in the cache
@@ -58,30 +58,11 @@ def auc(surprisal: np.ndarray, label: np.ndarray) -> np.ndarray:
     >>> float(auc(np.array([1.0, 2.0, 2.0, 3.0]), np.array([1, 1, 0, 0])))
     0.875
     """
-    ranks = midranks(surprisal)
+    ranks = mean_ranks(surprisal)
     is_bad = label == 0
     n_bad, n_good = is_bad.sum(-1), (label == 1).sum(-1)
     with np.errstate(invalid="ignore"):
         return (np.where(is_bad, ranks, 0.0).sum(-1) - n_bad * (n_bad + 1) / 2) / (n_bad * n_good)
-
-
-def midranks(values: np.ndarray) -> np.ndarray:
-    """Return ranks from 1 along the last axis, (…, n); equal values have their mean rank (`scipy.stats.rankdata`).
-
-    >>> midranks(np.array([3.0, 1.0, 3.0])).tolist()
-    [2.5, 1.0, 2.5]
-    """
-    order = np.argsort(values, axis=-1)
-    ordered = np.take_along_axis(values, order, -1)
-    differs = ordered[..., 1:] != ordered[..., :-1]
-    positions = np.arange(values.shape[-1])
-    edge = np.ones_like(ordered[..., :1], dtype=bool)
-    first = np.maximum.accumulate(np.where(np.concatenate([edge, differs], -1), positions, 0), -1)
-    last = np.where(np.concatenate([differs, edge], -1), positions, positions[-1:])
-    last = np.minimum.accumulate(last[..., ::-1], -1)[..., ::-1]
-    ranks = np.empty(values.shape)
-    np.put_along_axis(ranks, order, (first + last) / 2 + 1, -1)
-    return ranks
 
 
 def mcc_cross_validated(surprisal: np.ndarray, label: np.ndarray, fold: np.ndarray) -> np.ndarray:

@@ -181,11 +181,8 @@ class LanguageMeter:
 
     def values(self) -> list[dict]:
         """Return rows of METRICS, without labels, of the joined responses: an estimate, if there are any."""
-        return [
-            row
-            for name, blocks in ((BLOCKS, self.blocks), (f"{BLOCKS}_gold", self.gold_blocks))
-            if (row := blocks.value(name))
-        ]
+        rows = self.blocks.value(BLOCKS), self.gold_blocks.value(f"{BLOCKS}_gold")
+        return [row for row in rows if row]
 
     def counts(self) -> LanguageCounts:
         """Return the languages of responses and correct answers."""

@@ -39,6 +39,10 @@ class Metric:
         """The names of the per-item values that it is computed from."""
         return self.needs if self.corpus else (self.name,)
 
+    def value(self, arrays: list[np.ndarray]) -> float:
+        """Return the value of the items' values, an (n,) array for each of `inputs`."""
+        return float(self.corpus(*arrays)) if self.corpus else float(arrays[0].mean())
+
 
 COUNT = "#"  # in the name of a per-item value that is only a part of a sum over items, which readers are not shown
 

@@ -8,11 +8,19 @@ import pyarrow as pa
 from vernacular.core.artifacts import Kind
 from vernacular.core.metadata import MetricsMetadata, ResultsMetadata, SimilaritiesMetadata, ToolResultsMetadata
 
+
+def text_columns(*names: str) -> list:
+    """Return columns of texts."""
+    return [(name, pa.string()) for name in names]
+
+
+def float_columns(*names: str) -> list:
+    """Return columns of numbers."""
+    return [(name, pa.float64()) for name in names]
+
+
 EVALUATION_COLUMNS = [
-    ("evaluation", pa.string()),
-    ("task", pa.string()),
-    ("language", pa.string()),
-    ("protocol", pa.string()),
+    *text_columns("evaluation", "task", "language", "protocol"),
     ("shots", pa.int32()),
     ("seed", pa.int64()),
     ("style", pa.string()),
@@ -40,9 +48,7 @@ TASK_RESULTS = Kind(
     "task results",
     pa.schema(
         [
-            ("item_id", pa.string()),
-            ("cluster_id", pa.string()),
-            ("category", pa.string()),
+            *text_columns("item_id", "cluster_id", "category"),
             ("prompt", pa.string()),  # the item's part of the prompt; the few-shot prefix is in the metadata
             ("choices", pa.list_(pa.string())),
             ("gold", pa.list_(pa.int32())),
@@ -76,8 +82,7 @@ METRICS = Kind(
             ("category", pa.string()),  # "" = all items
             ("metric", pa.string()),
             ("value", pa.float64()),  # unrounded; null if no item could be scored
-            ("ci_low", pa.float64()),
-            ("ci_high", pa.float64()),
+            *float_columns("ci_low", "ci_high"),
             ("n", pa.int64()),  # number of items from which the value is computed
             ("n_flagged", pa.int64()),  # items with a flag
             ("n_ties", pa.int64()),
@@ -88,8 +93,7 @@ METRICS = Kind(
             ("headline", pa.bool_()),  # is shown in the leaderboard and in overviews
             ("higher_is_better", pa.bool_()),  # null: neither
             ("signature", pa.string()),  # metric, encoder and layer, versions
-            ("model_revision", pa.string()),
-            ("dataset_revision", pa.string()),
+            *text_columns("model_revision", "dataset_revision"),
         ]
     ),
     key=("model", "evaluation", "category", "metric"),
@@ -104,9 +108,7 @@ TOKENS = Kind(
     "tokens",
     pa.schema(
         [
-            ("evaluation", pa.string()),
-            ("item_id", pa.string()),
-            ("cluster_id", pa.string()),
+            *text_columns("evaluation", "item_id", "cluster_id"),
             ("texts", pa.int32()),  # scored texts of the item; null if only its prompt is counted
             ("tokens", pa.int64()),
             ("bytes", pa.int64()),  # UTF-8

@@ -74,10 +74,8 @@ def correct_options(options: list[str], gold: list[int]) -> list[int]:
 
 def margin(scores: list[float | None], correct: list[int]) -> float | None:
     """Return the best correct score minus the best incorrect one, ignoring NaN; None if either is missing."""
-    labeled_scores = [
-        (i in correct, score) for i, score in enumerate(scores) if score is not None and not math.isnan(score)
-    ]
-    good, bad = ([score for is_correct, score in labeled_scores if is_correct is group] for group in (True, False))
+    known = [(i in correct, score) for i, score in enumerate(scores) if score is not None and not math.isnan(score)]
+    good, bad = ([score for is_correct, score in known if is_correct is group] for group in (True, False))
     return max(good) - max(bad) if good and bad else None
 
 
@@ -256,9 +254,7 @@ def result_row(
         "predicted_indices": choice.predicted_indices if choice else None,
         "correct": choice.correct if choice else None,
         "tie": choice.tie if choice else None,
-        "metrics": {
-            name: float(value) for name, value in values.items() if value is not None and not math.isnan(value)
-        },
+        "metrics": {name: float(v) for name, v in values.items() if v is not None and not math.isnan(v)},
         "flags": "; ".join(filter(None, flags)) or None,
     }
 

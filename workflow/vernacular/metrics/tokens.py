@@ -6,7 +6,6 @@ tokens that a tokenizer adds are part of the prompt only.
 
 import re
 import unicodedata
-from collections.abc import Iterable
 
 from vernacular.metrics.bits import span_text
 from vernacular.metrics.spans import Span, by_item, text_lengths
@@ -46,7 +45,7 @@ def token_counts(
         item_id = item["item_id"]
         if item_id not in prompts:
             continue
-        counts = _sum(_span_counts(span, unknown_token) for span in _counted(spans.get(item_id, {}), roles))
+        counts = _sum([_span_counts(span, unknown_token) for span in _counted(spans.get(item_id, {}), roles)])
         columns = {"item_id": item_id, "cluster_id": item["cluster_id"]}
         rows.append({**columns, **counts, **_prompt_counts(*prompts[item_id]), "bits": bits.get(item_id)})
     return rows
@@ -60,9 +59,8 @@ def _counted(spans: dict[str, Span], roles: tuple[str, ...]) -> list[Span]:
     return next((by_kind[kind] for kind in reversed(roles) if kind in by_kind), [])
 
 
-def _sum(counts: Iterable[dict]) -> dict[str, int | None]:
+def _sum(counts: list[dict]) -> dict[str, int | None]:
     """Return the sums of all counts; None if there are none, or if one of them is unknown."""
-    counts = list(counts)
     columns = {name: [row[name] for row in counts] for name in _TEXTS}
     return {name: sum(values) if values and None not in values else None for name, values in columns.items()}
 

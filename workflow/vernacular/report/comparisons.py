@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vernacular.comparison.prompt_groups import replaced
+from vernacular.comparison.over_prompts import replaced
 from vernacular.comparison.schema import CHANGES, IMPROVED, MARGIN_SIGNS, REGRESSED
 from vernacular.core import artifacts
 from vernacular.core.tables import rows_of

@@ -138,14 +138,11 @@ def audit(responses: Responses) -> Audit:
 def complete(responses: Responses) -> tuple[list[int], np.ndarray]:
     """Return the models that scored at least 90 % of the items, and the items that can be audited with them."""
     decidable = (responses.correct & responses.offered).any(1) & (~responses.correct & responses.offered).any(1)
-    scored = np.array([_scored(runs, responses.offered) for runs in responses.scores]).reshape(-1, len(decidable))
+    scored = [[(np.isfinite(run) | ~responses.offered).all(1) for run in runs] for runs in responses.scores]
+    scored = np.array([np.any(runs, axis=0) for runs in scored]).reshape(-1, len(decidable))
     n_items = max(int((decidable & scored.any(0)).sum()), 1)
     models = [m for m, own in enumerate(scored) if (own & decidable).sum() >= MIN_COVERAGE * n_items]
     return models, np.flatnonzero(decidable & scored[models].any(0)) if models else np.array([], dtype=int)
-
-
-def _scored(runs: list[np.ndarray], offered: np.ndarray) -> np.ndarray:
-    return np.any([(np.isfinite(run) | ~offered).all(1) for run in runs], axis=0)
 
 
 def _margins(responses: Responses) -> Margins:
@@ -189,12 +186,9 @@ def _leads(responses: Responses, gold: np.ndarray, units: list[list[float]]) -> 
     """Return x (M, n, K): the clipped lead of the gold over each other option, as a mean over evaluations."""
     means = []
     for runs, own in zip(responses.scores, units, strict=True):
-        values = np.array(
-            [
-                np.clip(_differences(run, gold, responses.offered) / u, -_CLIP, _CLIP)
-                for run, u in zip(runs, own, strict=True)
-            ]
-        )
+        pairs = zip(runs, own, strict=True)
+        leads = [_differences(run, gold, responses.offered) / unit for run, unit in pairs]
+        values = np.clip(np.array(leads), -_CLIP, _CLIP)
         known = ~np.isnan(values)
         count = known.sum(0)
         means.append(np.where(count, np.where(known, values, 0).sum(0) / np.maximum(count, 1), np.nan))

@@ -1,8 +1,12 @@
-"""Statistics of one training curve: K values of one metric at K checkpoints in the order of training.
+"""Statistics of training curves: K values of one metric at K checkpoints in the order of training.
 
 `values` has the shape (K,), or (R, K) for R resamples of the items, drawn jointly for all checkpoints: each statistic
 is then computed per resample, and its interval accounts for the items that the checkpoints share. No statistic smooths
 or interpolates over a missing checkpoint; NaN values are removed by the caller.
+
+Statistics of several curves show whether a task separates models while they are trained: M runs at K common
+checkpoints, as values of the shape (…, M, K); the leading axis, if any, holds resamples of the items, drawn jointly for
+all runs. Noise is measured within each run and never pooled: the differences between runs are the signal.
 
 Sources: signal and noise, Heineman et al. 2025 (arXiv 2508.13144); monotonicity, FineTasks (Hugging Face 2024); steps
 to a share of the final accuracy, Evanson et al. 2023 (ACL Findings 773), here above chance.
@@ -12,30 +16,13 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import chdtri
+
+from vernacular.statistics.intervals import mean_ranks
 
 MIN_POINTS = 3  # for a statistic of the shape of a curve
 MIN_NOISE_POINTS = 5  # of the end of a curve
 SHARES = (0.5, 0.9)  # of the rise above chance, for `learned`
-
-
-def mean_ranks(values: np.ndarray) -> np.ndarray:
-    """Return the ranks, from 1, along the last axis; equal values share the mean of their ranks.
-
-    >>> mean_ranks(np.array([0.3, 0.1, 0.3])).tolist()
-    [2.5, 1.0, 2.5]
-    """
-    values = np.asarray(values, dtype=float)
-    order = np.argsort(values, axis=-1, kind="stable")
-    ordered = np.take_along_axis(values, order, axis=-1)
-    size = values.shape[-1]
-    positions = np.arange(1, size + 1, dtype=float)
-    is_new = np.concatenate([np.ones((*values.shape[:-1], 1), dtype=bool), np.diff(ordered, axis=-1) != 0], axis=-1)
-    first = np.maximum.accumulate(np.where(is_new, positions, 0), axis=-1)
-    is_last = np.concatenate([is_new[..., 1:], np.ones((*values.shape[:-1], 1), dtype=bool)], axis=-1)
-    last = np.flip(np.minimum.accumulate(np.flip(np.where(is_last, positions, size), axis=-1), axis=-1), axis=-1)
-    ranks = np.empty_like(values)
-    np.put_along_axis(ranks, order, (first + last) / 2, axis=-1)
-    return ranks
 
 
 def spearman(x: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -113,14 +100,13 @@ class Learned(NamedTuple):
     interpolated: float  # x of the first crossing, linear in the value against log10 x; NaN at x = 0 or the first point
 
 
-def learned(x: np.ndarray, values: np.ndarray, chance: float, share: float, final: float | None = None) -> Learned:
-    """Return when a curve reached `chance + share * (final - chance)`; `final` is by default the last value.
+def learned(x: np.ndarray, values: np.ndarray, chance: float, share: float) -> Learned:
+    """Return when a curve reached `chance + share * (final - chance)`, where the final value is the last.
 
     Meaningless if the final value is not above chance, which the caller checks (for an interval: on the original data).
     """
     x, values = np.asarray(x, dtype=float), np.asarray(values, dtype=float)
-    final = values[-1] if final is None else final
-    target = chance + share * (final - chance)
+    target = chance + share * (values[-1] - chance)
     reached = values >= target
     if not reached.any():
         return Learned(None, None, float("nan"))
@@ -171,10 +157,8 @@ def area_between(x: np.ndarray, baseline: np.ndarray, candidate: np.ndarray) -> 
     0.833333
     """
     x = np.asarray(x, dtype=float)
-    widths = np.diff(x)
-    weights = np.zeros(len(x))
-    weights[:-1] += widths / 2
-    weights[1:] += widths / 2
+    halves = np.diff(x) / 2
+    weights = np.append(halves, 0) + np.append(0, halves)
     return (np.asarray(candidate) - np.asarray(baseline)) @ (weights / (x[-1] - x[0]))
 
 
@@ -186,4 +170,85 @@ def percentile_interval(draws: np.ndarray, tail: float = 0.025) -> tuple[float, 
     if not len(draws) or np.isnan(draws).any():
         return float("nan"), float("nan")
     low, high = np.quantile(draws, [tail, 1 - tail], method="nearest")
+    return float(low), float(high)
+
+
+def signal(finals: np.ndarray) -> np.ndarray:
+    """Return the largest difference between two models, over their mean: finals (…, M) -> (…).
+
+    NaN with fewer than two models, or a mean of 0. The ratio is meaningless for values that may be negative.
+
+    >>> round(float(signal(np.array([0.40, 0.50, 0.55]))), 6)
+    0.310345
+    """
+    finals = np.asarray(finals, dtype=float)
+    if finals.shape[-1] < 2:
+        return np.full(finals.shape[:-1], np.nan)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratio = np.ptp(finals, axis=-1) / finals.mean(axis=-1)
+    return np.where(np.isfinite(ratio), ratio, np.nan)
+
+
+def relative_noise(values: np.ndarray, window: int = MIN_NOISE_POINTS) -> np.ndarray:
+    """Return the noise of the last checkpoints of single runs over their mean: (…, K) -> (…); NaN with a mean of 0."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratio = noise(values, window) / np.asarray(values, dtype=float)[..., -window:].mean(axis=-1)
+    return np.where(np.isfinite(ratio), ratio, np.nan)
+
+
+def decision_accuracy(early: np.ndarray, late: np.ndarray) -> np.ndarray:
+    """Return the share of pairs of models in the same order early and late; a tie counts half: (…, M) -> (…).
+
+    The result does not depend on the order of the models, as it does where a tie counts as "not greater".
+
+    >>> round(float(decision_accuracy(np.array([1, 1, 2]), np.array([1, 2, 3]))), 6)
+    0.833333
+    """
+    early_signs, late_signs = _pair_signs(early), _pair_signs(late)
+    if early_signs.shape[-1] == 0:
+        return np.full(early_signs.shape[:-1], np.nan)
+    return (0.5 + 0.5 * early_signs * late_signs).mean(axis=-1)
+
+
+def rank_consistency(values: np.ndarray) -> np.ndarray:
+    """Return the mean Kendall tau-a of the models' order at neighboring checkpoints: (…, M, K) -> (…)."""
+    values = np.asarray(values, dtype=float)
+    if values.shape[-2] < 2 or values.shape[-1] < 2:
+        return np.full(values.shape[:-2], np.nan)
+    signs = _pair_signs(np.swapaxes(values, -1, -2))  # (…, K, pairs)
+    return (signs[..., 1:, :] * signs[..., :-1, :]).mean(axis=(-1, -2))
+
+
+def seed_noise(values: np.ndarray) -> float:
+    """Return FineTasks' noise: the sample standard deviation over S seeds, averaged over steps: (S, K)."""
+    return float(np.std(values, axis=0, ddof=1).mean()) if len(values) > 1 else float("nan")
+
+
+def seed_signal_to_noise(values: np.ndarray) -> float:
+    """Return FineTasks' signal-to-noise ratio: mean score of all seeds at the last step over `seed_noise`; (S, K)."""
+    spread = seed_noise(values)
+    return float(np.asarray(values)[:, -1].mean() / spread) if spread > 0 else float("nan")
+
+
+def _pair_signs(values: np.ndarray) -> np.ndarray:
+    """Return the sign of each difference of two models: (…, M) -> (…, pairs)."""
+    values = np.asarray(values, dtype=float)
+    first, second = np.triu_indices(values.shape[-1], 1)
+    return np.sign(values[..., second] - values[..., first])
+
+
+def noise_interval(noise_value: float, degrees: int, level: float = 0.95) -> tuple[float, float]:
+    """Return the interval of a standard deviation over checkpoints with `degrees` degrees of freedom (chi-squared).
+
+    Checkpoints are the sample here, not items: the same items are asked at each of them. `noise_value` is a population
+    standard deviation (or a mean of several), whose squares sum to about degrees + runs times its square.
+
+    >>> [round(bound, 3) for bound in noise_interval(1.0, 4)]
+    [0.67, 3.213]
+    """
+    if not degrees > 0 or not np.isfinite(noise_value):
+        return float("nan"), float("nan")
+    tail = (1 - level) / 2
+    runs_and_degrees = degrees * MIN_NOISE_POINTS / (MIN_NOISE_POINTS - 1)
+    low, high = (noise_value * np.sqrt(runs_and_degrees / chdtri(degrees, share)) for share in (tail, 1 - tail))
     return float(low), float(high)

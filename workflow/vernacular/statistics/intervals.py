@@ -246,9 +246,8 @@ def resample_statistic(statistic, arrays, codes, n_clusters: int, resamples: int
             if unclustered:
                 items = order[draws]
             else:
-                items = order[_concat_ranges(starts[draws[indices]].ravel(), sizes[draws[indices]].ravel())].reshape(
-                    -1, length
-                )
+                ranges = (array[draws[indices]].ravel() for array in (starts, sizes))
+                items = order[_concat_ranges(*ranges)].reshape(-1, length)
             if vectorized:
                 values[rows.start + indices] = statistic(*(array[items] for array in arrays))
             else:
@@ -287,3 +286,22 @@ def chunks(rows: int, width: int, cells: int | None = None):
     step = max(1, (cells or _CELLS) // max(1, width))
     for start in range(0, rows, step):
         yield slice(start, min(start + step, rows))
+
+
+def mean_ranks(values: np.ndarray) -> np.ndarray:
+    """Return ranks from 1 along the last axis, (…, n); equal values have their mean rank (`scipy.stats.rankdata`).
+
+    >>> mean_ranks(np.array([3.0, 1.0, 3.0])).tolist()
+    [2.5, 1.0, 2.5]
+    """
+    order = np.argsort(values, axis=-1)
+    ordered = np.take_along_axis(values, order, -1)
+    differs = ordered[..., 1:] != ordered[..., :-1]
+    positions = np.arange(values.shape[-1])
+    edge = np.ones_like(ordered[..., :1], dtype=bool)
+    first = np.maximum.accumulate(np.where(np.concatenate([edge, differs], -1), positions, 0), -1)
+    last = np.where(np.concatenate([differs, edge], -1), positions, positions[-1:])
+    last = np.minimum.accumulate(last[..., ::-1], -1)[..., ::-1]
+    ranks = np.empty(values.shape)
+    np.put_along_axis(ranks, order, (first + last) / 2 + 1, -1)
+    return ranks

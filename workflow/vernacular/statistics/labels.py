@@ -6,7 +6,7 @@ coverage of the interval, and a good one narrows it (Angelopoulos et al. 2023, a
 price: Mani et al. 2025, arXiv 2505.20178). Predictions from other models' answers can take the place of a score.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import stdtr, stdtrit
@@ -45,9 +45,8 @@ class Estimate:
 
 def labels_alone(labels: np.ndarray, clusters: np.ndarray) -> Estimate:
     """Return the mean of the labels (N,), NaN where there is none; `clusters`: (N,) codes in the order of the draw."""
-    n_clusters = len(np.unique(clusters[~np.isnan(labels)]))
     estimate = _combined(labels, np.zeros((FOLDS, len(labels))), clusters)
-    return Estimate(estimate.value, estimate.variance, n_clusters - 1)
+    return replace(estimate, df=estimate.df + 1)
 
 
 def corrected(labels: np.ndarray, scores: np.ndarray, clusters: np.ndarray, *, folds: int = FOLDS) -> Estimate:

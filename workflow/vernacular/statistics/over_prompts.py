@@ -43,14 +43,7 @@ THESE, LIKE_THESE = "these prompts", "prompts like these"  # the question that a
 
 @dataclass(frozen=True)
 class MeanOverPrompts:
-    """A mean over prompts with its interval; NaN where undefined.
-
-    Attributes:
-        se_items: standard error over clusters of items, √a
-        se_prompts: standard error over prompts (and crossed seeds), √b; NaN for a single prompt
-        sd_prompts: standard deviation between the prompts' values; NaN for a single prompt
-        question: THESE or LIKE_THESE
-    """
+    """A mean over prompts with its interval; NaN where undefined."""
 
     value: float
     low: float
@@ -58,13 +51,13 @@ class MeanOverPrompts:
     se: float
     df: float
     p: float  # two-sided, of the value 0
-    se_items: float
-    se_prompts: float
-    sd_prompts: float
-    question: str
+    se_items: float  # standard error over clusters of items, √a
+    se_prompts: float  # standard error over prompts (and crossed seeds), √b; NaN for a single prompt
+    sd_prompts: float  # standard deviation between the prompts' values; NaN for a single prompt
+    question: str  # THESE or LIKE_THESE
 
 
-def mean_over_prompts(values, variance_items: float, n_clusters: int, *, level: float = 0.95) -> MeanOverPrompts:
+def mean_over_prompts(values, variance_items: float, n_clusters: int) -> MeanOverPrompts:
     """Return the mean of `values` (prompts,) or (prompts, seeds) with its interval.
 
     Args:
@@ -85,7 +78,7 @@ def mean_over_prompts(values, variance_items: float, n_clusters: int, *, level: 
     sd_prompts = float(values.mean(axis=tuple(range(1, values.ndim))).std(ddof=1)) if len(values) > 1 else np.nan
     random = len(values) >= FEWEST_PROMPTS
     se, df = _satterthwaite([*terms, *between] if random else terms)
-    half_width = se * float(stdtrit(df, 0.5 + level / 2)) if se > 0 else np.nan
+    half_width = se * float(stdtrit(df, 0.975)) if se > 0 else np.nan
     return MeanOverPrompts(
         value=value,
         low=value - half_width,
@@ -211,15 +204,10 @@ def mean_squares(table: np.ndarray) -> dict[Effect, tuple[float, int]]:
 
 @dataclass(frozen=True)
 class Components:
-    """Variance components of a table.
+    """Variance components of a table."""
 
-    Attributes:
-        shape: (clusters, prompts) or (clusters, prompts, seeds)
-        variances: component by effect, in squared units of the metric; may be negative
-    """
-
-    shape: tuple[int, ...]
-    variances: dict[Effect, float]
+    shape: tuple[int, ...]  # (clusters, prompts) or (clusters, prompts, seeds)
+    variances: dict[Effect, float]  # component by effect, in squared units of the metric; may be negative
 
     def of(self, *factors: str) -> float:
         """Return one component, at least 0: of("items"), of("items", "prompts"). 0 without degrees of freedom."""
@@ -237,16 +225,8 @@ class Components:
             for effect, variance in self.variances.items()
         }
         total = sum(run.values())
-        return {effect_name(effect): value / total for effect, value in run.items()} if total > 0 else {}
-
-
-def effect_name(effect: Effect) -> str:
-    """Return the name of an effect.
-
-    >>> effect_name((0, 1))
-    'items × prompts'
-    """
-    return " × ".join(FACTORS[axis] for axis in effect)
+        names = {effect: " × ".join(FACTORS[axis] for axis in effect) for effect in run}
+        return {names[effect]: value / total for effect, value in run.items()} if total > 0 else {}
 
 
 def components(table: np.ndarray) -> Components:
@@ -345,15 +325,11 @@ def accuracy_components(sd_prompts: float, items_per_cluster: float = 1) -> tupl
         return variance * (1 + (items_per_cluster - 1) * correlation) / items_per_cluster
 
     def found(items: float, prompts: float, items_prompts: float) -> Components:
-        both_of_cluster = of_cluster(items_prompts, CLUSTER_CORRELATION_BOTH)
-        return Components(
-            (0, 0), {(0,): of_cluster(items, CLUSTER_CORRELATION), (1,): prompts, (0, 1): both_of_cluster}
-        )
+        items, both = of_cluster(items, CLUSTER_CORRELATION), of_cluster(items_prompts, CLUSTER_CORRELATION_BOTH)
+        return Components((0, 0), {(0,): items, (1,): prompts, (0, 1): both})
 
-    return (
-        found(variance - interaction, sd_prompts**2, interaction),
-        found(max(0.0, discordant - both), 2 * sd_prompts**2 * (1 - WORDING_ALIKE), both),
-    )
+    of_difference = found(max(0.0, discordant - both), 2 * sd_prompts**2 * (1 - WORDING_ALIKE), both)
+    return found(variance - interaction, sd_prompts**2, interaction), of_difference
 
 
 def detectable(se: float | None, df: float | None) -> float | None:
@@ -370,16 +346,12 @@ def design_table(of_value: Components, of_difference: Components | None, cluster
         of_value: components of one model's values, for the standard error.
         of_difference: components of the differences of two models, for the smallest difference; None: NaN.
     """
-    return [
-        Design(
-            n,
-            k,
-            standard_error(of_value, n, k),
-            smallest_difference(of_difference, n, k) if of_difference else float("nan"),
-        )
-        for n in clusters
-        for k in PROMPTS
-    ]
+
+    def design(n: int, k: int) -> Design:
+        smallest = smallest_difference(of_difference, n, k) if of_difference else float("nan")
+        return Design(n, k, standard_error(of_value, n, k), smallest)
+
+    return [design(n, k) for n in clusters for k in PROMPTS]
 
 
 def clusters_needed(found: Components, prompts: int, se: float) -> float:

@@ -17,7 +17,8 @@ from itertools import pairwise
 import numpy as np
 
 from vernacular.comparison.align import Items, Side
-from vernacular.comparison.curves.schema import REFERENCES
+from vernacular.comparison.curves.schema import DIFFERENCE, REFERENCES
+from vernacular.core.tables import finite_or_none
 from vernacular.metrics.metric import Metric
 from vernacular.statistics import curves as statistics
 from vernacular.statistics.intervals import cluster_codes, redrawn, resample_statistic
@@ -35,6 +36,9 @@ from vernacular.statistics.paired import (
 
 AXES = ("step", "tokens", "words")
 _COMPARISON_ORDER = ("tokens", "step", "words")  # a step of two runs is the same amount of text only by chance
+SLOPE_UNIT = {"step": 1_000, "tokens": 10**9, "words": 10**9}
+RESAMPLES = 2_000
+CORPUS_RESAMPLES = 500  # of a statistic that is not a mean
 
 
 @dataclass(frozen=True)
@@ -82,42 +86,29 @@ def common_axis(curves: Sequence[Curve]) -> tuple[str | None, list[int], list[li
     return None, [], [[] for _ in curves]
 
 
-RESAMPLES = 2_000
-CORPUS_RESAMPLES = 500  # of a statistic that is not a mean
-
-
 @dataclass(frozen=True)
 class Samples:
-    """One metric over one subset of the items.
-
-    Attributes:
-        models: the M checkpoints with values
-        values: (n, M) value per item; NaN where a checkpoint lacks it. Of a corpus statistic: 0 for each item that all
-            checkpoints have, NaN for the others.
-        codes: (n,) cluster of each item
-        inputs: of a corpus statistic, the arrays of each model over the items that all have
-    """
+    """One metric over one subset of the items: of a corpus statistic, of those that all checkpoints have."""
 
     metric: Metric
-    models: list[str]
-    values: np.ndarray
-    codes: np.ndarray
-    inputs: dict[str, list[np.ndarray]]
+    models: list[str]  # the M checkpoints with values
+    values: np.ndarray  # (n, M) value per item, NaN where a checkpoint lacks it; 0 of a corpus statistic
+    codes: np.ndarray  # (n,) cluster of each item
+    inputs: dict[str, list[np.ndarray]]  # of a corpus statistic: the (n,) arrays of each model
     resamples: int
     seed: int
 
     @cached_property
     def draws(self) -> np.ndarray:
         """(R, M) values of the metric in resamples of the clusters; NaN where undefined too often (`redrawn`)."""
-        n_clusters = self.n_clusters
-        if n_clusters < 2 or not self.models:
+        if self.n_clusters < 2 or not self.models:
             return np.full((0, len(self.models)), np.nan)
         if self.metric.corpus:
             return redrawn(np.column_stack([self._corpus_draws(model) for model in self.models]))
         known = ~np.isnan(self.values)
         sums = cluster_sums(np.where(known, self.values, 0.0), self.codes)
         sizes = cluster_sums(known.astype(float), self.codes)
-        return redrawn(resample_means(sums, sizes, cluster_counts(n_clusters, self.resamples, self.seed)))
+        return redrawn(resample_means(sums, sizes, cluster_counts(self.n_clusters, self.resamples, self.seed)))
 
     @property
     def n_clusters(self) -> int:
@@ -127,7 +118,9 @@ class Samples:
         return self.draws[:, self.models.index(model)]
 
     def columns(self, models: list[str]) -> np.ndarray:
-        """Return the draws (R, len(models)) of some of the models."""
+        """Return the draws (R, len(models)) of these models; none if one has no values per item."""
+        if not set(models) <= set(self.models):
+            return np.full((0, len(models)), np.nan)
         return self.draws[:, [self.models.index(model) for model in models]]
 
     def differences(self, pairs: list[tuple[str, str]]) -> Differences:
@@ -195,48 +188,40 @@ def point_rows(curve: Curve, checkpoints: dict, values: dict[str, dict], samples
             "curve": curve.name,
             "model": model,
             "checkpoint": checkpoint["name"],
-            **{axis: checkpoint[axis] for axis in ("step", "tokens", "words")},
+            **{axis: checkpoint[axis] for axis in AXES},
             **labels,
-            **{key: value.get(key) for key in ("value", "ci_low", "ci_high", "n", "chance_level")},
-            "note": value.get("note"),
+            **{key: value.get(key) for key in ("value", "ci_low", "ci_high", "n", "chance_level", "note")},
         }
     present = [m for m in curve.models if rows[m]["value"] is not None and m in samples.models]
     for reference, pairs in zip(REFERENCES, _pairs(present, rows, labels["higher_is_better"]), strict=True):
-        if not pairs:
-            continue
-        result = samples.differences(pairs)
-        columns = (result.value, result.low, result.high, result.p, holm(result.p))
-        for (_, model), *numbers in zip(pairs, *columns, strict=True):
-            names = ("difference", "difference_low", "difference_high", "p_value", "p_holm")
-            rows[model] |= {f"{reference}_{name}": finite(number) for name, number in zip(names, numbers, strict=True)}
+        differences = difference_columns(samples.differences(pairs)) if pairs else []
+        for (_, model), columns in zip(pairs, differences, strict=True):
+            rows[model] |= {f"{reference}_{name}": number for name, number in columns.items()}
     return list(rows.values())
+
+
+def difference_columns(found: Differences) -> list[dict]:
+    """Return the columns of each difference; Holm over all of them."""
+    columns = zip(found.value, found.low, found.high, found.p, holm(found.p), strict=True)
+    return [dict(zip(DIFFERENCE, map(finite_or_none, numbers), strict=True)) for numbers in columns]
 
 
 def _pairs(models: list[str], rows: dict[str, dict], higher_is_better: bool | None) -> list[list[tuple[str, str]]]:
     """Return the (reference, model) pairs of each kind of reference; a checkpoint is not compared with itself."""
     if len(models) < 2:
         return [[] for _ in REFERENCES]
-    previous = list(pairwise(models))
-    best = [] if higher_is_better is None else [best_model(models, rows, higher_is_better)]
+    best = None if higher_is_better is None else best_point([rows[m] for m in models], higher_is_better)["model"]
     return [
-        previous,
-        [(best[0], model) for model in models if model != best[0]] if best else [],
+        list(pairwise(models)),
+        [(best, model) for model in models if model != best] if best else [],
         [(models[-1], model) for model in models[:-1]],
     ]
 
 
-def best_model(models: list[str], rows: dict[str, dict], higher_is_better: bool) -> str:
-    """Return the checkpoint with the best value; the first of several."""
+def best_point(points: list[dict], higher_is_better: bool) -> dict:
+    """Return the point with the best value; the first of several."""
     sign = 1 if higher_is_better else -1
-    return max(models, key=lambda model: sign * rows[model]["value"])
-
-
-def finite(number) -> float | None:
-    """Return a float, or None if it is missing, NaN or infinite."""
-    return None if number is None or not np.isfinite(number) else float(number)
-
-
-SLOPE_UNIT = {"step": 1_000, "tokens": 10**9, "words": 10**9}
+    return max(points, key=lambda point: sign * point["value"])
 
 
 def statistics_row(curve: Curve, points: list[dict], samples: Samples, labels: dict) -> dict:
@@ -244,90 +229,68 @@ def statistics_row(curve: Curve, points: list[dict], samples: Samples, labels: d
 
     A statistic that cannot be computed is null, and `note` states why.
     """
-    by_model = {point["model"]: point for point in points}
-    present = [point["model"] for point in points if point["value"] is not None]
-    row = {"series": curve.series, "curve": curve.name, **labels, "axis": curve.axis}
+    axis, higher_is_better = curve.axis, labels["higher_is_better"]
+    present = [point for point in points if point["value"] is not None]
+    row = {"series": curve.series, "curve": curve.name, **labels, "axis": axis}
     row |= {"n_checkpoints": len(present), "n_missing": len(points) - len(present), "note": None}
     if not present:
         return row | {"note": "no checkpoint has a value"}
-    x = np.array([by_model[model][curve.axis] for model in present], dtype=float)
-    values = np.array([by_model[model]["value"] for model in present])
-    has_draws = len(samples.draws) > 0 and set(present) <= set(samples.models)
-    draws = samples.columns(present) if has_draws else np.full((0, len(present)), np.nan)
-    last, notes = by_model[present[-1]], []
+    x = np.array([point[axis] for point in present], dtype=float)
+    values = np.array([point["value"] for point in present])
+    draws = samples.columns([point["model"] for point in present])
+    last = present[-1]
     row |= {"chance_level": last["chance_level"], "first": values[0], "last": values[-1], "last_x": int(x[-1])}
     row |= {"last_low": last["ci_low"], "last_high": last["ci_high"]}
-    row |= _best(present, by_model, draws, labels["higher_is_better"], curve.axis)
+    if higher_is_better is not None:
+        sign, best = 1 if higher_is_better else -1, best_point(present, higher_is_better)
+        optimism = statistics.selection_optimism(sign * values, sign * draws)
+        row |= {"best": best["value"], "best_x": best[axis], "best_optimism": finite_or_none(optimism)}
+        row["forgetting"] = sign * (best["value"] - last["value"])
     row["rises"], row["falls"] = statistics.rises_and_falls(values)
     if len(present) < statistics.MIN_POINTS:
         return row | {"note": "fewer than three checkpoints"}
-    row |= _shape(x, values, draws, curve.axis)
-    if row["monotonicity"] is None:
-        notes.append("all values are equal: no monotonicity")
+    row["noise"] = finite_or_none(statistics.noise(values))
+    row["residual_noise"] = finite_or_none(statistics.residual_noise(x, values))
+    slopes = (statistics.last_third_slope(x, array) * SLOPE_UNIT[axis] for array in (values, draws))
+    row |= with_interval("slope", *slopes)
+    row |= with_interval("monotonicity", *(statistics.spearman(x, array) for array in (values, draws)))
+    notes = ["all values are equal: no monotonicity"] if row["monotonicity"] is None else []
     if len(present) < statistics.MIN_NOISE_POINTS:
         notes.append("fewer than five checkpoints: no noise")
-    row["as_good_as_last_since"] = _as_good_as_last(present, by_model, labels["higher_is_better"], curve.axis)
-    chance_row, note = _above_chance(present, by_model, x, values, draws, labels["higher_is_better"])
+    if higher_is_better is not None:
+        index = statistics.since([not is_worse_than_last(point, higher_is_better) for point in present])
+        row["as_good_as_last_since"] = None if index is None else present[index][axis]
+    chance_row, note = _above_chance(present, x, values, draws, higher_is_better)
     notes += [note] if note else []
     return row | chance_row | {"note": "; ".join(notes) or None}
-
-
-def _best(present: list[str], by_model: dict, draws: np.ndarray, higher_is_better: bool | None, axis: str) -> dict:
-    if higher_is_better is None:
-        return {}
-    sign = 1 if higher_is_better else -1
-    best = by_model[best_model(present, by_model, higher_is_better)]
-    values = np.array([by_model[model]["value"] for model in present])
-    optimism = statistics.selection_optimism(sign * values, sign * draws)
-    return {
-        "best": best["value"],
-        "best_x": best[axis],
-        "best_optimism": finite(optimism),
-        "forgetting": sign * (best["value"] - by_model[present[-1]]["value"]),
-    }
-
-
-def _shape(x: np.ndarray, values: np.ndarray, draws: np.ndarray, axis: str) -> dict:
-    unit = SLOPE_UNIT[axis]
-    row = {"noise": finite(statistics.noise(values)), "residual_noise": finite(statistics.residual_noise(x, values))}
-    for name, function, factor in (
-        ("slope", statistics.last_third_slope, unit),
-        ("monotonicity", statistics.spearman, 1),
-    ):
-        row |= with_interval(name, function(x, values) * factor, function(x, draws) * factor)
-    return row
 
 
 def with_interval(name: str, value, draws: np.ndarray) -> dict:
     """Return {name, name_low, name_high}: a statistic and its percentile interval over resamples."""
     low, high = statistics.percentile_interval(np.asarray(draws)) if np.isfinite(value) else (np.nan, np.nan)
-    return {name: finite(value), f"{name}_low": finite(low), f"{name}_high": finite(high)}
+    return {name: finite_or_none(value), f"{name}_low": finite_or_none(low), f"{name}_high": finite_or_none(high)}
 
 
-def _as_good_as_last(present: list[str], by_model: dict, higher_is_better: bool | None, axis: str) -> int | None:
-    """Return the x from which on no checkpoint is significantly worse than the last (Holm over the checkpoints)."""
-    if higher_is_better is None:
-        return None
-    sign = 1 if higher_is_better else -1
-    worse = []
-    for model in present:
-        difference, p = by_model[model].get("last_difference"), by_model[model].get("last_p_holm")
-        worse.append(p is not None and p < ALPHA and sign * difference < 0)
-    index = statistics.since(~np.array(worse))
-    return None if index is None else by_model[present[index]][axis]
+def is_worse_than_last(point: dict, higher_is_better: bool | None) -> bool:
+    """Return whether a checkpoint is significantly worse than the last (Holm over the checkpoints)."""
+    difference, p = point.get("last_difference"), point.get("last_p_holm")
+    if None in (difference, p, higher_is_better):
+        return False
+    return p < ALPHA and difference != 0 and (difference < 0) == higher_is_better
 
 
-def _above_chance(present, by_model, x, values, draws, higher_is_better: bool | None) -> tuple[dict, str | None]:
+def _above_chance(
+    present: list[dict], x: np.ndarray, values: np.ndarray, draws: np.ndarray, higher_is_better: bool | None
+) -> tuple[dict, str | None]:
     """Return when the curve rose above chance, and to shares of its rise; or why that is undefined."""
-    chance = by_model[present[-1]]["chance_level"]
+    chance = present[-1]["chance_level"]
     if chance is None or not higher_is_better:
         return {}, "no chance level"
-    lows = [by_model[model]["ci_low"] for model in present]
-    index = statistics.since([low is not None and low > chance for low in lows])
+    index = statistics.since([point["ci_low"] is not None and point["ci_low"] > chance for point in present])
     if index is None:
         return {}, "the last checkpoint is not above chance: when it was learned is undefined"
     half, most = (statistics.learned(x, values, chance, share) for share in statistics.SHARES)
     row = {"above_chance_since": int(x[index]), "learned_50": int(x[half.first]), "learned_90": int(x[most.first])}
     row["learned_90_stay"] = int(x[most.stay])
-    crossings = statistics.interpolated(x, draws, chance, statistics.SHARES[1]) if len(draws) else np.empty(0)
+    crossings = statistics.interpolated(x, draws, chance, statistics.SHARES[1])
     return row | with_interval("learned_90_interpolated", most.interpolated, crossings), None

@@ -7,21 +7,21 @@ A *curve* is a series, or a phase of one (`olmo/stage1`). `x` is the position on
 import pyarrow as pa
 
 from vernacular.core.artifacts import Kind
-from vernacular.metrics.schema import EVALUATION_COLUMNS
+from vernacular.metrics.schema import EVALUATION_COLUMNS, float_columns, text_columns
 
 _EVALUATION = [
     *EVALUATION_COLUMNS,
     ("category", pa.string()),  # "" = all items
-    ("metric", pa.string()),
-    ("unit", pa.string()),
+    *text_columns("metric", "unit"),
     ("higher_is_better", pa.bool_()),
 ]
 _POSITION = [("step", pa.int64()), ("tokens", pa.int64()), ("words", pa.int64())]
 REFERENCES = ("previous", "best", "last")
+DIFFERENCE = ("difference", "difference_low", "difference_high", "p_value", "p_holm")
 
 
 def _interval(name: str) -> list:
-    return [(name, pa.float64()), (f"{name}_low", pa.float64()), (f"{name}_high", pa.float64())]
+    return float_columns(name, f"{name}_low", f"{name}_high")
 
 
 # results/summary/curves.parquet: a row per checkpoint, evaluation, category and metric
@@ -29,9 +29,7 @@ CURVES = Kind(
     "curves",
     pa.schema(
         [
-            ("series", pa.string()),
-            ("curve", pa.string()),
-            ("model", pa.string()),
+            *text_columns("series", "curve", "model"),
             ("checkpoint", pa.string()),  # its directory or revision
             *_POSITION,
             *_EVALUATION,
@@ -41,15 +39,7 @@ CURVES = Kind(
             ("n", pa.int64()),
             ("chance_level", pa.float64()),
             # this checkpoint minus the reference, over the items both have; p_holm over the checkpoints of the curve
-            *[
-                column
-                for reference in REFERENCES
-                for column in (
-                    *_interval(f"{reference}_difference"),
-                    (f"{reference}_p_value", pa.float64()),
-                    (f"{reference}_p_holm", pa.float64()),
-                )
-            ],
+            *float_columns(*(f"{reference}_{name}" for reference in REFERENCES for name in DIFFERENCE)),
             ("note", pa.string()),  # why the value is missing
         ]
     ),
@@ -62,17 +52,13 @@ CURVE_STATISTICS = Kind(
     "curve statistics",
     pa.schema(
         [
-            ("series", pa.string()),
-            ("curve", pa.string()),
+            *text_columns("series", "curve"),
             *_EVALUATION,
             ("axis", pa.string()),
             ("n_checkpoints", pa.int64()),  # with a value
             ("n_missing", pa.int64()),
-            ("chance_level", pa.float64()),
-            ("first", pa.float64()),
-            ("last", pa.float64()),
-            ("last_low", pa.float64()),
-            ("last_high", pa.float64()),
+            *float_columns("chance_level", "first"),
+            *_interval("last"),
             ("last_x", pa.int64()),
             ("best", pa.float64()),  # chosen on the same items: optimistic by about best_optimism
             ("best_x", pa.int64()),
@@ -126,7 +112,7 @@ TASK_TRUST = Kind(
     required=("n_curves", "verdict"),
 )
 
-_PAIR = [("baseline", pa.string()), ("candidate", pa.string()), *_EVALUATION, ("axis", pa.string())]
+_PAIR = [*text_columns("baseline", "candidate"), *_EVALUATION, ("axis", pa.string())]
 
 # results/summary/curve_pairs.parquet: area between two curves
 CURVE_PAIRS = Kind(
@@ -155,11 +141,8 @@ CURVE_PAIR_POINTS = Kind(
         [
             *_PAIR,
             ("x", pa.int64()),
-            ("baseline_value", pa.float64()),
-            ("candidate_value", pa.float64()),
-            *_interval("difference"),
-            ("p_value", pa.float64()),
-            ("p_holm", pa.float64()),  # over the points of this pair of curves
+            *float_columns("baseline_value", "candidate_value"),
+            *float_columns(*DIFFERENCE),  # p_holm over the points of this pair of curves
         ]
     ),
     key=("baseline", "candidate", "evaluation", "category", "metric", "x"),

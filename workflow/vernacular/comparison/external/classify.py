@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from string import ascii_uppercase
 
-from vernacular.comparison.external.results import ExternalResult
+from vernacular.metrics.schema import TASK_RESULTS
 from vernacular.metrics.spans import Choice, choose_option, correct_options, per_length
 from vernacular.protocols.generation.metrics import normalize, text_metrics
 from vernacular.protocols.registry import PROTOCOLS
@@ -17,21 +17,28 @@ from vernacular.types import Item
 SUPPORTED_PROTOCOLS = tuple(name for name, protocol in PROTOCOLS.items() if protocol.external)
 
 
+@dataclass(frozen=True)
+class ExternalResult:
+    """External result of one item."""
+
+    location: str  # file and line, for messages
+    texts: tuple[str, ...]  # all texts of the item in the file: fields, prompt, options, in order
+    item_id: str | None = None  # as in this workflow's results
+    continuations: tuple[tuple[str, str], ...] = ()  # (context, continuation) of each scored option
+    scores: tuple[float, ...] | None = None  # log-likelihood (nats) of each of `continuations`
+    greedy: bool | None = None  # single continuations only: each token is the most probable one
+    prediction: str | None = None
+    correct: bool | None = None
+
+
 def build_row(item_row: dict, result: ExternalResult, protocol: str) -> tuple[dict, bool]:
     """Return the TASK_RESULTS row of an external result, and whether the file itself classifies it differently.
 
     `item_row` is this workflow's row of the item. A result that cannot be read, such as a prediction that is not one of
     the options, has no values and a flag.
     """
-    row = {name: item_row[name] for name in ("item_id", "cluster_id", "category", "prompt", "choices", "gold")}
-    row |= {
-        "option_scores": None,
-        "prediction": result.prediction,
-        "predicted_indices": None,
-        "correct": None,
-        "tie": None,
-    }
-    row |= {"metrics": {}, "flags": None}
+    row = dict.fromkeys(TASK_RESULTS.schema.names) | {"prediction": result.prediction, "metrics": {}}
+    row |= {name: item_row[name] for name in ("item_id", "cluster_id", "category", "prompt", "choices", "gold")}
     external = PROTOCOLS[protocol].external
     if external == "word":
         _add_word_metrics(row, result)
@@ -76,9 +83,8 @@ def _add_option_metrics(row: dict, result: ExternalResult, protocol: str) -> Non
         row["metrics"] = choice.outcome()
         if PROTOCOLS[protocol].by_length:
             for unit in ("char", "byte"):
-                row["metrics"] |= choose_option(per_length(scores, row["choices"], unit), correct_indices).outcome(
-                    f"accuracy_{unit}"
-                )
+                by_length = choose_option(per_length(scores, row["choices"], unit), correct_indices)
+                row["metrics"] |= by_length.outcome(f"accuracy_{unit}")
     else:
         choice = _predicted_option(row, result, protocol, correct_indices)
         row["metrics"] = choice.outcome()
@@ -96,16 +102,18 @@ def _add_option_metrics(row: dict, result: ExternalResult, protocol: str) -> Non
 def _predicted_option(row: dict, result: ExternalResult, protocol: str, correct_indices: list[int]) -> Choice:
     """Return the option that a prediction names by its text or, for protocols that show letters, by its letter."""
     prediction = result.prediction or ""
+    options = row["choices"]
+
+    def chosen(index: int) -> Choice:
+        return choose_option([float(i == index) for i in range(len(options))], correct_indices)
+
     for fold in (normalize_unicode, normalize):
-        option_indices = [
-            i for i, option in enumerate(row["choices"]) if fold(option) and fold(option) == fold(prediction)
-        ]
-        if option_indices and len({normalize_unicode(row["choices"][i]) for i in option_indices}) == 1:
-            return choose_option([float(i == option_indices[0]) for i in range(len(row["choices"]))], correct_indices)
+        indices = [i for i, option in enumerate(options) if fold(option) and fold(option) == fold(prediction)]
+        if indices and len({normalize_unicode(options[i]) for i in indices}) == 1:
+            return chosen(indices[0])
     letter = prediction.strip().rstrip(".)").upper()
-    if PROTOCOLS[protocol].letters and len(letter) == 1 and letter in ascii_uppercase[: len(row["choices"])]:
-        index = ascii_uppercase.index(letter)
-        return choose_option([float(i == index) for i in range(len(row["choices"]))], correct_indices)
+    if PROTOCOLS[protocol].letters and len(letter) == 1 and letter in ascii_uppercase[: len(options)]:
+        return chosen(ascii_uppercase.index(letter))
     return Choice([], None)
 
 
@@ -160,9 +168,7 @@ class MatchResult:
     results: dict[str, ExternalResult]
     n_results: int
     n_items: int
-    unmatched: int  # match no item
-    ambiguous: int  # match several items equally well
-    repeated: int  # match an item that already has a result
+    counts: dict[str, int]  # "unmatched": no item; "ambiguous": several equally well; "repeated": one with a result
 
     @property
     def share(self) -> float:
@@ -188,9 +194,8 @@ def match_items(results: list[ExternalResult], items: list[Item], prompts: dict[
         for i in remaining:
             outcomes[i] = _assign(matched, index.find(results[i]), results[i])
     counts = Counter(outcomes.values())
-    return MatchResult(
-        matched, len(results), len(prompts), counts["unmatched"], counts["ambiguous"], counts["repeated"]
-    )
+    counts = {outcome: counts[outcome] for outcome in ("unmatched", "ambiguous", "repeated")}
+    return MatchResult(matched, len(results), len(prompts), counts)
 
 
 def normalize_unicode(text: str) -> str:

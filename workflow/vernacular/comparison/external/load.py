@@ -4,16 +4,23 @@ Results of other tools are matched to the items of this workflow and become TASK
 options and gold. Correctness follows this workflow's rules: with log-likelihoods, a tie with an incorrect option is
 incorrect. A note per file and evaluation reports what matched and what did not.
 
-lm-eval sample files (`--log_samples`, `samples_{task}_{time}.jsonl`) as external results.
+User files are CSV, TSV or JSONL with one item per line:
 
-Each line holds `doc` (the dataset's row), `arguments` (context and continuation, or context and generation settings),
-`filtered_resps` ((log-likelihood, greedy) per continuation, or the generated text), and lm-eval's metrics. Of several
-filters, the first in the file is used.
+* the item: `item_id` as in this workflow's results, or its text in any of `prompt`, `context`, `question`, `sentence`,
+  `text`, with its `choices` or `options` (a list, or separated by `|`) if it has any;
+* the output: `prediction` (the option's text, its letter for the protocol letters, or the generated text), `correct` (1
+  or 0, true or false), or both; with both, `correct` counts;
+* `evaluation`, if one file holds several.
+
+A line of lm-eval's sample files (`--log_samples`, `samples_{task}_{time}.jsonl`) holds `doc` (the dataset's row),
+`arguments` (context and continuation, or context and generation settings), `filtered_resps` ((log-likelihood, greedy)
+per continuation, or the generated text), and lm-eval's metrics. Of several filters, the first in the file is used.
 """
 
 import contextlib
 import json
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,24 +29,24 @@ import pyarrow as pa
 from vernacular.comparison.external.classify import (
     MIN_MATCHED_SHARE,
     SUPPORTED_PROTOCOLS,
+    ExternalResult,
     MatchResult,
     build_row,
     match_items,
 )
-from vernacular.comparison.external.results import (
-    COLUMNS,
-    ExternalResult,
-    as_text,
-    read_results,
-    read_rows,
-    result_files,
-)
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError, DataError, format_count, suggest
+from vernacular.core.names import check_readable
 from vernacular.core.paths import display_path
+from vernacular.data.columns import replace_surrogates
+from vernacular.data.readers import detect_format, located_rows
 from vernacular.metrics.schema import TASK_RESULTS, as_table
 from vernacular.protocols.registry import PROTOCOLS
 from vernacular.types import Item
+
+TEXT_COLUMNS = ("context", "prompt", "question", "sentence", "text")
+COLUMNS = {*TEXT_COLUMNS, "item_id", "choices", "options", "prediction", "correct", "evaluation"}
+_BOOLEANS = {"1": True, "1.0": True, "true": True, "yes": True, "0": False, "0.0": False, "false": False, "no": False}
 
 
 @dataclass(frozen=True)
@@ -57,12 +64,10 @@ def load_external_results(path, references: dict[str, Reference]) -> tuple[dict[
     """Match the results in a file or directory to evaluations.
 
     Supported are this workflow's Parquet files (a model's results directory, or its `tasks`), lm-eval's
-    `samples_*.jsonl`, and user files in CSV, TSV or JSONL (columns: see `results`). A file that does not name its
-    evaluation is matched to every evaluation that fits. At least 80 % of the file's items or of the evaluation's items,
-    whichever are fewer, have to match.
+    `samples_*.jsonl`, and user files. A file that does not name its evaluation is matched to every evaluation that
+    fits. At least 80 % of the file's items or of the evaluation's items, whichever are fewer, have to match.
 
     Args:
-        path: file or directory.
         references: evaluations of this workflow by name.
 
     Returns:
@@ -71,18 +76,15 @@ def load_external_results(path, references: dict[str, Reference]) -> tuple[dict[
     Raises:
         DataError: no file matches an evaluation, two files match the same one, or a file is malformed.
     """
-    path = Path(path)
     tables: dict[str, pa.Table] = {}
     notes: list[str] = []
-    for file in result_files(path):
-        file_tables, file_notes = (
-            _load_parquet(file, references) if file.suffix == ".parquet" else _load_lines(file, references)
-        )
+    for file in result_files(Path(path)):
+        read = _load_parquet if file.suffix == ".parquet" else _load_lines
+        file_tables, file_notes = read(file, references)
         for evaluation, table in file_tables.items():
             if evaluation in tables:
-                raise DataError(
-                    f"{display_path(file)}: second file with results of {evaluation}. Specify one of the files."
-                )
+                location = display_path(file)
+                raise DataError(f"{location}: second file with results of {evaluation}. Specify one of the files.")
             tables[evaluation] = table
         notes += file_notes
     if not tables:
@@ -215,9 +217,7 @@ def _matching_protocols(results: list[ExternalResult], is_lm_eval: bool) -> tupl
         return _protocols_of_type("text") if is_lm_eval else _protocols_of_type("text", "options")
     if all(len(result.scores) == 1 for result in scored_results):
         return _protocols_of_type("word")
-    letters = all(
-        len(continuation.strip()) == 1 for result in scored_results for _, continuation in result.continuations
-    )
+    letters = all(len(text.strip()) == 1 for result in scored_results for _, text in result.continuations)
     return tuple(name for name in _protocols_of_type("options") if PROTOCOLS[name].letters == letters)
 
 
@@ -226,16 +226,10 @@ def _protocols_of_type(*types: str) -> tuple[str, ...]:
 
 
 def _match_message(file: Path, evaluation: str, match_result: MatchResult) -> str:
-    counts = {
-        "unmatched": match_result.unmatched,
-        "ambiguous": match_result.ambiguous,
-        "repeated": match_result.repeated,
-    }
-    details = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
+    details = ", ".join(f"{count} {outcome}" for outcome, count in match_result.counts.items() if count)
     message = f"{display_path(file)}: {len(match_result.results)} of {match_result.n_results} results match "
-    return f"{message}the {format_count(match_result.n_items, 'item')} of {evaluation}" + (
-        f" ({details})" if details else ""
-    )
+    message += f"the {format_count(match_result.n_items, 'item')} of {evaluation}"
+    return f"{message} ({details})" if details else message
 
 
 def _result_rows(match_result: MatchResult, reference: Reference) -> tuple[pa.Table, str]:
@@ -290,7 +284,7 @@ def _parse_sample(location: str, row: dict) -> ExternalResult:
         prediction = as_text(responses[0]) if responses and isinstance(responses[0], str) else None
         return ExternalResult(location, tuple(texts), prediction=prediction, correct=_binary_metric(row, "exact_match"))
     try:
-        pairs = [(float(loglik), _is_true(greedy)) for loglik, greedy in responses]
+        pairs = [(float(loglik), str(greedy).casefold() == "true") for loglik, greedy in responses]
     except (TypeError, ValueError, OverflowError):
         raise DataError(f"{location}: filtered_resps: expected (log-likelihood, greedy) per continuation.") from None
     correct = _binary_metric(row, "acc")
@@ -346,5 +340,81 @@ def _binary_metric(row: dict, metric: str) -> bool | None:
     return bool(value) if isinstance(value, int | float) and value in (0, 1) else None
 
 
-def _is_true(value) -> bool:
-    return str(value).casefold() == "true"
+def read_results(path: Path) -> dict[str | None, list[ExternalResult]]:
+    """Read a user file: results by evaluation, None for lines that do not name one.
+
+    Raises DataError with file, line and column.
+    """
+    results: dict[str | None, list[ExternalResult]] = {}
+    for location, row in read_rows(path):
+        _check_columns(location, row)
+        texts = [as_text(row[name]) for name in TEXT_COLUMNS if name in row]
+        texts += _parse_options(row.get("choices")) + _parse_options(row.get("options"))
+        result = ExternalResult(
+            location,
+            tuple(text for text in texts if text.strip()),
+            item_id=as_text(row.get("item_id")) or None,
+            prediction=as_text(row["prediction"]) if row.get("prediction") is not None else None,
+            correct=_parse_bool(location, row.get("correct")),
+        )
+        if evaluation := as_text(row.get("evaluation")) or None:
+            check_readable(evaluation, location, "evaluation")
+        results.setdefault(evaluation, []).append(result)
+    return results
+
+
+def read_rows(path: Path) -> Iterator[tuple[str, dict]]:
+    """Yield (file and line, row) of a CSV, TSV or JSONL file; a file with another extension is read as CSV."""
+    return located_rows(path, detect_format(path) or "csv", name=display_path(path))
+
+
+def _check_columns(location: str, row: dict) -> None:
+    columns = ", ".join(map(str, row))
+    if "item_id" not in row and not any(name in row for name in TEXT_COLUMNS):
+        raise DataError(
+            f"{location}: no item: expected one of the columns item_id, {', '.join(TEXT_COLUMNS)}, got {columns}."
+        )
+    if "prediction" not in row and "correct" not in row:
+        raise DataError(f"{location}: no output: expected a column prediction or correct, got {columns}.")
+
+
+def _parse_options(cell) -> list[str]:
+    if isinstance(cell, list):
+        return [as_text(option) for option in cell]
+    return [option.strip() for option in as_text(cell).split("|")]
+
+
+def _parse_bool(location: str, cell) -> bool | None:
+    text = as_text(cell).strip().casefold()
+    if not text:
+        return None
+    if text not in _BOOLEANS:
+        raise DataError(f"{location}: correct: expected 1, 0, true, false or an empty value, got {cell!r}.")
+    return _BOOLEANS[text]
+
+
+def as_text(cell) -> str:
+    """Convert a cell to text; lone surrogates, which JSON can hold and Parquet cannot, become U+FFFD."""
+    return replace_surrogates("" if cell is None else str(cell))
+
+
+def result_files(path: Path) -> list[Path]:
+    """Return the result files at `path`. Raises DataError if there are none, or of several types."""
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise DataError(f"{display_path(path)}: file or directory not found.")
+    parquet = sorted((path / "tasks").glob("*.parquet")) or sorted(path.glob("*.parquet"))
+    samples = sorted(path.rglob("samples_*.jsonl"))
+    tables = [file for pattern in ("*.csv", "*.tsv", "*.jsonl") for file in sorted(path.glob(pattern))]
+    groups = [files for files in (parquet, samples, [file for file in tables if file not in samples]) if files]
+    if not groups:
+        raise DataError(
+            f"{display_path(path)}: no results found (expected .parquet, samples_*.jsonl, .csv, .tsv or .jsonl)."
+        )
+    if len(groups) > 1:
+        names = " and ".join(files[0].name for files in groups)
+        raise DataError(
+            f"{display_path(path)}: results of several types ({names}). Specify one file, or separate them."
+        )
+    return groups[0]

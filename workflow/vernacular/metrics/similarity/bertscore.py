@@ -8,7 +8,7 @@ pairs in its batch.
 
 import csv
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from importlib.metadata import version
 from pathlib import Path
 
@@ -37,20 +37,8 @@ def layer_of(record: ModelRecord, encoder: TokenEncoder) -> int:
 def idf_table(documents: list[Tokens]) -> dict[int, float]:
     """Return {token ID: ln((M + 1) / (df + 1))} over M texts, as in bert_score and moverscore_v2; unseen: ln(M + 1)."""
     counts = Counter(token for tokens in documents for token in set(tokens.ids))
-    table = _DefaultDict(math.log(len(documents) + 1))
-    table.update({token: math.log((len(documents) + 1) / (n + 1)) for token, n in counts.items()})
-    return table
-
-
-class _DefaultDict(dict):
-    """A dict with a default value."""
-
-    def __init__(self, default: float):
-        super().__init__()
-        self.default = default
-
-    def __missing__(self, key):
-        return self.default
+    known = {token: math.log((len(documents) + 1) / (n + 1)) for token, n in counts.items()}
+    return defaultdict(lambda: math.log(len(documents) + 1), known)
 
 
 def token_weights(tokens: Tokens, idf: dict[int, float] | None, unweighted: set[int]) -> np.ndarray:

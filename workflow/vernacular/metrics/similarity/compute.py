@@ -1,10 +1,14 @@
 """Similarities of one evaluation, computed from items and generations: one row per item and metric.
 
-Generated texts, options and references are gathered first, so that each encoder embeds each distinct text once.
+Generated texts, options and references are gathered first, so that each encoder embeds each distinct text once;
+MoverScore and BERTScore with the same encoder share one pass through it.
 Nothing depends on the evaluated model itself, so another metric or encoder requires no new generations.
 """
 
+import functools
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -15,12 +19,20 @@ from vernacular.core.errors import ConfigError, MachineError, ModelError, sugges
 from vernacular.core.library_errors import LibraryError, wrap_library_errors, wrap_tokenizer_panics
 from vernacular.core.metadata import Outcome
 from vernacular.core.model_record import ModelRecord
-from vernacular.metrics.similarity import cosine, moverscore
+from vernacular.metrics.similarity import bertscore, cosine, moverscore
+from vernacular.metrics.similarity.encoder import TokenEncoder, Tokens
 from vernacular.metrics.similarity.outputs import parse_samples, sample_name
-from vernacular.metrics.similarity.token_metrics import Pair, group_by_encoder, token_metrics
 from vernacular.types import SIMIL_EVAL_STYLES, Generation, Item, Request, accepted_answers
 
-METRICS = ("cosine", "moverscore", "bertscore")
+_OPTIONS = {  # of each metric, and their defaults
+    "cosine": {},
+    "moverscore": {"variant": "default", "idf": False},
+    "bertscore": {"idf": False, "rescale": False},
+}
+METRICS = tuple(_OPTIONS)
+CHUNK_TOKENS = 200_000  # tokens whose vectors are in memory at the same time: 600 MB for an encoder of width 768
+
+Pair = tuple[str, str]  # answer, option
 
 
 def similarities(
@@ -60,7 +72,8 @@ def similarities(
     samples = parse_samples(requests, generations)
     outputs = {(item, number): out for item, outs in samples.items() for number, out in enumerate(outs)}
     strip = str if style in SIMIL_EVAL_STYLES else str.strip  # that tool compares surrounding whitespace, too
-    options_by_item = {item["item_id"]: options_of(item) for item in items}
+    # the texts with which an answer is compared: the choices, or the accepted answers if there are none
+    options_by_item = {item["item_id"]: list(item["choices"]) or accepted_answers(item) for item in items}
     options = {key: options_by_item[key[0]] for key in outputs if key[0] in options_by_item}
     pairs = {  # a dict: ordered and unique
         (strip(outputs[key].text), strip(option)): None
@@ -91,7 +104,14 @@ def similarities(
     for group in group_by_encoder(specs, records):
         compute_all(group)
     rows, metadata = [], {"signatures": {}, "encoders": {}, "outcome": Outcome(missing=missing)}
-    metadata["counts"] = _counts(outputs, options, pairs)
+    own = [outputs[key].text for key in options]
+    metadata["counts"] = {
+        "items": len(options),
+        "empty_answers": sum(text is not None and not text.strip() for text in own),
+        "failed_generations": own.count(None),
+        "distinct_pairs": len(pairs),
+        "distinct_texts": len({text for pair in pairs for text in pair}),
+    }
     for name in (spec["metric"] for spec in specs if spec["metric"] in results):
         values, info = results[name]
         metadata["signatures"][name] = info.pop("signature")
@@ -106,11 +126,6 @@ def similarities(
     return rows, metadata
 
 
-def options_of(item: Item) -> list[str]:
-    """Return the texts with which an answer is compared: the choices, or the accepted answers if there are none."""
-    return list(item["choices"]) or accepted_answers(item)
-
-
 def _has_text(text: str | None) -> bool:
     return bool(text and text.strip())
 
@@ -118,24 +133,16 @@ def _has_text(text: str | None) -> bool:
 def _resolve(metric: str | dict) -> dict:
     """Return a metric with all its options. Raises ConfigError if it or an option is unknown."""
     settings = {"metric": metric} if isinstance(metric, str) else dict(metric)
-    allowed = {
-        "cosine": {},
-        "moverscore": {"variant": "default", "idf": False},
-        "bertscore": {"idf": False, "rescale": False},
-    }
     name = settings.pop("metric")
-    if name not in allowed:
+    if name not in _OPTIONS:
         raise ConfigError(f'unknown similarity metric "{name}".{suggest(name, METRICS)}')
     for option in settings:
-        if option not in allowed[name]:
-            raise ConfigError(
-                f'unknown option "{option}" of the similarity metric {name}.{suggest(option, allowed[name])}'
-            )
-    if settings.get("variant", "default") not in moverscore.VARIANTS:
-        raise ConfigError(
-            f'unknown variant "{settings["variant"]}" of moverscore.{suggest(settings["variant"], moverscore.VARIANTS)}'
-        )
-    return {"metric": name} | allowed[name] | settings
+        if option not in _OPTIONS[name]:
+            hint = suggest(option, _OPTIONS[name])
+            raise ConfigError(f'unknown option "{option}" of the similarity metric {name}.{hint}')
+    if (variant := settings.get("variant", "default")) not in moverscore.VARIANTS:
+        raise ConfigError(f'unknown variant "{variant}" of moverscore.{suggest(variant, moverscore.VARIANTS)}')
+    return {"metric": name} | _OPTIONS[name] | settings
 
 
 def _record(encoders: dict[str, ModelRecord], metric: str) -> ModelRecord:
@@ -143,16 +150,6 @@ def _record(encoders: dict[str, ModelRecord], metric: str) -> ModelRecord:
     if record is None:
         raise ConfigError(f'no encoder is set for the similarity metric "{metric}". Set similarity.encoders.default.')
     return record
-
-
-def _counts(outputs, options, pairs) -> dict:
-    return {
-        "items": len(options),
-        "empty_answers": sum(outputs[item].text is not None and not outputs[item].text.strip() for item in options),
-        "failed_generations": sum(outputs[item].text is None for item in options),
-        "distinct_pairs": len(pairs),
-        "distinct_texts": len({text for pair in pairs for text in pair}),
-    }
 
 
 def _compute_group(
@@ -186,3 +183,106 @@ def _cosine(pairs: list[Pair], record: ModelRecord) -> tuple[np.ndarray, dict]:
         return cosine.cosine(encoder, pairs, prefix), metadata
     except ModelError as error:  # raised without the encoder's name
         raise ModelError(f"{record.name}: {error}") from None
+
+
+@dataclass(frozen=True)
+class _TokenMetric:
+    """One metric, prepared for token vectors."""
+
+    name: str
+    layer: int
+    weights: dict[str, np.ndarray]  # text -> [n_tokens]
+    rescale_offset: float | None  # BERTScore of unrelated texts, if scores are rescaled
+    metadata: dict
+
+
+def group_by_encoder(specs: list[dict], records: dict) -> list[list[dict]]:
+    """Group `specs` by encoder and variant, so that one pass serves a group; cosine uses another encoder class."""
+    groups: dict[tuple, list[dict]] = {}
+    for spec in specs:
+        directory = records[spec["metric"]].directory
+        groups.setdefault((spec["metric"] == "cosine", directory, _variant(spec)), []).append(spec)
+    return list(groups.values())
+
+
+def token_metrics(group: list[dict], pairs: list[Pair], documents: list[str], records: dict, language, threads) -> dict:
+    """Return {metric name: (float64 [n_pairs], metadata: signature, layer, truncated texts)}.
+
+    The score is NaN if a text has no token with weight.
+
+    Args:
+        group: Metrics that share an encoder, with all their options (see `compute.similarities`).
+        documents: The options, from which idf is computed: the weights are then independent of the responses, and
+            models are comparable.
+        records: Record of the encoder by metric name.
+    """
+    record, variant = records[group[0]["metric"]], moverscore.VARIANTS[_variant(group[0])]
+    encoder = _encoder(record.directory, record.name, bool(record.allow_pickle))
+    texts = list(dict.fromkeys([*(text for pair in pairs for text in pair), *documents]))
+    tokens = dict(zip(texts, variant.tokenize(encoder, texts), strict=True))
+    metrics = [_prepare(spec, encoder, records[spec["metric"]], tokens, documents, language, variant) for spec in group]
+    values = _scores(metrics, encoder, pairs, tokens, threads)
+    truncated = sum(tokens[text].truncated for text in {text for pair in pairs for text in pair})
+    return {metric.name: (values[metric.name], metric.metadata | {"truncated_texts": truncated}) for metric in metrics}
+
+
+def _variant(spec: dict) -> str:
+    """Return the variant of MoverScore whose tokens a metric uses; BERTScore uses those of the default one."""
+    return spec.get("variant", "default")
+
+
+@functools.lru_cache(maxsize=2)  # most evaluations of a model share one
+def _encoder(directory: str, name: str, allow_pickle: bool) -> TokenEncoder:
+    return TokenEncoder(ModelRecord(name=name, directory=directory, allow_pickle=allow_pickle))
+
+
+def _prepare(
+    spec, encoder, record, tokens: dict[str, Tokens], documents, language, variant: moverscore.Variant
+) -> _TokenMetric:
+    idf = bertscore.idf_table([tokens[text] for text in documents]) if spec["idf"] else None
+    if spec["metric"] == "moverscore":
+        weights = {text: variant.weigh(text_tokens, idf) for text, text_tokens in tokens.items()}
+        signature = moverscore.signature(record, variant=spec["variant"], idf=spec["idf"])
+        return _TokenMetric("moverscore", encoder.n_layers, weights, None, {"signature": signature})
+    layer = bertscore.layer_of(record, encoder)
+    unweighted = {encoder.tokenizer.cls_token_id, encoder.tokenizer.sep_token_id}
+    weights = {text: bertscore.token_weights(text_tokens, idf, unweighted) for text, text_tokens in tokens.items()}
+    offset = bertscore.rescale_offset(record, language, layer) if spec["rescale"] else None
+    rescaled = None if spec["rescale"] and offset is None else spec["rescale"]
+    signature = bertscore.signature(record, layer=layer, idf=spec["idf"], rescaled=rescaled)
+    return _TokenMetric("bertscore", layer, weights, offset, {"signature": signature, "layer": layer})
+
+
+def _scores(metrics: list[_TokenMetric], encoder: TokenEncoder, pairs, tokens, threads) -> dict[str, np.ndarray]:
+    """Return {metric name: float64 [n_pairs]}; all requested layers are from the same forward pass."""
+    values = {metric.name: np.empty(len(pairs)) for metric in metrics}
+    layers = tuple(sorted({metric.layer for metric in metrics}))
+    for chunk in chunks(pairs, tokens):
+        chunk_pairs = [pairs[i] for i in chunk]
+        distinct = list(dict.fromkeys(text for pair in chunk_pairs for text in pair))
+        states = encoder.embed([tokens[text].ids for text in distinct], layers)
+        for metric in metrics:
+            vectors = {text: state[metric.layer] for text, state in zip(distinct, states, strict=True)}
+            if metric.name == "moverscore":
+                values[metric.name][chunk] = moverscore.moverscore(chunk_pairs, vectors, metric.weights, threads)
+            else:
+                f1 = bertscore.bertscore(chunk_pairs, vectors, metric.weights)
+                offset = metric.rescale_offset
+                values[metric.name][chunk] = f1 if offset is None else (f1 - offset) / (1 - offset)
+    return values
+
+
+def chunks(pairs: list[Pair], tokens: dict[str, Tokens]) -> Iterator[list[int]]:
+    """Yield runs of pair indices whose distinct texts have at most CHUNK_TOKENS tokens in total, or of one pair."""
+    chunk, texts, size = [], set(), 0
+    for i, pair in enumerate(pairs):
+        n_new = sum(len(tokens[text].ids) for text in set(pair) - texts)
+        if chunk and size + n_new > CHUNK_TOKENS:
+            yield chunk
+            chunk, texts, size = [], set(), 0
+            n_new = sum(len(tokens[text].ids) for text in set(pair))
+        chunk.append(i)
+        texts.update(pair)
+        size += n_new
+    if chunk:
+        yield chunk

@@ -71,9 +71,8 @@ def _mean_pooling_encoder(directory: str, adapter: str | None, model_kwargs: dic
     since version 6 it renders each text as a chat message if the tokenizer has a chat template.
     """
     transformer = Transformer(directory, model_kwargs=model_kwargs, processor_kwargs={"local_files_only": True})
-    transformer.modality_config = {
-        name: entry for name, entry in transformer.modality_config.items() if name != "message"
-    }
+    modalities = transformer.modality_config.items()
+    transformer.modality_config = {name: entry for name, entry in modalities if name != "message"}
     transformer.input_formatter.supported_modalities = list(transformer.modality_config)
     # padding on the left shifts positions by the length of the longest text in the batch
     transformer.tokenizer.padding_side = "right"

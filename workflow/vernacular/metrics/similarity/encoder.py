@@ -62,9 +62,8 @@ class TokenEncoder:
             raise loading_error(self.name, error, bool(record.allow_pickle)) from error
         check_missing_weights(self.name, report)
         if not self.tokenizer.is_fast:
-            raise ModelError(
-                f"{self.name}: its tokenizer provides no character offsets, which similarity metrics require."
-            )
+            reason = "its tokenizer provides no character offsets, which similarity metrics require"
+            raise ModelError(f"{self.name}: {reason}.")
         if self.tokenizer.pad_token_id is None:
             self.tokenizer.pad_token = self.tokenizer.eos_token
         if model.config.is_encoder_decoder:
@@ -135,9 +134,8 @@ class TokenEncoder:
         for layer in layers:
             if not 0 <= layer <= self.n_layers:
                 raise ModelError(f"{self.name}: expected a layer from 0 to {self.n_layers}, got {layer}.")
-        cache = self._caches.setdefault(
-            layers, EmbeddingCache(lambda states: sum(state.nbytes for state in states.values()))
-        )
+        empty = EmbeddingCache(lambda states: sum(state.nbytes for state in states.values()))
+        cache = self._caches.setdefault(layers, empty)
         keys = [tuple(row) for row in rows]
         states_by_row = cache.get_all(keys, lambda missing: self._embed(missing, layers))
         return [states_by_row[key] for key in keys]
@@ -181,9 +179,8 @@ class TokenEncoder:
 def loading_error(name: str, error: Exception, allow_pickle: bool) -> ModelError:
     """Return the error for an encoder that could not be loaded: MachineError if memory does not suffice."""
     if is_out_of_memory(error):
-        return MachineError(
-            f"{name}: the encoder does not fit in memory. Use a smaller one, or a machine with more memory."
-        )
+        advice = "Use a smaller one, or a machine with more memory."
+        return MachineError(f"{name}: the encoder does not fit in memory. {advice}")
     message = describe_error(error, ModelRecord(name=name, kind="encoder", allow_pickle=allow_pickle)).rstrip(".")
     return ModelError(f"{name}: the encoder cannot be loaded ({message}).")
 
@@ -191,10 +188,8 @@ def loading_error(name: str, error: Exception, allow_pickle: bool) -> ModelError
 def check_missing_weights(name: str, report: dict) -> None:
     """Raise ModelError if weights are missing, except those of BERT's pooler, which no metric uses."""
     if missing := sorted(key for key in report["missing_keys"] if "pooler" not in key):
-        raise ModelError(
-            f"{name}: {len(missing)} of the encoder's weights not found ({first_of(missing)}). "
-            "Use a complete checkpoint."
-        )
+        reason = f"{len(missing)} of the encoder's weights not found ({first_of(missing)})"
+        raise ModelError(f"{name}: {reason}. Use a complete checkpoint.")
 
 
 def batches(order: list[int], lengths: list[int], budget: int):

@@ -66,9 +66,8 @@ def tokenize_as_simil_eval(encoder: TokenEncoder, texts: list[str]) -> list[Toke
     """
     tokenized = []
     for text_tokens in encoder.tokenize(texts, lower_case=True):
-        subwords = [
-            piece for piece, word in zip(text_tokens.subwords, text_tokens.words, strict=True) if word is not None
-        ]
+        pieces = zip(text_tokens.subwords, text_tokens.words, strict=True)
+        subwords = [piece for piece, word in pieces if word is not None]
         subwords = ["[CLS]", *subwords[: encoder.max_tokens - 2], "[SEP]"]
         ids = encoder.tokenizer.convert_tokens_to_ids(subwords)
         if None in ids:
@@ -85,10 +84,8 @@ def simil_eval_weights(tokens: Tokens, idf: dict[int, float] | None = None) -> n
 
     Later subword tokens therefore count for RoBERTa, but not for BERT.
     """
-    has_no_weight = ["##" in piece or piece in set(string.punctuation) for piece in tokens.subwords]
-    return np.array(
-        [0.0 if d else 1.0 if idf is None else idf[i] for d, i in zip(has_no_weight, tokens.ids, strict=True)]
-    )
+    has_no_weight = np.array(["##" in piece or piece in set(string.punctuation) for piece in tokens.subwords])
+    return np.where(has_no_weight, 0.0, [1.0 if idf is None else idf[i] for i in tokens.ids])
 
 
 VARIANTS = {

@@ -1,31 +1,152 @@
-"""Which tasks can be trusted for models of this size: TASK_TRUST rows over all curves, and a sentence on them.
+"""All curve tables of a run: points, statistics, trust in tasks, and pairs of curves.
 
-A task is *useful* if its values improve with training and end above chance, and, with several curves, if it separates
-them by more than its noise. It is *noise* if no curve ends above chance or if the improvement cannot be told from
-chance. Anything else is *uncertain*. The limits are FineTasks' for monotonicity (0.5) and 1 for signal-to-noise and
-improvement.
+Evaluations are independent; each is aligned once over all checkpoints, and all its statistics use the same resamples.
+Two curves are compared at equal steps or tokens: differences on the same items, and the area between the curves.
 
-Statistics of several curves show whether a task separates models while they are trained: M runs at K common
-checkpoints, as values of the shape (…, M, K); the leading axis, if any, holds resamples of the items, drawn jointly for
-all runs. Noise is measured within each run and never pooled: the differences between runs are the signal. Sources:
-Heineman et al. 2025 (arXiv 2508.13144) and FineTasks (Hugging Face 2024), whose two signal-to-noise ratios differ.
+A task is *useful* for models of this size if its values improve with training and end above chance, and, with several
+curves, if it separates them by more than its noise. It is *noise* if no curve ends above chance or if the improvement
+cannot be told from chance. Anything else is *uncertain*. The limits are FineTasks' (Hugging Face 2024) for monotonicity
+(0.5) and 1 for signal-to-noise and improvement.
 """
 
 from collections import Counter
+from collections.abc import Callable, Mapping
+from itertools import combinations
 
 import numpy as np
-from scipy.special import chdtri
+import pyarrow as pa
 
-from vernacular.comparison.curves.curve import Curve, Samples, common_axis, finite, with_interval
+from vernacular.comparison.align import align
+from vernacular.comparison.curves.curve import (
+    RESAMPLES,
+    Curve,
+    Samples,
+    common_axis,
+    curves_of,
+    difference_columns,
+    is_worse_than_last,
+    point_rows,
+    samples_of,
+    statistics_row,
+    with_interval,
+)
+from vernacular.comparison.curves.schema import ALL
+from vernacular.core.tables import finite_or_none
+from vernacular.metrics.classification import with_classes
+from vernacular.metrics.metric import Metric
+from vernacular.protocols.evaluate import PROTOCOL_METRICS
 from vernacular.statistics import curves as statistics
-from vernacular.statistics.curves import MIN_NOISE_POINTS, noise
-from vernacular.statistics.paired import ALPHA
+from vernacular.statistics.paired import ALPHA, corpus_difference, holm
 from vernacular.types import SETTING
 
 MIN_MONOTONICITY = 0.5
 MIN_SIGNAL_TO_NOISE = 1.0
 USEFUL, UNCERTAIN, NOISE = "useful", "uncertain", "noise"
 _NAMED = 3  # evaluations of a verdict that the sentence names
+
+
+def curve_tables(
+    checkpoints: dict[str, dict],
+    evaluations: Mapping[str, dict],
+    results: Callable[[str, str], pa.Table],
+    values: Callable[[str, str], Mapping[tuple[str, str], dict]],
+    *,
+    tool_metrics: Mapping[str, list[Metric]] | None = None,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> dict[str, list[dict]]:
+    """Return the rows of each table in `schema.ALL`.
+
+    Args:
+        checkpoints: Model -> series, curve, name, step, tokens, words; in the order of training.
+        evaluations: Evaluation -> task, language, protocol, shots, seed, style, prompt.
+        results: (model, evaluation) -> TASK_RESULTS; without rows if the evaluation was not possible.
+        values: (model, evaluation) -> (category, metric) -> METRICS row, and ("", "") -> {"note": reason} if there is
+            none.
+        tool_metrics: Evaluation -> its metrics, where not the protocol but another tool defines them.
+        resamples: Bootstrap resamples of the clusters of items.
+    """
+    curves = curves_of(checkpoints)
+    tables: dict[str, list[dict]] = {name: [] for name in ALL}
+    for evaluation, setting in evaluations.items():
+        items, sides = align({model: results(model, evaluation) for model in checkpoints})
+        metric_values = {model: values(model, evaluation) for model in checkpoints}
+        categories = ["", *sorted({label for label in items.categories if label})]
+        own_metrics = PROTOCOL_METRICS.get(setting["protocol"])
+        metrics = own_metrics.METRICS if own_metrics else (tool_metrics or {}).get(evaluation, [])
+        metrics = with_classes(metrics, {name for side in sides.values() for name in side.values})
+        for metric in (metric for metric in metrics if metric.headline):
+            if not any(("", metric.name) in rows for rows in metric_values.values()):
+                continue
+            for category in categories:
+                mask = items.categories == category if category else np.ones(len(items.ids), dtype=bool)
+                labels = {"evaluation": evaluation, **setting, "category": category, "metric": metric.name}
+                labels |= {"unit": metric.unit, "higher_is_better": metric.higher_is_better}
+                samples = samples_of(items, sides, metric, mask, resamples=resamples, seed=seed)
+                by_model = {
+                    model: rows.get((category, metric.name)) or rows.get(("", ""), {})
+                    for model, rows in metric_values.items()
+                }
+                points = {c.name: point_rows(c, checkpoints, by_model, samples, labels) for c in curves}
+                for curve in curves:
+                    tables["curves"] += points[curve.name]
+                    tables["curve_statistics"].append(statistics_row(curve, points[curve.name], samples, labels))
+                if not category:
+                    tables["task_trust"].append(trust_row(curves, points, samples, labels))
+                areas, differences = pair_rows(curves, points, samples, labels)
+                tables["curve_pairs"] += areas
+                tables["curve_pair_points"] += differences
+    correct_areas(tables["curve_pairs"])
+    return tables
+
+
+def pair_rows(
+    curves: list[Curve], points: dict[str, list[dict]], samples: Samples, labels: dict
+) -> tuple[list[dict], list[dict]]:
+    """Return (CURVE_PAIRS rows, CURVE_PAIR_POINTS rows) of all pairs of curves that share two checkpoints with values.
+
+    The area of a resample is computed on the same drawn items at all checkpoints of both curves. Holm over the pair is
+    left to `correct_areas`.
+    """
+    areas, differences = [], []
+    by_model = {point["model"]: point for rows in points.values() for point in rows}
+    for baseline, candidate in combinations(curves, 2):
+        axis, x, models = common_axis([baseline, candidate])
+        usable = [
+            (position, *pair)
+            for position, *pair in zip(x, *models, strict=True)
+            if all(by_model[model]["value"] is not None and model in samples.models for model in pair)
+        ]
+        if len(usable) < 2:
+            continue
+        x, first, second = (list(column) for column in zip(*usable, strict=True))
+        identity = {"baseline": baseline.name, "candidate": candidate.name, **labels, "axis": axis}
+        result = samples.differences(list(zip(first, second, strict=True)))
+        for position, *models, columns in zip(x, first, second, difference_columns(result), strict=True):
+            values = [by_model[model]["value"] for model in models]
+            row = identity | dict(zip(("x", "baseline_value", "candidate_value"), (position, *values), strict=True))
+            differences.append(row | columns)
+        draws = statistics.area_between(x, samples.columns(first), samples.columns(second))
+        area = float(statistics.area_between(x, np.zeros(len(x)), result.value))
+        low, high, p, _ = corpus_difference(area, draws, samples.n_clusters)
+        numbers = {"area": area, "area_low": low, "area_high": high, "p_value": p}
+        row = identity | {name: finite_or_none(number) for name, number in numbers.items()}
+        areas.append(row | {"n_common": len(x), "from_x": x[0], "to_x": x[-1]})
+    return areas, differences
+
+
+def correct_areas(rows: list[dict]) -> None:
+    """Add `p_holm`, `n_tests` and `better` to CURVE_PAIRS rows: one family per pair, of its rows over all items."""
+    families: dict[tuple, list[dict]] = {}
+    for row in rows:
+        row |= {"p_holm": None, "n_tests": None, "better": None}
+        if not row["category"] and row["p_value"] is not None:
+            families.setdefault((row["baseline"], row["candidate"]), []).append(row)
+    for family in families.values():
+        for row, adjusted in zip(family, holm([row["p_value"] for row in family]), strict=True):
+            row |= {"p_holm": float(adjusted), "n_tests": len(family)}
+            if adjusted < ALPHA and row["area"] and row["higher_is_better"] is not None:
+                row["better"] = row["candidate" if (row["area"] > 0) == row["higher_is_better"] else "baseline"]
 
 
 def trust_row(curves: list[Curve], points: dict[str, list[dict]], samples: Samples, labels: dict) -> dict:
@@ -43,7 +164,7 @@ def trust_row(curves: list[Curve], points: dict[str, list[dict]], samples: Sampl
     values = {c.name: np.array([by_model[model]["value"] for model in present[c.name]]) for c in used}
     lasts = [by_model[present[c.name][-1]] for c in used]
     row["n_above_chance"] = sum(_is_above_chance(point) for point in lasts) if _has_chance(lasts, labels) else None
-    row["n_improved"] = sum(_has_improved(by_model[present[c.name][0]], labels["higher_is_better"]) for c in used)
+    row["n_improved"] = sum(is_worse_than_last(by_model[present[c.name][0]], labels["higher_is_better"]) for c in used)
     row |= _monotonicity(used, present, values, samples, labels["higher_is_better"])
     positions = {c.name: np.array([by_model[model][c.axis] for model in present[c.name]], dtype=float) for c in used}
     row |= _noise(used, values, positions)
@@ -123,20 +244,6 @@ def _is_above_chance(point: dict) -> bool:
     return None not in (point["ci_low"], point["chance_level"]) and point["ci_low"] > point["chance_level"]
 
 
-def _has_improved(first: dict, higher_is_better: bool | None) -> bool:
-    """Return whether the first checkpoint is significantly worse than the last (Holm over the checkpoints)."""
-    difference, p = first.get("last_difference"), first.get("last_p_holm")
-    if None in (difference, p, higher_is_better):
-        return False
-    return p < ALPHA and (difference < 0) == higher_is_better
-
-
-def _draws(samples: Samples, models: list[str]) -> np.ndarray:
-    """Return the draws (R, K) of these models; none if one has no values per item."""
-    has_draws = len(samples.draws) and set(models) <= set(samples.models)
-    return samples.columns(models) if has_draws else np.full((0, len(models)), np.nan)
-
-
 def _monotonicity(used, present, values, samples: Samples, higher_is_better: bool | None) -> dict:
     """Return the mean over curves of Spearman's correlation, positive where the metric improves."""
     sign = -1 if higher_is_better is False else 1
@@ -144,7 +251,7 @@ def _monotonicity(used, present, values, samples: Samples, higher_is_better: boo
     for curve in used:
         x = np.arange(len(present[curve.name]))
         single.append(float(statistics.spearman(x, sign * values[curve.name])))
-        draws.append(statistics.spearman(x, sign * _draws(samples, present[curve.name])))
+        draws.append(statistics.spearman(x, sign * samples.columns(present[curve.name])))
     return with_interval("monotonicity", np.mean(single), np.mean(draws, axis=0))
 
 
@@ -156,17 +263,18 @@ def _noise(used: list[Curve], values: dict, positions: dict) -> dict:
     long = [values[c.name] for c in used if len(values[c.name]) >= statistics.MIN_NOISE_POINTS]
     if not long:
         return {}
-    relative = float(np.mean([relative_noise(array) for array in long]))
-    low, high = noise_interval(relative, (statistics.MIN_NOISE_POINTS - 1) * len(long))
-    in_units = finite(np.mean([statistics.noise(array) for array in long]))
-    row = {"noise": finite(relative), "noise_low": finite(low), "noise_high": finite(high), "noise_in_units": in_units}
+    relative = float(np.mean([statistics.relative_noise(array) for array in long]))
+    low, high = statistics.noise_interval(relative, (statistics.MIN_NOISE_POINTS - 1) * len(long))
+    in_units = np.mean([statistics.noise(array) for array in long])
+    row = {"noise": relative, "noise_low": low, "noise_high": high, "noise_in_units": in_units}
+    row = {name: finite_or_none(number) for name, number in row.items()}
     residual = [
         statistics.residual_noise(positions[c.name], values[c.name])
         / values[c.name][-statistics.MIN_NOISE_POINTS :].mean()
         for c in used
         if len(values[c.name]) >= statistics.MIN_NOISE_POINTS and positions[c.name][-statistics.MIN_NOISE_POINTS] > 0
     ]
-    return row | ({"residual_noise": finite(np.mean(residual))} if residual else {})
+    return row | ({"residual_noise": finite_or_none(np.mean(residual))} if residual else {})
 
 
 def _between(used, present, by_model, samples: Samples) -> dict:
@@ -184,21 +292,21 @@ def _between(used, present, by_model, samples: Samples) -> dict:
         return row
     finals = [present[curve.name][-1] for curve in used]
     last_values = np.array([by_model[model]["value"] for model in finals])
-    row |= with_interval("signal", signal(last_values), signal(_draws(samples, finals)))
+    row |= with_interval("signal", statistics.signal(last_values), statistics.signal(samples.columns(finals)))
     complete = [i for i in range(len(x)) if all(by_model[column[i]]["value"] is not None for column in models)]
     if len(complete) < 2:
         return row
     grid = [[column[i] for i in complete] for column in models]
     array = np.array([[by_model[model]["value"] for model in column] for column in grid])
-    draws = _draws(samples, [model for column in grid for model in column]).reshape(-1, *array.shape)
+    draws = samples.columns([model for column in grid for model in column]).reshape(-1, *array.shape)
     row["n_common"] = len(complete)
-    row |= with_interval("rank_consistency", rank_consistency(array), rank_consistency(draws))
+    row |= with_interval("rank_consistency", statistics.rank_consistency(array), statistics.rank_consistency(draws))
     return row | with_interval("decision_accuracy", _decisions(array), _decisions(draws))
 
 
 def _decisions(values: np.ndarray) -> np.ndarray:
     """Return the decision accuracy of the earlier checkpoints for the last, mean over them: (…, M, K) -> (…)."""
-    earlier = [decision_accuracy(values[..., k], values[..., -1]) for k in range(values.shape[-1] - 1)]
+    earlier = [statistics.decision_accuracy(values[..., k], values[..., -1]) for k in range(values.shape[-1] - 1)]
     return np.mean(earlier, axis=0)
 
 
@@ -216,85 +324,5 @@ def _seeds(used: list[Curve], present: dict, by_model: dict) -> dict:
     complete = [k for k in range(len(x)) if all(row[k] is not None for row in grid)]
     if not complete:
         return {}
-    return {"seed_signal_to_noise": finite(seed_signal_to_noise(np.array(grid, dtype=float)[:, complete]))}
-
-
-def signal(finals: np.ndarray) -> np.ndarray:
-    """Return the largest difference between two models, over their mean: finals (…, M) -> (…).
-
-    NaN with fewer than two models, or a mean of 0. The ratio is meaningless for values that may be negative.
-
-    >>> round(float(signal(np.array([0.40, 0.50, 0.55]))), 6)
-    0.310345
-    """
-    finals = np.asarray(finals, dtype=float)
-    if finals.shape[-1] < 2:
-        return np.full(finals.shape[:-1], np.nan)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        ratio = np.ptp(finals, axis=-1) / finals.mean(axis=-1)
-    return np.where(np.isfinite(ratio), ratio, np.nan)
-
-
-def relative_noise(values: np.ndarray, window: int = MIN_NOISE_POINTS) -> np.ndarray:
-    """Return the noise of the last checkpoints of single runs over their mean: (…, K) -> (…); NaN with a mean of 0."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        ratio = noise(values, window) / np.asarray(values, dtype=float)[..., -window:].mean(axis=-1)
-    return np.where(np.isfinite(ratio), ratio, np.nan)
-
-
-def decision_accuracy(early: np.ndarray, late: np.ndarray) -> np.ndarray:
-    """Return the share of pairs of models in the same order early and late; a tie counts half: (…, M) -> (…).
-
-    The result does not depend on the order of the models, as it does where a tie counts as "not greater".
-
-    >>> round(float(decision_accuracy(np.array([1, 1, 2]), np.array([1, 2, 3]))), 6)
-    0.833333
-    """
-    early_signs, late_signs = _pair_signs(early), _pair_signs(late)
-    if early_signs.shape[-1] == 0:
-        return np.full(early_signs.shape[:-1], np.nan)
-    return (0.5 + 0.5 * early_signs * late_signs).mean(axis=-1)
-
-
-def rank_consistency(values: np.ndarray) -> np.ndarray:
-    """Return the mean Kendall tau-a of the models' order at neighboring checkpoints: (…, M, K) -> (…)."""
-    values = np.asarray(values, dtype=float)
-    if values.shape[-2] < 2 or values.shape[-1] < 2:
-        return np.full(values.shape[:-2], np.nan)
-    signs = _pair_signs(np.swapaxes(values, -1, -2))  # (…, K, pairs)
-    return (signs[..., 1:, :] * signs[..., :-1, :]).mean(axis=(-1, -2))
-
-
-def seed_noise(values: np.ndarray) -> float:
-    """Return FineTasks' noise: the sample standard deviation over S seeds, averaged over steps: (S, K)."""
-    return float(np.asarray(values, dtype=float).std(axis=0, ddof=1).mean()) if len(values) > 1 else float("nan")
-
-
-def seed_signal_to_noise(values: np.ndarray) -> float:
-    """Return FineTasks' signal-to-noise ratio: mean score of all seeds at the last step over `seed_noise`; (S, K)."""
-    spread = seed_noise(values)
-    return float(np.asarray(values)[:, -1].mean() / spread) if spread > 0 else float("nan")
-
-
-def _pair_signs(values: np.ndarray) -> np.ndarray:
-    """Return the sign of each difference of two models: (…, M) -> (…, pairs)."""
-    values = np.asarray(values, dtype=float)
-    first, second = np.triu_indices(values.shape[-1], 1)
-    return np.sign(values[..., second] - values[..., first])
-
-
-def noise_interval(noise_value: float, degrees: int, level: float = 0.95) -> tuple[float, float]:
-    """Return the interval of a standard deviation over checkpoints with `degrees` degrees of freedom (chi-squared).
-
-    Checkpoints are the sample here, not items: the same items are asked at each of them. `noise_value` is a population
-    standard deviation (or a mean of several), whose squares sum to about degrees + runs times its square.
-
-    >>> [round(bound, 3) for bound in noise_interval(1.0, 4)]
-    [0.67, 3.213]
-    """
-    if not degrees > 0 or not np.isfinite(noise_value):
-        return float("nan"), float("nan")
-    tail = (1 - level) / 2
-    runs_and_degrees = degrees * MIN_NOISE_POINTS / (MIN_NOISE_POINTS - 1)
-    low, high = (noise_value * np.sqrt(runs_and_degrees / chdtri(degrees, share)) for share in (tail, 1 - tail))
-    return float(low), float(high)
+    values = np.array(grid, dtype=float)[:, complete]
+    return {"seed_signal_to_noise": finite_or_none(statistics.seed_signal_to_noise(values))}
