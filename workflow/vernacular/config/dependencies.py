@@ -33,6 +33,7 @@ from vernacular.metrics.similarity import outputs
 from vernacular.protocols.prompt_variants import description, variant_labels
 from vernacular.protocols.prompts import (
     additional_lines,
+    entity_types,
     answer_words,
     language_of_lines,
     language_pair,
@@ -90,7 +91,8 @@ def _prompt_spec(config: Config, evaluation: Evaluation) -> specs.PromptSpec:
     names = PROTOCOLS[evaluation.protocol].lines
     pair = language_pair(task, evaluation.language)
     lines = prompt_lines(language, directory) if is_default else variant_labels(language, evaluation.prompt, directory)
-    if additional := additional_lines(names, language, directory, pair):
+    types = entity_types(task, evaluation.language)
+    if additional := additional_lines(names, language, directory, pair, types):
         lines = lines | additional
     return specs.PromptSpec(
         evaluation=evaluation.id,

@@ -23,6 +23,7 @@ from vernacular.protocols.prompt_template import usual_layout
 from vernacular.protocols.prompt_variants import covering
 from vernacular.protocols.prompts import (
     additional_lines,
+    entity_types,
     language_of_lines,
     language_pair,
     load_labels,
@@ -167,7 +168,8 @@ def _check_labels(language: str, style: str, task: dict, protocol: str, report) 
     lines, pair = language_of_lines(language, style, task), language_pair(task, language)
     try:
         load_labels(lines, prompts_directory(lines, task))
-        additional_lines(PROTOCOLS[protocol].lines, lines, prompts_directory(lines, task), pair)
+        types = entity_types(task, language)
+        additional_lines(PROTOCOLS[protocol].lines, lines, prompts_directory(lines, task), pair, types)
     except ConfigError as error:
         report("languages", str(error))
 

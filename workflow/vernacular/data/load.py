@@ -166,6 +166,11 @@ def _fetch(source: dict, directory: Path) -> tuple[list[dict], list[dict], dict]
         from vernacular.core import hub_snapshot
 
         path, digest = hub_snapshot.fetch(source["url"], source.get("sha256"))
+        few_shot = source.get("few_shot")
+        few_shot_rows = []
+        if few_shot:
+            few_shot_path, _ = hub_snapshot.fetch(few_shot, None)
+            few_shot_rows = read_rows(few_shot_path, source.get("format"), name=few_shot, header=source.get("header"))
         provenance = {
             "kind": "url",
             "url": source["url"],
@@ -174,7 +179,7 @@ def _fetch(source: dict, directory: Path) -> tuple[list[dict], list[dict], dict]
             "pinned": "sha256" in source,
         }
         rows = read_rows(path, source.get("format"), name=source["url"], header=source.get("header"))
-        return rows, [], provenance
+        return rows, few_shot_rows, provenance | ({"few_shot": few_shot} if few_shot else {})
     if "file" in source and not source["file"].startswith("hf://"):
         return _read_local_file(source, directory)
     from vernacular.data import hub  # here, because importing `datasets` takes a second
