@@ -33,8 +33,8 @@ from vernacular.metrics.similarity import outputs
 from vernacular.protocols.prompt_variants import description, variant_labels
 from vernacular.protocols.prompts import (
     additional_lines,
-    entity_types,
     answer_words,
+    entity_types,
     language_of_lines,
     language_pair,
     prompt_lines,

@@ -23,7 +23,6 @@ import numpy as np
 from vernacular.metrics.bits import ratio
 from vernacular.metrics.metric import COUNT, Metric
 from vernacular.metrics.similarity.outputs import ParsedOutput, parse_outputs
-from vernacular.protocols.prompts import ENTITY_TYPES
 from vernacular.types import Generation, Item, Request, Result
 
 TYPES = {"PER": "persons", "ORG": "organizations", "LOC": "places", "DATE": "dates", "MISC": "other names"}
