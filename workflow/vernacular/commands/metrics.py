@@ -205,7 +205,8 @@ def _compute(args, inputs: _Inputs, record: ModelRecord, others: dict) -> tuple[
         judgment.read(inputs.outputs, outputs)
         outcome = replace(outcome, missing=outcome.missing | judgment.missing)
         signatures = signatures | judgment.signature()
-    rows, tokens, known = _results(inputs, diagnoser, meter, requests.options.get("pass_at"), answers)
+    roles = _counted_roles(PROTOCOLS[spec.protocol], spec.language, requests.output_language)
+    rows, tokens, known = _results(inputs, diagnoser, meter, requests.options.get("pass_at"), answers, roles)
     tool = artifacts.metadata(inputs.tool_results, TOOL_RESULTS) if inputs.tool_results else None
     values = tool.values if tool else aggregate(rows, known, seed=0, categories=True)
     if meter:
@@ -266,11 +267,16 @@ def _disagreement(spec: MeasuredSpec, diagnoser: Diagnoser, values: list[dict], 
 
 
 def _results(
-    inputs: _Inputs, diagnoser: Diagnoser, meter: LanguageMeter | None, pass_at: int | None, answers: list
+    inputs: _Inputs,
+    diagnoser: Diagnoser,
+    meter: LanguageMeter | None,
+    pass_at: int | None,
+    answers: list,
+    roles: tuple[str, ...],
 ) -> tuple[pa.Table, pa.Table, list[Metric]]:
     """Return (TASK_RESULTS, TOKENS, the metrics of the results), computed in parts of `_ITEMS_AT_A_TIME` items.
 
-    `diagnoser` and `meter` get the same rows.
+    `diagnoser` and `meter` get the same rows; `roles` are those whose texts are counted.
     """
     protocol, masked = inputs.spec.protocol, inputs.output_metadata.model.kind == "masked"
     similarities, tool_results = SIMILARITIES.schema.empty_table(), TASK_RESULTS.schema.empty_table()
@@ -300,7 +306,7 @@ def _results(
             requests,
             outputs,
             rows,
-            roles=_counted_roles(PROTOCOLS[protocol]),
+            roles=roles,
             unknown_token=inputs.output_metadata.tokenizer.unk_token,
         )
         results.append(pa.Table.from_pylist(rows, schema=TASK_RESULTS.schema))
@@ -310,9 +316,14 @@ def _results(
     return pa.concat_tables(results), pa.concat_tables(tokens), metrics
 
 
-def _counted_roles(protocol: Protocol) -> tuple[str, ...]:
-    """Return the roles whose texts are counted: none if they are labels, or may be, as in another tool's tasks."""
-    return () if protocol.generates or protocol.label_spans or protocol.tool else protocol.displayed_roles
+def _counted_roles(protocol: Protocol, language: str, output_language: str | None) -> tuple[str, ...]:
+    """Return the roles whose texts are counted: none if they are no text in the language of the items.
+
+    They may be labels, as in another tool's tasks, data, or translations into another language.
+    """
+    is_foreign = output_language not in (None, language)
+    is_no_text = protocol.generates or protocol.label_spans or protocol.structured or protocol.tool
+    return () if is_foreign or is_no_text else protocol.displayed_roles
 
 
 def _write(args, record: ModelRecord, long_rows: list[dict], tokens: list[pa.Table], evaluations: dict) -> None:

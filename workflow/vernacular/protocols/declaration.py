@@ -17,7 +17,7 @@ class Protocol:
         generates: The model generates text; otherwise, spans are scored.
         causal_only: Masked models cannot be evaluated.
         chat_only: Prompts are chats; models without a chat template cannot be evaluated.
-        structured: Generated texts are data, not prose: neither judges read them, nor is their language identified.
+        structured: Answers are data, not prose: no judge reads them, and neither language nor words are counted.
         similarity: Responses are compared with the options by similarity.
         few_shot: Few-shot examples can precede the item, with the prompt lines of the language.
         styles: Names of the prompt styles; the first is the default.
