@@ -1,11 +1,10 @@
 "use strict";
 // The figures of the task view; each is omitted where its data do not exist.
 const taskPlots = (() => {
-  const ORDER = [1, 2, 0, 3, 4, 5]; // order of the outcome codes in stacked bars: correct, tie, incorrect, …
-  const OUTCOME_COLORS = ["correct", "tie", "incorrect", "not scored", "acceptable", "unacceptable"].map((name) => [
-    name,
-    `outcome-${name.replaceAll(" ", "-")}`,
-  ]);
+  const ORDER = [1, 2, 0, 3, 4, 5, 6]; // order of the outcome codes in stacked bars: correct, tie, incorrect, …
+  const OUTCOME_COLORS = ["correct", "tie", "incorrect", "not scored", "acceptable", "unacceptable", "scored"].map(
+    (name) => [name, `outcome-${name.replaceAll(" ", "-")}`],
+  );
   const MOST_SERIES = 6;
   const MOST_POINTS = 3000; // of a scatter plot; every k-th item of a larger evaluation
 
@@ -16,7 +15,7 @@ const taskPlots = (() => {
     surprisal: "Surprisal, nats.",
     chrf: "chrF relative to the most similar correct answer.",
   };
-  const about = (index, measure) => ABOUT[measure] ?? names.measure(index, measure);
+  const about = (index, measure) => ABOUT[measure] ?? `${names.measure(index, measure)} of the item.`;
 
   // context: {index, task, setting, number, metric, info, model, against, rows: cells, best first}
   async function figures(context) {

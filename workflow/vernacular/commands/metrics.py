@@ -35,10 +35,11 @@ from vernacular.metrics.metric import CHANCE, Metric, majority_baseline
 from vernacular.metrics.schema import METRICS, SIMILARITIES, TASK_RESULTS, TOKENS, TOOL_RESULTS
 from vernacular.metrics.tokens import token_counts
 from vernacular.protocols import judge_metrics
+from vernacular.protocols.declaration import Protocol
 from vernacular.protocols.diagnosis import Diagnoser, disagreement, order
 from vernacular.protocols.evaluate import evaluate, label_values, missing_metrics, signature_conditions
 from vernacular.protocols.observations import Subject
-from vernacular.protocols.registry import COMPARED, PROTOCOLS
+from vernacular.protocols.registry import COMPARED, PROSE, PROTOCOLS
 from vernacular.protocols.schema import REQUESTS
 from vernacular.types import SETTING
 
@@ -193,13 +194,14 @@ def _compute(args, inputs: _Inputs, record: ModelRecord, others: dict) -> tuple[
     tokenizer = outputs.tokenizer
     by_default = tokenizer.details.get("reasoning", {}).get("by_default", False)
     diagnoser = Diagnoser(Subject(spec.protocol, spec.style, refusals, tokenizer.has_chat_template, by_default))
-    meter = LanguageMeter(requests.output_language or spec.language) if PROTOCOLS[spec.protocol].generates else None
+    meter = LanguageMeter(requests.output_language or spec.language) if spec.protocol in PROSE else None
     answers = args.spec.answers.get(spec.language, [])
     for judgment in inputs.judgments:
         judgment.read(inputs.outputs, outputs)
         outcome = replace(outcome, missing=outcome.missing | judgment.missing)
         signatures = signatures | judgment.signature()
-    rows, tokens, known = _results(inputs, diagnoser, meter, requests.options.get("pass_at"), answers)
+    roles = _counted_roles(PROTOCOLS[spec.protocol], spec.language, requests.output_language)
+    rows, tokens, known = _results(inputs, diagnoser, meter, requests.options.get("pass_at"), answers, roles)
     tool = artifacts.metadata(inputs.tool_results, TOOL_RESULTS) if inputs.tool_results else None
     values = tool.values if tool else aggregate(rows, known, seed=0, categories=True)
     if meter:
@@ -258,11 +260,16 @@ def _disagreement(spec: MeasuredSpec, diagnoser: Diagnoser, values: list[dict], 
 
 
 def _results(
-    inputs: _Inputs, diagnoser: Diagnoser, meter: LanguageMeter | None, pass_at: int | None, answers: list
+    inputs: _Inputs,
+    diagnoser: Diagnoser,
+    meter: LanguageMeter | None,
+    pass_at: int | None,
+    answers: list,
+    roles: tuple[str, ...],
 ) -> tuple[pa.Table, pa.Table, list[Metric]]:
     """Return (TASK_RESULTS, TOKENS, the metrics of the results), computed in parts of `_ITEMS_AT_A_TIME` items.
 
-    `diagnoser` and `meter` get the same rows.
+    `diagnoser` and `meter` get the same rows; `roles` are those whose texts are counted.
     """
     protocol, masked = inputs.spec.protocol, inputs.output_metadata.model.kind == "masked"
     similarities, tool_results = SIMILARITIES.schema.empty_table(), TASK_RESULTS.schema.empty_table()
@@ -274,10 +281,7 @@ def _results(
     tables = [requests, artifacts.read(inputs.outputs, inputs.kind), similarities, tool_results]
     results, tokens = [TASK_RESULTS.schema.empty_table()], [TOKENS.schema.empty_table()]
     metrics: list[Metric] = []
-    declared, unknown_token = PROTOCOLS[protocol], inputs.output_metadata.tokenizer.unk_token
-    # not the texts of labels, or of what may be labels, as in another tool's tasks
-    is_counted = not (declared.generates or declared.label_spans or declared.tool)
-    roles = declared.displayed_roles if is_counted else ()
+    unknown_token = inputs.output_metadata.tokenizer.unk_token
     for part in by_items(artifacts.read(inputs.items, ITEMS), tables, _ITEMS_AT_A_TIME):
         items, requests, outputs, similarity_rows, rows = map(rows_of, part)
         if not inputs.tool_results:  # otherwise, the tool's own code has computed them
@@ -295,6 +299,16 @@ def _results(
         results.append(pa.Table.from_pylist(rows, schema=TASK_RESULTS.schema))
         tokens.append(pa.Table.from_pylist(counts, schema=TOKENS.schema))
     return pa.concat_tables(results), pa.concat_tables(tokens), metrics
+
+
+def _counted_roles(protocol: Protocol, language: str, output_language: str | None) -> tuple[str, ...]:
+    """Return the roles whose texts are counted: none if they are no text in the language of the items.
+
+    They may be labels, as in another tool's tasks, data, or translations into another language.
+    """
+    is_foreign = output_language not in (None, language)
+    is_no_text = protocol.generates or protocol.label_spans or protocol.structured or protocol.tool
+    return () if is_foreign or is_no_text else protocol.displayed_roles
 
 
 def _write(args, record: ModelRecord, long_rows: list[dict], tokens: list[pa.Table], evaluations: dict) -> None:

@@ -107,6 +107,12 @@ class Cells:
             value = repaired
         if "values" not in spec or not as_text(value):
             return value
+        if _key(value) not in spec["values"] and (parts := self._to_list(value)) != [value]:
+            return [self._replaced(part, spec) for part in parts]  # of a list, each
+        return self._replaced(value, spec)
+
+    @staticmethod
+    def _replaced(value, spec: dict):
         if _key(value) not in spec["values"]:
             names = ", ".join(map(quote, spec["values"]))
             detail = f"{spec['column']}: expected {names} as under values, got {quote(value)}"
@@ -136,7 +142,7 @@ class Cells:
         """Return the field as a list: several columns, a column with a list, or one text split at `separator`."""
         spec = self.columns[field]
         if isinstance(spec, dict) and "labels" in spec:
-            return list(spec["labels"].values())
+            return [text for _, text in spec["labels"]]
         if isinstance(spec, list) or _is_pattern(spec):
             named_texts = [(name, _require_text(self.read(name), field)) for name in self.column_names(field)]
             return [text for name, text in named_texts if text or not (isinstance(name, str) and name.endswith("|"))]
@@ -145,7 +151,7 @@ class Cells:
     def class_names(self) -> list[str] | None:
         """Return the names in the dataset of options that are the same in every row; None for other options."""
         spec = self.columns.get("choices")
-        return list(spec["labels"]) if isinstance(spec, dict) and "labels" in spec else None
+        return [name for name, _ in spec["labels"]] if isinstance(spec, dict) and "labels" in spec else None
 
     def column_names(self, field: str) -> list[str]:
         """Return the column names of a field in order, with * expanded."""
@@ -241,7 +247,7 @@ def check_columns(rows: list[dict], columns: dict, name: str) -> None:
 
 
 # keys of `columns` that name no column
-NOT_COLUMNS = ("gold_format", "separator", "mask", "number", "source_language", "target_language")
+NOT_COLUMNS = ("gold_format", "separator", "mask", "number", "source_language", "target_language", "types", "joiner")
 
 
 def _mapped_columns(columns: dict) -> list[str]:

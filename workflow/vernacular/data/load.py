@@ -154,8 +154,13 @@ def _fetch(source: dict, directory: Path) -> tuple[list[dict], list[dict], dict]
 
         path, digest = hub_snapshot.fetch(source["url"], source.get("sha256"))
         provenance = {"kind": "url", "url": source["url"], "split": source.get("split"), "file_sha256": digest}
-        rows = read_rows(path, source.get("format"), name=source["url"], header=source.get("header"))
-        return rows, [], provenance | {"pinned": "sha256" in source}
+        provenance["pinned"] = "sha256" in source
+        rows, few_shot_rows = read_rows(path, source.get("format"), name=source["url"], header=source.get("header")), []
+        if url := source.get("few_shot"):
+            provenance["few_shot"] = url
+            path, _ = hub_snapshot.fetch(url, None)
+            few_shot_rows = read_rows(path, source.get("format"), name=url, header=source.get("header"))
+        return rows, few_shot_rows, provenance
     if "file" in source and not source["file"].startswith("hf://"):
         return _read_local_file(source, directory)
     from vernacular.data import hub  # here, because importing `datasets` takes a second
