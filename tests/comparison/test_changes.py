@@ -26,7 +26,7 @@ CANDIDATE = [
 
 
 def changes(baseline, candidate, evaluation):
-    sides = align_outcomes({"baseline": baseline, "candidate": candidate})
+    sides = align_outcomes([("baseline", baseline), ("candidate", candidate)])
     return sort_changes(find_changes(sides["baseline"], sides["candidate"], evaluation)).to_pylist()
 
 

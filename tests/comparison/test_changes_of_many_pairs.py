@@ -77,7 +77,7 @@ def expected_changes(baseline, candidate):
 @given(sides, sides, sides)
 def test_changes_of_aligned_pairs_match_reference_implementation(first, second, third):
     tables = {"one": build_rows(first), "two": build_rows(second), "three": build_rows(third)}
-    aligned = align_outcomes(tables)
+    aligned = align_outcomes(tables.items())
     for baseline, candidate in combinations(tables, 2):
         records = sort_changes(find_changes(aligned[baseline], aligned[candidate], "e")).to_pylist()
         assert [

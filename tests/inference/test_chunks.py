@@ -20,6 +20,7 @@ from vernacular.protocols.schema import REQUESTS
 
 SHOTS = "Question: Which animal sleeps on the roof?\nAnswer: the cat\nQuestion: And who barks?\nAnswer: the dog\n"
 REQUEST = 2_500  # characters as which a request counts, in addition to its text
+SCORED = 16  # the same for a scored character
 CHOICES = (" the cat", " the dog", " the bird on the table", " 🐦", " القطة")
 
 
@@ -136,7 +137,7 @@ def test_equal_texts_share_a_chunk_within_the_size_limit(
     assert all(
         chunk_of_text[len(texts[row][0]), texts[row][1]] == chunk for chunk, rows in enumerate(chunks) for row in rows
     )
-    sizes = [sum(map(len, texts[row])) + REQUEST for row in range(len(texts))]
+    sizes = [sum(map(len, texts[row])) + REQUEST + SCORED for row in range(len(texts))]
     for rows in chunks:
         distinct_texts = {(len(texts[row][0]), texts[row][1]) for row in rows}
         assert sum(sizes[row] for row in rows) <= chunk_characters or len(distinct_texts) == 1

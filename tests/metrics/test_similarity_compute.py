@@ -107,10 +107,11 @@ def test_chunk_and_batch_sizes_do_not_change_values(encoder_dir, low_limits, bud
     outputs = ["come", "a mazá vermella!", "The boy eats a red apple and sleeps", "🐈", "قطة", "come come come"]
     items = [item(str(i)) for i in range(len(outputs))]
     generations = [generation(str(i), output) for i, output in enumerate(outputs)]
-    expected, _ = similarities(items, generations, ["moverscore", "bertscore"], encoder_dir)
+    expected, expected_metadata = similarities(items, generations, encoder_dir=encoder_dir)
     low_limits("metrics.similarity.compute", CHUNK_TOKENS=budget)
-    low_limits("metrics.similarity.encoder", TOKEN_BUDGET={"cpu": budget, "cuda": budget})
-    values, _ = similarities(items, generations, ["moverscore", "bertscore"], encoder_dir)
+    low_limits("metrics.similarity.encoder", TOKEN_BUDGET={"cpu": budget, "cuda": budget}, TEXTS_AT_ONCE=budget)
+    values, metadata = similarities(items, generations, encoder_dir=encoder_dir)
+    assert metadata == expected_metadata
     for expected_row, row in zip(expected, values, strict=True):
         np.testing.assert_allclose(row["similarities"], expected_row["similarities"], atol=1e-6)
 

@@ -7,7 +7,7 @@ times.
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -233,6 +233,10 @@ def _estimates(args: Compare, results: Mapping, pairs: list[tuple], tool_metrics
     return rows, notes
 
 
+def _outcomes(tables: Mapping[str, pa.Table], evaluation: str) -> pa.Table:
+    return tables.outcomes(evaluation) if isinstance(tables, Results) else tables[evaluation]
+
+
 def _write_changes(directory: Path, pairs: list[tuple], results: Mapping, args: Compare, key: str) -> int:
     """Write each pair's improved and regressed items as Parquet and CSV; return the number of these items.
 
@@ -244,19 +248,16 @@ def _write_changes(directory: Path, pairs: list[tuple], results: Mapping, args: 
     with Progress("changed items", len(evaluations), "evaluation") as progress:
         for evaluation, settings in evaluations.items():
             available_pairs = [pair for pair in pairs if all(evaluation in results[side] for side in pair)]
-            tables = {side: results[side] for pair in available_pairs for side in pair}
-            rows = {
-                side: table.outcomes(evaluation) if isinstance(table, Results) else table[evaluation]
-                for side, table in tables.items()
-            }
-            sides = align_outcomes(rows)
+            names = dict.fromkeys(side for pair in available_pairs for side in pair)
+            sides = align_outcomes((side, _outcomes(results[side], evaluation)) for side in names)
             for baseline, candidate in available_pairs:
                 changed_tables[baseline, candidate].append(find_changes(sides[baseline], sides[candidate], evaluation))
             if available_pairs and EXPORTS.get(settings.protocol) == "serbian_cloze":
                 items = items_in(args.items_dir / f"{settings.items_stem}.parquet")
                 order = {item["item_id"]: item["source_row"] for item in items}
                 for baseline, candidate in available_pairs:
-                    if text := serbian_json(sides[baseline].table, sides[candidate].table, order):
+                    tables = (_outcomes(results[side], evaluation) for side in (baseline, candidate))
+                    if text := serbian_json(*tables, order):
                         with replacing(directory / f"{baseline}--{candidate}" / f"{evaluation}.json") as temporary:
                             temporary.write_text(text + "\n", "utf-8")
             progress.advance()
@@ -323,28 +324,41 @@ def _signatures(path: Path) -> dict[tuple[str, str], str]:
     return {(evaluation, metric): signature for evaluation, metric, signature in zip(*columns, strict=True)}
 
 
+_SHARED = ["item_id", "cluster_id", "category", "prompt", "choices", "gold"]
+
+
 @dataclass(frozen=True)
 class ItemOutcomes:
     """One model's rows of an evaluation, aligned to all N items that any of its models has."""
 
-    table: pa.Table  # TASK_RESULTS
+    texts: pa.Table  # _SHARED columns of TASK_RESULTS
+    answers: pa.Table  # its columns prediction and option_scores
     side: Side
     correct: np.ndarray  # (N,) 1, 0; NaN: unknown
     margin: np.ndarray  # (N,) best correct score - best incorrect score; NaN if a score is missing
 
 
-def align_outcomes(tables: dict[str, pa.Table]) -> dict[str, ItemOutcomes]:
-    """Align several models' TASK_RESULTS (tables or lists of rows) of one evaluation; return them by model."""
-    tables = {model: as_table(table) for model, table in tables.items()}
-    _, sides = align(tables, names=())
+def align_outcomes(tables: Iterable[tuple[str, pa.Table]]) -> dict[str, ItemOutcomes]:
+    """Align several models' TASK_RESULTS (tables or lists of rows) of one evaluation; return them by model.
+
+    One table is in memory at a time; its texts remain, once for all models that have the same.
+    """
+    read: dict[str, tuple] = {}
+
+    def reading() -> Iterator[tuple[str, pa.Table]]:
+        for model, rows in tables:
+            table = as_table(rows)
+            texts = table.select(_SHARED)
+            first, *_ = next(iter(read.values()), (texts,))
+            correct = np.array(table["correct"].to_pylist(), dtype=float)
+            answers = table.select(["prediction", "option_scores"])
+            read[model] = first if texts.equals(first) else texts, answers, correct, margins(table)
+            yield model, table
+
+    sides = align(reading(), [])[1]
     return {
-        model: ItemOutcomes(
-            table,
-            side := sides[model],
-            side.of_items(np.array(table["correct"].to_pylist(), dtype=float)),
-            side.of_items(margins(table)),
-        )
-        for model, table in tables.items()
+        model: ItemOutcomes(texts, answers, side := sides[model], side.of_items(correct), side.of_items(margin))
+        for model, (texts, answers, correct, margin) in read.items()
     }
 
 
@@ -362,12 +376,11 @@ def find_changes(baseline: ItemOutcomes, candidate: ItemOutcomes, evaluation: st
     with np.errstate(invalid="ignore"):  # inf - inf
         margin_change = candidate.margin[indices] - baseline.margin[indices]
     margin_change *= np.where(improved, MARGIN_SIGNS[IMPROVED], MARGIN_SIGNS[REGRESSED])
-    shared = ["item_id", "cluster_id", "category", "prompt", "choices", "gold"]
     baseline_rows, candidate_rows = (
-        model.table.select([*shared, "prediction", "option_scores"]).take(pa.array(model.side.rows[indices]))
-        for model in (baseline, candidate)
+        model.answers.take(pa.array(model.side.rows[indices])) for model in (baseline, candidate)
     )
-    columns = {name: candidate_rows[name] for name in shared} | {
+    texts = candidate.texts.take(pa.array(candidate.side.rows[indices]))
+    columns = {name: texts[name] for name in _SHARED} | {
         "evaluation": pa.array([evaluation] * len(indices), pa.string()),
         "change": pa.array(np.where(improved, IMPROVED, REGRESSED), pa.string()),
         "margin_change": pa.array(margin_change, pa.float64(), mask=~np.isfinite(margin_change)),

@@ -272,7 +272,7 @@ class Journal:
         self._root = root or directory  # of the store; parts have its permissions
         self._done: dict[str, list[dict]] = {}  # batches of earlier attempts
         self._written: set[str] = set()  # names of the batches that this attempt has written
-        self._unwritten: dict[str, list[dict]] = {}
+        self._begin_part()
         self._written_at = time.monotonic()
         self._wait = min(1.0, seconds)
         for part in journal_parts(directory, key):
@@ -281,16 +281,13 @@ class Journal:
             stop.journal = self
 
     def get(self, batch: str) -> list[dict] | None:
-        """Return the rows of a finished batch, or None.
-
-        Of batches that this attempt has written, only the names are retained.
-        """
-        return self._unwritten.get(batch, self._done.get(batch))
+        """Return the rows of a batch that an earlier attempt finished, or None; of this one's, only names are kept."""
+        return self._done.get(batch)
 
     @property
     def n_batches(self) -> int:
         """Number of batches known, from earlier attempts and this one."""
-        return len(self._done.keys() | self._written | self._unwritten.keys())
+        return len(self._done.keys() | self._written | self._unwritten)
 
     def defer_signals(self):
         """Return a context in which a batch is computed and added; a signal takes effect at its end."""
@@ -298,7 +295,10 @@ class Journal:
 
     def add(self, batch: str, rows: list[dict]) -> None:
         """Add a finished batch. Raises Stopped, after writing all batches, if a stop signal was received."""
-        self._unwritten[batch] = rows
+        text = ", " if self._unwritten else f'{{"key": {json.dumps(self.key)}, "batches": {{'
+        # at once: the rows of 20 seconds would be hundreds of MB as Python's numbers
+        self._body.append(self._compressor.compress(f"{text}{json.dumps(batch)}: {json.dumps(rows)}".encode()))
+        self._unwritten.add(batch)
         if self.stop:
             raise self.stop.stopped()
         if time.monotonic() - self._written_at >= self._wait:
@@ -308,23 +308,20 @@ class Journal:
     def flush(self) -> None:
         """Write the batches not yet on disk as one part. Raises StoreError if the store cannot be written."""
         if self._unwritten:
-            body = b"".join(self._compressed())
+            end = self._compressor.copy()  # another attempt to write follows if this one fails
+            body = b"".join([*self._body, end.compress(b"}}"), end.flush()])
             # sorts by time; unique across processes and hosts
             part = self.directory / f"{self.key}.{time.time_ns():020d}-{uuid.uuid4().hex}.part"
             with write_access(part, self._root):
                 retry(lambda: write_part(part, hashlib.sha256(body).digest() + body))
-        self._written.update(self._unwritten)
-        self._unwritten = {}
+        self._written |= self._unwritten
+        self._begin_part()
         self._written_at = time.monotonic()
 
-    def _compressed(self) -> Iterator[bytes]:
-        """Yield the unwritten batches as compressed JSON; the text of all at once would take as much memory again."""
-        compressor = zlib.compressobj(level=1)
-        text = f'{{"key": {json.dumps(self.key)}, "batches": {{'
-        for batch, rows in self._unwritten.items():
-            yield compressor.compress(f"{text}{json.dumps(batch)}: {json.dumps(rows)}".encode())
-            text = ", "
-        yield compressor.compress(b"}}") + compressor.flush()
+    def _begin_part(self) -> None:
+        self._unwritten: set[str] = set()  # names of the batches of the next part
+        self._body: list[bytes] = []  # their rows, as compressed JSON
+        self._compressor = zlib.compressobj(level=1)
 
     def _read(self, part: Path) -> dict[str, list[dict]]:
         try:

@@ -24,6 +24,7 @@ from vernacular.metrics.similarity.encoder import (
     NON_FINITE,
     OUT_OF_VOCABULARY,
     EmbeddingCache,
+    blocks,
     check_missing_weights,
     loading_error,
 )
@@ -130,8 +131,8 @@ def _embed(encoder: SentenceTransformer, prefix: str, texts: list[str]) -> list[
 def n_truncated(encoder: SentenceTransformer, texts: list[str], prefix: str = "") -> int:
     """Return the number of texts that exceed the encoder's maximum length."""
     limit = encoder.max_seq_length or encoder.tokenizer.model_max_length
-    encoded = encoder.tokenizer([prefix + text for text in texts])["input_ids"]
-    return sum(len(ids) > limit for ids in encoded)
+    encoded = (encoder.tokenizer([prefix + text for text in block])["input_ids"] for block in blocks(texts))
+    return sum(len(ids) > limit for block in encoded for ids in block)
 
 
 def signature(record: ModelRecord, prefix: str) -> str:
