@@ -47,8 +47,8 @@ def weights_of(name: str, directory: Path, *, allow_pickle: bool = False) -> lis
     """
     if weights := _find_weights(name, directory, "model.safetensors"):
         return weights
-    pickled = any(list(directory.glob(pattern)) for pattern in (*PICKLES, "*.bin.index.json"))
-    if pickled and not allow_pickle:
+    has_pickles = any(list(directory.glob(pattern)) for pattern in (*PICKLES, "*.bin.index.json"))
+    if has_pickles and not allow_pickle:
         pickled = f"{directory} contains only pickled weights, which can run code when they are loaded"
         advice = "Set allow_pickle: true for this model if you trust it, or convert it to safetensors."
         raise ModelError(f"model {name}: {pickled}. {advice}")

@@ -160,8 +160,8 @@ def clear_unavailable(resources: Path, results: Path, names: Collection[str] | N
     """
     patterns = ["requests/*.parquet", "inference_status/*/*.json", *(f"*/{stage}/*.parquet" for stage in _STAGES)]
     patterns += ["*/metrics.parquet", "summary/comparisons.parquet"]
-    names = ("items/*.parquet", "models/*.json", "encoders/*.json")
-    outputs = [path for name in names for path in resources.glob(name)]
+    records = ("items/*.parquet", "models/*.json", "encoders/*.json")
+    outputs = [path for pattern in records for path in resources.glob(pattern)]
     outputs += [path for pattern in patterns for path in results.glob(pattern)]
     outputs += [path for path in results.glob("judges/*/*/*/*") if path.suffix in (".parquet", ".json")]
     stale = dict.fromkeys(path for output in outputs for path in _stale(output, results))
