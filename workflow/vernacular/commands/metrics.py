@@ -38,7 +38,7 @@ from vernacular.protocols import judge_metrics
 from vernacular.protocols.diagnosis import Diagnoser, disagreement, order
 from vernacular.protocols.evaluate import evaluate, label_values, missing_metrics, signature_conditions
 from vernacular.protocols.observations import Subject
-from vernacular.protocols.registry import COMPARED, PROTOCOLS
+from vernacular.protocols.registry import COMPARED, PROSE, PROTOCOLS
 from vernacular.protocols.schema import REQUESTS
 from vernacular.types import SETTING
 
@@ -193,7 +193,7 @@ def _compute(args, inputs: _Inputs, record: ModelRecord, others: dict) -> tuple[
     tokenizer = outputs.tokenizer
     by_default = tokenizer.details.get("reasoning", {}).get("by_default", False)
     diagnoser = Diagnoser(Subject(spec.protocol, spec.style, refusals, tokenizer.has_chat_template, by_default))
-    meter = LanguageMeter(requests.output_language or spec.language) if PROTOCOLS[spec.protocol].generates else None
+    meter = LanguageMeter(requests.output_language or spec.language) if spec.protocol in PROSE else None
     answers = args.spec.answers.get(spec.language, [])
     for judgment in inputs.judgments:
         judgment.read(inputs.outputs, outputs)

@@ -81,7 +81,8 @@ def _prompt_spec(config: Config, evaluation: Evaluation) -> specs.PromptSpec:
     lines = prompts.prompt_lines(language, directory)
     if not is_default:
         lines = prompts.variant_labels(language, evaluation.prompt, directory)
-    if additional := prompts.additional_lines(names, language, directory, pair):
+    types = prompts.entity_types(task, evaluation.language)
+    if additional := prompts.additional_lines(names, language, directory, pair, types):
         lines = lines | additional
     return specs.PromptSpec(
         evaluation=evaluation.id,

@@ -153,7 +153,8 @@ def _check_labels(language: str, style: str, task: dict, protocol: str, report) 
     lines, pair = prompts.language_of_lines(language, style, task), prompts.language_pair(task, language)
     try:
         prompts.load_labels(lines, prompts.prompts_directory(lines, task))
-        prompts.additional_lines(PROTOCOLS[protocol].lines, lines, prompts.prompts_directory(lines, task), pair)
+        directory, types = prompts.prompts_directory(lines, task), prompts.entity_types(task, language)
+        prompts.additional_lines(PROTOCOLS[protocol].lines, lines, directory, pair, types)
     except ConfigError as error:
         report("languages", str(error))
 

@@ -108,6 +108,13 @@ class Cells:
         if "values" not in spec or not as_text(value):
             return value
         if _key(value) not in spec["values"]:
+            if (parts := self._to_list(value)) != [value]:  # a list: the replacement of each
+                return [self._replaced(part, spec) for part in parts]
+        return self._replaced(value, spec)
+
+    @staticmethod
+    def _replaced(value, spec: dict):
+        if _key(value) not in spec["values"]:
             names = ", ".join(map(quote, spec["values"]))
             detail = f"{spec['column']}: expected {names} as under values, got {quote(value)}"
             raise RowRejected("value not among those of the task file", detail=detail)
@@ -241,7 +248,7 @@ def check_columns(rows: list[dict], columns: dict, name: str) -> None:
 
 
 # keys of `columns` that name no column
-NOT_COLUMNS = ("gold_format", "separator", "mask", "number", "source_language", "target_language")
+NOT_COLUMNS = ("gold_format", "separator", "mask", "number", "source_language", "target_language", "types", "joiner")
 
 
 def _mapped_columns(columns: dict) -> list[str]:

@@ -159,6 +159,40 @@ def translation(cells: Cells) -> dict:
     return item | {"extra": {key: cells.columns[key] for key in ("source_language", "target_language")}}
 
 
+def entities(cells: Cells) -> dict:
+    """Return the item of a sentence and its named entities: `target` is {type: [texts]}, with all types, as JSON.
+
+    Tags are in IOB2. An I- that continues no entity of its type begins one, as in conlleval and seqeval.
+    """
+    tokens, tags, joiner = cells.texts("tokens"), cells.texts("tags"), cells.columns["joiner"]
+    if len(tokens) != len(tags):
+        raise RowRejected("not one tag for each token", detail=f"{len(tokens)} tokens and {len(tags)} tags")
+    found: list[tuple[str, list[str]]] = []
+    previous = None  # type of the entity that the token before belongs to
+    for token, tag in zip(tokens, tags, strict=True):
+        prefix, _, name = tag.partition("-")
+        if tag != "O" and (prefix not in ("B", "I") or name not in cells.columns["types"]):
+            names = ", ".join(cells.columns["types"])
+            detail = f"tag {quote(tag)} is neither O, nor B- or I- with a type of the task file ({names})"
+            raise RowRejected("tag not in IOB2, or of another type", detail=detail)
+        if prefix == "I" and name != previous:
+            cells.repaired.add("I- without B- begins an entity")
+        if prefix == "B" or (prefix == "I" and name != previous):
+            found.append((name, []))
+        if tag != "O":
+            found[-1][1].append(token)
+        previous = name or None
+    answer = {name: [] for name in cells.columns["types"]}
+    for name, parts in found:
+        answer[name].append(joiner.join(filter(None, parts)))
+    context = joiner.join(filter(None, tokens))
+    if not context:
+        raise RowRejected("empty sentence")
+    if not all(all(texts) for texts in answer.values()):
+        raise RowRejected("entity without text", context)
+    return _item(context=context, target=json.dumps(answer, ensure_ascii=False))
+
+
 def text(cells: Cells) -> dict:
     """Return the item of a plain text, without outer whitespace."""
     if not cells.text("context"):
@@ -180,6 +214,7 @@ CONVERTERS = {
     "target_word": target_word,
     "text": text,
     "translation": translation,
+    "entities": entities,
 }
 
 

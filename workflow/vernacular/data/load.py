@@ -154,8 +154,12 @@ def _fetch(source: dict, directory: Path) -> tuple[list[dict], list[dict], dict]
 
         path, digest = hub_snapshot.fetch(source["url"], source.get("sha256"))
         provenance = {"kind": "url", "url": source["url"], "split": source.get("split"), "file_sha256": digest}
-        rows = read_rows(path, source.get("format"), name=source["url"], header=source.get("header"))
-        return rows, [], provenance | {"pinned": "sha256" in source}
+        settings = {"file_format": source.get("format"), "header": source.get("header")}
+        rows, few_shot_rows = read_rows(path, name=source["url"], **settings), []
+        if few_shot := source.get("few_shot"):
+            few_shot_rows = read_rows(hub_snapshot.fetch(few_shot, None)[0], name=few_shot, **settings)
+            provenance |= {"few_shot": few_shot}
+        return rows, few_shot_rows, provenance | {"pinned": "sha256" in source}
     if "file" in source and not source["file"].startswith("hf://"):
         return _read_local_file(source, directory)
     from vernacular.data import hub  # here, because importing `datasets` takes a second

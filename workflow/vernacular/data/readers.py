@@ -59,8 +59,8 @@ def located_rows(
     if file_format is None:
         raise DataError(f"{name}: unknown file name extension; set format: {', '.join(_READERS)} or parquet.")
     data = _read_bytes(path, name, file_format)
-    if header and file_format not in ("csv", "tsv"):
-        raise DataError(f"{name}: header: expected a CSV or TSV file, got {file_format}.")
+    if header and file_format not in ("csv", "tsv", "iob"):
+        raise DataError(f"{name}: header: expected a CSV, TSV or IOB file, got {file_format}.")
     if file_format == "parquet":
         yield from _read_parquet(data, name)
     elif header:
@@ -389,9 +389,39 @@ def _read_lines(text: str, name: str) -> _LocatedRows:
         yield f"{name}, line {number}", {"text": line}
 
 
+_COMMENT = re.compile(r"# ?(\w[\w ]*?) = (.*)")
+
+
+def _read_iob(text: str, name: str, columns: list[str] | None = None) -> _LocatedRows:
+    """Yield a row per sentence: a list per column, and the comments `# key = value` before it.
+
+    Columns are separated by tabs, or by spaces if a line has no tab.
+
+    >>> next(_read_iob("# id = s1\\nRosalía B-PER\\nde I-PER\\n\\n", "f.iob"))[1]
+    {'id': 's1', 'token': ['Rosalía', 'de'], 'tag': ['B-PER', 'I-PER']}
+    """
+    columns = columns or ["token", "tag"]
+    sentence, comments, start = [], {}, 0
+    for number, line in enumerate([*_with_unix_lines(text).split("\n"), ""], start=1):
+        fields = line.split("\t") if "\t" in line else re.split(" +", line.rstrip(" "))
+        if not line.strip():
+            if sentence:
+                lists = map(list, zip(*sentence, strict=True))
+                yield f"{name}, line {start}", comments | dict(zip(columns, lists, strict=True))
+            sentence, comments = [], {}
+        elif comment := _COMMENT.fullmatch(line):
+            comments[comment[1]] = comment[2]
+        elif len(fields) == len(columns):
+            start = start if sentence else number
+            sentence.append(fields)
+        elif not line.startswith("#"):
+            expected = f"{format_count(len(columns), 'column')} ({', '.join(columns)})"
+            raise DataError(f"{name}, line {number}: expected {expected}, got {len(fields)}.")
+
+
 def _with_unix_lines(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 _READERS = {"csv": _read_csv, "tsv": _read_tsv, "json": _read_json, "jsonl": _read_jsonl}
-_READERS |= {"txt": _read_text, "paragraphs": _read_paragraphs, "lines": _read_lines}
+_READERS |= {"txt": _read_text, "paragraphs": _read_paragraphs, "lines": _read_lines, "iob": _read_iob}

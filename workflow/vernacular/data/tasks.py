@@ -10,6 +10,7 @@ from vernacular.core.languages import base_language, prompts_file
 from vernacular.core.paths import WORKFLOW, display_path
 from vernacular.data.columns import NOT_COLUMNS, columns_of, is_template
 from vernacular.data.treebank import patterns as treebank_patterns
+from vernacular.types import is_unspaced
 
 _SOURCE_TYPES = ("hub", "url", "file", "treebank")  # of sources
 _SCHEMA = WORKFLOW / "schemas" / "task.schema.yaml"
@@ -35,6 +36,7 @@ REQUIRED_COLUMNS = {
     "target_word": ("good", "bad"),
     "text": ("context",),
     "translation": ("context", "target"),
+    "entities": ("tokens", "tags", "types"),
 }
 
 
@@ -175,6 +177,8 @@ def _language(content: dict, code: str, entry: dict, path, lines) -> dict:
     columns, lacking = _with_wordings(columns, code, path.parent)
     if content["item_type"] == "translation":
         columns = {"source_language": code, "target_language": code} | columns
+    if content["item_type"] == "entities":
+        columns = columns | {"joiner": "" if is_unspaced(code) else " "}
     _check_columns(columns, content["item_type"], location)
     for field, value in columns.items():
         if field not in (*NOT_COLUMNS, "where", "extra"):

@@ -15,6 +15,7 @@ from vernacular.protocols.prompts import (
     DEFAULT,
     LAYOUTS,
     additional_lines,
+    entity_types,
     gold_text,
     language_of_lines,
     language_pair,
@@ -77,7 +78,8 @@ def build(
 
 def _labels(lines: str, prompt: str, protocol: str, task: dict, language: str) -> dict:
     labels = load_labels(lines) if prompt == DEFAULT else variant_labels(lines, prompt)
-    return labels | additional_lines(PROTOCOLS[protocol].lines, lines, pair=language_pair(task, language))
+    added = {"pair": language_pair(task, language), "types": entity_types(task, language)}
+    return labels | additional_lines(PROTOCOLS[protocol].lines, lines, **added)
 
 
 def build_evaluation(items: list[Item], spec) -> tuple[list[dict], dict]:

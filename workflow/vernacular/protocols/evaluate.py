@@ -11,7 +11,7 @@ from vernacular.metrics.classification import add_classes, with_classes
 from vernacular.metrics.contamination import without_signals
 from vernacular.metrics.language import METRICS as LANGUAGE
 from vernacular.metrics.metric import Metric
-from vernacular.protocols.registry import OWN, PROTOCOLS
+from vernacular.protocols.registry import OWN, PROSE, PROTOCOLS
 from vernacular.types import Item, Request
 
 _MODULES = import_modules("vernacular/protocols/*/metrics.py")
@@ -25,7 +25,7 @@ def declared_metrics(protocol: str | None) -> dict[str, Metric]:
     declaration = PROTOCOLS.get(protocol)
     metrics = [*(module.METRICS if module else [])]
     metrics += CLASSIFICATION if declaration and declaration.majority == "position" else []
-    metrics += LANGUAGE if declaration and declaration.generates else []
+    metrics += LANGUAGE if protocol in PROSE else []
     return {metric.name: metric for metric in metrics}
 
 

@@ -35,7 +35,8 @@ ENGLISH = "en"
 
 NAMES = "names"  # key with names of languages, for translations
 
-_SEPARATE = (VARIANTS, WORDINGS, REVIEWED, REFUSALS, ANSWERS, CHOICE, NAMES)
+ENTITIES, ENTITY_TYPES = "entities", "entity_types"  # cue of named entities, and the keys of the answer by type
+_SEPARATE = (VARIANTS, WORDINGS, REVIEWED, REFUSALS, ANSWERS, CHOICE, NAMES, ENTITIES, ENTITY_TYPES)
 
 # each line of a prompts file: the field that it contains (None: a cue or heading), and what it is for, for translators
 _LINES = {
@@ -70,6 +71,7 @@ LAYOUTS = {
     "continuation": ("", None),
     "text": ("", None),
     "translation": ("source", "translation"),
+    "entities": ("sentence", ENTITIES),
 }
 
 
@@ -86,6 +88,13 @@ def language_pair(task: dict, language: str) -> tuple[str, str] | None:
         return tuple(task["pair"]) if "pair" in task else None
     columns = task["languages"][language]["columns"]
     return columns["source_language"], columns["target_language"]
+
+
+def entity_types(task: dict, language: str) -> tuple[str, ...]:
+    """Return the types of entities that are listed for items of a language; () for items of another type."""
+    if task["item_type"] != "entities":
+        return ()
+    return tuple(task["languages"][language]["columns"]["types"])
 
 
 def language_of_lines(language: str, style: str, task: dict) -> str:
@@ -146,11 +155,15 @@ def prompt_lines(language: str, directory: Path = PROMPTS_DIR) -> dict | None:
 
 
 def additional_lines(
-    names: tuple[str, ...], language: str, directory: Path = PROMPTS_DIR, pair: tuple[str, str] | None = None
+    names: tuple[str, ...],
+    language: str,
+    directory: Path = PROMPTS_DIR,
+    pair: tuple[str, str] | None = None,
+    types: tuple[str, ...] = (),
 ) -> dict[str, str]:
     """Return lines of a language by name, and of a translation between a `pair`; {} without a file.
 
-    Raises ConfigError if one is missing or invalid.
+    The lines of `types` of entities are what an answer calls them. Raises ConfigError if one is missing or invalid.
     """
     path = prompts_file(language, directory)
     content = read(path)[0] if path and (names or pair) else {}
@@ -163,7 +176,21 @@ def additional_lines(
     if pair and path and isinstance(content, dict):
         source, target = (_language_name(content.get(NAMES), tag, path) for tag in pair)
         lines |= {"source": f"{source}: {{context}}", "translation": f"{target}:"}
+    if types and path and isinstance(content, dict):
+        lines |= _entity_words(content.get(ENTITY_TYPES), types, path)
     return lines
+
+
+def _entity_words(words, types: tuple[str, ...], path: Path) -> dict[str, str]:
+    known = {name: text for name, text in (words if isinstance(words, dict) else {}).items() if isinstance(text, str)}
+    if missing := [name for name in types if not known.get(name, "").strip()]:
+        raise ConfigError(
+            f'{display_path(path)}: word for entities of the type "{missing[0]}" not found. '
+            f"Add `{ENTITY_TYPES}: {{{missing[0]}: …}}`."
+        )
+    if len({known[name].casefold() for name in types}) < len(types):
+        raise ConfigError(f"{display_path(path)}: expected another word under `{ENTITY_TYPES}` for each type.")
+    return {f"{ENTITY_TYPES}.{name}": known[name] for name in types}
 
 
 def _language_name(names, language: str, path: Path) -> str:
