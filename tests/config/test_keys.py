@@ -117,7 +117,8 @@ def test_requests_spec_contains_evaluation_and_prompt_lines(load_config):
         "prompts": {
             name: text
             for name, text in read_yaml("gl").items()
-            if name not in ("variants", "wordings", "refusals", "choice", "answers", "names")
+            if name
+            not in ("variants", "wordings", "refusals", "choice", "answers", "names", "entities", "entity_types")
         },
     }
 

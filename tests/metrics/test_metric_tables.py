@@ -1,5 +1,6 @@
 """Consistency of each metric's attributes with its values: name, direction, unit, proportion, headline, resamples."""
 
+import json
 import math
 import random
 from collections import Counter
@@ -113,6 +114,9 @@ SHARES["choice"] = {"accuracy", "accuracy_parsed", "extraction_failed", *STEPS}
 HEADLINES |= {"translation": {"chrf2pp"}, "translation_bits": {"answer_bits_per_byte"}}
 SHARES |= {"translation": {"copied_source", "empty", "wrong_script"}, "translation_bits": set()}
 UNITS["translation"] = {"chrf2pp": "score", "bleu": "score"}
+ENTITY_TYPES = ("PER", "ORG", "LOC", "DATE", "MISC")
+HEADLINES["entities"], SHARES["entities"] = {"entity_f1"}, {"precision", "recall", "unparsable"}
+UNITS["entities"] = dict.fromkeys(("entity_f1", *(f"entity_f1_{name}" for name in ENTITY_TYPES)), "score")
 METADATA = {"protocol": "p", "shots": 0, "seed": 0, "style": "default"}
 
 
@@ -145,6 +149,8 @@ def rows_of(protocol, skill):
         return choice_rows(rng, skill)
     if protocol == "translation":
         return translation_rows(rng, skill)
+    if protocol == "entities":
+        return entities_rows(rng, skill)
     item_type, fields, options = PROTOCOL_ITEMS[protocol]
     items = [
         item(
@@ -209,6 +215,21 @@ def translation_rows(rng, skill):
         for text in [texts[min(5, int(rng.uniform(0, 6) * (1 - skill / 4)))]]
     ]
     return evaluate("translation", items, requests, outputs, [])[0]
+
+
+def entities_rows(rng, skill):
+    target = json.dumps({name: ["Ana", "Vigo"] for name in ENTITY_TYPES})
+    items = [item(f"i{n}", context="Ana e Vigo", target=target) for n in range(24)]
+    requests = build_requests(items, "entities", "entities")
+    keys = ("persoa", "organización", "lugar", "data", "outros")
+    outputs = []
+    for request in requests:
+        answer = {key: ["Ana" if rng.uniform(0, 4) < 2 + skill / 2 else "Xan"] for key in keys}
+        text = json.dumps(answer) if rng.uniform(0, 4) < 3 + skill / 2 else "?"
+        outputs.append(
+            {name: request[name] for name in ("item_id", "role")} | {"raw_output": text, "output": text, "flags": None}
+        )
+    return evaluate("entities", items, requests, outputs, [])[0]
 
 
 def choice_rows(rng, skill):
@@ -359,6 +380,10 @@ def perplexity_of(length):
     return lambda v: 2 ** (math.fsum(v["bits"]) / math.fsum(v[length]))
 
 
+def f1_of(name):
+    return lambda v: 2 * sum(v[f"{name}#0"]) / (sum(v[f"{name}#1"]) + sum(v[f"{name}#2"]))
+
+
 DEFINITIONS = {
     "options": {},
     "text": {
@@ -369,6 +394,11 @@ DEFINITIONS = {
     "acceptability": {name: formula for suffix in SUFFIXES for name, formula in acceptability_formulas(suffix).items()},
     "cloze": {"baseline_position": most_common("gold_position")},
     "translation_bits": {},
+    "entities": {
+        **{name: f1_of(name) for name in UNITS["entities"]},
+        "precision": sum_ratio("entity_f1#0", "entity_f1#1"),
+        "recall": sum_ratio("entity_f1#0", "entity_f1#2"),
+    },
     "last_word": {"perplexity": lambda v: math.prod(map(math.exp, v["surprisal"])) ** (1 / len(v["surprisal"]))},
     "letters": {
         "ece": calibration,

@@ -8,6 +8,8 @@ from support.sample_items import item as item
 def build_requests(items, item_type, protocol, style="default", **options):
     task = {"task": "t", "item_type": item_type, "protocols": [protocol]}
     task |= {"pair": ("en", "gl")} if item_type == "translation" else {}
+    types = ["PER", "ORG", "LOC", "DATE", "MISC"]
+    task |= {"languages": {"gl": {"columns": {"types": types}}}} if item_type == "entities" else {}
     settings = {"language": "gl", "protocol": protocol, "shots": 0, "seed": 0, "style": style}
     return build(items, task, **settings, options=options)[0]
 

@@ -107,9 +107,8 @@ class Cells:
             value = repaired
         if "values" not in spec or not as_text(value):
             return value
-        if _key(value) not in spec["values"]:
-            if (parts := self._to_list(value)) != [value]:  # a list: the replacement of each
-                return [self._replaced(part, spec) for part in parts]
+        if _key(value) not in spec["values"] and (parts := self._to_list(value)) != [value]:
+            return [self._replaced(part, spec) for part in parts]  # of a list, each
         return self._replaced(value, spec)
 
     @staticmethod
