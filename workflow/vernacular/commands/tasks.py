@@ -45,7 +45,8 @@ ab Abkhazian; ace Acehnese; acm Mesopotamian Arabic; acq Ta'izzi-Adeni Arabic; a
 Gulf Arabic; ajp South Levantine Arabic; ak Akan; aln Gheg Albanian; am Amharic; apc North Levantine
 Arabic; apu Apurinã; aqz Akuntsu; ar Arabic; arq Algerian Arabic; ars Najdi Arabic; ary Moroccan Arabic; arz Egyptian
 Arabic; as Assamese; ast Asturian; awa Awadhi; ayr Central Aymara; az Azerbaijani; azb South Azerbaijani; azz Highland
-Puebla Nahuatl; ba Bashkir; ban Balinese; bcc Southern Balochi; be Belarusian; bem Bemba; bg Bulgarian; bgc Haryanvi;
+Puebla Nahuatl; ba Bashkir; ban Balinese; bbj Ghomala;
+bcc Southern Balochi; be Belarusian; bem Bemba; bg Bulgarian; bgc Haryanvi;
 bho Bhojpuri; bjn Banjar; bm Bambara; bn Bengali; bo Tibetan; bor Borôro; br Breton; bra Braj; bs Bosnian; bsk
 Burushaski; btx Batak Karo; bua Buriat; bug Buginese; bxr Russia Buriat; ca Catalan; ceb Cebuano; cjk Chokwe; ckb
 Central Kurdish; ckm Chakavian; cls Classical Sanskrit; crh Crimean Tatar; cs Czech; cu Old Church Slavonic; cy Welsh;
