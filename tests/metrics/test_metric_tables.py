@@ -28,6 +28,7 @@ PROTOCOL_ITEMS = {
     "last_word": ("continuation", {"context": "Fun á", "target": "praia"}, {"bow_correction": True}),
     "text": ("text", {"context": "Ana canta."}, {"min_k_plus_plus": True, "order_permutations": 2}),
     "translation_bits": ("translation", {"context": "Ana sings.", "target": "Ana canta."}, {}),
+    "entities_bits": ("entities", {"context": "Ana canta.", "target": '{"PER": ["Ana"], "LOC": []}'}, {}),
 }
 HEADLINES = {
     "acceptability": {"auc", "difsur"},
@@ -98,6 +99,7 @@ BITS = {  # of which spans a protocol has bits
     "target_word": ("", "answer_"),
     "text": ("",),
     "translation_bits": ("answer_",),
+    "entities_bits": ("answer_",),
 }
 for protocol_name, prefixes in BITS.items():
     names = [f"{prefix}bits{per}" for prefix in prefixes for per in ("", "_per_byte", "_per_character")]
@@ -112,7 +114,8 @@ STEPS = {f"found_in_{step}" for step in ("boxed", "last_line", "cue", "letter", 
 HEADLINES["choice"], UNDIRECTED["choice"] = {"accuracy"}, STEPS
 SHARES["choice"] = {"accuracy", "accuracy_parsed", "extraction_failed", *STEPS}
 HEADLINES |= {"translation": {"chrf2pp"}, "translation_bits": {"answer_bits_per_byte"}}
-SHARES |= {"translation": {"copied_source", "empty", "wrong_script"}, "translation_bits": set()}
+HEADLINES["entities_bits"] = HEADLINES["translation_bits"]
+SHARES |= {"translation": {"copied_source", "empty", "wrong_script"}, "translation_bits": set(), "entities_bits": set()}
 UNITS["translation"] = {"chrf2pp": "score", "bleu": "score"}
 ENTITY_TYPES = ("PER", "ORG", "LOC", "DATE", "MISC")
 HEADLINES["entities"], SHARES["entities"] = {"entity_f1"}, {"precision", "recall", "unparsable"}
@@ -394,6 +397,7 @@ DEFINITIONS = {
     "acceptability": {name: formula for suffix in SUFFIXES for name, formula in acceptability_formulas(suffix).items()},
     "cloze": {"baseline_position": most_common("gold_position")},
     "translation_bits": {},
+    "entities_bits": {},
     "entities": {
         **{name: f1_of(name) for name in UNITS["entities"]},
         "precision": sum_ratio("entity_f1#0", "entity_f1#1"),

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from support.messages import assert_states
+from support.scoring import score
 from support.stage_run import Run
 from support.tools import ROOT
 from support.workspace import Workspace
@@ -43,7 +44,7 @@ SENTENCES = [
 ]
 TASK = """task: noms
 title: Noms
-protocols: [entities]
+protocols: [entities, entities_bits]
 item_type: entities
 columns: {id: sent_id, tokens: token, tags: tag, types: [PER, ORG, LOC]}
 source: {file: test.iob, few_shot: dev.iob, format: iob}
@@ -63,11 +64,11 @@ def answer_of(item):
     return json.dumps({KEYS[name]: texts for name, texts in json.loads(item["target"]).items()}, ensure_ascii=False)
 
 
-def requests_of(items, language="ca", **settings):
-    task = {"task": "noms", "item_type": "entities", "protocols": ["entities"]}
+def requests_of(items, protocol="entities", language="ca", **settings):
+    task = {"task": "noms", "item_type": "entities", "protocols": [protocol]}
     task["languages"] = {language: {"columns": COLUMNS}}
     settings = {"shots": 0, "seed": 0, "style": "default", "options": {}} | settings
-    return build(items, task, language=language, protocol="entities", **settings)
+    return build(items, task, language=language, protocol=protocol, **settings)
 
 
 def results(texts, sentences=SENTENCES):
@@ -331,6 +332,23 @@ def test_prompt_has_examples_with_the_words_of_the_language(tmp_path):
     assert items[0]["item_id"] == "s0"
 
 
+def test_bits_are_those_of_the_correct_answer_after_the_same_prompt():
+    items, _ = items_of(rows_of())
+    items = [item | {"repeats": None} for item in items]
+    generated, _ = requests_of(items, shots=2)
+    rows, _ = requests_of(items, "entities_bits", shots=2)
+    by_id = {item["item_id"]: item for item in items}
+    for request, row in zip(generated, rows, strict=True):
+        full = row["prefix"] + row["text"]
+        assert full[: row["span_start"]] == request["prefix"] + request["text"]
+        assert full[row["span_start"] : row["span_end"]] == f" {answer_of(by_id[row['item_id']])}"
+    scores = [score(row, -np.log(2.0) * 8, offsets=[[row["span_start"], row["span_end"]]]) for row in rows]
+    results, metrics = evaluate("entities_bits", items, rows, scores, [])
+    n_bytes = sum(len(f" {answer_of(by_id[row['item_id']])}".encode()) for row in rows)
+    values = {row["metric"]: row["value"] for row in aggregate(results, metrics, seed=0, categories=False)}
+    assert values["answer_bits_per_byte"] == pytest.approx(8 * len(rows) / n_bytes)
+
+
 def test_words_that_lack_are_named():
     with pytest.raises(ConfigError) as raised:
         additional_lines(("entities",), "gl", types=("PER", "FRUIT"))
@@ -384,7 +402,8 @@ def test_answers_are_not_prose():
 
 @pytest.mark.slow
 def test_entities_reach_the_tables(tmp_path, few_resamples):
-    entries = [{"task": "noms", "languages": ["ca"], "protocols": ["entities"], "shots": [0, 1]}]
+    protocols = ["entities", "entities_bits"]
+    entries = [{"task": "noms", "languages": ["ca"], "protocols": protocols, "shots": [0, 1]}]
     workspace = Workspace(tmp_path, entries)
     workspace.config["models"]["other"] = {"source": "./other", "dtype": "float32"}
     workspace.config["comparisons"] = [{"baseline": "tiny", "candidate": "other"}]
@@ -403,5 +422,6 @@ def test_entities_reach_the_tables(tmp_path, few_resamples):
         assert values.loc[(evaluation, "entity_f1"), "value"] == 0  # a model without training lists nothing
         assert values.loc[(evaluation, "unparsable"), "value"] == 1
         assert np.isnan(values.loc[(evaluation, "precision"), "value"])
+    assert values.loc[("noms.ca.entities_bits.1shot", "answer_bits_per_byte"), "value"] > 0
     comparisons = pd.read_csv(tmp_path / "results" / "summary" / "comparisons.csv")
     assert {"entity_f1", "recall", "unparsable"} <= set(comparisons["metric"])

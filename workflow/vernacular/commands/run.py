@@ -43,7 +43,7 @@ _PROTOCOLS = {  # of the items of a type; the first is evaluated
     "target_word": ("target_word",),
     "text": ("text",),
     "translation": ("translation", "translation_bits"),
-    "entities": ("entities",),
+    "entities": ("entities", "entities_bits"),
 }
 # names of columns that have one meaning in the datasets of the Hub; a `label` or a `sentence` has several
 _KNOWN = {

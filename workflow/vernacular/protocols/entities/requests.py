@@ -8,7 +8,14 @@ another sentence, or after 128 tokens.
 import json
 
 from vernacular.protocols.prompts import ENTITY_TYPES, example_text, query
-from vernacular.protocols.request_rows import RequestSettings, chat_turns, generation_requests, turn
+from vernacular.protocols.request_rows import (
+    RequestSettings,
+    chat_turns,
+    continue_with,
+    generation_requests,
+    score_request,
+    turn,
+)
 from vernacular.types import Item, Request
 
 MAX_NEW_TOKENS = 128
@@ -17,8 +24,7 @@ MAX_NEW_TOKENS = 128
 def few_shot_example(item: Item, settings: RequestSettings) -> tuple[str, list[dict]]:
     """Return a few-shot example as text and as chat turns."""
     text = query(item, settings.item_type, settings.labels, None)
-    entities = json.loads(item["target"])
-    answer = json.dumps({_key(name, settings): texts for name, texts in entities.items()}, ensure_ascii=False)
+    answer = _answer(item, settings)
     return example_text(text, answer, settings.language), [turn("user", text), turn("assistant", answer)]
 
 
@@ -36,6 +42,18 @@ def requests(item: Item, settings: RequestSettings) -> list[Request]:
         max_new_tokens=MAX_NEW_TOKENS,
         extras=[f"{ENTITY_TYPES}:{json.dumps(keys, ensure_ascii=False)}"],
     )
+
+
+def answer_requests(item: Item, settings: RequestSettings) -> list[Request]:
+    """Return one score request for the correct answer after the same prompt, with the role "reference"."""
+    text = query(item, settings.item_type, settings.labels, None)
+    spans = continue_with(text, _answer(item, settings), settings.language)
+    return [score_request(item, "reference", *spans, settings=settings, user=text)]
+
+
+def _answer(item: Item, settings: RequestSettings) -> str:
+    entities = json.loads(item["target"])
+    return json.dumps({_key(name, settings): texts for name, texts in entities.items()}, ensure_ascii=False)
 
 
 def _key(name: str, settings: RequestSettings) -> str:
