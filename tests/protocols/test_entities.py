@@ -423,5 +423,7 @@ def test_entities_reach_the_tables(tmp_path, few_resamples):
         assert values.loc[(evaluation, "unparsable"), "value"] == 1
         assert np.isnan(values.loc[(evaluation, "precision"), "value"])
     assert values.loc[("noms.ca.entities_bits.1shot", "answer_bits_per_byte"), "value"] > 0
+    tokens = pd.read_parquet(tmp_path / "results" / "tiny" / "tokens.parquet")
+    assert tokens["tokens"].isna().all()  # brackets and keys are no text of the language
     comparisons = pd.read_csv(tmp_path / "results" / "summary" / "comparisons.csv")
     assert {"entity_f1", "recall", "unparsable"} <= set(comparisons["metric"])

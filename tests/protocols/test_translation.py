@@ -341,6 +341,9 @@ def test_both_directions_reach_the_tables(tmp_path, monkeypatch, few_resamples):
     bits = values[values["evaluation"] == f"{INTO}.gl.translation_bits.0shot"].set_index("metric")
     assert bits.loc["answer_bits_per_byte", "headline"]
     assert bits.loc["answer_bits_per_byte", "value"] > 0
+    tokens = pd.read_parquet(tmp_path / "results" / "tiny" / "tokens.parquet").groupby("evaluation")["tokens"].sum()
+    assert tokens[f"{FROM}.gl.translation_bits.0shot"] > 0
+    assert tokens[f"{INTO}.gl.translation_bits.0shot"] == 0  # English texts say nothing about tokens of Galician
     notes = workspace.notes()
     found = notes[notes["note"].str.startswith("spbleu not computed: sentencepiece is not installed")]
     assert set(found["kind"]) == {"not applicable"}

@@ -3,6 +3,7 @@ from vernacular.report.item_details import (
     CORRECT,
     INCORRECT,
     NOT_SCORED,
+    SCORED,
     TIE,
     UNACCEPTABLE,
     classify_outcomes,
@@ -18,6 +19,18 @@ def row(item="a", scores=None, gold=(), correct=None, tie=None, values=None, fla
 def test_tie_is_neither_correct_nor_incorrect():
     rows = [row(correct=True), row(correct=False), row(correct=False, tie=True), row()]
     assert classify_outcomes(rows).outcomes == [CORRECT, INCORRECT, TIE, NOT_SCORED]
+
+
+def test_items_without_judgment_are_scored_if_they_have_a_measure():
+    rows = [
+        row(values={"chrf2pp": 20.0}),
+        row(flag="error: out of memory"),
+        row(values={"chrf2pp": 80.0}, correct=True),
+    ]
+    outcomes = classify_outcomes(rows)
+    assert (outcomes.outcomes, outcomes.measure) == ([SCORED, NOT_SCORED, CORRECT], "chrf2pp")
+    outcomes = classify_outcomes([row(values={"entity_f1": 0.5}), row(values={})])
+    assert (outcomes.outcomes, outcomes.severity) == ([SCORED, NOT_SCORED], [0.0, None])
 
 
 def test_margin_is_best_correct_minus_best_incorrect_score():

@@ -4,7 +4,7 @@
 const format = (() => {
   const MINUS = "\u2212";
   const NONE = "\u2013";
-  const OUTCOMES = ["incorrect", "correct", "tie", "not scored", "acceptable", "unacceptable"];
+  const OUTCOMES = ["incorrect", "correct", "tie", "not scored", "acceptable", "unacceptable", "scored"];
 
   // of a rounded number: 0.0, not −0.0
   const minus = (text) => text.replace(/^-(?=[0.]+$)/, "").replace("-", MINUS);

@@ -4,7 +4,7 @@
 // scales of the values that occur.
 const specs = (() => {
   const NAME = { title: null, sort: null, axis: { labelLimit: 220 } };
-  const OUTCOMES = ["correct", "tie", "incorrect", "not scored", "acceptable", "unacceptable"];
+  const OUTCOMES = ["correct", "tie", "incorrect", "not scored", "acceptable", "unacceptable", "scored"];
   // An axis of numbers of items up to `highest`. The smallest step of ticks is not respected by stacked marks: few
   // numbers are listed.
   const counts = (highest) => ({

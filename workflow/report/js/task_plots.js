@@ -1,8 +1,8 @@
 "use strict";
 // The figures of the task view; each is omitted where its data do not exist.
 const taskPlots = (() => {
-  const ORDER = [1, 2, 0, 3, 4, 5]; // order of the outcome codes in stacked bars: correct, tie, incorrect, …
-  const OUTCOME_COLORS = ["correct", "tie", "incorrect", "not scored", "acceptable", "unacceptable"].map((name) => [
+  const ORDER = [1, 2, 0, 3, 4, 5, 6]; // order of the outcome codes in stacked bars: correct, tie, incorrect, …
+  const OUTCOME_COLORS = ["correct", "tie", "incorrect", "not scored", "acceptable", "unacceptable", "scored"].map((name) => [
     name,
     `outcome-${name.replaceAll(" ", "-")}`,
   ]);
@@ -16,7 +16,7 @@ const taskPlots = (() => {
     surprisal: "Surprisal, nats.",
     chrf: "chrF relative to the most similar correct answer.",
   };
-  const about = (index, measure) => ABOUT[measure] ?? names.measure(index, measure);
+  const about = (index, measure) => ABOUT[measure] ?? `${names.measure(index, measure)} of the item.`;
 
   // context: {index, task, setting, number, metric, info, model, against, rows: cells, best first}
   async function figures(context) {

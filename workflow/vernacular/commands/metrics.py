@@ -199,7 +199,8 @@ def _compute(args, inputs: _Inputs, record: ModelRecord, others: dict) -> tuple[
         judgment.read(inputs.outputs, outputs)
         outcome = replace(outcome, missing=outcome.missing | judgment.missing)
         signatures = signatures | judgment.signature()
-    rows, tokens, known = _results(inputs, diagnoser, meter, requests.options.get("pass_at"), answers)
+    roles = _counted_roles(PROTOCOLS[spec.protocol], spec.language, requests.output_language)
+    rows, tokens, known = _results(inputs, diagnoser, meter, requests.options.get("pass_at"), answers, roles)
     tool = artifacts.metadata(inputs.tool_results, TOOL_RESULTS) if inputs.tool_results else None
     values = tool.values if tool else aggregate(rows, known, seed=0, categories=True)
     if meter:
@@ -258,11 +259,16 @@ def _disagreement(spec: MeasuredSpec, diagnoser: Diagnoser, values: list[dict], 
 
 
 def _results(
-    inputs: _Inputs, diagnoser: Diagnoser, meter: LanguageMeter | None, pass_at: int | None, answers: list
+    inputs: _Inputs,
+    diagnoser: Diagnoser,
+    meter: LanguageMeter | None,
+    pass_at: int | None,
+    answers: list,
+    roles: tuple[str, ...],
 ) -> tuple[pa.Table, pa.Table, list[Metric]]:
     """Return (TASK_RESULTS, TOKENS, the metrics of the results), computed in parts of `_ITEMS_AT_A_TIME` items.
 
-    `diagnoser` and `meter` get the same rows.
+    `diagnoser` and `meter` get the same rows; `roles` are those whose texts are counted.
     """
     protocol, masked = inputs.spec.protocol, inputs.output_metadata.model.kind == "masked"
     similarities, tool_results = SIMILARITIES.schema.empty_table(), TASK_RESULTS.schema.empty_table()

@@ -264,6 +264,6 @@ def _answers(model: int, profile: Profile):
 
 
 def _outcome_counts(model: int, outcomes: ItemOutcomes):
-    """Return the Row.Outcomes of a model: the number of items with each of the six outcomes, and of flagged items."""
-    counts = [outcomes.outcomes.count(code) for code in range(6)]
+    """Return the Row.Outcomes of a model: the number of items with each of the seven outcomes, and of flagged items."""
+    counts = [outcomes.outcomes.count(code) for code in range(7)]
     return Row.Outcomes(model=model, counts=counts, flagged=sum(outcomes.flagged))

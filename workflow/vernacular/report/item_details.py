@@ -13,12 +13,13 @@ from vernacular.protocols.schema import REQUESTS
 from vernacular.report.data_files import Row
 from vernacular.types import Role, skipped_reason
 
-# Outcomes of an item. The last two are labels, not judgments: for sentences that are only scored.
-INCORRECT, CORRECT, TIE, NOT_SCORED, ACCEPTABLE, UNACCEPTABLE = range(6)
+# Outcomes of an item. The last three are no judgments: labels of sentences, and items that only have a measure.
+INCORRECT, CORRECT, TIE, NOT_SCORED, ACCEPTABLE, UNACCEPTABLE, SCORED = range(7)
 
 MARGIN = "margin"  # best correct option's score minus best incorrect option's
 # measures of items without one, and whether higher is better; sentences differ in length: prefer the value per token
-_MEASURES = {"chrf": True, "chrf2pp": True, "surprisal_token": False, "surprisal": False, "surprisal_byte": False}
+_MEASURES = {"chrf": True, "chrf2pp": True, "entity_f1": True, "surprisal_token": False, "surprisal": False,
+             "surprisal_byte": False}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,10 @@ def classify_outcomes(rows: Iterable[dict]) -> ItemOutcomes:
     higher_is_better = _MEASURES.get(measure, True)
     measure_values = [None] * len(outcomes) if measure is None else values[measure]
     severity = _severity(outcomes, measure_values, higher_is_better)
+    outcomes = [
+        SCORED if outcome == NOT_SCORED and value is not None else outcome
+        for outcome, value in zip(outcomes, measure_values, strict=True)
+    ]
     return ItemOutcomes(outcomes, measure, higher_is_better, measure_values, severity, flagged)
 
 

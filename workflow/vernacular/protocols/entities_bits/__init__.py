@@ -4,6 +4,7 @@ from vernacular.protocols.declaration import MULTITURN, Protocol
 
 PROTOCOL = Protocol(
     causal_only=True,
+    structured=True,
     few_shot=True,
     styles=("default", "english"),
     lines=("entities",),
