@@ -17,7 +17,8 @@ def load_case(directory, case: Case) -> list[dict]:
     path.parent.mkdir(parents=True)
     rows = [row | {"_config": case.config} for row in case.rows]
     path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8")
-    items, _ = load_items(load_task(TASKS[case.task], PROTOCOLS), case.language, source=str(directory))
+    task = json.loads(json.dumps(load_task(TASKS[case.task], PROTOCOLS), sort_keys=True))  # as the rules pass it
+    items, _ = load_items(task, case.language, source=str(directory))
     return items
 
 

@@ -33,6 +33,10 @@ _EXAM = {"question": "Zenbat?", "candidates": ["bat", "bi", "hiru", "lau"]}
 _COPA = {"premise": "Ana jäi koju.", "choice1": "Ta oli haige.", "choice2": "Sadas vihma.", "changed": False}
 
 CASES = [
+    Case("uner", "hr", "test", [{"sent_id": "s1", "token": ["Ana", "Pi", "i", "Rim"], "tag": ["B-PER", "I-PER", "O", "B-OTH"]}],
+         [(['{"PER": ["Ana Pi"], "ORG": [], "LOC": []}'], [])]),
+    Case("masakhaner", "ha", "test", [{"token": ["mako", "Kano"], "tag": ["I-DATE", "B-LOC"]}],
+         [(['{"PER": [], "ORG": [], "LOC": ["Kano"], "DATE": ["mako"]}'], [])]),
     Case("sib200", "gl", "test",
          [{"index_id": 7, "category": "travel", "text": "O tren sae ás dez."}, {"index_id": 9, "category": "sports", "text": "Gañaron."}],
          [(_TOPICS, [1]), (_TOPICS, [3])]),

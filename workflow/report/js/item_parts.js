@@ -153,7 +153,13 @@ const parts = (() => {
           ]),
     ];
     return section(
-      !isScored ? (task.generates && lines.length === 1 ? "Correct text" : "Options") : task.generates ? "Options with similarity to the output" : "Options with log-likelihood",
+      !isScored
+        ? task.generates && lines.length === 1
+          ? "Correct text"
+          : "Options"
+        : task.generates
+          ? "Options with similarity to the output"
+          : "Options with log-likelihood",
       widgets.scrolled(
         "Options",
         el(

@@ -142,7 +142,7 @@ class Cells:
         """Return the field as a list: several columns, a column with a list, or one text split at `separator`."""
         spec = self.columns[field]
         if isinstance(spec, dict) and "labels" in spec:
-            return list(spec["labels"].values())
+            return [text for _, text in spec["labels"]]
         if isinstance(spec, list) or _is_pattern(spec):
             named_texts = [(name, _require_text(self.read(name), field)) for name in self.column_names(field)]
             return [text for name, text in named_texts if text or not (isinstance(name, str) and name.endswith("|"))]
@@ -151,7 +151,7 @@ class Cells:
     def class_names(self) -> list[str] | None:
         """Return the names in the dataset of options that are the same in every row; None for other options."""
         spec = self.columns.get("choices")
-        return list(spec["labels"]) if isinstance(spec, dict) and "labels" in spec else None
+        return [name for name, _ in spec["labels"]] if isinstance(spec, dict) and "labels" in spec else None
 
     def column_names(self, field: str) -> list[str]:
         """Return the column names of a field in order, with * expanded."""

@@ -216,8 +216,11 @@ def _with_wordings(columns: dict, language: str, directory: Path) -> tuple[dict,
     wordings = _wordings(language, directory) if needed else {}
     filled, lacking = dict(columns), []
     for field, spec in columns.items():
-        if isinstance(spec, dict) and isinstance(spec.get("labels"), list):
-            filled[field] = {"labels": {name: wordings.get(name, name) for name in spec["labels"]}}
+        # pairs: their order is that of the options, and rules sort the keys of mappings
+        if isinstance(spec, dict) and isinstance(spec.get("labels"), dict):
+            filled[field] = {"labels": [[name, text] for name, text in spec["labels"].items()]}
+        elif isinstance(spec, dict) and "labels" in spec:
+            filled[field] = {"labels": [[name, wordings.get(name, name)] for name in spec["labels"]]}
             lacking += [name for name in spec["labels"] if name not in wordings]
         elif isinstance(spec, dict) and "wording" in spec and spec["wording"] in wordings:
             text = wordings[spec["wording"]]
