@@ -118,8 +118,8 @@ HEADLINES["entities_bits"] = HEADLINES["translation_bits"]
 SHARES |= {"translation": {"copied_source", "empty", "wrong_script"}, "translation_bits": set(), "entities_bits": set()}
 UNITS["translation"] = {"chrf2pp": "score", "bleu": "score"}
 ENTITY_TYPES = ("PER", "ORG", "LOC", "DATE", "MISC")
-HEADLINES["entities"], SHARES["entities"] = {"entity_f1"}, {"precision", "recall", "unparsable"}
-UNITS["entities"] = dict.fromkeys(("entity_f1", *(f"entity_f1_{name}" for name in ENTITY_TYPES)), "score")
+ENTITY_SCORES = {"entity_f1", *(f"entity_f1_{name}" for name in ENTITY_TYPES)}
+HEADLINES["entities"], SHARES["entities"] = {"entity_f1"}, {*ENTITY_SCORES, "precision", "recall", "unparsable"}
 METADATA = {"protocol": "p", "shots": 0, "seed": 0, "style": "default"}
 
 
@@ -399,7 +399,7 @@ DEFINITIONS = {
     "translation_bits": {},
     "entities_bits": {},
     "entities": {
-        **{name: f1_of(name) for name in UNITS["entities"]},
+        **{name: f1_of(name) for name in ENTITY_SCORES},
         "precision": sum_ratio("entity_f1#0", "entity_f1#1"),
         "recall": sum_ratio("entity_f1#0", "entity_f1#2"),
     },

@@ -322,7 +322,7 @@ def test_skip_link_is_first_tab_stop(browser):
 
 def test_unavailable_evaluation_is_reported_in_each_view(browser):
     browser.open("#/leaderboard")
-    assert browser.text("main details summary") == "3 evaluations without values"
+    assert browser.text("main details summary") == "3 evaluations with missing values"
     assert "plain · gone · Galician · letters — unavailable: <b>gated</b>" in browser.text("main details")
     browser.open(address("task", UNAVAILABLE))
     assert "No value could be computed" in browser.text("main")

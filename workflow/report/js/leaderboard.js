@@ -248,7 +248,7 @@
     return el(
       "details",
       null,
-      el("summary", null, `${format.counted(rows.length, "evaluation")} without values`),
+      el("summary", null, `${format.counted(rows.length, "evaluation")} with missing values`),
       el("ul", null, rows),
     );
   }

@@ -139,7 +139,7 @@ def chance_shares(table: pa.Table) -> np.ndarray:
 
 
 # lowest and highest value by a metric's name, or the first part of it, and otherwise by unit
-_RANGES = {"overconfidence": (-1, 1), "cosine_margin": (-2, 2), "mcc": (-1, 1), "token_f1": (0, 1), "entity": (0, 1),
+_RANGES = {"overconfidence": (-1, 1), "cosine_margin": (-2, 2), "mcc": (-1, 1), "token_f1": (0, 1),
            **dict.fromkeys(("chrf", "chrf2pp", "bleu", "spbleu"), (0, 100))}  # fmt: skip
 UNIT_RANGES = {"share": (0.0, 1.0), "cosine": (-1.0, 1.0)}
 _ROUNDING = 1e-6  # of cosines in 32 bits

@@ -44,13 +44,13 @@ def _names(metric: str) -> tuple[str, str, str]:
 
 
 METRICS = [
-    Metric(_F1, "score", True, "similarity", headline=True, corpus=f1, needs=_names(_F1), vectorized=True,
-           about="2 · correct / (listed + gold) entities of all sentences, by type and text, 0 to 1"),
+    Metric(_F1, "share", True, "similarity", headline=True, corpus=f1, needs=_names(_F1), vectorized=True,
+           about="2 · correct / (listed + gold) entities of all sentences, by type and text"),
     Metric("precision", "share", True, "similarity", corpus=ratio, needs=_names(_F1)[:2], vectorized=True,
            about="correct entities, of those listed"),
     Metric("recall", "share", True, "similarity", corpus=ratio, needs=_names(_F1)[::2], vectorized=True,
            about="correct entities, of those in the sentences"),
-    *(Metric(f"{_F1}_{name}", "score", True, "similarity", corpus=f1, needs=_names(f"{_F1}_{name}"), vectorized=True,
+    *(Metric(f"{_F1}_{name}", "share", True, "similarity", corpus=f1, needs=_names(f"{_F1}_{name}"), vectorized=True,
              about=f"F1 of {noun}") for name, noun in TYPES.items()),
     Metric(_UNPARSABLE, "share", False, "similarity", proportion=True,
            about="outputs that are no JSON object with lists of texts, which therefore list no entity"),
