@@ -199,8 +199,8 @@ def _compute(args, inputs: _Inputs, record: ModelRecord, others: dict) -> tuple[
         judgment.read(inputs.outputs, outputs)
         outcome = replace(outcome, missing=outcome.missing | judgment.missing)
         signatures = signatures | judgment.signature()
-    roles = _counted_roles(PROTOCOLS[spec.protocol], spec.language, requests.output_language)
-    rows, tokens, known = _results(inputs, diagnoser, meter, requests.options.get("pass_at"), answers, roles)
+    is_foreign = requests.output_language not in (None, spec.language)
+    rows, tokens, known = _results(inputs, diagnoser, meter, requests.options.get("pass_at"), answers, is_foreign)
     tool = artifacts.metadata(inputs.tool_results, TOOL_RESULTS) if inputs.tool_results else None
     values = tool.values if tool else aggregate(rows, known, seed=0, categories=True)
     if meter:
@@ -264,11 +264,11 @@ def _results(
     meter: LanguageMeter | None,
     pass_at: int | None,
     answers: list,
-    roles: tuple[str, ...],
+    is_foreign: bool,
 ) -> tuple[pa.Table, pa.Table, list[Metric]]:
     """Return (TASK_RESULTS, TOKENS, the metrics of the results), computed in parts of `_ITEMS_AT_A_TIME` items.
 
-    `diagnoser` and `meter` get the same rows; `roles` are those whose texts are counted.
+    `diagnoser` and `meter` get the same rows. `is_foreign`: outputs are in another language than the items.
     """
     protocol, masked = inputs.spec.protocol, inputs.output_metadata.model.kind == "masked"
     similarities, tool_results = SIMILARITIES.schema.empty_table(), TASK_RESULTS.schema.empty_table()
@@ -281,9 +281,9 @@ def _results(
     results, tokens = [TASK_RESULTS.schema.empty_table()], [TOKENS.schema.empty_table()]
     metrics: list[Metric] = []
     declared, unknown_token = PROTOCOLS[protocol], inputs.output_metadata.tokenizer.unk_token
-    # not the texts of labels, or of what may be labels, as in another tool's tasks
-    is_counted = not (declared.generates or declared.label_spans or declared.tool)
-    roles = declared.displayed_roles if is_counted else ()
+    # not texts of labels, or of what may be labels, as in another tool's tasks; nor data, nor another language
+    is_no_text = declared.generates or declared.label_spans or declared.structured or declared.tool
+    roles = () if is_no_text or is_foreign else declared.displayed_roles
     for part in by_items(artifacts.read(inputs.items, ITEMS), tables, _ITEMS_AT_A_TIME):
         items, requests, outputs, similarity_rows, rows = map(rows_of, part)
         if not inputs.tool_results:  # otherwise, the tool's own code has computed them

@@ -16,9 +16,7 @@ class Protocol:
     generates: bool = False  # whether the model generates text; otherwise, spans are scored
     causal_only: bool = False  # whether masked models cannot be evaluated
     chat_only: bool = False  # whether prompts are chats, so that models need a chat template
-    structured: bool = (
-        False  # whether answers are data: not judged, counted as text, or identified
-    )
+    structured: bool = False  # whether answers are data: not judged, counted as text, or identified
     similarity: bool = False  # whether responses are compared with the options by similarity
     few_shot: bool = False  # whether few-shot examples can precede the item, with the prompt lines of the language
     styles: tuple[str, ...] = ("default",)  # of the prompts; the first is the default
