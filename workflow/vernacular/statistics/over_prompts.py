@@ -340,12 +340,7 @@ def detectable(se: float | None, df: float | None) -> float | None:
 
 
 def design_table(of_value: Components, of_difference: Components | None, clusters: list[int]) -> list[Design]:
-    """Return a design for each number of clusters and of `PROMPTS`.
-
-    Args:
-        of_value: components of one model's values, for the standard error.
-        of_difference: components of the differences of two models, for the smallest difference; None: NaN.
-    """
+    """Return a design for each number of clusters and of `PROMPTS`; without `of_difference`, its difference is NaN."""
 
     def design(n: int, k: int) -> Design:
         smallest = smallest_difference(of_difference, n, k) if of_difference else float("nan")
