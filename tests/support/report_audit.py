@@ -1,5 +1,6 @@
 """The small run of `report_run` with a list of items to read, and a list that is refused."""
 
+from dataclasses import asdict
 from pathlib import Path
 
 from vernacular.comparison.reading_list import READING_LIST, Listing
@@ -42,6 +43,6 @@ def write_run(root: Path) -> dict:
     listing = Listing(OPTIONS, "olas", "gl", [OPTIONS], None, 260, 3, 3, 2, 0.4, 0.7, 0.5, 0.2, 0.4, [SENTENCE])
     refused = Listing(OTHER, "cola", "ar", [OTHER], "no reading list: expected at least 100 items.")
     rows = [_row(1, checks='damage (odd number of ")'), _row(2), _row(3, prompt=HOSTILE["i3"])]
-    metadata = {"lists": [listing.as_dict(), refused.as_dict()]}
+    metadata = {"lists": [asdict(listing), asdict(refused)]}
     write_artifact(root / "results" / "summary" / "audit.parquet", READING_LIST, rows, metadata)
     return arguments | {"audit": True}

@@ -114,9 +114,10 @@ def model_entries(sources: list[tuple[str, str]]) -> list[str]:
 def _write_prompts(path: Path, language: str) -> str:
     """Write the prompt lines of a language as comments, each with its purpose above an empty line to fill in."""
     lines = load_labels(language)
-    text = f"# Prompt lines of {path.stem}, to be written in that language in place of the empty ones. "
-    text += "Idiomatic text is\n# better than a translation. "
-    text += "Keep the names in braces: they are filled with the texts of an item.\n"
+    text = (
+        f"# Prompt lines of {path.stem}, to be written in that language in place of the empty ones. Idiomatic text is\n"
+        "# better than a translation. Keep the names in braces: they are filled with the texts of an item.\n"
+    )
     for name, field in LINES.items():
         text += f"\n# {PURPOSES[name]}{f'; contains {field} once' if field else ''}\n"
         text += f'# {language}: {json.dumps(lines[name], ensure_ascii=False)}\n{name}: ""\n'

@@ -82,17 +82,10 @@ def write_outputs(
     shards: int = 1,
     failed: dict[str, str] | None = None,
 ) -> tuple[dict[str, int], dict[str, str]]:
-    """Write one model's outputs of every evaluation to `directory`; return counts and missing outputs.
+    """Write one model's outputs of every evaluation to `directory`; return counts by outcome, and missing outputs.
 
-    An evaluation without outputs gets a file without rows, with the reason in its metadata.
-
-    Args:
-        request_files: Requests file by evaluation ID.
-        failed: Reason by evaluation ID, for evaluations that failed.
-
-    Returns:
-        The numbers of "collected", "not applicable" and "failed" evaluations, and the reason by ID of each evaluation
-        whose outputs are no longer in the store.
+    An evaluation without outputs gets a file without rows, with the reason in its metadata. Of each evaluation that
+    failed (`failed`), or whose outputs are no longer in the store (the second value), the reason is given by ID.
     """
     store = Store(store_root)
     counts, missing = {"collected": 0, "not applicable": 0}, {}

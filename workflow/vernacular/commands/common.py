@@ -50,9 +50,8 @@ def inference_record(path: Path, spec: InferenceSpec) -> ModelRecord:
 def check_recorded(path: Path, record: ModelRecord) -> None:
     """Raise ArtifactError if a model's or encoder's record lacks the hashes of its files, which a job verifies."""
     if record.contents is None and record.server is None and record.unavailable is None:
-        raise ArtifactError(
-            f"{path}: hashes of the model's files not found. Delete this file and run the workflow again."
-        )
+        advice = "Delete this file and run the workflow again."
+        raise ArtifactError(f"{path}: hashes of the model's files not found. {advice}")
 
 
 def check_inputs(

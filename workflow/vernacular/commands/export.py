@@ -42,14 +42,9 @@ def export(args: Export) -> str:
 
 
 def write(directory: Path, protocol: str, items: list[Item], rows: list[dict]) -> list[Path]:
-    """Write the source tool's files of one evaluation, and a README of differences.
+    """Write the source tool's files of one evaluation, and a README of differences; return their paths.
 
-    Args:
-        items: Rows per ITEMS.
-        rows: The results of the protocol's `per_item`, or the rows of the task results file.
-
-    Returns:
-        The paths of the files; [] if the protocol has no source tool.
+    There are none if the protocol has no source tool. `rows`: per TASK_RESULTS.
     """
     if protocol not in EXPORTS:
         return []

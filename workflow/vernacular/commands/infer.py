@@ -47,16 +47,9 @@ def infer(args: Infer) -> str:
     shard = (args.shard.number - 1, args.shard.count)
     request_files = {path.stem: path for path in args.requests}
     try:
-        statuses, failed = run_group(
-            records,
-            request_files,
-            args.store,
-            shard=shard,
-            threads=args.threads,
-            skip_reasons=attempts.skip_reasons(),
-            on_begin=attempts.set_current,
-            overlaps=attempts.overlaps,
-        )
+        options = {"skip_reasons": attempts.skip_reasons(), "on_begin": attempts.set_current}
+        options |= {"shard": shard, "threads": args.threads, "overlaps": attempts.overlaps}
+        statuses, failed = run_group(records, request_files, args.store, **options)
     finally:  # runs unless the process is killed
         attempts.end()
     write_status(args.out, {record.name: _outcomes(record, statuses, failed) for record in records})

@@ -105,12 +105,8 @@ def _write(out: Path, name: str, rows: list[ToRead], scale: str, instruction: st
     paths = (out / f"{name}{f'-{number}' if number > 1 else ''}.xlsx" for number in itertools.count(1))
     path = next(path for path in paths if not _is_filled(path) and not _is_filled(path.with_suffix(".csv")))
     out.mkdir(parents=True, exist_ok=True)
-    written = [
-        {"evaluation": name, "item_id": row.item_id, "response_id": row.response_id, "scale": scale}
-        | {"number": row.number, "prompt": row.prompt, "reference": row.reference or None, "label": None}
-        | {"annotator": None, "responses": row.responses}
-        for row in rows
-    ]
+    added = {"evaluation": name, "scale": scale, "label": None, "annotator": None}
+    written = [vars(row) | added | {"reference": row.reference or None} for row in rows]
     titles = ["response A", "response B"] if scale == PAIRS else ["response"]
     texts = [Column(title, lambda row, i=i: row["responses"][i], 50) for i, title in enumerate(titles)]
     columns = [

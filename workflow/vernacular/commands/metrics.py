@@ -44,7 +44,6 @@ from vernacular.protocols.schema import REQUESTS
 from vernacular.types import SETTING
 
 log = logging.getLogger("vernacular")
-
 _ITEMS_AT_A_TIME = 2_000  # whose rows are Python objects at a time
 # few-shot examples, which all requests of an evaluation repeat, are not read
 _REQUEST_COLUMNS = [name for name in REQUESTS.schema.names if name not in ("messages", "few_shot_examples")]

@@ -41,7 +41,6 @@ from vernacular.summary.workbook import write_leaderboard
 from vernacular.types import ALL_PROMPTS
 
 log = logging.getLogger("vernacular")
-
 _TABLES = ("*.csv", "*.xlsx")
 _SOURCES = ("source", "adapter source")  # of the description of a model
 

@@ -1,7 +1,7 @@
 """Stage `reading-lists`: results of all models -> the items that a speaker should read, as tables and a sheet."""
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pandas as pd
@@ -81,7 +81,7 @@ def reading_lists(args: ReadingLists) -> str:
         about += [*(drops[first].sentences if first in drops else []), *notes.get(first, [])]
         listings.append(replace(each.listing, sentences=about))
     sources = [results_path(args.results, model, name) for model in spec.models for name in spec.evaluations]
-    metadata = {"lists": [listing.as_dict() for listing in listings]}
+    metadata = {"lists": [asdict(listing) for listing in listings]}
     metadata |= {"fingerprint": artifacts.input_fingerprint(to_json(spec), *sources)}
     path = artifacts.write(args.out / "audit.parquet", READING_LIST, rows, metadata)
     _write_tables(args.out, artifacts.read(path, READING_LIST), listings)
@@ -134,7 +134,7 @@ def _write_tables(out: Path, table: pa.Table, listings: list[Listing]) -> None:
         for row in rows
     ]
     write_csv(out / FILES[0], pd.DataFrame(texts, columns=READING_LIST.schema.names))
-    lists = [listing.as_dict() | {"evaluations": " ".join(listing.evaluations)} for listing in listings]
+    lists = [asdict(listing) | {"evaluations": " ".join(listing.evaluations)} for listing in listings]
     lists = [row | {"sentences": " ".join(row["sentences"])} for row in lists]
     write_csv(out / FILES[1], pd.DataFrame(lists, columns=list(Listing.__dataclass_fields__)))
     book = Workbook()

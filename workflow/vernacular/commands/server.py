@@ -27,7 +27,6 @@ from vernacular.inference.server.served import connect
 from vernacular.inference.server.start import describe_usage
 
 log = logging.getLogger("vernacular")
-
 _PROBES = "probes"  # directory of those by `check --online`, beside that of the records
 _MAX_AGE = 3600  # seconds of a probe that a run uses
 # that the probe uses
@@ -95,14 +94,8 @@ def probe_server(
 ) -> tuple[ModelRecord, Usage]:
     """Probe a server and return (record of its model, number of requests and tokens).
 
-    Args:
-        spec: Settings of the model (`dependencies.server_spec`).
-        conversion_dir: Directory for its tokenizer.
-        known: An earlier record; its identity is kept if the server answers as it did then.
-        report: Called with a line on each check.
-
-    Raises:
-        ModelError: The server or its tokenizer cannot be used.
+    `conversion_dir`: for its tokenizer. `known`: an earlier record; its identity is kept if the server answers as it
+    did then. `report` is called with a line on each check. Raises ModelError if server or tokenizer cannot be used.
     """
     name = spec.name
     settings = {key: value for key, value in to_json(spec).items() if key in _SETTINGS}

@@ -73,16 +73,11 @@ class _SimilarityFiles(Batch):
 
         items, requests = self.items(spec), self.requests(spec)
         check_inputs(items, requests, generations, output_metadata, self.model)
+        texts = artifacts.read(generations, GENERATIONS).to_pylist()
         rows, metadata = similarities(
-            items_in(items),
-            artifacts.read(generations, GENERATIONS).to_pylist(),
-            spec.metrics,
-            self._encoders(spec),
-            requests=artifacts.read(requests, REQUESTS).to_pylist(),
-            style=spec.style,
-            language=spec.language,
-            threads=self.args.threads,
-        )
+            items_in(items), texts, spec.metrics, self._encoders(spec), style=spec.style, language=spec.language,
+            requests=artifacts.read(requests, REQUESTS).to_pylist(), threads=self.args.threads,
+        )  # fmt: skip
         self.write(path, spec, rows, **metadata)
         return format_count(len(rows), "row")
 

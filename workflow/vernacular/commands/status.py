@@ -4,8 +4,9 @@ import csv
 import shutil
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 import pyarrow.compute as pc
@@ -127,8 +128,7 @@ def _numbers(rows: list[dict], column: str) -> list[float]:
     return [float(row[column]) for row in rows if row[column] not in ("-", "NA")]
 
 
-@dataclass(frozen=True)
-class _Value:
+class _Value(NamedTuple):
     """A value of one model as texts; each field is a column on the terminal."""
 
     task: str  # title
@@ -143,7 +143,7 @@ class _Value:
     @property
     def question(self) -> tuple[str, ...]:
         """What all models have in common."""
-        return self.task, self.language, self.setting, self.metric
+        return self[:4]
 
 
 _NAMES = {"setting": "protocol, shots", "interval": "95% interval"}  # of columns, where they are not those of fields
@@ -215,7 +215,7 @@ def _values(long: pd.DataFrame, layout: Grid, columns: Iterable[int]) -> list[_V
 def _in_rows(values: list[_Value]) -> list[str]:
     """Return a line per value, with its interval; what a line has in common with the one above is left empty."""
     n_models = len({value.model for value in values})
-    names = [name for name in _Value.__dataclass_fields__ if n_models > 1 or name != "model"]
+    names = [name for name in _Value._fields if n_models > 1 or name != "model"]
     rows, above = [[_NAMES.get(name, name) for name in names]], ("",)
     for value in values:
         texts = [getattr(value, name) for name in names]

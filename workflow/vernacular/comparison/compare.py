@@ -211,12 +211,9 @@ def _model_value(side: Side, metric: Metric) -> float | None:
 def rank_by_metric(
     metric: Metric, values: dict[str, float], comparisons: list[dict], unranked: Collection[str] = ()
 ) -> list[dict]:
-    """Return a RANKINGS row, without the columns of the evaluation, per model.
+    """Return a RANKINGS row, without the columns of the evaluation, per model that has a value.
 
-    Args:
-        values: Value of each model.
-        comparisons: COMPARISONS rows of pairs of these models, of this metric.
-        unranked: Models without a rank.
+    `comparisons`: COMPARISONS rows of pairs of these models, of this metric. `unranked`: models without a rank.
     """
     models, best = list(values), _best(metric, values)
     differences: dict[tuple[str, str], tuple[float, float]] = {}  # (model, other): difference model - other, p

@@ -188,10 +188,7 @@ class _Found:
         self.notes: list[str] = []
         self.by_response: dict[str, dict[str, float]] = {}  # response -> annotator -> value
         for label in labels:
-            first, *second = sorted(label.response_id.split())
-            swapped = label.response_id.split()[0] != first
-            key = " ".join([first, *second])
-            self.by_response.setdefault(key, {})[label.annotator] = -label.value if swapped else label.value
+            self.by_response.setdefault(label.responses, {})[label.annotator] = label.value
         pairs = {(label.response_id, label.annotator, label.label) for label in labels}
         if twice := len(pairs) - len({pair[:2] for pair in pairs}):
             responses = format_count(twice, "response")
@@ -201,12 +198,10 @@ class _Found:
         self.agreement = self._agreement()
 
     def _agreement(self) -> Agreement:
-        clusters = {label.response_id: label.item_id for label in self.labels}
-        clusters = {" ".join(sorted(key.split())): item for key, item in clusters.items()}
+        clusters = {label.responses: label.item_id for label in self.labels}
         keys = {item: key for own in self.responses.values() for item, key in zip(own.ids, own.keys, strict=True)}
-        values = np.array(
-            [[own.get(name, np.nan) for own in self.by_response.values()] for name in self.annotators], dtype=float
-        )
+        rows = [[own.get(name, np.nan) for own in self.by_response.values()] for name in self.annotators]
+        values = np.array(rows, dtype=float)
         labels = [keys.get(clusters[key], clusters[key]) for key in self.by_response]
         return agreement(values, labels, ordinal=self.scale != CORRECT)
 

@@ -98,9 +98,7 @@ def by_documents(
     """Return evaluations whose "dataset" differs where their documents do, and a note for each that leaves its group.
 
     Tasks of another tool whose names differ in the prompt may differ in their rows too; items are then no pairs.
-
-    Args:
-        documents: hash of an evaluation's documents; None: those of the other prompts
+    `documents`: hash of an evaluation's documents; None: those of the other prompts.
     """
     first: dict[tuple, str] = {}
     found, notes = {}, []
@@ -261,7 +259,7 @@ def _cells(metric: Metric, arrays: list[np.ndarray]) -> np.ndarray:
         return arrays[0].mean(axis=0)
     _, prompts, seeds = arrays[0].shape
     return np.array(
-        [[float(metric.corpus(*(array[:, p, s] for array in arrays))) for s in range(seeds)] for p in range(prompts)]
+        [[metric.value([array[:, p, s] for array in arrays]) for s in range(seeds)] for p in range(prompts)]
     )
 
 

@@ -147,14 +147,13 @@ def _normalize(evaluation: Evaluation, models, clusters, seed: int, resamples: i
     arrays = [[array[indices] for array in sides[model].inputs(metric)] for model in models]
     k = len(code_of)
     if metric.corpus:
-        value = np.array([float(metric.corpus(*model_arrays)) for model_arrays in arrays])
-        model_draws = [
-            resample_statistic(
-                metric.corpus, model_arrays, codes, k, resamples, np.random.default_rng(seed), metric.vectorized
-            )
-            for model_arrays in arrays
-        ]
-        draws = np.column_stack(model_draws)
+        value = np.array([metric.value(own) for own in arrays])
+
+        def resampled(own: list[np.ndarray]) -> np.ndarray:
+            rng = np.random.default_rng(seed)  # the same draws for each model
+            return resample_statistic(metric.corpus, own, codes, k, resamples, rng, metric.vectorized)
+
+        draws = np.column_stack([resampled(own) for own in arrays])
     else:
         columns = np.column_stack([model_arrays[0] for model_arrays in arrays])
         value = columns.mean(0)

@@ -33,13 +33,11 @@ SECONDARY_RESAMPLES = 250  # other metrics: to about 4 %
 MIN_RESAMPLES = 1_000
 MAX_DRAWS = 50_000_000  # items drawn in total: beyond 5,000 items, intervals are stable with fewer resamples
 _CELLS = 8_000_000  # differences of items computed together (64 MB)
-
 MCNEMAR = "exact McNemar, mid-p"
 SIGN_FLIP_CLUSTERED = "exact sign-flip by cluster, mid-p"
 PERMUTATION = "sign-flip permutation"
 PERMUTATION_CLUSTERED = "sign-flip permutation by cluster"
 BOOTSTRAP = "paired bootstrap, t of the difference over its standard error"
-
 Pair = tuple[str, str]  # baseline, candidate
 
 

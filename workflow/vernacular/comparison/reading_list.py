@@ -7,7 +7,7 @@ beside it (`sentences`).
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -99,9 +99,6 @@ class Listing:
     reach_favorite: float | None = None  # share of incorrect golds that are listed, if they are on the favorite option
     reach_any: float | None = None  # the same, on any option: an upper bound
     sentences: list[str] = field(default_factory=list)  # what it shows, and what it does not
-
-    def as_dict(self) -> dict:
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -198,12 +195,9 @@ class Audited:
 
 @dataclass(frozen=True)
 class Translated:
-    """How much harder items are in one language than in the others; all by item ID."""
+    """How much harder items are in one language than in the others."""
 
-    drop: dict[str, float]
-    q: dict[str, float]
-    accuracy_here: dict[str, float]
-    accuracy_elsewhere: dict[str, float]
+    items: dict[str, dict[str, float]]  # by ID: drop, q, accuracy_here and accuracy_elsewhere
     sentences: list[str]
     reference: str  # the list of the language whose texts are shown beside
 
@@ -230,12 +224,11 @@ def audited(listing: Listing, given: Answered, k: int) -> Audited:
 
 def translated(languages: Sequence[Audited]) -> tuple[dict[str, Translated], list[str]]:
     """Return the drops of a parallel task by language, and notes on what is not compared."""
-    notes, largest = [], max((each.ids for each in languages if each.found), key=len, default=[])
+    languages = [each for each in languages if each.found]
+    notes, largest = [], max((each.ids for each in languages), key=len, default=[])
     compared = []
     for each in languages:
         shared = len(set(each.ids) & set(largest))
-        if each.found is None:
-            continue
         if shared < _SHARED_IDS * len(largest):
             notes.append(f"{each.listing.evaluation}: not compared with other languages: "
                          f"{shared} of {format_count(len(largest), 'item')} have the same ID.")  # fmt: skip
@@ -257,9 +250,9 @@ def translated(languages: Sequence[Audited]) -> tuple[dict[str, Translated], lis
     means = right.mean(1)
     found = {}
     for number, each in enumerate(compared):
-        t, q = drops.drop(number), drops.rates(number)
-        elsewhere = np.delete(right, number, axis=0).mean(0)
-        columns = [dict(zip(ids, values.tolist(), strict=True)) for values in (t, q, right[number], elsewhere)]
+        q, elsewhere = drops.rates(number), np.delete(right, number, axis=0).mean(0)
+        columns = np.stack([drops.drop(number), q, right[number], elsewhere], axis=1).tolist()
+        items = {item: dict(zip(_DROP_COLUMNS, own, strict=True)) for item, own in zip(ids, columns, strict=True)}
         others = np.delete(means, number)
         lines = _about_drops(each.listing.language, len(compared), int((q <= _FALSE_RATE).sum()))
         if means[number] < others.min() - _FAR or means[number] > others.max() + _FAR:
@@ -267,7 +260,7 @@ def translated(languages: Sequence[Audited]) -> tuple[dict[str, Translated], lis
                          "languages, so that their drops are no measure of chance.")  # fmt: skip
         listings = [other.listing for other in compared if other is not each]
         reference = next((other for other in listings if other.language == REFERENCE), listings[0]).evaluation
-        found[each.listing.language] = Translated(*columns, lines, reference)
+        found[each.listing.language] = Translated(items, lines, reference)
     return found, notes
 
 
@@ -297,8 +290,8 @@ def rows_of(
     ranks = {int(i): rank for rank, i in enumerate(found.order(each.ids)[:k], 1)}
     drop_ranks: dict[int, int] = {}
     if drops:
-        dropped = [i for i in range(len(each.ids)) if drops.drop.get(each.ids[i], 0.0) > 0]
-        dropped.sort(key=lambda i: (-drops.drop[each.ids[i]], each.ids[i]))
+        size = {i: drops.items[item]["drop"] for i, item in enumerate(each.ids) if item in drops.items}
+        dropped = sorted((i for i in size if size[i] > 0), key=lambda i: (-size[i], each.ids[i]))
         drop_ranks = {i: rank for rank, i in enumerate(dropped[:k], 1)}
     slopes = (found.slope - found.slope.mean()) / (found.slope.std() or 1)
     rows = []
@@ -306,7 +299,7 @@ def rows_of(
         index, witnesses, item_id = each.indices[i], _Witnesses(found, each.responses, i), each.ids[i]
         item, options = items[item_id], each.given.choices[index]
         reason = witnesses.reason(options[found.favorite[i]], slopes[i], found.reliability)
-        compared = {name: getattr(drops, name).get(item_id) for name in _DROP_COLUMNS} if drops else {}
+        compared = drops.items.get(item_id, {}) if drops else {}
         if i in drop_ranks:
             here, elsewhere = compared["accuracy_here"], compared["accuracy_elsewhere"]
             shares = f"{100 * here:.0f} % of the models, {100 * elsewhere:.0f} % in other languages"

@@ -56,8 +56,15 @@ class Label:
     file: str  # name of the sheet
 
     @property
+    def responses(self) -> str:
+        """The hashes of the responses in one order, whatever that of the sheet."""
+        return " ".join(sorted(self.response_id.split()))
+
+    @property
     def value(self) -> float:
-        return SCALES[self.scale][self.label]
+        """Of a response, or the preference for the first of `responses`."""
+        value = SCALES[self.scale][self.label]
+        return value if self.responses == self.response_id else -value
 
 
 def read_labels(path: Path) -> list[Label]:
@@ -83,12 +90,10 @@ def read_labels(path: Path) -> list[Label]:
             continue
         if missing := [name for name in LABEL_COLUMNS[:4] if not cells[name]]:
             raise DataError(f"{location}: {missing[0]}: expected a value beside the label, got an empty cell.")
-        if cells["scale"] not in SCALES:
-            raise DataError(f'{location}: scale: unknown value "{cells["scale"]}".{suggest(cells["scale"], SCALES)}')
-        words = SCALES[cells["scale"]]
-        written = next((word for word in words if word.casefold() == cells["label"].casefold()), None)
-        if written is None:
-            raise DataError(f'{location}: label: unknown value "{cells["label"]}".{suggest(cells["label"], words)}')
+        _check_known(location, "scale", cells["scale"], SCALES)
+        words = {word.casefold(): word for word in SCALES[cells["scale"]]}
+        written = words.get(cells["label"].casefold(), cells["label"])
+        _check_known(location, "label", written, SCALES[cells["scale"]])
         cells |= {"label": written, "annotator": cells["annotator"] or path.stem}
         label = Label(**cells, file=path.name)
         key = label.evaluation, label.item_id, label.response_id, label.annotator
@@ -157,13 +162,9 @@ def rows_to_read(
     references: Mapping[str, str],
     known: Iterable[Label],
 ) -> list[ToRead]:
-    """Return the rows of the first clusters with at least n items, without those that have a label.
+    """Return the rows of the first clusters with at least n items, without those that have a label in `known`.
 
-    Args:
-        responses: By model.
-        pairs: Models whose responses are compared; None: single responses are judged.
-        references: Correct answers by item.
-        known: Labels of the evaluation.
+    `pairs`: models whose responses are compared; None: single responses are judged. `references`: by item.
     """
     items: dict[str, dict[str, dict]] = {}  # item -> model -> row of TASK_RESULTS
     keys: dict[str, str] = {}
@@ -172,18 +173,17 @@ def rows_to_read(
             items.setdefault(row["item_id"], {})[model] = row
             keys[row["item_id"]] = key
     order = sorted(items, key=lambda item: (keys[item], item))
-    has_label = {" ".join(sorted(label.response_id.split())) for label in known}
+    has_label = {label.responses for label in known}
     rows: list[ToRead] = []
     for number, item in enumerate(order, 1):
         if number > n and keys[item] != keys[order[number - 2]]:
             break
         texts = {response_id(row): row["prediction"] for row in items[item].values()}
         own = {model: response_id(row) for model, row in items[item].items()}
+        both = [(own[a], own[b]) for a, b in pairs or () if a in own and b in own]
+        groups = {tuple(sorted(each)) for each in both if len(set(each)) == 2}
         if pairs is None:
             groups = {(each,) for each in texts}
-        else:
-            both = [(own[a], own[b]) for a, b in pairs if a in own and b in own]
-            groups = {tuple(sorted(each)) for each in both if len(set(each)) == 2}
         # neither the order of rows nor that of a pair tells a model from another
         shuffled = sorted(tuple(sorted(group, key=lambda each: fingerprint([item, each]))) for group in groups)
         for group in sorted(shuffled, key=lambda group: fingerprint([item, *group])):
@@ -240,9 +240,7 @@ def read_verdicts(path: Path) -> list[Verdict]:
         cells = {name: cell_text(row.get(name)) for name in _COLUMNS_READ}
         if not cells["decision"]:
             continue
-        if cells["decision"] not in DECISIONS:
-            hint = suggest(cells["decision"], DECISIONS)
-            raise DataError(f'{location}: decision: unknown value "{cells["decision"]}".{hint}')
+        _check_known(location, "decision", cells["decision"], DECISIONS)
         if missing := [name for name in _COLUMNS_READ if not cells[name]]:
             raise DataError(f"{location}: {missing[0]}: expected a value beside the decision, got an empty cell.")
         try:
@@ -291,6 +289,11 @@ def filled_rows(path: Path, columns: Sequence[str], filled: str, advice: str) ->
             yield f"{display_path(path)}, sheet {sheet.title}, row {number}", dict(zip(header, row, strict=False))
     if not n_sheets:
         raise DataError(f'{display_path(path)}: no sheet has a column "{filled}".')
+
+
+def _check_known(location: str, column: str, value: str, known: Iterable[str]) -> None:
+    if value not in known:
+        raise DataError(f'{location}: {column}: unknown value "{value}".{suggest(value, known)}')
 
 
 def cell_text(value) -> str:

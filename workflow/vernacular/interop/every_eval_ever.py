@@ -253,12 +253,7 @@ def _is_hub_id(text: str) -> bool:
 
 
 def samples(record: dict, results: Iterable[tuple[str, pa.Table]], omitted: Counter) -> Iterator[dict]:
-    """Yield the lines of one model, and count the omitted items in `omitted`, by reason.
-
-    Args:
-        record: The model's record, of `every_eval_ever`.
-        results: Evaluations with their TASK_RESULTS.
-    """
+    """Yield the lines of one model from its evaluations' TASK_RESULTS; count the omitted items, by reason."""
     aggregates: dict[str, list[dict]] = {}
     for result in record["evaluation_results"]:
         aggregates.setdefault(result["evaluation_name"], []).append(result)

@@ -159,11 +159,7 @@ def serbian_json(baseline, candidate, order: dict[str, int] | None = None) -> st
     """Return the comparison of two models on one evaluation as JSON; None if no item has a known correct answer.
 
     As in the result lines, a tie and an item that could not be scored have no prediction (null) and are not correct.
-
-    Args:
-        baseline: TASK_RESULTS, a table or list of rows.
-        candidate: TASK_RESULTS of the other model.
-        order: source_row by item_id, which sorts the examples as in the dataset; None: sorted by item_id.
+    `order`: source_row by item_id, which sorts the examples as in the dataset; None: sorted by item_id.
     """
     rows = sorted(_rows(candidate), key=lambda row: ((order or {}).get(row["item_id"], 0), row["item_id"]))
     others = {row["item_id"]: row for row in _rows(baseline)}

@@ -95,7 +95,7 @@ class _Expander:
     def expand(self, name: str, overrides: dict, parents: tuple[str, ...]) -> Iterator[Unit]:
         entry = self.registry[name]
         if entry.kind == "task":
-            yield Unit(name, overrides, (self.leaf(name, overrides),))
+            yield Unit(name, overrides, (Leaf(name, entry.config | overrides, entry.reason),))
         elif entry.kind == "tag":
             for member in entry.members:
                 if member in self.registry:
@@ -134,10 +134,6 @@ class _Expander:
                 yield self.inline_task(item["task"], group, overrides | item)
         else:
             raise ValueError(f"group {group}: expected a name, or task or group, got {item!r}")
-
-    def leaf(self, name: str, overrides: dict) -> Leaf:
-        entry = self.registry[name]
-        return Leaf(name, entry.config | overrides, entry.reason)
 
     def inline_task(self, name: str, group: str, config: dict) -> Unit:
         leaf = Leaf(f"{group}::{name}", config, None if "output_type" in config else "its file does not exist")

@@ -119,39 +119,30 @@ def _requests(item: dict, instance: Instance, query: str, n_instances: int, seed
         (text,) = instance.args
         yield _scored(item, role(instance, n_instances), "", "", text, extras=["rolling", "score_bos"])
         return
-    context, last = instance.args[0], instance.args[1]
-    if (turns := turns_of(context)) is not None:
-        yield from _chat_requests(item, instance, turns, n_instances, seed)
-        return
-    # the few-shot examples are stored apart from the query, for the report
-    prefix = context[: -len(query)] if query and context.endswith(query) else ""
+    (context, arguments), turns, extras = instance.args[:2], turns_of(instance.args[0]), []
+    if turns is None:
+        # the few-shot examples are stored apart from the query, for the report
+        prefix = context[: -len(query)] if query and context.endswith(query) else ""
+        text = context[len(prefix) :]
+        content = {"prefix": clean(prefix)}
+    else:  # the plain text is that of the turns
+        last = max(i for i, each in enumerate(turns) if each["role"] != "assistant")
+        prefix = "".join(f"{each['content']}\n\n" for each in turns[:last])
+        text = "\n\n".join(each["content"] for each in turns[last:])
+        content, extras = {"messages": turns, "prefix": prefix}, [CHAT]
     if instance.request_type == GENERATE:
         for repeat in range(repeats(instance)):
-            fields = request_fields(last, seed * 1000 + repeat) | {"extras": ["truncate_left"]}
-            text = context[len(prefix) :]
-            yield external_request(item, role(instance, n_instances, repeat), kind="generate", prefix=clean(prefix),
-                                   text=clean(text), **fields)  # fmt: skip
-        return
-    yield _scored(item, role(instance, n_instances), prefix, context[len(prefix) :], last)
-
-
-def _chat_requests(item: dict, instance: Instance, turns: list[dict], n_instances: int, seed: int) -> Iterator[dict]:
-    """Yield the requests of an instance whose context is a chat; their plain text is that of the turns."""
-    last = max(i for i, each in enumerate(turns) if each["role"] != "assistant")
-    prefix = "".join(f"{each['content']}\n\n" for each in turns[:last])
-    text, arguments = "\n\n".join(each["content"] for each in turns[last:]), instance.args[1]
-    content = {"messages": turns, "prefix": prefix}
-    if instance.request_type == GENERATE:
-        for repeat in range(repeats(instance)):
-            fields = request_fields(arguments, seed * 1000 + repeat)
-            fields["decoding"] = fields["decoding"] or GREEDY  # also of a model that reasons
-            name = role(instance, n_instances, repeat)
-            extras = [CHAT, "truncate_left"]
-            yield external_request(item, name, kind="generate", text=text, extras=extras, **content, **fields)
-        return
-    start, span = len(prefix + text), clean(arguments)
-    yield external_request(item, role(instance, n_instances), kind="score", text=text + span, span_start=start,
-                           span_end=start + len(span), extras=[CHAT], **content)  # fmt: skip
+            fields = content | request_fields(arguments, seed * 1000 + repeat)
+            if turns is not None:
+                fields["decoding"] = fields["decoding"] or GREEDY  # also of a model that reasons
+            yield external_request(item, role(instance, n_instances, repeat), kind="generate", text=clean(text),
+                                   extras=[*extras, "truncate_left"], **fields)  # fmt: skip
+    elif turns is None:
+        yield _scored(item, role(instance, n_instances), prefix, text, arguments)
+    else:
+        start, span = len(prefix + text), clean(arguments)
+        yield external_request(item, role(instance, n_instances), kind="score", text=text + span, span_start=start,
+                               span_end=start + len(span), extras=extras, **content)  # fmt: skip
 
 
 def _as_chat(row: dict, task: Task, gen_kwargs: dict | None) -> dict:

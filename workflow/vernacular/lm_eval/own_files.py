@@ -204,9 +204,8 @@ def data_files(config: dict) -> list[str]:
     `dataset_kwargs.data_dir`.
     """
     options = config["dataset_kwargs"] if isinstance(config.get("dataset_kwargs"), dict) else {}
-    source, data_dir = (
-        text if isinstance(text, str) else "" for text in (config.get("dataset_path"), options.get("data_dir"))
-    )
+    named = config.get("dataset_path"), options.get("data_dir")
+    source, data_dir = (text if isinstance(text, str) else "" for text in named)
     is_directory = source not in READERS and os.path.isdir(source)
     base, is_hub = os.path.join(source if is_directory else "", data_dir), "/" in source and not is_directory
     files = {path for name in _names(options.get("data_files")) for path in _local_files(name, base, is_hub=is_hub)}

@@ -70,10 +70,7 @@ def sizes(span: Span | None, prefix: str) -> dict[str, float]:
 def best_span(spans: dict[str, Span], role: str, scores: list[float] | None, correct: list[int]) -> Span | None:
     """Return the span of the most probable correct text; None if the scores or the correct texts are unknown.
 
-    Args:
-        role: Kind of the roles "{role}:0", "{role}:1", …
-        scores: Log-likelihood of each of them.
-        correct: Indices of the correct ones.
+    `scores`: log-likelihood of each of the roles "{role}:0", "{role}:1", …
     """
     return spans.get(f"{role}:{max(correct, key=lambda i: scores[i])}") if scores and correct else None
 

@@ -100,9 +100,7 @@ def clean(text: str, copied: Iterable[str] = ()) -> str:
 def identify(text: str, language: str, script: str | None, *, min_letters: int = MIN_LETTERS) -> str | None:
     """Return the language of a cleaned text, or the script, if it is another than expected; None if it is too short.
 
-    Args:
-        language: Tag of the expected language, which decides what is taken into account.
-        script: The expected script; None: any.
+    The expected `language` decides what is taken into account; `script`: the expected one, None: any.
     """
     n, found = n_letters(text), main_script(text)
     if found and script and n >= _MIN_SCRIPT and found[0] != script and found[1] >= _SCRIPT_SHARE:

@@ -106,8 +106,6 @@ def display_name(metric: str) -> str:
 
 
 CHANCE = {"auc": 0.5, "mcc": 0.0}  # by the first part of a metric's name; independent of the items
-
-
 LM_EVAL_ACCURACIES = ("acc", "acc_norm", "acc_bytes", "acc_mutual_info")  # over the choices of an item
 
 

@@ -102,7 +102,6 @@ METRICS = Kind(
     path_depth=2,
 )
 
-
 # results/{model}/tokens.parquet: what the model's tokenizer makes of each item; null: not scored, or truncated
 TOKENS = Kind(
     "tokens",

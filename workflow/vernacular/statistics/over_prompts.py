@@ -57,7 +57,7 @@ class MeanOverPrompts:
     question: str  # THESE or LIKE_THESE
 
 
-def mean_over_prompts(values, variance_items: float, n_clusters: int) -> MeanOverPrompts:
+def mean_over_prompts(values, variance_items: float, n_clusters: int, *, level: float = 0.95) -> MeanOverPrompts:
     """Return the mean of `values` (prompts,) or (prompts, seeds) with its interval.
 
     Args:
@@ -78,7 +78,7 @@ def mean_over_prompts(values, variance_items: float, n_clusters: int) -> MeanOve
     sd_prompts = float(values.mean(axis=tuple(range(1, values.ndim))).std(ddof=1)) if len(values) > 1 else np.nan
     random = len(values) >= FEWEST_PROMPTS
     se, df = _satterthwaite([*terms, *between] if random else terms)
-    half_width = se * float(stdtrit(df, 0.975)) if se > 0 else np.nan
+    half_width = se * float(stdtrit(df, 0.5 + level / 2)) if se > 0 else np.nan
     return MeanOverPrompts(
         value=value,
         low=value - half_width,
@@ -340,12 +340,7 @@ def detectable(se: float | None, df: float | None) -> float | None:
 
 
 def design_table(of_value: Components, of_difference: Components | None, clusters: list[int]) -> list[Design]:
-    """Return a design for each number of clusters and of `PROMPTS`.
-
-    Args:
-        of_value: components of one model's values, for the standard error.
-        of_difference: components of the differences of two models, for the smallest difference; None: NaN.
-    """
+    """Return a design for each number of clusters and of `PROMPTS`; without `of_difference`, its difference is NaN."""
 
     def design(n: int, k: int) -> Design:
         smallest = smallest_difference(of_difference, n, k) if of_difference else float("nan")

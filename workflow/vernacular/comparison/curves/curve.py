@@ -173,12 +173,9 @@ def samples_of(
 
 
 def point_rows(curve: Curve, checkpoints: dict, values: dict[str, dict], samples: Samples, labels: dict) -> list[dict]:
-    """Return CURVES rows of one curve for one metric and subset of the items.
+    """Return CURVES rows of one curve for one metric and subset of the items, which `labels` names.
 
-    Args:
-        checkpoints: Model -> its position.
-        values: Model -> METRICS row, or {"note": reason} for a checkpoint without a value.
-        labels: Columns of the evaluation, category and metric.
+    `values`: model -> METRICS row, or {"note": reason} for a checkpoint without a value.
     """
     rows = {}
     for model in curve.models:

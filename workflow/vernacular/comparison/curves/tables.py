@@ -207,10 +207,7 @@ def sentence(rows: list[dict], size: str | None = None) -> str:
     """Return which tasks to look at and which are noise, in one sentence that names at most three of each.
 
     Evaluations that differ in the prompt only are one task, with the verdict of most prompts, or the more careful one.
-
-    Args:
-        rows: TASK_TRUST rows.
-        size: The size of the models, for readers: "135M parameters".
+    `size`: that of the models, for readers: "135M parameters".
     """
     best: dict[str, str] = {}  # the best verdict of an evaluation's metrics
     order = (USEFUL, UNCERTAIN, NOISE)

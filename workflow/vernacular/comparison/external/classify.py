@@ -64,11 +64,10 @@ def _add_word_metrics(row: dict, result: ExternalResult) -> None:
 def _add_text_metrics(row: dict, result: ExternalResult) -> None:
     """Set the text metrics. Similarities to the options are unknown, and so is the choice derived from them."""
     references = [row["choices"][i] for i in correct_options(row["choices"], row["gold"])]
-    if result.prediction is None or not references:
-        if result.correct is not None:
-            row["metrics"] = {"exact_match": float(result.correct)}
-        return
-    row["metrics"] = text_metrics(result.prediction, references)
+    if result.prediction is not None and references:
+        row["metrics"] = text_metrics(result.prediction, references)
+    elif result.correct is not None:
+        row["metrics"] = {"exact_match": float(result.correct)}
 
 
 def _add_option_metrics(row: dict, result: ExternalResult, protocol: str) -> None:

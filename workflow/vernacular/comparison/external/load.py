@@ -144,15 +144,12 @@ def _load_lines(file: Path, references: dict[str, Reference]) -> tuple[dict[str,
     tables, notes = {}, []
     for evaluation, results in results_by_evaluation.items():
         evaluation = evaluation or (file.stem if file.stem in references else None)
-        evaluation_tables, evaluation_notes = _match_evaluations(
-            file, evaluation, results, references, shots, is_lm_eval
-        )
-        if duplicates := sorted(evaluation_tables.keys() & tables.keys()):
-            raise DataError(
-                f'{display_path(file)}: evaluation: some lines specify "{duplicates[0]}", and other lines match it too.'
-            )
-        tables |= evaluation_tables
-        notes += evaluation_notes
+        own_tables, own_notes = _match_evaluations(file, evaluation, results, references, shots, is_lm_eval)
+        if duplicates := sorted(own_tables.keys() & tables.keys()):
+            problem = f'some lines specify "{duplicates[0]}", and other lines match it too.'
+            raise DataError(f"{display_path(file)}: evaluation: {problem}")
+        tables |= own_tables
+        notes += own_notes
     if not is_lm_eval and (unknown := [column for column in first_row if column not in COLUMNS]):
         notes.append(f"{display_path(file)}: columns without a meaning here, not used: {', '.join(map(str, unknown))}.")
     return tables, notes
@@ -199,14 +196,11 @@ def _candidate_evaluations(
             if shots in (None, reference.shots) and reference.protocol in protocols
         ]
     if evaluation not in references:
-        raise DataError(
-            f'{display_path(file)}: evaluation: unknown evaluation "{evaluation}".{suggest(evaluation, references)}'
-        )
-    if references[evaluation].protocol not in SUPPORTED_PROTOCOLS:
-        raise DataError(
-            f"{display_path(file)}: {evaluation}: results of the protocol {references[evaluation].protocol} are only "
-            "supported as Parquet."
-        )
+        problem = f'unknown evaluation "{evaluation}".{suggest(evaluation, references)}'
+        raise DataError(f"{display_path(file)}: evaluation: {problem}")
+    if (protocol := references[evaluation].protocol) not in SUPPORTED_PROTOCOLS:
+        problem = f"results of the protocol {protocol} are only supported as Parquet."
+        raise DataError(f"{display_path(file)}: {evaluation}: {problem}")
     return [evaluation]
 
 
@@ -289,10 +283,8 @@ def _parse_sample(location: str, row: dict) -> ExternalResult:
         raise DataError(f"{location}: filtered_resps: expected (log-likelihood, greedy) per continuation.") from None
     correct = _binary_metric(row, "acc")
     if len(pairs) > len(requests):
-        raise DataError(
-            f"{location}: expected one response per request, got {len(pairs)} for "
-            f"{format_count(len(requests), 'request')}."
-        )
+        requested = format_count(len(requests), "request")
+        raise DataError(f"{location}: expected one response per request, got {len(pairs)} for {requested}.")
     # for acc_mutual_info, each continuation is scored again without context: those requests come last and are ignored
     half = len(requests) // 2
     if len(requests) % 2 == 0 and requests[0][0] != "" and all(context == "" for context, _ in requests[half:]):
@@ -300,9 +292,8 @@ def _parse_sample(location: str, row: dict) -> ExternalResult:
     requests, pairs = requests[: len(pairs)], pairs[: len(requests)]
     texts += [continuation for _, continuation in requests]
     greedy = pairs[0][1] if len(pairs) == 1 else None
-    return ExternalResult(
-        location, tuple(texts), None, tuple(requests), tuple(loglik for loglik, _ in pairs), greedy, None, correct
-    )
+    scores = tuple(loglik for loglik, _ in pairs)
+    return ExternalResult(location, tuple(texts), None, tuple(requests), scores, greedy, None, correct)
 
 
 def _requests(location: str, arguments) -> list[tuple]:
@@ -371,9 +362,8 @@ def read_rows(path: Path) -> Iterator[tuple[str, dict]]:
 def _check_columns(location: str, row: dict) -> None:
     columns = ", ".join(map(str, row))
     if "item_id" not in row and not any(name in row for name in TEXT_COLUMNS):
-        raise DataError(
-            f"{location}: no item: expected one of the columns item_id, {', '.join(TEXT_COLUMNS)}, got {columns}."
-        )
+        expected = f"expected one of the columns item_id, {', '.join(TEXT_COLUMNS)}"
+        raise DataError(f"{location}: no item: {expected}, got {columns}.")
     if "prediction" not in row and "correct" not in row:
         raise DataError(f"{location}: no output: expected a column prediction or correct, got {columns}.")
 
@@ -409,12 +399,10 @@ def result_files(path: Path) -> list[Path]:
     tables = [file for pattern in ("*.csv", "*.tsv", "*.jsonl") for file in sorted(path.glob(pattern))]
     groups = [files for files in (parquet, samples, [file for file in tables if file not in samples]) if files]
     if not groups:
-        raise DataError(
-            f"{display_path(path)}: no results found (expected .parquet, samples_*.jsonl, .csv, .tsv or .jsonl)."
-        )
+        expected = "expected .parquet, samples_*.jsonl, .csv, .tsv or .jsonl"
+        raise DataError(f"{display_path(path)}: no results found ({expected}).")
     if len(groups) > 1:
         names = " and ".join(files[0].name for files in groups)
-        raise DataError(
-            f"{display_path(path)}: results of several types ({names}). Specify one file, or separate them."
-        )
+        problem = f"results of several types ({names}). Specify one file, or separate them."
+        raise DataError(f"{display_path(path)}: {problem}")
     return groups[0]

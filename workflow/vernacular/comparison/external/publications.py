@@ -204,9 +204,8 @@ def load_publication(path: Path, model: str | None, references: dict) -> tuple[d
             continue
         own = as_table(references[evaluation].rows).drop_columns(["metrics"]).to_pylist()
         by_id = {row["item_id"]: row for row in own}
-        rows = [
-            _row(by_id[item], lines) for item, lines in items.items() if item in by_id and _fits(by_id[item], lines)
-        ]
+        both = [(by_id[item], lines) for item, lines in items.items() if item in by_id]
+        rows = [_row(own, lines) for own, lines in both if _fits(own, lines)]
         n_possible = min(len(by_id), len(items))
         message = f"{display_path(path)}: {model}: {len(rows)} of {format_count(len(items), 'item')} match {evaluation}"
         if len(rows) < MIN_MATCHED_SHARE * n_possible:
@@ -344,14 +343,10 @@ def _read(directory: Path, name: str, kind: artifacts.Kind) -> pa.Table:
 def _check_rows(rows: list[dict], location: str) -> None:
     """Raise DataError unless all names and texts can be in tables and pages; each distinct one is checked once."""
     for column in rows[0] if rows else ():
-        cells = dict.fromkeys(row[column] for row in rows if not isinstance(row[column], list))  # in their order
-        if column in _NAMES:
-            for cell in cells:
+        for cell in dict.fromkeys(row[column] for row in rows if not isinstance(row[column], list)):  # in their order
+            if column in _NAMES or (column in _OPTIONAL_NAMES and cell):
                 check_readable(cell, location, column)
-        for cell in cells if column not in _NAMES else ():
-            if column in _OPTIONAL_NAMES and cell:
-                check_readable(cell, location, column)
-            if isinstance(cell, str) and len(cell) > CELL_LIMIT:
+            if column not in _NAMES and isinstance(cell, str) and len(cell) > CELL_LIMIT:
                 raise DataError(f"{location}: {column} {quoted(cell)} has more than {CELL_LIMIT:,} characters.")
 
 

@@ -31,7 +31,6 @@ _OPTIONS = {  # of each metric, and their defaults
 }
 METRICS = tuple(_OPTIONS)
 CHUNK_TOKENS = 200_000  # tokens whose vectors are in memory at the same time: 600 MB for an encoder of width 768
-
 Pair = tuple[str, str]  # answer, option
 
 
@@ -49,13 +48,9 @@ def similarities(
     """Compute the similarities of one evaluation.
 
     Args:
-        items: Rows of ITEMS.
-        generations: Rows of GENERATIONS.
-        metrics: Names, or dicts of `metric` and options: `variant` (moverscore; see `moverscore.VARIANTS`), `idf`
-            (moverscore, bertscore), `rescale` (bertscore).
+        metrics: Names, or dicts of `metric` and options: see `_OPTIONS`, and `moverscore.VARIANTS`.
         encoders: Record of the encoder by metric name; "default" for all others.
         requests: Rows of REQUESTS; a tool's answer parser may read the prompt.
-        style: Prompt style.
 
     Returns:
         Rows per SIMILARITIES, and metadata: `signatures` and `encoders` by metric, outcome, and counts. An item's
@@ -206,15 +201,10 @@ def group_by_encoder(specs: list[dict], records: dict) -> list[list[dict]]:
 
 
 def token_metrics(group: list[dict], pairs: list[Pair], documents: list[str], records: dict, language, threads) -> dict:
-    """Return {metric name: (float64 [n_pairs], metadata: signature, layer, truncated texts)}.
+    """Return {metric name: (float64 [n_pairs], metadata)} of metrics that share an encoder and their tokens.
 
-    The score is NaN if a text has no token with weight.
-
-    Args:
-        group: Metrics that share an encoder, with all their options (see `compute.similarities`).
-        documents: The options, from which idf is computed: the weights are then independent of the responses, and
-            models are comparable.
-        records: Record of the encoder by metric name.
+    The score is NaN if a text has no token with weight. idf is computed from `documents`, the options: the weights are
+    then independent of the responses, and models are comparable.
     """
     record, variant = records[group[0]["metric"]], moverscore.VARIANTS[_variant(group[0])]
     encoder = _encoder(record.directory, record.name, bool(record.allow_pickle))
