@@ -19,7 +19,7 @@ COMMANDS = {name for name in MODULES if name.startswith("vernacular.commands.")}
 NOT_IN_KEYS = {
     "vernacular.__main__": "starts a command",
     "vernacular.cli": "runs a command",
-    "vernacular.results": "reads results",
+    **dict.fromkeys(("vernacular.results", "vernacular.results.plots", "vernacular.results.tables"), "reads results"),
     "vernacular.notebook": "computes for a notebook, and stores nothing that a run reads",
     "vernacular.commands.audit": "is run by hand",
     "vernacular.commands.labels": "is run by hand",
