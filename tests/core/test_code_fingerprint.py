@@ -20,6 +20,7 @@ NOT_IN_KEYS = {
     "vernacular.__main__": "starts a command",
     "vernacular.cli": "runs a command",
     **dict.fromkeys(("vernacular.results", "vernacular.results.plots", "vernacular.results.tables"), "reads results"),
+    "vernacular.statistics.sequential": "computes for a notebook",
     "vernacular.notebook": "computes for a notebook, and stores nothing that a run reads",
     "vernacular.commands.audit": "is run by hand",
     "vernacular.commands.labels": "is run by hand",
