@@ -12,6 +12,7 @@ models one mean per language; a click on the outline shows the others. A hidden 
 and formats as a visible one.
 """
 
+import io
 import math
 import re
 from collections import Counter
@@ -19,9 +20,11 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from decimal import ROUND_HALF_UP, Decimal
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from openpyxl import Workbook
 from openpyxl.comments import Comment
 from openpyxl.styles import Alignment, Border, Font, PatternFill, Side
 from openpyxl.utils import get_column_letter
@@ -29,6 +32,7 @@ from openpyxl.worksheet.page import PageMargins
 from openpyxl.worksheet.properties import PageSetupProperties
 from openpyxl.worksheet.worksheet import Worksheet
 
+from vernacular.core.artifacts import replacing
 from vernacular.core.tables import plain_text, sheet_names
 from vernacular.metrics.metric import display_name
 from vernacular.summary.grid import Grid
@@ -337,6 +341,22 @@ class Columns:
     @property
     def count(self) -> int:
         return 1 + len(self.numbers) + len(self.means)
+
+
+def new_book(title: str) -> Workbook:
+    """Return an empty workbook with a title."""
+    book = Workbook()
+    book.properties.title, book.properties.creator = title, "Vernacular"
+    return book
+
+
+def save(book: Workbook, path) -> Path:
+    """Write a workbook, complete or not at all."""
+    content = io.BytesIO()
+    book.save(content)  # on a full disk, an open ZIP file prints a traceback when it is garbage-collected
+    with replacing(path) as temporary:
+        temporary.write_bytes(content.getvalue())
+    return Path(path)
 
 
 def continued(sheet: Worksheet) -> Worksheet:
