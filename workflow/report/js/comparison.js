@@ -300,8 +300,8 @@
     if (!setting) return data(index.names[row.evaluation]);
     return el(
       "a",
-      { href: names.addressOf(setting), title: setting.id },
-      el("span", { class: "task" }, data(names.title(index, setting))),
+      { href: names.addressOf(setting), title: `${names.title(index, setting)}, ${setting.id}` },
+      el("span", { class: "task" }, data(names.short(index, setting))),
       el("span", { class: "metric" }, `${names.language(setting.language)} · ${names.manner(setting)}`),
     );
   }
