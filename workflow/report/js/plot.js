@@ -97,6 +97,9 @@ const plot = (() => {
       specification.autosize = { type: "fit-x", contains: "padding" };
       if (about.height) specification.height = Math.max(about.height, 40);
       fit(specification, container.clientWidth);
+      if (container.clientWidth < 500)
+        // legends below each other
+        specification.config = { legend: { layout: { top: { direction: "vertical", anchor: "start" } } } };
       const { view } = await embed(container, { background: "transparent", ...specification });
       container.querySelector("svg")?.setAttribute("aria-hidden", "true");
       container.exported = async () => {
