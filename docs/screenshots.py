@@ -29,7 +29,13 @@ MORE = {
     "tasks": ("#/leaderboard?by=task-means", 900),
     "tokenizers": ("#/tokenizers", 900),
     "provenance": ("#/provenance", 900),
+    "options": ("#/task/openbookqa.gl.options.0shot", 900),
+    "generation": ("#/task/openbookqa.gl.generation.0shot", 900),
+    "items": ("#/items/cola.gl.acceptability.0shot/smollm2-135m", 900),
+    "item": ("#/item/openbookqa.gl.options.0shot/smollm2-135m/gl-t01", 900),
+    "pair": ("#/item/global_piqa.gl.minimal_pair.0shot/smollm2-135m/sample_glg_latn_00", 900),
 }
+MOST_HIGH = 3000  # pixels of a whole page
 
 
 def main() -> None:
@@ -51,17 +57,17 @@ def main() -> None:
             features = [{"name": "prefers-color-scheme", "value": theme}]
             driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
             for width in (WIDTH, 768, 375):
-                for name, (view, height) in (VIEWS | MORE).items():
+                for name, (view, _) in (VIEWS | MORE).items():
                     path = arguments.all / f"{name}-{width}-{theme}.png"
-                    take(driver, f"{address}{view}", path, width, height)
+                    take(driver, f"{address}{view}", path, width, None)
     finally:
         driver.quit()
 
 
-def take(driver: webdriver.Chrome, address: str, path: Path, width: int, height: int) -> None:
-    """Write an image of a view."""
+def take(driver: webdriver.Chrome, address: str, path: Path, width: int, height: int | None) -> None:
+    """Write an image of a view; height: None for the whole page, and a line if it is wider than the window."""
     driver.get("about:blank")  # so that a changed hash loads a new page
-    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+    size = {"width": width, "height": height or 900, "deviceScaleFactor": 1, "mobile": False}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     driver.get(address)
     deadline = time.monotonic() + 60
@@ -69,6 +75,14 @@ def take(driver: webdriver.Chrome, address: str, path: Path, width: int, height:
         if time.monotonic() > deadline:
             raise SystemExit(f"{address}: not ready after 60 s")
         time.sleep(0.05)
+    if height is None:
+        wide, high = driver.execute_script(
+            "const page = document.documentElement; return [page.scrollWidth, page.scrollHeight]"
+        )
+        if wide > width:
+            print(f"{path.name}: {wide} pixels wide")
+        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size | {"height": min(high, MOST_HIGH)})
+        time.sleep(0.3)
     driver.save_screenshot(str(path))
 
 

@@ -78,7 +78,7 @@ def test_table_of_chosen_tasks_protocols_and_models(run):
 def test_transposed_table(run):
     status, text, _ = run("--transpose", "--format", "markdown")
     lines = text.splitlines()
-    assert (status, lines[0]) == (0, "| Language | Task | Setting | Metric | base | mine |")
+    assert (status, lines[0]) == (0, "| Lang. | Task | Setting | Metric | base | mine |")
     assert lines[3].startswith("| gl | OpenBookQA | letters, 5 shots | Accuracy ↑ | 30.0† |")
 
 

@@ -19,7 +19,8 @@ COMMANDS = {name for name in MODULES if name.startswith("vernacular.commands.")}
 NOT_IN_KEYS = {
     "vernacular.__main__": "starts a command",
     "vernacular.cli": "runs a command",
-    "vernacular.results": "reads results",
+    **dict.fromkeys(("vernacular.results", "vernacular.results.plots", "vernacular.results.tables"), "reads results"),
+    "vernacular.statistics.sequential": "computes for a notebook",
     "vernacular.notebook": "computes for a notebook, and stores nothing that a run reads",
     "vernacular.commands.labels": "is run by hand",
     "vernacular.commands.check": "prints",

@@ -389,3 +389,26 @@ def test_hashes_are_shortened_and_names_of_releases_are_not(browser):
     browser.open("#/provenance")
     for value, shown in (("0123456789abcdef" * 4, "0123456789abcdef…"), ("a-package-with-a-long-name 0.1.2",) * 2):
         assert browser.js("return format.hash(arguments[0])", value) == shown
+
+
+def test_wide_table_is_printed_as_several_that_fit_a_page(browser):
+    """Every column is on paper once, the first in each table, and the screen shows the table as before."""
+    browser.open("#/overview")
+    browser.js(
+        """
+        const columns = Array.from({length: 30}, (_, i) => ({title: `column ${i}`, heading: !i, cell: () => `value ${i}`}));
+        const groups = [["", 1], ["left", 14], ["right", 15]];
+        document.querySelector("main").append(table.make(columns, [1, 2], {label: "wide", groups}).element);
+        """
+    )
+    parts = """return [...document.querySelectorAll('[aria-label="wide"] .printed')].map((part) => [
+        [...part.tHead.rows[0].cells].reduce((sum, cell) => sum + cell.colSpan, 0),
+        [...part.tHead.rows[1].cells].map((cell) => cell.textContent), part.tBodies[0].rows.length])"""
+    browser.js("dispatchEvent(new Event('beforeprint'))")
+    found = browser.js(parts)
+    assert len(found) > 1
+    assert [column for _, titles, _ in found for column in titles[1:]] == [f"column {i}" for i in range(1, 30)]
+    assert {titles[0] for _, titles, _ in found} == {"column 0"}
+    assert all(covered == len(titles) and rows == 2 for covered, titles, rows in found)
+    browser.js("dispatchEvent(new Event('afterprint'))")
+    assert browser.js(parts) == []

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from vernacular.data.load import sample
-from vernacular.results import ALPHA, hash_order, sequential, wealth
+from vernacular.statistics.sequential import ALPHA, hash_order, sequential, wealth
 
 PER_CLUSTER = 5
 

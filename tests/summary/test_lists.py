@@ -43,9 +43,20 @@ def test_comparisons_sheet_contains_headline_rows_over_all_items(leaderboard, co
     assert table["p (Holm)"].tolist() == [0.004, 0.6]
     assert table["significant"].tolist() == ["yes", "no"]
     assert table["net gain"].tolist() == [15, 15]
-    formats = [workbook["comparisons"].cell(row, 13).number_format for row in (2, 3)]
+    formats = [workbook["comparisons"].cell(row, 12).number_format for row in (2, 3)]
     assert formats == ["+0.0%;-0.0%;0.0%", "+0.000;-0.000;0.000"]
-    assert [workbook["comparisons"].cell(row, 13).font.bold for row in (2, 3)] == [True, False]
+    assert [workbook["comparisons"].cell(row, 12).font.bold for row in (2, 3)] == [True, False]
+
+
+def test_lists_are_printed_upright_on_few_pages_without_the_texts_that_repeat_them(leaderboard, comparison_row):
+    rows = [comparison_row(baseline=f"m{k}") for k in range(400)]
+    workbook, _ = leaderboard(comparisons=rows)
+    sheet = workbook["comparisons"]
+    titles = [cell.value for cell in sheet[1]]
+    assert sheet.print_area == f"'comparisons'!$A$1:$P${len(rows) + 1}"
+    assert (titles[15], titles[16]) == ("p (Holm)", "interpretation")
+    assert (sheet.page_setup.orientation, sheet.page_setup.fitToWidth) == ("portrait", 1)
+    assert sheet.page_setup.fitToHeight <= 5
 
 
 def test_missing_values_are_empty_cells_and_formula_names_are_text(leaderboard, comparison_row, overall_row):
@@ -64,8 +75,8 @@ def test_missing_values_are_empty_cells_and_formula_names_are_text(leaderboard, 
     workbook, _ = leaderboard(comparisons=[row], overall=[overall_row(model="-m", mean=None, rank=None, win_rate=None)])
     sheet = workbook["comparisons"]
     assert [(sheet[at].value, sheet[at].data_type) for at in ("A2", "B2")] == [("=1+1", "s"), ("@x", "s")]
-    assert [sheet.cell(2, column).value for column in range(13, 20)] == [None] * 7
-    assert sheet.cell(2, 10).value == "Not comparable: no items in common."
+    assert [sheet.cell(2, column).value for column in (*range(12, 17), 18, 19)] == [None] * 7
+    assert sheet.cell(2, 17).value == "Not comparable: no items in common."
     assert workbook["overall"]["D2"].data_type == "s"
 
 

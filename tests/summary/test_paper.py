@@ -87,13 +87,13 @@ def test_transposed_table_has_a_row_per_evaluation(paper_table):
     lines = to_latex(table).splitlines()
     assert r"  \begin{tabular}{llllrrr}" in lines
     headings = " & ".join(rf"\multicolumn{{1}}{{c}}{{{model}}}" for model in "cba")
-    assert rf"    Language & Task & Setting & Metric & {headings} \\" in lines
+    assert rf"    Lang. & Task & Setting & Metric & {headings} \\" in lines
     assert r"    gl & CALAME & last word, 0 shots & Surprisal $\downarrow$ & n/a & 3.000 & \textbf{1.500} \\" in lines
     assert (
         r"    & OpenBookQA & generation, 5 shots & Accuracy $\uparrow$ & 58.0$^{\dagger}$ & \textbf{62.5} & 40.0 \\"
         in lines
     )
-    assert to_markdown(table).splitlines()[0] == "| Language | Task | Setting | Metric | c | b | a |"
+    assert to_markdown(table).splitlines()[0] == "| Lang. | Task | Setting | Metric | c | b | a |"
 
 
 @pytest.fixture
@@ -121,17 +121,35 @@ def test_table_is_divided_at_the_width_of_the_text(wide):
 @pytest.mark.parametrize("is_transposed", [False, True])
 def test_divided_tables_compile_and_fit(wide, is_transposed, tmp_path):
     table = wide.transposed() if is_transposed else wide
-    text = (
-        "\\documentclass{article}\\usepackage{booktabs}\\begin{document}\n"
-        + to_latex(table, width=345)
-        + "\\end{document}"
-    )
-    (tmp_path / "t.tex").write_text(text)
+    compile_latex(table, tmp_path)
+
+
+def compile_latex(table, directory):
+    """Compile the divided table in an article, in which it fits the text."""
+    text = f"\\documentclass{{article}}\\usepackage{{booktabs}}\\begin{{document}}\n{to_latex(table, width=345)}\\end{{document}}"
+    (directory / "t.tex").write_text(text)
     done = subprocess.run(
-        ["pdflatex", "-interaction=nonstopmode", "t.tex"], cwd=tmp_path, capture_output=True, text=True
+        ["pdflatex", "-interaction=nonstopmode", "t.tex"], cwd=directory, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout[-2000:]
     assert "Overfull \\hbox" not in done.stdout
+    assert "Float too large" not in done.stdout
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="LaTeX is not installed")
+def test_transposed_table_of_many_evaluations_with_long_names_fits(paper_table, tmp_path):
+    names = [f"carballo-llama-3.1-{k}b-instruct" for k in range(6)]
+    settings = [(f"A long title {t}", protocol) for t in range(40) for protocol in ("acceptability", "options")]
+    metrics = ["cosine_accuracy", "accuracy"]
+    rows = [
+        {"model": name, "task": task, "protocol": protocol, "metric": metrics[k % 2], "value": 0.5 + k / 999}
+        for name in names
+        for k, (task, protocol) in enumerate(settings)
+    ]
+    table = paper_table(*rows, transpose=True)
+    parts = table.parts(345)
+    assert sum(len(part.names) * len(part.headings[0]) for part in parts) == len(settings) * len(names)
+    compile_latex(table, tmp_path)
 
 
 def test_markdown_table_with_intervals(paper_table):

@@ -1,13 +1,19 @@
 """Means over prompts and sequential evidence of a run, from Python."""
 
+import json
+
 import numpy as np
 import pytest
-from support import report_curves, report_run
+from support import report_curves, report_forms, report_labels, report_run
 from support.messages import assert_states
 from support.report_prompts import EVALUATION, MEAN, MODELS, N, write_run
 from vernacular import results
+from vernacular.comparison.schema import OVERALL
+from vernacular.core import artifacts
 from vernacular.core.errors import DataError
-from vernacular.results import wealth
+from vernacular.core.tables import to_frame
+from vernacular.report.page import build
+from vernacular.statistics.sequential import wealth
 
 
 @pytest.fixture(scope="module")
@@ -104,3 +110,140 @@ def test_plot_of_an_unknown_name_names_the_closest(directory):
     with pytest.raises(DataError) as raised:
         results.plot_values(directory, "quiz.gl.leters.0shot")
     assert_states(raised.value, "evaluation", '"quiz.gl.leters.0shot"', EVALUATION)
+
+
+def report_data(directory, name):
+    """Return the content of a data file of the report in `directory`."""
+    return json.loads((directory / "data" / f"{name}.js").read_text().split(",", 1)[1].removesuffix(");\n"))
+
+
+@pytest.fixture(scope="module")
+def reported(tmp_path_factory):
+    """The results of a run, what the report shows of its evaluations with options and with labels, and its models."""
+    root = tmp_path_factory.mktemp("reported")
+    arguments = report_labels.write_run(root)
+    build(out=root / "page", **arguments)
+    return arguments["results"], report_data(root / "page", "e0/task"), report_run.MODELS
+
+
+def series(axes):
+    """Return the points of each labeled line."""
+    lines = [line for line in axes.lines if line.get_marker() not in ("None", "")]
+    return {line.get_label(): list(zip(*map(list, line.get_data()), strict=True)) for line in lines}
+
+
+def test_plot_of_outcomes_is_that_of_the_report(reported):
+    directory, task, models = reported
+    axes = results.plot_outcomes(directory, report_run.OPTIONS).axes[0]
+    drawn = {bars.get_label(): [patch.get_width() for patch in bars.patches] for bars in axes.containers}
+    codes = {"incorrect": 0, "correct": 1, "tie": 2}
+    assert drawn == {
+        name: [counts[code] for _, counts, _ in task["outcomes"]] for name, code in codes.items() if name in drawn
+    }
+    assert sum(map(sum, drawn.values())) == len(models) * task["items"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == models
+
+
+def test_plot_of_reliability_is_that_of_the_report(reported):
+    directory, task, models = reported
+    drawn = series(results.plot_reliability(directory, report_run.OPTIONS).axes[0])
+    expected = {
+        f"{models[model]}: error {100 * error:.1f} %": [(confidence, accuracy) for confidence, accuracy, _ in bins]
+        for model, error, bins, *_ in task["calibration"]
+    }
+    assert expected
+    assert drawn == expected
+    with pytest.raises(DataError) as raised:
+        results.plot_reliability(directory, report_run.SENTENCES)
+    assert_states(raised.value, report_run.SENTENCES)
+
+
+@pytest.mark.parametrize("by", ["position", "length"])
+def test_plot_of_surprisal_is_that_of_the_report(reported, by):
+    directory, task, models = reported
+    expected = {
+        models[model]: [
+            (point[0], point[1]) if by == "position" else ((point[0] + point[1]) / 2, point[2]) for point in points
+        ]
+        for model, points in task["surprisal"][by]
+    }
+    if not expected:
+        with pytest.raises(DataError):
+            results.plot_surprisal(directory, report_run.OPTIONS, by)
+    else:
+        assert series(results.plot_surprisal(directory, report_run.OPTIONS, by).axes[0]) == expected
+
+
+def test_plot_of_items_has_the_measures_of_both_models(reported):
+    directory, _, models = reported
+    axes = results.plot_items(directory, *models[:2], report_run.OPTIONS).axes[0]
+    pieces = [report_data(directory.parent / "page", f"e0/m{model}")["rows"] for model in (0, 1)]
+    x, y = ({row[0]: row[3] for row in piece} for piece in pieces)
+    expected = sorted((x[at], y[at]) for at in x if x[at] is not None and y.get(at) is not None)
+    drawn = sorted(point for points in series(axes).values() for point in points)
+    assert np.array(drawn) == pytest.approx(np.array(expected), rel=1e-6)
+    assert (axes.get_xlabel(), axes.get_ylabel()) == tuple(models[:2])
+
+
+def test_plot_of_labels_has_them_alone_and_with_scores(reported):
+    directory, *_ = reported
+    axes = results.plot_labels(directory, report_run.OPTIONS).axes[0]
+    drawn = {
+        label.get_text(): line.get_xdata()[0]
+        for label, line in zip(
+            axes.get_yticklabels(), [line for line in axes.lines if line.get_marker() == "o"], strict=True
+        )
+    }
+    assert drawn == pytest.approx({"base: alone": 60, "base: accuracy": 55, "base: other": 60})
+    pairs = results.plot_labels(directory, report_run.OPTIONS, is_difference=True).axes[0]
+    assert [label.get_text() for label in pairs.get_yticklabels()] == ["<i>tuned</i> minus base: alone"]
+
+
+def texts(axes):
+    """Return the text of each row and column of a matrix."""
+    columns, rows = (
+        [label.get_text() for label in labels] for labels in (axes.get_xticklabels(), axes.get_yticklabels())
+    )
+    return {(rows[text.get_position()[1]], columns[text.get_position()[0]]): text.get_text() for text in axes.texts}
+
+
+def test_confusion_matrix_is_that_of_the_report(tmp_path):
+    arguments = report_forms.write_run(tmp_path)
+    build(out=tmp_path / "page", **arguments)
+    number = arguments["evaluations"].index(report_forms.LETTERS)
+    model, labels, _, confusion, *_ = report_data(tmp_path / "page", f"e{number}/task")["answers"][0]
+    name = arguments["models"][model]
+    drawn = texts(results.plot_confusion(arguments["results"], name, report_forms.LETTERS).axes[0])
+    names = [label for label, *_ in labels]
+    assert drawn == {
+        (row, column): str(count)
+        for row, counts in zip(names, confusion, strict=True)
+        for column, count in zip([*names, "none"], counts, strict=True)
+    }
+
+
+def test_means_and_values_by_language_are_matrices(directory):
+    table = to_frame(artifacts.read(directory / "summary" / "overall.parquet", OVERALL)).query(
+        "not scope.str.startswith('task:')"
+    )
+    drawn = texts(results.plot_means(directory).axes[0])
+    assert {(row.model, row.scope) for row in table.itertuples()} == set(drawn)
+    for row in table.itertuples():
+        first, *others = drawn[row.model, row.scope].splitlines()
+        assert first == f"{100 * row.mean:.1f}"
+        assert others == ([] if np.isnan(row.ci_low) else [f"{100 * row.ci_low:.1f} to {100 * row.ci_high:.1f}"])
+    drawn = texts(results.plot_languages(directory, MODELS[0]).axes[0])
+    known = results.values(directory).query(f"model == {MODELS[0]!r} and metric == 'accuracy' and category == ''")
+    assert {f"{100 * value:.1f}" for value in known["value"]} >= {text.split("\n")[0] for text in drawn.values()}
+
+
+def test_values_by_category_and_language_are_a_matrix(reported):
+    directory, *_ = reported
+    model = report_run.MODELS[0]
+    drawn = texts(results.plot_categories_by_language(directory, model, report_run.OPTIONS, "accuracy").axes[0])
+    known = results.values(directory).query(
+        f"model == {model!r} and task == 'olas' and metric == 'accuracy' and category != ''"
+    )
+    assert {key: text.split("\n")[0] for key, text in drawn.items()} == {
+        (row.category, row.language): f"{100 * row.value:.1f}" for row in known.itertuples()
+    }

@@ -343,7 +343,7 @@ const board = (() => {
         null,
         el("span", { class: "key", "aria-hidden": "true" }, el("i"), el("i"), el("i")),
         chosen.scale === "absolute"
-          ? ` Darker is better. ${[
+          ? ` The stronger the color, the better. ${[
               judged ? "Teal: above chance, up to all correct; ochre: below chance" : null,
               shown.some(([cell]) => cell.chance === null)
                 ? `${judged ? "without a chance level: " : ""}${[shares && `shares ${shares}`, others].filter(Boolean).join(", ")}`

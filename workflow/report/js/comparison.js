@@ -90,8 +90,9 @@
         const times = unit === "share" ? 100 : 1;
         // by effect: what improves is above
         const bySize = [...rows].sort((a, b) => effect(index, b) - effect(index, a));
+        const line = innerWidth < 500 ? ": " : ", ";
         const points = bySize.map((row) => ({
-          evaluation: label(index, row),
+          evaluation: label(index, row, line),
           value: row.difference * times,
           low: row.ci_low === null ? null : row.ci_low * times,
           high: row.ci_high === null ? null : row.ci_high * times,
@@ -112,7 +113,7 @@
             description:
               `Differences of ${format.counted(points.length, "value")} between ${candidate} and ` +
               `${baseline}; the table below contains the same values.`,
-            height: 34 * points.length,
+            height: (line === ", " ? 34 : 46) * points.length,
           },
         );
         figures.append(drawn.element); // one after another: shares first
@@ -126,13 +127,13 @@
   /** @param {Index} index @param {Comparison} row */
   const effect = (index, row) => (index.metrics[row.metric].higher === false ? -row.difference : row.difference);
 
-  // Plot label of two lines, divided at the colon: the end of a longer line is not shown, where evaluations differ.
+  // Plot label, divided into lines at the colons: the end of a longer line is not shown, where evaluations differ.
   /** @param {Index} index */
-  function label(index, row) {
+  function label(index, row, line) {
     const setting = index.evaluations[row.evaluation];
     const measured = index.metrics[row.metric].title;
     return setting
-      ? `${setting.language} ${names.short(index, setting)}: ${names.manner(setting)}, ${measured}`
+      ? `${setting.language} ${names.short(index, setting)}: ${names.manner(setting)}${line}${measured}`
       : `${index.names[row.evaluation]}: ${measured}`;
   }
 
@@ -300,8 +301,8 @@
     if (!setting) return data(index.names[row.evaluation]);
     return el(
       "a",
-      { href: names.addressOf(setting), title: setting.id },
-      el("span", { class: "task" }, data(names.title(index, setting))),
+      { href: names.addressOf(setting), title: `${names.title(index, setting)}, ${setting.id}` },
+      el("span", { class: "task" }, data(names.short(index, setting))),
       el("span", { class: "metric" }, `${names.language(setting.language)} · ${names.manner(setting)}`),
     );
   }

@@ -124,7 +124,7 @@
             "Other models",
             el(
               "table",
-              null,
+              { class: "others" },
               el(
                 "thead",
                 null,

@@ -62,12 +62,12 @@ const names = (() => {
     return index.tasks.get(evaluation.task)?.note ?? null;
   }
 
-  // Title, language and manner of an evaluation, by its number; the name of one that only external results have.
+  // Short title, language and manner of an evaluation, by its number; the name of one that only external results have.
   /** @param {Index} index */
   function called(index, number) {
     const evaluation = index.evaluations[number];
     if (!evaluation) return index.names[number];
-    return [title(index, evaluation), language(evaluation.language), manner(evaluation)].filter(Boolean).join(" · ");
+    return [short(index, evaluation), language(evaluation.language), manner(evaluation)].filter(Boolean).join(" · ");
   }
 
   // Names of per-item values that are no metrics.

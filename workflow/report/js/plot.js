@@ -91,12 +91,16 @@ const plot = (() => {
     const rows = data.rows.map((row, i) => ({ ...safe(row), row: i }));
     await library;
     container.render = async () => {
+      container.dataset.theme = theme.current(); // on paper, the colors of the dark one are inverted
       const scales = data.pairs ? palette(data.pairs, data.rows, data.by) : {};
       const specification = structuredClone(SPECIFICATIONS[name]({ ...data, ...scales, rows, color }));
       specification.autosize = { type: "fit-x", contains: "padding" };
       if (about.height) specification.height = Math.max(about.height, 40);
       fit(specification, container.clientWidth);
-      const { view } = await embed(container, specification);
+      if (container.clientWidth < 500)
+        // legends below each other
+        specification.config = { legend: { layout: { top: { direction: "vertical", anchor: "start" } } } };
+      const { view } = await embed(container, { background: "transparent", ...specification });
       container.querySelector("svg")?.setAttribute("aria-hidden", "true");
       container.exported = async () => {
         const title = heading(about.title, data.rows, about.noun ?? "item");

@@ -155,7 +155,11 @@ const specs = (() => {
   function differences({ rows, color, colors, shapes }) {
     const y = field("evaluation", "nominal", {
       ...NAME,
-      axis: { labelLimit: 340, labelExpr: "split(datum.label, ': ')", labelOffset: -6 },
+      axis: {
+        labelLimit: 340,
+        labelExpr: "split(datum.label, ': ')",
+        labelOffset: -6 * Math.max(...rows.map((row) => row.evaluation.split(": ").length - 1)),
+      },
     });
     // its ends are ticks, so that no interval seems to be cut
     const x = (name) =>

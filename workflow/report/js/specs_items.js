@@ -75,7 +75,7 @@ const specsItems = (() => {
         diagonal(low, high, color),
         {
           data: { values: rows },
-          mark: { type: "point", filled: true, size: 60, opacity: 0.85, cursor: "pointer" },
+          mark: { type: "point", filled: true, size: 60, opacity: 0.6, cursor: "pointer" },
           encoding: {
             x: { ...at("x"), title: titles[0] },
             y: { ...at("y"), title: titles[1] },
@@ -110,14 +110,16 @@ const specsItems = (() => {
     return {
       width: "container",
       height: 240,
-      data: { values: rows },
+      // equal values remain visible: later models have smaller points
+      data: { values: rows.map((row) => ({ ...row, size: 90 / (1 + 0.6 * colors.domain.indexOf(row.model)) })) },
       layer: [
         { mark: { type: "line", strokeWidth: 2 }, encoding },
         {
-          mark: { type: "point", filled: true, size: 45, opacity: 1 },
+          mark: { type: "point", filled: true, opacity: 1 },
           encoding: {
             ...encoding,
             shape,
+            size: field("size", "quantitative", { scale: null }),
             tooltip: [tip("model"), tip("where", titles[0]), tip("label", titles[1]), tip("n", "count")],
           },
         },

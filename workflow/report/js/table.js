@@ -135,6 +135,56 @@ const table = (() => {
     return input;
   }
 
+  // Paper does not scroll: a table that is wider than a page is printed as several, each with its first column, and
+  // smaller by a third at most.
+  const PAGE = 960; // pixels across a landscape page
+  const SMALLEST = 0.67;
+
+  // The table with its first column and those from `start` to `end`; headings above several columns keep what remains.
+  function part(whole, start, end) {
+    const copy = /** @type {HTMLTableElement} */ (whole.cloneNode(true));
+    for (const row of copy.rows) {
+      let at = 0;
+      for (const cell of [...row.cells]) {
+        const [from, to] = [at, at + cell.colSpan];
+        at = to;
+        const kept = Number(from === 0) + Math.max(0, Math.min(to, end) - Math.max(from, start, 1));
+        if (kept) cell.colSpan = kept;
+        else cell.remove();
+      }
+    }
+    copy.classList.add("printed");
+    return copy;
+  }
+
+  addEventListener("beforeprint", () => {
+    for (const box of document.querySelectorAll(".scroll")) {
+      const whole = box.querySelector("table");
+      const cells = [...(whole?.tBodies[0]?.rows[0]?.cells ?? [])];
+      if (!whole || cells.length < 3) continue;
+      whole.style.width = "1px"; // as narrow as its texts permit
+      const [own, ...widths] = cells.map((cell) => cell.offsetWidth);
+      const zoom = Math.max(SMALLEST, PAGE / whole.offsetWidth);
+      whole.style.width = "";
+      if (zoom >= 1) continue;
+      let [start, used] = [1, own];
+      for (const [i, width] of widths.entries()) {
+        if (used + width > PAGE / zoom + cells.length && i + 1 > start) {
+          box.append(part(whole, start, i + 1));
+          [start, used] = [i + 1, own];
+        }
+        used += width;
+      }
+      box.append(part(whole, start, widths.length + 1));
+      for (const copy of box.querySelectorAll(".printed")) /** @type {HTMLElement} */ (copy).style.zoom = String(zoom);
+      box.classList.add("divided");
+    }
+  });
+  addEventListener("afterprint", () => {
+    for (const copy of document.querySelectorAll(".printed")) copy.remove();
+    for (const box of document.querySelectorAll(".divided")) box.classList.remove("divided");
+  });
+
   function node(content) {
     if (content instanceof Node) return content;
     return document.createTextNode(content === null || content === undefined ? "" : String(content));

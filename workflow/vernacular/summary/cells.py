@@ -12,6 +12,7 @@ models one mean per language; a click on the outline shows the others. A hidden 
 and formats as a visible one.
 """
 
+import io
 import math
 import re
 from collections import Counter
@@ -19,9 +20,11 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from decimal import ROUND_HALF_UP, Decimal
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from openpyxl import Workbook
 from openpyxl.comments import Comment
 from openpyxl.styles import Alignment, Border, Font, PatternFill, Side
 from openpyxl.utils import get_column_letter
@@ -29,6 +32,7 @@ from openpyxl.worksheet.page import PageMargins
 from openpyxl.worksheet.properties import PageSetupProperties
 from openpyxl.worksheet.worksheet import Worksheet
 
+from vernacular.core.artifacts import replacing
 from vernacular.core.tables import plain_text, sheet_names
 from vernacular.metrics.metric import display_name
 from vernacular.summary.grid import Grid
@@ -187,8 +191,8 @@ def wrapped_height(text: str, width: float) -> int:
 
 
 _LINE = 15  # points of a row
-_PAGE_HEIGHT = 840  # points of rows down a landscape page at the same size
-_PAGE_WIDTH = 260  # characters across a landscape page at somewhat under 60 % of the size, about the smallest to read
+# characters across and points of rows down a page of A4 at about half of the size (5.7 points), the smallest to read
+_PAGES = {"landscape": (287, 1000), "portrait": (196, 1470)}
 
 
 _LEGEND = (  # a header of a page has 255 characters at most
@@ -197,22 +201,31 @@ _LEGEND = (  # a header of a page has 255 characters at most
 )
 
 
-def print_landscape(sheet: Worksheet, *, has_marks: bool = False, n_columns: int | None = None) -> None:
-    """Set printing on A4 landscape: visible columns and rows on as few pages as are readable.
+def set_print(
+    sheet: Worksheet, *, has_marks: bool = False, n_columns: int | None = None, n_rows: int | None = None
+) -> None:
+    """Set printing on A4, upright or not: visible columns and rows on as few pages as are readable.
 
-    `has_marks`: each page has a legend of the marks, which on the screen is a comment. `n_columns`: that are printed,
-    on one page across; None: all.
+    `has_marks`: each page has a legend of the marks, which on the screen is a comment. `n_columns`, on one page across,
+    and `n_rows`: that are printed; None: all.
     """
-    is_whole, n_columns = n_columns is None, n_columns or sheet.max_column
-    sheet.print_area = f"A1:{get_column_letter(n_columns)}{sheet.max_row}"
+    is_whole, n_columns, n_rows = n_columns is None, n_columns or sheet.max_column, n_rows or sheet.max_row
+    sheet.print_area = f"A1:{get_column_letter(n_columns)}{n_rows}"
     dimensions = [sheet.column_dimensions[get_column_letter(number)] for number in range(1, n_columns + 1)]
-    visible_width = sum(dimension.width for dimension in dimensions if not dimension.hidden)
-    sheet.page_setup.orientation, sheet.page_setup.paperSize = "landscape", sheet.PAPERSIZE_A4
-    sheet.page_setup.fitToWidth = max(1, math.ceil(visible_width / _PAGE_WIDTH)) if is_whole else 1
-    height = sum(sheet.row_dimensions[row].height or _LINE for row in range(1, sheet.max_row + 1))
-    sheet.page_setup.fitToHeight = max(1, math.ceil(height / _PAGE_HEIGHT))
+    width = sum(dimension.width for dimension in dimensions if not dimension.hidden)
+    height = sum(sheet.row_dimensions[row].height or _LINE for row in range(1, n_rows + 1))
+
+    def pages(orientation: str) -> tuple[int, int]:
+        across, down = _PAGES[orientation]
+        n_across = max(1, math.ceil(width / across)) if is_whole else 1
+        return n_across, max(1, math.ceil(height * max(1, width / across / n_across) / down))
+
+    setup = sheet.page_setup
+    setup.orientation, setup.paperSize = min(_PAGES, key=lambda name: math.prod(pages(name))), sheet.PAPERSIZE_A4
+    setup.fitToWidth, setup.fitToHeight = pages(setup.orientation)
     sheet.sheet_properties.pageSetUpPr = PageSetupProperties(fitToPage=True)
-    sheet.page_margins = PageMargins(left=0.4, right=0.4, top=0.6 if has_marks else 0.5, bottom=0.8, header=0.3)
+    margins = {"left": 0.4, "right": 0.4, "top": 0.6 if has_marks else 0.4, "bottom": 0.6}
+    sheet.page_margins = PageMargins(**margins, header=0.3, footer=0.25)
     sheet.oddFooter.center.text = "&A, page &P of &N"
     if has_marks:
         sheet.oddHeader.left.text = _LEGEND
@@ -337,6 +350,22 @@ class Columns:
     @property
     def count(self) -> int:
         return 1 + len(self.numbers) + len(self.means)
+
+
+def new_book(title: str) -> Workbook:
+    """Return an empty workbook with a title."""
+    book = Workbook()
+    book.properties.title, book.properties.creator = title, "Vernacular"
+    return book
+
+
+def save(book: Workbook, path) -> Path:
+    """Write a workbook, complete or not at all."""
+    content = io.BytesIO()
+    book.save(content)  # on a full disk, an open ZIP file prints a traceback when it is garbage-collected
+    with replacing(path) as temporary:
+        temporary.write_bytes(content.getvalue())
+    return Path(path)
 
 
 def continued(sheet: Worksheet) -> Worksheet:

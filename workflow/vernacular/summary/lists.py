@@ -84,7 +84,6 @@ _COMPARISONS = [
     *SETTING_COLUMNS,
     Column("prompt", lambda row: _PROMPT_NAMES.get(row["prompt"], row["prompt"]), 18),
     METRIC,
-    Column("interpretation", describe_comparison, 80),
     Column("baseline value", "baseline_value", 10, "over the items with a value for both models", "unit"),
     Column("candidate value", "candidate_value", 10, "over the items with a value for both models", "unit"),
     Column("difference", "difference", 11, "candidate - baseline; percentage points for shares", "difference"),
@@ -92,6 +91,7 @@ _COMPARISONS = [
     Column("high", "ci_high", 10, "95 % interval of the difference: paired bootstrap", "difference"),
     Column("p", "p_value", 9, "paired test; see the column test", "0.0000"),
     Column("p (Holm)", "p_holm", 9, "Holm correction over all headline comparisons of this pair of models", "0.0000"),
+    Column("interpretation", describe_comparison, 150),  # not printed: it repeats the numbers before it
     Column("tests", "n_tests", 7, "number of comparisons in the Holm correction", "0"),
     Column("significant", lambda row: None if row["significant"] is None else ["no", "yes"][row["significant"]], 11),
     Column("items", "n", 8, "items with a value for both models", "0"),
@@ -244,17 +244,17 @@ _COLUMNS = [
     Column("evaluation", "evaluation", 36),
     Column("code", "code", 14),
     Column("severity", "severity", 10),
-    Column("diagnosis", "sentence", 66),
+    Column("diagnosis", "sentence", 90),
     Column("count", lambda row: row.get("count"), 8, "responses, items or prompts with the symptom", "0"),
     Column("of", "n", 8, cell_format="0"),
-    Column("reported from", "threshold", 50),
-    Column("examples", lambda row: ", ".join(each["item"] for each in row["examples"]) or None, 42, "IDs of items"),
+    Column("reported from", "threshold", 130),
+    Column("examples", lambda row: ", ".join(each["item"] for each in row["examples"]) or None, 90, "IDs of items"),
 ]
 
 
 def write_diagnoses(sheet: Worksheet, rows: list[dict], size: SheetSize) -> None:
     """Write a row per diagnosis, worst first."""
-    write_rows(sheet, _COLUMNS, sorted(rows, key=worst_first), 3, size)
+    write_rows(sheet, _COLUMNS, sorted(rows, key=worst_first), 3, size, printed="of")
 
 
 def language_rows(models: Iterable[MetricsMetadata]) -> list[dict]:

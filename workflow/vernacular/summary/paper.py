@@ -5,7 +5,6 @@ to the width of the values, and a table that is wider than the text is divided i
 """
 
 import re
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -44,6 +43,7 @@ class PaperTable:
         cells: R rows of C cells; None without a value
         caption: what the numbers are
         corner: above each heading of a row
+        limits: characters to which the headings of a row are wrapped; None: not
     """
 
     headings: list[list[str]]
@@ -51,33 +51,79 @@ class PaperTable:
     cells: list[list[Cell | None]]
     caption: str
     corner: list[str] = field(default_factory=lambda: ["Model"])
+    limits: list[int] | None = None
+
+    @property
+    def is_small(self) -> bool:
+        """Whether LaTeX sets it in a smaller font: a row has several headings."""
+        return len(self.corner) > 1
+
+    def points(self, n_characters: float) -> float:
+        """Return about how wide a text is in LaTeX, with the space between columns."""
+        character, gap = _SMALL if self.is_small else _NORMAL
+        return character * n_characters + gap
+
+    def characters(self, points: float) -> int:
+        """Return how many characters fit columns of a width."""
+        character, gap = _SMALL if self.is_small else _NORMAL
+        return max(1, int((points - gap) / character))
 
     def transposed(self) -> "PaperTable":
         """Return the table with a row per evaluation, whose headings are not repeated, and a column per model."""
         names = [list(name) for name in zip(*self.headings, strict=True)]
-        corner = ["Language", "Task", "Setting", "Metric"][: len(self.headings)]
+        corner = ["Lang.", "Task", "Setting", "Metric"][: len(self.headings)]
         cells = [list(column) for column in zip(*self.cells, strict=True)]
         return PaperTable([list(row) for row in zip(*self.names, strict=True)], names, cells, self.caption, corner)
 
     def parts(self, width: float) -> list["PaperTable"]:
         """Return the table as tables of adjacent columns, each up to `width` points wide if a column permits it."""
-        own = sum(max(map(_points, [name, *texts])) for name, *texts in zip(self.corner, *self.names, strict=True))
+        texts = [[name, *names] for name, *names in zip(self.corner, *self.names, strict=True)]
+        limits, sizes = [max(map(len, each)) for each in texts], _column_widths(self)
+        shortest = [max(len(piece) for text in each for piece in _pieces(text)) for each in texts]
+        while (own := sum(map(self.points, limits))) + max(sizes) > width and limits != shortest:
+            widest = max(range(len(limits)), key=lambda index: limits[index] - shortest[index])
+            limits[widest] -= 1
         parts: list[list[int]] = []
         left = 0.0
-        for column, size in enumerate(_column_widths(self)):
+        for column, size in enumerate(sizes):
             if not parts or left < size:
                 parts.append([])
                 left = width - own
             parts[-1].append(column)
             left -= size
-        return [
+        divided = [
             replace(
                 self,
                 headings=[[texts[column] for column in part] for texts in self.headings],
                 cells=[[row[column] for column in part] for row in self.cells],
                 caption=self.caption if part[0] == 0 else "(Continued.)",
+                limits=limits,
             )
             for part in parts
+        ]
+        return [page for part in divided for page in part.pages(width)]
+
+    def pages(self, width: float) -> list["PaperTable"]:
+        """Return the table as tables of adjacent rows, each as high as a page at most."""
+        line = 9.5 if self.is_small else 12.0
+        used = line * (8 + 2 * len(self.headings) + self.points(len(self.caption)) / max(width, 100))
+        parts: list[list[int]] = [[]]
+        for row, names in enumerate(self.names):
+            height = line * max(len(_lines(*each)) for each in zip(names, self.limits or [10**6], strict=False))
+            if parts[-1] and used + height > _TEXT_HEIGHT:
+                parts.append([])
+                used = line * (8 + 2 * len(self.headings))
+            parts[-1].append(row)
+            used += height
+        return [
+            replace(
+                self,
+                names=[self.names[row] for row in part],
+                cells=[self.cells[row] for row in part],
+                caption=self.caption if part[0] == 0 else "(Continued.)",
+            )
+            for part in parts
+            if part
         ]
 
 
@@ -327,6 +373,7 @@ def _latex_table(table: PaperTable, label: str) -> str:
     lines = [
         r"\begin{table}",
         r"  \centering",
+        *([r"  \footnotesize\setlength{\tabcolsep}{4pt}"] if table.is_small else []),
         rf"  \caption{{{latex_text(table.caption)}}}",
         rf"  \label{{{label}}}",
         rf"  \begin{{tabular}}{{{'l' * len(table.corner)}{'r' * len(table.headings[0])}}}",
@@ -336,7 +383,7 @@ def _latex_table(table: PaperTable, label: str) -> str:
     for level, texts in enumerate(table.headings):
         groups = _groups(table.headings[: level + 1])
         cells = [
-            rf"\multicolumn{{{end - start}}}{{c}}{{{_wrapped(texts[start], sum(widths[start:end]))}}}"
+            rf"\multicolumn{{{end - start}}}{{c}}{{{_wrapped(texts[start], table.characters(sum(widths[start:end])))}}}"
             for start, end in groups
         ]
         own = table.corner if level == len(table.headings) - 1 else [""] * n_own
@@ -346,10 +393,13 @@ def _latex_table(table: PaperTable, label: str) -> str:
             lines.append(f"    {' '.join(rules)}")
     lines.append(r"    \midrule")
     previous: list[str] = []
+    limits = table.limits or [max(map(len, names)) for names in zip(*table.names, strict=True)]
     for names, row in zip(table.names, table.cells, strict=True):
         # a heading that the row above has, too, is not repeated
         n_same = next((n for n, pair in enumerate(zip(names, previous, strict=False)) if pair[0] != pair[1]), 0)
-        own = [""] * n_same + [latex_text(name) for name in names[n_same:]]
+        own = [""] * n_same + [
+            _wrapped(name, limit, "[l]") for name, limit in zip(names[n_same:], limits[n_same:], strict=True)
+        ]
         lines.append(f"    {' & '.join([*own, *map(_latex_cell, row)])} \\\\".replace("     &", "    &"))
         previous = names
     lines += [r"    \bottomrule", r"  \end{tabular}", r"\end{table}"]
@@ -357,13 +407,10 @@ def _latex_table(table: PaperTable, label: str) -> str:
 
 
 TEXT_WIDTH = 345.0  # points, of the class article
-_CHARACTER, _GAP = 5.0, 12.0  # mean width of a character at 10 points, and the space between columns, in points
-_NARROWEST = 11  # characters of a heading that are not wrapped
-
-
-def _points(text: str) -> float:
-    """Return about how wide a text is, with the space between columns."""
-    return _CHARACTER * len(text) + _GAP
+# mean width of a character, and the space between columns, in points; at 10 points, and at 8
+_NORMAL, _SMALL = (5.0, 12.0), (4.2, 8.0)
+_NARROWEST = {False: 11, True: 8}  # characters of a heading that are not wrapped, by whether the font is small
+_TEXT_HEIGHT = 545.0  # points, of the class article
 
 
 def _column_widths(table: PaperTable) -> list[float]:
@@ -373,8 +420,8 @@ def _column_widths(table: PaperTable) -> list[float]:
         cells = [row[column] for row in table.cells]
         longest = max((len(cell.text) + _mark_width(cell) for cell in cells if cell), default=1)
         # headings above several columns may be wider than one
-        words = [len(word) for word in texts[-1].split()]
-        widths.append(_points("x" * max(longest, _NARROWEST, *words)))
+        pieces = [len(piece) for piece in _pieces(texts[-1])]
+        widths.append(table.points(max(longest, _NARROWEST[table.is_small], *pieces)))
     return widths
 
 
@@ -383,11 +430,30 @@ def _mark_width(cell: Cell) -> int:
     return (cell.mark != NONE) + (round(0.7 * sum(map(len, cell.interval))) + 4 if cell.interval else 0)
 
 
-def _wrapped(text: str, width: float) -> str:
-    """Return a heading in as many lines as it takes to fit columns of a width."""
-    lines = textwrap.wrap(plain_text(text), max(1, int((width - _GAP) / _CHARACTER)), break_long_words=False) or [""]
+def _pieces(text: str) -> list[str]:
+    """Return the parts of a heading between which it may be wrapped: words, and what follows a hyphen in one.
+
+    >>> _pieces("llama-3.1-8b of 2024")
+    ['llama-', '3.1-', '8b', ' of', ' 2024']
+    """
+    return re.findall(r"\s*[^\s-]*-|\s*[^\s-]+", plain_text(text)) or [""]
+
+
+def _lines(text: str, limit: int) -> list[str]:
+    """Return a heading as the lines that it takes to fit a number of characters."""
+    lines = [""]
+    for piece in _pieces(text):
+        if lines[-1] and len(lines[-1] + piece) > limit:
+            lines.append("")
+        lines[-1] += piece if lines[-1] else piece.lstrip()
+    return lines
+
+
+def _wrapped(text: str, limit: int, place: str = "") -> str:
+    """Return a heading in LaTeX, in several lines if it is long."""
+    lines = _lines(text, limit)
     escaped = r" \\ ".join(map(latex_text, lines))
-    return escaped if len(lines) == 1 else rf"\shortstack{{{escaped}}}"
+    return escaped if len(lines) == 1 else rf"\shortstack{place}{{{escaped}}}"
 
 
 def _latex_cell(cell: Cell | None) -> str:

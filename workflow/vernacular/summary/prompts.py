@@ -15,9 +15,10 @@ from vernacular.statistics.over_prompts import Components, design_table
 from vernacular.summary import cells
 from vernacular.summary.cells import EXCEL, SheetSize, continued
 from vernacular.summary.grid import sort_rows
-from vernacular.summary.rows import parts_of
+from vernacular.summary.rows import Column, parts_of, write_rows
 from vernacular.types import ALL_PROMPTS
 
+_SHARE = "0.0%"
 _ITEM_MULTIPLES = (0.5, 1, 2, 4)  # number of items of a design, as multiples of the evaluated one
 
 
@@ -81,89 +82,60 @@ def _keys(long: pd.DataFrame) -> list[tuple]:
     return [None if category else (model, evaluation, metric) for model, evaluation, metric, category in columns]
 
 
-_COLUMNS = [  # title, key of a PROMPTS row, width
-    ("model", "model", 26),
-    ("compared with", "baseline", 22),
-    ("task", "task", 18),
-    ("language", "language", 9),
-    ("protocol", "protocol", 13),
-    ("shots", "shots", 7),
-    ("metric", "metric", 20),
-    ("prompts", "n_prompts", 9),
-    ("items", "n", 8),
-    ("mean", "value", 10),
-    ("low", "ci_low", 10),
-    ("high", "ci_high", 10),
-    ("interval for", "question", 20),
-    ("SE, items", "se_items", 10),
-    ("SE, prompts", "se_prompts", 10),
-    ("SD of prompts", "sd_prompts", 10),
-    ("lowest", "lowest", 10),
-    ("with", "lowest_prompt", 15),
-    ("highest", "highest", 10),
-    ("with", "highest_prompt", 15),
-    ("best, corrected", "best_corrected", 10),
-    ("share: items", "share_items", 10),
-    ("share: prompts", "share_prompts", 10),
-    ("share: seeds", "share_seeds", 10),
-    ("share: items × prompts", "share_items_prompts", 10),
-    ("share: rest", "share_rest", 10),
-    ("best rank", "rank_best", 8),
-    ("worst rank", "rank_worst", 8),
-    ("p", "p_value", 9),
-    ("candidate leads", "probability_better", 10),
-    ("note", "note", 60),
+_COLUMNS = [
+    Column("model", "model", 26),
+    Column("compared with", "baseline", 22, "empty: values of one model; otherwise a difference, model minus this one"),
+    Column("task", "task", 18),
+    Column("language", "language", 9),
+    Column("protocol", "protocol", 13),
+    Column("shots", "shots", 7),
+    Column("metric", lambda row: display_name(row["metric"]), 20),
+    Column("prompts", "n_prompts", 9),
+    Column("items", "n", 8),
+    Column("mean", "value", 10, cell_format="unit"),
+    Column("low", "ci_low", 10, cell_format="unit"),
+    Column("high", "ci_high", 10, cell_format="unit"),
+    Column(
+        "interval for", "question", 20, "prompts like these: items and prompts are samples; these prompts: items alone"
+    ),
+    Column("SE, items", "se_items", 10, cell_format="unit"),
+    Column("SE, prompts", "se_prompts", 10, cell_format="unit"),
+    Column("SD of prompts", "sd_prompts", 10, cell_format="unit"),
+    Column("lowest", "lowest", 10, cell_format="unit"),
+    Column("with", "lowest_prompt", 15),
+    Column("highest", "highest", 10, cell_format="unit"),
+    Column("with", "highest_prompt", 15),
+    Column(
+        "best, corrected",
+        "best_corrected",
+        10,
+        "value of the best prompt, chosen and evaluated on different items",
+        "unit",
+    ),
+    Column("share: items", "share_items", 10, "share of the variance of one run with one prompt", _SHARE),
+    Column("share: prompts", "share_prompts", 10, cell_format=_SHARE),
+    Column("share: seeds", "share_seeds", 10, cell_format=_SHARE),
+    Column("share: items × prompts", "share_items_prompts", 10, cell_format=_SHARE),
+    Column("share: rest", "share_rest", 10, cell_format=_SHARE),
+    Column("best rank", "rank_best", 8),
+    Column("worst rank", "rank_worst", 8),
+    Column("p", "p_value", 9),
+    Column(
+        "candidate leads",
+        "probability_better",
+        10,
+        "probability that the model leads under a prompt drawn at random",
+        _SHARE,
+    ),
+    Column("note", "note", 60),
 ]
-_IN_UNITS = {
-    "value",
-    "ci_low",
-    "ci_high",
-    "se_items",
-    "se_prompts",
-    "sd_prompts",
-    "lowest",
-    "highest",
-    "best_corrected",
-}
-_ABOUT = {
-    "baseline": "empty: values of one model; otherwise the row is a difference, model minus this one",
-    "question": "prompts like these: items and prompts are samples; these prompts: items alone",
-    "best_corrected": "value of the best prompt, chosen and evaluated on different items",
-    "share_items": "share of the variance of one run with one prompt",
-    "probability_better": "probability that the model leads under a prompt drawn at random",
-}
 
 
 def write_prompts(sheet: Worksheet, prompt_rows: list[dict], size: SheetSize = EXCEL) -> None:
     """Write the means over prompts of headline metrics, and below them the standard errors of other designs."""
     rows = [row for row in prompt_rows if row["headline"]]
-    parts = list(parts_of(sheet, rows, size))
-    for part, part_rows in parts:
-        _write_means(part, part_rows)
-    last, last_rows = parts[-1]
+    last, last_rows = write_rows(sheet, _COLUMNS, rows, 2, size)[-1]
     _write_designs(last, rows, len(last_rows) + 4, size)
-
-
-def _write_means(sheet: Worksheet, rows: list[dict]) -> None:
-    for column, (title, key, width) in enumerate(_COLUMNS, 1):
-        cell = cells.style_header(cells.put_text(sheet, 1, column, title))
-        if key in _ABOUT:
-            cell.comment = cells.comment(_ABOUT[key], lines=4)
-        sheet.column_dimensions[cell.column_letter].width = width
-    for number, row in enumerate(rows, 2):
-        for column, (_, key, _) in enumerate(_COLUMNS, 1):
-            value = display_name(row[key]) if key == "metric" else row[key]
-            if value is None:
-                continue
-            if isinstance(value, str):
-                cells.put_text(sheet, number, column, value)
-            else:
-                cell = cells.put_number(sheet, number, column, value)
-                share = key.startswith("share") or key == "probability_better"
-                if key in _IN_UNITS or share:
-                    cell.number_format = cells.number_format("share" if share else row["unit"])
-    sheet.freeze_panes = "B2"
-    cells.print_landscape(sheet)
 
 
 def _write_designs(sheet: Worksheet, rows: list[dict], start: int, size: SheetSize) -> None:

@@ -8,7 +8,7 @@ from openpyxl.utils import get_column_letter
 from openpyxl.worksheet.worksheet import Worksheet
 
 from vernacular.core.metadata import MetricsMetadata
-from vernacular.summary.cells import EXCEL, TITLE, TOP_WRAPPED, SheetSize, print_landscape, put_text, wrapped_height
+from vernacular.summary.cells import EXCEL, TITLE, TOP_WRAPPED, SheetSize, put_text, set_print, wrapped_height
 from vernacular.summary.grid import Headings, sort_key
 from vernacular.summary.rows import parts_of
 from vernacular.summary.sheet import LEGEND
@@ -45,7 +45,10 @@ def write_provenance(
         unvaried = [] if (spread["prompt"] != DEFAULT_PROMPT).any() else ["prompt"]
         sections["spread between few-shot seeds"] = spread.drop(columns=unvaried).to_dict("records")
     lines: list = []
-    for title, content in [*sections.items(), *provenance.items()]:
+    for title, content in sections.items():
+        lines += [title, *_section_lines(content), []]
+    n_printed = len(lines)  # the sources of items and the notes are long: they are not printed
+    for title, content in provenance.items():
         lines += [title, *_section_lines(content), []]
     for part, part_lines in parts_of(sheet, lines[:-1], size, n_headers=0):
         for row, line in enumerate(part_lines, 1):
@@ -65,7 +68,8 @@ def write_provenance(
                     dimension.height = max(dimension.height or 0, wrapped_height(cell.value, width))
         for column in range(1, part.max_column + 1):
             part.column_dimensions[get_column_letter(column)].width = _WIDTHS.get(column, _WIDTH)
-        print_landscape(part)
+        set_print(part, n_rows=min(max(n_printed, 1), len(part_lines)) or None)
+        n_printed -= len(part_lines)
 
 
 def _section_lines(content):

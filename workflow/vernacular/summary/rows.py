@@ -17,9 +17,9 @@ from vernacular.summary.cells import (
     continued,
     metric_title,
     number_format,
-    print_landscape,
     put_number,
     put_text,
+    set_print,
     style_header,
     wrapped_height,
 )
@@ -68,7 +68,7 @@ def write_rows(
     for part, part_rows in parts:
         _write_part(part, columns, part_rows, frozen)
         if printed:
-            print_landscape(part, n_columns=1 + [column.title for column in columns].index(printed))
+            set_print(part, n_columns=1 + [column.title for column in columns].index(printed))
     return parts
 
 
@@ -104,7 +104,7 @@ def _write_part(sheet: Worksheet, columns: list[Column], rows: list[dict], froze
     sheet.print_title_rows = "1:1"
     if frozen > 1:
         sheet.print_title_cols = f"A:{get_column_letter(frozen - 1)}"
-    print_landscape(sheet)
+    set_print(sheet)
 
 
 def _format(cell_format: str | None, row: dict) -> str:

@@ -268,7 +268,7 @@ def write_grid(
     sheet.auto_filter.ref = f"A{first_row - 1}:{last_column}{first_row - 1 + len(layout.models)}"
     sheet.print_title_rows = f"1:{first_row - 1}"
     sheet.print_title_cols = "A:A"
-    cells.print_landscape(sheet, has_marks=True)
+    cells.set_print(sheet, has_marks=True)
 
 
 def describe(values: dict[str, float], unit, ranking: dict | None = None) -> str:

@@ -7,7 +7,6 @@ Sums over the common items are divided; the interval is that of a bootstrap of t
 `tokenizers.xlsx` has a row per model, language and task.
 """
 
-import io
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +14,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from openpyxl import Workbook
 
-from vernacular.core.artifacts import Kind, replacing
+from vernacular.core.artifacts import Kind
 from vernacular.core.tables import finite_or_none, rows_of
 from vernacular.metrics.bits import ratio
 from vernacular.statistics.intervals import cluster_bootstrap
-from vernacular.summary.cells import EXCEL, SheetSize, put_text
+from vernacular.summary.cells import EXCEL, SheetSize, new_book, put_text, save
 from vernacular.summary.rows import Column, write_rows
 from vernacular.types import DEFAULT_PROMPT, SETTING, is_unspaced
 
@@ -234,16 +232,10 @@ _COLUMNS = [
 
 def write_tokenizers(path, rows: list[dict], size: SheetSize = EXCEL) -> Path:
     """Write the rows of TOKENIZERS, in their order, to a workbook."""
-    book = Workbook()
-    book.properties.title = "Tokenizers"
-    book.properties.creator = "Vernacular"
+    book = new_book("Tokenizers")
     book.active.title = "tokenizers"
     if rows:
         write_rows(book.active, _COLUMNS, rows, 5, size)
     else:
         put_text(book.active, 1, 1, "No scored texts.")
-    content = io.BytesIO()
-    book.save(content)
-    with replacing(path) as temporary:
-        temporary.write_bytes(content.getvalue())
-    return Path(path)
+    return save(book, path)

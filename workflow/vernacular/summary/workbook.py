@@ -6,14 +6,11 @@ language and ranks the models by their mean over all languages. If models were c
 sheets: aggregates over tasks, and the comparisons of pairs.
 """
 
-import io
 from pathlib import Path
 
 import pandas as pd
-from openpyxl import Workbook
 from openpyxl.worksheet.worksheet import Worksheet
 
-from vernacular.core.artifacts import replacing
 from vernacular.core.tables import sheet_names
 from vernacular.summary.cells import (
     EXCEL,
@@ -22,7 +19,9 @@ from vernacular.summary.cells import (
     continued,
     fitting,
     index_rankings,
+    new_book,
     put_text,
+    save,
     with_aggregates,
     with_headlines,
 )
@@ -33,42 +32,14 @@ from vernacular.summary.provenance import write_provenance
 from vernacular.summary.sheet import write_grid
 
 
-def write_similarity(
-    path,
-    long: pd.DataFrame,
-    provenance: dict,
-    *,
-    rankings: list[dict] | None = None,
-    headings: Headings | None = None,
-    size: SheetSize = EXCEL,
-) -> Path:
-    """Write `similarity_summary.xlsx`: metrics of generated outputs.
-
-    Args:
-        long: The table of `grid.combine_tables`.
-        rankings: RANKINGS rows, which determine the values that share the best where they cover the cell; intervals
-            elsewhere.
-        headings: Names of models, tasks and evaluations; by default those of `long`.
-        size: The largest sheet; what does not fit it is on further sheets, "gl (2)".
-    """
-    headings = headings or make_headings(long, {})
-    rows = long[long["metric_group"] == "similarity"]
-    return _write(path, "Similarity", rows, provenance, rankings, headings, size)
+def write_similarity(path, long: pd.DataFrame, provenance: dict, **arguments) -> Path:
+    """Write `similarity_summary.xlsx`: metrics of generated outputs; arguments as in `_write`."""
+    return _write(path, "Similarity", long, long["metric_group"] == "similarity", provenance, **arguments)
 
 
-def write_surprisal(
-    path,
-    long: pd.DataFrame,
-    provenance: dict,
-    *,
-    rankings: list[dict] | None = None,
-    headings: Headings | None = None,
-    size: SheetSize = EXCEL,
-) -> Path:
-    """Write `surprisal_summary.xlsx`: metrics of log-probabilities; arguments as in `write_similarity`."""
-    headings = headings or make_headings(long, {})
-    rows = long[long["metric_group"] == "surprisal"]
-    return _write(path, "Surprisal", rows, provenance, rankings, headings, size)
+def write_surprisal(path, long: pd.DataFrame, provenance: dict, **arguments) -> Path:
+    """Write `surprisal_summary.xlsx`: metrics of log-probabilities; arguments as in `_write`."""
+    return _write(path, "Surprisal", long, long["metric_group"] == "surprisal", provenance, **arguments)
 
 
 def write_leaderboard(
@@ -76,24 +47,21 @@ def write_leaderboard(
     long: pd.DataFrame,
     provenance: dict,
     *,
-    rankings: list[dict] | None = None,
     comparisons: list[dict] | None = None,
     overall: list[dict] | None = None,
     prompts: list[dict] | None = None,
     diagnoses: list[dict] | None = None,
     languages: list[dict] | None = None,
-    headings: Headings | None = None,
     extra_sheets: dict | None = None,
-    size: SheetSize = EXCEL,
+    **arguments,
 ) -> Path:
-    """Write `leaderboard.xlsx`: the headline metrics of every task; other arguments as in `write_similarity`.
+    """Write `leaderboard.xlsx`: the headline metrics of every task; other arguments as in `_write`.
 
     `comparisons` (COMPARISONS rows), `overall` (OVERALL rows) and `prompts` (PROMPTS rows) get a sheet each; None, or
     no prompts: no sheet. Without `overall`, there are no means. `diagnoses` (see `diagnosis_rows`) get a sheet, and a
     column in the overview; `languages` (see `language_rows`) a sheet.
     `extra_sheets`: name of a further sheet -> function that fills it, and those that follow if it is full.
     """
-    headings = headings or make_headings(long, {})
     extra = dict(extra_sheets or {})
     if overall is not None:
         extra["overall"] = lambda sheet, size: write_overall(sheet, overall, size)
@@ -105,42 +73,53 @@ def write_leaderboard(
         extra["diagnoses"] = lambda sheet, size: write_diagnoses(sheet, diagnoses, size)
     if languages:
         extra["languages"] = lambda sheet, size: write_languages(sheet, languages, size)
-    return _write(path, "Leaderboard", headline(long), provenance, rankings, headings, size, extra, overall, diagnoses)
+    arguments |= {"extras": extra, "overall": overall, "diagnoses": diagnoses}
+    return _write(path, "Leaderboard", long, is_headline(long), provenance, **arguments)
 
 
-def headline(long: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of headline metrics; if no row is marked, of every metric that has a better direction."""
-    marked = long["headline"].fillna(False).to_numpy(dtype=bool)
-    return long[marked] if marked.any() else long[long["higher_is_better"].notna()]
+def is_headline(long: pd.DataFrame) -> pd.Series:
+    """Return which rows are of headline metrics; if none is, those of every metric that has a better direction."""
+    marked = long["headline"].fillna(False).astype(bool)
+    return marked if marked.any() else long["higher_is_better"].notna()
 
 
 def _write(
     path,
     title: str,
     long: pd.DataFrame,
+    is_shown: pd.Series,
     provenance: dict,
-    rankings: list[dict] | None,
-    headings: Headings,
-    size: SheetSize,
+    *,
+    rankings: list[dict] | None = None,
+    headings: Headings | None = None,
+    size: SheetSize = EXCEL,
     extras: dict | None = None,
     overall: list[dict] | None = None,
     diagnoses: list[dict] | None = None,
 ) -> Path:
-    """Write a workbook; `extras`: name of a sheet between the overview and the languages -> function that fills it."""
+    """Write a workbook.
+
+    Args:
+        long: The table of `grid.combine_tables`, of which the rows `is_shown` are written.
+        rankings: RANKINGS rows, which determine the values that share the best where they cover the cell; intervals
+            elsewhere.
+        headings: Names of models, tasks and evaluations; by default those of `long`.
+        size: The largest sheet; what does not fit it is on further sheets, "gl (2)".
+        extras: Name of a sheet between the overview and the languages -> function that fills it.
+    """
+    headings, long = headings or make_headings(long, {}), long[is_shown]
     extras = extras or {}
     all_items = long[long["category"].fillna("") == ""].reset_index(drop=True)
     order: dict[tuple[str, str], int] = {}  # the metrics of an evaluation, in the order of its protocol
     for row in rankings or []:
         order.setdefault((row["evaluation"], row["metric"]), len(order))
     common = {"rankings": index_rankings(rankings), "headings": headings}
-    book = Workbook()
-    book.properties.title = f"{title} summary"
-    book.properties.creator = "Vernacular"
+    book = new_book(f"{title} summary")
     languages = sorted(all_items["language"].fillna("").unique())
     # fixed names first, so that no language uses them
     overview, provenance_name, *inner_names = sheet_names(["overview", "provenance", *extras, *languages])
     book.active.title = overview
-    headline_rows = headline(all_items).reset_index(drop=True)
+    headline_rows = all_items[is_headline(all_items)].reset_index(drop=True)
     if headline_rows.empty:
         put_text(book.active, 1, 1, f"No {title.lower()} results" + (" to rank." if len(all_items) else "."))
     else:
@@ -160,11 +139,7 @@ def _write(
         sheet, levels = book.create_sheet(name), ["title", "setting"]
         _write_grids(sheet, rows, parts, levels=levels, comments=True, **common)
     write_provenance(book.create_sheet(provenance_name), all_items, provenance, headings, size)
-    content = io.BytesIO()
-    book.save(content)  # on a full disk, an open ZIP file prints a traceback when it is garbage-collected
-    with replacing(path) as temporary:
-        temporary.write_bytes(content.getvalue())
-    return Path(path)
+    return save(book, path)
 
 
 def _write_grids(sheet: Worksheet, rows: pd.DataFrame, parts: list[tuple[Grid, Columns]], **arguments) -> None:
