@@ -384,11 +384,11 @@ def test_published_files_follow_the_schema(run):
 @pytest.mark.parametrize(
     ("module", "limit", "message"),
     [
-        ("published_files", "_MAX_RECORD", ".json: has"),
-        ("published_files", "_MAX_SAMPLES", "_samples.jsonl: has"),
-        ("published_files", "_MAX_LINE", "_samples.jsonl, line 1: has more than 99 bytes"),
-        ("publications", "_MAX_BYTES", "results.parquet: has"),
-        ("publications", "_MAX_ROWS", "rows; expected at most 99"),
+        ("published_files", "MAX_RECORD", ".json: has"),
+        ("published_files", "MAX_SAMPLES", "_samples.jsonl: has"),
+        ("published_files", "MAX_LINE", "_samples.jsonl, line 1: has more than 99 bytes"),
+        ("publications", "MAX_BYTES", "results.parquet: has"),
+        ("publications", "MAX_ROWS", "rows; expected at most 99"),
     ],
 )
 def test_publication_above_a_limit_of_size_is_refused(run, lab, low_limits, module, limit, message):
@@ -399,6 +399,6 @@ def test_publication_above_a_limit_of_size_is_refused(run, lab, low_limits, modu
         publications.read_tables(lab)
 
     read()
-    low_limits(f"comparison.external.{module}", **{limit: 99 if limit != "_MAX_ROWS" else 1})
-    with pytest.raises(DataError, match=message.replace("99", "1") if limit == "_MAX_ROWS" else message):
+    low_limits(f"comparison.external.{module}", **{limit: 99 if limit != "MAX_ROWS" else 1})
+    with pytest.raises(DataError, match=message.replace("99", "1") if limit == "MAX_ROWS" else message):
         read()
