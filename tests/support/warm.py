@@ -5,7 +5,7 @@ are imported, but not the package, to fork: the fork runs the same file with the
 variables as a process of its own. Where that is not what the interpreter itself would do, the interpreter runs: if a
 variable differs that a library may read when it is imported, for coverage, or on systems without a safe fork.
 
-Kills, time limits, and all else that is about processes are tested without it: see `Workspace.has_own_processes`.
+Runs that are killed from outside, or use other variables, have processes of their own: `support.faults` and others.
 """
 
 import atexit

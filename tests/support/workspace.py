@@ -26,8 +26,6 @@ RULES = {
 class Workspace:
     """Directory with two tiny causal models, a masked model, an encoder and `config`; `run` runs snakemake in it."""
 
-    has_own_processes = False  # as a user's; otherwise, they need not import their libraries again
-
     def __init__(self, directory: Path, evaluations: list[dict]):
         self.directory = directory
         for name, kind in (("causal", "llama"), ("other", "gpt2"), ("masked", "bert"), ("encoder", "bert")):
@@ -43,7 +41,7 @@ class Workspace:
     def run(self, *arguments: str) -> subprocess.CompletedProcess:
         """Run snakemake in the directory with the current config."""
         self.write_config()
-        python = Path(sys.executable) if self.has_own_processes else warm.directory() / "python"
+        python = warm.directory() / "python"
         command = [str(python), "-m", "snakemake", "-c2", "--snakefile", str(ROOT / "Snakefile")]
         command += ["--workflow-profile", str(ROOT / "profiles" / "default"), *arguments]
         environment = warm.environment() | self.environment

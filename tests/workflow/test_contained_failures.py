@@ -52,7 +52,6 @@ def workspace(tmp_path_factory):
         {"task": "openbookqa", "languages": ["gl"], "protocols": ["options"], "limit": 4},
         {"task": "lost", "data": "hub"},
     ]
-    workspace.has_own_processes = True
     save_model_with_code(workspace.directory / "killed", forward=KILL)
     save_model_with_code(workspace.directory / "killed-loading", loading=KILL)
     save_model_with_code(workspace.directory / "panics", forward="raise PanicException('a regex too many')")
