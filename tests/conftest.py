@@ -1,5 +1,6 @@
 """Settings of all tests; this file also puts tests/ on the import path, so that `from support import tiny` works."""
 
+import functools
 import itertools
 import os
 import signal
@@ -85,12 +86,9 @@ def hub(start_hub):
 def low_limits(monkeypatch):
     """Return a function that sets constants of a module for a test, so that small data exceed its internal limits."""
 
-    def lower(module: str, **constants) -> None:
-        for name, value in constants.items():
-            assert name.isupper(), f"{name} is no constant"
-            monkeypatch.setattr(f"vernacular.{module}.{name}", value)
+    from support.limits import lower
 
-    return lower
+    return functools.partial(lower, monkeypatch)
 
 
 @pytest.fixture

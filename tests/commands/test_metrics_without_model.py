@@ -117,7 +117,7 @@ def test_metrics_are_the_same_in_parts_of_an_evaluation(tmp_path, low_limits, n_
         directory = tmp_path / str(size)
         files = {"model": "mine.json", "items_dir": "items", "requests_dir": "requests", "out": "mine"}
         paths = {name: directory / path for name, path in files.items()}
-        low_limits("commands.metrics", _ITEMS_AT_A_TIME=size)
+        low_limits("commands.metrics", ITEMS_AT_A_TIME=size)
         assert stages.run("metrics", spec=spec, **paths) == 0
         files = {"metrics": METRICS, "tokens": TOKENS, f"tasks/{EVALUATION}": TASK_RESULTS}
         paths = {directory / "mine" / f"{name}.parquet": kind for name, kind in files.items()}

@@ -65,7 +65,7 @@ def records(folder: Path) -> dict[str, tuple[dict, list[dict]]]:
 @pytest.mark.parametrize("n_rows", [1, 3, 259, 260])
 def test_lines_do_not_depend_on_the_rows_read_at_a_time(results, tmp_path, low_limits, n_rows):
     assert publish(results, tmp_path / "whole") == 0
-    low_limits("interop.every_eval_ever", _ROWS_AT_A_TIME=n_rows)
+    low_limits("interop.every_eval_ever", ROWS_AT_A_TIME=n_rows)
     assert publish(results, tmp_path / "parts") == 0
     whole, parts = records(tmp_path / "whole"), records(tmp_path / "parts")
     assert [len(lines) for _, lines in whole.values()] == [len(lines) for _, lines in parts.values()]
@@ -76,7 +76,7 @@ def test_lines_do_not_depend_on_the_rows_read_at_a_time(results, tmp_path, low_l
 
 @pytest.mark.parametrize("chunk", [1, 5, 7, 1000])
 def test_private_text_across_two_parts_of_a_file_is_found(tmp_path, low_limits, chunk):
-    low_limits("commands.publish", _CHUNK=chunk)
+    low_limits("commands.publish", CHUNK=chunk)
     folder = tmp_path / "folder"
     folder.mkdir()
     for position in range(9):

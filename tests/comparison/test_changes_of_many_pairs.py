@@ -123,13 +123,13 @@ def test_results_files_are_read_twice_for_any_number_of_pairs(tmp_path):
 @pytest.mark.slow
 def test_parallel_processes_write_identical_files(tmp_path, low_limits):
     expected = run(tmp_path / "alone", ["a", "b", "c"])
-    low_limits("commands.compare", _MIN_ITEMS_FOR_POOL=1)
+    low_limits("commands.compare", MIN_ITEMS_FOR_POOL=1)
     assert run(tmp_path / "together", ["a", "b", "c"], threads=2) == expected
     assert multiprocessing.active_children() == []
 
 
 def test_write_error_leaves_no_process_and_no_temporary_file(tmp_path, low_limits):
-    low_limits("commands.compare", _MIN_ITEMS_FOR_POOL=1)
+    low_limits("commands.compare", MIN_ITEMS_FOR_POOL=1)
     (tmp_path / "changes" / "a--b" / "changes.csv").mkdir(parents=True)  # a directory at the path of an output file
     with pytest.raises(UserError, match=r"changes\.csv: expected a file that a run wrote"):
         run(tmp_path, ["a", "b", "c"], threads=2)

@@ -101,7 +101,7 @@ def test_pairs_and_metrics_computed_in_parts_have_the_same_values(low_limits, ce
     results = {name: {"e1": as_table(random_rows(i))} for i, name in enumerate("abcd")}
     pairs = list(combinations("abcd", 2))
     whole = compare_all(pairs, results, {"e1": SPEC}, resamples=50)
-    low_limits("comparison.pairwise", _CELLS=cells)
+    low_limits("comparison.pairwise", CELLS=cells)
     parts = compare_all(pairs, results, {"e1": SPEC}, resamples=50)
     assert parts.overall == whole.overall
     for record, expected in zip(parts.comparisons, whole.comparisons, strict=True):

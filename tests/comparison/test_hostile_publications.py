@@ -388,11 +388,11 @@ def test_published_files_follow_the_schema(run):
 @pytest.mark.parametrize(
     ("limit", "message"),
     [
-        ("_MAX_RECORD", ".json: has"),
-        ("_MAX_SAMPLES", "_samples.jsonl: has"),
-        ("_MAX_LINE", "_samples.jsonl, line 1: has more than 99 bytes"),
-        ("_MAX_BYTES", "results.parquet: has"),
-        ("_MAX_ROWS", "rows; expected at most 99"),
+        ("MAX_RECORD", ".json: has"),
+        ("MAX_SAMPLES", "_samples.jsonl: has"),
+        ("MAX_LINE", "_samples.jsonl, line 1: has more than 99 bytes"),
+        ("MAX_BYTES", "results.parquet: has"),
+        ("MAX_ROWS", "rows; expected at most 99"),
     ],
 )
 def test_publication_above_a_limit_of_size_is_refused(run, lab, low_limits, limit, message):
@@ -403,6 +403,6 @@ def test_publication_above_a_limit_of_size_is_refused(run, lab, low_limits, limi
         publications.read_tables(lab)
 
     read()
-    low_limits("comparison.external.publications", **{limit: 99 if limit != "_MAX_ROWS" else 1})
-    with pytest.raises(DataError, match=message.replace("99", "1") if limit == "_MAX_ROWS" else message):
+    low_limits("comparison.external.publications", **{limit: 99 if limit != "MAX_ROWS" else 1})
+    with pytest.raises(DataError, match=message.replace("99", "1") if limit == "MAX_ROWS" else message):
         read()

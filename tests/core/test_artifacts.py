@@ -212,7 +212,7 @@ def test_file_larger_than_read_and_hash_chunks(tmp_path, low_limits):
     path = artifacts.write(tmp_path / "pets.parquet", KIND, ROWS, {"note": "ñ" * 100_000})
     content = path.read_bytes()
     assert len(artifacts.metadata(path)["note"]) == 100_000
-    low_limits("core.artifacts", _CHUNK=7)
+    low_limits("core.artifacts", CHUNK=7)
     assert artifacts.read(path, KIND).to_pylist() == ROWS
     assert artifacts.write(path, KIND, ROWS, {"note": "ñ" * 100_000}).read_bytes() == content
 

@@ -59,13 +59,15 @@ def package(tmp_path, monkeypatch):
                 break
             (directory / "__init__.py").touch()
         path.write_text(text)
+        forget()
+
+    def forget() -> None:
         closure.cache_clear()
         fingerprint._parse.cache_clear()
 
     monkeypatch.setattr(fingerprint, "_ROOT", root)
     yield write
-    closure.cache_clear()
-    fingerprint._parse.cache_clear()
+    forget()
 
 
 def test_every_module_is_in_a_key_or_excluded_with_reason():

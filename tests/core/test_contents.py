@@ -158,7 +158,7 @@ def test_file_modified_while_hashed_is_rejected(root, low_limits, caplog, change
             if record.getMessage().startswith("hashing"):
                 subprocess.run([sys.executable, "-c", WRITER.format(change), str(root / "a.bin")], check=True)
 
-    low_limits("core.contents", _LARGE=1)  # so that a line is logged once the file is open
+    low_limits("core.contents", LARGE=1)  # so that a line is logged once the file is open
     logger, writer = logging.getLogger("vernacular"), Writer()
     logger.addHandler(writer)
     try:
@@ -174,20 +174,20 @@ def test_file_modified_while_hashed_is_rejected(root, low_limits, caplog, change
 def test_hashing_waits_for_next_timestamp_tick(root, low_limits):
     """Timestamps of many file systems have ticks of milliseconds; two writes within one get the same timestamp."""
     tick = 300_000_000  # ns
-    low_limits("core.contents", _TICK=tick, _COARSE_TICK=tick)
+    low_limits("core.contents", TICK=tick, COARSE_TICK=tick)
     (root / "a.bin").touch()
     known = contents(root, ["a.bin"])
     assert time.time_ns() - known["a.bin"]["mtime_ns"] >= tick
     (root / "a.bin").touch()
     written = contents(root, ["a.bin"])
-    low_limits("core.contents", _TICK=10**12, _COARSE_TICK=10**12)
+    low_limits("core.contents", TICK=10**12, COARSE_TICK=10**12)
     with observed.sleeps() as sleeps:
         assert contents(root, ["a.bin"], written) == written
     assert sleeps == [], "no wait if nothing is read"
 
 
 def test_hashing_of_large_files_is_logged(root, low_limits, caplog):
-    low_limits("core.contents", _LARGE=100_000)
+    low_limits("core.contents", LARGE=100_000)
     with caplog.at_level("INFO", logger="vernacular"):
         contents(root, NAMES)
     assert [record.getMessage() for record in caplog.records] == [f"hashing {root / 'a.bin'} (0.0 GB)"]

@@ -29,7 +29,7 @@ def server(start_hub):
 @pytest.fixture(autouse=True)
 def cache(low_limits):
     """An empty assets cache, and no delay between attempts."""
-    low_limits("core.hub_snapshot", _FIRST_WAIT=0)
+    low_limits("core.hub_snapshot", FIRST_WAIT=0)
     directory = Path(huggingface_hub.constants.HF_ASSETS_CACHE)
     shutil.rmtree(directory, ignore_errors=True)
     return directory

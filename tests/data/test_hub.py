@@ -449,7 +449,7 @@ def test_temporary_server_error_is_retried(hub, client, tmp_path):
 
 
 def test_unresponsive_server_raises_data_error(monkeypatch, low_limits):
-    low_limits("core.hub_snapshot", _TIMEOUT=0.1, _FIRST_WAIT=0)
+    low_limits("core.hub_snapshot", TIMEOUT=0.1, FIRST_WAIT=0)
     monkeypatch.setattr(snapshot.constants, "HF_HUB_OFFLINE", False)
     with socket.create_server(("127.0.0.1", 0)) as server:  # accepts connections, but never responds
         monkeypatch.setattr(snapshot.constants, "ENDPOINT", f"http://127.0.0.1:{server.getsockname()[1]}")

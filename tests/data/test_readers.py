@@ -183,7 +183,7 @@ def test_unquoted_tsv_round_trip(tmp_path_factory, texts):
 
 @pytest.mark.parametrize(("excess", "message"), [(0, None), (1, "has 21 bytes; expected at most 20")])
 def test_file_above_the_limit_of_size_is_refused(tmp_path, low_limits, excess, message):
-    low_limits("data.readers", _MAX_BYTES=20)
+    low_limits("data.readers", MAX_BYTES=20)
     path = tmp_path / "rows.csv"
     path.write_bytes(b"word\n" + b"a" * (15 + excess))
     if message is None:
@@ -194,7 +194,7 @@ def test_file_above_the_limit_of_size_is_refused(tmp_path, low_limits, excess, m
 
 
 def test_file_above_the_limit_of_size_when_unpacked_is_refused(tmp_path, low_limits):
-    low_limits("data.readers", _MAX_BYTES=900)
+    low_limits("data.readers", MAX_BYTES=900)
     path = tmp_path / "rows.csv.gz"
     path.write_bytes(gzip.compress(b"word\n" + b"a" * 896))
     with pytest.raises(DataError, match="more than 900 bytes when unpacked"):

@@ -52,7 +52,7 @@ def test_checksum_is_independent_of_step_strides_and_threads(low_limits):
     weight = build_tensor(6000).reshape(60, 100)
     expected = int(checksum(weight))
     for words in (1, 7, 64, 2**20):
-        low_limits("inference.model.load", _WORDS_PER_STEP={"cpu": words})
+        low_limits("inference.model.load", WORDS_PER_STEP={"cpu": words})
         assert int(checksum(weight)) == expected
     assert int(checksum(weight.T.contiguous().T)) == expected
     unaligned = torch.cat([torch.zeros(1), weight.flatten()])[1:]  # not aligned to a word

@@ -145,7 +145,7 @@ def test_equal_texts_share_a_chunk_within_the_size_limit(
 
 @pytest.mark.parametrize("batch_rows", [1, 2, 3, 100])
 def test_rows_of_chunks_are_read_in_parts_in_the_order_of_the_requests(low_limits, batch_rows):
-    low_limits("inference.scoring.score", _BATCH_ROWS=batch_rows)
+    low_limits("inference.scoring.score", BATCH_ROWS=batch_rows)
     table = tiny.score_requests([(f"{number}", 0, 1) for number in range(10)])
     rows = ChunkedRows()
     for numbers in ([2, 3, 4, 8], [0, 9], [1, 5, 6, 7]):

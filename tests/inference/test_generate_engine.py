@@ -273,7 +273,7 @@ def test_nan_logits_are_flagged_as_error():
 
 def test_interrupted_run_resumes(tmp_path, low_limits):
     loaded = tiny.load_model("llama")
-    low_limits("inference.generation.generate", _CPU_ROWS=2)
+    low_limits("inference.generation.generate", CPU_ROWS=2)
     expected, full_metadata = run_generate(loaded, build_requests())
     stop = StopFlag()
     stop.name = "SIGTERM"

@@ -241,7 +241,7 @@ def test_tokenizer_panic_fails_only_its_evaluation(evaluate, tmp_path):
 )
 def test_failing_chat_template_fails_only_chat_evaluations(evaluate, low_limits, template, message):
     if "seconds" in message:
-        low_limits("inference.model.rendering", _TIME_LIMIT=0.2)
+        low_limits("inference.model.rendering", TIME_LIMIT=0.2)
     outputs = evaluate(with_template(template))
     assert_states(outputs["g"], "model m", "chat template", message)
     assert "\n" not in outputs["g"]

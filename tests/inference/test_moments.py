@@ -40,7 +40,7 @@ def reference(loaded, text):
     ],
 )
 def test_moments_equal_transformers(arch, strategy, low_limits):
-    low_limits("inference.scoring.head", _BLOCK_COLUMNS=37)  # several blocks, the last of them shorter
+    low_limits("inference.scoring.head", BLOCK_COLUMNS=37)  # several blocks, the last of them shorter
     loaded = tiny.load_model(arch)
     rows = score(loaded, requests("logprob_moments"), strategy=strategy)[0].to_pylist()
     for row, text in zip(rows, TEXTS, strict=True):
@@ -108,7 +108,7 @@ class LargestTensor(TorchDispatchMode):
 
 def test_no_second_array_of_the_vocabulary(low_limits):
     logits, n_columns = torch.randn(8, 50_000), 500
-    low_limits("inference.scoring.head", _BLOCK_COLUMNS=n_columns)
+    low_limits("inference.scoring.head", BLOCK_COLUMNS=n_columns)
     before = logits.clone()
     maximum = logits.amax(-1)
     with LargestTensor() as largest:

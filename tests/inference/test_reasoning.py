@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from support import reasoning
+from support import observed, reasoning
 from support.engines import generate, outputs
 from vernacular.core.errors import ModelError
 from vernacular.inference.generation import generate as generation
@@ -257,12 +257,11 @@ def test_texts_of_servers_are_split_by_markers(text, opened, answer, state):
     assert (split.answer, split.state) == (answer, state)
 
 
-def test_reasoning_is_not_decoded_token_by_token(monkeypatch):
+def test_reasoning_is_not_decoded_token_by_token():
     """The cost of a trace is linear: nothing is decoded before its end."""
     loaded = reasoning.load("qwen3")
-    calls = []
-    target = "vernacular.inference.generation.reasoning.decode_continuation"
-    monkeypatch.setattr(target, lambda *args: calls.append(len(args[2])) or decode_continuation(*args))
     ids = reasoning.ids_of(loaded, "<think>", "a " * 100, "</think>", "o gato")
-    on_transformers(loaded, reasoning.request(), ids)
-    assert len([length for length in calls if length > 50]) <= 2
+    with observed.calls(decode_continuation, lambda given: len(given["new_ids"])) as lengths:
+        on_transformers(loaded, reasoning.request(), ids)
+    assert lengths
+    assert len([length for length in lengths if length > 50]) <= 2

@@ -12,13 +12,12 @@ from support import reasoning, served
 from support.engines import generate
 from vernacular.core.errors import ModelError
 from vernacular.core.model_record import read_model
-from vernacular.inference.server import client as client_module
 from vernacular.inference.server.served import open_server
 
 
 @pytest.fixture(autouse=True)
-def short_waits(monkeypatch):
-    monkeypatch.setattr(client_module, "FIRST_WAIT", 0.001)
+def short_waits(low_limits):
+    low_limits("inference.server.client", FIRST_WAIT=0.001)
 
 
 @pytest.fixture(scope="module")

@@ -76,7 +76,7 @@ def test_scores_are_those_of_single_evaluations(together_and_alone):
 
 def test_chunks_of_requests_end_in_the_rows_of_each_evaluation(job, together_and_alone, low_limits, tmp_path):
     record, paths = job
-    low_limits("inference.scoring.score", CHUNK_CHARACTERS=40_000, _BATCH_ROWS=5)
+    low_limits("inference.scoring.score", CHUNK_CHARACTERS=40_000, BATCH_ROWS=5)
     low_limits("core.artifacts", ROWS_PER_GROUP=7)
     done, _ = run_group([record], paths, tmp_path)
     assert done["m"] == dict.fromkeys(paths, COMPUTED)

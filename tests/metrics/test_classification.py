@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from openpyxl import load_workbook
 from sklearn.metrics import f1_score, matthews_corrcoef
+from support.result_rows import EVALUATION
 from support.sample_items import item
 from support.scoring import build_requests, score
 from support.workspace import Workspace
@@ -107,16 +108,7 @@ def test_pairs_and_rankings_are_of_the_headline_of_a_classification():
         for row in rows
     ]
     results = {"a": {"e": as_table(rows)}, "b": {"e": as_table(better)}}
-    setting = {
-        "task": "t",
-        "language": "gl",
-        "protocol": "options",
-        "shots": 0,
-        "seed": 0,
-        "style": "default",
-        "prompt": "default",
-    }
-    compared = compare_all([("a", "b")], results, {"e": setting}, resamples=50)
+    compared = compare_all([("a", "b")], results, {"e": EVALUATION}, resamples=50)
     by_metric = {row["metric"]: row for row in compared.comparisons}
     assert {name for name, row in by_metric.items() if row["headline"]} == {"accuracy_pmi"}
     assert by_metric["accuracy_pmi"]["difference"] == pytest.approx(0.4)

@@ -130,7 +130,7 @@ def test_mcc_of_several_rows_equals_that_of_each_row(low_limits):
     expected = [[corpus.mcc_cross_validated(*row) for row in zip(*rows, strict=True)]
                 for rows in zip(surprisal, label, fold, strict=True)]  # fmt: skip
     for cells in (1, 10_000):  # in chunks of one row, and of several
-        low_limits("metrics.corpus", _CELLS=cells)
+        low_limits("metrics.corpus", CELLS=cells)
         assert np.array_equal(corpus.mcc_cross_validated(surprisal, label, fold), expected)
 
 

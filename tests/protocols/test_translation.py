@@ -76,6 +76,14 @@ def lines(path) -> list[str]:
     return path.read_text("utf-8").split("\n")[:-1]
 
 
+@pytest.fixture(autouse=True)
+def forget_pieces():
+    """Look for the tokenizer of spBLEU anew in each test."""
+    (forget := translation._pieces.cache_clear)()
+    yield
+    forget()
+
+
 @pytest.fixture
 def sentencepiece(tmp_path, monkeypatch):
     """A small SentencePiece model in place of that of FLORES-200; the package is in the environment of the tools."""
@@ -93,9 +101,7 @@ def sentencepiece(tmp_path, monkeypatch):
         )
     monkeypatch.setattr(translation, "SPM_URL", path.as_uri())
     monkeypatch.setattr(translation, "SPM_SHA256", file_fingerprint(path))
-    translation._pieces.cache_clear()
-    yield path
-    translation._pieces.cache_clear()
+    return path
 
 
 def test_values_are_those_of_sacrebleu_on_the_written_files(tmp_path):
@@ -147,7 +153,6 @@ def test_spbleu_is_that_of_sacrebleu_with_the_same_model(sentencepiece, monkeypa
 @pytest.mark.usefixtures("sentencepiece")
 def test_another_tokenizer_file_is_not_used(monkeypatch):
     monkeypatch.setattr(translation, "SPM_SHA256", "0" * 64)
-    translation._pieces.cache_clear()
     not_installed, not_fetched = missing_metrics("translation")
     assert not_installed == {}
     assert_states(not_fetched["spbleu"], "checksum mismatch", "0" * 64, "this version of Vernacular")
@@ -156,7 +161,6 @@ def test_another_tokenizer_file_is_not_used(monkeypatch):
 
 def test_missing_package_is_the_reason_of_a_missing_metric(monkeypatch):
     monkeypatch.setitem(sys.modules, "sentencepiece", None)
-    translation._pieces.cache_clear()
     reason = "sentencepiece is not installed (extra: translation)"
     assert missing_metrics("translation") == ({"spbleu": reason}, {})
     assert missing_metrics("generation") == missing_metrics("lm_eval") == ({}, {})
@@ -320,7 +324,6 @@ def test_audit_reads_the_text_in_the_language_of_the_items():
 @pytest.mark.slow
 def test_both_directions_reach_the_tables(tmp_path, monkeypatch, few_resamples):
     monkeypatch.setitem(sys.modules, "sentencepiece", None)
-    translation._pieces.cache_clear()
     protocols = ["translation", "translation_bits"]
     entries = [{"task": name, "languages": ["gl"], "protocols": protocols, "limit": 4} for name in (FROM, INTO)]
     workspace = Workspace(tmp_path, entries)

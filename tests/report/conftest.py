@@ -4,18 +4,28 @@ import json
 import os
 import shutil
 import time
+from pathlib import Path
 
 import pytest
 from support import report_audit, report_curves, report_forms, report_labels, report_prompts, report_run
+from support.once import once
 from vernacular.report.page import build
+
+
+def built(tmp_path_factory, run) -> Path:
+    """Build the report of a module's run once for all processes; return the directory that contains `page`."""
+
+    def create(root: Path) -> None:
+        root.mkdir()
+        build(out=root / "page", **run.write_run(root))
+
+    return once(tmp_path_factory, run.__name__, create)
 
 
 @pytest.fixture(scope="session")
 def report_dir(tmp_path_factory):
     """Build the report of the run in `report_run`; return its directory."""
-    root = tmp_path_factory.mktemp("report")
-    build(out=root / "page", **report_run.write_run(root))
-    return root / "page"
+    return built(tmp_path_factory, report_run) / "page"
 
 
 class Browser:
@@ -105,17 +115,13 @@ def chromium():
 @pytest.fixture(scope="session")
 def forms_dir(tmp_path_factory):
     """Build the report of the run in `report_forms`; return its directory."""
-    root = tmp_path_factory.mktemp("forms")
-    build(out=root / "page", **report_forms.write_run(root))
-    return root / "page"
+    return built(tmp_path_factory, report_forms) / "page"
 
 
 @pytest.fixture(scope="session")
 def prompts_dir(tmp_path_factory):
     """Build the report of the run in `report_prompts`; return its directory."""
-    root = tmp_path_factory.mktemp("prompts")
-    build(out=root / "page", **report_prompts.write_run(root))
-    return root / "page"
+    return built(tmp_path_factory, report_prompts) / "page"
 
 
 @pytest.fixture
@@ -139,9 +145,7 @@ def prompts_page(chromium, prompts_dir):
 @pytest.fixture(scope="session")
 def curves_dir(tmp_path_factory):
     """Build the report of the run in `report_curves`; return the directory that contains `page` and `results`."""
-    root = tmp_path_factory.mktemp("curves")
-    build(out=root / "page", **report_curves.write_run(root))
-    return root
+    return built(tmp_path_factory, report_curves)
 
 
 @pytest.fixture
@@ -153,9 +157,7 @@ def curves_page(chromium, curves_dir):
 @pytest.fixture(scope="session")
 def audit_dir(tmp_path_factory):
     """Build the report of the run in `report_audit`; return its directory."""
-    root = tmp_path_factory.mktemp("audit")
-    build(out=root / "page", **report_audit.write_run(root))
-    return root / "page"
+    return built(tmp_path_factory, report_audit) / "page"
 
 
 @pytest.fixture

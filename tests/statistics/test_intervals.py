@@ -195,7 +195,7 @@ def test_multinomial_and_direct_draws_agree(low_limits):
     values = (np.arange(200) % 3 == 0).astype(float)
     clusters = np.arange(200) // 4
     multinomial = cluster_bootstrap(None, [values], clusters, seed=7, resamples=20_000)
-    low_limits("statistics.intervals", _MAX_DISTINCT=0)
+    low_limits("statistics.intervals", MAX_DISTINCT=0)
     direct = cluster_bootstrap(None, [values], clusters, seed=7, resamples=20_000)
     assert multinomial == pytest.approx(direct, abs=0.003)
 
@@ -221,7 +221,7 @@ def test_intervals_of_small_and_large_values_have_their_scale(scale):
     "clusters", [None, np.arange(50) // 5, np.repeat(["a", "b", "c", "d", "e"], [1, 2, 7, 15, 25])]
 )
 def test_mean_vectorized_and_scalar_statistics_agree(low_limits, clusters):
-    low_limits("statistics.intervals", _MAX_DISTINCT=0)  # otherwise, means of few clusters have other draws
+    low_limits("statistics.intervals", MAX_DISTINCT=0)  # otherwise, means of few clusters have other draws
     values = np.random.default_rng(8).normal(size=50)
     fast = cluster_bootstrap(None, [values], clusters, seed=9, resamples=500)
     vectorized = cluster_bootstrap(
@@ -244,9 +244,9 @@ def test_chunks_do_not_change_the_resamples(low_limits):
         return vectorized, scalar, cluster_bootstrap(None, [values], None, seed=11, resamples=300)
 
     expected = compute_intervals()
-    low_limits("statistics.intervals", _CELLS=400)
+    low_limits("statistics.intervals", CELLS=400)
     assert compute_intervals() == expected
-    low_limits("statistics.intervals", _CELLS=1)  # less than one resample: one resample per chunk
+    low_limits("statistics.intervals", CELLS=1)  # less than one resample: one resample per chunk
     assert compute_intervals() == expected
 
 

@@ -99,7 +99,7 @@ def test_chunk_sizes_do_not_change_results(low_limits):
     table = np.random.default_rng(5).normal(size=(40, 7))
     args = (table, np.arange(40), np.zeros(7, dtype=bool))
     expected = mean_differences(*args, resamples=200, seed=0)
-    low_limits("statistics.paired", _CELLS=300, _COLUMNS=3)
+    low_limits("statistics.paired", CELLS=300, COLUMNS=3)
     cluster_counts.cache_clear()
     chunked = mean_differences(*args, resamples=200, seed=0)
     assert chunked.low == pytest.approx(expected.low)
@@ -222,7 +222,7 @@ def test_two_clusters_by_hand():
 
 
 def test_columns_with_fewer_than_two_clusters_are_nan(low_limits):
-    low_limits("statistics.paired", _COLUMNS=1)
+    low_limits("statistics.paired", COLUMNS=1)
     table = np.array([[np.nan, 5.0, 1.0], [np.nan, np.nan, 3.0]])
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -1,13 +1,16 @@
 """A training run for tests: a tiny model learns agreement and word order from generated sentences, saved eight times."""
 
+import functools
 import json
 import random
+import shutil
 from pathlib import Path
 
 import torch
 from transformers import PreTrainedTokenizerBase
 
 from support import tiny
+from support.once import once
 
 NOUNS = ["gato", "neno", "can", "lobo", "home", "amigo", "veciño", "carteiro", "mestre", "rato"]
 VERBS = [
@@ -20,6 +23,16 @@ VERBS = [
 ]
 OBJECTS = ["pan", "queixo", "auga", "leite", "peixe", "arroz", "sopa", "froita"]
 STEPS = (1, 10, 20, 40, 80, 120, 160, 200)  # eight checkpoints
+
+
+TASK = {
+    "task": "grammar",
+    "protocols": ["minimal_pair"],
+    "item_type": "pair",
+    "columns": {"good": "good", "bad": "bad", "category": "phenomenon", "cluster": "frame"},
+    "languages": {"gl": {"source": {"file": "pairs.jsonl"}}},
+}
+EVALUATION = "grammar.gl.minimal_pair.0shot"
 
 
 def sentence(noun: str, plural: bool, verb: tuple[str, str], obj: str) -> str:
@@ -61,6 +74,13 @@ def train(directory: Path, *, seed: int = 0, learning_rate: float = 3e-3, steps:
         if step in steps:
             model.save_pretrained(directory / f"checkpoint-{step}")
             tokenizer.save_pretrained(directory / f"checkpoint-{step}")
+
+
+def copy_trained(tmp_path_factory, directory: Path, *, seed: int = 0, steps: tuple[int, ...] = STEPS) -> None:
+    """Copy checkpoints of a series that is trained once for all tests."""
+    trained = once(tmp_path_factory, f"series-{seed}", functools.partial(train, seed=seed))
+    for step in steps:
+        shutil.copytree(trained / f"checkpoint-{step}", directory / f"checkpoint-{step}")
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> torch.Tensor:

@@ -13,19 +13,13 @@ import pandas as pd
 import pytest
 import yaml
 from support import series_training
+from support.series_training import EVALUATION
 from support.stage_run import Run
 from vernacular.config import load as config
 
 pytestmark = pytest.mark.slow
 
-TASK = {
-    "task": "grammar",
-    "protocols": ["minimal_pair"],
-    "item_type": "pair",
-    "columns": {"id": "id", "good": "good", "bad": "bad", "category": "phenomenon", "cluster": "frame"},
-    "languages": {"gl": {"source": {"file": "pairs.jsonl"}}},
-}
-EVALUATION = "grammar.gl.minimal_pair.0shot"
+TASK = series_training.TASK | {"columns": series_training.TASK["columns"] | {"id": "id"}}
 STEPS = (40, 120, 200)
 PLANTED = [f"p{number}" for number in range(7, 200, 20)]  # ten of 200
 
@@ -37,7 +31,7 @@ def workspace(tmp_path_factory):
     previous = os.getcwd()
     os.chdir(directory)
     for seed, name in enumerate(("one", "two")):
-        series_training.train(directory / name, seed=seed, steps=STEPS)
+        series_training.copy_trained(tmp_path_factory, directory / name, seed=seed, steps=STEPS)
     series_training.write_pairs(directory / "pairs.jsonl")
     rows = [json.loads(line) for line in Path("pairs.jsonl").read_text("utf-8").splitlines()]
     for number, row in enumerate(rows):

@@ -3,7 +3,6 @@
 All stages run in this process, in the order of the rules, twice: with the limits of the package, and with those of LOW.
 """
 
-import importlib
 import json
 import os
 import shutil
@@ -13,7 +12,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from support import lora_training, series_training, tiny
+from support import limits, lora_training, series_training, tiny
 from support.stage_run import Run
 from vernacular import cli
 from vernacular.config import load as config
@@ -22,17 +21,17 @@ from vernacular.core import artifacts
 pytestmark = pytest.mark.slow
 
 LOW = {  # module: constant: value; those that change batches, and thereby the last digits, have tests of their own
-    "core.artifacts": {"ROWS_PER_GROUP": 2, "_CHUNK": 100, "_GUESS": 64},
-    "core.contents": {"_CHUNK": 1000},
-    "inference.job.work": {"_BATCH_ROWS": 2},
-    "inference.model.load": {"_WORDS_PER_STEP": {"cpu": 8}},
+    "core.artifacts": {"ROWS_PER_GROUP": 2, "CHUNK": 100, "GUESS": 64},
+    "core.contents": {"CHUNK": 1000},
+    "inference.job.work": {"BATCH_ROWS": 2},
+    "inference.model.load": {"WORDS_PER_STEP": {"cpu": 8}},
     "inference.model.batch_tokenization": {"BLOCK": 2, "BLOCK_CHARACTERS": 300},
-    "inference.schema": {"_ROWS_AT_A_TIME": 2},
-    "metrics.corpus": {"_CELLS": 6_000},
+    "inference.schema": {"ROWS_AT_A_TIME": 2},
+    "metrics.corpus": {"CELLS": 6_000},
     "report.evaluation": {"ITEMS_PER_FILE": 2},
-    "statistics.intervals": {"_CELLS": 6_000},
-    "statistics.paired": {"_CELLS": 6_000, "_COLUMNS": 1},
-    "summary.notes": {"_MAX_LIST": 60},
+    "statistics.intervals": {"CELLS": 6_000},
+    "statistics.paired": {"CELLS": 6_000, "COLUMNS": 1},
+    "summary.notes": {"MAX_LIST": 60},
 }
 EVALUATIONS = [
     {"task": "openbookqa", "languages": ["gl"], "protocols": ["generation", "options"], "shots": 2, "limit": 4},
@@ -90,8 +89,7 @@ def directories(tmp_path_factory) -> tuple[Path, Path]:
         os.chdir(root / "low")
         with pytest.MonkeyPatch.context() as patch:
             for module, constants in LOW.items():
-                for name, value in constants.items():
-                    patch.setattr(importlib.import_module(f"vernacular.{module}"), name, value)
+                limits.lower(patch, module, **constants)
             run_stages(root / "published")
     finally:
         os.chdir(previous)

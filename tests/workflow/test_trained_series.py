@@ -11,22 +11,13 @@ import pandas as pd
 import pytest
 import yaml
 from support import series_training
-from support.series_training import STEPS
+from support.series_training import EVALUATION, STEPS, TASK
 from support.stage_run import Run
 from vernacular.checkpoints.inputs import DELETED_REASON
 from vernacular.config import load as config
 from vernacular.core import artifacts
 
 pytestmark = pytest.mark.slow
-
-TASK = {
-    "task": "grammar",
-    "protocols": ["minimal_pair"],
-    "item_type": "pair",
-    "columns": {"good": "good", "bad": "bad", "category": "phenomenon", "cluster": "frame"},
-    "languages": {"gl": {"source": {"file": "pairs.jsonl"}}},
-}
-EVALUATION = "grammar.gl.minimal_pair.0shot"
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +26,7 @@ def workspace(tmp_path_factory):
     directory = tmp_path_factory.mktemp("trained")
     previous = os.getcwd()
     os.chdir(directory)
-    series_training.train(directory / "out")
+    series_training.copy_trained(tmp_path_factory, directory / "out")
     series_training.write_pairs(directory / "pairs.jsonl")
     (directory / "grammar.yaml").write_text(yaml.safe_dump(TASK))
     content = {
