@@ -20,7 +20,7 @@ from vernacular.protocols.schema import REQUESTS
 
 SHOTS = "Question: Which animal sleeps on the roof?\nAnswer: the cat\nQuestion: And who barks?\nAnswer: the dog\n"
 REQUEST = 2_500  # characters as which a request counts, in addition to its text
-SCORED = 16  # the same for a scored character
+SCORED = 32  # the same for a scored character
 CHOICES = (" the cat", " the dog", " the bird on the table", " 🐦", " القطة")
 
 

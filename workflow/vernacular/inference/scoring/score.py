@@ -33,7 +33,7 @@ from vernacular.protocols.schema import CHARACTERS_PER_TOKEN
 # Measured: a chunk takes 70 to 150 MB; one is computed while another is prepared.
 CHUNK_CHARACTERS = 32_000_000  # characters
 _OWN = 2_500  # memory of a request in addition to its text, in characters
-_SCORED = 16  # the same of a scored character: its tokens have offsets, targets, outputs and rows
+_SCORED = 32  # the same of a scored character: its tokens have offsets, targets, outputs and rows
 _OF_GENERATION = ["stop", "max_new_tokens", "longest_target", "decoding", "gen_kwargs"]  # a third of the table
 _BATCH_ROWS = 1_000  # finished rows that are compressed together
 
