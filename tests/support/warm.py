@@ -161,14 +161,22 @@ def _run_in_fork(client: socket.socket) -> list[str] | None:
         os.dup2(file, number)
         os.close(file)
     os.chdir(path)
+    sys.path = [path for path in sys.path if path not in _python_path(os.environ)]
+    sys.path[1:1] = _python_path(variables)
     os.environ.clear()
     os.environ.update(variables)
     return arguments
 
 
+def _python_path(variables) -> list[str]:
+    return [path for path in variables.get("PYTHONPATH", "").split(os.pathsep) if path]
+
+
 def _imported(variables) -> dict[str, str]:
     """Return the variables that a library may read when it is imported."""
-    kept = (name for name in variables if name not in OWN and not name.startswith(LIBRARY_OWN))
+    kept = [name for name in variables if name not in OWN and not name.startswith(LIBRARY_OWN)]
+    if not any(Path(path, "sitecustomize.py").exists() for path in _python_path(variables)):
+        kept = [name for name in kept if name != "PYTHONPATH"]  # `_run_in_fork` adds it
     return {name: variables[name] for name in kept if not name.endswith("_THREADS")}
 
 

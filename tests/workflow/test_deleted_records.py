@@ -72,45 +72,34 @@ def complete_run(workspace: Workspace) -> pd.DataFrame:
     return workspace.results()
 
 
-@pytest.fixture(scope="module")
-def first_run(tmp_path_factory) -> Path:
-    """The directory of a run of CONFIG, which the tests copy."""
-    directory = tmp_path_factory.mktemp("first") / "run"
-    write_task(directory)
-    workspace = Workspace(directory, [])
-    workspace.config = copy.deepcopy(CONFIG)
-    assert workspace.run_stages() == 0
-    complete_run(workspace)
-    return directory
-
-
-def in_copy(first_run: Path, directory: Path) -> Workspace:
-    """Return a workspace in a copy of the first run, with the times of its files."""
-    workspace = Workspace(directory / "models", [])  # the models of another directory, removed for those of the run
-    shutil.rmtree(directory / "models")
-    shutil.copytree(first_run, directory / "run")
-    workspace.directory, workspace.config = directory / "run", copy.deepcopy(CONFIG)
-    return workspace
-
-
-CASES = {
-    "rows and settings": (".snakemake", [replaced_rows, changed_settings, changed_encoder]),
-    "task and models": (".snakemake/metadata", [changed_task]),  # `rm -r` of its many files
-}
-
-
-@pytest.mark.parametrize(("deleted", "changes"), CASES.values(), ids=CASES)
-def test_results_after_a_deletion_equal_those_of_an_empty_directory(deleted, changes, first_run, tmp_path):
-    workspace = in_copy(first_run, tmp_path)
+def check_run(workspace: Workspace, deleted: str, *changes) -> None:
+    """Change the inputs, delete records, run, and compare with all stages in an empty directory."""
     before = workspace.results()
     for change in changes:
         change(workspace.directory, workspace.config)
-    shutil.rmtree(workspace.directory / deleted)
-    after = complete_run(workspace)
+    shutil.rmtree(workspace.directory / deleted, ignore_errors=True)
+    run = workspace.run()
+    assert run.returncode == 0, output_tail(run)
+    after = workspace.results()
     assert workspace.planned_jobs() == {}
+    empty = Workspace(workspace.directory.with_name("empty"), [])
+    shutil.rmtree(empty.directory / "mine", ignore_errors=True)
+    shutil.copytree(workspace.directory / "mine", empty.directory / "mine")
     for name in ("results", "resources"):
-        shutil.rmtree(workspace.directory / name)
-    assert workspace.run_stages() == 0
-    expected = workspace.results()
-    pd.testing.assert_frame_equal(after, expected)
+        shutil.rmtree(empty.directory / name, ignore_errors=True)
+    empty.config = workspace.config
+    assert empty.run_stages() == 0
+    pd.testing.assert_frame_equal(after, empty.results())
     assert not after.equals(before)
+
+
+def test_results_after_a_deletion_equal_those_of_an_empty_directory(tmp_path):
+    """The stages, which run without Snakemake, leave what a run leaves whose `.snakemake` is deleted."""
+    write_task(tmp_path / "run")
+    workspace = Workspace(tmp_path / "run", [])
+    workspace.config = copy.deepcopy(CONFIG)
+    assert workspace.run_stages() == 0
+    assert not (workspace.directory / ".snakemake").exists()
+    check_run(workspace, ".snakemake", replaced_rows, changed_settings, changed_encoder)
+    assert (workspace.directory / ".snakemake" / "metadata").exists()
+    check_run(workspace, ".snakemake/metadata", changed_task)  # `rm -r` of its many files

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 PROGRAM = """
 import atexit, json, os, signal, sys, threading, time
 import given
-seen = [sys.argv, os.getcwd(), dict(os.environ), sys.stdin.read(), sys.path[0], __name__, sys.executable, given.VALUE]
+seen = [sys.argv, os.getcwd(), dict(os.environ), sys.stdin.read(), sys.path[:4], __name__, sys.executable, given.VALUE]
 print(json.dumps([seen, "torch" in sys.modules]), flush=True)
 print("aside", file=sys.stderr)
 atexit.register(print, "at exit")
@@ -30,7 +30,10 @@ ENDS = {
 
 
 def run(python, directory, **variables: str):
-    environment = warm.environment() | {"VERNACULAR_RUN": "snakemake", "PWD": str(directory)} | variables
+    (directory / "installed").mkdir(exist_ok=True)
+    (directory / "installed" / "given.py").write_text("VALUE = 7\n")
+    variables = {"VERNACULAR_RUN": "snakemake", "PYTHONPATH": str(directory / "installed")} | variables
+    environment = warm.environment() | {"PWD": str(directory)} | variables
     command = [str(python), str(directory / "stage.py"), "items", "two words"]
     return subprocess.run(command, cwd=directory, input="é\n", capture_output=True, text=True, env=environment)
 
@@ -39,7 +42,6 @@ def run(python, directory, **variables: str):
 @pytest.mark.parametrize(("end", "status"), ENDS.values(), ids=ENDS)
 def test_fork_is_like_a_process_of_its_own(end, status, tmp_path):
     (tmp_path / "stage.py").write_text(PROGRAM.format(end=end))
-    (tmp_path / "given.py").write_text("VALUE = 7\n")
     own, fork = (run(python, tmp_path) for python in (sys.executable, warm.directory() / "python"))
     assert own.returncode == fork.returncode == status
     assert own.stderr.splitlines()[:1] == fork.stderr.splitlines()[:1] == ["aside"]
@@ -53,6 +55,7 @@ def test_fork_is_like_a_process_of_its_own(end, status, tmp_path):
 
 def test_variable_that_libraries_read_starts_a_process(tmp_path):
     (tmp_path / "stage.py").write_text(PROGRAM.format(end=""))
-    (tmp_path / "given.py").write_text("VALUE = 7\n")
-    _, is_imported = json.loads(run(warm.directory() / "python", tmp_path, HF_ENDPOINT="x").stdout.splitlines()[0])
-    assert not is_imported
+    (tmp_path / "sitecustomize.py").write_text("")
+    for variables in ({"HF_ENDPOINT": "x"}, {"PYTHONPATH": f"{tmp_path}/installed:{tmp_path}"}):
+        _, is_imported = json.loads(run(warm.directory() / "python", tmp_path, **variables).stdout.splitlines()[0])
+        assert not is_imported
