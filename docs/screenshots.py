@@ -18,7 +18,7 @@ IMAGES = Path(__file__).resolve().parent / "images"
 WIDTH = 1280
 VIEWS = {  # image -> address of the view, height
     "overview": ("#/overview", 980),
-    "report": ("#/leaderboard?language=gl&down=evaluations", 860),
+    "report": ("#/leaderboard?language=gl&down=evaluations", 880),
     "comparison": ("#/comparison", 900),
     "task": ("#/task/treebank_agreement.gl.target_word.0shot", 1100),
 }

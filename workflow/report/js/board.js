@@ -70,15 +70,7 @@ const board = (() => {
   function wide(index, models, columns, chosen, display) {
     const over = standing(index, chosen);
     /** @type {Column[]} */
-    const list = [
-      {
-        title: "Model",
-        heading: true,
-        class: "name",
-        key: (model) => index.models[model],
-        cell: (model) => data(index.models[model]),
-      },
-    ];
+    const list = [table.name("Model", (model) => index.models[model])];
     if (over.size) {
       list.push({
         title: el("span", { title: ABOUT_RANK }, "Rank"),
@@ -187,13 +179,7 @@ const board = (() => {
         if (mean !== null) cells.shade(element, Math.max(-1, Math.min(1, mean)));
       },
     }));
-    const name = {
-      title: "Model",
-      heading: true,
-      class: "name",
-      key: (model) => index.models[model],
-      cell: (model) => data(index.models[model]),
-    };
+    const name = table.name("Model", (model) => index.models[model]);
     const built = table.make([name, ...columns], models, {
       class: "board",
       label: "Means above chance",

@@ -326,13 +326,11 @@
   function categories(index, rows) {
     const unit = (row) => index.metrics[row.metric].unit;
     const columns = [
-      {
-        title: "Evaluation",
-        heading: true,
-        class: "name",
-        key: (r) => index.names[r.evaluation],
-        cell: (r) => data(names.called(index, r.evaluation)),
-      },
+      table.name(
+        "Evaluation",
+        (r) => index.names[r.evaluation],
+        (r) => names.called(index, r.evaluation),
+      ),
       { title: "Category", key: (r) => r.category, cell: (r) => data(names.category(r.category)) },
       { title: "Metric", key: (r) => index.metrics[r.metric].name, cell: (r) => index.metrics[r.metric].title },
       { title: "Items", class: "number", key: (r) => r.n, cell: (r) => format.count(r.n) },

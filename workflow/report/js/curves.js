@@ -398,13 +398,7 @@
     const info = (row) => index.metrics[row.metric];
     const name = (c) => overview.curves[c].name;
     const columns = [
-      {
-        title: "Curves",
-        heading: true,
-        class: "name",
-        key: (row) => `${name(row.candidate)} − ${name(row.baseline)}`,
-        cell: (row) => data(`${name(row.candidate)} − ${name(row.baseline)}`),
-      },
+      table.name("Curves", (row) => `${name(row.candidate)} − ${name(row.baseline)}`),
       {
         title: "Evaluation",
         key: (row) => index.evaluations[row.evaluation].id,

@@ -65,13 +65,7 @@ const diagnosis = (() => {
       key: (row) => row[field],
       cell: (row) => el("span", null, format.count(row[field]), bar(row[field])),
     });
-    const label = {
-      title: "Label",
-      heading: true,
-      class: "name",
-      key: (row) => row.label,
-      cell: (row) => data(row.label),
-    };
+    const label = table.name("Label", (row) => row.label);
     const columns = [label, counts("Predicted", "predicted"), counts("Correct label", "gold")];
     return [
       table.make(columns, answers.labels, {
@@ -98,13 +92,7 @@ const diagnosis = (() => {
       key: (row) => row.counts[number],
       cell: (row) => format.count(row.counts[number]),
     });
-    const correct = {
-      title: "Correct label",
-      heading: true,
-      class: "name",
-      key: (row) => row.label,
-      cell: (row) => data(row.label),
-    };
+    const correct = table.name("Correct label", (row) => row.label);
     const columns = [correct, ...names.map((row, i) => count(row.label, i)), count("none", names.length)];
     const rows = names.map((row, i) => ({ label: row.label, counts: counts[i] }));
     return table.make(columns, rows, {
@@ -175,13 +163,11 @@ const diagnosis = (() => {
     const found = [...new Set(list.flatMap((row) => [row.language, ...row.answered.keys()]))];
     const called = (code) => (/^[a-z]{2,3}(-|$)/u.test(code) ? names.language(code) : code);
     const columns = [
-      {
-        title: "Items in",
-        heading: true,
-        class: "name",
-        key: (row) => row.language,
-        cell: (row) => names.language(row.language),
-      },
+      table.name(
+        "Items in",
+        (row) => row.language,
+        (row) => names.language(row.language),
+      ),
       number("Responses", (row) => total(row.answered), format.count),
       number("Correct answers in it", (row) => share(row.gold, row.language), shown),
       ...found.map((code) => number(called(code), (row) => share(row.answered, code), shown)),
@@ -216,7 +202,7 @@ const diagnosis = (() => {
     if (alike.length < 2 || !codes.length) return null;
     const find = (code, evaluation) => of(evaluation).find((row) => row.code === code);
     const columns = [
-      { title: "Diagnosis", heading: true, class: "name", key: (code) => name(code), cell: (code) => name(code) },
+      table.name("Diagnosis", (code) => name(code)),
       ...alike.map((evaluation) => ({
         title: el(
           "a",

@@ -99,7 +99,9 @@ const plot = (() => {
       fit(specification, container.clientWidth);
       if (container.clientWidth < 500)
         // legends below each other
-        specification.config = { legend: { layout: { top: { direction: "vertical", anchor: "start" } } } };
+        specification.config = {
+          legend: { labelFontSize: 10.5, layout: { top: { direction: "vertical", anchor: "start" } } },
+        };
       const { view } = await embed(container, { background: "transparent", ...specification });
       container.querySelector("svg")?.setAttribute("aria-hidden", "true");
       container.exported = async () => {

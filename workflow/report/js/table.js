@@ -100,6 +100,16 @@ const table = (() => {
     return { element: wrapper, grid };
   }
 
+  // The column that heads the rows: a text by which they are sorted, and what is shown instead of it.
+  /** @returns {Column} */
+  const name = (title, key, shown = key) => ({
+    title,
+    heading: true,
+    class: "name",
+    key,
+    cell: (row) => vernacular.data(shown(row)),
+  });
+
   // The rows as arrays for CSV, below the names of the columns.
   function exported(columns, rows) {
     const cells = (row) =>
@@ -190,5 +200,5 @@ const table = (() => {
     return document.createTextNode(content === null || content === undefined ? "" : String(content));
   }
 
-  return { make, finder };
+  return { make, name, finder };
 })();

@@ -115,7 +115,7 @@
     const drawn = (row, cell) =>
       cells.range({ ...cell, chance: null }, row.baseline === null ? axes.values : axes.differences);
     const columns = [
-      { title: "Model", heading: true, class: "name", key: sides, cell: (row) => data(sides(row)) },
+      table.name("Model", sides),
       {
         title: borrowed ? "Metric, and models that are borrowed from" : "Score",
         key: (row) => row.score ?? "",
@@ -310,13 +310,11 @@
       rows.get(row.category).set(row.model, row);
     }
     const columns = [
-      {
-        title: "Category",
-        heading: true,
-        class: "name",
-        key: ([category]) => task.categories.names[category],
-        cell: ([category]) => data(names.category(task.categories.names[category])),
-      },
+      table.name(
+        "Category",
+        ([category]) => task.categories.names[category],
+        ([category]) => names.category(task.categories.names[category]),
+      ),
       {
         title: "Items",
         class: "number",

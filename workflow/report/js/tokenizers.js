@@ -123,7 +123,7 @@
   function labels(index, withTask) {
     const title = (task) => index.tasks.get(task)?.title ?? task;
     return [
-      { title: "Model", heading: true, class: "name", key: (row) => row.model, cell: (row) => data(row.model) },
+      table.name("Model", (row) => row.model),
       {
         title: "Tokenizer",
         key: (row) => row.tokenizer,

@@ -69,7 +69,8 @@ def write_evaluation(out: Path, number: int, evaluation: str, models: dict[int, 
         outcomes = classify_outcomes(iter_rows(rows.select(_OUTCOME_COLUMNS), size))
         outcomes_by_model[model] = outcomes
         task["models"].append(model)
-        task["outcomes"].append(_outcome_counts(model, outcomes))
+        counts = [outcomes.outcomes.count(code) for code in range(7)]
+        task["outcomes"].append(Row.Outcomes(model=model, counts=counts, flagged=sum(outcomes.flagged)))
         item_rows = [
             _list_item(positions, row, outcomes, i) for i, row in enumerate(iter_rows(rows.select(_LIST_COLUMNS), size))
         ]
@@ -261,9 +262,3 @@ def _answers(model: int, profile: Profile):
         tokens=[Row.TopToken(token=token, items=items) for token, items in profile.top_tokens.items()],
         lengths=round_all(profile.lengths),
     )
-
-
-def _outcome_counts(model: int, outcomes: ItemOutcomes):
-    """Return the Row.Outcomes of a model: the number of items with each of the seven outcomes, and of flagged items."""
-    counts = [outcomes.outcomes.count(code) for code in range(7)]
-    return Row.Outcomes(model=model, counts=counts, flagged=sum(outcomes.flagged))

@@ -21,6 +21,7 @@ from vernacular.core.errors import format_count, writing
 from vernacular.core.logs import Progress
 from vernacular.core.model_record import ModelRecord
 from vernacular.core.processes import pool
+from vernacular.core.publication import publishable
 from vernacular.core.tables import rows_of
 from vernacular.core.written import rewriting
 from vernacular.metrics.schema import RESULTS
@@ -34,6 +35,7 @@ from vernacular.report.evaluation import write_evaluation
 from vernacular.report.leaderboard import Index, ReportIndex
 from vernacular.report.prompts import put_means, write_prompts
 from vernacular.summary.grid import distinct_titles
+from vernacular.summary.notes import group_notes
 from vernacular.summary.tokenizers import TOKENIZERS
 from vernacular.types import SETTING
 
@@ -101,11 +103,13 @@ def build(
                 key = tuple(task["dataset"][name] for name in ("task", "language", "limit"))
                 datasets[key] = task["dataset"]
             runs += [provenance.run_info(model, number, metadata) for model, metadata in run_metadata.items()]
-            setting = leaderboard.setting(rows[0]) if rows else _requested_setting(results, name)
+            requests = results / "requests" / f"{name}.parquet"  # of an evaluation without any value
+            setting = leaderboard.setting(rows[0] if rows else vars(artifacts.metadata(requests, REQUESTS)))
+            protocol = PROTOCOLS.get(setting["protocol"])  # None: of another version
             entry = {
                 "id": name,
                 "items": task["items"],
-                "note": _protocol_note(setting["protocol"]),
+                "note": protocol.note or None if protocol else None,
                 "representative": leaderboard.representative_metric(task["cells"], report_index.metric_info),
                 **setting,
             }
@@ -137,7 +141,7 @@ def build(
             "models": provenance.models(records),
             "datasets": list(datasets.values()),
             "runs": runs,
-            "notes": provenance.note_rows(notes),
+            "notes": [record("Note", row) for row in publishable(group_notes(notes))],
             "jobs": provenance.job_costs(benchmarks, {*models, *(r.base for r in records if r.base)}),
             "version": __version__,
         }
@@ -203,16 +207,6 @@ def _read_optional(results: Path, name: str, kind) -> pa.Table:
     """Read a table of the summary that only exists if models were compared; empty otherwise."""
     path = results / "summary" / f"{name}.parquet"
     return artifacts.read(path, kind) if path.exists() else kind.schema.empty_table()
-
-
-def _requested_setting(results: Path, name: str) -> dict:
-    """Return the setting of an evaluation without any value, from its requests."""
-    return leaderboard.setting(vars(artifacts.metadata(results / "requests" / f"{name}.parquet", REQUESTS)))
-
-
-def _protocol_note(name: str | None) -> str | None:
-    """Return what readers of a protocol's values must know; None for a protocol without, or of another version."""
-    return PROTOCOLS[name].note or None if name in PROTOCOLS else None
 
 
 def _write_assets(out: Path) -> None:

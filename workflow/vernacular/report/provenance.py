@@ -11,7 +11,6 @@ from vernacular.core.metadata import ItemsMetadata, ModelInfo, ResultsMetadata
 from vernacular.core.model_record import ModelRecord
 from vernacular.core.publication import publishable
 from vernacular.report.data_files import Row, record
-from vernacular.summary.notes import group_notes
 
 _MODEL_KEYS = ("name", "source", "revision", "architecture", "kind", "bytes", "fingerprint", "base", "unavailable")
 
@@ -96,11 +95,6 @@ def job_costs(directory: Path | None, models: Iterable[str] | None = None) -> li
                 costs = {name: _parse_number(row.get(key)) for name, key in _COST_COLUMNS.items()}
                 jobs.append(record("Job", {"stage": path.parent.name, "job": path.stem, **costs}))
     return jobs
-
-
-def note_rows(notes: list[dict]) -> list[dict]:
-    """Return the summary's notes, each text once with all models and evaluations that it applies to."""
-    return [record("Note", row) for row in publishable(group_notes(notes))]
 
 
 _COST_COLUMNS = {"seconds": "s", "memory": "max_rss", "cpu": "cpu_time"}

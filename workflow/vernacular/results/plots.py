@@ -20,6 +20,7 @@ from vernacular.report.item_details import (
     CORRECT,
     INCORRECT,
     NOT_SCORED,
+    SCORED,
     TIE,
     UNACCEPTABLE,
     classify_outcomes,
@@ -34,6 +35,7 @@ _OUTCOMES = {  # code of an outcome, in the order of the bars: name and color
     NOT_SCORED: ("not scored", "0.6"),
     ACCEPTABLE: ("acceptable", "#3b6ea5"),
     UNACCEPTABLE: ("unacceptable", "#8b4a8c"),
+    SCORED: ("scored", "#2f8f83"),
 }
 
 

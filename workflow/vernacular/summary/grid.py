@@ -119,13 +119,10 @@ def _settings(long: pd.DataFrame, default_prompt: bool) -> dict[str, str]:
         parts += [f"seed {row['seed']}"] if has_seeds and not pd.isna(row["seed"]) else []
         parts += [row["style"]] if not pd.isna(row["style"]) and row["style"] != "default" else []
         is_default = pd.isna(row["prompt"]) or row["prompt"] == DEFAULT_PROMPT
-        parts += [_prompt_heading(row["prompt"])] if is_named or not is_default else []
+        prompt = "mean over prompts" if row["prompt"] == ALL_PROMPTS else f"prompt {row['prompt']}"
+        parts += [prompt] if is_named or not is_default else []
         settings[row["evaluation"]] = " · ".join(parts)
     return settings
-
-
-def _prompt_heading(prompt: str) -> str:
-    return "mean over prompts" if prompt == ALL_PROMPTS else f"prompt {prompt}"
 
 
 def model_labels(models: Iterable[Mapping]) -> dict[str, str]:
@@ -238,7 +235,8 @@ def build_grid(
     metric_order = metric_order or {}
     ranks = [metric_order.get(key, len(metric_order)) for key in zip(rows["evaluation"], rows["metric"], strict=True)]
     is_headline = rows["headline"].fillna(False).astype(bool)
-    rows = rows.assign(is_secondary=~is_headline, metric_rank=ranks, prompt_rank=rows["prompt"].map(_prompt_rank))
+    prompt_ranks = rows["prompt"].map({ALL_PROMPTS: 0, DEFAULT_PROMPT: 1}).fillna(2)
+    rows = rows.assign(is_secondary=~is_headline, metric_rank=ranks, prompt_rank=prompt_ranks)
     order = ["language", "task"] if by_language else ["task", "language"]
     models, row_of = _distinct(_with_order(rows), MODEL, _ORDER)
     setting = ["protocol", "shots", "style", "prompt_rank", "prompt", "seed"]
@@ -294,11 +292,6 @@ def unique_names(models: pd.DataFrame) -> list[str]:
         f"{name} ({', '.join(part for part in (adapter, revision) if not pd.isna(part))})" if repeated else name
         for name, adapter, revision, repeated in zip(*(models[key] for key in MODEL), is_repeated, strict=True)
     ]
-
-
-def _prompt_rank(prompt) -> int:
-    """Return a number to sort by: the mean over prompts precedes the default, which precedes the others."""
-    return {ALL_PROMPTS: 0, DEFAULT_PROMPT: 1}.get(prompt, 2)
 
 
 def _labels(models: pd.DataFrame, headings: Headings) -> list[str]:

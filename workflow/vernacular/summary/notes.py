@@ -193,9 +193,8 @@ def mixed_version_notes(models: list[MetricsMetadata]) -> list[dict]:
     groups: dict[tuple, list[str]] = {}
     for models_by_version in versions.values():
         if len(models_by_version) > 1:
-            groups.setdefault(tuple(map(tuple, models_by_version.values())), []).append(
-                _describe_versions(models_by_version)
-            )
+            parts = [f"{', '.join(names)}: {version}" for version, names in models_by_version.items()]
+            groups.setdefault(tuple(map(tuple, models_by_version.values())), []).append("; ".join(parts))
     text = "computed with different versions, which may cause differences between these models: "
     return [
         {
@@ -207,10 +206,6 @@ def mixed_version_notes(models: list[MetricsMetadata]) -> list[dict]:
         }
         for descriptions in groups.values()
     ]
-
-
-def _describe_versions(models_by_version: dict[str, list[str]]) -> str:
-    return "; ".join(f"{', '.join(models)}: {version}" for version, models in models_by_version.items())
 
 
 def group_notes(notes: list[dict]) -> list[dict]:

@@ -349,18 +349,13 @@ def rank_range(row: dict) -> str:
 def _write_models(sheet: Worksheet, layout: Grid, first_row: int) -> None:
     """Write the name of each row's model, with its adapter and revision as a comment."""
     for row, model in enumerate(layout.models.to_dict("records"), first_row):
-        cell = put_label(sheet, row, model["label"])
+        cell = put_text(sheet, row, 1, model["label"])
+        cell.alignment = cells.TOP
         details = {"adapter": model["adapter"], "revision": model["model_revision"]}
         lines = [f"{name} {plain_text(value)[:200]}" for name, value in details.items() if not pd.isna(value)]
         cell.comment = cells.comment("\n".join(lines)) if lines else None
     longest = max((len(plain_text(label)) for label in layout.models["label"]), default=0)
     sheet.column_dimensions["A"].width = min(50, max(14, longest + 2))
-
-
-def put_label(sheet: Worksheet, row: int, label: str):
-    cell = cells.put_text(sheet, row, 1, label)
-    cell.alignment = cells.TOP
-    return cell
 
 
 def _cell_range(number: int, first_row: int, layout: Grid) -> str:
