@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from support import warm
 from support.once import once
 from support.workspace import ROOT
 
@@ -18,11 +17,9 @@ needs_tools = pytest.mark.skipif(not (TOOLS / "snakedeploy").exists(), reason="`
 needs_rsync = pytest.mark.skipif(shutil.which("rsync") is None, reason="needs the program rsync")
 
 
-def run_snakemake(directory: Path, *arguments: str, python: Path | None = None, **environment: str):
-    """Run snakemake in `directory` with the interpreter `python`, by default that of the tests, without PYTHONPATH."""
-    variables = {**(os.environ if python else warm.environment()), **environment}
-    variables.pop("PYTHONPATH", None)
-    python = python or warm.directory() / "python"
+def run_snakemake(directory: Path, *arguments: str, python: Path | str = sys.executable, **environment: str):
+    """Run snakemake in `directory` with the interpreter `python`, without PYTHONPATH."""
+    variables = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"} | environment
     variables["PATH"] = f"{Path(python).parent}{os.pathsep}{variables['PATH']}"  # of the jobs
     command = [str(python), "-m", "snakemake", *arguments]
     return subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False, env=variables)

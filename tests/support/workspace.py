@@ -12,7 +12,7 @@ import pandas as pd
 import yaml
 from vernacular.core import artifacts
 
-from support import tiny, warm
+from support import tiny
 from support.stage_run import run_stages
 
 ROOT = Path(__file__).parents[2]
@@ -41,14 +41,11 @@ class Workspace:
     def run(self, *arguments: str) -> subprocess.CompletedProcess:
         """Run snakemake in the directory with the current config."""
         self.write_config()
-        python = warm.directory() / "python"
-        command = [str(python), "-m", "snakemake", "-c2", "--snakefile", str(ROOT / "Snakefile")]
+        command = [sys.executable, "-m", "snakemake", "-c2", "--snakefile", str(ROOT / "Snakefile")]
         command += ["--workflow-profile", str(ROOT / "profiles" / "default"), *arguments]
-        environment = warm.environment() | self.environment
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("HF_")} | self.environment
         # stages use the interpreter under test, whatever the PATH of the test process
-        environment["PATH"] = os.pathsep.join(
-            [str(python.parent), str(Path(sys.executable).parent), environment["PATH"]]
-        )
+        environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
         return subprocess.run(command, cwd=self.directory, capture_output=True, text=True, check=False, env=environment)
 
     def write_config(self) -> None:
