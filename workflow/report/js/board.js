@@ -33,7 +33,7 @@ const board = (() => {
           { class: "visually-hidden" },
           info.higher === null ? "" : info.higher ? "higher is better" : "lower is better",
         ),
-        unit ? ` ${unit}` : "",
+        unit ? `\u00a0${unit}` : "",
       ),
     );
   }
@@ -337,7 +337,7 @@ const board = (() => {
             ]
               .filter(Boolean)
               .join("; ")}.`
-          : " teal is better, ochre is worse; the sign of the value states the same",
+          : " Teal is better, ochre is worse; the sign of the value states the same.",
       ),
       el(
         "li",
@@ -361,10 +361,10 @@ const board = (() => {
               el("i", { class: "point", vars: { "--at": "60%" } }),
             ),
             [
-              " value and interval",
+              " Value and interval",
               shares ? " on an axis from 0 to 100 %" : "",
               others ? `${shares ? "; other units" : ""} on an axis over the intervals of the row` : "",
-              "; the vertical line is chance",
+              "; the vertical line is chance.",
             ].join(""),
           )
         : null,

@@ -79,7 +79,7 @@ const format = (() => {
 
   // 0.123 as "12 %"
   function percent(share) {
-    return share === null || share === undefined ? NONE : `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} %`;
+    return share === null || share === undefined ? NONE : `${(100 * share).toFixed(share < 0.1 ? 1 : 0)}\u00a0%`;
   }
 
   // "a", "a and b", "a, b and c" of texts or nodes

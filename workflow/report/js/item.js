@@ -111,7 +111,7 @@
             el("th", { scope: "row" }, el("a", { href: address(item.id, m) }, data(index.models[m]))),
             el("td", null, items.badge(row.outcome)),
             el("td", null, data(items.answer(row.prediction, item, task.letters))),
-            el("td", { class: "number" }, format.value(row.value, "")),
+            el("td", { class: "number" }, (piece.measure === "margin" ? format.signed : format.value)(row.value, "")),
           ),
         );
       }

@@ -95,7 +95,7 @@
       name(index, best),
       ` has the highest overall value of ${format.counted(models.length, "model")}, but not significantly: `,
       format.list(others),
-      ` ${sharing.length === 1 ? "shares" : "share"} its rank. It scores ${value}.`,
+      ` ${sharing.length === 1 ? "shares" : "share"} its rank. The value is ${value}.`,
       guess,
     ];
   }

@@ -93,11 +93,12 @@ const plot = (() => {
     container.render = async () => {
       container.dataset.theme = theme.current(); // on paper, the colors of the dark one are inverted
       const scales = data.pairs ? palette(data.pairs, data.rows, data.by) : {};
-      const specification = structuredClone(SPECIFICATIONS[name]({ ...data, ...scales, rows, color }));
+      const narrow = container.clientWidth < 500;
+      const specification = structuredClone(SPECIFICATIONS[name]({ ...data, ...scales, rows, color, narrow }));
       specification.autosize = { type: "fit-x", contains: "padding" };
       if (about.height) specification.height = Math.max(about.height, 40);
       fit(specification, container.clientWidth);
-      if (container.clientWidth < 500)
+      if (narrow)
         // legends below each other
         specification.config = {
           legend: { labelFontSize: 10.5, layout: { top: { direction: "vertical", anchor: "start" } } },

@@ -30,7 +30,7 @@
         text("Split", "split"),
         text("Revision", "revision", "code"),
         text("License", "license"),
-        text("Citation", "citation"),
+        text("Citation", "citation", "long"),
         number("Rows read", "read"),
         number("Items", "items"),
         number("Dropped", "dropped"),

@@ -77,8 +77,9 @@ const specs = (() => {
   }
 
   // Values by category with intervals, a shape and a color per model.
-  function categories({ rows, references = [], color, colors, shapes }) {
-    const legend = { orient: "top", columns: 2, labelLimit: 260 };
+  function categories({ rows, references = [], color, colors, shapes, narrow }) {
+    const padding = references.length && !narrow ? 5 : 0; // at the height of the legend of the lines, beside it
+    const legend = { orient: "top", columns: 2, labelLimit: 260, padding };
     const y = field("category", "nominal", NAME);
     const yOffset = field("model", "nominal", { sort: null });
     const x = (name) => field(name, "quantitative", { title: null });
@@ -152,7 +153,7 @@ const specs = (() => {
   }
 
   // Candidate minus baseline per evaluation with intervals, a shape and a color per verdict.
-  function differences({ rows, color, colors, shapes }) {
+  function differences({ rows, color, colors, shapes, narrow }) {
     const y = field("evaluation", "nominal", {
       ...NAME,
       axis: {
@@ -161,9 +162,10 @@ const specs = (() => {
         labelOffset: -6 * Math.max(...rows.map((row) => row.evaluation.split(": ").length - 1)),
       },
     });
-    // its ends are ticks, so that no interval seems to be cut
+    // its ends are ticks, so that no interval seems to be cut; few on phones, so that no label, such as 0, is omitted
+    const ticks = narrow ? 4 : 8;
     const x = (name) =>
-      field(name, "quantitative", { title: null, axis: { orient: "top", tickCount: 8 }, scale: { nice: 8 } });
+      field(name, "quantitative", { title: null, axis: { orient: "top", tickCount: ticks }, scale: { nice: ticks } });
     const fill = field("verdict", "nominal", { title: null, legend: { orient: "top" }, scale: colors });
     const shape = { ...fill, scale: shapes };
     return wide([

@@ -75,7 +75,8 @@ const specsItems = (() => {
         diagonal(low, high, color),
         {
           data: { values: rows },
-          mark: { type: "point", filled: true, size: 60, opacity: 0.6, cursor: "pointer" },
+          // many points are translucent, so that it is seen where they are dense
+          mark: { type: "point", filled: true, size: 60, opacity: rows.length > 300 ? 0.6 : 0.85, cursor: "pointer" },
           encoding: {
             x: { ...at("x"), title: titles[0] },
             y: { ...at("y"), title: titles[1] },

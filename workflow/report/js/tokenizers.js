@@ -48,7 +48,11 @@
           "the same content",
       ),
       number("Bits per item", "parallel_bits", "Bits of the correct text, mean over the common items"),
-      number("in English", "parallel_bits_en", "Bits of the correct text in English, mean over the same items"),
+      number(
+        "Bits per item in English",
+        "parallel_bits_en",
+        "Bits of the correct text in English, mean over the same items",
+      ),
       counted("Items", "parallel_items", "Items in both languages"),
     ];
     return el(

@@ -37,9 +37,9 @@ const widgets = (() => {
   // The title of an evaluation's task, its language and its manner; after the name of the view, if that has one.
   /** @param {Evaluation} setting */
   function heading(index, setting, { view = null, title = names.title(index, setting) } = {}) {
-    const manner = ` ${names.language(setting.language)} · ${names.manner(setting)}`;
-    if (view === null) return el("h1", null, data(title), el("small", null, manner));
-    return el("h1", null, view, el("small", null, " ", data(title), manner));
+    const manner = `${names.language(setting.language)} · ${names.manner(setting)}`;
+    if (view === null) return el("h1", null, data(title), el("small", null, ` ${manner}`));
+    return el("h1", null, view, el("small", null, " ", data(title), ` · ${manner}`));
   }
 
   // A table or another wide element that scrolls in its own box, with a hint while a part on the right is hidden.
