@@ -261,9 +261,7 @@ const board = (() => {
     return [Math.min(...known.map((cell) => cell.low)), Math.max(...known.map((cell) => cell.high))];
   }
 
-  const ABOUT_OVERALL =
-    "Mean over evaluations of (value − chance) / (1 − chance), with a 95 % bootstrap interval; models " +
-    "that are not significantly different share a rank.";
+  const ABOUT_OVERALL = "Mean over evaluations of (value − chance) / (1 − chance), with a 95 % bootstrap interval.";
 
   const ABOUT_RANK =
     "The possible ranks by the overall mean, from 1 + the number of significantly better models to the number of " +
@@ -309,7 +307,7 @@ const board = (() => {
         "ul",
         { class: "legend", "aria-label": "Legend" },
         el("li", null, ABOUT_OVERALL, " In %: 0 is guessing, 100 is all correct."),
-        el("li", null, "★ highest mean of its column, ☆ not significantly worse than another model."),
+        el("li", null, "★ highest mean of its column, ☆ not significantly worse than any other model."),
         el("li", null, "Below a mean: its 95 % interval, and the number of evaluations that all models have."),
       );
     const line = chosen.down === "evaluations" ? "row" : "column"; // contains the models' values of one metric

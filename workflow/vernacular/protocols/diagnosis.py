@@ -287,8 +287,8 @@ class Diagnoser(Observations):
             is_failure = p is not None and p < 0.001
             yield self._diagnosis("below_chance", is_failure, n, text, examples=examples)
         if is_accuracy and majority is not None and low <= majority:
-            most = f"{_percent(majority)}, that of always choosing the most common gold"
-            text = f"{name} of {shown} does not exceed {most}."
+            most = f"{_percent(majority)}, that of always choosing the most frequent correct answer"
+            text = f"{name} of {shown} does not significantly exceed {most}."
             majority_row = self._diagnosis("majority", False, n, text, share=majority, examples=examples)
             yield replace(majority_row, severity=INFORMATION)
 
@@ -359,7 +359,7 @@ def _of(count: int, n: int) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+    return f"{np.floor(1000 * share + 0.5) / 10:.1f} %"  # a tie upward, as in the report and in Excel
 
 
 def _points(share: float) -> str:
