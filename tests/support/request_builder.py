@@ -6,9 +6,24 @@ from support.sample_items import item as item
 
 
 def build_requests(
-    items, item_type, protocol, *, language="gl", shots=0, seed=0, style="default", prompt="default", **options
+    items,
+    item_type,
+    protocol,
+    *,
+    language="gl",
+    shots=0,
+    seed=0,
+    style="default",
+    prompt="default",
+    columns=None,
+    **options,
 ):
-    task = {"task": "t", "item_type": item_type, "protocols": [protocol]}
+    task = {
+        "task": "t",
+        "item_type": item_type,
+        "protocols": [protocol],
+        "languages": {language: {"columns": columns or {}}},
+    }
     return build(
         items,
         task,
