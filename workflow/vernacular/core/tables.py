@@ -196,7 +196,7 @@ def is_finite(value) -> bool:
 
 def finite_or_none(value: float | None) -> float | None:
     """Return a number as a float; None if it is missing, NaN or infinite."""
-    return float(value) if value is not None and math.isfinite(value) else None
+    return float(value) if is_finite(value) else None
 
 
 def to_frame(table: pa.Table) -> "pd.DataFrame":

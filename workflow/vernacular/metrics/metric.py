@@ -46,6 +46,12 @@ class Metric:
 
 COUNT = "#"  # in the name of a per-item value that is only a part of a sum over items, which readers are not shown
 
+
+def count_names(metric: str, count: int) -> tuple[str, ...]:
+    """Return the names of the per-item values that a metric of sums needs: `chrf2pp#0`, `chrf2pp#1`, …"""
+    return tuple(f"{metric}{COUNT}{number}" for number in range(count))
+
+
 _TITLES = {
     "good_mean": "Mean surprisal, acceptable",
     "bad_mean": "Mean surprisal, unacceptable",

@@ -11,7 +11,7 @@ from openpyxl.worksheet.worksheet import Worksheet
 from vernacular.core.errors import format_count
 from vernacular.core.metadata import FAILURE, INFORMATION, MetricsMetadata, ResultsMetadata, encode
 from vernacular.core.publication import publishable
-from vernacular.core.tables import is_finite, plain_text
+from vernacular.core.tables import finite_or_none, plain_text
 from vernacular.protocols.diagnosis import CODES
 from vernacular.summary.cells import (
     BOLD,
@@ -34,7 +34,7 @@ def describe_comparison(row: dict) -> str:
     "No significant difference (+0.4 points); minimum detectable difference with 500 items: 4.2 points."
     """
     baseline, candidate = plain_text(row["baseline"])[:80], plain_text(row["candidate"])[:80]
-    unit, difference = row["unit"], _finite_float(row["difference"])
+    unit, difference = row["unit"], finite_or_none(row["difference"])
     if difference is None:
         return f"Not comparable: {row['note'] or 'no item has a value for both models'}."
     if row["better"]:
@@ -45,10 +45,10 @@ def describe_comparison(row: dict) -> str:
     elif row["significant"]:
         size = f"{format_difference(difference, unit)}{_format_interval(row)}"
         text = f"{candidate} differs from {baseline} by {size}; neither direction is better."
-    elif _finite_float(row["p_value"]) is None:
+    elif finite_or_none(row["p_value"]) is None:
         text = f"Not tested: {format_difference(difference, unit)}."
     else:
-        minimum = _finite_float(row["minimum_detectable_difference"])
+        minimum = finite_or_none(row["minimum_detectable_difference"])
         items = format_count(row["n"], "item")
         power_note = (
             f"; minimum detectable difference with {items}: {_format_magnitude(minimum, unit)}"
@@ -61,7 +61,7 @@ def describe_comparison(row: dict) -> str:
 
 def _format_interval(row: dict, negate: bool = False) -> str:
     """Format the interval of the difference; `negate`: of baseline - candidate."""
-    low, high = _finite_float(row["ci_low"]), _finite_float(row["ci_high"])
+    low, high = finite_or_none(row["ci_low"]), finite_or_none(row["ci_high"])
     if low is None or high is None:
         return ""
     low, high = (-high, -low) if negate else (low, high)
@@ -70,11 +70,6 @@ def _format_interval(row: dict, negate: bool = False) -> str:
 
 def _format_magnitude(value: float, unit) -> str:
     return format_difference(abs(value), unit).removeprefix("+") if unit == "share" else format_value(abs(value), unit)
-
-
-def _finite_float(value) -> float | None:
-    """Return `value` as a float; None if it is missing or not finite."""
-    return float(value) if is_finite(value) else None
 
 
 _PROMPT_NAMES = {ALL_PROMPTS: "mean over prompts"}

@@ -6,9 +6,10 @@ models are not comparable.
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from vernacular.types import Generation, Request, Role
+from vernacular.types import Generation, Item, Request, Role
 
 METRIC_OPTIONS = {"moverscore": {"variant": "simil-eval"}, "bertscore": {"idf": True}}
 SELF_ENCODED = ("cosine",)
@@ -64,9 +65,16 @@ def sample_name(metric: str, number: int) -> str:
     return f"{metric}@{number}" if number else metric
 
 
-def parse_outputs(requests: list[Request], generations: list[Generation]) -> dict[str, ParsedOutput]:
-    """Return {item_id: answer}, of the first sample; see `parse_samples`."""
-    return {item: samples[0] for item, samples in parse_samples(requests, generations).items()}
+def outputs_of(
+    items: list[Item], requests: list[Request], generations: list[Generation]
+) -> Iterator[tuple[Item, Request, ParsedOutput]]:
+    """Yield each item that has a request, the request, and the answer of the first sample; see `parse_samples`."""
+    samples = parse_samples(requests, generations)
+    request_by_item = {request["item_id"]: request for request in requests}
+    failed = [ParsedOutput(None, "error: no generation")]
+    for item in items:
+        if request := request_by_item.get(item["item_id"]):
+            yield item, request, samples.get(item["item_id"], failed)[0]
 
 
 def parse_samples(requests: list[Request], generations: list[Generation]) -> dict[str, list[ParsedOutput]]:

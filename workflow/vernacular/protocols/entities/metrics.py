@@ -21,8 +21,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from vernacular.metrics.bits import ratio
-from vernacular.metrics.metric import COUNT, Metric
-from vernacular.metrics.similarity.outputs import ParsedOutput, parse_outputs
+from vernacular.metrics.metric import Metric, count_names
+from vernacular.metrics.similarity.outputs import ParsedOutput, outputs_of
+from vernacular.metrics.spans import result_row
 from vernacular.types import Generation, Item, Request, Result
 
 TYPES = {"PER": "persons", "ORG": "organizations", "LOC": "places", "DATE": "dates", "MISC": "other names"}
@@ -39,19 +40,15 @@ def f1(correct: np.ndarray, listed: np.ndarray, gold: np.ndarray) -> np.ndarray:
     return ratio(2 * correct, listed + gold)
 
 
-def _names(metric: str) -> tuple[str, str, str]:
-    return tuple(f"{metric}{COUNT}{number}" for number in range(3))
-
-
 METRICS = [
-    Metric(_F1, "share", True, "similarity", headline=True, corpus=f1, needs=_names(_F1), vectorized=True,
+    Metric(_F1, "share", True, "similarity", headline=True, corpus=f1, needs=count_names(_F1, 3), vectorized=True,
            about="2 · correct / (listed + gold) entities of all sentences, by type and text"),
-    Metric("precision", "share", True, "similarity", corpus=ratio, needs=_names(_F1)[:2], vectorized=True,
+    Metric("precision", "share", True, "similarity", corpus=ratio, needs=count_names(_F1, 3)[:2], vectorized=True,
            about="correct entities, of those listed"),
-    Metric("recall", "share", True, "similarity", corpus=ratio, needs=_names(_F1)[::2], vectorized=True,
+    Metric("recall", "share", True, "similarity", corpus=ratio, needs=count_names(_F1, 3)[::2], vectorized=True,
            about="correct entities, of those in the sentences"),
-    *(Metric(f"{_F1}_{name}", "share", True, "similarity", corpus=f1, needs=_names(f"{_F1}_{name}"), vectorized=True,
-             about=f"F1 of {noun}") for name, noun in TYPES.items()),
+    *(Metric(f"{_F1}_{name}", "share", True, "similarity", corpus=f1, vectorized=True,
+             needs=count_names(f"{_F1}_{name}", 3), about=f"F1 of {noun}") for name, noun in TYPES.items()),
     Metric(_UNPARSABLE, "share", False, "similarity", proportion=True,
            about="outputs that are no JSON object with lists of texts, which therefore list no entity"),
 ]  # fmt: skip
@@ -59,14 +56,7 @@ METRICS = [
 
 def per_item(items: list[Item], requests: list[Request], generations: list[Generation], *_) -> list[Result]:
     """Return rows per TASK_RESULTS, one per item with a request."""
-    outputs = parse_outputs(requests, generations)
-    request_by_item = {request["item_id"]: request for request in requests}
-    failed = ParsedOutput(None, "error: no generation")
-    return [
-        _row(item, request, outputs.get(item["item_id"], failed))
-        for item in items
-        if (request := request_by_item.get(item["item_id"]))
-    ]
+    return [_row(*each) for each in outputs_of(items, requests, generations)]
 
 
 def _row(item: Item, request: Request, output: ParsedOutput) -> dict:
@@ -79,21 +69,8 @@ def _row(item: Item, request: Request, output: ParsedOutput) -> dict:
         flags += [_UNPARSABLE] if listed is None else []
         flags += [_UNKNOWN_KEY] if listed and any(name is None for name, _ in listed) else []
     answer = json.dumps({keys[name]: texts for name, texts in gold.items()}, ensure_ascii=False)
-    return {
-        "item_id": item["item_id"],
-        "cluster_id": item["cluster_id"],
-        "category": item["category"],
-        "prompt": request["text"],
-        "choices": [answer],  # beside the output in the report
-        "gold": [0],
-        "option_scores": None,
-        "prediction": output.text,
-        "predicted_indices": None,
-        "correct": None,
-        "tie": None,
-        "metrics": values | output.values,
-        "flags": "; ".join(flag for flag in flags if flag) or None,
-    }
+    shown = item | {"choices": [answer], "gold": [0]}  # beside the output in the report
+    return result_row(shown, flags, request["text"], values | output.values, prediction=output.text)
 
 
 def counts(listed: Counter, gold: Counter, types: Iterable[str]) -> dict[str, float]:
@@ -108,8 +85,8 @@ def counts(listed: Counter, gold: Counter, types: Iterable[str]) -> dict[str, fl
     for metric, name in [(_F1, None), *((f"{_F1}_{name}", name) for name in types if name in TYPES)]:
         own = [entities if name is None else _of_type(entities, name) for entities in (listed, gold)]
         numbers = ((own[0] & own[1]).total(), own[0].total(), own[1].total())
-        values |= zip(_names(metric), map(float, numbers), strict=True)
-    correct, n_listed, n_gold = (values[name] for name in _names(_F1))
+        values |= zip(count_names(metric, 3), map(float, numbers), strict=True)
+    correct, n_listed, n_gold = (values[name] for name in count_names(_F1, 3))
     return values | ({_F1: 2 * correct / (n_listed + n_gold)} if n_listed + n_gold else {})
 
 

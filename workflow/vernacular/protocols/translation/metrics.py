@@ -22,8 +22,8 @@ from sacrebleu.tokenizers.tokenizer_spm import SPM_MODELS
 
 from vernacular.core.errors import DataError
 from vernacular.core.languages import script_of
-from vernacular.metrics.metric import COUNT, Metric
-from vernacular.metrics.similarity.outputs import ParsedOutput, parse_outputs
+from vernacular.metrics.metric import Metric, count_names
+from vernacular.metrics.similarity.outputs import ParsedOutput, outputs_of
 from vernacular.metrics.spans import result_row
 from vernacular.types import Generation, Item, Request, Result
 
@@ -33,10 +33,6 @@ SPM_URL, SPM_SHA256 = SPM_MODELS["flores200"]["url"], "14bb8dfb35c0ffdea7bc01e56
 _CHRF, _BLEU = CHRF(word_order=2), BLEU()
 _PIECES = BLEU(tokenize="none", force=True)  # of texts that are already split
 _N_CHRF, _N_BLEU = 3 * _CHRF.order, 2 + 2 * _BLEU.max_ngram_order  # numbers per item
-
-
-def _names(metric: str, count: int) -> tuple[str, ...]:
-    return tuple(f"{metric}{COUNT}{number}" for number in range(count))
 
 
 def _corpus(metric: SacreMetric) -> Callable[..., np.ndarray]:
@@ -59,12 +55,13 @@ def _signature(metric: SacreMetric, **tokenizer: str) -> str:
 
 METRICS = [
     Metric("chrf2pp", "score", True, "similarity", headline=True, corpus=_corpus(_CHRF), vectorized=True,
-           needs=_names("chrf2pp", _N_CHRF), tool_signature=_signature(_CHRF),
+           needs=count_names("chrf2pp", _N_CHRF), tool_signature=_signature(_CHRF),
            about="n-grams of characters and words shared with the references, over all items, 0 to 100 (sacrebleu)"),
-    Metric("bleu", "score", True, "similarity", corpus=_corpus(_BLEU), vectorized=True, needs=_names("bleu", _N_BLEU),
-           tool_signature=_signature(_BLEU), about="BLEU of all items, 0 to 100 (sacrebleu, tokenizer 13a)"),
+    Metric("bleu", "score", True, "similarity", corpus=_corpus(_BLEU), vectorized=True,
+           needs=count_names("bleu", _N_BLEU), tool_signature=_signature(_BLEU),
+           about="BLEU of all items, 0 to 100 (sacrebleu, tokenizer 13a)"),
     Metric(SPBLEU, "score", True, "similarity", corpus=_corpus(_PIECES), vectorized=True,
-           needs=_names(SPBLEU, _N_BLEU), tool_signature=_signature(_PIECES, tok="flores200"),
+           needs=count_names(SPBLEU, _N_BLEU), tool_signature=_signature(_PIECES, tok="flores200"),
            about="BLEU of the pieces of FLORES-200's SentencePiece model (spBLEU, sacrebleu's tokenizer flores200)"),
     Metric("copied_source", "share", False, "similarity", proportion=True,
            about="outputs that equal the source text, except for case and spaces"),
@@ -76,11 +73,7 @@ METRICS = [
 
 def per_item(items: list[Item], requests: list[Request], generations: list[Generation], *_) -> list[Result]:
     """Return rows per TASK_RESULTS, one per item with a request."""
-    outputs = parse_outputs(requests, generations)
-    request_by_item = {request["item_id"]: request for request in requests}
-    failed = ParsedOutput(None, "error: no generation")
-    asked = [item for item in items if item["item_id"] in request_by_item]
-    return [_row(i, request_by_item[i["item_id"]], outputs.get(i["item_id"], failed)) for i in asked]
+    return [_row(*each) for each in outputs_of(items, requests, generations)]
 
 
 def _row(item: Item, request: Request, output: ParsedOutput) -> dict:
@@ -115,11 +108,11 @@ def statistics(text: str, reference: str) -> dict[str, float]:
     """Return the counts of an item by name, those of spBLEU if its tokenizer is available, and its own chrF2++."""
     counts = _counts(_CHRF, text, reference)
     values = {"chrf2pp": _CHRF._compute_score_from_stats(counts).score}
-    values |= zip(_names("chrf2pp", _N_CHRF), counts, strict=True)
-    values |= zip(_names("bleu", _N_BLEU), _counts(_BLEU, text, reference), strict=True)
+    values |= zip(count_names("chrf2pp", _N_CHRF), counts, strict=True)
+    values |= zip(count_names("bleu", _N_BLEU), _counts(_BLEU, text, reference), strict=True)
     encode, *_ = _pieces()
     if encode:
-        values |= zip(_names(SPBLEU, _N_BLEU), _counts(_PIECES, encode(text), encode(reference)), strict=True)
+        values |= zip(count_names(SPBLEU, _N_BLEU), _counts(_PIECES, encode(text), encode(reference)), strict=True)
     return {name: float(value) for name, value in values.items()}
 
 
