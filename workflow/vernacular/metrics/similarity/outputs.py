@@ -69,12 +69,17 @@ def outputs_of(
     items: list[Item], requests: list[Request], generations: list[Generation]
 ) -> Iterator[tuple[Item, Request, ParsedOutput]]:
     """Yield each item that has a request, the request, and the answer of the first sample; see `parse_samples`."""
-    samples = parse_samples(requests, generations)
+    outputs = parse_outputs(requests, generations)
     request_by_item = {request["item_id"]: request for request in requests}
-    failed = [ParsedOutput(None, "error: no generation")]
+    failed = ParsedOutput(None, "error: no generation")
     for item in items:
         if request := request_by_item.get(item["item_id"]):
-            yield item, request, samples.get(item["item_id"], failed)[0]
+            yield item, request, outputs.get(item["item_id"], failed)
+
+
+def parse_outputs(requests: list[Request], generations: list[Generation]) -> dict[str, ParsedOutput]:
+    """Return {item_id: answer}, of the first sample; see `parse_samples`."""
+    return {item: samples[0] for item, samples in parse_samples(requests, generations).items()}
 
 
 def parse_samples(requests: list[Request], generations: list[Generation]) -> dict[str, list[ParsedOutput]]:
