@@ -251,6 +251,20 @@ def test_few_clusters_give_the_labels_alone_and_a_note():
     assert any("8 labeled clusters: the estimate is that of the labels alone below 10." in note for note in found.notes)
 
 
+def test_a_half_in_the_sentence_is_rounded_as_in_the_tables():
+    tables = {"one": results()}
+    labels = iter(["correct"] * 5 + ["incorrect"] * 11)
+    found = find(tables, labels_of(tables, 16, judge=lambda texts: next(labels)))
+    assert by_metric(found)["human"]["sentence"].startswith("By 16 labels alone 31.3 % (")
+
+
+def test_a_value_near_0_has_decimals_in_the_sentence():
+    rows = [result(i, "one") for i in range(N)]
+    tables = {"one": as_table([each | {"metrics": {**each["metrics"], "loss": 1.2e-5}} for each in rows])}
+    found = by_metric(find(tables, labels_of(tables)))
+    assert found["human_by_loss"]["sentence"].startswith("By Loss 0.000; by 60 labels")
+
+
 def test_several_annotators_are_averaged_and_give_their_agreement():
     tables = {"one": results()}
     first = labels_of(tables)

@@ -198,7 +198,7 @@ def test_position_of_the_gold_and_length_of_options():
     biased = [question(str(i), gold=0 if i % 2 else i % 3, options=("un río", "o lago", "a ría")) for i in range(90)]
     [position] = set_findings(biased, "gl", in_order=True)
     assert position.kind == "gold position"
-    assert position.detail.startswith("of 90 items with 3 options, the gold is at positions 1 to 3 in 67%, ")
+    assert position.detail.startswith("of 90 items with 3 options, the gold is at positions 1 to 3 in 67 %, ")
     assert set_findings(biased, "gl", in_order=False) == []
     long = [
         question(str(i), gold=i % 3, options=[f"o mar{' alto' * (j == i % 3 and i % 4 > 0)}" for j in range(3)])
@@ -206,7 +206,7 @@ def test_position_of_the_gold_and_length_of_options():
     ]
     [longest] = set_findings(long, "gl", in_order=True)
     assert longest.kind == "longest option"
-    assert longest.detail == "the longest option is the gold in 83% of 90 items, chance 33%"
+    assert longest.detail == "the longest option is the gold in 83 % of 90 items, chance 33 %"
 
 
 CONFIRMED = {  # by reading: "No." is in an incorrect "No, …"

@@ -105,6 +105,7 @@ def test_unclosed_reasoning_and_samples_are_noted():
     text = "of the responses end within their reasoning of 8,192 tokens"
     assert notes(0.01)[1][1] == f"1.0 % {text}"
     assert notes(0.05)[1][1] == f"5.0 % {text}; consider a larger think_max_toks"
+    assert notes(0.0625)[1][1].startswith("6.3 % of the responses")  # a half is rounded up, as everywhere
     assert notes(0.2)[1][1] == f"20.0 % {text}: the values measure the budget; raise think_max_toks"
     assert "few-shot examples contain no reasoning" in notes(None, few_shot_examples=["i1"])[1][1]
     [_, samples] = notes(None, repeats=4)

@@ -214,6 +214,11 @@ def test_negative_values_have_a_minus_sign_and_zero_has_none(paper_table):
     assert r"    b & \textbf{0.000} \\" in latex
 
 
+def test_a_half_is_rounded_as_in_the_workbooks(paper_table):
+    [[cell]] = paper_table({"value": 0.3125, "ci_low": 0.1875, "ci_high": 0.0625}, intervals=True).cells
+    assert (cell.text, cell.interval) == ("31.3", ("18.8", "6.3"))
+
+
 @pytest.mark.parametrize(
     ("text", "latex", "markdown"),
     [

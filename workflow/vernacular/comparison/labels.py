@@ -16,7 +16,7 @@ from vernacular.comparison.schema import COMPARISONS
 from vernacular.comparison.sheets import CORRECT, GRADES, PAIRS, Label, Responses
 from vernacular.core.artifacts import Kind
 from vernacular.core.errors import first_of, format_count
-from vernacular.core.tables import finite_or_none
+from vernacular.core.tables import decimals, finite_or_none, percent
 from vernacular.metrics.metric import Metric, display_name
 from vernacular.metrics.schema import float_columns, text_columns, value_arrays
 from vernacular.statistics.intervals import cluster_codes
@@ -373,14 +373,13 @@ def _correlation(first: np.ndarray, second: np.ndarray) -> float | None:
 def _sentence(row: dict, unit_of_score: str | None) -> str:
     """Return all three estimates in a sentence: the score's mean alone is none of the speakers' judgment."""
     is_difference = row["baseline"] is not None
-    sign = "+" if is_difference else ""
 
     def shown(value: float | None, unit: str | None) -> str:
         if value is None:
             return "–"
         if unit != "share":
-            return f"{value:{sign}.3g}"
-        return f"{100 * value:{sign}.1f} {'points' if is_difference else '%'}"
+            return decimals(value, 3, signed=is_difference)
+        return f"{decimals(100 * value, signed=True)} points" if is_difference else percent(value)
 
     def estimate(*names: str) -> str:
         value, low, high = (shown(row[name], row["unit"]) for name in names)

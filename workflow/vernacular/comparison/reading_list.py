@@ -15,7 +15,7 @@ import pyarrow as pa
 from vernacular.core.artifacts import Kind
 from vernacular.core.errors import format_count
 from vernacular.core.fingerprint import fingerprint
-from vernacular.core.tables import values_of
+from vernacular.core.tables import decimals, percent, values_of
 from vernacular.data.audit import REFERENCE
 from vernacular.metrics.schema import text_columns, value_arrays
 from vernacular.metrics.spans import correct_options
@@ -302,7 +302,7 @@ def rows_of(
         compared = drops.items.get(item_id, {}) if drops else {}
         if i in drop_ranks:
             here, elsewhere = compared["accuracy_here"], compared["accuracy_elsewhere"]
-            shares = f"{100 * here:.0f} % of the models, {100 * elsewhere:.0f} % in other languages"
+            shares = f"{percent(here, 0)} of the models, {percent(elsewhere, 0)} in other languages"
             reason += f"; harder here: {shares} choose the gold"
         rows.append(
             {
@@ -355,7 +355,7 @@ class _Witnesses:
         """Return why the item is listed, for its reader."""
         text = f"{self.families_wrong} of {format_count(self.families, 'family', 'families')} do not choose the gold"
         if self.favorite_share >= _AGREE:
-            text += f"; {100 * self.favorite_share:.0f} % of the models, by ability, choose “{favorite}”"
+            text += f"; {percent(self.favorite_share, 0)} of the models, by ability, choose “{favorite}”"
         if reliability > 0 and slope < -1:
             text += "; abler models do worse on it"
         return text
@@ -400,10 +400,10 @@ def options_alone(tables: Sequence[pa.Table], given: Answered) -> str | None:
     rule, best = max(rules.items(), key=lambda entry: entry[1].mean())
     clusters = None if given.responses.clusters is None else [given.responses.clusters[i] for i in items]
     low, high = cluster_bootstrap(None, [accuracy - best], clusters, resamples=2_000, seed=0)
-    found = f"{100 * accuracy.mean():.0f} % without the question, {100 * best.mean():.0f} % by {rule}"
+    found = f"{percent(accuracy.mean(), 0)} without the question, {percent(best.mean(), 0)} by {rule}"
     warning = "Options give answers away" if low > 0 else "Options alone"
-    difference = f"difference {100 * (accuracy - best).mean():+.1f} points, {100 * low:+.1f} to {100 * high:+.1f}"
-    return f"{warning}: {found} ({difference.replace('-', '−')}; {format_count(n, 'item')})."
+    gain, *bounds = (decimals(100 * x, signed=True).replace("-", "−") for x in ((accuracy - best).mean(), low, high))
+    return f"{warning}: {found} (difference {gain} points, {' to '.join(bounds)}; {format_count(n, 'item')})."
 
 
 def content_of(item: Item) -> str:
@@ -422,19 +422,20 @@ def sentences(listing: Listing) -> list[str]:
     range_of_faults = _range(*(reach * listing.items / 50 for reach in reaches))
     range_of_reach = f"{_range(*(100 * reach for reach in reaches))} %"
     lines = [
-        f"{counts} with accuracies of {100 * listing.lowest_accuracy:.0f} to {100 * listing.highest_accuracy:.0f} %; "
+        f"{counts} with accuracies of {_range(100 * listing.lowest_accuracy, 100 * listing.highest_accuracy)} %; "
         f"{format_count(listing.items, 'item')}, of which {listing.listed} are listed.",
         _HARD_OR_FAULTY,
         f"If one gold in fifty is wrong, at most {range_of_faults} of these {listing.listed} items have one; the list "
         f"reaches at most {range_of_reach} of all wrong golds.",
     ]
     if reaches[1] < _WEAK_REACH:
-        highest = f"{100 * reaches[1]:.0f} %"
-        lines.append(f"These models would find at most {highest} of wrong golds: no finding says little.")
+        lines.append(
+            f"These models would find at most {percent(reaches[1], 0)} of wrong golds: no finding says little."
+        )
     if not listing.reliability:
         lines.append("The models' accuracies do not order the items: the list is by their common preference alone.")
     return [*lines, _CULTURE, _CHOSEN]
 
 
 def _range(low: float, high: float) -> str:
-    return " to ".join(dict.fromkeys((f"{low:.0f}", f"{high:.0f}")))
+    return " to ".join(dict.fromkeys((decimals(low, 0), decimals(high, 0))))

@@ -1,10 +1,11 @@
-"""Conversion of Arrow tables to rows and pandas, CSV files, and escaping of text for CSV files and spreadsheets."""
+"""Arrow tables as rows and pandas, CSV files, and numbers and names as the text of cells, sheets and sentences."""
 
 import csv
 import io
 import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from decimal import ROUND_HALF_UP, Decimal
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -187,6 +188,33 @@ def csv_text(columns: list[str], rows: Iterable[Sequence]) -> str:
     for row in (columns, *rows):
         writer.writerow([formula_safe(cell) if isinstance(cell, str) else cell for cell in row])
     return out.getvalue()
+
+
+def decimals(number: float, digits: int = 1, *, signed: bool = False) -> str:
+    """Return a number with some decimals; a half is rounded away from 0, as in the report and in Excel.
+
+    Without a sign if it is rounded to 0; `signed`: a positive one has a plus.
+
+    >>> decimals(31.25), decimals(-0.5, 0), decimals(-0.04), decimals(3, signed=True), decimals(float("nan"))
+    ('31.3', '-1', '0.0', '+3.0', 'nan')
+    >>> decimals(2.0**100, 3)  # more digits than decimal numbers have
+    '1267650600228229401496703205376.000'
+    """
+    number = float(number)
+    if not math.isfinite(number):
+        return f"{number}"
+    has_fraction = abs(number) < 2**53
+    rounded = Decimal(number).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP) if has_fraction else number
+    return ("+" if signed and number > 0 else "") + (f"{rounded:.{digits}f}" if rounded else f"{0:.{digits}f}")
+
+
+def percent(share: float, digits: int = 1) -> str:
+    """Return a share as text for notes and sentences.
+
+    >>> percent(0.3125), percent(0.125, 0)
+    ('31.3 %', '13 %')
+    """
+    return f"{decimals(100 * share, digits)} %"
 
 
 def is_finite(value) -> bool:

@@ -19,6 +19,7 @@ from scipy.special import chdtrc
 
 from vernacular.core.errors import shortened
 from vernacular.core.languages import script_counts, script_of, script_of_tag
+from vernacular.core.tables import percent
 from vernacular.types import Item, correct_answers
 
 REFERENCE = "en"
@@ -266,7 +267,7 @@ def set_findings(items: list[Item], language: str, *, in_order: bool) -> list[Fi
         counts, n = np.bincount(positions, minlength=size), len(positions)
         p = chdtrc(size - 1, ((counts - n / size) ** 2 / (n / size)).sum())
         if p < _P_POSITION and counts.max() / n >= 1 / size + _MARGIN:
-            shares = ", ".join(f"{count / n:.0%}" for count in counts)
+            shares = ", ".join(percent(count / n, 0) for count in counts)
             detail = f"of {n} items with {size} options, the gold is at positions 1 to {size} in {shares}"
             findings.append(Finding(language, "", "gold position", detail, ""))
     lengths = [list(map(len, each["choices"])) for each in asked]
@@ -275,6 +276,6 @@ def set_findings(items: list[Item], language: str, *, in_order: bool) -> list[Fi
         chance = np.array([1 / len(own) for own in lengths])
         z = (sum(hits) - chance.sum()) / np.sqrt((chance * (1 - chance)).sum())
         if z > _Z_LONGEST and np.mean(hits) >= chance.mean() + _MARGIN:
-            shares = f"{np.mean(hits):.0%} of {len(asked)} items, chance {chance.mean():.0%}"
+            shares = f"{percent(np.mean(hits), 0)} of {len(asked)} items, chance {percent(chance.mean(), 0)}"
             findings.append(Finding(language, "", "longest option", f"the longest option is the gold in {shares}", ""))
     return findings

@@ -15,6 +15,7 @@ from scipy.special import bdtr, bdtrc, ndtr
 
 from vernacular.core.errors import shortened
 from vernacular.core.metadata import FAILURE, INFORMATION, WARNING, Diagnosis, Example
+from vernacular.core.tables import decimals, percent
 from vernacular.metrics.corpus import matthews_corrcoef
 from vernacular.metrics.language import BLOCKS, LanguageMeter
 from vernacular.metrics.metric import CHANCE, display_name
@@ -136,7 +137,7 @@ class Diagnoser(Observations):
         count = n - round(row["value"] * n)
         text = (
             f"{_of(count, n)} {noun} are not in the language of the items, {meter.language} ({others}); of the correct "
-            f"answers, {_percent(1 - expected)} by the same rule."
+            f"answers, {percent(1 - expected)} by the same rule."
         )
         examples = [Example(item=item, text=shortened(text, EXCERPT)) for item, text in meter.wrong[:N_EXAMPLES]]
         is_failure = expected - row["value"] >= 0.2
@@ -172,7 +173,7 @@ class Diagnoser(Observations):
             correlation = float(matthews_corrcoef(gold.astype(float), chosen.astype(float)))
             text = (
                 f"{_of(count, n)} {noun} are “{names[label]}” (gold: {int((gold == label).sum())}): accuracy = "
-                f"({hits} correct “{names[label]}” + {others} others) / {n} = {_percent((hits + others) / n)}; "
+                f"({hits} correct “{names[label]}” + {others} others) / {n} = {percent((hits + others) / n)}; "
                 f"MCC {correlation:.3f}."
             )
             examples = [
@@ -198,13 +199,13 @@ class Diagnoser(Observations):
         deviation = math.sqrt(float(excess[:, letter] @ excess[:, letter]))
         p = min(1.0, n_letters * 2 * float(ndtr(-abs(excess[:, letter].sum()) / deviation)))
         if p < 0.01:
-            parts = ", ".join(f"{chr(65 + i)} {_percent(mean + 1 / n_letters)}" for i, mean in enumerate(means))
+            parts = ", ".join(f"{chr(65 + i)} {percent(mean + 1 / n_letters)}" for i, mean in enumerate(means))
             text = (
                 f"Mean probability of the letters over all rotations of the options: {parts} (without a preference "
-                f"{_percent(1 / n_letters)} each; total variation {_points(variation)}, {_p(p)})."
+                f"{percent(1 / n_letters)} each; total variation {_points(variation)}, {_p(p)})."
             )
             farthest = np.argsort(-np.abs(excess[:, letter]), kind="stable")[:N_EXAMPLES]
-            shares = {i: _percent(excess[i, letter] + 1 / n_letters) for i in farthest}
+            shares = {i: percent(excess[i, letter] + 1 / n_letters) for i in farthest}
             examples = [Example(item=items[i], text=f"{chr(65 + letter)} {shares[i]}") for i in farthest]
             yield self._diagnosis("position", False, len(items), text, share=variation, examples=examples)
 
@@ -224,7 +225,7 @@ class Diagnoser(Observations):
         p = (1 + int(((draws / sizes[used]).std(axis=1) >= spread - 1e-12).sum())) / (1 + _PERMUTATIONS)
         if spread >= 0.1 and p < 0.01:
             labels = (name for name, is_used in zip(names, used, strict=True) if is_used)
-            parts = ", ".join(f"{name} {_percent(recall)}" for name, recall in zip(labels, recalls, strict=True))
+            parts = ", ".join(f"{name} {percent(recall)}" for name, recall in zip(labels, recalls, strict=True))
             text = f"Recall by position of the correct option: {parts} (standard deviation {_points(spread)}, {_p(p)})."
             lowest = np.flatnonzero(used)[recalls.argmin()]
             examples = [
@@ -251,7 +252,7 @@ class Diagnoser(Observations):
         if accuracies:
             low, high = (function(accuracies, key=accuracies.get) for function in (min, max))
             if accuracies[high] - accuracies[low] >= max(0.1, half_width):
-                shown = (f"{display_name(name)} {_percent(accuracies[name])}" for name in (low, high))
+                shown = (f"{display_name(name)} {percent(accuracies[name])}" for name in (low, high))
                 parts.append(f"accuracy depends on the normalization by length: {', '.join(shown)}")
         if parts:
             text = "; ".join(parts)
@@ -267,7 +268,7 @@ class Diagnoser(Observations):
         if high is None:
             return
         is_accuracy = headline["metric"].partition("_")[0] not in CHANCE
-        shown, shown_chance = (_percent(x) if headline["unit"] == "share" else f"{x:.3f}" for x in (value, chance))
+        shown, shown_chance = (percent(x) if headline["unit"] == "share" else f"{x:.3f}" for x in (value, chance))
         p = None
         if is_accuracy and high > low:  # items of a cluster count less: as many as give a Wilson interval of this width
             half_width = (high - low) / 2
@@ -287,7 +288,7 @@ class Diagnoser(Observations):
             is_failure = p is not None and p < 0.001
             yield self._diagnosis("below_chance", is_failure, n, text, examples=examples)
         if is_accuracy and majority is not None and low <= majority:
-            most = f"{_percent(majority)}, that of always choosing the most frequent correct answer"
+            most = f"{percent(majority)}, that of always choosing the most frequent correct answer"
             text = f"{name} of {shown} does not significantly exceed {most}."
             majority_row = self._diagnosis("majority", False, n, text, share=majority, examples=examples)
             yield replace(majority_row, severity=INFORMATION)
@@ -332,8 +333,8 @@ def disagreement(diagnosers: Sequence[Diagnoser], values: Sequence[dict]) -> lis
     by_chance = sum(float((a == label).mean() * (b == label).mean()) for label in np.union1d(a, b))
     kappa = (agreement - by_chance) / (1 - by_chance) if by_chance < 1 else 1.0
     sentence = (
-        f"The same items: {_percent(first['value'])} by letters, {_percent(second['value'])} by choice; they agree on "
-        f"{_percent(agreement)} of {len(common)} items (kappa {kappa:.2f})."
+        f"The same items: {percent(first['value'])} by letters, {percent(second['value'])} by choice; they agree on "
+        f"{percent(agreement)} of {len(common)} items (kappa {kappa:.2f})."
     )
     differing = [item for item, is_equal in zip(common, a == b, strict=True) if not is_equal]
     examples = []
@@ -358,12 +359,8 @@ def _of(count: int, n: int) -> str:
     return f"{count} of {n}"
 
 
-def _percent(share: float) -> str:
-    return f"{np.floor(1000 * share + 0.5) / 10:.1f} %"  # a tie upward, as in the report and in Excel
-
-
 def _points(share: float) -> str:
-    return f"{100 * share:.1f} points"
+    return f"{decimals(100 * share)} points"
 
 
 def _p(p: float) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from vernacular.core.errors import format_count
+from vernacular.core.tables import percent
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.similarity.outputs import ParsedOutput, parse_samples
 from vernacular.metrics.spans import best_indices, by_item, logliks, probabilities
@@ -166,7 +167,7 @@ def notes(judgment, n_requested: int, by_item: dict[str, dict], skipped: dict[st
         is_bias = row["metric"] == f"judge_{judgment.judge}_first" and not row["category"] and row["ci_low"] is not None
         if is_bias and not row["ci_low"] <= 0.5 <= row["ci_high"]:
             side = "first" if row["value"] > 0.5 else "second"
-            share = 100 * max(row["value"], 1 - row["value"])
-            text = f"prefers the response that is shown {side} ({share:.0f} %); the value is the mean of both orders"
+            share = percent(max(row["value"], 1 - row["value"]), 0)
+            text = f"prefers the response that is shown {side} ({share}); the value is the mean of both orders"
             found.append(f"{name}: position bias: {text}")
     return found

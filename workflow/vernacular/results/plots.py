@@ -11,7 +11,7 @@ from vernacular.comparison.labels import ESTIMATES
 from vernacular.comparison.schema import OVERALL
 from vernacular.core import artifacts
 from vernacular.core.errors import DataError, suggest
-from vernacular.core.tables import rows_of, to_frame
+from vernacular.core.tables import decimals, percent, rows_of, to_frame
 from vernacular.metrics.metric import display_name
 from vernacular.metrics.schema import TASK_RESULTS
 from vernacular.report.evaluation import write_evaluation
@@ -226,7 +226,7 @@ def plot_reliability(directory, evaluation: str):
     axes.plot([0, 1], [0, 1], color="0.35", linestyle="--", linewidth=1)
     for row in task["calibration"]:
         confidence, accuracy, _ = zip(*row.bins, strict=True)
-        axes.plot(confidence, accuracy, "o-", label=f"{models[row.model]}: error {100 * row.error:.1f} %")
+        axes.plot(confidence, accuracy, "o-", label=f"{models[row.model]}: error {percent(row.error)}")
     axes.set(xlabel="confidence", ylabel="accuracy")
     axes.legend()
     return figure
@@ -416,9 +416,9 @@ def _matrix(cells: pd.DataFrame, title: str, noun: str, shade: pd.Series):
         if pd.isna(cell["value"]):
             continue
         factor, digits = (100, 1) if cell.get("unit", "share") == "share" else (1, 0 if cell["unit"] == "count" else 2)
-        text = f"{factor * cell['value']:.{digits}f}"
+        text = decimals(factor * cell["value"], digits)
         if pd.notna(cell["ci_low"]):
-            text += f"\n{factor * cell['ci_low']:.{digits}f} to {factor * cell['ci_high']:.{digits}f}"
+            text += f"\n{decimals(factor * cell['ci_low'], digits)} to {decimals(factor * cell['ci_high'], digits)}"
         axes.text(place[1], place[0], text, ha="center", va="center", fontsize=8)
     axes.imshow(colors, cmap="BrBG", vmin=-1, vmax=1, alpha=0.6, aspect="auto")
     axes.set_xticks(range(len(columns)), columns)

@@ -19,7 +19,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +32,7 @@ from openpyxl.worksheet.properties import PageSetupProperties
 from openpyxl.worksheet.worksheet import Worksheet
 
 from vernacular.core.artifacts import replacing
-from vernacular.core.tables import plain_text, sheet_names
+from vernacular.core.tables import decimals, plain_text, sheet_names
 from vernacular.metrics.metric import display_name
 from vernacular.summary.grid import Grid
 
@@ -120,20 +119,13 @@ def number_format(unit, mark: int | None = None, lacks_interval: bool = False) -
 
 
 def format_value(value: float, unit) -> str:
-    """Format a value for text; a half is rounded up, as in the report and in Excel.
+    """Format a value for text.
 
     >>> format_value(0.3125, "share"), format_value(-1.5, "percent"), format_value(1.5, "nats")
     ('31.3%', '-1.5%', '1.500')
-    >>> format_value(2.0**100, "perplexity")  # more digits than decimal numbers have
-    '1267650600228229401496703205376.000'
     """
     factor, digits, sign = _TEXTS.get(unit, (1, 3, ""))
-    if not math.isfinite(value):
-        return f"{value}"
-    if abs(factor * value) >= 2**53:  # has no fraction
-        return f"{factor * value:.{digits}f}{sign}"
-    rounded = Decimal(float(factor * value)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
-    return f"{rounded}{sign}".removeprefix("-" if rounded == 0 else "")
+    return decimals(factor * value, digits) + (sign if math.isfinite(value) else "")
 
 
 def format_difference(value: float, unit) -> str:
@@ -142,9 +134,8 @@ def format_difference(value: float, unit) -> str:
     >>> format_difference(-0.031, "share"), format_difference(0.5, "nats")
     ('-3.1 points', '+0.500')
     """
-    if unit == "share":
-        return f"{100 * value:+.1f} points"
-    return f"{value:+.1f}" if unit == "percent" else f"{value:+.3f}"
+    factor, digits, _ = _TEXTS.get(unit, (1, 3, ""))
+    return decimals(factor * value, digits, signed=True) + (" points" if unit == "share" else "")
 
 
 def format_p_value(value: float) -> str:

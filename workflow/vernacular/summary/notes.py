@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from vernacular.core.metadata import INFORMATION, NOT_APPLICABLE, UNAVAILABLE, MetricsMetadata, ResultsMetadata
+from vernacular.core.tables import percent
 from vernacular.metrics.metric import display_name
 from vernacular.summary.cells import format_difference
 
@@ -89,7 +90,7 @@ def _reasoning_notes(results: ResultsMetadata) -> list[str]:
         notes.append("few-shot examples contain no reasoning, and models recite them in theirs; set shots: 0")
     if results.unclosed:
         budget = reasoning.get("budgets", [0, 0])[-1]
-        text = f"{100 * results.unclosed:.1f} % of the responses end within their reasoning"
+        text = f"{percent(results.unclosed)} of the responses end within their reasoning"
         text += f" of {budget:,} tokens" if budget else ""
         if results.unclosed > _BUDGET_MEASURED:
             text += ": the values measure the budget; raise think_max_toks"

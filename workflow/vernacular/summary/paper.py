@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from vernacular.core.errors import DataError, suggest
-from vernacular.core.tables import plain_text
+from vernacular.core.tables import decimals, plain_text
 from vernacular.metrics.metric import display_name
 from vernacular.statistics.over_prompts import LIKE_THESE
 from vernacular.statistics.paired import ALPHA
@@ -231,8 +231,7 @@ def _number(value: float, unit) -> str:
     """Format a value as in the table: shares and percentages in % with one digit, others with three."""
     if not np.isfinite(value):
         return "n/a" if np.isnan(value) else "∞" if value > 0 else "-∞"
-    text = f"{value * _FACTORS.get(unit, 1):.{_DIGITS.get(unit, 3)}f}"
-    return text.removeprefix("-") if float(text) == 0 else text
+    return decimals(value * _FACTORS.get(unit, 1), _DIGITS.get(unit, 3))
 
 
 def _metric_heading(metric: str, unit, direction: bool | None) -> str:

@@ -330,9 +330,10 @@ def _write_means(sheet: Worksheet, number: int, mean: MeanColumn, first_row: int
         set_style(cell, number_format=number_format, font=_FONTS.get(mark), border=cells.GROUP_START)
         lines = [f"rank {rank_range(row)} of {sum(other is not None for other in mean.rows)}"] if row["rank"] else []
         if is_finite(row["ci_low"]) and is_finite(row["ci_high"]):
-            lines.insert(0, f"95 % interval {row['ci_low']:.1%} to {row['ci_high']:.1%}")
+            low, high = (format_value(row[name], "share") for name in ("ci_low", "ci_high"))
+            lines.insert(0, f"95 % interval {low} to {high}")
         if is_finite(row["win_rate"]):
-            lines.append(f"win rate {row['win_rate']:.1%}")
+            lines.append(f"win rate {format_value(row['win_rate'], 'share')}")
         cell.comment = cells.comment("\n".join(lines)) if lines else None
 
 
