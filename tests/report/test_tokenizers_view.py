@@ -23,20 +23,27 @@ def test_relation_to_english_has_intervals_and_counts_per_language(browser):
     assert browser.text("h1") == "Tokenizers"
     relative, absolute = rows_of(browser, 0), rows_of(browser, 1)
     assert len(relative) == 2 * len(MODELS)
-    row = next(row for row in relative if row[0] == "plain" and row[2] == "Galician")
-    assert row[3] == "Waves <b>", "the title of the task, as text"
+    row = next(row for row in relative if row[:2] == ["plain", "Galician"])
+    assert row[2:4] == ["Waves <b>", "01234567"], "the title of the task, as text, and then the tokenizer"
     assert row[4] == "1.5001.364\u2009–\u20091.667"
     assert len(absolute) == 3 * len(MODELS), "in total, not by task"
-    row = next(row for row in absolute if row[:3] == ["plain", "01234567", "Arabic"])
+    assert "Tokens of prompts" not in browser.text("main"), "of which no item has any"
+    row = next(row for row in absolute if row[:3] == ["plain", "Arabic", "01234567"])
     assert row[3:5] == ["3.000", "25.0"]
     assert browser.find_all("main b") == []
+
+
+def test_both_ends_of_an_interval_have_decimals_or_an_exponent(browser):
+    browser.open("#/tokenizers")
+    ends = browser.js("return [[-0.000012, 0.031], [0.000012, 0.000034]].map((ends) => format.interval(...ends, 'nats'))")
+    assert ends == ["0.000\u2009–\u20090.031", "1.2e\u22125\u2009–\u20093.4e\u22125"]
 
 
 def test_counts_by_task(browser):
     browser.open("#/tokenizers?by=task")
     absolute = rows_of(browser, 1)
     assert len(absolute) == 3 * len(MODELS)
-    assert {row[3] for row in absolute} == {"Waves <b>"}
+    assert {row[2] for row in absolute} == {"Waves <b>"}
 
 
 def piece(out):

@@ -59,13 +59,6 @@
 
   /** @param {Index} index */
   function overview(index, lists) {
-    const count = (title, key) => ({
-      title,
-      class: "number",
-      first: "desc",
-      key: (row) => row[key],
-      cell: (row) => format.count(row[key]),
-    });
     const columns = [
       {
         title: "Evaluation",
@@ -77,17 +70,11 @@
             ? el("a", { href: names.address(["audit", row.evaluation]) }, data(called(index, row.evaluation)))
             : data(called(index, row.evaluation)),
       },
-      count("Items", "items"),
-      count("Listed", "listed"),
-      count("Families", "families"),
-      count("Models", "models"),
-      {
-        title: "Reach at most",
-        class: "number",
-        first: "desc",
-        key: (row) => row.reach_any,
-        cell: (row) => percent(row.reach_any),
-      },
+      table.number("Items", "items"),
+      table.number("Listed", "listed"),
+      table.number("Families", "families"),
+      table.number("Models", "models"),
+      table.number("Reach at most", "reach_any", percent),
       {
         title: "No list, because",
         key: (row) => row.reason,

@@ -59,7 +59,7 @@
     );
     const after = async () => {
       await slider.show(start);
-      const drawn = measured(setting, curve, item, steps, slider);
+      const drawn = measured(index, setting, curve, item, steps, slider);
       if (!drawn) return;
       figure.append(drawn.element);
       await drawn.draw();
@@ -150,8 +150,8 @@
   }
 
   // The measure of the item (margin, surprisal, …) over training; a click selects the checkpoint.
-  /** @param {Evaluation} setting @param {Curve} curve @param {Item} item */
-  function measured(setting, curve, item, steps, slider) {
+  /** @param {Index} index @param {Evaluation} setting @param {Curve} curve @param {Item} item */
+  function measured(index, setting, curve, item, steps, slider) {
     const rows = steps
       .map((step, k) => ({
         curve: curve.name,
@@ -168,9 +168,10 @@
       .filter((row) => row.value !== null);
     if (rows.length < 2) return null;
     const measure = steps[0].measure ?? "value";
+    const title = names.measure(index, measure);
     const line = measure === "margin" ? [{ value: 0, name: "correct above" }] : [];
     return plot.figure(
-      `${measure.charAt(0).toUpperCase()}${measure.slice(1).replaceAll("_", " ")} of this item over training`,
+      `${title}: this item over training`,
       measure === "margin"
         ? "Score of the best correct option minus that of the best incorrect option: above 0 is correct."
         : null,
@@ -186,7 +187,7 @@
       {
         file: `${setting.id} ${curve.name} ${item.id}`,
         height: 160,
-        description: `${measure} of this item at each checkpoint.`,
+        description: `${title}: this item at each checkpoint.`,
         onclick: (row) => slider.show(row.k),
       },
     );

@@ -142,27 +142,21 @@
   function plotted(overview, content, state, category) {
     const unit = format.unit(state.info.unit);
     const axis = { title: curveRows.AXES[state.pair ? state.pair.axis : state.axis], log: state.log };
+    const difference = {
+      line: [{ value: 0, name: "no difference" }],
+      axis,
+      title: `difference, ${unit === "%" ? "points" : unit}`,
+    };
     if (state.pair) {
       const { baseline, candidate } = state.pair;
       const pair = content.pairs.find(
         (p) =>
           p.baseline === baseline && p.candidate === candidate && p.metric === state.metric && p.category === category,
       );
-      return {
-        rows: pair ? curveRows.differences(overview, pair, state) : [],
-        line: [{ value: 0, name: "no difference" }],
-        axis,
-        title: `difference, ${unit === "%" ? "points" : unit}`,
-      };
+      return { ...difference, rows: pair ? curveRows.differences(overview, pair, state) : [] };
     }
     const rows = curveRows.points(overview, ofCategory(content, state, category), state);
-    if (state.shown !== "value")
-      return {
-        rows,
-        line: [{ value: 0, name: "no difference" }],
-        axis,
-        title: `difference, ${unit === "%" ? "points" : unit}`,
-      };
+    if (state.shown !== "value") return { ...difference, rows };
     const chance = content.chance.find((each) => each.metric === state.metric && each.category === category)?.value;
     const line =
       chance === undefined ? [] : [{ value: (state.info.unit === "share" ? 100 : 1) * chance, name: "chance" }];

@@ -85,13 +85,7 @@ const diagnosis = (() => {
 
   // Items by correct label (rows) and predicted label (columns).
   function confusion({ labels: names, confusion: counts }) {
-    const count = (title, number) => ({
-      title,
-      class: "number",
-      first: "desc",
-      key: (row) => row.counts[number],
-      cell: (row) => format.count(row.counts[number]),
-    });
+    const count = (title, number) => table.number(title, (row) => row.counts[number]);
     const correct = table.name("Correct label", (row) => row.label);
     const columns = [correct, ...names.map((row, i) => count(row.label, i)), count("none", names.length)];
     const rows = names.map((row, i) => ({ label: row.label, counts: counts[i] }));
@@ -153,13 +147,6 @@ const diagnosis = (() => {
     const total = (counts) => [...counts.values()].reduce((a, b) => a + b, 0);
     const share = (counts, language) => (counts.size ? (counts.get(language) ?? 0) / total(counts) : null);
     const shown = (value) => (value === null ? format.NONE : `${format.value(value, "share")} %`);
-    const number = (title, key, text) => ({
-      title,
-      class: "number",
-      first: "desc",
-      key,
-      cell: (row) => text(key(row)),
-    });
     const found = [...new Set(list.flatMap((row) => [row.language, ...row.answered.keys()]))];
     const called = (code) => (/^[a-z]{2,3}(-|$)/u.test(code) ? names.language(code) : code);
     const columns = [
@@ -168,9 +155,9 @@ const diagnosis = (() => {
         (row) => row.language,
         (row) => names.language(row.language),
       ),
-      number("Responses", (row) => total(row.answered), format.count),
-      number("Correct answers in it", (row) => share(row.gold, row.language), shown),
-      ...found.map((code) => number(called(code), (row) => share(row.answered, code), shown)),
+      table.number("Responses", (row) => total(row.answered)),
+      table.number("Correct answers in it", (row) => share(row.gold, row.language), shown),
+      ...found.map((code) => table.number(called(code), (row) => share(row.answered, code), shown)),
     ];
     return [
       el("h3", null, "Language of the items and of the responses"),

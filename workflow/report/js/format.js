@@ -9,19 +9,19 @@ const format = (() => {
   // of a rounded number: 0.0, not −0.0
   const minus = (text) => text.replace(/^-(?=[0.]+$)/, "").replace("-", MINUS);
 
-  function value(number, unit) {
+  // size: of the largest number beside it, so that both ends of an interval have decimals, or both an exponent
+  function value(number, unit, size = Math.abs(number)) {
     if (number === null || number === undefined) return NONE;
     if (unit === "share") return minus((100 * number).toFixed(1));
     if (unit === "percent") return minus(number.toFixed(1));
-    const size = Math.abs(number);
     if (size !== 0 && (size >= 1e6 || size < 1e-3)) return minus(number.toExponential(1));
     return minus(number.toFixed(3));
   }
 
   function interval(low, high, unit) {
-    return low === null || high === null || low === undefined
-      ? ""
-      : `${value(low, unit)}\u2009–\u2009${value(high, unit)}`;
+    if (low === null || high === null || low === undefined) return "";
+    const size = Math.max(Math.abs(low), Math.abs(high));
+    return `${value(low, unit, size)}\u2009–\u2009${value(high, unit, size)}`;
   }
 
   function signed(number, unit) {

@@ -77,7 +77,7 @@
       "p",
       { class: "verdict" },
       items.badge(row.outcome),
-      results.measure && row.value !== null ? ` ${names.measure(index, results.measure)} ${show(row.value, "")}` : "",
+      results.measure && row.value !== null ? ` ${names.measure(index, results.measure)}: ${show(row.value, "")}` : "",
       item.category ? [" · ", data(names.category(item.category))] : null,
       detail.flags ? [" · ", el("span", { class: "flag" }, "⚑ ", data(detail.flags))] : null,
     );

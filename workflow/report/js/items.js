@@ -211,7 +211,7 @@ const items = (() => {
           data(format.beginning(answer(r.prediction, r.item, task.letters), 120), { lang: setting.language }),
       },
       {
-        title: measure || "measure",
+        title: measure || "Measure",
         class: "number",
         first: results.higher ? "asc" : "desc",
         key: (r) => r.value,

@@ -70,19 +70,21 @@ const names = (() => {
     return [short(index, evaluation), language(evaluation.language), manner(evaluation)].filter(Boolean).join(" · ");
   }
 
-  // Names of per-item values that are no metrics.
+  // Titles of per-item values with their unit, which those of metrics lack.
   const MEASURES = {
-    surprisal_token: "surprisal per token",
-    surprisal_char: "surprisal per character",
-    surprisal_byte: "surprisal per byte",
+    surprisal: "Surprisal, nats",
+    surprisal_token: "Surprisal per token, nats",
+    surprisal_char: "Surprisal per character, nats",
+    surprisal_byte: "Surprisal per byte, nats",
     chrf: "chrF",
   };
 
-  // Title of a per-item value: that of the metric with its name, or its own.
+  // Title of a per-item value: its own, or that of the metric with its name.
   /** @param {Index} index */
   function measure(index, name) {
     if (!name) return "";
-    return MEASURES[name] ?? index.metrics.find((info) => info.name === name)?.title ?? name.replaceAll("_", " ");
+    const title = MEASURES[name] ?? index.metrics.find((info) => info.name === name)?.title;
+    return title ?? `${name.charAt(0).toUpperCase()}${name.slice(1).replaceAll("_", " ")}`;
   }
 
   // Some datasets number their categories.

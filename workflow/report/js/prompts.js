@@ -110,20 +110,9 @@
     );
   }
 
-  const named = (index, title = "Model") => ({
-    title,
-    heading: true,
-    class: "name",
-    key: (row) => index.models[row.model],
-    cell: (row) => data(index.models[row.model]),
-  });
-  const number = (title, key, show) => ({
-    title,
-    class: "number",
-    first: "desc",
-    key,
-    cell: (row) => show(key(row), row),
-  });
+  const { number } = table;
+  const percent = (x) => (x === null ? format.NONE : `${format.value(x, "share")} %`);
+  const named = (index, title = "Model") => table.name(title, (row) => index.models[row.model]);
   const small = (columns, rows, label) =>
     table.make(columns, rows, {
       class: "numbers plain",
@@ -141,16 +130,16 @@
       small(
         [
           named(index),
-          number("Mean", (row) => row.value, value),
+          number("Mean", "value", value),
           {
             title: "95 % interval",
             key: (row) => row.ci_low,
             cell: (row) => format.interval(row.ci_low, row.ci_high, info.unit) || format.NONE,
           },
           { title: "Interval for", key: (row) => row.question, cell: (row) => row.question ?? format.NONE },
-          number("SE, items", (row) => row.se_items, value),
-          number("SE, prompts", (row) => row.se_prompts, value),
-          number("SD of prompts", (row) => row.sd_prompts, value),
+          number("SE, items", "se_items", value),
+          number("SE, prompts", "se_prompts", value),
+          number("SD of prompts", "sd_prompts", value),
           {
             title: "Lowest",
             key: (row) => row.lowest,
@@ -161,8 +150,8 @@
             key: (row) => row.highest,
             cell: (row) => el("span", null, value(row.highest), " ", data(row.highest_prompt ?? "")),
           },
-          number("Best, corrected", (row) => row.best_corrected, value),
-          number("Items", (row) => row.n, format.count),
+          number("Best, corrected", "best_corrected", value),
+          number("Items", "n", format.count),
           { title: "Note", key: (row) => row.note, cell: (row) => data(row.note ?? "") },
         ],
         rows,
@@ -210,16 +199,7 @@
       null,
       el("h2", null, "Where the variance of one run comes from"),
       small(
-        [
-          named(index),
-          ...sources.map((source) =>
-            number(
-              source,
-              (row) => row.shares[source],
-              (x) => (x === null ? format.NONE : `${format.value(x, "share")} %`),
-            ),
-          ),
-        ],
+        [named(index), ...sources.map((source) => number(source, (row) => row.shares[source], percent))],
         known,
         "Shares of variance",
       ),
@@ -247,22 +227,14 @@
             key: (row) => index.models[row.baseline],
             cell: (row) => data(index.models[row.baseline]),
           },
-          number(
-            "Difference",
-            (row) => row.value,
-            (x) => format.signed(x, info.unit),
-          ),
+          number("Difference", "value", (x) => format.signed(x, info.unit)),
           {
             title: "95 % interval",
             key: (row) => row.ci_low,
             cell: (row) => format.interval(row.ci_low, row.ci_high, info.unit) || format.NONE,
           },
-          number("p", (row) => row.p_value, format.probability),
-          number(
-            "Candidate leads under a new prompt",
-            (row) => row.probability_better,
-            (x) => (x === null ? format.NONE : `${format.value(x, "share")} %`),
-          ),
+          number("p", "p_value", format.probability),
+          number("Candidate leads under a new prompt", "probability_better", percent),
           { title: "Note", key: (row) => row.note, cell: (row) => data(row.note ?? "") },
         ],
         rows,

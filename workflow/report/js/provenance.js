@@ -78,13 +78,7 @@
           ? el("code", { title: row[key] }, data(format.hash(String(row[key]))))
           : data(String(row[key])),
   });
-  const number = (title, key, show = format.count) => ({
-    title,
-    class: "number",
-    first: "desc",
-    key: (row) => row[key],
-    cell: (row) => show(row[key]),
-  });
+  const { number } = table;
   const named = (title, key, list) => ({
     title,
     key: (row) => list[row[key]] ?? null,

@@ -110,6 +110,13 @@ const table = (() => {
     cell: (row) => vernacular.data(shown(row)),
   });
 
+  // A column of numbers, the largest first; `key`: the name of a field, or a function of the row.
+  /** @param {string | ((row: any) => any)} key @param {(value: any, row: any) => any} show @returns {Column} */
+  const number = (title, key, show = (value) => format.count(value), more = {}) => {
+    const of = typeof key === "string" ? (row) => row[key] : key;
+    return { title, class: "number", first: "desc", key: of, cell: (row) => show(of(row), row), ...more };
+  };
+
   // The rows as arrays for CSV, below the names of the columns.
   function exported(columns, rows) {
     const cells = (row) =>
@@ -200,5 +207,5 @@ const table = (() => {
     return document.createTextNode(content === null || content === undefined ? "" : String(content));
   }
 
-  return { make, name, finder };
+  return { make, name, number, finder };
 })();

@@ -186,6 +186,15 @@
     );
   }
 
+  // The metrics with values, headline metrics first.
+  /** @param {Index} index @param {Task} task */
+  function metricsOf(index, task) {
+    const { metrics } = index;
+    return [...new Set(task.cells.map((cell) => cell.metric))].sort(
+      (a, b) => metrics[b].headline - metrics[a].headline || metrics[a].order - metrics[b].order,
+    );
+  }
+
   /** @param {Index} index @param {Task} task @param {Evaluation} setting */
   function choices(index, task, setting, metric, model, against) {
     const go = (change) => {
@@ -194,11 +203,7 @@
         against: index.models[change.against ?? against],
       });
     };
-    const known = [...new Set(task.cells.map((cell) => cell.metric))].sort(
-      (a, b) =>
-        index.metrics[b].headline - index.metrics[a].headline || index.metrics[a].order - index.metrics[b].order,
-    );
-    const metrics = known.map((m) => [
+    const metrics = metricsOf(index, task).map((m) => [
       index.metrics[m].name,
       `${index.metrics[m].title} ${names.arrow(index.metrics[m])}`,
     ]);
@@ -233,10 +238,7 @@
 
   /** @param {Index} index @param {Task} task @param {Evaluation} setting */
   function values(index, task, setting, model) {
-    const metrics = [...new Set(task.cells.map((cell) => cell.metric))].sort(
-      (a, b) =>
-        index.metrics[b].headline - index.metrics[a].headline || index.metrics[a].order - index.metrics[b].order,
-    );
+    const metrics = metricsOf(index, task);
     const of = new Map(task.cells.map((cell) => [`${cell.model} ${cell.metric}`, cell]));
     const columns = [
       {

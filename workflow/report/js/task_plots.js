@@ -2,9 +2,10 @@
 // The figures of the task view; each is omitted where its data do not exist.
 const taskPlots = (() => {
   const ORDER = [1, 2, 0, 3, 4, 5, 6]; // order of the outcome codes in stacked bars: correct, tie, incorrect, …
-  const OUTCOME_COLORS = ["correct", "tie", "incorrect", "not scored", "acceptable", "unacceptable", "scored"].map(
-    (name) => [name, `outcome-${name.replaceAll(" ", "-")}`],
-  );
+  const OUTCOME_COLORS = ORDER.map((code) => format.OUTCOMES[code]).map((name) => [
+    name,
+    `outcome-${name.replaceAll(" ", "-")}`,
+  ]);
   const MOST_SERIES = 6;
   const MOST_POINTS = 3000; // of a scatter plot; every k-th item of a larger evaluation
 

@@ -113,8 +113,10 @@
     );
   }
 
+  // Columns that no row has a value for, such as those of prompts where there are none, are omitted.
   function make(columns, rows, label) {
-    return table.make(columns, rows, {
+    const used = columns.filter((column) => rows.some((row) => column.key(row) !== null));
+    return table.make(used, rows, {
       class: "numbers plain",
       page: 50,
       label,
@@ -128,31 +130,22 @@
     const title = (task) => index.tasks.get(task)?.title ?? task;
     return [
       table.name("Model", (row) => row.model),
+      { title: "Language", key: (row) => names.language(row.language), cell: (row) => names.language(row.language) },
+      withTask ? { title: "Task", key: (row) => title(row.task), cell: (row) => data(title(row.task)) } : null,
       {
         title: "Tokenizer",
         key: (row) => row.tokenizer,
         cell: (row) =>
           row.tokenizer === null ? format.NONE : el("code", { title: row.tokenizer }, row.tokenizer.slice(0, 8)),
       },
-      { title: "Language", key: (row) => names.language(row.language), cell: (row) => names.language(row.language) },
-      withTask ? { title: "Task", key: (row) => title(row.task), cell: (row) => data(title(row.task)) } : null,
     ].filter(Boolean);
   }
 
   const header = (title, about) => (about ? el("span", { title: about }, title) : title);
-  const number = (title, key, about) => ({
-    title: header(title, about),
-    name: title,
-    class: "number",
-    first: "desc",
-    key: (row) => row[key],
-    cell: (row) => format.value(row[key]),
-  });
-  const share = (title, key, about) => ({
-    ...number(`${title}, %`, key, about),
-    cell: (row) => format.value(row[key], "share"),
-  });
-  const counted = (title, key, about) => ({ ...number(title, key, about), cell: (row) => format.count(row[key]) });
+  const number = (title, key, about, show = (value) => format.value(value)) =>
+    table.number(header(title, about), key, show, { name: title });
+  const share = (title, key, about) => number(`${title}, %`, key, about, (value) => format.value(value, "share"));
+  const counted = (title, key, about) => number(title, key, about, (value) => format.count(value));
   const ratio = (title, key, about) => ({
     ...number(title, key, about),
     cell: (row) =>

@@ -197,9 +197,9 @@ def _divide(numerator, denominator) -> float | None:
 _INTERVAL = "95 % interval: bootstrap of the common items"
 _COLUMNS = [
     Column("model", "model", 30),
-    Column("tokenizer", "tokenizer", 14, "hash of the tokenizer's files: equal for models with the same tokenizer"),
     Column("language", "language", 10),
     Column("task", lambda row: row["task"] or "all tasks", 22),
+    Column("tokenizer", "tokenizer", 14, "hash of the tokenizer's files: equal for models with the same tokenizer"),
     Column("premium", "premium", 10, "tokens / tokens of the same items in English", "0.000"),
     Column("low", "premium_low", 9, _INTERVAL, "0.000"),
     Column("high", "premium_high", 9, _INTERVAL, "0.000"),
