@@ -225,7 +225,7 @@ def test_paired_difference_is_that_of_the_f1_of_drawn_sentences():
     n = len(items)
     difference = plain_f1(second, items, range(n)) - plain_f1(first, items, range(n))
     error = (plain_draws(second, items, 100) - plain_draws(first, items, 100)).std(ddof=1) * np.sqrt(n / (n - 1))
-    half_width = error * t_quantile(0.975, n)
+    half_width = error * t_quantile(0.975, n - 1)
     assert row["difference"] == pytest.approx(difference, abs=1e-12)
     expected = (difference - half_width, difference + half_width)
     assert (row["ci_low"], row["ci_high"]) == pytest.approx(expected, abs=1e-9)

@@ -212,7 +212,7 @@ def test_paired_difference_is_that_of_corpus_scores_of_drawn_documents():
     texts = [[translation.line(each["prediction"]) for each in rows] for rows in (first, second)]
     scores = [CHRF2PP.corpus_score(each, [references]).score for each in texts]
     assert row["difference"] == pytest.approx(scores[1] - scores[0], abs=1e-9)
-    half_width = error * t_quantile(0.975, n_documents)
+    half_width = error * t_quantile(0.975, n_documents - 1)
     assert (row["ci_low"], row["ci_high"]) == pytest.approx(
         (row["difference"] - half_width, row["difference"] + half_width), abs=1e-9
     )

@@ -35,7 +35,9 @@ def test_relation_to_english_has_intervals_and_counts_per_language(browser):
 
 def test_both_ends_of_an_interval_have_decimals_or_an_exponent(browser):
     browser.open("#/tokenizers")
-    ends = browser.js("return [[-0.000012, 0.031], [0.000012, 0.000034]].map((ends) => format.interval(...ends, 'nats'))")
+    ends = browser.js(
+        "return [[-0.000012, 0.031], [0.000012, 0.000034]].map((ends) => format.interval(...ends, 'nats'))"
+    )
     assert ends == ["0.000\u2009–\u20090.031", "1.2e\u22125\u2009–\u20093.4e\u22125"]
 
 

@@ -155,7 +155,7 @@ def test_cluster_sums_for_any_order_of_codes():
 def test_minimum_detectable_difference_has_power_of_80_percent():
     rng = np.random.default_rng(6)
     n, n_simulations = 100, 600
-    effect = minimum_detectable_difference(1 / np.sqrt(n), n)
+    effect = minimum_detectable_difference(1 / np.sqrt(n), n - 1)
     result = mean_differences(
         rng.normal(effect, 1, (n, n_simulations)),
         np.arange(n),
@@ -164,7 +164,7 @@ def test_minimum_detectable_difference_has_power_of_80_percent():
         seed=0,
     )
     assert np.mean(result.p < 0.05) == pytest.approx(0.8, abs=0.05)
-    assert np.isnan(minimum_detectable_difference(0.0, n))
+    assert np.isnan(minimum_detectable_difference(0.0, n - 1))
 
 
 def test_corpus_difference_of_equal_draws():
@@ -209,8 +209,8 @@ def test_corpus_difference_without_spread_or_undefined(value, draws, n_clusters,
 def test_minimum_detectable_difference_by_hand():
     """Student's t of one degree of freedom has the quantile tan(pi (share - 1/2))."""
     expected = 0.5 * (math.tan(0.475 * math.pi) + math.tan(0.3 * math.pi))
-    assert minimum_detectable_difference(0.5, 2) == pytest.approx(expected)
-    assert np.isnan([minimum_detectable_difference(se, n) for se, n in [(0.5, 1), (0.0, 2), (math.nan, 2)]]).all()
+    assert minimum_detectable_difference(0.5, 1) == pytest.approx(expected)
+    assert np.isnan([minimum_detectable_difference(se, df) for se, df in [(0.5, 0), (0.0, 1), (math.nan, 1)]]).all()
 
 
 def test_two_clusters_by_hand():

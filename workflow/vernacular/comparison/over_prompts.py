@@ -31,11 +31,11 @@ from vernacular.statistics.over_prompts import (
     cluster_table,
     clustered_variance,
     components,
-    detectable,
     mean_over_prompts,
     probability_better,
     resampled_variance,
 )
+from vernacular.statistics.paired import minimum_detectable_difference
 from vernacular.types import ALL_PROMPTS, DEFAULT_PROMPT, SETTING, Evaluation
 
 DIVISIONS = 50  # random divisions into halves; the value changes by less than a tenth of a standard error beyond
@@ -387,11 +387,13 @@ def _comparison_row(prompt_row: dict, pair: Pair) -> dict:
         numbers = [None if prompt_row[name] is None else -prompt_row[name] for name in ("value", "ci_high", "ci_low")]
     for name, side, model in zip(("baseline", "candidate"), sides, pair, strict=True):
         row |= {name: model, f"{name}_value": prompt_row[f"{side}_value"], f"n_{name}": prompt_row[f"n_{side}"] or 0}
+    se, df = (prompt_row[name] if prompt_row[name] is not None else float("nan") for name in ("se", "df"))
+    smallest = minimum_detectable_difference(se, df)
     return row | {
         "category": "",
         **dict(zip(("difference", "ci_low", "ci_high"), numbers, strict=True)),
         "test": TEST if prompt_row["question"] == LIKE_THESE else TEST_THESE,
-        "minimum_detectable_difference": detectable(prompt_row["se"], prompt_row["df"]),
+        "minimum_detectable_difference": finite_or_none(smallest),
     }
 
 

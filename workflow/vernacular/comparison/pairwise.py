@@ -180,7 +180,7 @@ def _add_numbers(
     row: dict, values: list[float], difference, low, high, p, se, n_clusters: int, *, is_undefined: bool
 ) -> None:
     """Add the values of both sides and their difference, and to the note why there is no interval."""
-    smallest = minimum_detectable_difference(se, n_clusters)
+    smallest = minimum_detectable_difference(se, n_clusters - 1)
     names = ("baseline_value", "candidate_value", "difference", "ci_low", "ci_high", "p_value")
     numbers = zip(names, (*values, difference, low, high, p), strict=True)
     row |= {name: finite_or_none(number) for name, number in numbers}

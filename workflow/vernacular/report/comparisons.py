@@ -20,7 +20,6 @@ from vernacular.report.item_details import item_row
 from vernacular.report.leaderboard import ReportIndex
 
 _COLUMNS = [name for name in FIELDS["records"]["Comparison"] if name not in ("evaluation", "metric", "single?")]
-_TEXTS = ("category", "test", "better", "note")
 
 
 def write_pairs(
@@ -82,7 +81,7 @@ def _row(row: dict, index: ReportIndex, singles: set[tuple]) -> dict:
     comparison = {
         "evaluation": index.evaluations.number(row["evaluation"]),
         "metric": index.metric(row),
-        **{name: row[name] if name in _TEXTS else round_significant(row[name]) for name in _COLUMNS},
+        **{name: round_significant(row[name]) for name in _COLUMNS},
         **({"single": True} if is_single else {}),
     }
     return record("Comparison", comparison)
@@ -104,14 +103,11 @@ def _write_changes(out: Path, pair: int, path: Path, positions: dict, index: Rep
 
 def _change(row: dict, position: int | None):
     """Return the Row.Change of an item; it contains the item if it has no position in the evaluation's files."""
-    change, margin_change = row["change"], round_significant(row["margin_change"])
+    margin_change = round_significant(row["margin_change"])
     return Row.Change(
         position=position,
-        change=change,
-        margin_difference=None if margin_change is None else MARGIN_SIGNS[change] * margin_change,
-        baseline_prediction=row["baseline_prediction"],
-        candidate_prediction=row["candidate_prediction"],
-        baseline_scores=round_all(row["baseline_scores"]),
-        candidate_scores=round_all(row["candidate_scores"]),
+        margin_difference=None if margin_change is None else MARGIN_SIGNS[row["change"]] * margin_change,
         item=item_row(row) if position is None else None,
+        **{name: row[name] for name in ("change", "baseline_prediction", "candidate_prediction")},
+        **{name: round_all(row[name]) for name in ("baseline_scores", "candidate_scores")},
     )

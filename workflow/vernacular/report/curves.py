@@ -11,7 +11,7 @@ from vernacular.comparison.curves.schema import CURVE_PAIR_POINTS, CURVE_PAIRS, 
 from vernacular.comparison.curves.schema import TASK_TRUST as TRUST
 from vernacular.core import artifacts
 from vernacular.core.tables import rows_of
-from vernacular.report.data_files import FIELDS, Row, record, round_all, round_significant, write_data_file
+from vernacular.report.data_files import FIELDS, INTERVAL, Row, record, round_significant, rounded, write_data_file
 from vernacular.report.leaderboard import Index, ReportIndex
 
 _STATISTICS = FIELDS["records"]["Statistics"]
@@ -31,7 +31,7 @@ def write_curves(out: Path, results: Path, checkpoints: dict[str, dict], index: 
     for row in rows_of(artifacts.read(summary / "curve_statistics.parquet", CURVE_STATISTICS)):
         entry = _evaluation(evaluations, row, index)
         length = len(curves[numbers.number(row["curve"])].models)
-        statistics = record("Statistics", {name: _rounded(row[name]) for name in _STATISTICS})
+        statistics = record("Statistics", {name: round_significant(row[name]) for name in _STATISTICS})
         key = _key(row, numbers, entry, index)
         entry["rows"][key] = Row.CurveValues(
             curve=key[0],
@@ -72,19 +72,18 @@ def _key(row: dict, numbers: Index, entry: dict, index: ReportIndex) -> tuple[in
 
 
 def _point(row: dict):
-    value, low, high = round_all([row["value"], row["ci_low"], row["ci_high"]])
     differences = {
         reference: None
         if row[f"{reference}_difference"] is None
         else Row.Difference(**_difference(row, f"{reference}_"))
         for reference in REFERENCES
     }
-    return Row.CurvePoint(value=value, low=low, high=high, n=row["n"], **differences)
+    return Row.CurvePoint(**rounded(row, INTERVAL | {"n": "n"}), **differences)
 
 
 def _difference(row: dict, prefix: str = "") -> dict:
     columns = {"value": "difference", "low": "difference_low", "high": "difference_high", "p": "p_holm"}
-    return {name: round_significant(row[prefix + column]) for name, column in columns.items()}
+    return rounded(row, {name: prefix + column for name, column in columns.items()})
 
 
 def _add_pair_points(evaluations: dict[int, dict], summary: Path, numbers: Index, index: ReportIndex) -> None:
@@ -108,19 +107,13 @@ def _overview(summary: Path, curves: list, checkpoints: dict, numbers: Index, in
     trust, areas = summary / "task_trust.parquet", []
     for row in rows_of(artifacts.read(summary / "curve_pairs.parquet", CURVE_PAIRS)):
         if not row["category"]:
-            value, low, high, p = round_all([row["area"], row["area_low"], row["area_high"], row["p_holm"]])
             area = Row.Area(
                 baseline=numbers.number(row["baseline"]),
                 candidate=numbers.number(row["candidate"]),
                 evaluation=index.evaluations.number(row["evaluation"]),
                 metric=index.metric(row | {"headline": True}),
-                axis=row["axis"],
-                from_x=row["from_x"],
-                to_x=row["to_x"],
-                value=value,
-                low=low,
-                high=high,
-                p=p,
+                **{name: row[name] for name in ("axis", "from_x", "to_x")},
+                **rounded(row, {"value": "area", "low": "area_low", "high": "area_high", "p": "p_holm"}),
                 better=None if row["better"] is None else numbers.number(row["better"]),
             )
             areas.append(area)
@@ -151,10 +144,6 @@ def _verdict(row: dict, index: ReportIndex) -> dict:
         "metric": index.metric(row | {"headline": True}),
         "verdict": row["verdict"],
         "reason": row["reason"],
-        **{name: _rounded(row[name]) for name in _TRUST},
+        **{name: round_significant(row[name]) for name in _TRUST},
     }
     return record("Trust", verdict)
-
-
-def _rounded(value):
-    return value if isinstance(value, int) else round_significant(value)

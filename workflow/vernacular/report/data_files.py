@@ -80,15 +80,25 @@ def write_data_file(directory: Path, name: str, value) -> int:
 DIGITS = 9  # of numbers in the data files; views round to about four (format.js), and twice rounded may be one off
 
 
-def round_significant(number, digits: int = DIGITS):
-    """Round `number` to `digits` significant digits, to save space; None if it is null, NaN or infinite.
+def round_significant(value, digits: int = DIGITS):
+    """Round a float to `digits` significant digits, to save space; None if it is NaN or infinite.
 
-    >>> round_significant(0.1234567890123), round_significant(float("nan")), round_significant(None)
-    (0.123456789, None, None)
+    Values of other types, such as texts and integers, are unchanged.
+
+    >>> round_significant(0.1234567890123), round_significant(float("nan")), round_significant("a")
+    (0.123456789, None, 'a')
     """
-    if number is None or not math.isfinite(number):
-        return None
-    return number if isinstance(number, int) else float(f"%.{digits}g" % number)
+    if not isinstance(value, float):
+        return value
+    return float(f"%.{digits}g" % value) if math.isfinite(value) else None
+
+
+INTERVAL = {"value": "value", "low": "ci_low", "high": "ci_high"}  # column by field
+
+
+def rounded(row: dict, columns: dict[str, str]) -> dict:
+    """Return columns of a table's row by the names of fields, floats rounded; columns: by field."""
+    return {field: round_significant(row[column]) for field, column in columns.items()}
 
 
 def round_all(numbers, digits: int = DIGITS) -> list | None:

@@ -2,7 +2,7 @@
 
 `e{k}/task`      metadata, values by category, outcomes and histograms per model
 `e{k}/shots`     few-shot prefixes, stored once for all items and models
-`e{k}/i{b}`      block b of the items, in the format of `item_details.EvaluationItems.items`
+`e{k}/i{b}`      block b of the items, as `item_details.shown_items` returns them
 `e{k}/m{j}`      model j: a short row per item, for listing, sorting and search
 `e{k}/m{j}b{b}`  model j, block b: scores, values, flags, outputs and token surprisals of each item
 """
@@ -28,7 +28,14 @@ from vernacular.protocols.registry import PROTOCOLS
 from vernacular.protocols.schema import REQUESTS
 from vernacular.report.data_files import Row, record, round_all, round_significant, write_data_file
 from vernacular.report.distributions import SurprisalProfile, calibration, histograms, surprisal_profiles
-from vernacular.report.item_details import COLUMNS, EvaluationItems, ItemOutcomes, classify_outcomes, pack_surprisals
+from vernacular.report.item_details import (
+    COLUMNS,
+    ItemOutcomes,
+    classify_outcomes,
+    pack_surprisals,
+    shown_items,
+    wrapped_text,
+)
 
 ITEMS_PER_FILE = 250  # items per data file
 FILES_AT_A_TIME = 10  # whose items are in memory
@@ -114,16 +121,13 @@ def _write_items(
     shown, spans = [_SHOWN.empty_table()], [_SPANS.empty_table()]
     prefix_numbers: dict[str, int] = {}
     for number, part in enumerate(by_items(items, [requests], FILES_AT_A_TIME * ITEMS_PER_FILE)):
-        rows, request_rows = map(rows_of, part)
-        content = EvaluationItems(displayed_roles, prefix_numbers=prefix_numbers)
-        content.add_requests(request_rows)
-        content.add_items(rows)
-        for index, start in enumerate(range(0, len(rows), ITEMS_PER_FILE)):
+        shown_rows, own_spans = shown_items(*map(rows_of, part), displayed_roles, prefix_numbers)
+        for index, start in enumerate(range(0, len(shown_rows), ITEMS_PER_FILE)):
             block = number * FILES_AT_A_TIME + index
-            write_data_file(out, f"{name}/i{block}", content.items[start : start + ITEMS_PER_FILE])
-        wrapped = [content.wrapped_text(row["item_id"]) for row in rows]
+            write_data_file(out, f"{name}/i{block}", shown_rows[start : start + ITEMS_PER_FILE])
+        wrapped = [wrapped_text(item) for item in shown_rows]
         shown.append(pa.table([part[0]["item_id"], part[0]["gold"], pa.array(wrapped, pa.string())], schema=_SHOWN))
-        columns = [[*key, *value] for key, value in content.spans.items()]
+        columns = [[*key, *value] for key, value in own_spans.items()]
         spans.append(pa.table(list(zip(*columns, strict=True)), schema=_SPANS) if columns else spans[0])
     write_data_file(out, f"{name}/shots", list(prefix_numbers))
     return pa.concat_tables(shown), pa.concat_tables(spans)

@@ -1,7 +1,7 @@
 """Details of an item in the report: the prompt sent, the outcome and margin, the surprisal of each token."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -89,74 +89,54 @@ COLUMNS = [name for name in REQUESTS.schema.names if name in ("item_id", "role",
                                                               "span_end", "messages", "kind")]  # fmt: skip
 
 
-@dataclass
-class EvaluationItems:
-    """Items of one evaluation in display order, and their positions.
+def shown_items(
+    rows: list[dict], requests: list[dict], displayed_roles: tuple[str, ...], prefix_numbers: dict[str, int]
+) -> tuple[list, dict[tuple[str, str], tuple[str, int]]]:
+    """Return the Row.Item of each item, and text and start of each displayed span by item and role.
 
-    Attributes:
-        items: a Row.Item each: `sent` the text after the few-shot prefix up to the scored span ("" if there is none),
-            None if it equals the prompt; `prefix` the index of its few-shot prefix in `prefixes`, None without one;
-            `message` the last chat turn's content, None if it equals `sent`; `spans` the scored texts
+    Of an item, `sent` is the text after the few-shot prefix up to the scored span ("" if there is none), None if it
+    equals the prompt; `prefix` is the number of its few-shot prefix, None without one; `message` the last chat turn's
+    content, None if it equals `sent`; `spans` are the scored texts.
+
+    Args:
+        rows: Items of a task-results file.
+        requests: Their rows of a requests file (the columns `COLUMNS`).
+        displayed_roles: Kinds of roles whose tokens are shown; the last is preferred.
+        prefix_numbers: Number of each few-shot prefix, to which new ones are added.
     """
+    by_item: dict[str, list[dict]] = {}
+    for request in requests:
+        if request["span_start"] is None or request["span_start"] < request["span_end"]:  # an empty span is not scored
+            by_item.setdefault(request["item_id"], []).append(request)
+    items, spans = [], {}
+    for row in rows:
+        item, own = item_row(row), by_item.get(row["item_id"])
+        if own:
+            displayed = _displayed_requests(own, displayed_roles)
+            texts = {request["role"]: _span(request) for request in displayed}
+            spans |= {(item.id, role): span for role, span in texts.items()}
+            first, prefix = (displayed or own)[0], (displayed or own)[0]["prefix"]
+            start = None if first["span_start"] is None else max(first["span_start"] - len(prefix), 0)
+            sent = first["text"][:start]
+            message = first["messages"][-1]["content"] if first["messages"] else None
+            item = item._replace(
+                sent=None if sent == item.prompt else sent,
+                prefix=prefix_numbers.setdefault(prefix, len(prefix_numbers)) if prefix else None,
+                message=None if message == sent else message,
+                spans=[Row.Span(role=role, text=text) for role, (text, _) in texts.items()],
+            )
+        items.append(item)
+    return items, spans
 
-    displayed_roles: tuple[str, ...] = ()  # kinds of roles whose tokens are shown; the last is preferred
-    items: list = field(default_factory=list)
-    positions: dict[str, int] = field(default_factory=dict)
-    prefix_numbers: dict[str, int] = field(default_factory=dict)  # may be shared by several parts of an evaluation
-    spans: dict[tuple[str, str], tuple[str, int]] = field(default_factory=dict)  # (item, role): text and start
-    _requests: dict[str, list[dict]] = field(default_factory=dict)
 
-    def add_requests(self, rows: list[dict]) -> None:
-        """Add the rows of a requests file (the columns `COLUMNS`); call it before `add_items`."""
-        by_item: dict[str, list[dict]] = {}
-        for row in rows:
-            if row["span_start"] is None or row["span_start"] < row["span_end"]:  # an empty span is not scored
-                by_item.setdefault(row["item_id"], []).append(row)
-        for item, item_requests in by_item.items():
-            self._requests[item] = item_requests
-            for row in _displayed_requests(item_requests, self.displayed_roles):
-                full_text = row["prefix"] + row["text"]
-                self.spans[item, row["role"]] = (full_text[row["span_start"] : row["span_end"]], row["span_start"])
+def wrapped_text(item) -> str:
+    """Return the text of a Row.Item that a chat template wraps: the last turn's content, or the text without it."""
+    return next(text for text in (item.message, item.sent, item.prompt) if text is not None)
 
-    def add_items(self, rows: list[dict]) -> None:
-        """Add the items of a task-results file that are not present yet."""
-        for row in rows:
-            item = row["item_id"]
-            if item not in self.positions:
-                self.positions[item] = len(self.items)
-                self.items.append(item_row(row)._replace(**self._prompt_fields(item, row["prompt"])))
 
-    def wrapped_text(self, item: str) -> str | None:
-        """Return the text that a chat template wraps: the last turn's content, or the text sent without a template."""
-        if item not in self.positions:
-            return None
-        row = self.items[self.positions[item]]
-        return next(text for text in (row.message, row.sent, row.prompt) if text is not None)
-
-    @property
-    def prefixes(self) -> list[str]:
-        return list(self.prefix_numbers)
-
-    def _prompt_fields(self, item: str, prompt: str) -> dict:
-        requests = self._requests.get(item)
-        if not requests:
-            return {}
-        displayed = _displayed_requests(requests, self.displayed_roles)
-        first_request = (displayed or requests)[0]
-        span_start = (
-            None if first_request["span_start"] is None else first_request["span_start"] - len(first_request["prefix"])
-        )
-        sent = first_request["text"] if span_start is None else first_request["text"][: max(span_start, 0)]
-        message = first_request["messages"][-1]["content"] if first_request["messages"] else None
-        return {
-            "sent": None if sent == prompt else sent,
-            "prefix": self._prefix_index(first_request["prefix"]),
-            "message": None if message in (None, sent) else message,
-            "spans": [Row.Span(role=row["role"], text=self.spans[item, row["role"]][0]) for row in displayed],
-        }
-
-    def _prefix_index(self, text: str) -> int | None:
-        return self.prefix_numbers.setdefault(text, len(self.prefix_numbers)) if text else None
+def _span(request: dict) -> tuple[str, int]:
+    text = request["prefix"] + request["text"]
+    return text[request["span_start"] : request["span_end"]], request["span_start"]
 
 
 def item_row(row: dict):

@@ -14,11 +14,12 @@ from vernacular.core.metadata import INFORMATION, ResultsMetadata
 from vernacular.core.publication import publishable
 from vernacular.metrics.metric import display_name
 from vernacular.protocols.evaluate import declared_metrics
-from vernacular.report.data_files import Row, record, round_significant
+from vernacular.report.data_files import FIELDS, INTERVAL, Row, record, round_significant, rounded
 from vernacular.types import DEFAULT_PROMPT, SETTING
 
 BEST, SHARED = 2, 1
-_DESCRIBED_KEYS = ("unit", "higher_is_better", "headline")
+_VALUE = INTERVAL | {"n": "n", "chance": "chance_level"}
+_CELL = _VALUE | {"flagged": "n_flagged", "ties": "n_ties", "majority": "majority_baseline"}
 
 
 class Index:
@@ -61,14 +62,14 @@ def _describe_metric(row) -> dict:
     """Describe a metric; `about` is null for a metric that this version does not declare."""
     declared = declared_metrics(row["protocol"])
     name = row["metric"]
-    unit, higher_is_better, headline = (row[key] for key in _DESCRIBED_KEYS)
+    unit, higher_is_better = row["unit"], row["higher_is_better"]
     description = {
         "name": name,
         "title": display_name(name),
         "protocol": row["protocol"],
         "unit": unit,
         "higher": None if higher_is_better is None else bool(higher_is_better),
-        "headline": bool(headline),
+        "headline": bool(row["headline"]),
         "about": declared[name].about if name in declared else about(name),
         "order": list(declared).index(name) if name in declared else len(declared),
     }
@@ -88,18 +89,7 @@ def task_values(rows: list[dict], index: ReportIndex) -> dict:
 def cells(rows: list[dict], index: ReportIndex) -> list:
     """Return a Row.Cell per row, over all items."""
     return [
-        Row.Cell(
-            model=index.models.number(row["model"]),
-            metric=index.metric(row),
-            value=round_significant(row["value"]),
-            low=round_significant(row["ci_low"]),
-            high=round_significant(row["ci_high"]),
-            n=row["n"],
-            flagged=row["n_flagged"],
-            ties=row["n_ties"],
-            chance=round_significant(row["chance_level"]),
-            majority=round_significant(row["majority_baseline"]),
-        )
+        Row.Cell(model=index.models.number(row["model"]), metric=index.metric(row), **rounded(row, _CELL))
         for row in rows
     ]
 
@@ -121,11 +111,7 @@ def by_category(rows: list[dict], index: ReportIndex) -> dict:
             model=index.models.number(row["model"]),
             metric=index.metric(row),
             category=categories.number(row["category"]),
-            value=round_significant(row["value"]),
-            low=round_significant(row["ci_low"]),
-            high=round_significant(row["ci_high"]),
-            n=int(row["n"]),
-            chance=round_significant(row["chance_level"]),
+            **rounded(row, _VALUE),
         )
         for row in rows
         if row["headline"]
@@ -207,21 +193,9 @@ def ranking_marks(rankings: pa.Table, index: ReportIndex) -> list:
 
 def overall(table: pa.Table, index: ReportIndex) -> list:
     """Return a Row.Overall per row."""
-    return [
-        Row.Overall(
-            model=index.models.number(row["model"]),
-            scope=row["scope"],
-            mean=round_significant(row["mean"]),
-            low=round_significant(row["ci_low"]),
-            high=round_significant(row["ci_high"]),
-            rank=row["rank"],
-            rank_worst=row["rank_worst"],
-            win_rate=round_significant(row["win_rate"]),
-            n=row["n_evaluations"],
-            excluded=row["n_excluded"],
-        )
-        for row in table.to_pylist()
-    ]
+    named = {"low": "ci_low", "high": "ci_high", "n": "n_evaluations", "excluded": "n_excluded"}
+    columns = {field: named.get(field, field) for field in FIELDS["rows"]["Overall"] if field != "model"}
+    return [Row.Overall(model=index.models.number(row["model"]), **rounded(row, columns)) for row in table.to_pylist()]
 
 
 def missing(notes: list[dict], index: ReportIndex) -> list:

@@ -1,7 +1,7 @@
 """HTML report: a directory with `index.html` that opens from disk, without a network or a server.
 
 `index.html` is a shell; scripts, styles and libraries are copied from `workflow/report/`, and the data are in data
-files (see `pieces`).
+files (see `data_files`).
 """
 
 import contextlib
@@ -158,8 +158,7 @@ def _estimates(path: Path) -> dict[str, list[dict]]:
     """Return the values by labels of each evaluation that has any."""
     found: dict[str, list[dict]] = {}
     for row in rows_of(artifacts.read(path, ESTIMATES)):
-        numbers = {name: round_significant(value) for name, value in row.items() if isinstance(value, float)}
-        shown = {name: (row | numbers)[name] for name in FIELDS["records"]["Estimate"]}
+        shown = {name: round_significant(row[name]) for name in FIELDS["records"]["Estimate"]}
         found.setdefault(row["evaluation"], []).append(record("Estimate", shown))
     return found
 
@@ -170,8 +169,8 @@ def _write_reading_lists(out: Path, path: Path) -> int:
     lists = metadata["lists"]
     rows: dict[str, list[dict]] = {each["evaluation"]: [] for each in lists}
     for row in rows_of(table):
-        numbers = {name: round_significant(value) for name, value in row.items() if isinstance(value, float)}
-        rows[row["evaluation"]].append(record("ItemToRead", row | numbers))
+        shown = {name: round_significant(value) for name, value in row.items()}
+        rows[row["evaluation"]].append(record("ItemToRead", shown))
     write_data_file(out, "audit", [record("ReadingList", each) for each in lists])
     for number, own in enumerate(rows.values()):
         write_data_file(out, f"a{number}", own)

@@ -12,13 +12,12 @@ from vernacular.core import artifacts
 from vernacular.core.tables import rows_of
 from vernacular.protocols.schema import REQUESTS
 from vernacular.report import leaderboard
-from vernacular.report.data_files import record, round_all, round_significant, write_data_file
+from vernacular.report.data_files import FIELDS, record, round_all, round_significant, rounded, write_data_file
 from vernacular.report.leaderboard import ReportIndex
 from vernacular.types import skipped_reason
 
-_MEAN_FIELDS = ("value", "ci_low", "ci_high", "se", "se_items", "se_prompts", "sd_prompts", "lowest", "highest",
-                "best_corrected", "agreement", "rank_best", "rank_worst", "rank_mean", "p_value",
-                "probability_better")  # fmt: skip
+_OWN_FIELDS = ("metric", "model", "baseline", "values", "shares")
+_MEAN_FIELDS = [name for name in FIELDS["records"]["PromptMean"] if name not in _OWN_FIELDS]
 _SHARES = {
     "items": "share_items",
     "prompts": "share_prompts",
@@ -65,12 +64,9 @@ def _row(row: dict, index: ReportIndex) -> dict:
         "metric": index.metric(row),
         "model": index.models.number(row["model"]),
         "baseline": None if row["baseline"] is None else index.models.number(row["baseline"]),
-        "n": row["n"],
         "values": round_all(row["prompt_values"]),
-        "ranks": row["ranks"],
-        "shares": {name: round_significant(row[column]) for name, column in _SHARES.items()},
+        "shares": rounded(row, _SHARES),
         **{name: round_significant(row[name]) for name in _MEAN_FIELDS},
-        **{name: row[name] for name in ("question", "lowest_prompt", "highest_prompt", "best_prompt", "note")},
     }
     return record("PromptMean", mean)
 

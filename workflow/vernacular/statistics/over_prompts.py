@@ -36,6 +36,7 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 from vernacular.statistics.intervals import cluster_codes, redrawn, resample_statistic
+from vernacular.statistics.paired import minimum_detectable_difference
 
 FEWEST_PROMPTS = 3  # with two, the interval would hold about 90 % at four times the width
 THESE, LIKE_THESE = "these prompts", "prompts like these"  # the question that an interval answers
@@ -264,7 +265,6 @@ def clustered_variance(values: np.ndarray, clusters=None) -> tuple[float, int]:
 
 
 PROMPTS = (1, 2, 3, 5, 10)
-POWER, ALPHA = 0.8, 0.05
 # assumptions of a design without an earlier run; no published figures cover low-resource languages
 ACCURACY, DISAGREEMENT, MODEL_AGREEMENT = 0.55, 0.22, 0.68
 CLUSTER_CORRELATION, CLUSTER_CORRELATION_BOTH = 0.14, 0.07  # of item effects, of item × prompt effects
@@ -293,7 +293,7 @@ def standard_error(found: Components, clusters: int, prompts: int) -> float:
 
 
 def smallest_difference(found: Components, clusters: int, prompts: int) -> float:
-    """Return (t(0.975) + t(0.8)) · SE of the components of a paired difference; NaN below two clusters.
+    """Return the minimum detectable difference by the components of a paired difference; NaN below two clusters.
 
     SE and its degrees of freedom are those of the test (`over_prompts`), whose a and b both contain the interaction;
     below three prompts, the test is for these prompts, and b is not part of it.
@@ -302,13 +302,12 @@ def smallest_difference(found: Components, clusters: int, prompts: int) -> float
         return float("nan")
     both = found.of("items", "prompts") / (clusters * prompts)
     if prompts < FEWEST_PROMPTS:
-        se = np.sqrt(found.of("items") / clusters + both)
-        return detectable(float(se), clusters - 1) or float("nan")
+        return minimum_detectable_difference(np.sqrt(found.of("items") / clusters + both), clusters - 1)
     a, b = found.of("items") / clusters + both, found.of("prompts") / prompts + both
     if a + b == 0:
         return float("nan")
     df = (a + b) ** 2 / (a**2 / (clusters - 1) + b**2 / (prompts - 1))
-    return float((stdtrit(df, 1 - ALPHA / 2) + stdtrit(df, POWER)) * np.sqrt(a + b))
+    return minimum_detectable_difference(np.sqrt(a + b), df)
 
 
 def accuracy_components(sd_prompts: float, items_per_cluster: float = 1) -> tuple[Components, Components]:
@@ -330,13 +329,6 @@ def accuracy_components(sd_prompts: float, items_per_cluster: float = 1) -> tupl
 
     of_difference = found(max(0.0, discordant - both), 2 * sd_prompts**2 * (1 - WORDING_ALIKE), both)
     return found(variance - interaction, sd_prompts**2, interaction), of_difference
-
-
-def detectable(se: float | None, df: float | None) -> float | None:
-    """Return the smallest difference that a finished design finds with a power of 0.8; None without a spread."""
-    if not se or not df or not np.isfinite([se, df]).all():
-        return None
-    return float((stdtrit(df, 1 - ALPHA / 2) + stdtrit(df, POWER)) * se)
 
 
 def design_table(of_value: Components, of_difference: Components | None, clusters: list[int]) -> list[Design]:

@@ -131,28 +131,28 @@ def corpus_difference(value: float, draws: np.ndarray, n_clusters: int) -> tuple
     if np.ptp(draws) == 0:
         return float("nan"), float("nan"), 1.0 if value == 0 else float("nan"), 0.0
     se = float(draws.std(ddof=1) * np.sqrt(n_clusters / (n_clusters - 1)))
-    half_width = se * t_quantile(1 - ALPHA / 2, n_clusters)
+    half_width = se * t_quantile(1 - ALPHA / 2, n_clusters - 1)
     return value - half_width, value + half_width, float(2 * stdtr(n_clusters - 1, -abs(value) / se)), se
 
 
-def minimum_detectable_difference(se: float, n_clusters: int) -> float:
+def minimum_detectable_difference(se: float, df: float) -> float:
     """Return the minimum detectable difference at a power of 0.8, at 0.05 without Holm; NaN if unknown.
 
     (t(0.975) + t(0.8)) standard errors (Miller 2024, arXiv 2411.00640, with Student's t for few clusters), assuming the
     observed spread of the differences. If no item differs, the spread is unknown.
 
-    >>> round(float(minimum_detectable_difference(0.02, 10_000)), 4)
+    >>> round(minimum_detectable_difference(0.02, 10_000), 4)
     0.056
     """
-    if n_clusters < 2 or not se > 0:
+    if not df > 0 or not se > 0:
         return float("nan")
-    return float((t_quantile(1 - ALPHA / 2, n_clusters) + t_quantile(POWER, n_clusters)) * se)
+    return float((t_quantile(1 - ALPHA / 2, df) + t_quantile(POWER, df)) * se)
 
 
 @lru_cache
-def t_quantile(share: float, n_clusters: int) -> float:
-    """Return a quantile of Student's t with n_clusters - 1 degrees of freedom."""
-    return float(stdtrit(n_clusters - 1, share))
+def t_quantile(share: float, df: float) -> float:
+    """Return a quantile of Student's t."""
+    return float(stdtrit(df, share))
 
 
 def exact_sign_flip(gains: np.ndarray) -> float:
@@ -191,7 +191,7 @@ def random_sign_flip(sums: np.ndarray, *, permutations: int, seed: int) -> np.nd
     n_extreme = np.zeros(sums.shape[1])
     for rows in chunks(permutations, k, _CELLS):
         signs = 2.0 * rng.integers(2, size=(rows.stop - rows.start, k), dtype=np.int8) - 1.0
-        for columns in _column_chunks(sums.shape[1]):
+        for columns in chunks(sums.shape[1], 1, _COLUMNS):
             flipped = np.abs(signs @ sums[:, columns])
             n_extreme[columns] += (flipped >= observed[columns] - slack[columns]).sum(0)
     return (1 + n_extreme) / (1 + permutations)
@@ -247,7 +247,7 @@ def _intervals(sums, sizes, n_clusters, resamples: int, seed: int) -> tuple[np.n
     n_columns = sums.shape[1]
     low, high = np.full(n_columns, np.nan), np.full(n_columns, np.nan)
     counts = cluster_counts(len(sums), resamples, seed) if len(sums) >= 2 else None
-    for columns in _column_chunks(n_columns):
+    for columns in chunks(n_columns, 1, _COLUMNS):
         testable = np.arange(columns.start, columns.stop)[n_clusters[columns] >= 2]
         if not testable.size:
             continue
@@ -261,8 +261,3 @@ def _intervals(sums, sizes, n_clusters, resamples: int, seed: int) -> tuple[np.n
                 tail = expanded_tail(int(n_clusters[column]))
                 low[column], high[column] = np.quantile(column_draws, [tail, 1 - tail])
     return low, high
-
-
-def _column_chunks(columns: int):
-    for start in range(0, columns, _COLUMNS):
-        yield slice(start, min(start + _COLUMNS, columns))
