@@ -5,7 +5,7 @@ import pytest
 from openpyxl.utils import get_column_letter
 from vernacular.summary.cells import SCREEN_COLUMNS
 from vernacular.summary.grid import combine_tables, make_headings, model_labels
-from vernacular.summary.workbook import write_leaderboard, write_similarity
+from vernacular.summary.workbook import write_group, write_leaderboard
 
 MEAN = "Mean above chance (↑)"
 
@@ -112,7 +112,8 @@ def test_model_without_mean_is_last_and_keeps_its_values(write_workbook, overall
 
 def test_language_sheet_collapses_metrics_that_are_not_headline_metrics(write_workbook):
     rows = [{"metric": metric, "headline": metric in ("a", "b")} for metric in "abcd"]
-    sheet = write_workbook(*rows, {"task": "z", "metric": "c", "headline": False}, write=write_similarity)["gl"]
+    rows.append({"task": "z", "metric": "c", "headline": False})
+    sheet = write_workbook(*rows, write=write_group, group="similarity")["gl"]
     assert [sheet.cell(3, number).value for number in range(2, 7)] == ["A (↑)", "B (↑)", "C (↑)", "D (↑)", "C (↑)"]
     assert visible_columns(sheet) == [1, 2, 3, 6]
     assert sheet["E4"].value == 0.5

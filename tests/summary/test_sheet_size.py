@@ -10,7 +10,7 @@ from vernacular.summary.cells import EXCEL, SheetSize
 from vernacular.summary.curves import curve_sheets
 from vernacular.summary.grid import combine_tables
 from vernacular.summary.tokenizers import TOKENIZERS, write_tokenizers
-from vernacular.summary.workbook import write_leaderboard, write_similarity
+from vernacular.summary.workbook import write_group, write_leaderboard
 
 N_ROWS = 7  # of each list
 SIZES = {"one more than fits": N_ROWS, "several sheets": 3}  # rows of a sheet, with its header; a list of 7 needs 8
@@ -124,7 +124,9 @@ def test_evaluations_are_continued_on_further_sheets(metrics_table, overall_row,
 
 def test_no_column_of_a_metric_is_omitted(metrics_table, tmp_path):
     long = combine_tables([metrics_table(*({"metric": f"m{number}", "headline": number == 2} for number in range(5)))])
-    book = openpyxl.load_workbook(write_similarity(tmp_path / "book.xlsx", long, {}, size=SheetSize(EXCEL.rows, 4)))
+    book = openpyxl.load_workbook(
+        write_group(tmp_path / "book.xlsx", long, {}, group="similarity", size=SheetSize(EXCEL.rows, 4))
+    )
     shown = [cell for sheet in parts(book, "gl") for cell in list(sheet.values)[2][1:]]
     assert sorted(shown) == [f"M{number} (↑)" for number in range(5)]
     assert SheetSize(rows=1_048_576, columns=16_384) == EXCEL

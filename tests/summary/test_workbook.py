@@ -3,7 +3,7 @@ import openpyxl
 import pandas as pd
 import pytest
 from vernacular.summary.grid import combine_tables
-from vernacular.summary.workbook import write_leaderboard, write_similarity, write_surprisal
+from vernacular.summary.workbook import write_group, write_leaderboard
 
 BEST, SHARED, UNMARKED = '0.0%" ●"', '0.0%" ○"', "0.0%_ _●"
 
@@ -12,7 +12,8 @@ BEST, SHARED, UNMARKED = '0.0%" ●"', '0.0%" ○"', "0.0%_ _●"
 def write_workbook(metrics_table, tmp_path):
     """Return a function that writes a workbook of rows and loads it."""
 
-    def write_and_load(*rows, write=write_similarity, provenance=None, **extra):
+    def write_and_load(*rows, write=write_group, provenance=None, **extra):
+        extra = ({"group": "similarity"} if write is write_group else {}) | extra
         path = write(tmp_path / "book.xlsx", combine_tables([metrics_table(*rows)]), provenance or {}, **extra)
         return openpyxl.load_workbook(path), path
 
@@ -210,13 +211,14 @@ def test_metric_groups_have_separate_workbooks(write_workbook):
         {"metric": "surprisal", "metric_group": "surprisal", "task": "galcola"},
     ]
     metrics = {}
-    for write in (write_similarity, write_surprisal, write_leaderboard):
-        workbook, _ = write_workbook(*rows, write=write)
-        metrics[write.__name__] = [cell.value.split(" ")[0] for cell in workbook["gl"][3][1:]]
+    groups = {group: {"group": group} for group in ("similarity", "surprisal")}
+    for name, arguments in {**groups, "leaderboard": {"write": write_leaderboard}}.items():
+        workbook, _ = write_workbook(*rows, **arguments)
+        metrics[name] = [cell.value.split(" ")[0] for cell in workbook["gl"][3][1:]]
     assert metrics == {
-        "write_similarity": ["Accuracy", "Detail"],
-        "write_surprisal": ["Surprisal"],
-        "write_leaderboard": ["Surprisal", "Accuracy"],
+        "similarity": ["Accuracy", "Detail"],
+        "surprisal": ["Surprisal"],
+        "leaderboard": ["Surprisal", "Accuracy"],
     }
 
 
@@ -227,7 +229,7 @@ def test_leaderboard_without_headline_metrics_uses_directed_metrics(write_workbo
 
 
 def test_workbook_without_results_contains_message(write_workbook):
-    workbook, _ = write_workbook({}, write=write_surprisal)
+    workbook, _ = write_workbook({}, group="surprisal")
     assert workbook.sheetnames == ["overview", "provenance"]
     assert workbook["overview"]["A1"].value == "No surprisal results."
 

@@ -44,6 +44,7 @@ from vernacular.summary.notes import (
     mixed_script_notes,
     mixed_version_notes,
     no_interval_notes,
+    note,
     notes_to_frame,
     self_preference_notes,
     unreviewed_notes,
@@ -51,7 +52,7 @@ from vernacular.summary.notes import (
 from vernacular.summary.prompts import add_prompt_means, as_questions, prompt_notes, standard_errors
 from vernacular.summary.provenance import dataset_sources
 from vernacular.summary.tokenizers import TOKENIZERS, ModelTokens, tokenizer_rows, write_tokenizers
-from vernacular.summary.workbook import write_leaderboard, write_similarity, write_surprisal
+from vernacular.summary.workbook import write_group, write_leaderboard
 
 
 class Summary(Stage):
@@ -81,7 +82,7 @@ def summary(args: Summary) -> str:
     results = add_prompt_means(results, prompts)
     measured = add_positions(results, checkpoints)  # what exports contain
     results = add_positions(add_estimates(results, estimates), checkpoints) if estimates else measured
-    notes = [row for note in models_metadata for row in make_notes(note)]
+    notes = [row for metadata in models_metadata for row in make_notes(metadata)]
     diagnoses = diagnosis_rows(models_metadata)
     notes += mixed_version_notes(models_metadata)
     notes += mixed_script_notes(models_metadata)
@@ -92,11 +93,9 @@ def summary(args: Summary) -> str:
     compared = artifacts.metadata(tables["comparisons"])
     external = [(text.partition(":")[0], "external results", text) for text in compared.get("notes", [])]
     external += [(name, "unavailable", reason) for name, reason in compared["outcome"].missing.items()]
-    notes += [
-        {"model": name, "evaluation": None, "kind": kind, "note": text, "count": None} for name, kind, text in external
-    ]
+    notes += [note(kind, text, model=name) for name, kind, text in external]
     notes = publishable(notes + compared.get("prompt_notes", []) + prompt_notes(prompts))
-    models = [_describe(note) for note in models_metadata]
+    models = list(map(_describe, models_metadata))
     input_fingerprint = artifacts.input_fingerprint(to_json(args.spec), *args.metrics, *tables.values())
     metadata = {"models": models, "notes": notes, "fingerprint": input_fingerprint}
     metadata |= {"worst_diagnosis": min(diagnoses, key=worst_first, default=None)}
@@ -106,7 +105,9 @@ def summary(args: Summary) -> str:
     artifacts.write(args.out / "results.parquet", RESULTS, to_arrow(results), metadata)
     published = results.assign(adapter=results["adapter"].map(publishable, na_action="ignore"))
     codes = {
-        (note.model, name): diagnosis_codes(each) for note in models_metadata for name, each in note.evaluations.items()
+        (model.model, name): diagnosis_codes(each)
+        for model in models_metadata
+        for name, each in model.evaluations.items()
     }
     headings = make_headings(results, args.spec.tasks, model_labels(map(_precision, models_metadata)))
     keys = zip(published["model"], published["evaluation"], published["category"].fillna(""), strict=True)
@@ -121,7 +122,7 @@ def summary(args: Summary) -> str:
     write_csv(args.out / "wide.csv", add_positions(models_by_value, checkpoints) if checkpoints else models_by_value)
     write_csv(args.out / "notes.csv", notes_to_frame(notes))
     datasets = {
-        (row["task"], row["language"], row["limit"]): row for note in models_metadata for row in dataset_sources(note)
+        (row["task"], row["language"], row["limit"]): row for model in models_metadata for row in dataset_sources(model)
     }
     with rewriting(args.out / "lm_eval", "lm_eval") as directory:
         write_lm_eval_results(directory, standard_errors(measured, prompts))
@@ -132,8 +133,8 @@ def summary(args: Summary) -> str:
     provenance["notes"] = [{name: row[name] for name in order} for row in group_notes(notes)]
     questions = as_questions(published, prompts)
     common = {"rankings": comparison_tables.pop("rankings"), "headings": headings}
-    write_similarity(args.out / "similarity_summary.xlsx", questions, provenance, **common)
-    write_surprisal(args.out / "surprisal_summary.xlsx", questions, provenance, **common)
+    for group in ("similarity", "surprisal"):
+        write_group(args.out / f"{group}_summary.xlsx", questions, provenance, group=group, **common)
     comparison_tables["comparisons"] = without_single_prompts(comparison_tables["comparisons"], prompts)
     comparison_tables |= {"prompts": prompts, "extra_sheets": _curve_sheets(args.out) if checkpoints else {}}
     if args.spec.verdicts:

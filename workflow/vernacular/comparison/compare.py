@@ -8,7 +8,7 @@ and have no rank: the number of tests grows with the number of checkpoints, not 
 weaken those of other models.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import combinations
@@ -25,7 +25,7 @@ from vernacular.core.tables import finite_or_none
 from vernacular.metrics.classification import GOLD, with_classes
 from vernacular.metrics.metric import Metric
 from vernacular.protocols.evaluate import PROTOCOL_METRICS
-from vernacular.statistics.paired import ALPHA, competition_ranks, holm
+from vernacular.statistics.paired import ALPHA, competition_ranks, holm, significantly_better
 from vernacular.types import OPTIONS_ONLY, SETTING
 
 
@@ -132,20 +132,27 @@ def _add_signature(row: dict, signatures: Mapping, evaluation: str) -> None:
         row |= {"signature": None, "note": "; ".join(filter(None, (row["note"], note)))}
 
 
+def correct_by_pair(rows: list[dict], is_in_family: Callable[[dict], bool] = lambda row: True) -> None:
+    """Add `p_holm` and `n_tests` to the rows; a family are the tests of a pair over all items, if a condition holds."""
+    families: dict[tuple, list[dict]] = {}
+    for row in rows:
+        row |= {"p_holm": None, "n_tests": None}
+        if not row["category"] and row["p_value"] is not None and is_in_family(row):
+            families.setdefault((row["baseline"], row["candidate"]), []).append(row)
+    for family in families.values():
+        for row, adjusted in zip(family, holm([row["p_value"] for row in family]), strict=True):
+            row |= {"p_holm": float(adjusted), "n_tests": len(family)}
+
+
+_SINGLE = ("baseline", "candidate", "evaluation", "metric")
+
+
 def add_significance(rows: list[dict], outside: Iterable[tuple] = ()) -> list[dict]:
     """Add `n_tests`, `p_holm`, `significant` and `better` to the rows; without a p-value, nothing is significant.
 
     `outside`: (baseline, candidate, evaluation, metric) of rows that are not in a family, as single prompts of a mean.
     """
-    families: dict[tuple, list[dict]] = {}
-    for row in rows:
-        row |= {"p_holm": None, "n_tests": None}
-        key = (row["baseline"], row["candidate"], row.get("evaluation"), row.get("metric"))
-        if row["headline"] and not row["category"] and row["p_value"] is not None and key not in outside:
-            families.setdefault((row["baseline"], row["candidate"]), []).append(row)
-    for family in families.values():
-        for row, adjusted in zip(family, holm([row["p_value"] for row in family]), strict=True):
-            row |= {"p_holm": float(adjusted), "n_tests": len(family)}
+    correct_by_pair(rows, lambda row: row["headline"] and tuple(row.get(name) for name in _SINGLE) not in outside)
     for row in rows:
         p = row["p_value"] if row["n_tests"] is None else row["p_holm"]
         row |= {"significant": p is not None and p < ALPHA, "better": None}
@@ -244,9 +251,5 @@ def rank_by_metric(
 def _rank_models(models: list[str], differences: dict, direction: int) -> np.ndarray:
     pairs = [(i, j) for i in range(len(models)) for j in range(i)]
     tests = [differences.get((models[i], models[j]), (float("nan"), float("nan"))) for i, j in pairs]
-    better = np.zeros((len(models), len(models)), dtype=bool)
-    for (i, j), (difference, _), p in zip(pairs, tests, holm([p for _, p in tests]), strict=True):
-        if p < ALPHA and difference:
-            winner, loser = (i, j) if direction * difference > 0 else (j, i)
-            better[winner, loser] = True
-    return competition_ranks(better)
+    signed = [direction * difference for difference, _ in tests]
+    return competition_ranks(significantly_better(len(models), pairs, signed, [p for _, p in tests]))

@@ -19,7 +19,14 @@ from scipy.special import ndtr
 from vernacular.comparison.align import Items, Side
 from vernacular.metrics.metric import Metric, chance_level
 from vernacular.statistics.intervals import redrawn, resample_statistic
-from vernacular.statistics.paired import ALPHA, cluster_counts, cluster_sums, competition_ranks, holm, resample_means
+from vernacular.statistics.paired import (
+    ALPHA,
+    cluster_counts,
+    cluster_sums,
+    competition_ranks,
+    resample_means,
+    significantly_better,
+)
 
 RESAMPLES = 1_000
 _GROUP_KEYS = ("task", "language", "protocol", "shots", "style")
@@ -177,16 +184,11 @@ def _better(means: np.ndarray, draws: np.ndarray) -> np.ndarray:
     The test is the difference over its bootstrap standard error, with Holm's correction over all pairs.
     """
     pairs = list(combinations(range(len(means)), 2))
-    p_values = []
-    for i, j in pairs:
-        difference, se = means[i] - means[j], (draws[:, i] - draws[:, j]).std(ddof=1)
+    differences, p_values = [means[i] - means[j] for i, j in pairs], []
+    for (i, j), difference in zip(pairs, differences, strict=True):
+        se = (draws[:, i] - draws[:, j]).std(ddof=1)
         p_values.append(2 * ndtr(-abs(difference) / se) if se > 0 else float("nan"))
-    better = np.zeros((len(means), len(means)), dtype=bool)
-    for (i, j), p in zip(pairs, holm(p_values), strict=True):
-        if p < ALPHA:
-            winner, loser = (i, j) if means[i] > means[j] else (j, i)
-            better[winner, loser] = True
-    return better
+    return significantly_better(len(means), pairs, differences, p_values)
 
 
 def _win_rates(values: np.ndarray, weights: np.ndarray) -> np.ndarray:

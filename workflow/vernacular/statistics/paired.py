@@ -47,6 +47,21 @@ def holm(p_values) -> np.ndarray:
     return adjusted
 
 
+def significantly_better(n: int, pairs, differences, p_values) -> np.ndarray:
+    """Return (n, n) whether the first of two is better than the second, by tests of `pairs` with Holm's correction.
+
+    `differences`: first minus second of each pair, in the direction in which higher is better.
+
+    >>> significantly_better(2, [(0, 1)], [-0.1], [0.01]).tolist()
+    [[False, False], [True, False]]
+    """
+    better = np.zeros((n, n), dtype=bool)
+    for (i, j), difference, p in zip(pairs, differences, holm(p_values), strict=True):
+        if p < ALPHA and difference:
+            better[(i, j) if difference > 0 else (j, i)] = True
+    return better
+
+
 def competition_ranks(better: np.ndarray) -> np.ndarray:
     """Return (m,) ranks: 1 + the number of significantly better models; better[i, j]: i is better than j.
 

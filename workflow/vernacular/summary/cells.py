@@ -147,15 +147,17 @@ def format_p_value(value: float) -> str:
     return f"p {value:.3f}" if value >= 0.001 else "p < 0.001"
 
 
+ARROWS = {True: "↑", False: "↓", None: ""}  # by whether higher is better
+
+
 def metric_title(metric, unit, higher_is_better: bool | None) -> str:
     """Return a metric's display name with unit and direction; no unit for shares, whose cells are displayed in %.
 
     >>> metric_title("accuracy", "share", True), metric_title("loss", "nats", False), metric_title("x", "cosine", None)
     ('Accuracy (↑)', 'Loss (nats ↓)', 'X')
     """
-    arrow = {True: "↑", False: "↓", None: ""}[higher_is_better]
     unit = "" if pd.isna(unit) else {"share": "", "score": "", "cosine": ""}.get(unit, unit)
-    details = " ".join(part for part in (unit, arrow) if part)
+    details = " ".join(part for part in (unit, ARROWS[higher_is_better]) if part)
     name = display_name(metric)
     return f"{name} ({details})" if details else name
 
@@ -178,10 +180,10 @@ def comment(text: str, lines: int | None = None) -> Comment:
 
 def wrapped_height(text: str, width: float) -> int:
     """Return the height in points of a cell with wrapped text; LibreOffice does not adjust it automatically."""
-    return _LINE * max(1, math.ceil(1.1 * len(text) / width))
+    return LINE * max(1, math.ceil(1.1 * len(text) / width))
 
 
-_LINE = 15  # points of a row
+LINE = 15  # points of a row
 # characters across and points of rows down a page of A4 at about half of the size (5.7 points), the smallest to read
 _PAGES = {"landscape": (287, 1000), "portrait": (196, 1470)}
 
@@ -204,7 +206,7 @@ def set_print(
     sheet.print_area = f"A1:{get_column_letter(n_columns)}{n_rows}"
     dimensions = [sheet.column_dimensions[get_column_letter(number)] for number in range(1, n_columns + 1)]
     width = sum(dimension.width for dimension in dimensions if not dimension.hidden)
-    height = sum(sheet.row_dimensions[row].height or _LINE for row in range(1, n_rows + 1))
+    height = sum(sheet.row_dimensions[row].height or LINE for row in range(1, n_rows + 1))
 
     def pages(orientation: str) -> tuple[int, int]:
         across, down = _PAGES[orientation]

@@ -12,6 +12,7 @@ from vernacular.core.metadata import MetricsMetadata
 from vernacular.core.model_record import ModelRecord, recorded_model
 from vernacular.metrics.schema import POSITION
 from vernacular.summary.cells import EXCEL, TOP_WRAPPED, SheetSize, continued, put_text
+from vernacular.summary.notes import note
 from vernacular.summary.rows import METRIC, SETTING_COLUMNS, Column, write_rows
 from vernacular.types import DEFAULT_PROMPT
 
@@ -134,9 +135,7 @@ def equal_weight_notes(models: list[MetricsMetadata], checkpoints: dict[str, dic
             by_weights.setdefault(weights, []).append(metadata.model)
     text = "checkpoints with the same weights, which training changes: one may be stored under a wrong name: "
     return [
-        {"model": names[0], "evaluation": None, "kind": "same weights", "note": text + ", ".join(names), "count": None}
-        for names in by_weights.values()
-        if len(names) > 1
+        note("same weights", text + ", ".join(names), model=names[0]) for names in by_weights.values() if len(names) > 1
     ]
 
 

@@ -2,12 +2,12 @@
 
 import pandas as pd
 
-from vernacular.summary.grid import sort_rows
+from vernacular.summary.grid import sort_rows, with_columns_of
 from vernacular.summary.rows import Column, write_rows
 
-_KEY = ("model", "evaluation", "metric")
 # further columns of results.csv
-_COLUMNS = ("n_labels", "n_scored", "rho", "weight", "ratio", "labels_only", "labels_only_low", "labels_only_high")
+_COLUMNS = dict.fromkeys(("n_labels", "n_scored"), "Int64")
+_COLUMNS |= dict.fromkeys(("rho", "weight", "ratio", "labels_only", "labels_only_low", "labels_only_high"), float)
 
 
 def add_estimates(long: pd.DataFrame, estimates: list[dict]) -> pd.DataFrame:
@@ -37,16 +37,8 @@ def _signature(row: dict) -> str:
 
 def with_estimate_columns(values: pd.DataFrame, estimates: list[dict]) -> pd.DataFrame:
     """Return the table of results with what an estimate is made of in further columns, empty in other rows."""
-    by_key = {tuple(row[name] for name in _KEY): row for row in estimates if row["baseline"] is None}
-    keys = zip(*(values[name] for name in _KEY), values["category"].fillna(""), strict=True)
-    found = [by_key.get(tuple(key), {}) if not category else {} for *key, category in keys]
-    counts = {name: "Int64" for name in ("n_labels", "n_scored")}
-    return values.assign(
-        **{
-            name: pd.Series([row.get(name) for row in found], values.index, counts.get(name, float))
-            for name in _COLUMNS
-        }
-    )
+    rows = [row | {"category": ""} for row in estimates if row["baseline"] is None]
+    return with_columns_of(values, rows, _COLUMNS)
 
 
 _SHEET = [

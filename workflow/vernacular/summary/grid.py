@@ -14,7 +14,7 @@ from vernacular.core.errors import ArtifactError, format_count
 from vernacular.core.tables import plain_text, to_frame
 from vernacular.metrics.metric import display_name
 from vernacular.metrics.schema import METRICS, RESULTS
-from vernacular.types import ALL_PROMPTS, DEFAULT_PROMPT
+from vernacular.types import ALL_PROMPTS, DEFAULT_PROMPT, SETTING
 
 _MAX_TITLE = 28  # characters of a title in a heading; a longer one is shown without its parentheses
 
@@ -149,8 +149,7 @@ def model_labels(models: Iterable[Mapping]) -> dict[str, str]:
 
 
 MODEL = ["model", "adapter", "model_revision"]  # a model name has one adapter and one revision in a run
-EVALUATION = ["task", "language", "protocol", "shots", "seed", "style", "prompt"]
-COLUMN = [*EVALUATION, "metric"]
+COLUMN = [*SETTING, "metric"]
 _ORDER = ["base_model", "is_adapter", *MODEL]
 
 
@@ -257,6 +256,18 @@ def build_grid(
     firsts = columns["evaluation"].map(first_of).to_numpy(dtype=int)
     order = np.lexsort((~columns["is_lead"].to_numpy(dtype=bool), firsts))
     return Grid(models, columns.iloc[order].reset_index(drop=True), cells[:, order])
+
+
+def with_columns_of(values: pd.DataFrame, rows: Iterable[dict], types: Mapping[str, object]) -> pd.DataFrame:
+    """Return the long table with further columns of `rows`, by model, evaluation, category and metric; null elsewhere.
+
+    types: of the columns, by name.
+    """
+    key = ("model", "evaluation", "category", "metric")
+    by_key = {tuple(row[name] for name in key): row for row in rows}
+    found = [by_key.get(each, {}) for each in zip(*(values[name].fillna("") for name in key), strict=True)]
+    columns = {name: pd.Series([row.get(name) for row in found], values.index, kind) for name, kind in types.items()}
+    return values.assign(**columns)
 
 
 def wide(long: pd.DataFrame, headings: Headings | None = None) -> pd.DataFrame:

@@ -23,6 +23,7 @@ from vernacular.summary.cells import (
     put_text,
     style_header,
 )
+from vernacular.summary.grid import with_columns_of
 from vernacular.summary.rows import METRIC, SETTING_COLUMNS, Column, write_rows
 from vernacular.types import ALL_PROMPTS, DEFAULT_PROMPT
 
@@ -180,14 +181,9 @@ def write_overall(sheet: Worksheet, overall: list[dict], size: SheetSize = EXCEL
 
 def with_values_without_faults(values: pd.DataFrame, without: list[dict]) -> pd.DataFrame:
     """Return the table of results with further columns: the value without confirmed faults, its n, the difference."""
-    keys = zip(values["model"], values["evaluation"], values["category"].fillna(""), values["metric"], strict=True)
-    by_key = {(row["model"], row["evaluation"], row["category"], row["metric"]): row for row in without}
-    found = [by_key.get(key, {}) for key in keys]
-    value = pd.Series([row.get("value") for row in found], values.index, float)
-    n = pd.Series([row.get("n") for row in found], values.index, "Int64")
-    return values.assign(
-        value_without_faults=value, n_without_faults=n, difference_without_faults=value - values["value"]
-    )
+    rows = [row | {f"{name}_without_faults": row[name] for name in ("value", "n")} for row in without]
+    values = with_columns_of(values, rows, {"value_without_faults": float, "n_without_faults": "Int64"})
+    return values.assign(difference_without_faults=values["value_without_faults"] - values["value"])
 
 
 _WITHOUT_FAULTS = [

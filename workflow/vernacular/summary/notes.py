@@ -20,11 +20,18 @@ _BUDGET_FELT, _BUDGET_MEASURED = 0.02, 0.1  # shares of unclosed responses
 _MAX_LIST = 30_000  # characters of a list in one cell; a longer list continues in the next row
 
 
+def note(
+    kind: str, text: str, *, model: str | None = None, evaluation: str | None = None, count: int | None = None
+) -> dict:
+    """Return a note; without a model or evaluation, it is of all."""
+    return {"model": model, "evaluation": evaluation, "kind": kind, "note": text, "count": count}
+
+
 def make_notes(metadata: MetricsMetadata) -> list[dict]:
     """Return one model's notes from the metadata of its metrics file, one row per note.
 
-        kind: "unavailable" (a dataset, model or encoder), "not applicable", "dropped" and "repaired" (rows of the
-    dataset), "rows" (warnings about the dataset), "prompts" (what is suspicious in them), "skipped" (items that were
+    kind: "unavailable" (a dataset, model or encoder), "not applicable", "dropped" and "repaired" (rows of the dataset),
+    "rows" (warnings about the dataset), "prompts" (what is suspicious in them), "skipped" (items that were
     skipped), "flagged" (outputs), "reasoning" (before answers), "samples" (several per item), "fallback" (the engine
     used a fallback strategy), "judge" (what its
     values are worth), "language" (of responses, if it is not identified), "diagnosis" (a symptom that explains
@@ -33,7 +40,7 @@ def make_notes(metadata: MetricsMetadata) -> list[dict]:
     notes = []
 
     def add_note(evaluation: str | None, kind: str, text: str, count: int | None = None) -> None:
-        notes.append({"model": metadata.model, "evaluation": evaluation, "kind": kind, "note": text, "count": count})
+        notes.append(note(kind, text, model=metadata.model, evaluation=evaluation, count=count))
 
     for evaluation, results in metadata.evaluations.items():
         if not results.outcome.is_complete:
@@ -105,23 +112,15 @@ def no_interval_notes(rows: "pd.DataFrame") -> list[dict]:
     is_headline = rows["headline"].fillna(False).astype(bool) & (rows["category"].fillna("") == "")
     lacking = rows[is_headline & rows["value"].notna() & rows["ci_low"].isna()]
     reason = "too few items, too few with one of the labels, an infinite value, or a metric that is not resampled"
-    return [
-        {
-            "model": row.model,
-            "evaluation": row.evaluation,
-            "kind": "no interval",
-            "note": f"{display_name(row.metric)}: no 95 % interval ({reason})",
-            "count": None,
-        }
-        for row in lacking.itertuples()
-    ]
+    texts = [f"{display_name(metric)}: no 95 % interval ({reason})" for metric in lacking["metric"]]
+    columns = zip(texts, lacking["model"], lacking["evaluation"], strict=True)
+    return [note("no interval", text, model=model, evaluation=evaluation) for text, model, evaluation in columns]
 
 
 def unreviewed_notes(languages: dict[str, str]) -> list[dict]:
     """Return a note for each evaluation whose prompt no speaker has read; `languages`: of its prompt."""
     text = 'the prompt lines in "{}" are not reviewed by a speaker'
-    common = {"model": None, "kind": "not reviewed", "count": None}
-    return [{**common, "evaluation": name, "note": text.format(code)} for name, code in languages.items()]
+    return [note("not reviewed", text.format(code), evaluation=name) for name, code in languages.items()]
 
 
 def self_preference_notes(rows: "pd.DataFrame", judges: dict[str, list[str]]) -> list[dict]:
@@ -149,7 +148,7 @@ def self_preference_notes(rows: "pd.DataFrame", judges: dict[str, list[str]]) ->
                     continue
                 gap = scores.loc[is_own, "value"].mean() - scores.loc[~is_own, "value"].mean()
                 text += f"; {display_name(row['metric'])}: {format_difference(gap, row['unit'])} to the other models"
-            notes.append({"model": None, "evaluation": evaluation, "kind": "judge", "note": text, "count": None})
+            notes.append(note("judge", text, evaluation=evaluation))
     return notes
 
 
@@ -161,18 +160,13 @@ def mixed_script_notes(models: list[MetricsMetadata]) -> list[dict]:
             dataset = results.dataset
             if dataset and dataset.language and dataset.script:
                 scripts.setdefault(dataset.language, {}).setdefault(dataset.script, set()).add(dataset.task or "")
-    return [
-        {
-            "model": None,
-            "evaluation": None,
-            "kind": "mixed scripts",
-            "note": f"the mean of {language} includes texts in different scripts: "
-            + "; ".join(f"{script} ({', '.join(sorted(tasks))})" for script, tasks in sorted(by_script.items())),
-            "count": len(by_script),
-        }
-        for language, by_script in scripts.items()
-        if len(by_script) > 1
-    ]
+    notes = []
+    for language, by_script in scripts.items():
+        if len(by_script) > 1:
+            listed = "; ".join(f"{script} ({', '.join(sorted(tasks))})" for script, tasks in sorted(by_script.items()))
+            text = f"the mean of {language} includes texts in different scripts: {listed}"
+            notes.append(note("mixed scripts", text, count=len(by_script)))
+    return notes
 
 
 def mixed_version_notes(models: list[MetricsMetadata]) -> list[dict]:
@@ -197,16 +191,7 @@ def mixed_version_notes(models: list[MetricsMetadata]) -> list[dict]:
             parts = [f"{', '.join(names)}: {version}" for version, names in models_by_version.items()]
             groups.setdefault(tuple(map(tuple, models_by_version.values())), []).append("; ".join(parts))
     text = "computed with different versions, which may cause differences between these models: "
-    return [
-        {
-            "model": None,
-            "evaluation": None,
-            "kind": "mixed versions",
-            "note": text + descriptions[0],
-            "count": len(descriptions),
-        }
-        for descriptions in groups.values()
-    ]
+    return [note("mixed versions", text + descriptions[0], count=len(descriptions)) for descriptions in groups.values()]
 
 
 def group_notes(notes: list[dict]) -> list[dict]:

@@ -16,7 +16,17 @@ from vernacular.core.tables import decimals, plain_text
 from vernacular.metrics.metric import display_name
 from vernacular.statistics.over_prompts import LIKE_THESE
 from vernacular.statistics.paired import ALPHA
-from vernacular.summary.cells import BEST, NONE, SHARED, index_rankings, lacks_interval, mark_by_interval, mark_by_test
+from vernacular.summary.cells import (
+    ARROWS,
+    BEST,
+    NONE,
+    SHARED,
+    direction,
+    index_rankings,
+    lacks_interval,
+    mark_by_interval,
+    mark_by_test,
+)
 from vernacular.summary.grid import Grid, Headings, build_grid
 
 _UNITS = {"share": "%", "percent": "%", "score": "", "cosine": ""}  # of the numbers in the table, by unit of the values
@@ -187,7 +197,7 @@ def make_table(
     table_headings = [layout.columns[key].tolist() for key in ("language", "title", "setting")]
     table_headings[2] = [setting.replace(" · ", ", ") for setting in table_headings[2]]
     if layout.columns["metric"].nunique() > 1:
-        table_headings.append([_metric_heading(*column[2:]) for column in columns])
+        table_headings.append([column[2] for column in columns])
     cells = [list(row) for row in zip(*(column[0] for column in columns), strict=True)]
     means = _means_over_prompts(long, layout, prompts)
     any_lacks_interval = any(cell and cell.text.startswith("(") for row in cells for cell in row)
@@ -199,21 +209,21 @@ def make_table(
 
 
 def _column(long: pd.DataFrame, layout: Grid, position: int, rankings: Mapping, intervals: bool) -> tuple:
-    """Return the cells of a column, whether tests cover it (None: no value is best), its metric, unit and direction."""
+    """Return the cells of a column, whether tests cover it (None: no value is best), and its metric with an arrow."""
     positions = layout.cells[:, position]
     rows = [None if cell < 0 else long.iloc[cell] for cell in positions]
     first = next(row for row in rows if row is not None)
     value, low, high = (layout.take(long[name])[:, position] for name in ("value", "ci_low", "ci_high"))
-    direction = None if pd.isna(first["higher_is_better"]) else bool(first["higher_is_better"])
+    higher_is_better = direction(first["higher_is_better"])
     unknown = np.full(len(value), np.nan)
-    column_marks = mark_by_interval(value, unknown, unknown, direction)
+    column_marks = mark_by_interval(value, unknown, unknown, higher_is_better)
     keys = [None if row is None else (row["model"], row["evaluation"], row["metric"]) for row in rows]
     tested_marks, paired = mark_by_test(keys, value, column_marks, rankings)
     has_best = bool((column_marks == BEST).any())  # not if all values are equal
     is_tested = bool(paired[np.isfinite(value)].all()) if has_best else None
     if is_tested and not intervals:
         column_marks = tested_marks
-    without_interval = lacks_interval(value, low, high, direction)
+    without_interval = lacks_interval(value, low, high, higher_is_better)
     cells = []
     for index, row in enumerate(rows):
         if row is None:
@@ -224,7 +234,7 @@ def _column(long: pd.DataFrame, layout: Grid, position: int, rankings: Mapping, 
         has_interval = intervals and np.isfinite(low[index]) and np.isfinite(high[index])
         bounds = tuple(_number(bound[index], first["unit"]) for bound in (low, high)) if has_interval else None
         cells.append(Cell(text, bounds, int(column_marks[index])))
-    return cells, is_tested, first["metric"], first["unit"], direction
+    return cells, is_tested, f"{display_name(first['metric'])} {ARROWS[higher_is_better]}".strip()
 
 
 def _number(value: float, unit) -> str:
@@ -232,11 +242,6 @@ def _number(value: float, unit) -> str:
     if not np.isfinite(value):
         return "n/a" if np.isnan(value) else "∞" if value > 0 else "-∞"
     return decimals(value * _FACTORS.get(unit, 1), _DIGITS.get(unit, 3))
-
-
-def _metric_heading(metric: str, unit, direction: bool | None) -> str:
-    arrow = {True: "↑", False: "↓", None: ""}[direction]
-    return f"{display_name(metric)} {arrow}".strip()
 
 
 def _caption(
@@ -284,8 +289,8 @@ def _describe_metrics(examples: list[pd.Series]) -> str:
     texts = []
     for row in examples:
         unit = "" if pd.isna(row["unit"]) else _UNITS.get(row["unit"], row["unit"])
-        direction = row["higher_is_better"]
-        better = "" if pd.isna(direction) else f" ({'higher' if direction else 'lower'} is better)"
+        higher = row["higher_is_better"]
+        better = "" if pd.isna(higher) else f" ({'higher' if higher else 'lower'} is better)"
         texts.append(f"{display_name(row['metric'])}{f' in {unit}' if unit else ''}{better}")
     return "; ".join(dict.fromkeys(texts))
 

@@ -15,6 +15,7 @@ from vernacular.statistics.over_prompts import Components, design_table
 from vernacular.summary import cells
 from vernacular.summary.cells import EXCEL, SheetSize, continued
 from vernacular.summary.grid import sort_rows
+from vernacular.summary.notes import note
 from vernacular.summary.rows import Column, parts_of, write_rows
 from vernacular.types import ALL_PROMPTS
 
@@ -70,9 +71,8 @@ def prompt_notes(prompt_rows: list[dict]) -> list[dict]:
     notes: dict[tuple, dict] = {}
     for row in prompt_rows:
         if row["note"] and row["headline"]:
-            key = (row["model"], row["evaluation"], row["note"])
-            names = dict(zip(("model", "evaluation", "note"), key, strict=True))
-            notes[key] = names | {"kind": "prompts", "count": row["n_prompts"]}
+            names = {name: row[name] for name in ("model", "evaluation")}
+            notes[*names.values(), row["note"]] = note("prompts", row["note"], **names, count=row["n_prompts"])
     return list(notes.values())
 
 

@@ -9,7 +9,7 @@ from openpyxl.worksheet.worksheet import Worksheet
 
 from vernacular.core.metadata import MetricsMetadata
 from vernacular.summary.cells import EXCEL, TITLE, TOP_WRAPPED, SheetSize, put_text, set_print, wrapped_height
-from vernacular.summary.grid import Headings, sort_key
+from vernacular.summary.grid import COLUMN, MODEL, Headings, sort_key
 from vernacular.summary.rows import parts_of
 from vernacular.summary.sheet import LEGEND
 from vernacular.types import DEFAULT_PROMPT
@@ -94,18 +94,7 @@ def _put_value(sheet: Worksheet, row: int, column: int, value):
     return put_text(sheet, row, column, value)
 
 
-_GROUP_COLUMNS = [
-    "model",
-    "adapter",
-    "model_revision",
-    "task",
-    "language",
-    "protocol",
-    "shots",
-    "style",
-    "prompt",
-    "metric",
-]
+_GROUP_COLUMNS = [*MODEL, *(name for name in COLUMN if name != "seed")]
 _SEED_COLUMNS = [*_GROUP_COLUMNS, "seeds", "n_seeds", "mean", "sd", "lowest", "highest"]
 
 

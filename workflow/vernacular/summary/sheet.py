@@ -45,7 +45,6 @@ LEGEND = [
 _LEVEL_TITLES = {"language": "language", "title": "task", "setting": "protocol"}
 _MEAN_TITLES = {"mean": "Mean above chance (↑)", "rank": "Rank (↓)"}
 _MIN_WIDTH, _MAX_WIDTH = 9, 22
-_LINE_HEIGHT = 15  # points
 
 
 def write_headers(
@@ -79,7 +78,7 @@ def write_headers(
         if key == "language":
             sheet.row_dimensions[level].height = 18
         if level == 2 and columns.means:  # "19 of 23 evaluations"
-            sheet.row_dimensions[level].height = max(sheet.row_dimensions[level].height, 2 * _LINE_HEIGHT + 3)
+            sheet.row_dimensions[level].height = max(sheet.row_dimensions[level].height, 2 * cells.LINE + 3)
     for number, width in widths.items():
         sheet.column_dimensions[get_column_letter(number)].width = width
 
@@ -107,7 +106,7 @@ def _write_metrics(sheet: Worksheet, long: pd.DataFrame, layout: Grid, columns: 
         longest = max(map(len, headings.split()))
         widths[number] = max(_MIN_WIDTH, min(_MAX_WIDTH, math.ceil(1.15 * longest) + 1))  # bold text is wider
         lines = max(lines, _n_lines(text, widths[number]))
-    sheet.row_dimensions[row].height = _LINE_HEIGHT * max(3, lines)
+    sheet.row_dimensions[row].height = cells.LINE * max(3, lines)
     return widths
 
 
@@ -154,7 +153,7 @@ def _write_level(
         numbers = [number for number, mean in columns.means.items() if mean.scope == "all"]
         if len(numbers) > 1:
             sheet.merge_cells(start_row=row, end_row=row, start_column=numbers[0], end_column=numbers[-1])
-    sheet.row_dimensions[row].height = _LINE_HEIGHT * min(5, lines) + 3
+    sheet.row_dimensions[row].height = cells.LINE * min(5, lines) + 3
 
 
 def group_starts(layout: Grid, keys: list[str]) -> list[bool]:

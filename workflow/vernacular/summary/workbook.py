@@ -32,14 +32,9 @@ from vernacular.summary.provenance import write_provenance
 from vernacular.summary.sheet import write_grid
 
 
-def write_similarity(path, long: pd.DataFrame, provenance: dict, **arguments) -> Path:
-    """Write `similarity_summary.xlsx`: metrics of generated outputs; arguments as in `_write`."""
-    return _write(path, "Similarity", long, long["metric_group"] == "similarity", provenance, **arguments)
-
-
-def write_surprisal(path, long: pd.DataFrame, provenance: dict, **arguments) -> Path:
-    """Write `surprisal_summary.xlsx`: metrics of log-probabilities; arguments as in `_write`."""
-    return _write(path, "Surprisal", long, long["metric_group"] == "surprisal", provenance, **arguments)
+def write_group(path, long: pd.DataFrame, provenance: dict, *, group: str, **arguments) -> Path:
+    """Write the metrics of generated outputs ("similarity") or of log-probabilities ("surprisal"), as in `_write`."""
+    return _write(path, group.capitalize(), long, long["metric_group"] == group, provenance, **arguments)
 
 
 def write_leaderboard(

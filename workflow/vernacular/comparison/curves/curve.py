@@ -39,6 +39,7 @@ _COMPARISON_ORDER = ("tokens", "step", "words")  # a step of two runs is the sam
 SLOPE_UNIT = {"step": 1_000, "tokens": 10**9, "words": 10**9}
 RESAMPLES = 2_000
 CORPUS_RESAMPLES = 500  # of a statistic that is not a mean
+_SEED = 0
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,6 @@ class Samples:
     codes: np.ndarray  # (n,) cluster of each item
     inputs: dict[str, list[np.ndarray]]  # of a corpus statistic: the (n,) arrays of each model
     resamples: int
-    seed: int
 
     @cached_property
     def draws(self) -> np.ndarray:
@@ -108,7 +108,7 @@ class Samples:
         known = ~np.isnan(self.values)
         sums = cluster_sums(np.where(known, self.values, 0.0), self.codes)
         sizes = cluster_sums(known.astype(float), self.codes)
-        return redrawn(resample_means(sums, sizes, cluster_counts(self.n_clusters, self.resamples, self.seed)))
+        return redrawn(resample_means(sums, sizes, cluster_counts(self.n_clusters, self.resamples, _SEED)))
 
     @property
     def n_clusters(self) -> int:
@@ -130,10 +130,10 @@ class Samples:
         first, second = (self.values[:, [self.models.index(pair[side]) for pair in pairs]] for side in (0, 1))
         binary = np.full(len(pairs), self.metric.proportion)
         differences = item_differences(second, first)
-        return mean_differences(differences, self.codes, binary, resamples=self.resamples, seed=self.seed)
+        return mean_differences(differences, self.codes, binary, resamples=self.resamples, seed=_SEED)
 
     def _corpus_draws(self, model: str) -> np.ndarray:
-        rng = np.random.default_rng(self.seed)  # the same resamples for each model
+        rng = np.random.default_rng(_SEED)  # the same resamples for each model
         count = min(self.resamples, CORPUS_RESAMPLES)
         arguments = (self.inputs[model], self.codes, self.n_clusters, count, rng)
         return resample_statistic(self.metric.corpus, *arguments, self.metric.vectorized)
@@ -148,7 +148,7 @@ class Samples:
 
 
 def samples_of(
-    items: Items, sides: dict[str, Side], metric: Metric, mask: np.ndarray, *, resamples: int = RESAMPLES, seed: int = 0
+    items: Items, sides: dict[str, Side], metric: Metric, mask: np.ndarray, *, resamples: int = RESAMPLES
 ) -> Samples:
     """Return the values of a metric over the items of the (N,) `mask`, for the models that have any.
 
@@ -169,7 +169,7 @@ def samples_of(
         values, inputs = np.column_stack(columns) if columns else np.empty((0, 0)), {}
         values[:, np.isinf(values).any(axis=0)] = np.nan  # the mean of a model with an infinite value is undefined
     codes = cluster_codes(items.clusters[used], int(used.sum()))
-    return Samples(metric, models, values, codes, inputs, resamples, seed)
+    return Samples(metric, models, values, codes, inputs, resamples)
 
 
 def point_rows(curve: Curve, checkpoints: dict, values: dict[str, dict], samples: Samples, labels: dict) -> list[dict]:

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from vernacular.comparison.align import align
+from vernacular.comparison.compare import correct_by_pair
 from vernacular.comparison.curves.curve import (
     RESAMPLES,
     Curve,
@@ -36,7 +37,7 @@ from vernacular.metrics.classification import with_classes
 from vernacular.metrics.metric import Metric
 from vernacular.protocols.evaluate import PROTOCOL_METRICS
 from vernacular.statistics import curves as statistics
-from vernacular.statistics.paired import ALPHA, corpus_difference, holm
+from vernacular.statistics.paired import ALPHA, corpus_difference
 from vernacular.types import SETTING
 
 MIN_MONOTONICITY = 0.5
@@ -53,7 +54,6 @@ def curve_tables(
     *,
     tool_metrics: Mapping[str, list[Metric]] | None = None,
     resamples: int = RESAMPLES,
-    seed: int = 0,
 ) -> dict[str, list[dict]]:
     """Return the rows of each table in `schema.ALL`.
 
@@ -82,7 +82,7 @@ def curve_tables(
                 mask = items.categories == category if category else np.ones(len(items.ids), dtype=bool)
                 labels = {"evaluation": evaluation, **setting, "category": category, "metric": metric.name}
                 labels |= {"unit": metric.unit, "higher_is_better": metric.higher_is_better}
-                samples = samples_of(items, sides, metric, mask, resamples=resamples, seed=seed)
+                samples = samples_of(items, sides, metric, mask, resamples=resamples)
                 by_model = {
                     model: rows.get((category, metric.name)) or rows.get(("", ""), {})
                     for model, rows in metric_values.items()
@@ -137,16 +137,11 @@ def pair_rows(
 
 def correct_areas(rows: list[dict]) -> None:
     """Add `p_holm`, `n_tests` and `better` to CURVE_PAIRS rows: one family per pair, of its rows over all items."""
-    families: dict[tuple, list[dict]] = {}
+    correct_by_pair(rows)
     for row in rows:
-        row |= {"p_holm": None, "n_tests": None, "better": None}
-        if not row["category"] and row["p_value"] is not None:
-            families.setdefault((row["baseline"], row["candidate"]), []).append(row)
-    for family in families.values():
-        for row, adjusted in zip(family, holm([row["p_value"] for row in family]), strict=True):
-            row |= {"p_holm": float(adjusted), "n_tests": len(family)}
-            if adjusted < ALPHA and row["area"] and row["higher_is_better"] is not None:
-                row["better"] = row["candidate" if (row["area"] > 0) == row["higher_is_better"] else "baseline"]
+        row["better"] = None
+        if row["n_tests"] and row["p_holm"] < ALPHA and row["area"] and row["higher_is_better"] is not None:
+            row["better"] = row["candidate" if (row["area"] > 0) == row["higher_is_better"] else "baseline"]
 
 
 def trust_row(curves: list[Curve], points: dict[str, list[dict]], samples: Samples, labels: dict) -> dict:
