@@ -24,17 +24,7 @@ from vernacular.comparison.pairwise import Pair
 from vernacular.comparison.schema import COMPARISONS, PROMPTS
 from vernacular.core.tables import finite_or_none
 from vernacular.metrics.metric import Metric, chance_level
-from vernacular.statistics.over_prompts import (
-    FEWEST_PROMPTS,
-    LIKE_THESE,
-    MeanOverPrompts,
-    cluster_table,
-    clustered_variance,
-    components,
-    mean_over_prompts,
-    probability_better,
-    resampled_variance,
-)
+from vernacular.statistics import over_prompts as statistics
 from vernacular.statistics.paired import minimum_detectable_difference
 from vernacular.types import ALL_PROMPTS, DEFAULT_PROMPT, SETTING, Evaluation
 
@@ -208,7 +198,7 @@ def _value_row(group: PromptGroup, metric: Metric, model: str, values: GroupValu
         "highest_prompt": group.prompts[high],
     }
     if not metric.corpus and np.isfinite(arrays[0]).all():
-        table = cluster_table(arrays[0], values.clusters)
+        table = statistics.cluster_table(arrays[0], values.clusters)
         row |= _variances(table)
         if metric.higher_is_better is not None:
             best, corrected = best_prompt(table.mean(axis=2), higher_is_better=metric.higher_is_better)
@@ -246,10 +236,10 @@ def _pair_rows(group, aligned: Aligned, metric: Metric, baseline: str, candidate
     if not metric.corpus and np.isfinite(difference).all():
         cells = arrays[1][0] - arrays[0][0]
         if np.isfinite(cells).all():
-            row |= _variances(cluster_table(cells, values.clusters))
+            row |= _variances(statistics.cluster_table(cells, values.clusters))
             variance_prompts = row["variance_prompts"]
     sign = 1 if metric.higher_is_better else -1
-    probability = probability_better(sign * found.value, variance_prompts, found.se, len(group.prompts))
+    probability = statistics.probability_better(sign * found.value, variance_prompts, found.se, len(group.prompts))
     return [row | {"probability_better": finite_or_none(probability)}]
 
 
@@ -263,7 +253,7 @@ def _cells(metric: Metric, arrays: list[np.ndarray]) -> np.ndarray:
     )
 
 
-def _mean(metric: Metric, sides: list, signs: list[float], cells: np.ndarray, clusters) -> MeanOverPrompts:
+def _mean(metric: Metric, sides: list, signs: list[float], cells: np.ndarray, clusters) -> statistics.MeanOverPrompts:
     """Return the mean over prompts of a signed sum of `sides` (one model, or candidate - baseline)."""
     if metric.corpus:
         runs = [
@@ -278,18 +268,18 @@ def _mean(metric: Metric, sides: list, signs: list[float], cells: np.ndarray, cl
             return sum(sign * part for sign, part in zip(signs, parts, strict=True))
 
         with np.errstate(invalid="ignore"):
-            variance, n_clusters = resampled_variance(
+            variance, n_clusters = statistics.resampled_variance(
                 statistic, runs, clusters, vectorized=metric.vectorized, resamples=CORPUS_RESAMPLES
             )
     else:
         with np.errstate(invalid="ignore"):  # inf - inf
             values = sum(sign * arrays[0].mean(axis=(1, 2)) for sign, arrays in zip(signs, sides, strict=True))
-            variance, n_clusters = clustered_variance(values, clusters)
+            variance, n_clusters = statistics.clustered_variance(values, clusters)
     values = cells if cells.shape[1] > 1 else cells[:, 0]
-    return mean_over_prompts(values, variance, n_clusters)
+    return statistics.mean_over_prompts(values, variance, n_clusters)
 
 
-def _interval(found: MeanOverPrompts, *, clip: bool = False) -> dict:
+def _interval(found: statistics.MeanOverPrompts, *, clip: bool = False) -> dict:
     low, high = (max(0.0, found.low), min(1.0, found.high)) if clip and found.se > 0 else (found.low, found.high)
     names = ("value", "se", "df", "se_items", "se_prompts", "sd_prompts")
     row = {name: finite_or_none(getattr(found, name)) for name in names}
@@ -297,15 +287,15 @@ def _interval(found: MeanOverPrompts, *, clip: bool = False) -> dict:
     notes = []
     if not found.se > 0:
         notes.append("no variation, or undefined in more than a fifth of the resamples: no interval")
-    if found.question != LIKE_THESE:
-        notes.append(f"an interval for prompts like these needs at least {FEWEST_PROMPTS} prompts")
+    if found.question != statistics.LIKE_THESE:
+        notes.append(f"an interval for prompts like these needs at least {statistics.FEWEST_PROMPTS} prompts")
     return row | {"note": "; ".join(notes) or None}
 
 
 def _variances(table: np.ndarray) -> dict:
     """Return the components of a table (clusters, prompts, seeds), and their shares in one run's variance."""
-    mean_of_seeds = components(table.mean(axis=2))
-    shares = (components(table) if table.shape[2] > 1 else mean_of_seeds).shares()
+    mean_of_seeds = statistics.components(table.mean(axis=2))
+    shares = (statistics.components(table) if table.shape[2] > 1 else mean_of_seeds).shares()
     row = {
         "n_clusters": len(table),
         "variance_items": mean_of_seeds.of("items"),
@@ -392,7 +382,7 @@ def _comparison_row(prompt_row: dict, pair: Pair) -> dict:
     return row | {
         "category": "",
         **dict(zip(("difference", "ci_low", "ci_high"), numbers, strict=True)),
-        "test": TEST if prompt_row["question"] == LIKE_THESE else TEST_THESE,
+        "test": TEST if prompt_row["question"] == statistics.LIKE_THESE else TEST_THESE,
         "minimum_detectable_difference": finite_or_none(smallest),
     }
 

@@ -18,15 +18,8 @@ from scipy.special import ndtr
 
 from vernacular.comparison.align import Items, Side
 from vernacular.metrics.metric import Metric, chance_level
+from vernacular.statistics import paired
 from vernacular.statistics.intervals import redrawn, resample_statistic
-from vernacular.statistics.paired import (
-    ALPHA,
-    cluster_counts,
-    cluster_sums,
-    competition_ranks,
-    resample_means,
-    significantly_better,
-)
 
 RESAMPLES = 1_000
 _GROUP_KEYS = ("task", "language", "protocol", "shots", "style")
@@ -113,7 +106,7 @@ def _aggregate_scope(
     drawn_means = np.einsum("e,erm->rm", weights, draws)
     rates = _win_rates(values, weights)
     better = _better(means, drawn_means)
-    ranks = competition_ranks(better)
+    ranks = paired.competition_ranks(better)
     return [
         {
             "model": model,
@@ -165,17 +158,17 @@ def _normalize(evaluation: Evaluation, models, clusters, seed: int, resamples: i
         columns = np.column_stack([model_arrays[0] for model_arrays in arrays])
         value = columns.mean(0)
         padded = np.append(codes, k - 1)  # so that the sums include clusters without items
-        sums = cluster_sums(np.vstack([columns, np.zeros(len(models))]), padded)
-        sizes = cluster_sums(np.append(np.ones(len(indices)), 0.0)[:, None], padded)
-        counts = cluster_counts(k, resamples, seed)
-        draws = resample_means(sums, np.repeat(sizes, len(models), axis=1), counts)
+        sums = paired.cluster_sums(np.vstack([columns, np.zeros(len(models))]), padded)
+        sizes = paired.cluster_sums(np.append(np.ones(len(indices)), 0.0)[:, None], padded)
+        counts = paired.cluster_counts(k, resamples, seed)
+        draws = paired.resample_means(sums, np.repeat(sizes, len(models), axis=1), counts)
     return (value - chance) / (1 - chance), (redrawn(draws) - chance) / (1 - chance)
 
 
 def _interval(draws: np.ndarray) -> tuple[float | None, float | None]:
     if not np.isfinite(draws).all() or np.ptp(draws) == 0:
         return None, None
-    return tuple(np.quantile(draws, [ALPHA / 2, 1 - ALPHA / 2]).tolist())
+    return tuple(np.quantile(draws, [paired.ALPHA / 2, 1 - paired.ALPHA / 2]).tolist())
 
 
 def _better(means: np.ndarray, draws: np.ndarray) -> np.ndarray:
@@ -188,7 +181,7 @@ def _better(means: np.ndarray, draws: np.ndarray) -> np.ndarray:
     for (i, j), difference in zip(pairs, differences, strict=True):
         se = (draws[:, i] - draws[:, j]).std(ddof=1)
         p_values.append(2 * ndtr(-abs(difference) / se) if se > 0 else float("nan"))
-    return significantly_better(len(means), pairs, differences, p_values)
+    return paired.significantly_better(len(means), pairs, differences, p_values)
 
 
 def _win_rates(values: np.ndarray, weights: np.ndarray) -> np.ndarray:

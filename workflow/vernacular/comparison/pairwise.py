@@ -18,13 +18,8 @@ from vernacular.comparison.schema import COMPARISONS
 from vernacular.core.errors import format_count
 from vernacular.core.tables import finite_or_none
 from vernacular.metrics.metric import Metric
+from vernacular.statistics import paired
 from vernacular.statistics.intervals import cluster_codes, resample_statistic
-from vernacular.statistics.paired import (
-    corpus_difference,
-    item_differences,
-    mean_differences,
-    minimum_detectable_difference,
-)
 
 RESAMPLES = 10_000
 # a corpus statistic is recomputed in each resample, and the resamples only serve to estimate a standard error
@@ -161,7 +156,7 @@ def _add_means(rows, means: list[tuple[Pair, Metric]], sides, indices, codes, se
     differences = np.column_stack([_difference(baseline, candidate) for _, _, baseline, candidate in columns])
     # means of several samples are none
     binary = np.array([metric.proportion and _is_binary(*sides) for _, metric, *sides in columns])
-    result = mean_differences(differences, codes, binary, resamples=resamples, seed=seed)
+    result = paired.mean_differences(differences, codes, binary, resamples=resamples, seed=seed)
     for column, (row, _, baseline, candidate) in enumerate(columns):
         shared = ~np.isnan(baseline) & ~np.isnan(candidate)
         if not shared.any():
@@ -180,7 +175,7 @@ def _add_numbers(
     row: dict, values: list[float], difference, low, high, p, se, n_clusters: int, *, is_undefined: bool
 ) -> None:
     """Add the values of both sides and their difference, and to the note why there is no interval."""
-    smallest = minimum_detectable_difference(se, n_clusters - 1)
+    smallest = paired.minimum_detectable_difference(se, n_clusters - 1)
     names = ("baseline_value", "candidate_value", "difference", "ci_low", "ci_high", "p_value")
     numbers = zip(names, (*values, difference, low, high, p), strict=True)
     row |= {name: finite_or_none(number) for name, number in numbers}
@@ -204,7 +199,7 @@ def _is_binary(*sides: np.ndarray) -> bool:
 
 def _difference(baseline: np.ndarray, candidate: np.ndarray) -> np.ndarray:
     """Return (n,) candidate - baseline, NaN if a side is missing; all NaN if a value is infinite."""
-    difference = item_differences(candidate, baseline)
+    difference = paired.item_differences(candidate, baseline)
     infinite = np.isinf(baseline) & ~np.isnan(candidate) | np.isinf(candidate) & ~np.isnan(baseline)
     return np.full(len(baseline), np.nan) if infinite.any() else difference
 
@@ -231,7 +226,7 @@ def _add_corpus(
         draws.append(draws_cache[key])
     with np.errstate(invalid="ignore"):  # inf - inf
         difference, difference_draws = values[1] - values[0], draws[1] - draws[0]
-    low, high, p, se = corpus_difference(difference, difference_draws, n_clusters)
+    low, high, p, se = paired.corpus_difference(difference, difference_draws, n_clusters)
     row["test"] = BOOTSTRAP
     is_undefined = n_clusters >= 2 and bool(np.isnan(se))
     _add_numbers(row, values, difference, low, high, p, se, n_clusters, is_undefined=is_undefined)

@@ -26,16 +26,9 @@ from vernacular.metrics.metric import COUNT
 from vernacular.metrics.schema import TASK_RESULTS, value_arrays
 from vernacular.protocols.registry import PROTOCOLS
 from vernacular.protocols.schema import REQUESTS
+from vernacular.report import item_details
 from vernacular.report.data_files import Row, record, round_all, round_significant, write_data_file
 from vernacular.report.distributions import SurprisalProfile, calibration, histograms, surprisal_profiles
-from vernacular.report.item_details import (
-    COLUMNS,
-    ItemOutcomes,
-    classify_outcomes,
-    pack_surprisals,
-    shown_items,
-    wrapped_text,
-)
 
 ITEMS_PER_FILE = 250  # items per data file
 FILES_AT_A_TIME = 10  # whose items are in memory
@@ -73,7 +66,7 @@ def write_evaluation(out: Path, number: int, evaluation: str, models: dict[int, 
         order = np.array([positions[item] for item in rows["item_id"].to_pylist()])
         if (np.diff(order) < 0).any():
             rows = rows.take(np.argsort(order))
-        outcomes = classify_outcomes(iter_rows(rows.select(_OUTCOME_COLUMNS), size))
+        outcomes = item_details.classify_outcomes(iter_rows(rows.select(_OUTCOME_COLUMNS), size))
         outcomes_by_model[model] = outcomes
         task["models"].append(model)
         counts = [outcomes.outcomes.count(code) for code in range(7)]
@@ -117,15 +110,17 @@ def _write_items(
 ) -> tuple[pa.Table, pa.Table]:
     """Write the items in blocks, and their few-shot prefixes; return tables of _SHOWN and _SPANS."""
     # few-shot examples are stored once
-    requests = artifacts.read(requests, REQUESTS, columns=COLUMNS, dictionary_columns=("prefix", "messages"))
+    requests = artifacts.read(
+        requests, REQUESTS, columns=item_details.COLUMNS, dictionary_columns=("prefix", "messages")
+    )
     shown, spans = [_SHOWN.empty_table()], [_SPANS.empty_table()]
     prefix_numbers: dict[str, int] = {}
     for number, part in enumerate(by_items(items, [requests], FILES_AT_A_TIME * ITEMS_PER_FILE)):
-        shown_rows, own_spans = shown_items(*map(rows_of, part), displayed_roles, prefix_numbers)
+        shown_rows, own_spans = item_details.shown_items(*map(rows_of, part), displayed_roles, prefix_numbers)
         for index, start in enumerate(range(0, len(shown_rows), ITEMS_PER_FILE)):
             block = number * FILES_AT_A_TIME + index
             write_data_file(out, f"{name}/i{block}", shown_rows[start : start + ITEMS_PER_FILE])
-        wrapped = [wrapped_text(item) for item in shown_rows]
+        wrapped = [item_details.wrapped_text(item) for item in shown_rows]
         shown.append(pa.table([part[0]["item_id"], part[0]["gold"], pa.array(wrapped, pa.string())], schema=_SHOWN))
         columns = [[*key, *value] for key, value in own_spans.items()]
         spans.append(pa.table(list(zip(*columns, strict=True)), schema=_SPANS) if columns else spans[0])
@@ -133,7 +128,7 @@ def _write_items(
     return pa.concat_tables(shown), pa.concat_tables(spans)
 
 
-def _list_item(positions: dict[str, int], row: dict, outcomes: ItemOutcomes, i: int):
+def _list_item(positions: dict[str, int], row: dict, outcomes: item_details.ItemOutcomes, i: int):
     """Return the Row.Result of an item: choices by index, generated text truncated."""
     prediction = (
         row["predicted_indices"]
@@ -227,7 +222,7 @@ def _outputs_by_item(table: pa.Table, roles: set[str], spans: dict, wrapped: dic
         }
         wrappers = {row["item_id"]: _split_template(row["rendered"], wrapped.get(row["item_id"])) for row in rows}
         return outputs, {}, wrappers
-    tokens = pack_surprisals(table, roles, lambda item, role: spans.get((item, role)))
+    tokens = item_details.pack_surprisals(table, roles, lambda item, role: spans.get((item, role)))
     wrappers = {}
     if table["rendered"].null_count < table.num_rows:
         for row in rows_of(table.select(["item_id", "role", "rendered", "offsets"])):

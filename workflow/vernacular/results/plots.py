@@ -14,28 +14,19 @@ from vernacular.core.errors import DataError, suggest
 from vernacular.core.tables import decimals, percent, rows_of, to_frame
 from vernacular.metrics.metric import display_name
 from vernacular.metrics.schema import TASK_RESULTS
+from vernacular.report import item_details
 from vernacular.report.evaluation import write_evaluation
-from vernacular.report.item_details import (
-    ACCEPTABLE,
-    CORRECT,
-    INCORRECT,
-    NOT_SCORED,
-    SCORED,
-    TIE,
-    UNACCEPTABLE,
-    classify_outcomes,
-)
 from vernacular.results.tables import comparisons, find_results, items, values
 from vernacular.types import ALL_PROMPTS, SETTING
 
 _OUTCOMES = {  # code of an outcome, in the order of the bars: name and color
-    CORRECT: ("correct", "#0b6b68"),
-    TIE: ("tie", "#d9b44a"),
-    INCORRECT: ("incorrect", "#c26a1b"),
-    NOT_SCORED: ("not scored", "0.6"),
-    ACCEPTABLE: ("acceptable", "#3b6ea5"),
-    UNACCEPTABLE: ("unacceptable", "#8b4a8c"),
-    SCORED: ("scored", "#2f8f83"),
+    item_details.CORRECT: ("correct", "#0b6b68"),
+    item_details.TIE: ("tie", "#d9b44a"),
+    item_details.INCORRECT: ("incorrect", "#c26a1b"),
+    item_details.NOT_SCORED: ("not scored", "0.6"),
+    item_details.ACCEPTABLE: ("acceptable", "#3b6ea5"),
+    item_details.UNACCEPTABLE: ("unacceptable", "#8b4a8c"),
+    item_details.SCORED: ("scored", "#2f8f83"),
 }
 
 
@@ -261,8 +252,8 @@ def plot_items(directory, baseline: str, candidate: str, evaluation: str):
     sides = []
     for model in (baseline, candidate):
         table = artifacts.read(find_results(directory, model, "tasks", evaluation), TASK_RESULTS)
-        found = classify_outcomes(rows_of(table))
-        columns = {"value": found.measure_values, "right": np.equal(found.outcomes, CORRECT)}
+        found = item_details.classify_outcomes(rows_of(table))
+        columns = {"value": found.measure_values, "right": np.equal(found.outcomes, item_details.CORRECT)}
         sides.append((found, pd.DataFrame(columns, index=table["item_id"].to_pylist(), dtype=object)))
     [(left, x), (right, y)] = sides
     if left.measure is None or left.measure != right.measure:
@@ -271,7 +262,7 @@ def plot_items(directory, baseline: str, candidate: str, evaluation: str):
     figure, axes = _figure(f"{display_name(left.measure)} of each item, {evaluation}", f"{len(both)} items", 5)
     axes.axline((0, 0), slope=1, color="0.35", linestyle="--", linewidth=1)
     names = {(True, True): "both correct", (False, True): f"only {candidate}", (True, False): f"only {baseline}"}
-    names[False, False] = "neither correct" if CORRECT in {*left.outcomes, *right.outcomes} else "item"
+    names[False, False] = "neither correct" if item_details.CORRECT in {*left.outcomes, *right.outcomes} else "item"
     for (marker, color), (key, name) in zip(
         [("o", "C0"), ("s", "C2"), ("^", "C1"), ("D", "0.5")], names.items(), strict=True
     ):

@@ -11,7 +11,7 @@ from openpyxl.worksheet.worksheet import Worksheet
 from vernacular.core.metadata import MetricsMetadata
 from vernacular.core.model_record import ModelRecord, recorded_model
 from vernacular.metrics.schema import POSITION
-from vernacular.summary.cells import EXCEL, TOP_WRAPPED, SheetSize, continued, put_text
+from vernacular.summary import cells
 from vernacular.summary.notes import note
 from vernacular.summary.rows import METRIC, SETTING_COLUMNS, Column, write_rows
 from vernacular.types import DEFAULT_PROMPT
@@ -87,25 +87,27 @@ _TRUST = [
 def curve_sheets(statistics: list[dict], trust: list[dict], text: str) -> dict[str, Callable[..., None]]:
     """Return sheets of the leaderboard by name, from CURVE_STATISTICS and TASK_TRUST rows and the sentence on tasks."""
     return {
-        "curves": lambda sheet, size=EXCEL: _fill(sheet, _CURVES, statistics, "No curves.", size),
-        "task trust": lambda sheet, size=EXCEL: write_trust(sheet, trust, text, size),
+        "curves": lambda sheet, size=cells.EXCEL: _fill(sheet, _CURVES, statistics, "No curves.", size),
+        "task trust": lambda sheet, size=cells.EXCEL: write_trust(sheet, trust, text, size),
     }
 
 
-def write_trust(sheet: Worksheet, rows: list[dict], text: str, size: SheetSize = EXCEL) -> None:
+def write_trust(sheet: Worksheet, rows: list[dict], text: str, size: cells.SheetSize = cells.EXCEL) -> None:
     """Write TASK_TRUST rows, and below them the sentence on which tasks to look at."""
     sheet, n_rows = _fill(sheet, _TRUST, rows, "No curve statistics.", size)
     if rows and text:
-        sheet, number = (sheet, n_rows + 3) if n_rows + 3 <= size.rows else (continued(sheet), 1)
-        put_text(sheet, number, 1, text).alignment = TOP_WRAPPED
+        sheet, number = (sheet, n_rows + 3) if n_rows + 3 <= size.rows else (cells.continued(sheet), 1)
+        cells.put_text(sheet, number, 1, text).alignment = cells.TOP_WRAPPED
         sheet.merge_cells(start_row=number, end_row=number, start_column=1, end_column=10)
         sheet.row_dimensions[number].height = 60
 
 
-def _fill(sheet: Worksheet, columns: list, rows: list[dict], message: str, size: SheetSize) -> tuple[Worksheet, int]:
+def _fill(
+    sheet: Worksheet, columns: list, rows: list[dict], message: str, size: cells.SheetSize
+) -> tuple[Worksheet, int]:
     """Write the rows, or a message without any; return the last sheet and its number of rows."""
     if not rows:
-        put_text(sheet, 1, 1, message)
+        cells.put_text(sheet, 1, 1, message)
         return sheet, 0
     has_prompts = any(row["prompt"] != DEFAULT_PROMPT for row in rows)
     shown = [column for column in columns if has_prompts or column.title != "prompt"]

@@ -13,16 +13,7 @@ from vernacular.core.metadata import FAILURE, INFORMATION, MetricsMetadata, Resu
 from vernacular.core.publication import publishable
 from vernacular.core.tables import finite_or_none, plain_text
 from vernacular.protocols.diagnosis import CODES
-from vernacular.summary.cells import (
-    BOLD,
-    EXCEL,
-    TOP_WRAPPED,
-    SheetSize,
-    format_difference,
-    format_value,
-    put_text,
-    style_header,
-)
+from vernacular.summary import cells
 from vernacular.summary.grid import with_columns_of
 from vernacular.summary.rows import METRIC, SETTING_COLUMNS, Column, write_rows
 from vernacular.types import ALL_PROMPTS, DEFAULT_PROMPT
@@ -44,10 +35,10 @@ def describe_comparison(row: dict) -> str:
         size = f"{_format_magnitude(difference, unit)}{_format_interval(row, difference < 0)}"
         text = f"{better_model} is {comparative} than {worse_model} by {size}."
     elif row["significant"]:
-        size = f"{format_difference(difference, unit)}{_format_interval(row)}"
+        size = f"{cells.format_difference(difference, unit)}{_format_interval(row)}"
         text = f"{candidate} differs from {baseline} by {size}; neither direction is better."
     elif finite_or_none(row["p_value"]) is None:
-        text = f"Not tested: {format_difference(difference, unit)}."
+        text = f"Not tested: {cells.format_difference(difference, unit)}."
     else:
         minimum = finite_or_none(row["minimum_detectable_difference"])
         items = format_count(row["n"], "item")
@@ -56,7 +47,7 @@ def describe_comparison(row: dict) -> str:
             if minimum is not None
             else ""
         )
-        text = f"No significant difference ({format_difference(difference, unit)}){power_note}."
+        text = f"No significant difference ({cells.format_difference(difference, unit)}){power_note}."
     return text if not row["note"] else f"{text} Note: {row['note'].rstrip('.')}."
 
 
@@ -66,11 +57,17 @@ def _format_interval(row: dict, negate: bool = False) -> str:
     if low is None or high is None:
         return ""
     low, high = (-high, -low) if negate else (low, high)
-    return f" (95 % interval {format_difference(low, row['unit'])} to {format_difference(high, row['unit'])})"
+    return (
+        f" (95 % interval {cells.format_difference(low, row['unit'])} to {cells.format_difference(high, row['unit'])})"
+    )
 
 
 def _format_magnitude(value: float, unit) -> str:
-    return format_difference(abs(value), unit).removeprefix("+") if unit == "share" else format_value(abs(value), unit)
+    return (
+        cells.format_difference(abs(value), unit).removeprefix("+")
+        if unit == "share"
+        else cells.format_value(abs(value), unit)
+    )
 
 
 _PROMPT_NAMES = {ALL_PROMPTS: "mean over prompts"}
@@ -143,11 +140,11 @@ _OVERALL = [
 ]
 
 
-def write_comparisons(sheet: Worksheet, comparisons: list[dict], size: SheetSize = EXCEL) -> None:
+def write_comparisons(sheet: Worksheet, comparisons: list[dict], size: cells.SheetSize = cells.EXCEL) -> None:
     """Write the headline metrics over all items (COMPARISONS rows), in their order, significant differences in bold."""
     rows = [row for row in comparisons if row["headline"] and (row["category"] or "") == ""]
     if not rows:
-        put_text(sheet, 1, 1, "No comparisons of headline metrics.")
+        cells.put_text(sheet, 1, 1, "No comparisons of headline metrics.")
         return
     has_prompts = any(row["prompt"] != DEFAULT_PROMPT for row in rows)
     columns = [column for column in _COMPARISONS if has_prompts or column.title != "prompt"]
@@ -156,13 +153,13 @@ def write_comparisons(sheet: Worksheet, comparisons: list[dict], size: SheetSize
         for row_number, row in enumerate(part_rows, 2):
             if row["significant"]:
                 for title in ("difference", "interpretation"):
-                    part.cell(row_number, 1 + titles.index(title)).font = BOLD
+                    part.cell(row_number, 1 + titles.index(title)).font = cells.BOLD
 
 
-def write_overall(sheet: Worksheet, overall: list[dict], size: SheetSize = EXCEL) -> None:
+def write_overall(sheet: Worksheet, overall: list[dict], size: cells.SheetSize = cells.EXCEL) -> None:
     """Write aggregates (OVERALL rows): all languages first, then each language, by rank; means on a blue scale."""
     if not overall:
-        put_text(sheet, 1, 1, "No aggregates over tasks.")
+        cells.put_text(sheet, 1, 1, "No aggregates over tasks.")
         return
     worst_rank = float("inf")
 
@@ -243,7 +240,7 @@ _COLUMNS = [
 ]
 
 
-def write_diagnoses(sheet: Worksheet, rows: list[dict], size: SheetSize) -> None:
+def write_diagnoses(sheet: Worksheet, rows: list[dict], size: cells.SheetSize) -> None:
     """Write a row per diagnosis, worst first."""
     write_rows(sheet, _COLUMNS, sorted(rows, key=worst_first), 3, size, printed="of")
 
@@ -290,12 +287,12 @@ _CONFUSION = [
 ]
 
 
-def write_confusion(sheet: Worksheet, rows: list[dict], size: SheetSize) -> None:
+def write_confusion(sheet: Worksheet, rows: list[dict], size: cells.SheetSize) -> None:
     """Write a row per correct and predicted class, in the order of the classes."""
     write_rows(sheet, _CONFUSION, rows, 4, size)
 
 
-def write_languages(sheet: Worksheet, rows: list[dict], size: SheetSize) -> None:
+def write_languages(sheet: Worksheet, rows: list[dict], size: cells.SheetSize) -> None:
     """Write the shares of languages, a row per model and language of the items, beside those of the correct answers."""
 
     def share(name: str, counts: str = "answered"):
@@ -315,10 +312,10 @@ def write_languages(sheet: Worksheet, rows: list[dict], size: SheetSize) -> None
 
 def add_codes(sheet: Worksheet, models: list[str], rows: list[dict], header: int, column: int) -> None:
     """Add a column with the codes of each model, and in how many evaluations, below the row `header`."""
-    style_header(put_text(sheet, header, column, "diagnosis"))
+    cells.style_header(cells.put_text(sheet, header, column, "diagnosis"))
     sheet.column_dimensions[get_column_letter(column)].width = _WIDTH
     for number, model in enumerate(models, header + 1):
         counts = Counter(row["code"] for row in sorted(rows, key=worst_first) if row["model"] == model)
         if counts:
             text = ", ".join(f"{code} ({count})" for code, count in counts.items())
-            put_text(sheet, number, column, text).alignment = TOP_WRAPPED
+            cells.put_text(sheet, number, column, text).alignment = cells.TOP_WRAPPED

@@ -13,7 +13,6 @@ from openpyxl.worksheet.worksheet import Worksheet
 from vernacular.metrics.metric import display_name
 from vernacular.statistics.over_prompts import Components, design_table
 from vernacular.summary import cells
-from vernacular.summary.cells import EXCEL, SheetSize, continued
 from vernacular.summary.grid import sort_rows
 from vernacular.summary.notes import note
 from vernacular.summary.rows import Column, parts_of, write_rows
@@ -131,19 +130,19 @@ _COLUMNS = [
 ]
 
 
-def write_prompts(sheet: Worksheet, prompt_rows: list[dict], size: SheetSize = EXCEL) -> None:
+def write_prompts(sheet: Worksheet, prompt_rows: list[dict], size: cells.SheetSize = cells.EXCEL) -> None:
     """Write the means over prompts of headline metrics, and below them the standard errors of other designs."""
     rows = [row for row in prompt_rows if row["headline"]]
     last, last_rows = write_rows(sheet, _COLUMNS, rows, 2, size)[-1]
     _write_designs(last, rows, len(last_rows) + 4, size)
 
 
-def _write_designs(sheet: Worksheet, rows: list[dict], start: int, size: SheetSize) -> None:
+def _write_designs(sheet: Worksheet, rows: list[dict], start: int, size: cells.SheetSize) -> None:
     """Write the standard error that other numbers of items and prompts would give, per model and metric."""
     titles = ["model", "task", "language", "metric", "items", "prompts", "SE of the mean", "smallest difference"]
     lines = _designs(rows)
     if start + 1 + len(lines) > size.rows:
-        sheet, start = continued(sheet), 1
+        sheet, start = cells.continued(sheet), 1
     for part, part_lines in parts_of(sheet, lines, size, n_headers=2):
         cells.put_text(
             part,

@@ -8,7 +8,7 @@ from openpyxl.utils import get_column_letter
 from openpyxl.worksheet.worksheet import Worksheet
 
 from vernacular.core.metadata import MetricsMetadata
-from vernacular.summary.cells import EXCEL, TITLE, TOP_WRAPPED, SheetSize, put_text, set_print, wrapped_height
+from vernacular.summary import cells
 from vernacular.summary.grid import COLUMN, MODEL, Headings, sort_key
 from vernacular.summary.rows import parts_of
 from vernacular.summary.sheet import LEGEND
@@ -24,7 +24,7 @@ _DERIVED_SECTIONS = {  # section: columns of the long table whose distinct rows 
 
 
 def write_provenance(
-    sheet: Worksheet, long: pd.DataFrame, provenance: dict, headings: Headings, size: SheetSize = EXCEL
+    sheet: Worksheet, long: pd.DataFrame, provenance: dict, headings: Headings, size: cells.SheetSize = cells.EXCEL
 ) -> None:
     """Write the legend, the tasks with their notes, sections derived from `long` (models, datasets, metrics, seeds) and
     `provenance` to `sheet`.
@@ -53,22 +53,22 @@ def write_provenance(
     for part, part_lines in parts_of(sheet, lines[:-1], size, n_headers=0):
         for row, line in enumerate(part_lines, 1):
             if isinstance(line, str):
-                put_text(part, row, 1, line).font = TITLE
+                cells.put_text(part, row, 1, line).font = cells.TITLE
                 continue
             if len(line) == 1:
                 part.merge_cells(start_row=row, end_row=row, start_column=1, end_column=len(_WIDTHS))
             for column, (text, bold) in enumerate(line, 1):
                 cell = _put_value(part, row, column, text)
-                cell.alignment = TOP_WRAPPED
+                cell.alignment = cells.TOP_WRAPPED
                 if bold:
                     cell.font = Font(name="Calibri", bold=True)
                 if isinstance(cell.value, str):
                     width = sum(_WIDTHS.values()) if len(line) == 1 else _WIDTHS.get(column, _WIDTH)
                     dimension = part.row_dimensions[row]
-                    dimension.height = max(dimension.height or 0, wrapped_height(cell.value, width))
+                    dimension.height = max(dimension.height or 0, cells.wrapped_height(cell.value, width))
         for column in range(1, part.max_column + 1):
             part.column_dimensions[get_column_letter(column)].width = _WIDTHS.get(column, _WIDTH)
-        set_print(part, n_rows=min(max(n_printed, 1), len(part_lines)) or None)
+        cells.set_print(part, n_rows=min(max(n_printed, 1), len(part_lines)) or None)
         n_printed -= len(part_lines)
 
 
@@ -91,7 +91,7 @@ def _put_value(sheet: Worksheet, row: int, column: int, value):
         return sheet.cell(row, column)
     if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
         return sheet.cell(row, column, value)
-    return put_text(sheet, row, column, value)
+    return cells.put_text(sheet, row, column, value)
 
 
 _GROUP_COLUMNS = [*MODEL, *(name for name in COLUMN if name != "seed")]

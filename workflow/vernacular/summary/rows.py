@@ -6,23 +6,7 @@ from typing import NamedTuple
 from openpyxl.utils import get_column_letter
 from openpyxl.worksheet.worksheet import Worksheet
 
-from vernacular.summary.cells import (
-    EXCEL,
-    TOP,
-    TOP_CENTERED,
-    TOP_WRAPPED,
-    SheetSize,
-    Styles,
-    comment,
-    continued,
-    metric_title,
-    number_format,
-    put_number,
-    put_text,
-    set_print,
-    style_header,
-    wrapped_height,
-)
+from vernacular.summary import cells
 
 
 class Column(NamedTuple):
@@ -41,14 +25,16 @@ SETTING_COLUMNS = [  # columns of an evaluation, except for its prompt
     Column("seed", "seed", 7, cell_format="0"),
     Column("style", "style", 12),
 ]
-METRIC = Column("metric", lambda row: metric_title(row["metric"], row["unit"], row["higher_is_better"]), 22)
+METRIC = Column("metric", lambda row: cells.metric_title(row["metric"], row["unit"], row["higher_is_better"]), 22)
 
 
-def parts_of(sheet: Worksheet, rows: list, size: SheetSize, n_headers: int = 1) -> Iterator[tuple[Worksheet, list]]:
+def parts_of(
+    sheet: Worksheet, rows: list, size: cells.SheetSize, n_headers: int = 1
+) -> Iterator[tuple[Worksheet, list]]:
     """Yield the sheet with the rows that fit it below the headers, then further sheets with the others."""
     step = size.rows - n_headers
     for start in range(0, max(len(rows), 1), step):
-        sheet = continued(sheet) if start else sheet
+        sheet = cells.continued(sheet) if start else sheet
         yield sheet, rows[start : start + step]
 
 
@@ -57,7 +43,7 @@ def write_rows(
     columns: list[Column],
     rows: list[dict],
     frozen: int,
-    size: SheetSize = EXCEL,
+    size: cells.SheetSize = cells.EXCEL,
     printed: str | None = None,
 ) -> list[tuple[Worksheet, list[dict]]]:
     """Write a header and a row per record; return the sheets with their rows, several if the rows do not fit one.
@@ -68,16 +54,16 @@ def write_rows(
     for part, part_rows in parts:
         _write_part(part, columns, part_rows, frozen)
         if printed:
-            set_print(part, n_columns=1 + [column.title for column in columns].index(printed))
+            cells.set_print(part, n_columns=1 + [column.title for column in columns].index(printed))
     return parts
 
 
 def _write_part(sheet: Worksheet, columns: list[Column], rows: list[dict], frozen: int) -> None:
-    set_style = Styles()
+    set_style = cells.Styles()
     for index, column in enumerate(columns, 1):
-        header = style_header(put_text(sheet, 1, index, column.title))
+        header = cells.style_header(cells.put_text(sheet, 1, index, column.title))
         if column.description:
-            header.comment = comment(column.description, lines=3)
+            header.comment = cells.comment(column.description, lines=3)
         column_letter = get_column_letter(index)
         sheet.column_dimensions[column_letter].width = column.width
         values = [column.key(row) if callable(column.key) else row[column.key] for row in rows]
@@ -87,16 +73,19 @@ def _write_part(sheet: Worksheet, columns: list[Column], rows: list[dict], froze
                 continue
             if isinstance(value, str):
                 set_style(
-                    put_text(sheet, row_number, index, value), alignment=TOP_WRAPPED if column.width > 40 else TOP
+                    cells.put_text(sheet, row_number, index, value),
+                    alignment=cells.TOP_WRAPPED if column.width > 40 else cells.TOP,
                 )
                 dimension = sheet.row_dimensions[row_number]
                 if column.width > 40:
-                    dimension.height = max(dimension.height or 0, wrapped_height(value, column.width))
+                    dimension.height = max(dimension.height or 0, cells.wrapped_height(value, column.width))
                 continue
             is_integer = isinstance(value, int)
-            cell = put_number(sheet, row_number, index, value if is_integer else float(value))
+            cell = cells.put_number(sheet, row_number, index, value if is_integer else float(value))
             set_style(
-                cell, number_format=_format(column.cell_format, row), alignment=TOP_CENTERED if is_integer else TOP
+                cell,
+                number_format=_format(column.cell_format, row),
+                alignment=cells.TOP_CENTERED if is_integer else cells.TOP,
             )
     sheet.row_dimensions[1].height = 45
     sheet.freeze_panes = sheet.cell(2, frozen)
@@ -104,13 +93,13 @@ def _write_part(sheet: Worksheet, columns: list[Column], rows: list[dict], froze
     sheet.print_title_rows = "1:1"
     if frozen > 1:
         sheet.print_title_cols = f"A:{get_column_letter(frozen - 1)}"
-    set_print(sheet)
+    cells.set_print(sheet)
 
 
 def _format(cell_format: str | None, row: dict) -> str:
     if cell_format == "unit":
-        return number_format(row["unit"])
+        return cells.number_format(row["unit"])
     if cell_format == "difference":
-        base_format = number_format(row["unit"])
+        base_format = cells.number_format(row["unit"])
         return f"+{base_format};-{base_format};{base_format}"
     return cell_format or "General"

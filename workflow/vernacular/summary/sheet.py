@@ -13,18 +13,6 @@ from openpyxl.worksheet.worksheet import Worksheet
 from vernacular.core.errors import format_count
 from vernacular.core.tables import is_finite, plain_text
 from vernacular.summary import cells
-from vernacular.summary.cells import (
-    LEFT_HEADER,
-    Columns,
-    MeanColumn,
-    comment,
-    direction,
-    format_value,
-    metric_title,
-    put_text,
-    set_outline,
-    style_header,
-)
 from vernacular.summary.grid import Grid, Headings
 
 BASELINES = {"chance_level": "chance level", "majority_baseline": "majority baseline"}  # column: its name in comments
@@ -51,7 +39,7 @@ def write_headers(
     sheet: Worksheet,
     long: pd.DataFrame,
     layout: Grid,
-    columns: Columns,
+    columns: cells.Columns,
     *,
     levels: list[str],
     rules: list[str],
@@ -65,11 +53,11 @@ def write_headers(
     """
     metric_row = len(levels) + 1  # the row of the metrics and the filter arrows
     for row, title in enumerate([*(_LEVEL_TITLES[level] for level in levels), "model"], 1):
-        style_header(put_text(sheet, row, 1, title), LEFT_HEADER if row < metric_row else None)
-    sheet.cell(1, 1).comment = comment("\n".join(LEGEND), lines=24)
+        cells.style_header(cells.put_text(sheet, row, 1, title), cells.LEFT_HEADER if row < metric_row else None)
+    sheet.cell(1, 1).comment = cells.comment("\n".join(LEGEND), lines=24)
     for row in range(1, metric_row + 1):
         for number in range(2, columns.count + 1):
-            style_header(sheet.cell(row, number))
+            cells.style_header(sheet.cell(row, number))
     widths = _write_metrics(sheet, long, layout, columns, metric_row, rules)
     for number, mean in columns.means.items():
         widths[number] = _write_mean(sheet, number, mean, metric_row)
@@ -83,7 +71,7 @@ def write_headers(
         sheet.column_dimensions[get_column_letter(number)].width = width
 
 
-def _write_metrics(sheet: Worksheet, long: pd.DataFrame, layout: Grid, columns: Columns, row: int, rules) -> dict:
+def _write_metrics(sheet: Worksheet, long: pd.DataFrame, layout: Grid, columns: cells.Columns, row: int, rules) -> dict:
     """Write the metric of each column of the grid; return the width of each, by its number in the sheet."""
     names = ("metric", "unit", "higher_is_better", "signature", *BASELINES)
     values_by_name = {name: long[name].astype(object).to_numpy() for name in names}
@@ -94,10 +82,10 @@ def _write_metrics(sheet: Worksheet, long: pd.DataFrame, layout: Grid, columns: 
         positions = layout.cells[:, position]
         cell_values = {name: values[positions[positions >= 0]] for name, values in values_by_name.items()}
         unit = cell_values["unit"][0]
-        text = metric_title(cell_values["metric"][0], unit, direction(cell_values["higher_is_better"][0]))
-        title = put_text(sheet, row, number, text)
+        text = cells.metric_title(cell_values["metric"][0], unit, cells.direction(cell_values["higher_is_better"][0]))
+        title = cells.put_text(sheet, row, number, text)
         signatures = sorted({plain_text(text) for text in set(cell_values["signature"]) if not pd.isna(text)})
-        title.comment = comment(
+        title.comment = cells.comment(
             "\n".join(line for line in [rule, *_baseline_lines(cell_values, unit), *signatures] if line), lines=8
         )
         headings = f"{plain_text(settings[position])[:200]} {text}"
@@ -110,13 +98,13 @@ def _write_metrics(sheet: Worksheet, long: pd.DataFrame, layout: Grid, columns: 
     return widths
 
 
-def _write_mean(sheet: Worksheet, number: int, mean: MeanColumn, row: int) -> int:
+def _write_mean(sheet: Worksheet, number: int, mean: cells.MeanColumn, row: int) -> int:
     """Write the heading of a column of aggregates; return its width."""
     example = next(row for row in mean.rows if row)
     count, excluded = format_count(example["n_evaluations"], "evaluation"), example["n_excluded"]
     if mean.key == "mean" and row > 2:
         total = example["n_evaluations"] + excluded
-        put_text(sheet, 2, number, f"{example['n_evaluations']} of {format_count(total, 'evaluation')}")
+        cells.put_text(sheet, 2, number, f"{example['n_evaluations']} of {format_count(total, 'evaluation')}")
     text = (
         "Mean of (value - chance) / (1 - chance): 0 % is chance, 100 % is all correct. Over the "
         f"{count} that all models have; {excluded} excluded. Details: sheet overall."
@@ -124,14 +112,14 @@ def _write_mean(sheet: Worksheet, number: int, mean: MeanColumn, row: int) -> in
     if mean.key == "rank":
         text = "1 + number of models with a significantly better mean; models may share a rank. "
         text += "Comments contain the worst possible rank. Details: sheet overall."
-    put_text(sheet, row, number, _MEAN_TITLES[mean.key]).comment = comment(text, lines=8)
+    cells.put_text(sheet, row, number, _MEAN_TITLES[mean.key]).comment = cells.comment(text, lines=8)
     if mean.scope == "all" and row > 1:
-        put_text(sheet, 1, number, "all languages")
+        cells.put_text(sheet, 1, number, "all languages")
     return 7 if mean.key == "rank" else 12
 
 
 def _write_level(
-    sheet: Worksheet, layout: Grid, columns: Columns, keys: list[str], row: int, widths: dict, headings: Headings
+    sheet: Worksheet, layout: Grid, columns: cells.Columns, keys: list[str], row: int, widths: dict, headings: Headings
 ) -> None:
     """Write one row of headings, merged where adjacent columns agree in `keys`; a language covers its mean."""
     texts, tasks = layout.columns[keys[-1]].tolist(), layout.columns["task"].tolist()
@@ -142,9 +130,9 @@ def _write_level(
         first, last = int(columns.numbers[start]), int(columns.numbers[end - 1])
         if keys == ["language"] and (mean := columns.means.get(first - 1)) and mean.scope == texts[start]:
             first -= 1
-        cell = put_text(sheet, row, first, texts[start])
+        cell = cells.put_text(sheet, row, first, texts[start])
         if keys[-1] == "title":
-            cell.comment = comment("\n".join(headings.about(tasks[start])), lines=6)
+            cell.comment = cells.comment("\n".join(headings.about(tasks[start])), lines=6)
         if last > first:
             sheet.merge_cells(start_row=row, end_row=row, start_column=first, end_column=last)
         visible = sum(widths[number] for number in range(first, last + 1) if not hidden.get(number))
@@ -162,7 +150,7 @@ def group_starts(layout: Grid, keys: list[str]) -> list[bool]:
     return [index == 0 or headings[index] != headings[index - 1] for index in range(len(headings))]
 
 
-def _only_visible_column_of_task(layout: Grid, columns: Columns) -> list[bool]:
+def _only_visible_column_of_task(layout: Grid, columns: cells.Columns) -> list[bool]:
     """Return (C,) whether the heading of a column's task is not wider than this column."""
     tasks = list(zip(layout.columns["language"], layout.columns["task"], strict=True))
     visible = Counter(task for task, is_hidden in zip(tasks, columns.hidden, strict=True) if not is_hidden)
@@ -184,7 +172,7 @@ def _n_lines(text: str, width: float) -> int:
 def _baseline_lines(values: dict, unit) -> list[str]:
     lines = []
     for column, name in BASELINES.items():
-        levels = sorted({format_value(level, unit) for level in set(values[column]) if not pd.isna(level)})
+        levels = sorted({cells.format_value(level, unit) for level in set(values[column]) if not pd.isna(level)})
         if levels:
             lines.append(f"{name}: {', '.join(levels)}")
     return lines
@@ -199,7 +187,7 @@ def write_grid(
     sheet: Worksheet,
     long: pd.DataFrame,
     layout: Grid,
-    columns: Columns,
+    columns: cells.Columns,
     *,
     levels: list[str],
     comments: bool,
@@ -261,7 +249,7 @@ def write_grid(
             add_scale(sheet, _cell_range(number, first_row, layout), [], "share", [], True)
     write_headers(sheet, long, layout, columns, levels=levels, rules=rules, headings=headings)
     _write_models(sheet, layout, first_row)
-    set_outline(sheet, columns)
+    cells.set_outline(sheet, columns)
     last_column = get_column_letter(columns.count)
     sheet.freeze_panes = sheet.cell(first_row, 2)
     sheet.auto_filter.ref = f"A{first_row - 1}:{last_column}{first_row - 1 + len(layout.models)}"
@@ -307,7 +295,9 @@ def _marking_rule(column_marks: np.ndarray, paired: np.ndarray, values: np.ndarr
     return "Best: by each value's own interval (no paired tests)."
 
 
-def _write_means(sheet: Worksheet, number: int, mean: MeanColumn, first_row: int, set_style: cells.Styles) -> None:
+def _write_means(
+    sheet: Worksheet, number: int, mean: cells.MeanColumn, first_row: int, set_style: cells.Styles
+) -> None:
     """Write the aggregates of the models; the best mean and those that do not differ from it are marked."""
     values = [math.nan if row is None else row["mean"] for row in mean.rows]
     best = max((value for value in values if is_finite(value)), default=math.nan)
@@ -329,10 +319,10 @@ def _write_means(sheet: Worksheet, number: int, mean: MeanColumn, first_row: int
         set_style(cell, number_format=number_format, font=_FONTS.get(mark), border=cells.GROUP_START)
         lines = [f"rank {rank_range(row)} of {sum(other is not None for other in mean.rows)}"] if row["rank"] else []
         if is_finite(row["ci_low"]) and is_finite(row["ci_high"]):
-            low, high = (format_value(row[name], "share") for name in ("ci_low", "ci_high"))
+            low, high = (cells.format_value(row[name], "share") for name in ("ci_low", "ci_high"))
             lines.insert(0, f"95 % interval {low} to {high}")
         if is_finite(row["win_rate"]):
-            lines.append(f"win rate {format_value(row['win_rate'], 'share')}")
+            lines.append(f"win rate {cells.format_value(row['win_rate'], 'share')}")
         cell.comment = cells.comment("\n".join(lines)) if lines else None
 
 
@@ -349,7 +339,7 @@ def rank_range(row: dict) -> str:
 def _write_models(sheet: Worksheet, layout: Grid, first_row: int) -> None:
     """Write the name of each row's model, with its adapter and revision as a comment."""
     for row, model in enumerate(layout.models.to_dict("records"), first_row):
-        cell = put_text(sheet, row, 1, model["label"])
+        cell = cells.put_text(sheet, row, 1, model["label"])
         cell.alignment = cells.TOP
         details = {"adapter": model["adapter"], "revision": model["model_revision"]}
         lines = [f"{name} {plain_text(value)[:200]}" for name, value in details.items() if not pd.isna(value)]

@@ -19,7 +19,7 @@ from vernacular.core.artifacts import Kind
 from vernacular.core.tables import finite_or_none, rows_of
 from vernacular.metrics.bits import ratio
 from vernacular.statistics.intervals import cluster_bootstrap
-from vernacular.summary.cells import EXCEL, SheetSize, new_book, put_text, save
+from vernacular.summary import cells
 from vernacular.summary.rows import Column, write_rows
 from vernacular.types import DEFAULT_PROMPT, SETTING, is_unspaced
 
@@ -230,12 +230,12 @@ _COLUMNS = [
 ]
 
 
-def write_tokenizers(path, rows: list[dict], size: SheetSize = EXCEL) -> Path:
+def write_tokenizers(path, rows: list[dict], size: cells.SheetSize = cells.EXCEL) -> Path:
     """Write the rows of TOKENIZERS, in their order, to a workbook."""
-    book = new_book("Tokenizers")
+    book = cells.new_book("Tokenizers")
     book.active.title = "tokenizers"
     if rows:
         write_rows(book.active, _COLUMNS, rows, 5, size)
     else:
-        put_text(book.active, 1, 1, "No scored texts.")
-    return save(book, path)
+        cells.put_text(book.active, 1, 1, "No scored texts.")
+    return cells.save(book, path)

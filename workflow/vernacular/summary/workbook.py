@@ -12,19 +12,7 @@ import pandas as pd
 from openpyxl.worksheet.worksheet import Worksheet
 
 from vernacular.core.tables import sheet_names
-from vernacular.summary.cells import (
-    EXCEL,
-    Columns,
-    SheetSize,
-    continued,
-    fitting,
-    index_rankings,
-    new_book,
-    put_text,
-    save,
-    with_aggregates,
-    with_headlines,
-)
+from vernacular.summary import cells
 from vernacular.summary.grid import Grid, Headings, build_grid, make_headings
 from vernacular.summary.lists import add_codes, write_comparisons, write_diagnoses, write_languages, write_overall
 from vernacular.summary.prompts import write_prompts
@@ -87,7 +75,7 @@ def _write(
     *,
     rankings: list[dict] | None = None,
     headings: Headings | None = None,
-    size: SheetSize = EXCEL,
+    size: cells.SheetSize = cells.EXCEL,
     extras: dict | None = None,
     overall: list[dict] | None = None,
     diagnoses: list[dict] | None = None,
@@ -108,19 +96,19 @@ def _write(
     order: dict[tuple[str, str], int] = {}  # the metrics of an evaluation, in the order of its protocol
     for row in rankings or []:
         order.setdefault((row["evaluation"], row["metric"]), len(order))
-    common = {"rankings": index_rankings(rankings), "headings": headings}
-    book = new_book(f"{title} summary")
+    common = {"rankings": cells.index_rankings(rankings), "headings": headings}
+    book = cells.new_book(f"{title} summary")
     languages = sorted(all_items["language"].fillna("").unique())
     # fixed names first, so that no language uses them
     overview, provenance_name, *inner_names = sheet_names(["overview", "provenance", *extras, *languages])
     book.active.title = overview
     headline_rows = all_items[is_headline(all_items)].reset_index(drop=True)
     if headline_rows.empty:
-        put_text(book.active, 1, 1, f"No {title.lower()} results" + (" to rank." if len(all_items) else "."))
+        cells.put_text(book.active, 1, 1, f"No {title.lower()} results" + (" to rank." if len(all_items) else "."))
     else:
         layout = build_grid(headline_rows, headings, by_language=True, metric_order=order)
         layout = _best_first(layout, overall or [])
-        parts = fitting(layout, lambda part: with_aggregates(part, overall), size)
+        parts = cells.fitting(layout, lambda part: cells.with_aggregates(part, overall), size)
         levels = ["language", "title", "setting"]
         _write_grids(book.active, headline_rows, parts, levels=levels, comments=False, **common)
         if diagnoses and parts[0][1].count < size.columns:
@@ -130,17 +118,17 @@ def _write(
         fill(book.create_sheet(name), size)
     for language, name in zip(languages, inner_names[len(extras) :], strict=True):
         rows = all_items[all_items["language"].fillna("") == language].reset_index(drop=True)
-        parts = fitting(build_grid(rows, headings, metric_order=order), with_headlines, size)
+        parts = cells.fitting(build_grid(rows, headings, metric_order=order), cells.with_headlines, size)
         sheet, levels = book.create_sheet(name), ["title", "setting"]
         _write_grids(sheet, rows, parts, levels=levels, comments=True, **common)
     write_provenance(book.create_sheet(provenance_name), all_items, provenance, headings, size)
-    return save(book, path)
+    return cells.save(book, path)
 
 
-def _write_grids(sheet: Worksheet, rows: pd.DataFrame, parts: list[tuple[Grid, Columns]], **arguments) -> None:
+def _write_grids(sheet: Worksheet, rows: pd.DataFrame, parts: list[tuple[Grid, cells.Columns]], **arguments) -> None:
     """Write the parts of a grid to `sheet` and the sheets that continue it."""
     for number, (layout, columns) in enumerate(parts):
-        sheet = continued(sheet) if number else sheet
+        sheet = cells.continued(sheet) if number else sheet
         write_grid(sheet, rows, layout, columns, **arguments)
 
 

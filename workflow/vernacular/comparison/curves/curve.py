@@ -21,18 +21,8 @@ from vernacular.comparison.curves.schema import DIFFERENCE, REFERENCES
 from vernacular.core.tables import finite_or_none
 from vernacular.metrics.metric import Metric
 from vernacular.statistics import curves as statistics
+from vernacular.statistics import paired
 from vernacular.statistics.intervals import cluster_codes, redrawn, resample_statistic
-from vernacular.statistics.paired import (
-    ALPHA,
-    Differences,
-    cluster_counts,
-    cluster_sums,
-    corpus_difference,
-    holm,
-    item_differences,
-    mean_differences,
-    resample_means,
-)
 
 AXES = ("step", "tokens", "words")
 _COMPARISON_ORDER = ("tokens", "step", "words")  # a step of two runs is the same amount of text only by chance
@@ -106,9 +96,11 @@ class Samples:
         if self.metric.corpus:
             return redrawn(np.column_stack([self._corpus_draws(model) for model in self.models]))
         known = ~np.isnan(self.values)
-        sums = cluster_sums(np.where(known, self.values, 0.0), self.codes)
-        sizes = cluster_sums(known.astype(float), self.codes)
-        return redrawn(resample_means(sums, sizes, cluster_counts(self.n_clusters, self.resamples, _SEED)))
+        sums = paired.cluster_sums(np.where(known, self.values, 0.0), self.codes)
+        sizes = paired.cluster_sums(known.astype(float), self.codes)
+        return redrawn(
+            paired.resample_means(sums, sizes, paired.cluster_counts(self.n_clusters, self.resamples, _SEED))
+        )
 
     @property
     def n_clusters(self) -> int:
@@ -123,14 +115,14 @@ class Samples:
             return np.full((0, len(models)), np.nan)
         return self.draws[:, [self.models.index(model) for model in models]]
 
-    def differences(self, pairs: list[tuple[str, str]]) -> Differences:
+    def differences(self, pairs: list[tuple[str, str]]) -> paired.Differences:
         """Return paired differences, second minus first, over the items that both have, one per pair."""
         if self.metric.corpus:
             return self._corpus_differences(pairs)
         first, second = (self.values[:, [self.models.index(pair[side]) for pair in pairs]] for side in (0, 1))
         binary = np.full(len(pairs), self.metric.proportion)
-        differences = item_differences(second, first)
-        return mean_differences(differences, self.codes, binary, resamples=self.resamples, seed=_SEED)
+        differences = paired.item_differences(second, first)
+        return paired.mean_differences(differences, self.codes, binary, resamples=self.resamples, seed=_SEED)
 
     def _corpus_draws(self, model: str) -> np.ndarray:
         rng = np.random.default_rng(_SEED)  # the same resamples for each model
@@ -138,13 +130,15 @@ class Samples:
         arguments = (self.inputs[model], self.codes, self.n_clusters, count, rng)
         return resample_statistic(self.metric.corpus, *arguments, self.metric.vectorized)
 
-    def _corpus_differences(self, pairs: list[tuple[str, str]]) -> Differences:
+    def _corpus_differences(self, pairs: list[tuple[str, str]]) -> paired.Differences:
         rows = []
         for first, second in pairs:
             value = float(self.metric.corpus(*self.inputs[second])) - float(self.metric.corpus(*self.inputs[first]))
-            rows.append((value, *corpus_difference(value, self.column(second) - self.column(first), self.n_clusters)))
+            rows.append(
+                (value, *paired.corpus_difference(value, self.column(second) - self.column(first), self.n_clusters))
+            )
         value, low, high, p, se = np.array(rows, dtype=float).reshape(-1, 5).T
-        return Differences(value, low, high, p, se, np.full(len(pairs), self.n_clusters))
+        return paired.Differences(value, low, high, p, se, np.full(len(pairs), self.n_clusters))
 
 
 def samples_of(
@@ -197,9 +191,9 @@ def point_rows(curve: Curve, checkpoints: dict, values: dict[str, dict], samples
     return list(rows.values())
 
 
-def difference_columns(found: Differences) -> list[dict]:
+def difference_columns(found: paired.Differences) -> list[dict]:
     """Return the columns of each difference; Holm over all of them."""
-    columns = zip(found.value, found.low, found.high, found.p, holm(found.p), strict=True)
+    columns = zip(found.value, found.low, found.high, found.p, paired.holm(found.p), strict=True)
     return [dict(zip(DIFFERENCE, map(finite_or_none, numbers), strict=True)) for numbers in columns]
 
 
@@ -273,7 +267,7 @@ def is_worse_than_last(point: dict, higher_is_better: bool | None) -> bool:
     difference, p = point.get("last_difference"), point.get("last_p_holm")
     if None in (difference, p, higher_is_better):
         return False
-    return p < ALPHA and difference != 0 and (difference < 0) == higher_is_better
+    return p < paired.ALPHA and difference != 0 and (difference < 0) == higher_is_better
 
 
 def _above_chance(

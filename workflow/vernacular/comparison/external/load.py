@@ -26,14 +26,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from vernacular.comparison.external.classify import (
-    MIN_MATCHED_SHARE,
-    SUPPORTED_PROTOCOLS,
-    ExternalResult,
-    MatchResult,
-    build_row,
-    match_items,
-)
+from vernacular.comparison.external import classify
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError, DataError, format_count, suggest
 from vernacular.core.names import check_readable
@@ -114,8 +107,10 @@ def _load_parquet(file: Path, references: dict[str, Reference]) -> tuple[dict[st
     n_matching = sum(reference_texts.get(item_id) == text for item_id, text in texts.items())
     n_possible = min(len(reference_texts), len(texts))
     message = f"{display_path(file)}: {n_matching} of {len(texts)} items match {evaluation}"
-    if n_matching / n_possible < MIN_MATCHED_SHARE:
-        return {}, [f"{message}: fewer than {MIN_MATCHED_SHARE:.0%}; not used. The data or the prompts may differ."]
+    if n_matching / n_possible < classify.MIN_MATCHED_SHARE:
+        return {}, [
+            f"{message}: fewer than {classify.MIN_MATCHED_SHARE:.0%}; not used. The data or the prompts may differ."
+        ]
     few_shot_examples = [metadata.get("few_shot_examples"), references[evaluation].few_shot_examples]
     if None not in few_shot_examples and few_shot_examples[0] != few_shot_examples[1]:
         message += "; different few-shot examples"
@@ -158,7 +153,7 @@ def _load_lines(file: Path, references: dict[str, Reference]) -> tuple[dict[str,
 def _match_evaluations(
     file: Path,
     evaluation: str | None,
-    results: list[ExternalResult],
+    results: list[classify.ExternalResult],
     references: dict,
     shots: int | None,
     is_lm_eval: bool,
@@ -167,10 +162,10 @@ def _match_evaluations(
     for name in _candidate_evaluations(file, evaluation, references, results, shots, is_lm_eval):
         reference = references[name]
         prompts = {item_id: texts[0] for item_id, texts in _item_texts(reference.rows).items()}
-        match_result = match_items(results, reference.items, prompts)
+        match_result = classify.match_items(results, reference.items, prompts)
         message = _match_message(file, name, match_result)
-        if match_result.share < MIN_MATCHED_SHARE:
-            rejected.append((match_result.share, f"{message}: fewer than {MIN_MATCHED_SHARE:.0%}; not used."))
+        if match_result.share < classify.MIN_MATCHED_SHARE:
+            rejected.append((match_result.share, f"{message}: fewer than {classify.MIN_MATCHED_SHARE:.0%}; not used."))
             continue
         tables[name], summary = _result_rows(match_result, reference)
         unknown_shots = "; number of few-shot examples unknown" * (is_lm_eval and shots is None)
@@ -185,7 +180,12 @@ def _match_evaluations(
 
 
 def _candidate_evaluations(
-    file, evaluation: str | None, references, results: list[ExternalResult], shots: int | None, is_lm_eval: bool
+    file,
+    evaluation: str | None,
+    references,
+    results: list[classify.ExternalResult],
+    shots: int | None,
+    is_lm_eval: bool,
 ) -> list[str]:
     """Return the evaluations to match a file against: the one it names, or all whose protocol and shots fit."""
     if evaluation is None:
@@ -198,13 +198,13 @@ def _candidate_evaluations(
     if evaluation not in references:
         problem = f'unknown evaluation "{evaluation}".{suggest(evaluation, references)}'
         raise DataError(f"{display_path(file)}: evaluation: {problem}")
-    if (protocol := references[evaluation].protocol) not in SUPPORTED_PROTOCOLS:
+    if (protocol := references[evaluation].protocol) not in classify.SUPPORTED_PROTOCOLS:
         problem = f"results of the protocol {protocol} are only supported as Parquet."
         raise DataError(f"{display_path(file)}: {evaluation}: {problem}")
     return [evaluation]
 
 
-def _matching_protocols(results: list[ExternalResult], is_lm_eval: bool) -> tuple[str, ...]:
+def _matching_protocols(results: list[classify.ExternalResult], is_lm_eval: bool) -> tuple[str, ...]:
     """Return the protocols that such results fit; lines without scores are ignored if other lines have scores."""
     scored_results = [result for result in results if result.scores]
     if not scored_results:
@@ -216,21 +216,21 @@ def _matching_protocols(results: list[ExternalResult], is_lm_eval: bool) -> tupl
 
 
 def _protocols_of_type(*types: str) -> tuple[str, ...]:
-    return tuple(name for name in SUPPORTED_PROTOCOLS if PROTOCOLS[name].external in types)
+    return tuple(name for name in classify.SUPPORTED_PROTOCOLS if PROTOCOLS[name].external in types)
 
 
-def _match_message(file: Path, evaluation: str, match_result: MatchResult) -> str:
+def _match_message(file: Path, evaluation: str, match_result: classify.MatchResult) -> str:
     details = ", ".join(f"{count} {outcome}" for outcome, count in match_result.counts.items() if count)
     message = f"{display_path(file)}: {len(match_result.results)} of {match_result.n_results} results match "
     message += f"the {format_count(match_result.n_items, 'item')} of {evaluation}"
     return f"{message} ({details})" if details else message
 
 
-def _result_rows(match_result: MatchResult, reference: Reference) -> tuple[pa.Table, str]:
+def _result_rows(match_result: classify.MatchResult, reference: Reference) -> tuple[pa.Table, str]:
     by_id = {row["item_id"]: row for row in as_table(reference.rows).drop_columns(["metrics"]).to_pylist()}
     rows, counts = [], Counter()
     for item_id, result in match_result.results.items():
-        row, differs = build_row(by_id[item_id], result, reference.protocol)
+        row, differs = classify.build_row(by_id[item_id], result, reference.protocol)
         counts["unreadable"] += row["flags"] is not None
         counts["differs"] += differs
         rows.append(row)
@@ -244,7 +244,7 @@ def is_sample(row: dict) -> bool:
     return "doc" in row and "filtered_resps" in row and "arguments" in row
 
 
-def read_samples(path: Path) -> list[ExternalResult]:
+def read_samples(path: Path) -> list[classify.ExternalResult]:
     """Read one sample file. Raises DataError, with file and line, for a line that is not an lm-eval sample."""
     results, filter_name = [], None
     for location, row in read_rows(path):
@@ -269,14 +269,16 @@ def read_shots(path: Path) -> int | None:
     return shots if isinstance(shots, int) else None
 
 
-def _parse_sample(location: str, row: dict) -> ExternalResult:
+def _parse_sample(location: str, row: dict) -> classify.ExternalResult:
     requests = _requests(location, row["arguments"])
     responses = row["filtered_resps"]
     responses = responses if isinstance(responses, list) else [responses]
     texts = [*_strings(row["doc"]), *dict.fromkeys(context for context, _ in requests)]
     if not requests or not isinstance(requests[0][1], str):  # generation: the second argument holds the settings
         prediction = as_text(responses[0]) if responses and isinstance(responses[0], str) else None
-        return ExternalResult(location, tuple(texts), prediction=prediction, correct=_binary_metric(row, "exact_match"))
+        return classify.ExternalResult(
+            location, tuple(texts), prediction=prediction, correct=_binary_metric(row, "exact_match")
+        )
     try:
         pairs = [(float(loglik), str(greedy).casefold() == "true") for loglik, greedy in responses]
     except (TypeError, ValueError, OverflowError):
@@ -293,7 +295,7 @@ def _parse_sample(location: str, row: dict) -> ExternalResult:
     texts += [continuation for _, continuation in requests]
     greedy = pairs[0][1] if len(pairs) == 1 else None
     scores = tuple(loglik for loglik, _ in pairs)
-    return ExternalResult(location, tuple(texts), None, tuple(requests), scores, greedy, None, correct)
+    return classify.ExternalResult(location, tuple(texts), None, tuple(requests), scores, greedy, None, correct)
 
 
 def _requests(location: str, arguments) -> list[tuple]:
@@ -331,17 +333,17 @@ def _binary_metric(row: dict, metric: str) -> bool | None:
     return bool(value) if isinstance(value, int | float) and value in (0, 1) else None
 
 
-def read_results(path: Path) -> dict[str | None, list[ExternalResult]]:
+def read_results(path: Path) -> dict[str | None, list[classify.ExternalResult]]:
     """Read a user file: results by evaluation, None for lines that do not name one.
 
     Raises DataError with file, line and column.
     """
-    results: dict[str | None, list[ExternalResult]] = {}
+    results: dict[str | None, list[classify.ExternalResult]] = {}
     for location, row in read_rows(path):
         _check_columns(location, row)
         texts = [as_text(row[name]) for name in TEXT_COLUMNS if name in row]
         texts += _parse_options(row.get("choices")) + _parse_options(row.get("options"))
-        result = ExternalResult(
+        result = classify.ExternalResult(
             location,
             tuple(text for text in texts if text.strip()),
             item_id=as_text(row.get("item_id")) or None,
