@@ -211,7 +211,7 @@ def test_labels_must_be_the_first_of_the_order():
     [note] = [note for note in found.notes if "not used" in note]
     assert note == (
         "one: labels not used: the labels are not those of the first items in the order of the draw: "
-        f"{order[20]} has one, {order[10]} before it has none (10 of 60 items are missing; at most 5% may be). "
+        f"{order[20]} has one, {order[10]} before it has none (10 of 60 items are missing; at most 5 % may be). "
         f"`vernacular labels {NAME}` writes the missing rows."
     )
 

@@ -72,7 +72,7 @@ def test_items_with_other_texts_do_not_match(run):
     for row in rows[: len(rows) // 2]:
         row["prompt"] += " (another wording)"
     other = {report_run.OPTIONS: Reference("options", 0, as_table(rows), [])}
-    with pytest.raises(DataError, match=r"130 of 260 items match .*: fewer than 80%; not used"):
+    with pytest.raises(DataError, match=r"130 of 260 items match .*: fewer than 80 %; not used"):
         load_publication(publication, MODEL, other)
 
 

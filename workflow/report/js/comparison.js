@@ -147,6 +147,12 @@
     return byUnit;
   }
 
+  const ASCENDING = { first: "asc" };
+  const difference = (unit) =>
+    table.number("Difference", "difference", (value, r) =>
+      widgets.valued(format.signed(value, unit(r)), format.interval(r.ci_low, r.ci_high, unit(r))),
+    );
+
   /** @param {Index} index */
   function columnsOf(index, { baseline, candidate }, counts) {
     const unit = (row) => index.metrics[row.metric].unit;
@@ -156,7 +162,13 @@
         { href: names.address(["comparison", baseline, candidate, index.names[row.evaluation]], { show: kind }) },
         format.count(number),
       );
-    const changed = (row) => counts.get(row.evaluation);
+    const changes = (title, kind) =>
+      table.number(
+        title,
+        (row) => counts.get(row.evaluation)?.[kind] ?? null,
+        (number, row) => (number === null ? format.NONE : link(row, kind, number)),
+      );
+    const titled = (title, p) => el("span", { title }, format.probability(p));
     return [
       {
         title: "Evaluation",
@@ -177,69 +189,32 @@
         cell: (r) =>
           el("span", { title: r.note }, format.count(r.n), r.note ? el("span", { class: "flag" }, " *") : null),
       },
+      table.number("Baseline", "baseline_value", (value, r) => format.value(value, unit(r)), ASCENDING),
+      table.number("Candidate", "candidate_value", (value, r) => format.value(value, unit(r)), ASCENDING),
       {
-        title: "Baseline",
-        class: "number",
-        key: (r) => r.baseline_value,
-        cell: (r) => format.value(r.baseline_value, unit(r)),
-      },
-      {
-        title: "Candidate",
-        class: "number",
-        key: (r) => r.candidate_value,
-        cell: (r) => format.value(r.candidate_value, unit(r)),
-      },
-      {
-        title: "Difference",
-        class: "number",
-        first: "desc",
-        key: (r) => r.difference,
+        ...difference(unit),
         csv: (r) => [
           ["Difference", r.difference],
           ["low", r.ci_low],
           ["high", r.ci_high],
           ["unit", unit(r)],
         ],
-        cell: (r) =>
-          widgets.valued(format.signed(r.difference, unit(r)), format.interval(r.ci_low, r.ci_high, unit(r))),
       },
-      {
-        title: "p",
-        class: "number",
-        key: (r) => r.p_value,
-        cell: (r) => el("span", { title: `${r.test ?? ""}; uncorrected` }, format.probability(r.p_value)),
-      },
-      {
-        title: "p (Holm)",
-        class: "number",
-        key: (r) => r.p_holm,
-        cell: (r) => el("span", { title: aboutCorrection(r) }, format.probability(r.p_holm)),
-      },
-      {
-        title: "Minimum detectable",
-        class: "number",
-        key: (r) => r.minimum_detectable_difference,
-        cell: (r) => format.value(r.minimum_detectable_difference, unit(r)),
-      },
+      table.number("p", "p_value", (p, r) => titled(`${r.test ?? ""}; uncorrected`, p), ASCENDING),
+      table.number("p (Holm)", "p_holm", (p, r) => titled(aboutCorrection(r), p), ASCENDING),
+      table.number(
+        "Minimum detectable",
+        "minimum_detectable_difference",
+        (value, r) => format.value(value, unit(r)),
+        ASCENDING,
+      ),
       {
         title: "Verdict",
         key: (r) => verdictOn(r),
         cell: (r) => el("span", { class: `badge ${verdictOn(r).replaceAll(" ", "-")}` }, verdictOn(r)),
       },
-      {
-        title: "Improved",
-        class: "number",
-        first: "desc",
-        key: (r) => changed(r)?.improved ?? null,
-        cell: (r) => (changed(r) ? link(r, "improved", changed(r).improved) : format.NONE),
-      },
-      {
-        title: "Regressed",
-        class: "number",
-        first: "desc",
-        key: (r) => changed(r)?.regressed ?? null,
-        cell: (r) => (changed(r) ? link(r, "regressed", changed(r).regressed) : format.NONE),
-      },
+      changes("Improved", "improved"),
+      changes("Regressed", "regressed"),
     ];
   }
 
@@ -333,16 +308,9 @@
       ),
       { title: "Category", key: (r) => r.category, cell: (r) => data(names.category(r.category)) },
       { title: "Metric", key: (r) => index.metrics[r.metric].name, cell: (r) => index.metrics[r.metric].title },
-      { title: "Items", class: "number", key: (r) => r.n, cell: (r) => format.count(r.n) },
-      {
-        title: "Difference",
-        class: "number",
-        first: "desc",
-        key: (r) => r.difference,
-        cell: (r) =>
-          widgets.valued(format.signed(r.difference, unit(r)), format.interval(r.ci_low, r.ci_high, unit(r))),
-      },
-      { title: "p, uncorrected", class: "number", key: (r) => r.p_value, cell: (r) => format.probability(r.p_value) },
+      table.number("Items", "n", format.count, ASCENDING),
+      difference(unit),
+      table.number("p, uncorrected", "p_value", format.probability, ASCENDING),
     ];
     return table.make(columns, rows, {
       class: "numbers",

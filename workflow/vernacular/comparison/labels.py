@@ -123,7 +123,7 @@ def drawn_labels(values: np.ndarray, keys: list[str], ids: list[str]) -> Drawn:
         counted = f"{len(missing)} of {format_count(int(read.sum()), 'item')} are missing"
         problem = (
             f"the labels are not those of the first items in the order of the draw: {labeled} has one, {where} has "
-            f"none ({counted}; at most {MISSING_SHARE:.0%} may be)"
+            f"none ({counted}; at most {percent(MISSING_SHARE, 0)} may be)"
         )
     return Drawn(np.where(has_label, values, np.nan), clusters, len(missing), problem)
 

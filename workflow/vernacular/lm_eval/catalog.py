@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -101,30 +101,27 @@ class Catalog:
         Raises:
             ConfigError: The name is unknown, its groups are malformed, or a custom file needs trust.
         """
-        if name not in self.registry:
-            if prompt_names(name, self.registry):
-                raise ConfigError(f'"{name}" has several prompts in lm_eval; set prompts: all, one name, or a list.')
-            raise self._unknown(name)
-        found = _expanded(units, name, self.registry)
-        self._check_trust(name, trust_functions=trust_functions)
-        return found
+        if name not in self.registry and prompt_names(name, self.registry):
+            raise ConfigError(f'"{name}" has several prompts in lm_eval; set prompts: all, one name, or a list.')
+        return self._expanded(units, name, trust_functions)
 
     def prompt_units(self, name: str, *, trust_functions: bool) -> list[PromptUnit]:
         """Return the prompts of each task that a name stands for; raises as `units`."""
+        return self._expanded(prompt_units, name, trust_functions)
+
+    def _expanded(self, expand: Callable, name: str, trust_functions: bool) -> list:
         if name not in self.registry and not prompt_names(name, self.registry):
-            raise self._unknown(name)
-        found = _expanded(prompt_units, name, self.registry)
-        self._check_trust(name, trust_functions=trust_functions)
+            hint = suggest(name, self.registry, "`vernacular tasks --lm-eval` lists them.")
+            raise ConfigError(f'"{name}" is not a task, group or tag of lm_eval.{hint}')
+        try:
+            found = expand(name, self.registry)
+        except ValueError as error:
+            raise ConfigError(f"{error}.") from None
+        if not found:
+            raise ConfigError(f'"{name}" contains no task.')
+        for own in () if trust_functions else self.own_names(name):
+            check_untrusted(own, self.own, self.index["metrics"])
         return found
-
-    def _unknown(self, name: str) -> ConfigError:
-        hint = suggest(name, self.registry, "`vernacular tasks --lm-eval` lists them.")
-        return ConfigError(f'"{name}" is not a task, group or tag of lm_eval.{hint}')
-
-    def _check_trust(self, name: str, *, trust_functions: bool) -> None:
-        if not trust_functions:
-            for own in self.own_names(name):
-                check_untrusted(own, self.own, self.index["metrics"])
 
     def own_names(self, name: str) -> list[str]:
         """Return the custom tasks and groups that a name involves."""
@@ -152,16 +149,6 @@ class Catalog:
 def local_rows(unit: Unit) -> set[str]:
     """Return the local data files that the task files of a unit name."""
     return {path for leaf in unit.leaves for path in data_files(leaf.config)}
-
-
-def _expanded(expand, name: str, registry: dict[str, Entry]) -> list:
-    try:
-        found = expand(name, registry)
-    except ValueError as error:
-        raise ConfigError(f"{error}.") from None
-    if not found:
-        raise ConfigError(f'"{name}" contains no task.')
-    return found
 
 
 def index_path(python: Path) -> Path:

@@ -332,7 +332,7 @@ def _aggregation(task: Task, metric: str) -> str:
 
 
 def _is_number(value) -> bool:
-    return isinstance(value, int | float | np.number | np.bool_) and not isinstance(value, str)
+    return isinstance(value, int | float | np.number | np.bool_)
 
 
 def _parts(value) -> Sequence:

@@ -13,7 +13,7 @@ from lm_eval.api.instance import Instance
 from lm_eval.api.task import Task
 
 from vernacular.core.errors import DataError, UserError, first_line
-from vernacular.data.columns import replace_surrogates
+from vernacular.data.columns import replace_surrogates as clean  # which no tokenizer and no file format accepts
 from vernacular.lm_eval.loading import GREEDY, LoadedUnit, check, is_sampled, own_kwargs, request_fields
 from vernacular.protocols.request_rows import external_request, turn
 from vernacular.types import CHAT, Role
@@ -173,11 +173,6 @@ def _scored(item: dict, name: str, prefix: str, context: str, span: str, extras=
     prefix = prefix[:start]  # the span is part of the text
     return external_request(item, name, kind="score", prefix=prefix, text=full[len(prefix) :], span_start=start,
                             span_end=len(full), extras=extras)  # fmt: skip
-
-
-def clean(text: str) -> str:
-    """Replace lone surrogates, which no tokenizer and no file format accepts."""
-    return replace_surrogates(text)
 
 
 def _item(task_name: str | None, task: Task, doc_id: int, instances: list[Instance]) -> dict:

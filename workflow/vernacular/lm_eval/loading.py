@@ -141,20 +141,16 @@ def load_unit(spec) -> LoadedUnit:
             `trust_functions: true`, or something has changed since the run was planned.
     """
     try:
-        return _loader(tuple(spec.directories)).load(spec)
+        return _Loader(tuple(spec.directories)).load(spec)
     except ConfigError as error:
         raise DataError(str(error)) from None
 
 
 @functools.cache
-def _loader(directories: tuple[str, ...]) -> "_Loader":
-    return _Loader(directories)
-
-
 class _Loader:
-    """Builder of units, from the package's tasks and from directories with custom files."""
+    """Builder of units, from the package's tasks and from directories with custom files: one for each of them."""
 
-    def __init__(self, directories: tuple[str, ...] = ()):
+    def __init__(self, directories: tuple[str, ...]):
         logging.getLogger("lm_eval").setLevel(logging.ERROR)
         # the results of `map` and `filter` are stored by the names of functions, also if their code has changed
         datasets.disable_caching()

@@ -11,12 +11,12 @@ from vernacular.comparison.labels import ESTIMATES
 from vernacular.comparison.schema import OVERALL
 from vernacular.core import artifacts
 from vernacular.core.errors import DataError, suggest
-from vernacular.core.tables import decimals, percent, rows_of, to_frame
+from vernacular.core.tables import decimals, percent, rows_of
 from vernacular.metrics.metric import display_name
 from vernacular.metrics.schema import TASK_RESULTS
 from vernacular.report import item_details
 from vernacular.report.evaluation import write_evaluation
-from vernacular.results.tables import comparisons, find_results, items, values
+from vernacular.results.tables import comparisons, find_results, items, summary_table, values
 from vernacular.types import ALL_PROMPTS, SETTING
 
 _OUTCOMES = {  # code of an outcome, in the order of the bars: name and color
@@ -39,9 +39,7 @@ def plot_values(directory, evaluation: str, metric: str | None = None):
         DataError: The evaluation or the metric has no values.
         ArtifactError: The summary does not exist or is damaged.
     """
-    frame = values(directory)
-    rows = frame[frame["category"].fillna("") == ""]
-    rows = _chosen(rows, "evaluation", evaluation)
+    rows = _chosen(_over_all_items(values(directory)), "evaluation", evaluation)
     rows = _chosen(rows, "metric", metric or _headline(rows))
     return _forest(rows.assign(label=rows["model"]), f"{display_name(rows['metric'].iloc[0])}, {evaluation}", "item")
 
@@ -86,7 +84,7 @@ def plot_overall(directory, scope: str = "all"):
         DataError: The scope has no means.
         ArtifactError: The comparisons do not exist or are damaged.
     """
-    frame = _chosen(to_frame(artifacts.read(Path(directory) / "summary" / "overall.parquet", OVERALL)), "scope", scope)
+    frame = _chosen(summary_table(directory, "overall", OVERALL), "scope", scope)
     rows = frame.rename(columns={"mean": "value", "n_evaluations": "n"}).assign(unit="share", chance_level=0.0)
     return _forest(rows.assign(label=rows["model"]), f"Above chance, {scope}", "evaluation")
 
@@ -97,7 +95,7 @@ def plot_means(directory, by: str = "language"):
     Raises:
         ArtifactError: The comparisons do not exist or are damaged.
     """
-    frame = to_frame(artifacts.read(Path(directory) / "summary" / "overall.parquet", OVERALL))
+    frame = summary_table(directory, "overall", OVERALL)
     is_task = frame["scope"].str.startswith("task:")
     frame = frame[(frame["scope"] == "all") | (is_task if by == "task" else ~is_task)]
     columns = {"column": frame["scope"].str.removeprefix("task:"), "row": frame["model"], "n": frame["n_evaluations"]}
@@ -113,7 +111,7 @@ def plot_languages(directory, model: str):
         ArtifactError: The summary does not exist or is damaged.
     """
     frame = _chosen(values(directory), "model", model)
-    frame = frame[frame["headline"].fillna(False) & (frame["category"].fillna("") == "") & frame["value"].notna()]
+    frame = _over_all_items(frame[frame["headline"].fillna(False) & frame["value"].notna()])
     frame = frame.sort_values("chance_level", key=pd.isna, kind="stable").drop_duplicates("evaluation")
     names = zip(frame["evaluation"], frame["language"], frame["metric"], strict=True)
     rows = [f"{name.replace(f'.{language}.', '.', 1)}: {display_name(metric)}" for name, language, metric in names]
@@ -130,8 +128,8 @@ def plot_differences(directory, baseline: str, candidate: str, unit: str = "shar
         DataError: The two models were not compared, or not in this unit.
         ArtifactError: The comparisons do not exist or are damaged.
     """
-    frame = comparisons(directory)
-    frame = frame[frame["headline"].fillna(False) & (frame["category"].fillna("") == "") & frame["difference"].notna()]
+    frame = _over_all_items(comparisons(directory))
+    frame = frame[frame["headline"].fillna(False) & frame["difference"].notna()]
     rows = _chosen(_chosen(_chosen(frame, "baseline", baseline), "candidate", candidate), "unit", unit)
     labels = [
         f"{name}, {display_name(metric)}" for name, metric in zip(rows["evaluation"], rows["metric"], strict=True)
@@ -145,8 +143,7 @@ def plot_prompts(directory, model: str, evaluation: str, metric: str | None = No
 
     Other arguments and errors: `plot_values`.
     """
-    frame = values(directory)
-    frame = frame[frame["category"].fillna("") == ""]
+    frame = _over_all_items(values(directory))
     own = _chosen(frame, "evaluation", evaluation).iloc[0]
     rows = _chosen(_like(frame, own, "prompt"), "model", model)
     rows = _chosen(rows, "metric", metric or _headline(rows))
@@ -164,8 +161,7 @@ def plot_curves(directory, evaluation: str, metric: str | None = None):
         DataError: The evaluation or the metric has no curves.
         ArtifactError: The curves do not exist or are damaged.
     """
-    frame = to_frame(artifacts.read(Path(directory) / "summary" / "curves.parquet", CURVES))
-    rows = _chosen(frame[frame["category"].fillna("") == ""], "evaluation", evaluation)
+    rows = _chosen(_over_all_items(summary_table(directory, "curves", CURVES)), "evaluation", evaluation)
     rows = _chosen(rows, "metric", metric or rows["metric"].iloc[0])
     axis = "step" if rows["tokens"].isna().any() else "tokens"
     factor, label = _units(rows["unit"].iloc[0])
@@ -263,9 +259,8 @@ def plot_items(directory, baseline: str, candidate: str, evaluation: str):
     axes.axline((0, 0), slope=1, color="0.35", linestyle="--", linewidth=1)
     names = {(True, True): "both correct", (False, True): f"only {candidate}", (True, False): f"only {baseline}"}
     names[False, False] = "neither correct" if item_details.CORRECT in {*left.outcomes, *right.outcomes} else "item"
-    for (marker, color), (key, name) in zip(
-        [("o", "C0"), ("s", "C2"), ("^", "C1"), ("D", "0.5")], names.items(), strict=True
-    ):
+    styles = [("o", "C0"), ("s", "C2"), ("^", "C1"), ("D", "0.5")]
+    for (marker, color), (key, name) in zip(styles, names.items(), strict=True):
         points = both[(both["right_x"] == key[0]) & (both["right_y"] == key[1])]
         if len(points):
             axes.plot(points["value_x"], points["value_y"], marker, color=color, alpha=0.7, label=name)
@@ -316,7 +311,7 @@ def plot_labels(directory, evaluation: str, is_difference: bool = False):
         DataError: The evaluation has no such values.
         ArtifactError: The file does not exist or is damaged.
     """
-    frame = to_frame(artifacts.read(Path(directory) / "summary" / "labels.parquet", ESTIMATES))
+    frame = summary_table(directory, "labels", ESTIMATES)
     frame = _chosen(frame[frame["baseline"].notna() == is_difference], "evaluation", evaluation)
     if is_difference:
         frame = frame.assign(model=frame["model"] + " minus " + frame["baseline"])
@@ -345,6 +340,11 @@ def _range(counts: pd.Series) -> str:
     """Return the smallest and the largest of some counts, or the only one."""
     known = sorted({int(n) for n in counts.dropna()})
     return "–".join(map(str, dict.fromkeys([known[0], known[-1]])))
+
+
+def _over_all_items(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows that are not of a category."""
+    return frame[frame["category"].fillna("") == ""]
 
 
 def _headline(rows: pd.DataFrame) -> str | None:

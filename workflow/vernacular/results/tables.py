@@ -17,6 +17,11 @@ from vernacular.protocols.schema import REQUESTS
 from vernacular.statistics.sequential import hash_order, sequential
 
 
+def summary_table(directory, name: str, kind: artifacts.Kind) -> pd.DataFrame:
+    """Return a table of the summary. Raises ArtifactError if it does not exist or is damaged."""
+    return to_frame(artifacts.read(Path(directory) / "summary" / f"{name}.parquet", kind))
+
+
 def values(directory) -> pd.DataFrame:
     """Return every value: one row per model, evaluation, metric and category ("" is all items), unrounded.
 
@@ -25,7 +30,7 @@ def values(directory) -> pd.DataFrame:
     Raises:
         ArtifactError: The summary does not exist or is damaged.
     """
-    return to_frame(artifacts.read(Path(directory) / "summary" / "results.parquet", RESULTS))
+    return summary_table(directory, "results", RESULTS)
 
 
 def comparisons(directory) -> pd.DataFrame:
@@ -36,7 +41,7 @@ def comparisons(directory) -> pd.DataFrame:
     Raises:
         ArtifactError: The comparisons do not exist or are damaged.
     """
-    return to_frame(artifacts.read(Path(directory) / "summary" / "comparisons.parquet", COMPARISONS))
+    return summary_table(directory, "comparisons", COMPARISONS)
 
 
 def changes(directory, baseline: str, candidate: str) -> pd.DataFrame:
@@ -116,7 +121,7 @@ def prompts(directory) -> pd.DataFrame:
     Raises:
         ArtifactError: The comparisons do not exist or are damaged.
     """
-    return to_frame(artifacts.read(Path(directory) / "summary" / "prompts.parquet", PROMPTS))
+    return summary_table(directory, "prompts", PROMPTS)
 
 
 def evidence(directory, baseline: str, candidate: str, evaluation: str, metric: str = "accuracy") -> pd.DataFrame:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from string import ascii_uppercase
 
+from vernacular.core.tables import percent
 from vernacular.metrics.schema import TASK_RESULTS
 from vernacular.metrics.spans import Choice, choose_option, correct_options, per_length
 from vernacular.protocols.generation.metrics import normalize, text_metrics
@@ -158,6 +159,7 @@ def _order_by_letter(expected: list[str], continuations: list[str], texts: list[
 
 
 MIN_MATCHED_SHARE = 0.8  # minimum share of matched items for results to be of the same evaluation
+TOO_FEW = f"fewer than {percent(MIN_MATCHED_SHARE, 0)}; not used."
 
 
 @dataclass(frozen=True)

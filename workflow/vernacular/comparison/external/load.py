@@ -108,9 +108,7 @@ def _load_parquet(file: Path, references: dict[str, Reference]) -> tuple[dict[st
     n_possible = min(len(reference_texts), len(texts))
     message = f"{display_path(file)}: {n_matching} of {len(texts)} items match {evaluation}"
     if n_matching / n_possible < classify.MIN_MATCHED_SHARE:
-        return {}, [
-            f"{message}: fewer than {classify.MIN_MATCHED_SHARE:.0%}; not used. The data or the prompts may differ."
-        ]
+        return {}, [f"{message}: {classify.TOO_FEW} The data or the prompts may differ."]
     few_shot_examples = [metadata.get("few_shot_examples"), references[evaluation].few_shot_examples]
     if None not in few_shot_examples and few_shot_examples[0] != few_shot_examples[1]:
         message += "; different few-shot examples"
@@ -165,7 +163,7 @@ def _match_evaluations(
         match_result = classify.match_items(results, reference.items, prompts)
         message = _match_message(file, name, match_result)
         if match_result.share < classify.MIN_MATCHED_SHARE:
-            rejected.append((match_result.share, f"{message}: fewer than {classify.MIN_MATCHED_SHARE:.0%}; not used."))
+            rejected.append((match_result.share, f"{message}: {classify.TOO_FEW}"))
             continue
         tables[name], summary = _result_rows(match_result, reference)
         unknown_shots = "; number of few-shot examples unknown" * (is_lm_eval and shots is None)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
 
-from vernacular.comparison.external.classify import MIN_MATCHED_SHARE
+from vernacular.comparison.external.classify import MIN_MATCHED_SHARE, TOO_FEW
 from vernacular.comparison.schema import PROMPTS
 from vernacular.core import artifacts, validate
 from vernacular.core.errors import ArtifactError, DataError, first_of, format_count, suggest
@@ -209,8 +209,7 @@ def load_publication(path: Path, model: str | None, references: dict) -> tuple[d
         n_possible = min(len(by_id), len(items))
         message = f"{display_path(path)}: {model}: {len(rows)} of {format_count(len(items), 'item')} match {evaluation}"
         if len(rows) < MIN_MATCHED_SHARE * n_possible:
-            share = f"fewer than {MIN_MATCHED_SHARE:.0%}; not used. The data or the prompts may differ."
-            notes.append(f"{message}: {share}")
+            notes.append(f"{message}: {TOO_FEW} The data or the prompts may differ.")
         else:
             tables[evaluation] = as_table(rows)
             notes.append(f"{message}.")
