@@ -139,7 +139,7 @@ def test_results_of_other_items_are_rejected_with_counts(tmp_path):
     ]
     with pytest.raises(DataError) as raised:
         load_external_results(write_jsonl(tmp_path / NAME, lines), {"e": reference()})
-    assert_states(raised.value, NAME, "1 of 3", "3 items of e", "(2 unmatched)", "80%")
+    assert_states(raised.value, NAME, "1 of 3", "3 items of e", "(2 unmatched)", "80 %")
 
 
 def test_user_table_with_text_and_prediction(tmp_path):
@@ -225,7 +225,7 @@ def test_earlier_run_is_loaded_unchanged(tmp_path):
     )
     with pytest.raises(DataError) as raised:
         load_external_results(tmp_path, {"e": changed_items})
-    assert_states(raised.value, "e.parquet: ", "0 of 3", "match e:", "80%")
+    assert_states(raised.value, "e.parquet: ", "0 of 3", "match e:", "80 %")
     with pytest.raises(DataError) as raised:
         load_external_results(tmp_path, {"e2": expected})
     assert_states(raised.value, "e.parquet: ", "unknown", '"e"', '"e2"')

@@ -59,8 +59,8 @@ def test_directory_notes_per_file_and_duplicate_evaluations(tmp_path):
     write_jsonl(tmp_path / "e2.jsonl", [line("zz")])
     write_jsonl(tmp_path / "e.jsonl", [line("zz")])
     note, note2 = join_results(tmp_path, REFERENCES)[1]
-    assert_states(note, "/e.jsonl", "0 of 1", "3 items of e", "(1 unmatched)", "80%")
-    assert_states(note2, "/e2.jsonl", "0 of 1", "1 item of e2", "(1 unmatched)", "80%")
+    assert_states(note, "/e.jsonl", "0 of 1", "3 items of e", "(1 unmatched)", "80 %")
+    assert_states(note2, "/e2.jsonl", "0 of 1", "1 item of e2", "(1 unmatched)", "80 %")
     write_jsonl(tmp_path / "e.jsonl", [line(name, evaluation="e") for name in QUESTIONS])
     write_jsonl(tmp_path / "e2.jsonl", [line(name, evaluation="e") for name in QUESTIONS])
     with pytest.raises(DataError) as error:
@@ -116,7 +116,7 @@ def test_note_with_all_counts(tmp_path):
     outcomes = ("(1 repeated)", "1 unreadable", "1 classified differently")
     assert_states(note, NAME, "3 of 4", "3 items of e", *outcomes, *SHOTS_UNKNOWN)
     (note,) = join_results(tmp_path / NAME, {"e": all_items}, lines)[1]
-    outcomes = ("(1 unmatched, 1 ambiguous, 1 repeated)", "80%")
+    outcomes = ("(1 unmatched, 1 ambiguous, 1 repeated)", "80 %")
     assert_states(note, NAME, "3 of 6", "5 items of e", *outcomes)
 
 

@@ -37,7 +37,7 @@ def test_rejected_and_matched_evaluations_of_one_file(tmp_path, unmatched_first)
     )
     assert outcomes == {"e": ALL_CORRECT}
     rejected, matched = sorted(notes)
-    assert_states(rejected, "m.jsonl", "0 of 1", "1 item of e2", "(1 unmatched)", "80%")
+    assert_states(rejected, "m.jsonl", "0 of 1", "1 item of e2", "(1 unmatched)", "80 %")
     assert_states(matched, "m.jsonl", "3 of 3", "3 items of e")
 
 
@@ -62,12 +62,12 @@ def test_lines_with_and_without_evaluation_conflict(tmp_path, name):
         ([line("r1"), line("r1", 0), line("r2"), line("r3"), line("r2", 0)], ALL_CORRECT,
          ("3 of 5", "3 items of e", "(2 repeated)")),
         ([*ALL_LINES, line("r4"), line("")], ALL_CORRECT, ("3 of 5", "3 items of e", "(2 unmatched)")),
-        ([line(" r1"), line("r2"), line("r3")], {}, ("2 of 3", "3 items of e", "(1 unmatched)", "80%")),
+        ([line(" r1"), line("r2"), line("r3")], {}, ("2 of 3", "3 items of e", "(1 unmatched)", "80 %")),
         ([line("r2", None), line("r3", "")], {"r2": None, "r3": None}, ("2 of 2", "3 items of e", "2 unreadable")),
         ([line("r1", prediction=None), line("r2", None, prediction=7)], {"r1": True, "r2": None},
          ("2 of 2", "3 items of e", "1 unreadable")),
         ([line("r1", None, prediction="O MIÑO!\ud83d")], {"r1": None}, ("1 of 1", "3 items of e", "1 unreadable")),
-        ([line("\ud800")], {}, ("0 of 1", "3 items of e", "(1 unmatched)", "80%")),
+        ([line("\ud800")], {}, ("0 of 1", "3 items of e", "(1 unmatched)", "80 %")),
         ([line("r1", "maybe")], {}, ("m.jsonl, line 1: correct", "1, 0, true, false", "'maybe'")),
         ([line("r1", float("nan"))], {}, ("m.jsonl, line 1: correct", "1, 0, true, false", "nan")),
         ([line("r1"), {"item_id": "r2"}], {}, ("m.jsonl, line 2", "no output", "prediction or correct", "item_id")),
@@ -110,7 +110,7 @@ def test_ids_are_compared_without_unicode_normalization(tmp_path):
             ),
         ),
         ("item_id,correct\nr1,1\n".encode("utf-16"), ("e.csv: ", "UTF-8", "UTF-16")),
-        ("item_id,correct\nr\0001,1\n", ("e.csv: ", "0 of 1", "3 items of e", "(1 unmatched)", "80%")),
+        ("item_id,correct\nr\0001,1\n", ("e.csv: ", "0 of 1", "3 items of e", "(1 unmatched)", "80 %")),
     ],
 )  # fmt: skip
 def test_malformed_tables_are_rejected(tmp_path, text, parts):
@@ -288,7 +288,7 @@ def test_empty_file_or_directory_as_parquet_is_rejected(tmp_path):
         (REFERENCE_ROWS.slice(0, 0), {}, ("no items",)),
         (REFERENCE_ROWS.slice(1, 1), {"r2": True}, ("1 of 1", "match e")),
         (REFERENCE_ROWS.take([2, 0, 1]), ALL_CORRECT, ("3 of 3", "match e")),
-        (reference(items=[*ITEMS[:1], item("r9", "?", ["a", "b"])]).rows, {}, ("1 of 2", "match e", "80%")),
+        (reference(items=[*ITEMS[:1], item("r9", "?", ["a", "b"])]).rows, {}, ("1 of 2", "match e", "80 %")),
     ],
 )  # fmt: skip
 def test_parquet_with_some_or_no_items(tmp_path, rows, outcomes, parts):
