@@ -256,4 +256,4 @@ def test_items_of_a_metric_without_values_per_item_are_omitted_for_that_reason()
     record = {"evaluation_results": [{"evaluation_name": "e", "metric_config": {"metric_name": "mcc"}}]}
     omitted = Counter()
     assert list(samples(record, [("e", as_table(rows([1, 0])))], omitted)) == []
-    assert omitted == {"no headline metric with a value per item": 2}
+    assert omitted == {"no metric with a value per item": 2}

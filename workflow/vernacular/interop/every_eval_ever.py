@@ -8,7 +8,7 @@ values, metrics without a better direction) are omitted and counted in `source_m
 
 The files follow version 0.3.0 of the schema and are compatible with 0.2.2, the version before.
 
-A line of `{uuid}_samples.jsonl` is one item and one headline metric that has a value per item; metrics of a whole
+A line of `{uuid}_samples.jsonl` is one item and one metric that has a value per item; metrics of a whole
 dataset (ROC AUC, difsur) have no lines. The format requires whether an item is correct: for a share, whether it is 1;
 for other metrics, what the result states. Items for which this is unknown are omitted and counted.
 """
@@ -262,7 +262,7 @@ def samples(record: dict, results: Iterable[tuple[str, pa.Table]], omitted: Coun
         own = aggregates.get(evaluation, [])
         linked = [result for result in own if result["metric_config"]["metric_name"] in per_item]
         if not linked:
-            omitted["no headline metric with a value per item"] += len(table)
+            omitted["no metric with a value per item"] += len(table)
             continue
         for row in iter_rows(table, _ROWS_AT_A_TIME):
             yield from _lines_of_item(record, linked, row, omitted)

@@ -1,6 +1,6 @@
 """Publications of other groups (`vernacular publish`) as external results, from their files of Every Eval Ever.
 
-A model of a publication has a record, and a file with one line per item and headline metric. An item counts if its ID,
+A model of a publication has a record, and a file with one line per item and metric. An item counts if its ID,
 prompt, options and correct answers are those of this run; its values are used as they were published. The tables of a
 publication, and the hashes of its items, are read for a leaderboard of several.
 
