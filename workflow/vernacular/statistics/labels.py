@@ -9,9 +9,10 @@ price: Mani et al. 2025, arXiv 2505.20178). Predictions from other models' answe
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import stdtr, stdtrit
+from scipy.special import stdtrit
 
 from vernacular.statistics.intervals import chunks, cluster_codes, expanded_tail, wilson_at
+from vernacular.statistics.paired import t_test
 
 FOLDS = 5
 MIN_CLUSTERS = 10  # labeled; with fewer, the labels alone are the estimate
@@ -40,7 +41,7 @@ class Estimate:
         """Return the two-sided p-value of a mean of 0; None without variation."""
         if self.df < 1 or self.variance <= 0:
             return None
-        return float(2 * stdtr(self.df, -abs(self.value) / self.variance**0.5))
+        return t_test(self.value, self.variance**0.5, self.df)
 
 
 def labels_alone(labels: np.ndarray, clusters: np.ndarray) -> Estimate:

@@ -36,7 +36,7 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 from vernacular.statistics.intervals import cluster_codes, redrawn, resample_statistic
-from vernacular.statistics.paired import minimum_detectable_difference
+from vernacular.statistics.paired import minimum_detectable_difference, t_test
 
 FEWEST_PROMPTS = 3  # with two, the interval would hold about 90 % at four times the width
 THESE, LIKE_THESE = "these prompts", "prompts like these"  # the question that an interval answers
@@ -86,7 +86,7 @@ def mean_over_prompts(values, variance_items: float, n_clusters: int, *, level: 
         high=value + half_width,
         se=se,
         df=df,
-        p=_p_value(value, se, df),
+        p=t_test(value, se, df),
         se_items=float(np.sqrt(variance_items)),
         se_prompts=float(np.sqrt(sum(variance for variance, _ in between))) if len(values) > 1 else np.nan,
         sd_prompts=sd_prompts,
@@ -136,14 +136,6 @@ def _satterthwaite(terms: list[tuple[float, int]]) -> tuple[float, float]:
         return 0.0, float("nan")
     spread = sum(variance**2 / df for variance, df in terms if variance > 0)
     return float(np.sqrt(total)), float(total**2 / spread)
-
-
-def _p_value(value: float, se: float, df: float) -> float:
-    if not np.isfinite(se) or not np.isfinite(value):
-        return float("nan")
-    if se == 0:
-        return 1.0 if value == 0 else float("nan")
-    return float(2 * stdtr(df, -abs(value) / se))
 
 
 def probability_better(difference: float, variance_prompts: float, se: float, n_prompts: int) -> float:

@@ -144,10 +144,19 @@ def corpus_difference(value: float, draws: np.ndarray, n_clusters: int) -> tuple
     if n_clusters < 2 or not np.isfinite(value) or not np.isfinite(draws).all():
         return (float("nan"),) * 4
     if np.ptp(draws) == 0:
-        return float("nan"), float("nan"), 1.0 if value == 0 else float("nan"), 0.0
+        return float("nan"), float("nan"), t_test(value, 0.0, n_clusters - 1), 0.0
     se = float(draws.std(ddof=1) * np.sqrt(n_clusters / (n_clusters - 1)))
     half_width = se * t_quantile(1 - ALPHA / 2, n_clusters - 1)
-    return value - half_width, value + half_width, float(2 * stdtr(n_clusters - 1, -abs(value) / se)), se
+    return value - half_width, value + half_width, t_test(value, se, n_clusters - 1), se
+
+
+def t_test(value: float, se: float, df: float) -> float:
+    """Return the two-sided p of the value 0 by Student's t; without spread, 1 if the value is 0, and NaN otherwise."""
+    if not np.isfinite(se) or not np.isfinite(value):
+        return float("nan")
+    if se == 0:
+        return 1.0 if value == 0 else float("nan")
+    return float(2 * stdtr(df, -abs(value) / se))
 
 
 def minimum_detectable_difference(se: float, df: float) -> float:

@@ -43,7 +43,7 @@ Key = tuple[str, str, str]  # model, evaluation, metric
 
 _FORMATS = {"share": "0.0%", "percent": "0.0"}  # of Excel, by unit
 _DEFAULT_FORMAT = "0.000"
-_TEXTS = {"share": (100, 1, "%"), "percent": (1, 1, "%")}  # factor, digits and sign of a value as text, by unit
+_TEXTS = {"share": (100, 1), "percent": (1, 1)}  # factor and digits of a value in %, by unit
 # a mark is part of the number format, so the cell still holds a number; cells without one reserve the same width:
 # "_x" is a space as wide as x
 _MARK_FORMATS = {BEST: '" ●"', SHARED: '" ○"', NONE: "_ _●"}
@@ -102,7 +102,7 @@ def put_text(sheet: Worksheet, row: int, column: int, value):
 def put_number(sheet: Worksheet, row: int, column: int, value: float):
     """Write a number with all its digits, NaN and infinity as text; return the cell."""
     if not math.isfinite(value):  # Excel has no infinity and cannot open a file that contains one
-        return put_text(sheet, row, column, "n/a" if math.isnan(value) else "∞" if value > 0 else "-∞")
+        return put_text(sheet, row, column, format_number(value, None))
     cell = sheet.cell(row, column, repr(value))  # as text, because openpyxl writes only 16 of a float's 17 digits
     cell.data_type = "n"
     return cell
@@ -118,14 +118,25 @@ def number_format(unit, mark: int | None = None, lacks_interval: bool = False) -
     return base_format if mark is None else base_format + _MARK_FORMATS[mark]
 
 
+def format_number(value: float, unit, *, signed: bool = False) -> str:
+    """Format a value for text without its unit, shares in %.
+
+    >>> format_number(0.3125, "share"), format_number(1.5, "nats"), format_number(math.inf, "nats")
+    ('31.3', '1.500', '∞')
+    """
+    if not math.isfinite(value):
+        return "n/a" if math.isnan(value) else "∞" if value > 0 else "-∞"
+    factor, digits = _TEXTS.get(unit, (1, 3))
+    return decimals(factor * value, digits, signed=signed)
+
+
 def format_value(value: float, unit) -> str:
     """Format a value for text.
 
     >>> format_value(0.3125, "share"), format_value(-1.5, "percent"), format_value(1.5, "nats")
     ('31.3%', '-1.5%', '1.500')
     """
-    factor, digits, sign = _TEXTS.get(unit, (1, 3, ""))
-    return decimals(factor * value, digits) + (sign if math.isfinite(value) else "")
+    return format_number(value, unit) + ("%" if unit in _TEXTS and math.isfinite(value) else "")
 
 
 def format_difference(value: float, unit) -> str:
@@ -134,8 +145,7 @@ def format_difference(value: float, unit) -> str:
     >>> format_difference(-0.031, "share"), format_difference(0.5, "nats")
     ('-3.1 points', '+0.500')
     """
-    factor, digits, _ = _TEXTS.get(unit, (1, 3, ""))
-    return decimals(factor * value, digits, signed=True) + (" points" if unit == "share" else "")
+    return format_number(value, unit, signed=True) + (" points" if unit == "share" else "")
 
 
 def format_p_value(value: float) -> str:

@@ -3,7 +3,7 @@
 Names of models, tasks and evaluations are readable as headings of rows and columns.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -173,6 +173,10 @@ class Grid:
         values = series.to_numpy(dtype=float, na_value=np.nan)
         return np.where(self.cells < 0, np.nan, np.append(values, np.nan)[self.cells])
 
+    def groups(self, keys: list[str]) -> list[tuple[int, int]]:
+        """Return (start, end) of adjacent columns that agree in the headings `keys`."""
+        return runs_of_equal(list(zip(*(self.columns[key] for key in keys), strict=True)))
+
     def with_columns(self, part: slice) -> "Grid":
         """Return the grid with some of its columns."""
         return Grid(self.models, self.columns.iloc[part].reset_index(drop=True), self.cells[:, part])
@@ -283,6 +287,16 @@ def wide(long: pd.DataFrame, headings: Headings | None = None) -> pd.DataFrame:
     names = [headings.column(*part, unit) for part, unit in zip(parts, units, strict=True)]
     values = pd.DataFrame(layout.take(long["value"]), columns=names)
     return pd.concat([pd.DataFrame({"model": pd.Series(unique_names(layout.models), dtype=object)}), values], axis=1)
+
+
+def runs_of_equal(keys: Sequence) -> list[tuple[int, int]]:
+    """Return (start, end) of adjacent columns with equal keys.
+
+    >>> runs_of_equal(["gl", "gl", "ca", "gl"])
+    [(0, 2), (2, 3), (3, 4)]
+    """
+    starts = [index for index, key in enumerate(keys) if index == 0 or key != keys[index - 1]]
+    return list(zip(starts, [*starts[1:], len(keys)], strict=True))
 
 
 def sort_key(column: pd.Series) -> pd.Series:

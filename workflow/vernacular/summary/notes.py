@@ -31,11 +31,11 @@ def make_notes(metadata: MetricsMetadata) -> list[dict]:
     """Return one model's notes from the metadata of its metrics file, one row per note.
 
     kind: "unavailable" (a dataset, model or encoder), "not applicable", "dropped" and "repaired" (rows of the dataset),
-    "rows" (warnings about the dataset), "prompts" (what is suspicious in them), "skipped" (items that were
-    skipped), "flagged" (outputs), "reasoning" (before answers), "samples" (several per item), "fallback" (the engine
-    used a fallback strategy), "judge" (what its
-    values are worth), "language" (of responses, if it is not identified), "diagnosis" (a symptom that explains
-    the value), "trusted code", "adapter" (without effect) and "unused weights" (of the model itself, reported once).
+    "rows" (warnings about the dataset), "prompts" (what is suspicious in them), "skipped" (items that were skipped),
+    "flagged" (outputs), "reasoning" (before answers), "samples" (several per item), "fallback" (the engine used a
+    fallback strategy), "judge" (what its values are worth), "language" (of responses, if it is not identified),
+    "diagnosis" (a symptom that explains the value), "trusted code", "adapter" (without effect) and "unused weights" (of
+    the model itself, reported once).
     """
     notes = []
 

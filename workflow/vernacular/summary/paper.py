@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from vernacular.core.errors import DataError, suggest
-from vernacular.core.tables import decimals, plain_text
+from vernacular.core.tables import plain_text
 from vernacular.metrics.metric import display_name
 from vernacular.statistics.over_prompts import LIKE_THESE
 from vernacular.statistics.paired import ALPHA
@@ -22,16 +22,16 @@ from vernacular.summary.cells import (
     NONE,
     SHARED,
     direction,
+    format_number,
     index_rankings,
     lacks_interval,
     mark_by_interval,
     mark_by_test,
 )
-from vernacular.summary.grid import Grid, Headings, build_grid
+from vernacular.summary.grid import Grid, Headings, build_grid, runs_of_equal
 
 _UNITS = {"share": "%", "percent": "%", "score": "", "cosine": ""}  # of the numbers in the table, by unit of the values
 _KEY = ("model", "evaluation", "metric")
-_FACTORS, _DIGITS = {"share": 100}, {"share": 1, "percent": 1}
 
 
 @dataclass(frozen=True)
@@ -229,19 +229,12 @@ def _column(long: pd.DataFrame, layout: Grid, position: int, rankings: Mapping, 
         if row is None:
             cells.append(None)
             continue
-        text = _number(value[index], first["unit"])
+        text = format_number(value[index], first["unit"])
         text = f"({text})" if without_interval[index] else text
         has_interval = intervals and np.isfinite(low[index]) and np.isfinite(high[index])
-        bounds = tuple(_number(bound[index], first["unit"]) for bound in (low, high)) if has_interval else None
+        bounds = tuple(format_number(bound[index], first["unit"]) for bound in (low, high)) if has_interval else None
         cells.append(Cell(text, bounds, int(column_marks[index])))
     return cells, is_tested, f"{display_name(first['metric'])} {ARROWS[higher_is_better]}".strip()
-
-
-def _number(value: float, unit) -> str:
-    """Format a value as in the table: shares and percentages in % with one digit, others with three."""
-    if not np.isfinite(value):
-        return "n/a" if np.isnan(value) else "∞" if value > 0 else "-∞"
-    return decimals(value * _FACTORS.get(unit, 1), _DIGITS.get(unit, 3))
 
 
 def _caption(
@@ -262,7 +255,9 @@ def _caption(
     has_best = any(is_tested is not None for is_tested in tested)
     best = [f"Bold: best value of the {line}."] if has_best else []
     if intervals:
-        return " ".join([*sentences, f"In brackets: 95 % intervals over {_sampled(means)}.", *best])
+        covers_prompts = any(row["question"] == LIKE_THESE for row in means)
+        prompts = ", those of means over at least three prompts also over prompts" if covers_prompts else ""
+        return " ".join([*sentences, f"In brackets: 95 % intervals over items{prompts}.", *best])
     sentences += best
     if any(tested):
         keys = [(row["evaluation"], row["metric"]) for row in examples]
@@ -322,13 +317,6 @@ def _describe_prompts(means: list[dict]) -> str:
     return f"Mean over prompts: {number} wordings of the prompt for the same items"
 
 
-def _sampled(means: list[dict]) -> str:
-    """Return what the intervals are over: items, and prompts where a mean has an interval for prompts like these."""
-    if not any(row["question"] == LIKE_THESE for row in means):
-        return "items"
-    return "items, those of means over at least three prompts also over prompts"
-
-
 _LATEX = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
@@ -385,7 +373,7 @@ def _latex_table(table: PaperTable, label: str) -> str:
     ]
     n_own, widths = len(table.corner), _column_widths(table)
     for level, texts in enumerate(table.headings):
-        groups = _groups(table.headings[: level + 1])
+        groups = runs_of_equal(list(zip(*table.headings[: level + 1], strict=True)))
         cells = [
             rf"\multicolumn{{{end - start}}}{{c}}{{{_wrapped(texts[start], table.characters(sum(widths[start:end])))}}}"
             for start, end in groups
@@ -474,13 +462,6 @@ def _latex_cell(cell: Cell | None) -> str:
 
 def _latex_number(text: str) -> str:
     return latex_text(text).replace("-", "$-$", 1)
-
-
-def _groups(headings: list[list[str]]) -> list[tuple[int, int]]:
-    """Return (start, end) of adjacent columns that agree in all given rows of headings."""
-    keys = list(zip(*headings, strict=True))
-    starts = [index for index in range(len(keys)) if index == 0 or keys[index] != keys[index - 1]]
-    return list(zip(starts, [*starts[1:], len(keys)], strict=True))
 
 
 def to_markdown(table: PaperTable) -> str:

@@ -124,9 +124,8 @@ def _write_level(
     """Write one row of headings, merged where adjacent columns agree in `keys`; a language covers its mean."""
     texts, tasks = layout.columns[keys[-1]].tolist(), layout.columns["task"].tolist()
     hidden = dict(zip(columns.numbers.tolist(), columns.hidden.tolist(), strict=True))
-    starts = [index for index, is_start in enumerate(group_starts(layout, keys)) if is_start]
     lines = 1
-    for start, end in zip(starts, [*starts[1:], len(texts)], strict=True):
+    for start, end in layout.groups(keys):
         first, last = int(columns.numbers[start]), int(columns.numbers[end - 1])
         if keys == ["language"] and (mean := columns.means.get(first - 1)) and mean.scope == texts[start]:
             first -= 1
@@ -142,12 +141,6 @@ def _write_level(
         if len(numbers) > 1:
             sheet.merge_cells(start_row=row, end_row=row, start_column=numbers[0], end_column=numbers[-1])
     sheet.row_dimensions[row].height = cells.LINE * min(5, lines) + 3
-
-
-def group_starts(layout: Grid, keys: list[str]) -> list[bool]:
-    """Return (C,) whether each column differs in `keys` from the preceding one."""
-    headings = list(zip(*(layout.columns[key].tolist() for key in keys), strict=True))
-    return [index == 0 or headings[index] != headings[index - 1] for index in range(len(headings))]
 
 
 def _only_visible_column_of_task(layout: Grid, columns: cells.Columns) -> list[bool]:
@@ -205,7 +198,7 @@ def write_grid(
     arrays = {name: layout.take(long[name]) for name in _FLOATS}
     keys = [*zip(long["model"], long["evaluation"], long["metric"], strict=True), None]  # [-1]: missing values
     units, directions = long["unit"].tolist(), long["higher_is_better"].tolist()
-    is_group_start, set_style, rules = group_starts(layout, levels), cells.Styles(), []
+    starts, set_style, rules = {start for start, _ in layout.groups(levels)}, cells.Styles(), []
     for position, number in enumerate(columns.numbers.tolist()):
         positions = layout.cells[:, position]
         first_value = positions[positions >= 0][0]
@@ -219,7 +212,7 @@ def write_grid(
         is_near_chance |= cells.near_chance(column["ci_low"], column["ci_high"], column["majority_baseline"])
         without_interval = cells.lacks_interval(column["value"], column["ci_low"], column["ci_high"], higher_is_better)
         has_marks = bool(column_marks.any())
-        border = cells.GROUP_START if is_group_start[position] else None
+        border = cells.GROUP_START if position in starts else None
         for row in range(len(layout.models)):
             if positions[row] < 0:
                 if border is not None:
