@@ -11,7 +11,7 @@ from support.engines import score
 from support.scoring import build_requests, item
 from vernacular.metrics.aggregate import aggregate
 from vernacular.protocols.evaluate import PROTOCOL_METRICS as PROTOCOLS
-from vernacular.protocols.registry import CAUSAL_ONLY
+from vernacular.protocols.registry import OWN
 from vernacular.protocols.schema import REQUESTS
 
 QUESTION = item(context="Choveu.", question="Que pasou?", choices=["choveu", "non choveu", "nevou"], gold=[0])
@@ -78,7 +78,7 @@ def test_causal_model_supports_every_protocol(protocol, causal):
     assert expected - set(table) == set()
 
 
-@pytest.mark.parametrize("protocol", sorted(set(CASES) - CAUSAL_ONLY))
+@pytest.mark.parametrize("protocol", [name for name in CASES if not OWN[name].causal_only])
 def test_masked_model_supports_other_protocols(protocol, masked):
     rows, table = run(protocol, masked)
     unknown = "unknown token: part of the scored text is not in the vocabulary"

@@ -11,11 +11,12 @@ from vernacular.metrics.classification import add_classes, with_classes
 from vernacular.metrics.contamination import without_signals
 from vernacular.metrics.language import METRICS as LANGUAGE
 from vernacular.metrics.metric import Metric
+from vernacular.protocols import reference_metrics
 from vernacular.protocols.registry import OWN, PROSE, PROTOCOLS
 from vernacular.types import Item, Request
 
 _MODULES = import_modules("vernacular/protocols/*/metrics.py")
-PROTOCOL_METRICS = {name: _MODULES[name] for name in OWN}
+PROTOCOL_METRICS = {name: reference_metrics if own.reference_of else _MODULES[name] for name, own in OWN.items()}
 _ORDER = "order_"  # options of the canonical-order test, on which its metrics alone depend
 
 

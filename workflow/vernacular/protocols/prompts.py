@@ -20,7 +20,7 @@ from vernacular.core.languages import fallbacks, neighbors, prompts_file
 from vernacular.core.paths import WORKFLOW, display_path
 from vernacular.core.validate import Problems
 from vernacular.core.yaml import read
-from vernacular.protocols.request_rows import continue_with
+from vernacular.protocols.request_rows import continue_with, turn
 from vernacular.types import Item
 
 PROMPTS_DIR = WORKFLOW / "prompts"
@@ -270,9 +270,14 @@ def gold_text(item: Item) -> str | None:
     return item["choices"][index] if index is not None else (item["target"] or None)
 
 
-def example_text(prompt: str, answer: str, language: str) -> str:
-    """Return a few-shot example: a prompt with its answer and an empty line."""
-    return "".join(continue_with(prompt, answer, language)) + "\n\n"
+def example(prompt: str, answer: str, language: str, message: str | None = None) -> tuple[str, list[dict]]:
+    """Return a few-shot example as text, which ends in an empty line, and as chat turns, of which the first may differ.
+
+    >>> example("Capital?", "Lugo", "gl")[0]
+    'Capital? Lugo\\n\\n'
+    """
+    text = "".join(continue_with(prompt, answer, language)) + "\n\n"
+    return text, [turn("user", message or prompt), turn("assistant", answer)]
 
 
 def display_order(item: Item, item_type: str, seed: int) -> list[int]:

@@ -8,14 +8,13 @@ The model receives them as a chat. The rest of the prompt is that of `letters`, 
 from string import ascii_uppercase
 
 from vernacular.protocols.letters import requests as letters
-from vernacular.protocols.prompts import display_order, example_text, gold_index
+from vernacular.protocols.prompts import display_order, example, gold_index
 from vernacular.protocols.request_rows import (
     RequestSettings,
     chat_turns,
     generation_requests,
     has_alternatives,
     skipped_request,
-    turn,
 )
 from vernacular.types import Item, Request
 
@@ -28,7 +27,7 @@ def few_shot_example(item: Item, settings: RequestSettings) -> tuple[str, list[d
     order = display_order(item, settings.item_type, settings.seed)
     text = prompt(item, order, settings)
     answer = f"{settings.labels['letter']} {ascii_uppercase[order.index(gold_index(item))]}"
-    return example_text(text, answer, settings.language), [turn("user", text), turn("assistant", answer)]
+    return example(text, answer, settings.language)
 
 
 def requests(item: Item, settings: RequestSettings) -> list[Request]:

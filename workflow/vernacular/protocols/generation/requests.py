@@ -5,22 +5,15 @@ length of the longest option. The styles `simil-eval` and `simil-eval-open` are 
 """
 
 from vernacular.protocols.generation import simil_eval
-from vernacular.protocols.prompts import display_order, example_text, gold_text, query
+from vernacular.protocols.prompts import display_order, example, gold_text, query
 from vernacular.protocols.request_rows import (
     RequestSettings,
     chat_turns,
     continue_with,
     generation_requests,
     skipped_request,
-    turn,
 )
 from vernacular.types import SIMIL_EVAL_STYLES, Item, Request, accepted_answers, is_number
-
-
-def check(task: dict, *, style: str) -> None:
-    """Raise ConfigError if the style has no prompt for the items of a task."""
-    if style in SIMIL_EVAL_STYLES:
-        simil_eval.check(task, style)
 
 
 def few_shot_example(item: Item, settings: RequestSettings) -> tuple[str, list[dict]]:
@@ -28,8 +21,7 @@ def few_shot_example(item: Item, settings: RequestSettings) -> tuple[str, list[d
     if settings.style in SIMIL_EVAL_STYLES:
         return simil_eval.few_shot_example(item, settings, _displayed_options(item, settings))
     text = query(item, settings.item_type, settings.labels, _displayed_options(item, settings))
-    messages = [turn("user", _chat_message(text, settings)), turn("assistant", gold_text(item))]
-    return example_text(text, gold_text(item), settings.language), messages
+    return example(text, gold_text(item), settings.language, _chat_message(text, settings))
 
 
 def requests(item: Item, settings: RequestSettings) -> list[Request]:

@@ -9,8 +9,8 @@ The style `options-only` leaves out passage and question: what it finds, the opt
 
 import string
 
-from vernacular.protocols.prompts import display_order, example_text, fill, gold_index, template
-from vernacular.protocols.request_rows import RequestSettings, continue_with, score_request, skipped_request, turn
+from vernacular.protocols.prompts import display_order, example, fill, gold_index, template
+from vernacular.protocols.request_rows import RequestSettings, continue_with, score_request, skipped_request
 from vernacular.types import OPTIONS_ONLY, Item, Request, Role
 
 
@@ -19,7 +19,7 @@ def few_shot_example(item: Item, settings: RequestSettings) -> tuple[str, list[d
     order = display_order(item, settings.item_type, settings.seed)
     text = prompt(item, [item["choices"][i] for i in order], settings)
     letter = string.ascii_uppercase[order.index(gold_index(item))]
-    return example_text(text, letter, settings.language), [turn("user", text), turn("assistant", letter)]
+    return example(text, letter, settings.language)
 
 
 def requests(item: Item, settings: RequestSettings) -> list[Request]:

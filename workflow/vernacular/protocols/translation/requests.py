@@ -3,7 +3,7 @@
 Decoding is greedy and ends at the end of the line, or after 256 tokens.
 """
 
-from vernacular.protocols.prompts import example_text, query
+from vernacular.protocols.prompts import example, query
 from vernacular.protocols.request_rows import (
     RequestSettings,
     chat_turns,
@@ -11,7 +11,6 @@ from vernacular.protocols.request_rows import (
     generation_requests,
     score_request,
     skipped_request,
-    turn,
 )
 from vernacular.types import Item, Request, target_language
 
@@ -20,9 +19,8 @@ MAX_NEW_TOKENS = 256
 
 def few_shot_example(item: Item, settings: RequestSettings) -> tuple[str, list[dict]]:
     """Return a few-shot example as text and as chat turns."""
-    text, target = query(item, settings.item_type, settings.labels, None), item["target"]
-    turns = [turn("user", text), turn("assistant", target)]
-    return example_text(text, target, target_language(item) or settings.language), turns
+    text = query(item, settings.item_type, settings.labels, None)
+    return example(text, item["target"], target_language(item) or settings.language)
 
 
 def requests(item: Item, settings: RequestSettings) -> list[Request]:

@@ -1,26 +1,14 @@
-"""translation_bits: bits of the reference translation given the source text."""
+"""Bits of the correct text given the item: of protocols with `reference_of`, such as translation_bits."""
 
 from dataclasses import replace
 
 from vernacular.metrics.bits import bits_metrics, sizes
-from vernacular.metrics.metric import Metric
 from vernacular.metrics.spans import items_with_spans, result
 from vernacular.types import Item, Request, Result, Score
 
-
-def reference_metrics(noun: str) -> list[Metric]:
-    """Return the metrics of a reference, which `noun` names."""
-    return [
-        replace(
-            metric,
-            headline=metric.name == "answer_bits_per_byte",
-            about=metric.about.replace("correct text", noun),
-        )
-        for metric in bits_metrics("answer_", masked=False)
-    ]
-
-
-METRICS = reference_metrics("reference translation")
+METRICS = [
+    replace(metric, headline=metric.name == "answer_bits_per_byte") for metric in bits_metrics("answer_", masked=False)
+]
 
 
 def per_item(items: list[Item], requests: list[Request], scores: list[Score]) -> list[Result]:
