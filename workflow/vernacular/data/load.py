@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 from vernacular.core.errors import ConfigError, DataError, format_count, suggest
+from vernacular.core.fields import as_list
 from vernacular.core.fingerprint import file_fingerprint, fingerprint
 from vernacular.core.languages import script_of, wordings_message
 from vernacular.core.paths import WORKFLOW
@@ -344,8 +345,7 @@ def draw_key(item_id: str, cluster_id: str | None, seed: int = 0) -> str:
 
 
 def _upstream_id(row: dict, columns: dict) -> str:
-    spec = columns.get("id", [])
-    parts = [as_text(find(row, column)) for column in ([spec] if isinstance(spec, str) else spec)]
+    parts = [as_text(find(row, column)) for column in as_list(columns.get("id", []))]
     return "#".join(filter(None, parts))
 
 

@@ -18,6 +18,7 @@ from conllu.models import TokenList
 from conllu.parser import DEFAULT_FIELDS, parse_dict_value, parse_token_and_metadata
 
 from vernacular.core.errors import DataError, first_line
+from vernacular.core.fields import as_list
 from vernacular.core.names import check_readable
 from vernacular.data.readers import read_text
 
@@ -185,7 +186,7 @@ def _build_matcher(spec) -> Callable[[str], bool]:
     >>> [_build_matcher(["nsubj", "aux:*"])(deprel) for deprel in ("nsubj", "nsubj:pass", "aux:pass")]
     [True, False, True]
     """
-    texts = [str(text) for text in (spec if isinstance(spec, list) else [spec])]
+    texts = list(map(str, as_list(spec)))
     if not any("*" in text for text in texts):
         return frozenset(texts).__contains__
     pattern = re.compile("|".join(".*".join(map(re.escape, text.split("*"))) for text in texts), re.DOTALL)
@@ -193,9 +194,7 @@ def _build_matcher(spec) -> Callable[[str], bool]:
 
 
 def _value_set(spec):
-    if isinstance(spec, bool):
-        return spec
-    return {str(value) for value in (spec if isinstance(spec, list) else [spec])}
+    return spec if isinstance(spec, bool) else set(map(str, as_list(spec)))
 
 
 @dataclass(frozen=True)
