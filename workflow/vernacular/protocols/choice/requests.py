@@ -24,7 +24,7 @@ MAX_OPTIONS = 23  # X, the next letter, stands for any of them in the prompt
 
 def few_shot_example(item: Item, settings: RequestSettings) -> tuple[str, list[dict]]:
     """Return a few-shot example as text and as chat turns."""
-    order = display_order(item, settings.item_type, settings.seed)
+    order = display_order(item, settings)
     text = prompt(item, order, settings)
     answer = f"{settings.labels['letter']} {ascii_uppercase[order.index(gold_index(item))]}"
     return example(text, answer, settings.language)
@@ -32,7 +32,7 @@ def few_shot_example(item: Item, settings: RequestSettings) -> tuple[str, list[d
 
 def requests(item: Item, settings: RequestSettings) -> list[Request]:
     """Return one generate request per sample; its extras have the order of the options if it is another."""
-    order = display_order(item, settings.item_type, settings.seed)
+    order = display_order(item, settings)
     if not has_alternatives(item):
         return [skipped_request(item, "fewer than two options, or an empty one")]
     if not (item["context"] or item["question"]):

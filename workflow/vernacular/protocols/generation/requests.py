@@ -20,7 +20,7 @@ def few_shot_example(item: Item, settings: RequestSettings) -> tuple[str, list[d
     """Return a few-shot example as text and as chat turns."""
     if settings.style in SIMIL_EVAL_STYLES:
         return simil_eval.few_shot_example(item, settings, _displayed_options(item, settings))
-    text = query(item, settings.item_type, settings.labels, _displayed_options(item, settings))
+    text = query(item, settings, _displayed_options(item, settings))
     return example(text, gold_text(item), settings.language, _chat_message(text, settings))
 
 
@@ -30,7 +30,7 @@ def requests(item: Item, settings: RequestSettings) -> list[Request]:
         return [skipped_request(item, "neither context nor question")]
     if settings.style in SIMIL_EVAL_STYLES:
         return simil_eval.requests(item, settings, _displayed_options(item, settings))
-    text = query(item, settings.item_type, settings.labels, _displayed_options(item, settings))
+    text = query(item, settings, _displayed_options(item, settings))
     messages = chat_turns(settings, _chat_message(text, settings))
     # a number may be the last of a sentence: as long as any text
     targets = [] if is_number(item) else [*item["choices"], *filter(None, accepted_answers(item))]
@@ -41,7 +41,7 @@ def requests(item: Item, settings: RequestSettings) -> list[Request]:
 def _displayed_options(item: Item, settings: RequestSettings) -> list[str] | None:
     if settings.style.endswith("open") or settings.item_type == "summary":
         return None
-    return [item["choices"][i] for i in display_order(item, settings.item_type, settings.seed)] or None
+    return [item["choices"][i] for i in display_order(item, settings)] or None
 
 
 def _chat_message(text: str, settings: RequestSettings) -> str:

@@ -10,8 +10,7 @@ from vernacular.types import Item, Request
 
 def few_shot_example(item: Item, settings: RequestSettings) -> tuple[str, list[dict]]:
     """Return a few-shot example as text and as chat turns."""
-    text = query(item, settings.item_type, settings.labels, None)
-    return example(text, gold_text(item), settings.language)
+    return example(query(item, settings), gold_text(item), settings.language)
 
 
 def requests(item: Item, settings: RequestSettings) -> list[Request]:
@@ -20,8 +19,8 @@ def requests(item: Item, settings: RequestSettings) -> list[Request]:
         return [skipped_request(item, "fewer than two options")]
     if not (item["context"] or item["question"]):
         return [skipped_request(item, "neither context nor question")]
-    text = query(item, settings.item_type, settings.labels, None)
-    cue_text = cue(item, settings.item_type, settings.labels)
+    text = query(item, settings)
+    cue_text = cue(item, settings)
     rows = []
     for i, option in enumerate(item["choices"]):
         parts = continue_with(text, option, settings.language)
