@@ -3,12 +3,13 @@
 import numpy as np
 import pyarrow as pa
 import pytest
+from support.scoring import metric_rows
 from vernacular.comparison.curves.curve import common_axis, curves_of
 from vernacular.comparison.curves.schema import ALL
 from vernacular.comparison.curves.tables import curve_tables, judge, sentence
 from vernacular.core import artifacts
 from vernacular.metrics.schema import TASK_RESULTS
-from vernacular.protocols.evaluate import PROTOCOL_METRICS, metric_rows
+from vernacular.protocols.evaluate import PROTOCOL_METRICS
 from vernacular.statistics import curves as statistics
 
 N = 400

@@ -1,9 +1,12 @@
 """Included datasets: every mapping gives the items that rows in the columns of the Hub mean."""
 
 import json
+import re
 
 import pytest
 from support.catalogue_rows import CASES, Case
+from vernacular.core.languages import prompts_file, script_of
+from vernacular.core.yaml import read
 from vernacular.data.load import WORKFLOW, load_items
 from vernacular.data.tasks import load_task, task_names
 from vernacular.protocols.registry import PROTOCOLS
@@ -41,6 +44,18 @@ def test_lines_of_ntrex_are_texts_of_documents(tmp_path):
         ("0", "Bos días.", "bbc.1"),
         ("1", "Outro documento.", "bbc.2"),
     ]
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_prompt_lines_have_the_script_that_the_dataset_states(name):
+    scripts = {}
+    for tag, entry in read(TASKS[name])[0].get("languages", {}).items():
+        code = entry if isinstance(entry, str) else (entry or {}).get("code") or ""
+        stated = re.search(r"[_-](Arab|Armn|Cyrl|Deva|Ethi|Geor|Grek|Hebr|Latn)(?![a-z])", code, re.IGNORECASE)
+        if stated and (path := prompts_file(tag, WORKFLOW / "prompts")):
+            own = script_of(text for text in read(path)[0].values() if isinstance(text, str))
+            scripts[tag] = stated[1].title(), own
+    assert {tag: pair for tag, pair in scripts.items() if len(set(pair)) > 1} == {}
 
 
 def test_every_dataset_of_the_catalogue_has_made_up_rows():

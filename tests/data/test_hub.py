@@ -11,7 +11,8 @@ from support.messages import assert_states
 from vernacular.core import hub_snapshot as snapshot
 from vernacular.core.errors import DataError
 from vernacular.data import hub as data_hub
-from vernacular.data.load import WORKFLOW
+from vernacular.data.load import WORKFLOW, load_items
+from vernacular.data.tasks import load_task
 
 TASKS = WORKFLOW / "tasks"
 
@@ -371,10 +372,13 @@ def test_hf_uri_with_revision():
         "split": "data",
         "revision": "1f3c",
     }
-    assert data_hub.from_uri("rows.jsonl") is None
+
+
+@pytest.mark.parametrize("uri", ["hf://datasets/me/raw", "hf://me/raw/rows.jsonl", "hf://buckets/me/raw/rows.jsonl"])
+def test_other_hf_uri_raises_data_error(tmp_path, uri):
     with pytest.raises(DataError) as raised:
-        data_hub.from_uri("hf://datasets/me/raw")
-    assert_states(raised.value, "hf://datasets/me/raw", "hf://datasets/owner/name/file")
+        load_items(load_task(task_file(tmp_path, "raw", {"file": uri})), "gl")
+    assert_states(raised.value, uri, "hf://datasets/owner/name/file")
 
 
 def test_second_run_works_offline(start_hub, tmp_path):

@@ -293,9 +293,9 @@ CONLLU = "1\tO\to\tDET\t_\t_\t2\tdet\t_\t_\n2\tcan\tcan\tNOUN\t_\t_\t0\troot\t_\
 @pytest.mark.parametrize(
     ("content", "parts"),
     [
-        (CONLLU.replace("2\tcan", "1\tcan"), ("sentence 1", "line 4", "duplicate", "ID 1")),
-        (CONLLU.replace("1\tO", f"{LONG_NUMBER}\tO"), ("sentence 1", "line 4", "CoNLL-U")),
-        (gzip.compress(CONLLU.encode(), mtime=0)[:10] + b"\xff" * 30, ("cannot be read",)),
+        (CONLLU.replace("2\tcan", "1\tcan"), ("sentence 1", "lines 1 to 2", "duplicate", "ID 1")),
+        (CONLLU.replace("1\tO", f"{LONG_NUMBER}\tO"), ("sentence 1", "lines 1 to 2", "CoNLL-U")),
+        (gzip.compress(CONLLU.encode(), mtime=0)[:10] + b"\xff" * 30, ("damaged or not CoNLL-U",)),
     ],
 )
 def test_damaged_treebank_raises_data_error_with_sentence(tmp_path, content, parts):

@@ -4,12 +4,12 @@ import json
 
 import pytest
 from support.messages import assert_states
+from support.scoring import results_of
 from vernacular.config.dependencies import data_files
 from vernacular.config.load import load as load_config
 from vernacular.core.errors import ConfigError, DataError
 from vernacular.data.load import load_items
 from vernacular.data.tasks import load_task
-from vernacular.protocols.generation.metrics import per_item
 from vernacular.protocols.prompts import load_labels, prompts_directory
 from vernacular.protocols.registry import PROTOCOLS
 
@@ -252,7 +252,7 @@ def results(task, language, outputs: list[str]) -> list[dict]:
         }
         for r, text in zip(requests, outputs, strict=True)
     ]
-    return per_item(items, requests, generations, [])
+    return results_of("generation", items, requests, generations, [])
 
 
 def test_open_questions_accept_the_best_of_several_answers(tmp_path):

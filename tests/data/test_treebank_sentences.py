@@ -102,7 +102,7 @@ def test_missing_head_is_not_a_root(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("# text = a\na b c\n", r"sentence 1 \(it ends before line 3\): not CoNLL-U"),
+        ("# text = a\na b c\n", r"sentence 1 \(lines 1 to 2\): not CoNLL-U"),
         (conllu_line("x", "a"), "not CoNLL-U"),
         ("1\ta\ta\tX\t_\t_\t0\troot\t_", "expected 10 columns in each line, got 9"),
         (conllu_line("_", "a"), "a line without an ID"),
@@ -119,7 +119,7 @@ def test_missing_and_undecodable_files_raise_data_error(tmp_path):
     with pytest.raises(DataError, match=r"none\.conllu: file not found\."):
         list(read_sentences(tmp_path / "none.conllu"))
     (tmp_path / "latin.conllu").write_bytes("1\tniño".encode("latin-1"))
-    with pytest.raises(DataError, match=r"latin\.conllu: not UTF-8 text"):
+    with pytest.raises(DataError, match=r"latin\.conllu, line 1: not UTF-8 text"):
         list(read_sentences(tmp_path / "latin.conllu"))
 
 

@@ -8,9 +8,8 @@ import pytest
 from support import served
 from support.engines import generate, score
 from support.engines import score as score_locally
-from support.scoring import build_requests, item
+from support.scoring import build_requests, item, results_of
 from vernacular.inference.server.served import open_server
-from vernacular.protocols.choice.metrics import per_item
 from vernacular.protocols.prompts import answer_words
 from vernacular.protocols.schema import REQUESTS
 
@@ -124,7 +123,7 @@ def test_choices_in_words_of_a_server_that_only_chats(model, tmp_path, form):
         assert record.server.reasons["labels"], "letters cannot be scored without a chat template"
         outputs = generate(open_server(record), pa.Table.from_pylist(rows, schema=REQUESTS.schema))[0].to_pylist()
         expected = [preferred_letter(server, row["messages"][-1]["content"]) for row in rows]
-    results = per_item(ITEMS, rows, outputs, answers=answer_words("gl"))
+    results = results_of("choice", ITEMS, rows, outputs, answers=answer_words("gl"))
     assert [row["prediction"] for row in results] == expected
     assert [row["correct"] for row in results] == [letter == "A" for letter in expected]
     assert not any(row["flags"] for row in results)
@@ -134,7 +133,7 @@ def test_responses_of_a_server_without_an_answer_are_abstentions(model, tmp_path
     rows = build_requests(ITEMS, "passage", "choice")
     with served.Server(model, "chat") as server:  # a tiny model writes no letter after a cue
         outputs = generate(open_server(served.record(server, tmp_path)), pa.Table.from_pylist(rows, REQUESTS.schema))
-    results = per_item(ITEMS, rows, outputs[0].to_pylist(), answers=answer_words("gl"))
+    results = results_of("choice", ITEMS, rows, outputs[0].to_pylist(), answers=answer_words("gl"))
     assert all(row["raw_output"] for row in outputs[0].to_pylist())
     assert [row["metrics"]["extraction_failed"] for row in results] == [1.0] * len(ITEMS)
     assert [row["metrics"]["accuracy"] for row in results] == [0.0] * len(ITEMS)

@@ -4,12 +4,9 @@ import json
 import math
 
 import pytest
-from support.scoring import build_requests, item, score, score_rows
+from support.scoring import build_requests, item, results_of, score, score_rows
 from vernacular.commands.export import write
 from vernacular.interop.source_tools import pairs_csv
-from vernacular.protocols.cloze import metrics as cloze
-from vernacular.protocols.letters import metrics as letters
-from vernacular.protocols.target_word import metrics as target_word
 
 LN = math.log
 
@@ -39,7 +36,7 @@ def palmx_files(tmp_path):
         score(r, by_item[r["item_id"]][r["role"]]) if r["item_id"] in by_item else score(r, [], flags="error: too long")
         for r in requests
     ]
-    rows = letters.per_item(items, requests, scores)
+    rows = results_of("letters", items, requests, scores)
     return {path.name: path for path in write(tmp_path, "letters", items, rows)}
 
 
@@ -65,7 +62,7 @@ def test_palmx_log_has_script_columns(palmx_files):
 def test_palmx_without_gold_has_no_accuracy(tmp_path):
     unlabeled_item = item(question="?", choices=["a", "b"])
     requests = build_requests([unlabeled_item], "question", "letters")
-    rows = letters.per_item([unlabeled_item], requests, score_rows(requests, {"choice:1": -1.0}))
+    rows = results_of("letters", [unlabeled_item], requests, score_rows(requests, {"choice:1": -1.0}))
     write(tmp_path, "letters", [unlabeled_item], rows)
     assert "not available" in (tmp_path / "scores.txt").read_text()
     assert (tmp_path / "predictions.csv").read_text() == "id,prediction\ni1,B\n"
@@ -74,7 +71,7 @@ def test_palmx_without_gold_has_no_accuracy(tmp_path):
 def test_palmx_letters_follow_displayed_order(tmp_path):
     truth_item = item(question="?", choices=["right", "w1", "w2", "w3"], gold=[0], target="right")
     requests = build_requests([truth_item], "multi_answer", "letters")
-    rows = letters.per_item([truth_item], requests, score_rows(requests, {"choice:0": -1.0}))
+    rows = results_of("letters", [truth_item], requests, score_rows(requests, {"choice:0": -1.0}))
     write(tmp_path, "letters", [truth_item], rows)
     log_row = read_csv(tmp_path / "outputs_log.csv")[0]
     assert log_row[log_row["pred_label"]] == "right"
@@ -88,7 +85,7 @@ def test_serbian_lines(tmp_path):
         item("i2", context="On je __.", choices=["a", "b"], gold=[1], source_row=1),
     ]
     requests = build_requests(items, "cloze", "cloze", score_unfilled_gap=True)
-    rows = cloze.per_item(items, requests, score_rows(requests, {"filled:1": -1.0}))
+    rows = results_of("cloze", items, requests, score_rows(requests, {"filled:1": -1.0}))
     paths = write(tmp_path, "cloze", items, rows)
     assert {path.name for path in paths} == {"results.jsonl", "results_legacy.jsonl", "README.txt"}
     first, second = (json.loads(line) for line in (tmp_path / "results.jsonl").read_text("utf-8").splitlines())
@@ -119,7 +116,7 @@ def test_grew_tse_tables(tmp_path):
     ]
     requests = build_requests(items, "target_word", "target_word")
     by_role = {"token:0": LN(0.5), "token:1": LN(0.25), "sentence:0": LN(1 / 8), "sentence:1": LN(1 / 16)}
-    rows = target_word.per_item(items, requests, score_rows(requests, by_role))
+    rows = results_of("target_word", items, requests, score_rows(requests, by_role))
     write(tmp_path, "target_word", items, rows)
     token = read_csv(tmp_path / "evaluation.csv")
     assert ",".join(token[0]) == (

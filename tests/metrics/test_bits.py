@@ -5,11 +5,11 @@ import unicodedata
 
 import numpy as np
 import pytest
-from support.scoring import build_requests, item, score
+from support.scoring import build_requests, item, metric_rows, score
 from vernacular.metrics.aggregate import aggregate
 from vernacular.metrics.bits import bits_metrics, ratio, scored_text, sizes
 from vernacular.metrics.spans import by_item
-from vernacular.protocols.evaluate import evaluate, metric_rows
+from vernacular.protocols.evaluate import evaluate
 
 TEXT = "O corazón"
 METADATA = {"protocol": "p", "shots": 0, "seed": 0, "style": "default"}

@@ -6,11 +6,11 @@ import warnings
 
 import pytest
 from support.result_rows import stored
-from support.scoring import build_requests, item, score
+from support.scoring import build_requests, item, metric_rows, score
 from vernacular.interop.source_tools import palmx_files
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
 from vernacular.metrics.spans import best_indices, choose_option
-from vernacular.protocols.evaluate import evaluate, metric_rows
+from vernacular.protocols.evaluate import evaluate
 
 pytestmark = pytest.mark.usefixtures("few_resamples")
 INF, NAN = math.inf, math.nan

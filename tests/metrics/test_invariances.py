@@ -5,20 +5,15 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.scoring import build_requests, item, score
+from support.scoring import build_requests, item, results_of, score
 from support.soak import examples
-from vernacular.protocols.cloze import metrics as cloze
-from vernacular.protocols.letters import metrics as letters
-from vernacular.protocols.minimal_pair import metrics as minimal_pair
-from vernacular.protocols.options import metrics as options
-from vernacular.protocols.target_word import metrics as target_word
 
 PROTOCOLS = {
-    "options": (options, "question", {"question": "?"}),
-    "letters": (letters, "question", {"question": "?"}),
-    "minimal_pair": (minimal_pair, "pair", {"context": "Se chove,"}),
-    "cloze": (cloze, "cloze", {"context": "Ana __ bem."}),
-    "target_word": (target_word, "target_word", {"context": "Ana [MASK] bem."}),
+    "options": ("question", {"question": "?"}),
+    "letters": ("question", {"question": "?"}),
+    "minimal_pair": ("pair", {"context": "Se chove,"}),
+    "cloze": ("cloze", {"context": "Ana __ bem."}),
+    "target_word": ("target_word", {"context": "Ana [MASK] bem."}),
 }
 ORDER_DEPENDENT = {"gold_position", "chosen_position"}  # depend on the order of the options
 
@@ -38,7 +33,7 @@ def evaluations(draw):
 
 
 def results(protocol, evaluation, *, permute=None, shuffle=None, duplicate=False, constant=0.0):
-    module, item_type, fields = PROTOCOLS[protocol]
+    item_type, fields = PROTOCOLS[protocol]
     items, logliks = evaluation
     item_rows = []
     for name, choices, gold in items:
@@ -60,7 +55,7 @@ def results(protocol, evaluation, *, permute=None, shuffle=None, duplicate=False
     if shuffle is not None:
         for rows in (item_rows, requests, scores):
             random.Random(shuffle).shuffle(rows)
-    return {row["item_id"]: row for row in module.per_item(item_rows, requests, scores)}
+    return {row["item_id"]: row for row in results_of(protocol, item_rows, requests, scores)}
 
 
 def order_independent_values(row):

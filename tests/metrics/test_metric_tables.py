@@ -10,10 +10,10 @@ from statistics import fmean
 import numpy as np
 import pytest
 from scipy import stats
-from support.scoring import build_requests, item, score
+from support.scoring import build_requests, item, metric_rows, score
 from vernacular.metrics.corpus import mcc_cross_validated
 from vernacular.protocols.evaluate import PROTOCOL_METRICS as PROTOCOLS
-from vernacular.protocols.evaluate import evaluate, metric_rows
+from vernacular.protocols.evaluate import evaluate
 from vernacular.protocols.registry import GENERATED
 
 CHOICES = ["can", "pan", "luz", "mar"]  # equal lengths: normalization does not change the ranking

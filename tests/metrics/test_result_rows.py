@@ -6,18 +6,11 @@ import warnings
 import numpy as np
 import pytest
 from support import observed
-from support.scoring import build_requests, item, score, score_rows, without_bits
+from support.scoring import build_requests, item, results_of, score, score_rows, without_bits
 from vernacular.metrics import aggregate, corpus
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.spans import Span, by_item, correct_options, extra, flags, logliks, result
-from vernacular.protocols.acceptability import metrics as acceptability
-from vernacular.protocols.cloze import metrics as cloze
-from vernacular.protocols.generation import metrics as generation
-from vernacular.protocols.last_word.metrics import per_item as last_word
 from vernacular.protocols.last_word.metrics import perplexity
-from vernacular.protocols.letters import metrics as letters
-from vernacular.protocols.minimal_pair import metrics as minimal_pair
-from vernacular.protocols.options import metrics as options
 from vernacular.protocols.target_word import metrics as target_word
 from vernacular.statistics.intervals import cluster_bootstrap
 
@@ -59,8 +52,8 @@ def test_options():
     test_item = item(question="?", choices=["a", "bbb"], gold=[1], **ITEM_FIELDS)
     requests = build_requests([test_item], "question", "options")
     uncond = {"uncond:0": -1.0, "uncond:1": -5.0}
-    row = options.per_item(
-        [test_item], requests, score_rows(requests, {"choice:0": -2.0, "choice:1": [-2.0, -1.0]} | uncond)
+    row = results_of(
+        "options", [test_item], requests, score_rows(requests, {"choice:0": -2.0, "choice:1": [-2.0, -1.0]} | uncond)
     )[0]
     probability = math.exp(-3) / (math.exp(-2) + math.exp(-3))
     values = {"accuracy": 0, "accuracy_token": 1, "accuracy_char": 1, "accuracy_byte": 1, "accuracy_pmi": 1}
@@ -77,15 +70,15 @@ def test_options():
 def test_options_of_unscored_item():
     test_item = item(question="?", choices=["a", "b"], gold=[1], **ITEM_FIELDS)
     requests = build_requests([test_item], "question", "options")
-    row = options.per_item([test_item], requests, [score(requests[0], -1.0)])[0]
+    row = results_of("options", [test_item], requests, [score(requests[0], -1.0)])[0]
     check_row(row, {}, "Pregunta: ?\nResposta:", no_choice_columns(["a", "b"], [1]), flag="error: not scored")
 
 
 def test_letters():
     test_item = item(question="?", choices=["a", "b"], gold=[1], **ITEM_FIELDS)
     requests = build_requests([test_item], "question", "letters", option_rotations=2)
-    row = letters.per_item(
-        [test_item], requests, score_rows(requests, {"choice:1": -10 + LN(3), "choice:1@1": -10 + LN(3)})
+    row = results_of(
+        "letters", [test_item], requests, score_rows(requests, {"choice:1": -10 + LN(3), "choice:1@1": -10 + LN(3)})
     )[0]
     values = {"accuracy": 1, "confidence": 0.75, "probability": 0.75, "brier": 2 / 16, "margin": LN(3)}
     values |= {"chosen_position": 1, "gold_position": 1}
@@ -98,14 +91,15 @@ def test_letters_of_unscored_item():
     test_item = item(question="?", choices=["a", "b"], gold=[1], **ITEM_FIELDS)
     requests = build_requests([test_item], "question", "letters")
     scores = [score(requests[0], -1.0), score(requests[1], [], flags="error: x")]
-    row = letters.per_item([test_item], requests, scores)[0]
+    row = results_of("letters", [test_item], requests, scores)[0]
     check_row(row, {}, "?\n\nA. a\nB. b\nResposta:", no_choice_columns(["a", "b"], [1]), flag="error: x")
 
 
 def test_cloze():
     test_item = item(context="Ana __ x.", question="Que?", choices=["aa", "b"], gold=[1], **ITEM_FIELDS)
     requests = build_requests([test_item], "cloze", "cloze", score_unfilled_gap=True)
-    row = cloze.per_item(
+    row = results_of(
+        "cloze",
         [test_item],
         requests,
         score_rows(requests, {"filled:1": -4.0, "fill:0": -2.0, "fill:1": -3.0, "unfilled:0": -1.0}),
@@ -127,7 +121,7 @@ def test_minimal_pair():
     test_item = item(context="Se chove, ", choices=["bo", "malo"], gold=[0], **ITEM_FIELDS)
     requests = build_requests([test_item], "pair", "minimal_pair")
     by_role = {"choice:0": -4.0, "choice:1": -5.0, "bare:0": -6.0, "bare:1": -3.0}
-    row = minimal_pair.per_item([test_item], requests, score_rows(requests, by_role))[0]
+    row = results_of("minimal_pair", [test_item], requests, score_rows(requests, by_role))[0]
     # per character and byte -4/2 against -5/4
     values = {"accuracy": 1, "accuracy_token": 1, "accuracy_char": 0, "accuracy_byte": 0, "accuracy_bare": 0}
     values |= {"surprisal_good": 4, "surprisal_bad": 5, "difference": 1, "difsur_item": 20}
@@ -144,7 +138,7 @@ def test_target_word():
         score(request, by_role.get(request["role"], -20.0), **(entropies if request["role"] == "token:0" else {}))
         for request in requests
     ]
-    row = target_word.per_item([test_item], requests, scores)[0]
+    row = results_of("target_word", [test_item], requests, scores)[0]
     values = {f"loglik_{role}": by_role.get(role, -20.0) for role in [*by_role, "sentence:2"]}
     values |= {
         "accuracy": 1,
@@ -170,7 +164,7 @@ def test_target_word_uses_sentence_scores_without_form_scores():
         for request in build_requests([test_item], "target_word", "target_word")
         if request["role"].startswith("sentence")
     ]
-    row = target_word.per_item([test_item], requests, score_rows(requests, {"sentence:0": -1.0}))[0]
+    row = results_of("target_word", [test_item], requests, score_rows(requests, {"sentence:0": -1.0}))[0]
     assert (row["option_scores"], row["predicted_indices"], row["correct"]) == ([-1.0, -10.0], [0], True)
     assert "accuracy" not in row["metrics"]
     assert "probability" not in row["metrics"]
@@ -179,7 +173,7 @@ def test_target_word_uses_sentence_scores_without_form_scores():
 def test_acceptability():
     test_item = item(context=" É así. ", question="Que?", extra=[("label", "0")], **ITEM_FIELDS)
     requests = build_requests([test_item], "sentence", "acceptability")
-    row = acceptability.per_item([test_item], requests, score_rows(requests, {"sentence": [-3.0, -1.0]}))[0]
+    row = results_of("acceptability", [test_item], requests, score_rows(requests, {"sentence": [-3.0, -1.0]}))[0]
     check_row(
         row,
         {"fold": 3, "surprisal": 4, "surprisal_token": 2, "surprisal_char": 4 / 6, "surprisal_byte": 4 / 8, "label": 0},
@@ -188,25 +182,24 @@ def test_acceptability():
 
 
 SKIPPED_ITEMS = {
-    "options": (options.per_item, "question", item(question="?", choices=["a"], gold=[0], **ITEM_FIELDS)),
-    "letters": (letters.per_item, "question", item(choices=["a", "b"], gold=[1], **ITEM_FIELDS)),
-    "minimal_pair": (minimal_pair.per_item, "pair", item(context="Se ", choices=["a"], gold=[0], **ITEM_FIELDS)),
-    "cloze": (cloze.per_item, "cloze", item(context="Sen oco.", choices=["a", "bb"], gold=[1], **ITEM_FIELDS)),
+    "options": ("question", item(question="?", choices=["a"], gold=[0], **ITEM_FIELDS)),
+    "letters": ("question", item(choices=["a", "b"], gold=[1], **ITEM_FIELDS)),
+    "minimal_pair": ("pair", item(context="Se ", choices=["a"], gold=[0], **ITEM_FIELDS)),
+    "cloze": ("cloze", item(context="Sen oco.", choices=["a", "bb"], gold=[1], **ITEM_FIELDS)),
     "target_word": (
-        target_word.per_item,
         "target_word",
         item(context="A.", choices=["a", "b"], gold=[0], **ITEM_FIELDS),
     ),
-    "last_word": (last_word, "continuation", item(context="Fun á", **ITEM_FIELDS)),
-    "acceptability": (acceptability.per_item, "sentence", item(extra={"label": "1"}, **ITEM_FIELDS)),
+    "last_word": ("continuation", item(context="Fun á", **ITEM_FIELDS)),
+    "acceptability": ("sentence", item(extra={"label": "1"}, **ITEM_FIELDS)),
 }
 
 
 @pytest.mark.parametrize("protocol", SKIPPED_ITEMS)
 def test_skipped_item(protocol):
-    per_item, item_type, test_item = SKIPPED_ITEMS[protocol]
+    item_type, test_item = SKIPPED_ITEMS[protocol]
     requests = build_requests([test_item], item_type, protocol)
-    (row,) = per_item([test_item], requests, [])
+    (row,) = results_of(protocol, [test_item], requests, [])
     expected_values = {"last_word": {"coverage": 0}, "cloze": {"gold_position": 1, "baseline_shortest": 0}}.get(
         protocol, {}
     )
@@ -222,7 +215,7 @@ def test_skipped_item(protocol):
 def test_sentences_have_ten_folds():
     items = [item(f"s{n}", context="A.", extra={"label": "1"}) for n in range(80)]
     requests = build_requests(items, "sentence", "acceptability")
-    rows = acceptability.per_item(items, requests, score_rows(requests, {}))
+    rows = results_of("acceptability", items, requests, score_rows(requests, {}))
     assert {row["metrics"]["fold"] for row in rows} == set(range(10))
 
 
@@ -233,7 +226,7 @@ def test_generation():
         {"item_id": "i1", "role": "response", "raw_output": " c d\n", "output": "c d", "flags": "truncated: 1 left out"}
     ]
     similarities = [{"item_id": "i1", "metric": "cosine", "similarities": [0.25, 0.75]}]
-    row = generation.per_item([test_item], requests, generations, similarities)[0]
+    row = results_of("generation", [test_item], requests, generations, similarities)[0]
     values = {"cosine_accuracy": 1, "cosine_mean": 0.5, "cosine_correct": 0.75, "cosine_incorrect": 0.25}
     values |= {"cosine_margin": 0.5, "exact_match": 0, "token_f1": 2 / 3, "chrf": row["metrics"]["chrf"]}
     choice = choice_columns(["a b", "c"], [1], [0.25, 0.75], "c d", [1], correct=True)
@@ -253,7 +246,8 @@ def test_generation():
 def test_last_word(word_end_logprobs, corrected):
     test_item = item(context="Fun á ", target="praia", **ITEM_FIELDS)
     requests = build_requests([test_item], "continuation", "last_word")
-    row = last_word(
+    row = results_of(
+        "last_word",
         [test_item],
         requests,
         [score(requests[0], [-2.0, -1.0], is_greedy=[True, True], word_end_logprobs=word_end_logprobs)],

@@ -1,9 +1,8 @@
 import math
 
 import pytest
-from support.scoring import build_requests, item, score
+from support.scoring import build_requests, item, results_of, score
 from vernacular.metrics.spans import by_item
-from vernacular.protocols.options.metrics import per_item
 
 QUESTION = item(question="?", choices=["ún", "dous tres"], gold=[0])
 
@@ -61,7 +60,7 @@ def test_missing_score_affects_its_item_only():
     scores = [
         score(request, -1.0) for request in requests if (request["item_id"], request["role"]) != ("i1", "choice:1")
     ]
-    rows = {row["item_id"]: row for row in per_item(items, requests, scores)}
+    rows = {row["item_id"]: row for row in results_of("options", items, requests, scores)}
     assert rows["i1"]["flags"] == "error: not scored"
     assert (rows["i1"]["metrics"], rows["i1"]["correct"], rows["i1"]["option_scores"]) == ({}, None, None)
     assert (rows["i2"]["flags"], rows["i2"]["correct"]) == (None, False)  # equal scores: a tie
@@ -71,6 +70,6 @@ def test_skipped_items_have_rows_but_held_out_items_have_none():
     items = [item(question="?", choices=["only"]), QUESTION | {"item_id": "i2"}, QUESTION | {"item_id": "held out"}]
     requests = build_requests(items, "question", "options")
     requests = [request for request in requests if request["item_id"] != "held out"]
-    rows = per_item(items, requests, [score(request, -1.0) for request in requests])
+    rows = results_of("options", items, requests, [score(request, -1.0) for request in requests])
     assert [row["item_id"] for row in rows] == ["i1", "i2"]
     assert rows[0]["flags"] == "error: fewer than two options"

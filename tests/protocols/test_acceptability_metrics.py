@@ -3,9 +3,9 @@ import math
 import numpy as np
 import pytest
 from sklearn.metrics import matthews_corrcoef, roc_auc_score
-from support.scoring import build_requests, item, score_rows
+from support.scoring import build_requests, item, results_of, score_rows
 from vernacular.metrics import corpus
-from vernacular.protocols.acceptability.metrics import METRICS, per_item
+from vernacular.protocols.acceptability.metrics import METRICS
 
 
 def rows_of(sentences):
@@ -15,7 +15,7 @@ def rows_of(sentences):
         score_rows([request], {"sentence": logprobs})[0]
         for request, (_, _, logprobs) in zip(requests, sentences, strict=True)
     ]
-    return per_item(items, requests, scores)
+    return results_of("acceptability", items, requests, scores)
 
 
 def test_surprisal_per_token_character_and_byte():

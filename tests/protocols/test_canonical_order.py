@@ -10,10 +10,10 @@ from scipy import stats
 from support import tiny
 from support.engines import score as score_requests
 from support.request_builder import build_requests, item
-from support.scoring import score
+from support.scoring import metric_rows, score
 from vernacular.core.errors import DataError
 from vernacular.metrics.contamination import ORDER_METRICS, order_p, order_t
-from vernacular.protocols.evaluate import evaluate, metric_rows, signature_conditions
+from vernacular.protocols.evaluate import evaluate, signature_conditions
 from vernacular.protocols.schema import REQUESTS
 
 METADATA = {"protocol": "text", "shots": 0, "seed": 0, "style": "default"}

@@ -5,13 +5,13 @@ from collections import Counter
 import pytest
 from support.choice_responses import PHRASES, adversarial, responses
 from support.sample_items import item
-from support.scoring import build_requests
+from support.scoring import build_requests, results_of
 from vernacular.core.metadata import RequestsMetadata
 from vernacular.core.model_record import ModelRecord
 from vernacular.inference.job.work import not_answerable
 from vernacular.metrics.aggregate import aggregate
 from vernacular.protocols.build import inference_metadata
-from vernacular.protocols.choice.metrics import METRICS, per_item
+from vernacular.protocols.choice.metrics import METRICS
 from vernacular.protocols.choice.parser import extract
 from vernacular.protocols.diagnosis import Diagnoser, disagreement
 from vernacular.protocols.observations import Subject
@@ -95,7 +95,7 @@ def test_options_that_are_shown_in_another_order_are_counted_in_it():
     shown = [line[3:] for line in row["text"].splitlines() if line[1:3] == ". "]
     assert sorted(shown) == sorted(asked["choices"])
     letter = "ABC"[shown.index("si")]
-    (result,) = per_item([asked], [row], [output(row, f"Resposta: {letter}")], answers=answer_words("gl"))
+    (result,) = results_of("choice", [asked], [row], [output(row, f"Resposta: {letter}")], answers=answer_words("gl"))
     assert (result["correct"], result["choices"], result["prediction"]) == (True, shown, letter)
 
 
@@ -108,7 +108,7 @@ def results(texts, gold, **options):
     items = [item(f"i{n}", question="Onde?", choices=GL, gold=[index]) for n, index in enumerate(gold)]
     requests = build_requests(items, "question", "choice", **options)
     outputs = [output(request, text) for request, text in zip(requests, texts, strict=True)]
-    return items, requests, outputs, per_item(items, requests, outputs, answers=answer_words("gl"))
+    return items, requests, outputs, results_of("choice", items, requests, outputs, answers=answer_words("gl"))
 
 
 def test_an_abstention_is_incorrect_and_counted():
@@ -137,7 +137,12 @@ def results_of_samples(texts):
     items = [item(question="Onde?", choices=GL, gold=[0])]
     requests = build_requests(items, "question", "choice", repeats=4, gen_kwargs={"temperature": 1.0})
     outputs = [output(request, text) for request, text in zip(requests, texts, strict=True)]
-    return items, requests, outputs, per_item(items, requests, outputs, 2, answer_words("gl"))
+    return (
+        items,
+        requests,
+        outputs,
+        results_of("choice", items, requests, outputs, pass_at=2, answers=answer_words("gl")),
+    )
 
 
 def diagnoses(texts, gold):

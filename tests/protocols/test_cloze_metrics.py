@@ -1,14 +1,14 @@
 import pytest
-from support.scoring import build_requests, item, score_rows
+from support.scoring import build_requests, item, results_of, score_rows
 from vernacular.metrics.aggregate import aggregate
-from vernacular.protocols.cloze.metrics import METRICS, per_item
+from vernacular.protocols.cloze.metrics import METRICS
 
 CLOZE = item(context="Ana je kupila __ knjigu.", choices=["novu", "nova", "novom", "novi"], gold=[0])
 
 
 def row_of(cloze_item, by_role, **options):
     requests = build_requests([cloze_item], "cloze", "cloze", **options)
-    return per_item([cloze_item], requests, score_rows(requests, by_role))[0]
+    return results_of("cloze", [cloze_item], requests, score_rows(requests, by_role))[0]
 
 
 def test_accuracy_by_sentence_and_by_fill():
@@ -51,7 +51,7 @@ def test_position_and_length_baselines():
         )
     ]
     requests = build_requests(items, "cloze", "cloze")
-    rows = per_item(items, requests, score_rows(requests, {}))
+    rows = results_of("cloze", items, requests, score_rows(requests, {}))
     table = {row["metric"]: row for row in aggregate(rows, METRICS, seed=0, categories=False)}
     assert table["baseline_position"]["value"] == pytest.approx(3 / 4)
     assert table["baseline_shortest"]["value"] == pytest.approx((0 + 0.5 + 1 + 2 / 3) / 4)

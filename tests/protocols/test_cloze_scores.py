@@ -4,9 +4,8 @@ import pyarrow as pa
 import pytest
 from support import tiny
 from support.engines import score
-from support.scoring import build_requests, item
+from support.scoring import build_requests, item, results_of
 from vernacular.metrics.spans import by_item, logliks
-from vernacular.protocols.cloze.metrics import per_item
 from vernacular.protocols.schema import REQUESTS
 
 CONTEXTS = [
@@ -33,7 +32,7 @@ def differences(loaded, contexts=CONTEXTS) -> tuple[list[list[float]], list[dict
     for cloze_item in items:
         sentence, fill = (logliks(spans[cloze_item["item_id"]], role, len(CHOICES)) for role in ("filled", "fill"))
         item_differences.append([a - b for a, b in zip(sentence, fill, strict=True)])
-    return item_differences, per_item(items, requests, scores)
+    return item_differences, results_of("cloze", items, requests, scores)
 
 
 def spread(values: list[float]) -> float:

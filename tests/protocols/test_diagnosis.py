@@ -164,6 +164,13 @@ def _label_mass():
     return Subject("letters"), rows
 
 
+@pytest.mark.parametrize(("top", "shown"), [("ĠÐ¥", " Х"), ("▁é", " é"), ("Ċ", "\\n"), ("<think>", "<think>")])
+def test_most_probable_token_is_shown_as_its_characters(top, shown):
+    diagnoser = Diagnoser(Subject("letters"))
+    diagnoser.add(*letters_rows(HEALTHY_CHOICES, BALANCED, mass=0.02, top=top))
+    assert list(diagnoser.profile().top_tokens) == [shown]
+
+
 @case("constant")
 def _constant():
     """The counts of a published result of CatCoLA: 3 true "sí", 297 missed, 0 false, 100 true "no"."""

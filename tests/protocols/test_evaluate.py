@@ -1,9 +1,9 @@
 """Metric rows of an evaluation: metadata columns, categories and signatures."""
 
 import pytest
-from support.scoring import build_requests, item, score_rows
+from support.scoring import build_requests, item, metric_rows, score_rows
 from vernacular import __version__
-from vernacular.protocols.evaluate import evaluate, metric_rows, signature
+from vernacular.protocols.evaluate import evaluate, signature
 
 METADATA = {"task": "t", "protocol": "generation", "shots": 5, "seed": 3, "style": "default"}
 

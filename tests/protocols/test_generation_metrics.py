@@ -3,6 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import sample_items
 from support.result_rows import stored
+from support.scoring import results_of
 from support.soak import examples
 from vernacular.metrics.aggregate import aggregate
 from vernacular.metrics.schema import TASK_RESULTS
@@ -35,7 +36,8 @@ def similarity_row(scores, metric="cosine", name="a"):
 
 
 def row_of(output, *similarities, flag=None, raw_output=None, **item_fields):
-    rows = generation.per_item(
+    rows = results_of(
+        "generation",
         [item(**item_fields)],
         [request()],
         [generation_row(output, flag=flag, raw_output=raw_output)],
@@ -94,26 +96,26 @@ def test_failed_generation_has_no_values():
 
 def test_partial_text_of_failed_generation_is_ignored():
     partial = generation_row(None, flag="error: out of memory", raw_output="unha mazá")
-    (row,) = generation.per_item([item()], [request()], [partial], [])
+    (row,) = results_of("generation", [item()], [request()], [partial], [])
     assert row["metrics"] == {}
-    (row,) = generation.per_item([item()], [request()], [generation_row("unha mazá")], [])
+    (row,) = results_of("generation", [item()], [request()], [generation_row("unha mazá")], [])
     assert "exact_match" in row["metrics"]
 
 
 def test_skipped_item_has_flagged_row():
     skipped = {**request(), "role": "skipped: no question", "kind": "score"}
     failed = {**generation_row(None, flag="error: skipped: no question"), "role": "skipped: no question"}
-    (row,) = generation.per_item([item()], [skipped], [failed], [])
+    (row,) = results_of("generation", [item()], [skipped], [failed], [])
     assert (row["flags"], row["metrics"]) == ("error: skipped: no question", {})
 
 
 def test_missing_generation_is_flagged():
-    (row,) = generation.per_item([item()], [request()], [], [])
+    (row,) = results_of("generation", [item()], [request()], [], [])
     assert row["flags"] == "error: no generation"
 
 
 def test_items_without_request_have_no_row():
-    assert generation.per_item([item("held out")], [], [], []) == []
+    assert results_of("generation", [item("held out")], [], [], []) == []
 
 
 def test_punctuation_only_output_is_flagged_without_moverscore():
@@ -249,7 +251,7 @@ def reasoned_rows(*samples, pass_at=2, **item_fields):
         for role, (output, state, n) in zip(roles, samples, strict=True)
     ]
     requests = [request() | {"role": role} for role in roles]
-    [row] = generation.per_item([item(**item_fields)], requests, rows, [], pass_at)
+    [row] = results_of("generation", [item(**item_fields)], requests, rows, [], pass_at=pass_at)
     stored([row], TASK_RESULTS)
     return row
 
@@ -299,7 +301,7 @@ def test_similarities_of_samples_are_their_own():
     requests = [request(), request() | {"role": "response:0@1"}]
     rows = [generation_row("a"), generation_row("b") | {"role": "response:0@1"}]
     similarities = [similarity_row([0.5, 0.25, 0.0, 0.0]), similarity_row([0.0, 0.75, 0.0, 0.0], "cosine@1")]
-    [row] = generation.per_item([item()], requests, rows, similarities)
+    [row] = results_of("generation", [item()], requests, rows, similarities)
     assert row["metrics"]["cosine_accuracy"] == 0.5
     assert row["metrics"]["cosine_incorrect"] == 0.5
 

@@ -1,13 +1,13 @@
 import pytest
-from support.scoring import build_requests, item, score, without_bits
+from support.scoring import build_requests, item, results_of, score, without_bits
 from vernacular.metrics.aggregate import aggregate
-from vernacular.protocols.last_word.metrics import METRICS, per_item
+from vernacular.protocols.last_word.metrics import METRICS
 
 
 def row_of(logprobs, **score_fields):
     last_word_item = item(context="Fun á", target="estación")
     requests = build_requests([last_word_item], "continuation", "last_word")
-    return per_item([last_word_item], requests, [score(requests[0], logprobs, **score_fields)])[0]
+    return results_of("last_word", [last_word_item], requests, [score(requests[0], logprobs, **score_fields)])[0]
 
 
 def test_surprisal_sum_and_maximum_over_subword_tokens():
@@ -32,7 +32,7 @@ def test_beginning_of_word_correction():
 def test_skipped_item_lowers_coverage_and_has_no_surprisal():
     items = [item(context="Fun á", target="praia"), item("i2", context="Fun á", target="")]
     requests = build_requests(items, "continuation", "last_word")
-    rows = per_item(items, requests, [score(requests[0], -1.0)])
+    rows = results_of("last_word", items, requests, [score(requests[0], -1.0)])
     table = {row["metric"]: row for row in aggregate(rows, METRICS, seed=0, categories=False)}
     assert (table["coverage"]["value"], table["coverage"]["n"]) == (0.5, 2)
     assert (table["surprisal"]["value"], table["surprisal"]["n"], table["surprisal"]["n_flagged"]) == (1.0, 1, 1)

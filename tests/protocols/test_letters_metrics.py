@@ -1,8 +1,8 @@
 import math
 
 import pytest
-from support.scoring import build_requests, item, score, score_rows
-from vernacular.protocols.letters.metrics import METRICS, per_item
+from support.scoring import build_requests, item, results_of, score, score_rows
+from vernacular.protocols.letters.metrics import METRICS
 
 LN = math.log
 QUESTION = item(question="؟", choices=["a", "b", "c", "d"], gold=[1])
@@ -10,7 +10,7 @@ QUESTION = item(question="؟", choices=["a", "b", "c", "d"], gold=[1])
 
 def row_of(letters_item, by_role, **options):
     requests = build_requests([letters_item], "question", "letters", **options)
-    return per_item([letters_item], requests, score_rows(requests, by_role))[0]
+    return results_of("letters", [letters_item], requests, score_rows(requests, by_role))[0]
 
 
 def test_probabilities_are_softmax_over_offered_letters():
@@ -82,7 +82,7 @@ def test_order_sensitivity_over_rotations():
 def test_unscored_rotation_removes_order_metrics(role):
     requests = build_requests([QUESTION], "question", "letters", option_rotations=3)
     scores = [score(request, [] if request["role"] == role else -1.0) for request in requests]
-    (row,) = per_item([QUESTION], requests, scores)
+    (row,) = results_of("letters", [QUESTION], requests, scores)
     assert row["metrics"]["accuracy"] == 0.0  # all scores are equal
     assert not {"accuracy_orders", "same_in_every_order", "correct_in_every_order"} & row["metrics"].keys()
 
@@ -91,10 +91,10 @@ def test_letters_of_shuffled_multi_answer_items_match_the_prompt():
     multi_answer = item(question="?", choices=["right", "w1", "w2", "w3"], gold=[0], target="right")
     requests = build_requests([multi_answer], "multi_answer", "letters")
     (request,) = (request for request in requests if request["role"] == "choice:0")
-    row = per_item([multi_answer], requests, score_rows(requests, {"choice:0": -1.0}))[0]
+    row = results_of("letters", [multi_answer], requests, score_rows(requests, {"choice:0": -1.0}))[0]
     displayed = [line.partition(". ")[2] for line in request["text"].splitlines()[2:6]]
     assert row["choices"] == displayed != multi_answer["choices"]
-    all_correct = per_item([multi_answer | {"gold": [0, 1, 2, 3]}], requests, score_rows(requests, {}))[0]
+    all_correct = results_of("letters", [multi_answer | {"gold": [0, 1, 2, 3]}], requests, score_rows(requests, {}))[0]
     assert all_correct["gold"] == [0, 1, 2, 3]
     assert [row["choices"][i] for i in row["gold"]] == ["right"]
     assert row["correct"] is True

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from support.scoring import build_requests, item, score_rows, without_bits
+from support.scoring import build_requests, item, results_of, score_rows, without_bits
 from vernacular.metrics.aggregate import aggregate
 from vernacular.protocols.minimal_pair import metrics as minimal_pair
 
@@ -9,7 +9,7 @@ PAIR = item(choices=["Ela canta.", "Ela cantan."], gold=[0], category="agreement
 
 def rows_of(items, by_role, item_type="pair"):
     requests = build_requests(items, item_type, "minimal_pair")
-    return minimal_pair.per_item(items, requests, score_rows(requests, by_role))
+    return results_of("minimal_pair", items, requests, score_rows(requests, by_role))
 
 
 def test_difference_and_difsur_of_a_pair():
@@ -59,7 +59,9 @@ def test_corpus_difsur_is_computed_from_means():
     requests = build_requests(items, "pair", "minimal_pair")
     by_item = {"i1": {"choice:0": -10.0, "choice:1": -20.0}, "i2": {"choice:0": -60.0, "choice:1": -30.0}}
     scores = [score_rows([request], by_item[request["item_id"]])[0] for request in requests]
-    table = aggregate(minimal_pair.per_item(items, requests, scores), minimal_pair.METRICS, seed=0, categories=True)
+    table = aggregate(
+        results_of("minimal_pair", items, requests, scores), minimal_pair.METRICS, seed=0, categories=True
+    )
     values = {(row["metric"], row["category"]): row["value"] for row in table}
     assert values["difsur", ""] == pytest.approx(100 * (25 - 35) / 35)
     assert values["difsur_item", ""] == 0.0  # 50 and -50

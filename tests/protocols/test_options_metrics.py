@@ -1,13 +1,12 @@
 import pytest
-from support.scoring import build_requests, item, score_rows
-from vernacular.protocols.options.metrics import per_item
+from support.scoring import build_requests, item, results_of, score_rows
 
 QUESTION = item(question="?", choices=["a", "bb bb", "éé"], gold=[1])
 
 
 def row_of(options_item, by_role):
     requests = build_requests([options_item], "question", "options")
-    return per_item([options_item], requests, score_rows(requests, by_role))[0]
+    return results_of("options", [options_item], requests, score_rows(requests, by_role))[0]
 
 
 def test_accuracy_by_each_normalization():
@@ -77,7 +76,7 @@ def test_missing_gold_yields_prediction_without_values():
 def test_pmi_requires_unconditional_scores():
     requests = build_requests([QUESTION], "question", "options")
     requests = [request for request in requests if request["role"].startswith("choice")]
-    (row,) = per_item([QUESTION], requests, score_rows(requests, {"choice:1": -1.0}))
+    (row,) = results_of("options", [QUESTION], requests, score_rows(requests, {"choice:1": -1.0}))
     assert row["metrics"]["accuracy"] == 1.0
     assert "accuracy_pmi" not in row["metrics"]
 

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 from support import tiny
 from support.engines import score
-from support.scoring import build_requests, item
+from support.scoring import build_requests, item, results_of
 from vernacular.metrics.aggregate import aggregate
 from vernacular.protocols.evaluate import PROTOCOL_METRICS as PROTOCOLS
-from vernacular.protocols.registry import CAUSAL_ONLY
+from vernacular.protocols.registry import OWN
 from vernacular.protocols.schema import REQUESTS
 
 QUESTION = item(context="Choveu.", question="Que pasou?", choices=["choveu", "non choveu", "nevou"], gold=[0])
@@ -53,7 +53,7 @@ def run(protocol, loaded):
     item_type, items, options = CASES[protocol]
     requests = build_requests(items, item_type, protocol, **options)
     table, _ = score(loaded, pa.Table.from_pylist(requests, schema=REQUESTS.schema))
-    rows = PROTOCOLS[protocol].per_item(items, requests, table.to_pylist())
+    rows = results_of(protocol, items, requests, table.to_pylist())
     return rows, {row["metric"]: row for row in aggregate(rows, PROTOCOLS[protocol].METRICS, seed=0, categories=False)}
 
 
@@ -78,7 +78,7 @@ def test_causal_model_supports_every_protocol(protocol, causal):
     assert expected - set(table) == set()
 
 
-@pytest.mark.parametrize("protocol", sorted(set(CASES) - CAUSAL_ONLY))
+@pytest.mark.parametrize("protocol", [name for name in CASES if not OWN[name].causal_only])
 def test_masked_model_supports_other_protocols(protocol, masked):
     rows, table = run(protocol, masked)
     unknown = "unknown token: part of the scored text is not in the vocabulary"
@@ -106,12 +106,12 @@ def test_unknown_token_sets_flag_without_changing_values(protocol):
     table, _ = score(loaded, pa.Table.from_pylist(requests, schema=REQUESTS.schema))
     scores = table.to_pylist()
     module = PROTOCOLS[protocol]
-    plain, flagged = module.per_item(items, requests, scores)
+    plain, flagged = results_of(protocol, items, requests, scores)
     assert (plain["flags"], flagged["flags"]) == (
         None,
         "unknown token: part of the scored text is not in the vocabulary",
     )
-    unflagged = module.per_item(items, requests, [row | {"flags": None} for row in scores])
+    unflagged = results_of(protocol, items, requests, [row | {"flags": None} for row in scores])
     assert [row | {"flags": None} for row in (plain, flagged)] == unflagged
     values = aggregate([plain, flagged], module.METRICS, seed=0, categories=False)
     unflagged_values = aggregate(unflagged, module.METRICS, seed=0, categories=False)

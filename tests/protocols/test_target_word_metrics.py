@@ -2,9 +2,9 @@ import math
 
 import numpy as np
 import pytest
-from support.scoring import build_requests, item, score, score_rows
+from support.scoring import build_requests, item, results_of, score, score_rows
 from vernacular.metrics.aggregate import aggregate
-from vernacular.protocols.target_word.metrics import METRICS, normalized_difference, per_item
+from vernacular.protocols.target_word.metrics import METRICS, normalized_difference
 
 LN2 = math.log(2)
 BOY = item(context="The boy [MASK] books.", choices=["reads", "read", "reading"], gold=[0])
@@ -12,7 +12,7 @@ BOY = item(context="The boy [MASK] books.", choices=["reads", "read", "reading"]
 
 def rows_of(items, by_role):
     requests = build_requests(items, "target_word", "target_word")
-    return per_item(items, requests, score_rows(requests, by_role))
+    return results_of("target_word", items, requests, score_rows(requests, by_role))
 
 
 def test_item_values_are_in_nats():
@@ -30,7 +30,9 @@ def test_corpus_metrics_are_in_bits():
         "i1": {"token:0": -2 * LN2, "token:1": -5 * LN2, "token:2": -5 * LN2},
         "i2": {"token:0": -4 * LN2, "token:1": -4 * LN2, "token:2": -6 * LN2},
     }
-    rows = per_item(items, requests, [score_rows([request], by_item[request["item_id"]])[0] for request in requests])
+    rows = results_of(
+        "target_word", items, requests, [score_rows([request], by_item[request["item_id"]])[0] for request in requests]
+    )
     table = {row["metric"]: row for row in aggregate(rows, METRICS, seed=0, categories=False)}
     # correct: 2 and 4 bits; incorrect: 5 and 5 bits
     assert table["surprisal_correct"]["value"] == pytest.approx(3.0)
@@ -47,11 +49,15 @@ def test_normalized_difference_is_signed_and_not_rounded():
 def test_certainty_is_normalized_by_top_k():
     requests = build_requests([BOY], "target_word", "target_word")
     extras = {"entropy": [2.0, 9.9], "topk_entropy": [math.log(100), 9.9]}
-    values = per_item([BOY], requests, [score(request, [-1.0, -1.0], **extras) for request in requests])[0]["metrics"]
+    values = results_of(
+        "target_word", [BOY], requests, [score(request, [-1.0, -1.0], **extras) for request in requests]
+    )[0]["metrics"]
     assert values["certainty"] == pytest.approx(0.0)  # uniform over the 100 most probable tokens
     assert values["entropy"] == 2.0  # of the first token
     certain = {"entropy": [0.0], "topk_entropy": [0.0]}
-    values = per_item([BOY], requests, [score(request, -1.0, **certain) for request in requests])[0]["metrics"]
+    values = results_of("target_word", [BOY], requests, [score(request, -1.0, **certain) for request in requests])[0][
+        "metrics"
+    ]
     assert values["certainty"] == 1.0
 
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 from support import tiny
 from support.engines import score as score_requests
-from support.scoring import build_requests, item, score
+from support.scoring import build_requests, item, metric_rows, score
 from vernacular.data.load import make_items
 from vernacular.data.readers import read_rows
-from vernacular.protocols.evaluate import evaluate, metric_rows, signature_conditions
+from vernacular.protocols.evaluate import evaluate, signature_conditions
 from vernacular.protocols.schema import REQUESTS
 
 METADATA = {"protocol": "text", "shots": 0, "seed": 0, "style": "default"}

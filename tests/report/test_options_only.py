@@ -10,13 +10,12 @@ import pytest
 import yaml
 from support import tiny
 from support.messages import assert_states
-from support.scoring import build_requests, item, score_rows
+from support.scoring import build_requests, item, results_of, score_rows
 from support.stage_run import Run
 from vernacular import cli
 from vernacular.commands import status
 from vernacular.config.load import load
 from vernacular.core.errors import ConfigError
-from vernacular.protocols.letters.metrics import per_item
 
 QUESTION = item(question="Which?", context="A passage.", choices=["a", "b", "c", "d"], gold=[1])
 TASK = {
@@ -43,12 +42,12 @@ def test_the_prompt_has_the_options_and_the_cue_alone():
 
 def test_the_only_metric_is_not_the_accuracy_of_the_task():
     requests = build_requests([QUESTION], "passage", "letters", style="options-only")
-    [row] = per_item([QUESTION], requests, score_rows(requests, {"uncond:1": -1.0, "uncond:2": -2.0}))
+    [row] = results_of("letters", [QUESTION], requests, score_rows(requests, {"uncond:1": -1.0, "uncond:2": -2.0}))
     assert row["metrics"] == {"accuracy_uncond": 1.0, "margin": pytest.approx(1.0)}
     assert (row["prediction"], row["correct"], row["prompt"]) == ("B", True, "A. a\nB. b\nC. c\nD. d\nResposta:")
-    [row] = per_item([QUESTION], requests, score_rows(requests, {"uncond:1": -1.0, "uncond:2": -1.0}))
+    [row] = results_of("letters", [QUESTION], requests, score_rows(requests, {"uncond:1": -1.0, "uncond:2": -1.0}))
     assert row["metrics"] == {"accuracy_uncond": 0.0, "tie:accuracy_uncond": 1.0, "margin": 0.0}
-    [row] = per_item([QUESTION], requests, score_rows(requests, {"uncond:1": math.nan}))
+    [row] = results_of("letters", [QUESTION], requests, score_rows(requests, {"uncond:1": math.nan}))
     assert (row["metrics"], row["correct"]) == ({}, None)
 
 

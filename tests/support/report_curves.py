@@ -8,7 +8,7 @@ from vernacular.core.metadata import unavailable
 from vernacular.core.model_record import ModelRecord
 from vernacular.inference.schema import SCORES
 from vernacular.metrics.schema import METRICS, RESULTS
-from vernacular.protocols.evaluate import PROTOCOL_METRICS, metric_rows
+from vernacular.protocols.evaluate import PROTOCOL_METRICS
 
 from support import stages
 from support.report_run import (
@@ -20,6 +20,7 @@ from support.report_run import (
     write_requests,
     write_task_results,
 )
+from support.scoring import metric_rows
 
 EVALUATION = "pairs.gl.minimal_pair.0shot"
 STEPS = [0, 1000, 2000, 4000, 8000, 16_000]

@@ -1,6 +1,8 @@
 """Hand-made scores for metric tests."""
 
+from vernacular.metrics.aggregate import aggregate
 from vernacular.protocols.build import build
+from vernacular.protocols.evaluate import evaluate, label_values
 
 from support.sample_items import item as item
 
@@ -12,6 +14,16 @@ def build_requests(items, item_type, protocol, style="default", **options):
     task |= {"languages": {"gl": {"columns": {"types": types}}}} if item_type == "entities" else {}
     settings = {"language": "gl", "protocol": protocol, "shots": 0, "seed": 0, "style": style}
     return build(items, task, **settings, options=options)[0]
+
+
+def results_of(protocol, items, requests, outputs, similarities=(), **options):
+    """Return the rows of an evaluation, one per item."""
+    return evaluate(protocol, items, requests, outputs, similarities, **options)[0]
+
+
+def metric_rows(rows, metrics, metadata, signatures, conditions=None):
+    """Return rows per METRICS: values of rows per TASK_RESULTS over all items and by category."""
+    return label_values(aggregate(rows, metrics, seed=0, categories=True), metadata, signatures, conditions)
 
 
 def score(request, logprobs, **fields):

@@ -31,19 +31,16 @@ def requests(item, settings):
 """,
     "metrics.py": """
 from vernacular.metrics.metric import Metric
-from vernacular.metrics.spans import items_with_spans, result
+from vernacular.metrics.spans import result
 
 METRICS = [
     Metric("surprisal_after_opening", "nats", False, "surprisal", headline=True, about="of all words but the first"),
 ]
 
 
-def per_item(items, requests, scores):
-    rows = []
-    for item, spans in items_with_spans(items, requests, scores):
-        loglik = spans["opening"].loglik if "opening" in spans else None
-        rows.append(result(item, spans, values={"surprisal_after_opening": None if loglik is None else -loglik}))
-    return rows
+def result_of(item, spans):
+    loglik = spans["opening"].loglik if "opening" in spans else None
+    return result(item, spans, values={"surprisal_after_opening": None if loglik is None else -loglik})
 """,
 }
 EVALUATION = "openings.gl.opening.0shot"

@@ -152,6 +152,11 @@ def error_location(path, lines: dict[tuple, int], key_path: tuple) -> str:
     return display_path(path) + (f", line {line}" if line else "") + (f": {_dotted(key_path)}" if key_path else "")
 
 
+def mistake(path, lines: dict[tuple, int], key_path: tuple, message: str) -> ConfigError:
+    """Return the error about a key of a file, which begins with its location."""
+    return ConfigError(f"{error_location(path, lines, key_path)}: {message}")
+
+
 def _dotted(key_path: tuple) -> str:
     return "".join(f"[{p}]" if isinstance(p, int) else f".{_truncate(_escape(p))}" for p in key_path).lstrip(".")
 

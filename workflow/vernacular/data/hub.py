@@ -6,6 +6,7 @@ loading scripts are never run.
 
 import fnmatch
 import glob
+import re
 from functools import partial
 from pathlib import Path
 
@@ -57,15 +58,12 @@ def fetch(source: dict) -> tuple[list[dict], list[dict], dict]:
     return rows, few_shot_rows, provenance
 
 
-def from_uri(file: str) -> dict | None:
-    """Return the `hub` source of `hf://datasets/owner/name[@revision]/file`; None for any other text."""
-    prefix = "hf://datasets/"
-    if not file.startswith(prefix):
-        return None
-    owner, name, path = [*file.removeprefix(prefix).split("/", 2), "", ""][:3]
-    if not (owner and name and path):
+def from_uri(file: str) -> dict:
+    """Return the `hub` source of `hf://datasets/owner/name[@revision]/file`; raise DataError for any other address."""
+    match = re.fullmatch(r"hf://datasets/([^/]+)/([^/@]+)(?:@([^/]*))?/(.+)", file)
+    if match is None:
         raise DataError(f"{file}: expected hf://datasets/owner/name/file.")
-    name, _, revision = name.partition("@")
+    owner, name, revision, path = match.groups()
     source = {"hub": f"{owner}/{name}", "files": {"data": path}, "split": "data"}
     return source | ({"revision": revision} if revision else {})
 

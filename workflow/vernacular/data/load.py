@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 from vernacular.core.errors import ConfigError, DataError, format_count, suggest
+from vernacular.core.fields import as_list
 from vernacular.core.fingerprint import file_fingerprint, fingerprint
 from vernacular.core.languages import script_of, wordings_message
 from vernacular.core.paths import WORKFLOW
@@ -24,7 +25,7 @@ from vernacular.data.columns import (
     replace_surrogates,
 )
 from vernacular.data.layouts import CONVERTERS, answer_alphabet, check_numbering
-from vernacular.data.readers import detect_format, read_rows
+from vernacular.data.readers import detect_format, digest_of, read_rows
 from vernacular.data.treebank.patterns import is_local as is_local_treebank
 
 
@@ -149,45 +150,30 @@ def _fetch(source: dict, directory: Path) -> tuple[list[dict], list[dict], dict]
         from vernacular.data.treebank.source import fetch
 
         return fetch(source, directory)
+    if "hub" in source or source.get("file", "").startswith("hf://"):
+        from vernacular.data import hub  # here, because importing `datasets` takes a second
+
+        return hub.fetch(source if "hub" in source else source | hub.from_uri(source["file"]))
+    kind = "url" if "url" in source else "file"
+    rows, digest = _read_file(source[kind], source.get("sha256"), source, directory)
+    provenance = {"kind": kind, kind: source[kind], "split": source.get("split"), "file_sha256": digest}
+    provenance |= {"pinned": "sha256" in source} if kind == "url" else {}
+    if "few_shot" not in source:
+        return rows, [], provenance
+    few_shot_rows, _ = _read_file(source["few_shot"], None, source, directory)
+    return rows, few_shot_rows, provenance | {"few_shot": source["few_shot"]}
+
+
+def _read_file(location: str, sha256: str | None, source: dict, directory: Path) -> tuple[list[dict], str]:
+    """Return (rows, SHA-256) of a file of a source; raise DataError if it has another than the task file states."""
     if "url" in source:
         from vernacular.core import hub_snapshot
 
-        path, digest = hub_snapshot.fetch(source["url"], source.get("sha256"))
-        provenance = {"kind": "url", "url": source["url"], "split": source.get("split"), "file_sha256": digest}
-        provenance["pinned"] = "sha256" in source
-        rows, few_shot_rows = read_rows(path, source.get("format"), name=source["url"], header=source.get("header")), []
-        if url := source.get("few_shot"):
-            provenance["few_shot"] = url
-            path, _ = hub_snapshot.fetch(url, None)
-            few_shot_rows = read_rows(path, source.get("format"), name=url, header=source.get("header"))
-        return rows, few_shot_rows, provenance
-    if "file" in source and not source["file"].startswith("hf://"):
-        return _read_local_file(source, directory)
-    from vernacular.data import hub  # here, because importing `datasets` takes a second
-
-    if "file" in source:
-        source = source | hub.from_uri(source["file"])
-    return hub.fetch(source)
-
-
-def _read_local_file(source: dict, directory: Path) -> tuple[list[dict], list[dict], dict]:
-    path = _resolve_path(source["file"], directory)
-    rows = read_rows(path, source.get("format"), name=str(path), header=source.get("header"))
-    digest = file_fingerprint(path)
-    if (expected := source.get("sha256", digest)) != digest:
-        found = f"expected sha256 {expected} as in the task file, got {digest}"
-        raise DataError(f"{source['file']}: checksum mismatch ({found}).")
-    few_shot_rows = []
-    if few_shot_file := source.get("few_shot"):
-        few_shot_path = _resolve_path(few_shot_file, directory)
-        few_shot_rows = read_rows(few_shot_path, source.get("format"), header=source.get("header"))
-    provenance = {"kind": "file", "file": source["file"], "few_shot": few_shot_file, "file_sha256": digest}
-    return rows, few_shot_rows, provenance
-
-
-def _resolve_path(name: str, directory: Path) -> Path:
-    path = Path(name).expanduser()
-    return path if path.is_absolute() else directory / path
+        path, digest = hub_snapshot.fetch(location, sha256)
+        return read_rows(path, source.get("format"), name=location, header=source.get("header")), digest
+    path = directory / Path(location).expanduser()
+    rows = read_rows(path, source.get("format"), header=source.get("header"))
+    return rows, digest_of(path, location, sha256)
 
 
 def samples_name(task: dict) -> str:
@@ -359,8 +345,7 @@ def draw_key(item_id: str, cluster_id: str | None, seed: int = 0) -> str:
 
 
 def _upstream_id(row: dict, columns: dict) -> str:
-    spec = columns.get("id", [])
-    parts = [as_text(find(row, column)) for column in ([spec] if isinstance(spec, str) else spec)]
+    parts = [as_text(find(row, column)) for column in as_list(columns.get("id", []))]
     return "#".join(filter(None, parts))
 
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from vernacular.core.errors import DataError, first_line, format_count
+from vernacular.core.fingerprint import file_fingerprint
 
 _LocatedRows = Iterator[tuple[str, dict]]  # ("rows.csv, line 3", row)
 FORMATS = {".csv": "csv", ".tsv": "tsv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
@@ -72,6 +73,24 @@ def located_rows(
 def detect_format(name) -> str | None:
     """Return the format for a file's extension; None if it is unknown."""
     return FORMATS.get(Path(str(name).lower().removesuffix(".gz")).suffix)
+
+
+def read_text(path, name: str, file_format: str) -> str:
+    """Return the text of a file, also gzipped, without byte-order mark; raise DataError without one, or if empty."""
+    return _decode_text(_read_bytes(Path(path), name, file_format), name, file_format)
+
+
+def digest_of(path, name: str, sha256: str | None) -> str:
+    """Return the SHA-256 of a local file; raise DataError if it cannot be read, or a task file states another."""
+    try:
+        digest = file_fingerprint(path)
+    except FileNotFoundError:
+        raise DataError(f"{name}: file not found.") from None
+    except OSError as error:
+        raise DataError(f"{name}: cannot be read ({error.strerror}).") from None
+    if sha256 not in (None, digest):
+        raise DataError(f"{name}: checksum mismatch (expected sha256 {sha256} as in the task file, got {digest}).")
+    return digest
 
 
 def _read_bytes(path: Path, name: str, file_format: str) -> bytes:

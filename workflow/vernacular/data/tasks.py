@@ -56,14 +56,14 @@ def load_task(path, protocols: Collection[str] = ()) -> dict:
     path = Path(path)
     content, lines = yaml.read(path)
     if isinstance(content, dict) and str(content.get("item_type")) in _REMOVED_TYPES:
-        raise ConfigError(f"{validate.error_location(path, lines, ('item_type',))}: {_LM_EVAL}")
+        raise validate.mistake(path, lines, ("item_type",), _LM_EVAL)
     schema = validate.schema(_SCHEMA)
     if protocols:
         schema = validate.with_values(schema, ("properties", "protocols", "items"), protocols)
     validate.check(content, lines, schema, path)
     if content["task"] != path.stem:
-        location = validate.error_location(path, lines, ("task",))
-        raise ConfigError(f'{location}: expected the file\'s name, "{path.stem}", got "{content["task"]}".')
+        expected = f'expected the file\'s name, "{path.stem}", got "{content["task"]}".'
+        raise validate.mistake(path, lines, ("task",), expected)
     content = _with_languages_of(content, path, lines)
     task = {k: v for k, v in content.items() if k not in _SHARED}
     task["directory"] = str(path.parent)
@@ -84,10 +84,8 @@ def _with_translations(languages: dict[str, dict], other: str | None, path, line
     for tag, entry in languages.items():
         source, target = (entry["columns"][key] for key in ("source_language", "target_language"))
         if source == target:
-            location = validate.error_location(path, lines, ("columns",))
-            raise ConfigError(
-                f"{location}: expected source_language or target_language other than {tag}, got {source}."
-            )
+            expected = f"expected source_language or target_language other than {tag}, got {source}."
+            raise validate.mistake(path, lines, ("columns",), expected)
     return languages
 
 
@@ -99,8 +97,8 @@ def _with_languages_of(content: dict, path: Path, lines) -> dict:
         return content
     others = {file.stem: file for file in path.parent.glob("*.yaml") if file != path}
     if name not in others:
-        location = validate.error_location(path, lines, ("languages_of",))
-        raise ConfigError(f'{location}: task file "{name}.yaml" not found beside this one.{suggest(name, others)}')
+        reason = f'task file "{name}.yaml" not found beside this one.{suggest(name, others)}'
+        raise validate.mistake(path, lines, ("languages_of",), reason)
     base, base_lines = yaml.read(others[name])
     validate.check(base, base_lines, validate.schema(_SCHEMA), others[name])
     shared = {key: base[key] for key in ("source", "license", "expected_rows") if key in base}
@@ -119,17 +117,17 @@ def task_names(directories) -> dict[str, Path]:
 
 def _check_shown_order(content: dict, path, lines) -> None:
     """Raise ConfigError if the correct option is shown in the same place of every item."""
-    columns = [(("columns",), content.get("columns", {}))]
+    if not shows_order(content):
+        return
+    columns = {("columns",): content.get("columns", {})}
     entries = {language: entry for language, entry in content["languages"].items() if isinstance(entry, dict)}
-    columns += [(("languages", code, "columns"), entry.get("columns", {})) for code, entry in entries.items()]
-    for key_path, mapping in columns:
-        shown = _IN_ORDER & set(content["protocols"])
-        if shows_order(content) and isinstance(mapping.get("gold"), dict) and "value" in mapping["gold"]:
-            location = validate.error_location(path, lines, (*key_path, "gold"))
-            raise ConfigError(
-                f"{location}: the correct option would have one place in all items of {', '.join(sorted(shown))}. "
-                "Use item_type: multi_answer, which shuffles the options, or another protocol."
-            )
+    columns |= {("languages", code, "columns"): entry.get("columns", {}) for code, entry in entries.items()}
+    for key_path, mapping in columns.items():
+        if isinstance(mapping.get("gold"), dict) and "value" in mapping["gold"]:
+            shown = ", ".join(sorted(_IN_ORDER & set(content["protocols"])))
+            reason = f"the correct option would have one place in all items of {shown}."
+            advice = "Use item_type: multi_answer, which shuffles the options, or another protocol."
+            raise validate.mistake(path, lines, (*key_path, "gold"), f"{reason} {advice}")
 
 
 def _join(content: dict, languages: dict[str, dict], path, lines) -> None:
@@ -151,29 +149,27 @@ def _join(content: dict, languages: dict[str, dict], path, lines) -> None:
 
 def _language(content: dict, code: str, entry: dict, path, lines) -> dict:
     key_path = ("languages", code)
+    location = validate.error_location(path, lines, key_path)
     sources = entry.get("source", content.get("source"))
     if sources is None:
-        location = validate.error_location(path, lines, key_path)
         raise ConfigError(f'{location}: the key "source" is missing ({", ".join(_SOURCE_TYPES)}).')
-    location = validate.error_location(path, lines, (*key_path, "source") if "source" in entry else ("source",))
     if "{code}" in str(sources) and "code" not in entry:
-        location = validate.error_location(path, lines, key_path)
         raise ConfigError(f'{location}: the key "code" is missing, which its source contains as {{code}}.')
     names = {"language": code, "code": entry.get("code", "")}
-    sources = [_fill(source, names) for source in (sources if isinstance(sources, list) else [sources])]
+    sources = [_fill(source, names) for source in as_list(sources)]
+    place = validate.error_location(path, lines, (*key_path, "source") if "source" in entry else ("source",))
     for source in sources:
         source_types = [source_type for source_type in _SOURCE_TYPES if source_type in source]
         if len(source_types) != 1:
             given_types = " and ".join(source_types) or "none of them"
-            raise ConfigError(f"{location}: expected one of {', '.join(_SOURCE_TYPES)}, got {given_types}.")
-        _check_paths(source, location)
-    sources = [treebank_patterns.resolve(source, path.parent, content["item_type"], location) for source in sources]
+            raise ConfigError(f"{place}: expected one of {', '.join(_SOURCE_TYPES)}, got {given_types}.")
+        _check_paths(source, place)
+    sources = [treebank_patterns.resolve(source, path.parent, content["item_type"], place) for source in sources]
     columns = content.get("columns", {}) | entry.get("columns", {})
     if any("treebank" in source for source in sources):
         columns = treebank_patterns.COLUMNS.get(content["item_type"], {}) | columns
     if not columns:
         raise ConfigError(f'{display_path(path)}: the key "columns" is missing.')
-    location = validate.error_location(path, lines, key_path)
     columns, lacking = _with_wordings(columns, code, path.parent)
     if content["item_type"] == "translation":
         columns = {"source_language": code, "target_language": code} | columns
@@ -237,8 +233,8 @@ def _wordings(language: str, directory: Path) -> dict[str, str]:
         content, lines = yaml.read(path) if path else ({}, {})
         own = content.get("wordings", {}) if isinstance(content, dict) else {}
         if not isinstance(own, dict) or not all(isinstance(text, str) and text.strip() for text in own.values()):
-            location = validate.error_location(path, lines, ("wordings",))
-            raise ConfigError(f"{location}: expected a mapping with one `name: text` per row.")
+            expected = "expected a mapping with one `name: text` per row."
+            raise validate.mistake(path, lines, ("wordings",), expected)
         wordings |= own
     return wordings
 

@@ -147,6 +147,18 @@ _BYTE_OF = {chr(byte): byte for byte in _PRINTABLE}
 _BYTE_OF |= {chr(256 + n): byte for n, byte in enumerate(byte for byte in range(256) if byte not in _PRINTABLE)}
 
 
+def readable_token(token: str) -> str:
+    """Return what the name of a token in its vocabulary stands for, as far as it is complete characters.
+
+    >>> readable_token("ĠO"), readable_token("ĠÐĶÐ°"), readable_token("▁é"), readable_token("Ð")
+    (' O', ' Да', ' é', 'Ð')
+    """
+    try:
+        return bytes(_BYTE_OF[letter] for letter in token).decode()
+    except (KeyError, UnicodeDecodeError):  # not of a byte-level tokenizer, or a part of a character
+        return token.replace(_INSERTED, " ")
+
+
 def readable_tokens(text: str, tokens: list[str], offsets: list[tuple[int, int]]) -> list[str]:
     """Return what each token stands for in a text: its characters; of a part of a character, its bytes.
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from vernacular.core.errors import ConfigError, format_count, suggest
 from vernacular.core.fingerprint import fingerprint, import_modules
-from vernacular.protocols.generation import requests as generation
+from vernacular.protocols.generation import simil_eval
 from vernacular.protocols.prompts import (
     DEFAULT,
     LAYOUTS,
@@ -24,13 +24,13 @@ from vernacular.protocols.prompts import (
 )
 from vernacular.protocols.registry import OPTIONS, OWN, PROTOCOLS, takes_examples, uses_prompt_lines
 from vernacular.protocols.request_rows import RequestSettings, warnings_of
-from vernacular.types import Item, skipped_reason
+from vernacular.types import SIMIL_EVAL_STYLES, Item, skipped_reason
 
 POOL = 32  # items from which held-out examples are sampled
 
 
 _MODULES = import_modules("vernacular/protocols/*/requests.py")
-REQUESTS = {name: _MODULES[name] for name in OWN}
+REQUESTS = {name: _MODULES[protocol.reference_of or name] for name, protocol in OWN.items()}
 # settings that `build` takes
 _BUILD_KEYS = {"language", "protocol", "shots", "seed", "style", "options", "prompt", "prompts"}
 
@@ -69,7 +69,8 @@ def build(
     texts, messages = (text for text, _ in formatted), (turn for _, turns in formatted for turn in turns)
     settings = replace(settings, few_shot_examples=tuple(texts), messages=tuple(messages))
     evaluated = [item for item in items if not item["few_shot"] and item["item_id"] not in held_out]
-    rows = [row for item in evaluated for row in module.requests(item, settings)]
+    requests = module.reference_requests if PROTOCOLS[protocol].reference_of else module.requests
+    rows = [row for item in evaluated for row in requests(item, settings)]
     if hasattr(module, "dataset_requests"):
         rows += module.dataset_requests(evaluated, settings)
     metadata["warnings"] = warnings_of(evaluated, rows)
@@ -125,7 +126,8 @@ def _check(task: dict, *, protocol: str, shots: int, style: str, options: dict) 
         raise ConfigError(
             f'{location}: unknown style "{style}" of {protocol}.{suggest(style, PROTOCOLS[protocol].styles)}'
         )
-    generation.check(task, style=style)
+    if style in SIMIL_EVAL_STYLES:
+        simil_eval.check(task, style)
     if shots < 0 or (shots and not takes_examples(protocol, style)):
         raise ConfigError(f"{location}: {protocol} does not support few-shot examples: expected shots: 0, got {shots}.")
     for name, value in options.items():

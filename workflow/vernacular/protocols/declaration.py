@@ -2,7 +2,7 @@
 
 A protocol is a package in this directory: `__init__.py` declares it as PROTOCOL, `requests.py` converts items to
 requests, and `metrics.py` converts outputs to per-item results. Neither imports the other, and no other module names
-the protocol.
+the protocol. One with `reference_of` has the `reference_requests` of that protocol, and `reference_metrics.py`.
 """
 
 from collections.abc import Mapping
@@ -28,6 +28,7 @@ class Protocol:
     tool: str | None = None  # whose own code builds the requests and computes the metrics, in its environment
     signature_options: Mapping[str, object] = field(default_factory=dict)  # on which all values depend, with defaults
     majority: str | None = None  # what the majority baseline counts: "label" or "position" of the correct option
+    reference_of: str | None = None  # the protocol whose references are scored, after its prompts
     external: str | None = None  # how external results are scored: as "options", "word" or "text"; None: not at all
     letters: bool = False  # whether an external prediction may be an option's letter
     label_spans: bool = False  # whether spans are labels, which the distribution of the next token scores

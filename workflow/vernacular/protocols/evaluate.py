@@ -4,18 +4,21 @@ from collections.abc import Mapping, Sequence
 
 from vernacular import __version__
 from vernacular.core.fingerprint import import_modules
-from vernacular.metrics.aggregate import aggregate
 from vernacular.metrics.bits import as_pseudo
 from vernacular.metrics.classification import METRICS as CLASSIFICATION
 from vernacular.metrics.classification import add_classes, with_classes
 from vernacular.metrics.contamination import without_signals
 from vernacular.metrics.language import METRICS as LANGUAGE
 from vernacular.metrics.metric import Metric
+from vernacular.metrics.similarity.outputs import sample_name, samples_of
+from vernacular.metrics.spans import items_with_spans
+from vernacular.protocols import reference_metrics
+from vernacular.protocols.generation.metrics import SIMILARITIES, mean_row
 from vernacular.protocols.registry import OWN, PROSE, PROTOCOLS
-from vernacular.types import Item, Request
+from vernacular.types import Item, Request, Result
 
 _MODULES = import_modules("vernacular/protocols/*/metrics.py")
-PROTOCOL_METRICS = {name: _MODULES[name] for name in OWN}
+PROTOCOL_METRICS = {name: reference_metrics if own.reference_of else _MODULES[name] for name, own in OWN.items()}
 _ORDER = "order_"  # options of the canonical-order test, on which its metrics alone depend
 
 
@@ -50,42 +53,43 @@ def evaluate(
 
     `masked`: pseudo-log-likelihoods. `pass_at`: k of pass@k. `answers`: see `protocols.choice.parser`.
     """
-    rows, metrics = _evaluate(protocol, items, requests, outputs, similarities, masked, pass_at, answers)
-    add_classes(items, rows)
-    return rows, with_classes(metrics, {name for row in rows for name in row["metrics"]})
-
-
-def _evaluate(protocol, items, requests, outputs, similarities, masked, pass_at, answers):
     module = PROTOCOL_METRICS[protocol]
-    if PROTOCOLS[protocol].generates and not PROTOCOLS[protocol].similarity:
-        return module.per_item(items, requests, outputs, pass_at, answers), module.METRICS
     if PROTOCOLS[protocol].generates:
-        return module.per_item(items, requests, outputs, similarities, pass_at), module.METRICS
-    rows = module.per_item(items, requests, outputs)
+        rows = _generated_rows(protocol, items, requests, outputs, similarities, pass_at, answers)
+    else:
+        rows = [module.result_of(item, spans) for item, spans in items_with_spans(items, requests, outputs)]
     if masked:
         rows = [row | {"metrics": as_pseudo(without_signals(row["metrics"]))} for row in rows]
-    return rows, module.METRICS
+    add_classes(items, rows)
+    return rows, with_classes(module.METRICS, {name for row in rows for name in row["metrics"]})
 
 
-def metric_rows(
-    rows: list[dict],
-    metrics: list[Metric],
-    metadata: dict,
-    signatures: dict[str, str],
-    conditions: dict[str, object] | None = None,
-) -> list[dict]:
-    """Return rows per METRICS: values of rows per TASK_RESULTS over all items and by category.
-
-    `metadata`: columns of evaluation and model; `signatures`: by similarity metric and judge; `conditions`: see
-    `signature_conditions`.
-    """
-    return label_values(aggregate(rows, metrics, seed=0, categories=True), metadata, signatures, conditions)
+def _generated_rows(protocol, items, requests, outputs, similarities, pass_at, answers) -> list[Result]:
+    """Return the row of each item; of several samples, values are means, and all else is the first's."""
+    declaration, result_of = PROTOCOLS[protocol], PROTOCOL_METRICS[protocol].result_of
+    similar = {(row["item_id"], row["metric"]): row["similarities"] for row in similarities}
+    inputs = {"answers": answers} if declaration.letters else {}
+    rows = []
+    for item, request, samples in samples_of(items, requests, outputs):
+        results = []
+        for number, output in enumerate(samples):
+            if declaration.similarity:
+                keys = {name: (item["item_id"], sample_name(name, number)) for name in SIMILARITIES}
+                inputs["similarities"] = {name: similar[key] for name, key in keys.items() if key in similar}
+            results.append(result_of(item, request, output, **inputs))
+        outcome = "accuracy" if declaration.letters else "exact_match"
+        rows.append(mean_row(results, pass_at, outcome) if len(results) > 1 else results[0])
+    return rows
 
 
 def label_values(
     values: list[dict], metadata: dict, signatures: dict[str, str], conditions: dict[str, object] | None = None
 ) -> list[dict]:
-    """Return values, as `aggregate` returns them, as rows per METRICS; other arguments as in `metric_rows`."""
+    """Return values, as `aggregate` returns them, as rows per METRICS.
+
+    `metadata`: columns of evaluation and model; `signatures`: by similarity metric and judge; `conditions`: see
+    `signature_conditions`.
+    """
     return [
         {**metadata, **row, "signature": signature(row["metric"], metadata, signatures, conditions)} for row in values
     ]

@@ -15,6 +15,7 @@ from vernacular.core.errors import shortened
 from vernacular.core.metadata import Example, LabelCount, Profile
 from vernacular.metrics.classification import is_classification
 from vernacular.metrics.spans import probabilities
+from vernacular.metrics.tokens import readable_token
 from vernacular.protocols.generation.metrics import normalize
 from vernacular.protocols.registry import PROTOCOLS
 from vernacular.types import Generation, Item, Request, Result, Role, Score, correct_answers, skipped_reason
@@ -316,16 +317,6 @@ def _top_token(outputs: list) -> list[str]:
     for row in outputs:
         is_choice = row["role"].startswith("choice:") and not Role.parse(row["role"]).rotation
         if is_choice and row.get("top_tokens"):
-            return [_readable(token) for token in row["top_tokens"][:1] if token is not None]
+            tokens = [readable_token(token) for token in row["top_tokens"][:1] if token is not None]
+            return [token.replace("\n", "\\n").replace("\t", "\\t") for token in tokens]
     return []
-
-
-def _readable(token: str) -> str:
-    """Return a token with the marks of its vocabulary for white space replaced.
-
-    >>> _readable("ĠO"), _readable("Ċ")
-    (' O', '\\\\n')
-    """
-    for mark, text in (("Ġ", " "), ("▁", " "), ("Ċ", "\\n"), ("ĉ", "\\t")):
-        token = token.replace(mark, text)
-    return token

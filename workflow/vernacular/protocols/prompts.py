@@ -20,7 +20,7 @@ from vernacular.core.languages import fallbacks, neighbors, prompts_file
 from vernacular.core.paths import WORKFLOW, display_path
 from vernacular.core.validate import Problems
 from vernacular.core.yaml import read
-from vernacular.protocols.request_rows import continue_with
+from vernacular.protocols.request_rows import RequestSettings, continue_with, turn
 from vernacular.types import Item
 
 PROMPTS_DIR = WORKFLOW / "prompts"
@@ -220,13 +220,14 @@ def refusal_phrases(language: str) -> list[str]:
     return [phrase.casefold() for content in contents for phrase in content.get(REFUSALS, ())]
 
 
-def query(item: Item, item_type: str, labels: dict, options: list[str] | None) -> str:
+def query(item: Item, settings: RequestSettings, options: list[str] | None = None) -> str:
     """Return an item's prompt, which ends in the cue of its layout; `options`: the texts, in display order."""
+    labels = settings.labels
     if "templates" in labels:
         lines = [labels["option"].replace("{option}", option) for option in options or ()]
         heading = [labels["options"]] if labels["options"] else []
-        return fill(template(item, item_type, labels), item, "\n".join([*heading, *lines]) if lines else "")
-    context_line, cue = LAYOUTS[item_type]
+        return fill(template(item, settings), item, "\n".join([*heading, *lines]) if lines else "")
+    context_line, cue = LAYOUTS[settings.item_type]
     lines = []
     if item["context"]:
         context = item["context"]
@@ -241,20 +242,20 @@ def query(item: Item, item_type: str, labels: dict, options: list[str] | None) -
     return "\n".join(lines)
 
 
-def template(item: Item, item_type: str, labels: dict, *, letters: bool = False) -> str:
+def template(item: Item, settings: RequestSettings, *, letters: bool = False) -> str:
     """Return a variant's template for an item. Raises ConfigError if the variant has none."""
-    name = layout(item_type, letters=letters, context=bool(item["context"]))
-    if name not in labels["templates"]:
+    name = layout(settings.item_type, letters=letters, context=bool(item["context"]))
+    if name not in settings.labels["templates"]:
         raise ConfigError(f"item {item['item_id']} has the layout {name}, which this prompt variant does not cover.")
-    return labels["templates"][name]
+    return settings.labels["templates"][name]
 
 
-def cue(item: Item, item_type: str, labels: dict) -> str:
+def cue(item: Item, settings: RequestSettings) -> str:
     """Return the cue alone, after which an option is scored without the question."""
-    if "templates" in labels:
-        return cue_of(template(item, item_type, labels))
-    name = LAYOUTS[item_type][1]
-    return labels[name] if name else ""
+    if "templates" in settings.labels:
+        return cue_of(template(item, settings))
+    name = LAYOUTS[settings.item_type][1]
+    return settings.labels[name] if name else ""
 
 
 def gold_index(item: Item) -> int | None:
@@ -270,19 +271,24 @@ def gold_text(item: Item) -> str | None:
     return item["choices"][index] if index is not None else (item["target"] or None)
 
 
-def example_text(prompt: str, answer: str, language: str) -> str:
-    """Return a few-shot example: a prompt with its answer and an empty line."""
-    return "".join(continue_with(prompt, answer, language)) + "\n\n"
+def example(prompt: str, answer: str, language: str, message: str | None = None) -> tuple[str, list[dict]]:
+    """Return a few-shot example as text, which ends in an empty line, and as chat turns, of which the first may differ.
+
+    >>> example("Capital?", "Lugo", "gl")[0]
+    'Capital? Lugo\\n\\n'
+    """
+    text = "".join(continue_with(prompt, answer, language)) + "\n\n"
+    return text, [turn("user", message or prompt), turn("assistant", answer)]
 
 
-def display_order(item: Item, item_type: str, seed: int) -> list[int]:
+def display_order(item: Item, settings: RequestSettings) -> list[int]:
     """Return the indices of the options in display order: that of the dataset, except for `multi_answer` items.
 
     These list correct answers first, so they are shuffled by hash, which depends on item, seed and texts only.
     """
     order = list(range(len(item["choices"])))
-    if item_type == "multi_answer":
-        order.sort(key=lambda i: (fingerprint([seed, item["item_id"], item["choices"][i]]), i))
+    if settings.item_type == "multi_answer":
+        order.sort(key=lambda i: (fingerprint([settings.seed, item["item_id"], item["choices"][i]]), i))
     return order
 
 

@@ -17,7 +17,6 @@ TOOL_PROTOCOLS = PROTOCOLS.keys() - OWN.keys()
 PROSE = {name for name, protocol in PROTOCOLS.items() if protocol.generates and not protocol.structured}
 # with texts that a judge may read: not the letter of an option
 JUDGED = {name for name, protocol in OWN.items() if name in PROSE and not protocol.letters}
-CAUSAL_ONLY = {name for name, protocol in PROTOCOLS.items() if protocol.causal_only}
 OPTIONS = {option: allowed for protocol in PROTOCOLS.values() for option, allowed in protocol.options.items()}
 
 

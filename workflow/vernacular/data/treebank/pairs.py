@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 
 from vernacular.core.errors import DataError
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.yaml import read
+from vernacular.data.readers import read_text
 from vernacular.data.treebank.patterns import TAGS
 from vernacular.data.treebank.sentences import Match, Request, Sentence, Word, matches
 
@@ -25,15 +25,7 @@ class Inflections:
         self.skipped: dict[str, int] = {}
         self._entries: dict[tuple[str, str], list[tuple[str, dict[str, str]]]] = {}
         self._feature_names: dict[tuple[str, str], set[str]] = {}
-        try:
-            text = Path(path).read_text("utf-8-sig")
-        except FileNotFoundError:
-            raise DataError(f"{name}: file not found.") from None
-        except UnicodeDecodeError as error:
-            raise DataError(f"{name}: not UTF-8 text (byte {error.start}); save it as UTF-8.") from None
-        except OSError as error:
-            raise DataError(f"{name}: cannot be read ({error.strerror}).") from None
-        for line_number, line in enumerate(text.split("\n"), start=1):
+        for line_number, line in enumerate(read_text(path, name, "UniMorph").split("\n"), start=1):
             if line.strip():
                 fields = line.rstrip("\r").split("\t")
                 if len(fields) < 3:
@@ -319,24 +311,50 @@ def _check_limits(sentence: Sentence, match: Match, limits: dict) -> str | None:
 
 def _row(sentence: Sentence, match: Match, incorrect: list[tuple[str, dict]], pattern: dict) -> dict:
     word = match.target
-    prefix, suffix = sentence.text[: word.start], sentence.text[word.end :]
+    left, right = sentence.text[: word.start], sentence.text[word.end :]
+    swaps = ("|".join(f"{name}={value or ''}" for name, value in swap.items()) for _, swap in incorrect)
+    return pair_row(
+        sentence,
+        word,
+        word.form,
+        [(form, left + form + right) for form, _ in incorrect],
+        pattern,
+        features="|".join(f"{name}={value}" for name, value in sorted(word.feats.items())),
+        swapped=" ".join(swaps),
+        distance=match.distance,
+    )
+
+
+def pair_row(
+    sentence: Sentence,
+    word: Word,
+    form: str,
+    incorrect: list[tuple[str, str]],
+    pattern: dict,
+    *,
+    features: str = "",
+    swapped: str = "",
+    distance: int | None = None,
+) -> dict:
+    """Return a row of `make_pairs`: `form` begins where the word does; (what replaces it, the text with that), …"""
+    prefix, suffix = sentence.text[: word.start], sentence.text[word.start + len(form) :]
     row = {
         "sentence_id": sentence.id,
         "match_id": str(word.id),
         "original_text": sentence.text,
         "masked_text": prefix + MASK + suffix,
         "prompt_text": prefix.rstrip(),
-        "form_grammatical": word.form,
+        "form_grammatical": form,
     }
-    row |= {f"form_ungrammatical{_suffix(i)}": form for i, (form, _) in enumerate(incorrect)}
-    row |= {f"ungrammatical_text{_suffix(i)}": prefix + form + suffix for i, (form, _) in enumerate(incorrect)}
+    row |= {f"form_ungrammatical{_suffix(i)}": replacement for i, (replacement, _) in enumerate(incorrect)}
+    row |= {f"ungrammatical_text{_suffix(i)}": text for i, (_, text) in enumerate(incorrect)}
     return row | {
         "lemma": word.lemma,
         "upos": word.upos,
-        "features": "|".join(f"{name}={value}" for name, value in sorted(word.feats.items())),
-        "swapped": " ".join("|".join(f"{name}={value or ''}" for name, value in swap.items()) for _, swap in incorrect),
+        "features": features,
+        "swapped": swapped,
         "deprel": word.deprel,
-        "distance": "" if match.distance is None else str(match.distance),
+        "distance": "" if distance is None else str(distance),
         "phenomenon": pattern["phenomenon"],
         "pattern": pattern["pattern"],
         "treebank": sentence.file,

@@ -24,21 +24,19 @@ def load_pattern(name: str, directory=".", *, location: str = "") -> dict:
     content, lines = yaml.read(path)
     validate.check(content, lines, validate.schema(_SCHEMA), path)
     if content["pattern"] != path.stem:
-        key_location = validate.error_location(path, lines, ("pattern",))
-        raise ConfigError(f'{key_location}: expected the file\'s name, "{path.stem}", got "{content["pattern"]}".')
+        expected = f'expected the file\'s name, "{path.stem}", got "{content["pattern"]}".'
+        raise validate.mistake(path, lines, ("pattern",), expected)
     if "corrupt" in content:
         if extra := content.keys() - {"pattern", "phenomenon", "about", "corrupt"}:
-            key_location = validate.error_location(path, lines, (min(extra),))
-            raise ConfigError(f"{key_location}: not supported with corrupt; remove it.")
+            raise validate.mistake(path, lines, (min(extra),), "not supported with corrupt; remove it.")
         phenomenon = content.get("phenomenon", content["pattern"])
         return {"pattern": content["pattern"], "phenomenon": phenomenon, "corrupt": content["corrupt"]}
     if isinstance(content["target"], str) is not ("grew" in content):
-        key_location = validate.error_location(path, lines, ("target",))
         expected = "the name of a node of the request" if "grew" in content else "constraints, such as {upos: VERB}"
-        raise ConfigError(f"{key_location}: expected {expected}.")
+        raise validate.mistake(path, lines, ("target",), f"expected {expected}.")
     if "grew" in content and (unsupported := content.keys() & {"related", "without"}):
-        key_location = validate.error_location(path, lines, (min(unsupported),))
-        raise ConfigError(f"{key_location}: not supported with grew; express it in the request.")
+        advice = "not supported with grew; express it in the request."
+        raise validate.mistake(path, lines, (min(unsupported),), advice)
     related_words = _name_related_words(content, path, lines)
     return {
         "pattern": content["pattern"],
@@ -64,9 +62,8 @@ def alternatives(swap) -> list[dict]:
     ([{'Person': '1'}, {'Person': '2'}], [{'Gender': 'Fem', 'Animacy': None}])
     """
     result = []
-    for entry in swap if isinstance(swap, list) else [swap]:
-        values = [value if isinstance(value, list) else [value] for value in entry.values()]
-        for combination in itertools.product(*values):
+    for entry in as_list(swap):
+        for combination in itertools.product(*map(as_list, entry.values())):
             result.append({k: None if v is False else str(v) for k, v in zip(entry, combination, strict=True)})
     return result
 
@@ -94,14 +91,11 @@ def _name_related_words(content: dict, path, lines) -> dict:
         for i, spec in enumerate(content.get(key, [])):
             reference = spec.get("of", "target")
             if reference not in names:
-                key_location = validate.error_location(path, lines, (key, i, "of"))
-                raise ConfigError(
-                    f'{key_location}: no earlier word has the name "{reference}".{suggest(reference, names)}'
-                )
+                reason = f'no earlier word has the name "{reference}".{suggest(reference, names)}'
+                raise validate.mistake(path, lines, (key, i, "of"), reason)
             name = spec.get("name", f"{key}_{i + 1}")
             if name in names:
-                key_location = validate.error_location(path, lines, (key, i, "name"))
-                raise ConfigError(f'{key_location}: duplicate name "{name}".')
+                raise validate.mistake(path, lines, (key, i, "name"), f'duplicate name "{name}".')
             result[key].append({**spec, "name": name, "of": reference})
             if key == "related":  # a forbidden word cannot be referred to
                 names.append(name)
@@ -147,8 +141,7 @@ def resolve(source: dict, directory, item_type: str, location: str) -> dict:
         raise ConfigError(f'{location}: treebanks do not support item_type "{item_type}".{suggest("", COLUMNS)}')
     if "pattern" not in source:
         raise ConfigError(f'{location}: the key "pattern" is missing.{suggest("", builtin_patterns())}')
-    names = source["pattern"] if isinstance(source["pattern"], list) else [source["pattern"]]
-    patterns = [load_pattern(name, directory, location=location) for name in names]
+    patterns = [load_pattern(name, directory, location=location) for name in as_list(source["pattern"])]
     if item_type == "target_word" and (corrupting := [each["pattern"] for each in patterns if "corrupt" in each]):
         raise ConfigError(
             f"{location}: {corrupting[0]} changes no form of a word; expected item_type: pair or sentence."

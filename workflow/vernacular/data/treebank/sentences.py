@@ -4,9 +4,9 @@ The `conllu` library parses the lines. The text is rebuilt from the tokens (Spac
 `2-3 del`), so that offsets are exact by construction and words need not be searched for.
 """
 
-import gzip
+import io
+import itertools
 import re
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -15,10 +15,12 @@ from typing import NamedTuple
 
 from conllu.exceptions import ParseException
 from conllu.models import TokenList
-from conllu.parser import DEFAULT_FIELDS, parse_dict_value, parse_sentences, parse_token_and_metadata
+from conllu.parser import DEFAULT_FIELDS, parse_dict_value, parse_token_and_metadata
 
 from vernacular.core.errors import DataError, first_line
+from vernacular.core.fields import as_list
 from vernacular.core.names import check_readable
+from vernacular.data.readers import read_text
 
 
 class Word(NamedTuple):
@@ -59,37 +61,13 @@ def read_sentences(path, name: str | None = None) -> Iterator[Sentence]:
     """
     path = Path(path)
     name = name or str(path)
-    try:
-        with _open(path) as file:
-            lines = _LineCounter(file)
-            for sentence_number, block in enumerate(parse_sentences(lines), start=1):
-                location = f"{name}, sentence {sentence_number} (it ends before line {lines.count + 1})"
-                sentence_id = f"{path.name.split('.')[0]}.{sentence_number}"
-                yield _sentence(_parse(block, location), location, sentence_id, path.name)
-    except FileNotFoundError:
-        raise DataError(f"{name}: file not found.") from None
-    except UnicodeDecodeError as error:
-        raise DataError(f"{name}: not UTF-8 text (byte {error.start}); save it as UTF-8.") from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{name}: cannot be read ({first_line(error)}).") from None
-
-
-def _open(path: Path):
-    with open(path, "rb") as file:
-        is_gzipped = file.read(2) == b"\x1f\x8b"
-    return gzip.open(path, "rt", encoding="utf-8-sig") if is_gzipped else open(path, encoding="utf-8-sig")
-
-
-class _LineCounter:
-    """Lines of a file, with the number of lines read so far."""
-
-    def __init__(self, file):
-        self.file, self.count = file, 0
-
-    def __iter__(self):
-        for line in self.file:
-            self.count += 1
-            yield line
+    lines = enumerate(io.StringIO(read_text(path, name, "CoNLL-U"), newline=None), start=1)
+    groups = itertools.groupby(lines, key=lambda line: bool(line[1].strip()))
+    blocks = (list(group) for has_text, group in groups if has_text)
+    for sentence_number, block in enumerate(blocks, start=1):
+        location = f"{name}, sentence {sentence_number} (lines {block[0][0]} to {block[-1][0]})"
+        tokens = _parse("".join(line for _, line in block).rstrip(), location)
+        yield _sentence(tokens, location, f"{path.name.split('.')[0]}.{sentence_number}", path.name)
 
 
 @lru_cache(maxsize=100_000)
@@ -208,7 +186,7 @@ def _build_matcher(spec) -> Callable[[str], bool]:
     >>> [_build_matcher(["nsubj", "aux:*"])(deprel) for deprel in ("nsubj", "nsubj:pass", "aux:pass")]
     [True, False, True]
     """
-    texts = [str(text) for text in (spec if isinstance(spec, list) else [spec])]
+    texts = list(map(str, as_list(spec)))
     if not any("*" in text for text in texts):
         return frozenset(texts).__contains__
     pattern = re.compile("|".join(".*".join(map(re.escape, text.split("*"))) for text in texts), re.DOTALL)
@@ -216,9 +194,7 @@ def _build_matcher(spec) -> Callable[[str], bool]:
 
 
 def _value_set(spec):
-    if isinstance(spec, bool):
-        return spec
-    return {str(value) for value in (spec if isinstance(spec, list) else [spec])}
+    return spec if isinstance(spec, bool) else set(map(str, as_list(spec)))
 
 
 @dataclass(frozen=True)

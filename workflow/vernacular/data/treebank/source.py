@@ -14,9 +14,10 @@ from pathlib import Path
 
 from vernacular.core import hub_snapshot
 from vernacular.core.errors import DataError, format_count
-from vernacular.core.fingerprint import file_fingerprint, fingerprint
+from vernacular.core.fingerprint import fingerprint
 from vernacular.core.paths import display_path
-from vernacular.data.treebank.pairs import MASK, Forms, Inflections, Pairs, make_pairs
+from vernacular.data.readers import digest_of
+from vernacular.data.treebank.pairs import Forms, Inflections, Pairs, make_pairs, pair_row
 from vernacular.data.treebank.patterns import entries, source_name
 from vernacular.data.treebank.sentences import Match, Sentence, Word, read_sentences
 
@@ -87,16 +88,7 @@ def _fetch_file(entry: dict) -> dict:
         path, digest = hub_snapshot.fetch(entry["url"], entry["sha256"])
         return {"path": path, "name": entry["url"], "sha256": digest, "pinned": entry["sha256"] is not None}
     path = entry["file"]
-    try:
-        digest = file_fingerprint(path)
-    except FileNotFoundError:
-        raise DataError(f"{display_path(path)}: file not found.") from None
-    except OSError as error:
-        raise DataError(f"{display_path(path)}: cannot be read ({error.strerror}).") from None
-    if entry["sha256"] not in (None, digest):
-        expected_digest = entry["sha256"]
-        found = f"expected sha256 {expected_digest} as in the task file, got {digest}"
-        raise DataError(f"{display_path(path)}: checksum mismatch ({found}).")
+    digest = digest_of(path, display_path(path), entry["sha256"])
     return {"path": path, "name": display_path(path), "sha256": digest, "pinned": True}
 
 
@@ -230,7 +222,8 @@ def corrupted_pairs(sentences: list[Sentence], pattern: dict) -> Pairs:
             pairs.reject("no place for this corruption", sentence, next(iter(sentence.words.values())))
             continue
         place = min(found, key=lambda place: fingerprint([pattern["corrupt"], sentence.id, place[0].id]))
-        pairs.rows.append(_row(sentence, *place, pattern))
+        word, form, replacement, text = place
+        pairs.rows.append(pair_row(sentence, word, form, [(replacement, text)], pattern))
     return pairs
 
 
@@ -257,26 +250,3 @@ def _swaps(sentence: Sentence) -> Iterator[tuple[Word, str, str, str]]:
         swapped = f"{neighbor.form} {word.form}"
         text = sentence.text[: word.start] + swapped + sentence.text[neighbor.end :]
         yield word, f"{word.form} {neighbor.form}", swapped, text
-
-
-def _row(sentence: Sentence, word: Word, form: str, corrupted: str, text: str, pattern: dict) -> dict:
-    prefix, suffix = sentence.text[: word.start], sentence.text[word.start + len(form) :]
-    return {
-        "sentence_id": sentence.id,
-        "match_id": str(word.id),
-        "original_text": sentence.text,
-        "masked_text": prefix + MASK + suffix,
-        "prompt_text": prefix.rstrip(),
-        "form_grammatical": form,
-        "form_ungrammatical": corrupted,
-        "ungrammatical_text": text,
-        "lemma": word.lemma,
-        "upos": word.upos,
-        "features": "",
-        "swapped": "",
-        "deprel": word.deprel,
-        "distance": "",
-        "phenomenon": pattern["phenomenon"],
-        "pattern": pattern["pattern"],
-        "treebank": sentence.file,
-    }

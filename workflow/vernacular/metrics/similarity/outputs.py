@@ -65,16 +65,16 @@ def sample_name(metric: str, number: int) -> str:
     return f"{metric}@{number}" if number else metric
 
 
-def outputs_of(
+def samples_of(
     items: list[Item], requests: list[Request], generations: list[Generation]
-) -> Iterator[tuple[Item, Request, ParsedOutput]]:
-    """Yield each item that has a request, the request, and the answer of the first sample; see `parse_samples`."""
-    outputs = parse_outputs(requests, generations)
-    request_by_item = {request["item_id"]: request for request in requests}
-    failed = ParsedOutput(None, "error: no generation")
+) -> Iterator[tuple[Item, Request, list[ParsedOutput]]]:
+    """Yield each item that has a request, its first request, and the answers of all samples; see `parse_samples`."""
+    samples = parse_samples(requests, generations)
+    request_by_item = {request["item_id"]: request for request in reversed(requests)}
+    failed = [ParsedOutput(None, "error: no generation")]
     for item in items:
         if request := request_by_item.get(item["item_id"]):
-            yield item, request, outputs.get(item["item_id"], failed)
+            yield item, request, samples.get(item["item_id"], failed)
 
 
 def parse_outputs(requests: list[Request], generations: list[Generation]) -> dict[str, ParsedOutput]:

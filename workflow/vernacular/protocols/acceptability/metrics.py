@@ -8,8 +8,8 @@ from vernacular.metrics.bits import bits_metrics, sizes
 from vernacular.metrics.contamination import SIGNALS, signals
 from vernacular.metrics.corpus import FOLDS, auc, bad_mean, difsur_of_labels, good_mean, mcc_cross_validated
 from vernacular.metrics.metric import Metric
-from vernacular.metrics.spans import extra, items_with_spans, result
-from vernacular.types import Item, Request, Result, Score
+from vernacular.metrics.spans import Span, extra, result
+from vernacular.types import Item, Result
 
 UNITS = {"surprisal": "sum", "surprisal_token": "token", "surprisal_char": "char", "surprisal_byte": "byte"}
 
@@ -40,22 +40,19 @@ def _metrics() -> list[Metric]:
 METRICS = _metrics()
 
 
-def per_item(items: list[Item], requests: list[Request], scores: list[Score]) -> list[Result]:
-    """Return a row per sentence: `surprisal` (nats), `surprisal_token|char|byte`, `label` (1: acceptable), `fold`.
+def result_of(item: Item, spans: dict[str, Span]) -> Result:
+    """Return the row of a sentence: `surprisal` (nats), `surprisal_token|char|byte`, `label` (1: acceptable), `fold`.
 
     An item whose label is neither 0 nor 1 has a surprisal and a flag, and is excluded from all comparisons.
     """
-    rows = []
-    for item, spans in items_with_spans(items, requests, scores):
-        values = {"fold": int(fingerprint(item["item_id"])[:8], 16) % FOLDS}
-        if "sentence" in spans and spans["sentence"].loglik is not None:
-            values |= {name: -spans["sentence"].normalized_loglik(unit) for name, unit in UNITS.items()}
-        label = extra(item).get("label")
-        is_known = label in ("0", "1")
-        if is_known:
-            values["label"] = int(label)
-        if label == "1":
-            values |= sizes(spans.get("sentence"), "") | signals(spans.get("sentence"))
-        flag = None if is_known else f"error: label {label!r} is neither 0 nor 1"
-        rows.append(result(item, spans, values=values, prompt=item["context"], flag=flag))
-    return rows
+    values = {"fold": int(fingerprint(item["item_id"])[:8], 16) % FOLDS}
+    if "sentence" in spans and spans["sentence"].loglik is not None:
+        values |= {name: -spans["sentence"].normalized_loglik(unit) for name, unit in UNITS.items()}
+    label = extra(item).get("label")
+    is_known = label in ("0", "1")
+    if is_known:
+        values["label"] = int(label)
+    if label == "1":
+        values |= sizes(spans.get("sentence"), "") | signals(spans.get("sentence"))
+    flag = None if is_known else f"error: label {label!r} is neither 0 nor 1"
+    return result(item, spans, values=values, prompt=item["context"], flag=flag)

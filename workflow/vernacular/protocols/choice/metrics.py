@@ -8,12 +8,12 @@ from dataclasses import replace
 from string import ascii_uppercase
 
 from vernacular.metrics.metric import Metric
-from vernacular.metrics.similarity.outputs import ParsedOutput, parse_samples
+from vernacular.metrics.similarity.outputs import ParsedOutput
 from vernacular.metrics.spans import Choice, choose_option, correct_options, result_row
 from vernacular.protocols.choice.parser import STEPS, Answers, extract
-from vernacular.protocols.generation.metrics import RESPONSES, SAMPLES, mean_row
+from vernacular.protocols.generation.metrics import RESPONSES, SAMPLES
 from vernacular.protocols.letters.metrics import reordered
-from vernacular.types import Generation, Item, Request, Result
+from vernacular.types import Item, Request, Result
 
 METRICS = [
     Metric("accuracy", "share", True, "similarity", proportion=True, headline=True,
@@ -31,33 +31,14 @@ METRICS = [
 ]  # fmt: skip
 
 
-def per_item(
-    items: list[Item],
-    requests: list[Request],
-    generations: list[Generation],
-    pass_at: int | None = None,
-    answers: Sequence[Answers] = (),
-) -> list[Result]:
-    """Return rows per TASK_RESULTS, with the options in the order of their letters; of several samples, means.
+def result_of(item: Item, request: Request, output: ParsedOutput, answers: Sequence[Answers] = ()) -> Result:
+    """Return the row of an item, with the options in the order of their letters.
 
     `answers`: words around the letter in the languages of responses.
     """
-    samples = parse_samples(requests, generations)
-    request_by_item = {request["item_id"]: request for request in reversed(requests)}
-
-    rows = []
-    for item in items:
-        if (request := request_by_item.get(item["item_id"])) is None:
-            continue
-        listed = next((extra for extra in request["extras"] or () if extra.startswith("order:")), None)
-        order = range(len(item["choices"])) if listed is None else map(int, listed.partition(":")[2].split())
-        outputs = samples.get(item["item_id"], [ParsedOutput(None, "error: no generation")])
-        results = [_row(reordered(item, list(order)), request, output, answers) for output in outputs]
-        rows.append(mean_row(results, pass_at, "accuracy") if len(results) > 1 else results[0])
-    return rows
-
-
-def _row(item: dict, request: Request, output: ParsedOutput, answers: Sequence[Answers]) -> dict:
+    listed = next((extra for extra in request["extras"] or () if extra.startswith("order:")), None)
+    order = range(len(item["choices"])) if listed is None else map(int, listed.partition(":")[2].split())
+    item = reordered(item, list(order))
     correct = correct_options(item["choices"], item["gold"])
     values: dict[str, float] = {}
     choice, step = Choice([], None), None

@@ -8,14 +8,13 @@ The model receives them as a chat. The rest of the prompt is that of `letters`, 
 from string import ascii_uppercase
 
 from vernacular.protocols.letters import requests as letters
-from vernacular.protocols.prompts import display_order, example_text, gold_index
+from vernacular.protocols.prompts import display_order, example, gold_index
 from vernacular.protocols.request_rows import (
     RequestSettings,
     chat_turns,
     generation_requests,
     has_alternatives,
     skipped_request,
-    turn,
 )
 from vernacular.types import Item, Request
 
@@ -25,15 +24,15 @@ MAX_OPTIONS = 23  # X, the next letter, stands for any of them in the prompt
 
 def few_shot_example(item: Item, settings: RequestSettings) -> tuple[str, list[dict]]:
     """Return a few-shot example as text and as chat turns."""
-    order = display_order(item, settings.item_type, settings.seed)
+    order = display_order(item, settings)
     text = prompt(item, order, settings)
     answer = f"{settings.labels['letter']} {ascii_uppercase[order.index(gold_index(item))]}"
-    return example_text(text, answer, settings.language), [turn("user", text), turn("assistant", answer)]
+    return example(text, answer, settings.language)
 
 
 def requests(item: Item, settings: RequestSettings) -> list[Request]:
     """Return one generate request per sample; its extras have the order of the options if it is another."""
-    order = display_order(item, settings.item_type, settings.seed)
+    order = display_order(item, settings)
     if not has_alternatives(item):
         return [skipped_request(item, "fewer than two options, or an empty one")]
     if not (item["context"] or item["question"]):

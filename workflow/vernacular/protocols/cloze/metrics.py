@@ -11,8 +11,8 @@ gap (flag `boundary`); per token, character and byte; and in a masked model.
 from vernacular.metrics.bits import best_span, bits_metrics, sizes
 from vernacular.metrics.corpus import most_common_share
 from vernacular.metrics.metric import Metric
-from vernacular.metrics.spans import accuracy_by_unit, choose_option, correct_options, items_with_spans, logliks, result
-from vernacular.types import Item, Request, Result, Score
+from vernacular.metrics.spans import Span, accuracy_by_unit, choose_option, correct_options, logliks, result
+from vernacular.types import Item, Result
 
 METRICS = [
     Metric("accuracy", "share", True, "surprisal", proportion=True, headline=True,
@@ -34,22 +34,19 @@ METRICS = [
 ]  # fmt: skip
 
 
-def per_item(items: list[Item], requests: list[Request], scores: list[Score]) -> list[Result]:
-    """Return a row per item; `option_scores`: log-likelihoods (nats) of the filled sentences, which set the choice."""
-    rows = []
-    for item, spans in items_with_spans(items, requests, scores):
-        n, correct = len(item["choices"]), correct_options(item["choices"], item["gold"])
-        filled, unfilled = (logliks(spans, role, n) for role in ("filled", "unfilled"))
-        values = accuracy_by_unit(spans, "filled", n, correct)
-        values |= accuracy_by_unit(spans, "fill", n, correct, "accuracy_fill")
-        values |= choose_option(unfilled, correct).outcome("accuracy_unfilled") | _baselines(item, correct)
-        values |= sizes(best_span(spans, "filled", filled, correct), "")
-        values |= {f"loglik_unfilled:{i}": loglik for i, loglik in enumerate(unfilled or ())}
-        has_duplicates = len({choice.strip() for choice in item["choices"]}) < n
-        shown = {"option_scores": filled, "choice": choose_option(filled, correct), "prompt": item["context"]}
-        flag = "duplicate candidates" if has_duplicates else None
-        rows.append(result(item, spans, values=values, flag=flag, **shown))
-    return rows
+def result_of(item: Item, spans: dict[str, Span]) -> Result:
+    """Return an item's row; `option_scores`: log-likelihoods (nats) of the filled sentences, which set the choice."""
+    n, correct = len(item["choices"]), correct_options(item["choices"], item["gold"])
+    filled, unfilled = (logliks(spans, role, n) for role in ("filled", "unfilled"))
+    values = accuracy_by_unit(spans, "filled", n, correct)
+    values |= accuracy_by_unit(spans, "fill", n, correct, "accuracy_fill")
+    values |= choose_option(unfilled, correct).outcome("accuracy_unfilled") | _baselines(item, correct)
+    values |= sizes(best_span(spans, "filled", filled, correct), "")
+    values |= {f"loglik_unfilled:{i}": loglik for i, loglik in enumerate(unfilled or ())}
+    has_duplicates = len({choice.strip() for choice in item["choices"]}) < n
+    shown = {"option_scores": filled, "choice": choose_option(filled, correct), "prompt": item["context"]}
+    flag = "duplicate candidates" if has_duplicates else None
+    return result(item, spans, values=values, flag=flag, **shown)
 
 
 def _baselines(item: Item, correct: list[int]) -> dict[str, float]:

@@ -22,9 +22,9 @@ import numpy as np
 
 from vernacular.metrics.bits import ratio
 from vernacular.metrics.metric import Metric, count_names
-from vernacular.metrics.similarity.outputs import ParsedOutput, outputs_of
+from vernacular.metrics.similarity.outputs import ParsedOutput
 from vernacular.metrics.spans import result_row
-from vernacular.types import Generation, Item, Request, Result
+from vernacular.types import Item, Request, Result
 
 TYPES = {"PER": "persons", "ORG": "organizations", "LOC": "places", "DATE": "dates", "MISC": "other names"}
 _F1 = "entity_f1"
@@ -54,12 +54,8 @@ METRICS = [
 ]  # fmt: skip
 
 
-def per_item(items: list[Item], requests: list[Request], generations: list[Generation], *_) -> list[Result]:
-    """Return rows per TASK_RESULTS, one per item with a request."""
-    return [_row(*each) for each in outputs_of(items, requests, generations)]
-
-
-def _row(item: Item, request: Request, output: ParsedOutput) -> dict:
+def result_of(item: Item, request: Request, output: ParsedOutput) -> Result:
+    """Return the row of an item."""
     keys = json.loads(request["extras"][0].partition(":")[2])
     gold, values, flags = json.loads(item["target"]), {}, [output.flag]
     if output.text is not None:

@@ -7,14 +7,13 @@ another sentence, or after 128 tokens.
 
 import json
 
-from vernacular.protocols.prompts import ENTITY_TYPES, example_text, query
+from vernacular.protocols.prompts import ENTITY_TYPES, example, query
 from vernacular.protocols.request_rows import (
     RequestSettings,
     chat_turns,
     continue_with,
     generation_requests,
     score_request,
-    turn,
 )
 from vernacular.types import Item, Request
 
@@ -23,14 +22,12 @@ MAX_NEW_TOKENS = 128
 
 def few_shot_example(item: Item, settings: RequestSettings) -> tuple[str, list[dict]]:
     """Return a few-shot example as text and as chat turns."""
-    text = query(item, settings.item_type, settings.labels, None)
-    answer = _answer(item, settings)
-    return example_text(text, answer, settings.language), [turn("user", text), turn("assistant", answer)]
+    return example(query(item, settings), _answer(item, settings), settings.language)
 
 
 def requests(item: Item, settings: RequestSettings) -> list[Request]:
     """Return one generate request, with the role "response"; its `extras` are the keys of the answer by type."""
-    text = query(item, settings.item_type, settings.labels, None)
+    text = query(item, settings)
     heading = settings.labels["sentence"].partition("{context}")[0].strip()
     keys = {name: _key(name, settings) for name in json.loads(item["target"])}
     return generation_requests(
@@ -44,9 +41,9 @@ def requests(item: Item, settings: RequestSettings) -> list[Request]:
     )
 
 
-def answer_requests(item: Item, settings: RequestSettings) -> list[Request]:
+def reference_requests(item: Item, settings: RequestSettings) -> list[Request]:
     """Return one score request for the correct answer after the same prompt, with the role "reference"."""
-    text = query(item, settings.item_type, settings.labels, None)
+    text = query(item, settings)
     spans = continue_with(text, _answer(item, settings), settings.language)
     return [score_request(item, "reference", *spans, settings=settings, user=text)]
 

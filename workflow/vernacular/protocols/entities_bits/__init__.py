@@ -3,6 +3,7 @@
 from vernacular.protocols.declaration import MULTITURN, Protocol
 
 PROTOCOL = Protocol(
+    reference_of="entities",
     causal_only=True,
     structured=True,
     few_shot=True,

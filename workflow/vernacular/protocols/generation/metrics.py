@@ -24,9 +24,9 @@ import numpy as np
 from sacrebleu.metrics import CHRF
 
 from vernacular.metrics.metric import Metric
-from vernacular.metrics.similarity.outputs import ParsedOutput, parse_samples, sample_name
+from vernacular.metrics.similarity.outputs import ParsedOutput
 from vernacular.metrics.spans import Choice, choose_option, correct_options, margin, result_row
-from vernacular.types import Generation, Item, Request, Result, correct_answers, is_number, last_number
+from vernacular.types import Item, Request, Result, correct_answers, is_number, last_number
 
 SIMILARITIES = {"cosine": "cosine", "moverscore": "score", "bertscore": "score"}  # metrics and their units
 
@@ -79,33 +79,6 @@ METRICS = [
 _CHRF = CHRF()
 
 
-def per_item(
-    items: list[Item],
-    requests: list[Request],
-    generations: list[Generation],
-    similarities: list[dict],
-    pass_at: int | None = None,
-) -> list[Result]:
-    """Return rows per TASK_RESULTS, one per item with a request; `similarities` may contain any of the metrics.
-
-    The choice is that of the first in SIMILARITIES. Of several samples, values are means, and all else is the first's.
-    """
-    samples = parse_samples(requests, generations)
-    similarities_by_item: dict[str, dict[str, list]] = {}
-    for row in similarities:
-        similarities_by_item.setdefault(row["item_id"], {})[row["metric"]] = row["similarities"]
-    request_by_item = {request["item_id"]: request for request in requests}
-    rows = []
-    for item in items:
-        if (item_id := item["item_id"]) in request_by_item:
-            similar, results = similarities_by_item.get(item_id, {}), []
-            for number, output in enumerate(samples.get(item_id, [ParsedOutput(None, "error: no generation")])):
-                own = {name: similar[key] for name in SIMILARITIES if (key := sample_name(name, number)) in similar}
-                results.append(_row(item, request_by_item[item_id], output, own))
-            rows.append(mean_row(results, pass_at, "exact_match") if len(results) > 1 else results[0])
-    return rows
-
-
 def mean_row(rows: list[Result], pass_at: int | None, outcome: str) -> Result:
     """Return the result of an item from those of its samples; `outcome`: the metric that tells if one is correct."""
     names = dict.fromkeys(name for row in rows for name in row["metrics"])
@@ -132,7 +105,8 @@ def pass_at_k(n: int, n_correct: int, k: int) -> float:
     return 1 - math.comb(n - n_correct, k) / math.comb(n, k)
 
 
-def _row(item: Item, request: Request, output: ParsedOutput, similarities: dict[str, list]) -> dict:
+def result_of(item: Item, request: Request, output: ParsedOutput, similarities: dict[str, list]) -> Result:
+    """Return the row of an item; `similarities` by metric, of which the first in SIMILARITIES decides the choice."""
     correct = correct_options(item["choices"], item["gold"])
     values: dict[str, float] = {}
     flags = [output.flag]

@@ -5,31 +5,23 @@ length of the longest option. The styles `simil-eval` and `simil-eval-open` are 
 """
 
 from vernacular.protocols.generation import simil_eval
-from vernacular.protocols.prompts import display_order, example_text, gold_text, query
+from vernacular.protocols.prompts import display_order, example, gold_text, query
 from vernacular.protocols.request_rows import (
     RequestSettings,
     chat_turns,
     continue_with,
     generation_requests,
     skipped_request,
-    turn,
 )
 from vernacular.types import SIMIL_EVAL_STYLES, Item, Request, accepted_answers, is_number
-
-
-def check(task: dict, *, style: str) -> None:
-    """Raise ConfigError if the style has no prompt for the items of a task."""
-    if style in SIMIL_EVAL_STYLES:
-        simil_eval.check(task, style)
 
 
 def few_shot_example(item: Item, settings: RequestSettings) -> tuple[str, list[dict]]:
     """Return a few-shot example as text and as chat turns."""
     if settings.style in SIMIL_EVAL_STYLES:
         return simil_eval.few_shot_example(item, settings, _displayed_options(item, settings))
-    text = query(item, settings.item_type, settings.labels, _displayed_options(item, settings))
-    messages = [turn("user", _chat_message(text, settings)), turn("assistant", gold_text(item))]
-    return example_text(text, gold_text(item), settings.language), messages
+    text = query(item, settings, _displayed_options(item, settings))
+    return example(text, gold_text(item), settings.language, _chat_message(text, settings))
 
 
 def requests(item: Item, settings: RequestSettings) -> list[Request]:
@@ -38,7 +30,7 @@ def requests(item: Item, settings: RequestSettings) -> list[Request]:
         return [skipped_request(item, "neither context nor question")]
     if settings.style in SIMIL_EVAL_STYLES:
         return simil_eval.requests(item, settings, _displayed_options(item, settings))
-    text = query(item, settings.item_type, settings.labels, _displayed_options(item, settings))
+    text = query(item, settings, _displayed_options(item, settings))
     messages = chat_turns(settings, _chat_message(text, settings))
     # a number may be the last of a sentence: as long as any text
     targets = [] if is_number(item) else [*item["choices"], *filter(None, accepted_answers(item))]
@@ -49,7 +41,7 @@ def requests(item: Item, settings: RequestSettings) -> list[Request]:
 def _displayed_options(item: Item, settings: RequestSettings) -> list[str] | None:
     if settings.style.endswith("open") or settings.item_type == "summary":
         return None
-    return [item["choices"][i] for i in display_order(item, settings.item_type, settings.seed)] or None
+    return [item["choices"][i] for i in display_order(item, settings)] or None
 
 
 def _chat_message(text: str, settings: RequestSettings) -> str:

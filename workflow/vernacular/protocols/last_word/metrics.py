@@ -4,8 +4,8 @@ import numpy as np
 
 from vernacular.metrics.bits import bits_metrics, sizes
 from vernacular.metrics.metric import Metric
-from vernacular.metrics.spans import Span, items_with_spans, result
-from vernacular.types import Item, Request, Result, Score
+from vernacular.metrics.spans import Span, result
+from vernacular.types import Item, Result
 
 
 def perplexity(surprisals: np.ndarray) -> np.ndarray:
@@ -33,23 +33,20 @@ METRICS = [
 ]  # fmt: skip
 
 
-def per_item(items: list[Item], requests: list[Request], scores: list[Score]) -> list[Result]:
-    """Return a row per item, with values in nats."""
-    rows = []
-    for item, spans in items_with_spans(items, requests, scores):
-        word = spans.get("word")
-        is_scored = word is not None and word.loglik is not None
-        values = {"coverage": float(is_scored)}
-        if is_scored:
-            values |= {
-                "surprisal": -word.loglik,
-                "surprisal_max": -min(word.logprobs),
-                "surprisal_corrected": corrected_surprisal(word),
-                "greedy": float(all(word.score["is_greedy"])) if word.score.get("is_greedy") else None,
-                **sizes(word, "answer_"),
-            }
-        rows.append(result(item, spans, values=values, prompt=word.context if word else None))
-    return rows
+def result_of(item: Item, spans: dict[str, Span]) -> Result:
+    """Return the row of an item, with values in nats."""
+    word = spans.get("word")
+    is_scored = word is not None and word.loglik is not None
+    values = {"coverage": float(is_scored)}
+    if is_scored:
+        values |= {
+            "surprisal": -word.loglik,
+            "surprisal_max": -min(word.logprobs),
+            "surprisal_corrected": corrected_surprisal(word),
+            "greedy": float(all(word.score["is_greedy"])) if word.score.get("is_greedy") else None,
+            **sizes(word, "answer_"),
+        }
+    return result(item, spans, values=values, prompt=word.context if word else None)
 
 
 def corrected_surprisal(word: Span) -> float | None:

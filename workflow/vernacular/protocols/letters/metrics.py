@@ -13,16 +13,16 @@ from vernacular.metrics.corpus import (
 )
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.spans import (
+    Span,
     best_indices,
     choose_option,
     correct_options,
-    items_with_spans,
     logliks,
     margin,
     probabilities,
     result,
 )
-from vernacular.types import Item, Request, Result, Role, Score, skipped_reason
+from vernacular.types import Item, Result, Role, skipped_reason
 
 METRICS = [
     Metric("accuracy", "share", True, "surprisal", proportion=True, headline=True,
@@ -51,12 +51,8 @@ METRICS = [
 ]  # fmt: skip
 
 
-def per_item(items: list[Item], requests: list[Request], scores: list[Score]) -> list[Result]:
-    """Return a row per item, with options, gold, choice and scores (nats) of letters in the order of the prompt."""
-    return [_row(item, spans) for item, spans in items_with_spans(items, requests, scores)]
-
-
-def _row(item: Item, spans: dict) -> dict:
+def result_of(item: Item, spans: dict[str, Span]) -> Result:
+    """Return the row of an item, with options, gold, choice and scores (nats) of letters in the order of the prompt."""
     roles = {name: role for name in spans if (role := _parse_choice(name))}
     letters = {role: spans[name].text for name, role in roles.items()}
     kind = next((role.kind for role in letters), "choice")

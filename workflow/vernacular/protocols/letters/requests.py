@@ -9,22 +9,22 @@ The style `options-only` leaves out passage and question: what it finds, the opt
 
 import string
 
-from vernacular.protocols.prompts import display_order, example_text, fill, gold_index, template
-from vernacular.protocols.request_rows import RequestSettings, continue_with, score_request, skipped_request, turn
+from vernacular.protocols.prompts import display_order, example, fill, gold_index, template
+from vernacular.protocols.request_rows import RequestSettings, continue_with, score_request, skipped_request
 from vernacular.types import OPTIONS_ONLY, Item, Request, Role
 
 
 def few_shot_example(item: Item, settings: RequestSettings) -> tuple[str, list[dict]]:
     """Return a few-shot example as text and as chat turns."""
-    order = display_order(item, settings.item_type, settings.seed)
+    order = display_order(item, settings)
     text = prompt(item, [item["choices"][i] for i in order], settings)
     letter = string.ascii_uppercase[order.index(gold_index(item))]
-    return example_text(text, letter, settings.language), [turn("user", text), turn("assistant", letter)]
+    return example(text, letter, settings.language)
 
 
 def requests(item: Item, settings: RequestSettings) -> list[Request]:
     """Return requests "choice:i" (letter of option i), "choice:i@p" in rotation p; or options-only "uncond:i"."""
-    order = display_order(item, settings.item_type, settings.seed)
+    order = display_order(item, settings)
     if len(order) < 2:
         return [skipped_request(item, "fewer than two options")]
     if not (item["context"] or item["question"]):
@@ -49,6 +49,6 @@ def prompt(item: Item, options: list[str], settings: RequestSettings) -> str:
     """Return the PalmX prompt, or that of a variant; a fifth option has a letter, too (in the PalmX script, "5.")."""
     lines = "\n".join(f"{letter}. {option}" for letter, option in zip(string.ascii_uppercase, options, strict=False))
     if "templates" in settings.labels:
-        return fill(template(item, settings.item_type, settings.labels, letters=True), item, lines)
+        return fill(template(item, settings, letters=True), item, lines)
     parts = (item["context"], item["question"], f"{lines}\n{settings.labels['letter']}")
     return "\n\n".join(filter(None, parts))

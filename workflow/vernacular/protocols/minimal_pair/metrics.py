@@ -7,8 +7,8 @@ from vernacular.metrics.bits import best_span, bits_metrics, is_conditional, siz
 from vernacular.metrics.contamination import SIGNALS, signals
 from vernacular.metrics.corpus import difsur, difsur_of_pairs
 from vernacular.metrics.metric import Metric
-from vernacular.metrics.spans import accuracy_by_unit, choose_option, correct_options, items_with_spans, logliks, result
-from vernacular.types import Item, Request, Result, Score
+from vernacular.metrics.spans import Span, accuracy_by_unit, choose_option, correct_options, logliks, result
+from vernacular.types import Item, Result
 
 METRICS = [
     Metric("accuracy", "share", True, "surprisal", proportion=True, headline=True,
@@ -32,27 +32,24 @@ METRICS = [
 ]  # fmt: skip
 
 
-def per_item(items: list[Item], requests: list[Request], scores: list[Score]) -> list[Result]:
-    """Return a row per item; of several, "good" and "bad" are the most probable correct and incorrect text."""
-    rows = []
-    for item, spans in items_with_spans(items, requests, scores):
-        n, correct = len(item["choices"]), correct_options(item["choices"], item["gold"])
-        choice_logliks, bare_logliks = logliks(spans, "choice", n), logliks(spans, "bare", n)
-        values = accuracy_by_unit(spans, "choice", n, correct)
-        values |= choose_option(bare_logliks, correct).outcome("accuracy_bare")
-        values |= _surprisals(choice_logliks, correct, "") | _surprisals(bare_logliks, correct, "_bare")
-        span = best_span(spans, "choice", choice_logliks, correct)
-        if span and is_conditional(span):  # the good text after its context, and without one
-            values |= sizes(span, "answer_")
-            span = best_span(spans, "bare", bare_logliks, correct)
-        values |= sizes(span, "") | signals(span)
-        if "surprisal_good" in values:
-            good, bad = values["surprisal_good"], values["surprisal_bad"]
-            values |= {"difference": bad - good, "difsur_item": float(difsur(good, bad))}
-        shown = {"option_scores": choice_logliks, "choice": choose_option(choice_logliks, correct)}
-        prompt = spans["choice:0"].context if "choice:0" in spans else None
-        rows.append(result(item, spans, values=values, prompt=prompt, **shown))
-    return rows
+def result_of(item: Item, spans: dict[str, Span]) -> Result:
+    """Return the row of an item; of several, "good" and "bad" are the most probable correct and incorrect text."""
+    n, correct = len(item["choices"]), correct_options(item["choices"], item["gold"])
+    choice_logliks, bare_logliks = logliks(spans, "choice", n), logliks(spans, "bare", n)
+    values = accuracy_by_unit(spans, "choice", n, correct)
+    values |= choose_option(bare_logliks, correct).outcome("accuracy_bare")
+    values |= _surprisals(choice_logliks, correct, "") | _surprisals(bare_logliks, correct, "_bare")
+    span = best_span(spans, "choice", choice_logliks, correct)
+    if span and is_conditional(span):  # the good text after its context, and without one
+        values |= sizes(span, "answer_")
+        span = best_span(spans, "bare", bare_logliks, correct)
+    values |= sizes(span, "") | signals(span)
+    if "surprisal_good" in values:
+        good, bad = values["surprisal_good"], values["surprisal_bad"]
+        values |= {"difference": bad - good, "difsur_item": float(difsur(good, bad))}
+    shown = {"option_scores": choice_logliks, "choice": choose_option(choice_logliks, correct)}
+    prompt = spans["choice:0"].context if "choice:0" in spans else None
+    return result(item, spans, values=values, prompt=prompt, **shown)
 
 
 def _surprisals(scores: list[float] | None, correct: list[int], suffix: str) -> dict[str, float]:

@@ -4,16 +4,16 @@ from vernacular.metrics.bits import best_span, bits_metrics, sizes
 from vernacular.metrics.classification import is_classification
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.spans import (
+    Span,
     accuracy_by_unit,
     choose_option,
     correct_options,
-    items_with_spans,
     logliks,
     margin,
     probabilities,
     result,
 )
-from vernacular.types import Item, Request, Result, Score
+from vernacular.types import Item, Result
 
 METRICS = [
     Metric("accuracy", "share", True, "surprisal", proportion=True, headline=True,
@@ -34,12 +34,8 @@ METRICS = [
 ]  # fmt: skip
 
 
-def per_item(items: list[Item], requests: list[Request], scores: list[Score]) -> list[Result]:
-    """Return a row per item; `option_scores` decide: log-likelihoods (nats), or mutual information of classes."""
-    return [_row(item, spans) for item, spans in items_with_spans(items, requests, scores)]
-
-
-def _row(item: Item, spans: dict) -> dict:
+def result_of(item: Item, spans: dict[str, Span]) -> Result:
+    """Return the row of an item; `option_scores` decide: log-likelihoods (nats), or mutual information of classes."""
     n, correct = len(item["choices"]), correct_options(item["choices"], item["gold"])
     scores, cue_scores = logliks(spans, "choice", n), logliks(spans, "uncond", n)
     choice = choose_option(scores, correct)

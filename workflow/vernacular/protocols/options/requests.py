@@ -3,16 +3,14 @@
 Each option is also scored after the answer cue alone, for pointwise mutual information (Holtzman et al. 2021).
 """
 
-from vernacular.protocols.prompts import cue, example_text, gold_text, query
-from vernacular.protocols.request_rows import RequestSettings, continue_with, score_request, skipped_request, turn
+from vernacular.protocols.prompts import cue, example, gold_text, query
+from vernacular.protocols.request_rows import RequestSettings, continue_with, score_request, skipped_request
 from vernacular.types import Item, Request
 
 
 def few_shot_example(item: Item, settings: RequestSettings) -> tuple[str, list[dict]]:
     """Return a few-shot example as text and as chat turns."""
-    text = query(item, settings.item_type, settings.labels, None)
-    answer = gold_text(item)
-    return example_text(text, answer, settings.language), [turn("user", text), turn("assistant", answer)]
+    return example(query(item, settings), gold_text(item), settings.language)
 
 
 def requests(item: Item, settings: RequestSettings) -> list[Request]:
@@ -21,8 +19,8 @@ def requests(item: Item, settings: RequestSettings) -> list[Request]:
         return [skipped_request(item, "fewer than two options")]
     if not (item["context"] or item["question"]):
         return [skipped_request(item, "neither context nor question")]
-    text = query(item, settings.item_type, settings.labels, None)
-    cue_text = cue(item, settings.item_type, settings.labels)
+    text = query(item, settings)
+    cue_text = cue(item, settings)
     rows = []
     for i, option in enumerate(item["choices"]):
         parts = continue_with(text, option, settings.language)

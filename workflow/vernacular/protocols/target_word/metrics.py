@@ -11,8 +11,8 @@ import numpy as np
 
 from vernacular.metrics.bits import best_span, bits_metrics, sizes
 from vernacular.metrics.metric import Metric
-from vernacular.metrics.spans import choose_option, correct_options, items_with_spans, logliks, margin, result
-from vernacular.types import Item, Request, Result, Score
+from vernacular.metrics.spans import Span, choose_option, correct_options, logliks, margin, result
+from vernacular.types import Item, Result
 
 TOP_K = 100  # of `topk_entropy` in the scores
 
@@ -65,27 +65,24 @@ METRICS = [
 ]  # fmt: skip
 
 
-def per_item(items: list[Item], requests: list[Request], scores: list[Score]) -> list[Result]:
-    """Return a row per item; `option_scores`: log-likelihoods (nats) of forms, or of sentences without form scores."""
-    rows = []
-    for item, spans in items_with_spans(items, requests, scores):
-        n, correct = len(item["choices"]), correct_options(item["choices"], item["gold"])
-        token, sentence = logliks(spans, "token", n), logliks(spans, "sentence", n)
-        values = _level_metrics(token, correct, "") | _level_metrics(sentence, correct, "_sentence")
-        values |= sizes(best_span(spans, "token", token, correct), "answer_")
-        values |= sizes(best_span(spans, "sentence", sentence, correct), "")
-        for level, logliks_of_level in (("token", token), ("sentence", sentence)):
-            values |= {f"loglik_{level}:{i}": loglik for i, loglik in enumerate(logliks_of_level or ())}
-        if token and correct:
-            best_form = max(correct, key=lambda i, token=token: token[i])
-            values["probability"] = math.exp(token[best_form])
-            score = spans[f"token:{best_form}"].score  # statistics (nats) at its first token
-            entropy, topk_entropy = ((score.get(name) or [None])[0] for name in ("entropy", "topk_entropy"))
-            certainty = None if topk_entropy is None else 1 - topk_entropy / math.log(TOP_K)
-            values |= {"entropy": entropy, "topk_entropy": topk_entropy, "certainty": certainty}
-        shown = {"option_scores": token or sentence, "choice": choose_option(token or sentence, correct)}
-        rows.append(result(item, spans, values=values, prompt=item["context"], **shown))
-    return rows
+def result_of(item: Item, spans: dict[str, Span]) -> Result:
+    """Return an item's row; `option_scores`: log-likelihoods (nats) of forms, or of sentences without form scores."""
+    n, correct = len(item["choices"]), correct_options(item["choices"], item["gold"])
+    token, sentence = logliks(spans, "token", n), logliks(spans, "sentence", n)
+    values = _level_metrics(token, correct, "") | _level_metrics(sentence, correct, "_sentence")
+    values |= sizes(best_span(spans, "token", token, correct), "answer_")
+    values |= sizes(best_span(spans, "sentence", sentence, correct), "")
+    for level, logliks_of_level in (("token", token), ("sentence", sentence)):
+        values |= {f"loglik_{level}:{i}": loglik for i, loglik in enumerate(logliks_of_level or ())}
+    if token and correct:
+        best_form = max(correct, key=lambda i: token[i])
+        values["probability"] = math.exp(token[best_form])
+        score = spans[f"token:{best_form}"].score  # statistics (nats) at its first token
+        entropy, topk_entropy = ((score.get(name) or [None])[0] for name in ("entropy", "topk_entropy"))
+        certainty = None if topk_entropy is None else 1 - topk_entropy / math.log(TOP_K)
+        values |= {"entropy": entropy, "topk_entropy": topk_entropy, "certainty": certainty}
+    shown = {"option_scores": token or sentence, "choice": choose_option(token or sentence, correct)}
+    return result(item, spans, values=values, prompt=item["context"], **shown)
 
 
 def _level_metrics(scores: list[float] | None, correct: list[int], suffix: str) -> dict[str, float]:

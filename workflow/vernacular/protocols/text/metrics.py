@@ -19,8 +19,8 @@ import numpy as np
 from vernacular.metrics import contamination
 from vernacular.metrics.bits import bits_metrics, ratio, sizes
 from vernacular.metrics.metric import Metric
-from vernacular.metrics.spans import items_with_spans, result
-from vernacular.types import Item, Request, Result, Score
+from vernacular.metrics.spans import Span, result
+from vernacular.types import Item, Result
 
 
 def perplexity(bits: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -59,20 +59,17 @@ def _metrics() -> list[Metric]:
 METRICS = [*_metrics(), *contamination.SIGNALS, *contamination.ORDER_METRICS]
 
 
-def per_item(items: list[Item], requests: list[Request], scores: list[Score]) -> list[Result]:
-    """Return a row per text: bits, the lengths by which they are divided; of a shard's first text, the order test."""
-    rows = []
-    for item, spans in items_with_spans(items, requests, scores):
-        orders = {role: spans.pop(role) for role in [*spans] if role.startswith(f"{contamination.ROLE}:")}  # of a shard
-        span = spans.get("text")
-        values = sizes(span, "")
-        if values:
-            values["surprisal_byte"] = -span.loglik / values["bytes"]
-            values |= {"words": len(item["context"].split()), "tokens": len(span.logprobs)}
-            values |= contamination.signals(span)
-        values[contamination.DIFFERENCE] = contamination.order_difference(orders)
-        is_composed = unicodedata.is_normalized("NFC", item["context"])
-        flags = [None if is_composed else "not NFC: characters and bytes are those of decomposed text"]
-        flag = "; ".join(filter(None, [*flags, contamination.order_flag(orders)])) or None
-        rows.append(result(item, spans, values=values, prompt=item["context"], flag=flag))
-    return rows
+def result_of(item: Item, spans: dict[str, Span]) -> Result:
+    """Return a text's row: bits, the lengths by which they are divided; of a shard's first text, the order test."""
+    orders = {role: spans.pop(role) for role in [*spans] if role.startswith(f"{contamination.ROLE}:")}  # of a shard
+    span = spans.get("text")
+    values = sizes(span, "")
+    if values:
+        values["surprisal_byte"] = -span.loglik / values["bytes"]
+        values |= {"words": len(item["context"].split()), "tokens": len(span.logprobs)}
+        values |= contamination.signals(span)
+    values[contamination.DIFFERENCE] = contamination.order_difference(orders)
+    is_composed = unicodedata.is_normalized("NFC", item["context"])
+    flags = [None if is_composed else "not NFC: characters and bytes are those of decomposed text"]
+    flag = "; ".join(filter(None, [*flags, contamination.order_flag(orders)])) or None
+    return result(item, spans, values=values, prompt=item["context"], flag=flag)

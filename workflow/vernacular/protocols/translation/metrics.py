@@ -23,9 +23,9 @@ from sacrebleu.tokenizers.tokenizer_spm import SPM_MODELS
 from vernacular.core.errors import DataError
 from vernacular.core.languages import script_of
 from vernacular.metrics.metric import Metric, count_names
-from vernacular.metrics.similarity.outputs import ParsedOutput, outputs_of
+from vernacular.metrics.similarity.outputs import ParsedOutput
 from vernacular.metrics.spans import result_row
-from vernacular.types import Generation, Item, Request, Result
+from vernacular.types import Item, Request, Result
 
 SPBLEU = "spbleu"
 # SentencePiece model of FLORES-200, which is also that of NLLB-200
@@ -71,12 +71,8 @@ METRICS = [
 ]  # fmt: skip
 
 
-def per_item(items: list[Item], requests: list[Request], generations: list[Generation], *_) -> list[Result]:
-    """Return rows per TASK_RESULTS, one per item with a request."""
-    return [_row(*each) for each in outputs_of(items, requests, generations)]
-
-
-def _row(item: Item, request: Request, output: ParsedOutput) -> dict:
+def result_of(item: Item, request: Request, output: ParsedOutput) -> Result:
+    """Return the row of an item."""
     values, flags = {}, [output.flag]
     if output.text is not None:
         text, reference = line(output.text), line(item["target"])

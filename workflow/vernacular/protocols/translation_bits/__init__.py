@@ -3,6 +3,7 @@
 from vernacular.protocols.declaration import MULTITURN, Protocol
 
 PROTOCOL = Protocol(
+    reference_of="translation",
     causal_only=True,
     few_shot=True,
     styles=("default", "english"),
