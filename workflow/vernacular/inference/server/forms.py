@@ -144,6 +144,17 @@ def by_id(pairs: Iterable[tuple], form: str) -> dict[int, float]:
     return values
 
 
+def all_labels(pairs: Iterable[tuple], labels: list[int], form: str, best: float | None = None) -> list[TokenScore]:
+    """Return the scores of labels in a list by `by_id`; `best`: of the most probable token, if it is not in the list.
+
+    Raises AnswerError if a label is not in the list.
+    """
+    values = by_id(pairs, form)
+    if not set(labels) <= values.keys():
+        raise AnswerError(Check.LETTERS, f"{form}: the response lacks some of the requested tokens")
+    return [TokenScore(label, values[label], max(values.values()) if best is None else best) for label in labels]
+
+
 def count(content, *keys: str) -> int | None:
     """Return a number of tokens that a server reports; None if it reports none. Raises AnswerError if it is none."""
     value = read(content, *keys)
