@@ -51,6 +51,8 @@ def test_package_source_is_located_without_import(checkpoint, tmp_path, monkeypa
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     assert checkpoints.locate("package:tinypackage")[0] == package / "checkpoint"
     assert "tinypackage" not in sys.modules
+    record = checkpoints.resolve("mine", "package:tinypackage", tmp_path / "out")  # on the path, but not installed
+    assert (record.kind, record.revision) == ("causal", None)
 
 
 def test_pickled_weights_require_allow_pickle(checkpoint, tmp_path):

@@ -295,12 +295,12 @@ def find_in_package(source: str) -> Path:
 
 
 def package_version(source: str) -> str | None:
-    """Return name and version of the distribution of a source in another package; None for other sources."""
+    """Return name and version of the distribution of a source in another package; None: another source, or none."""
     package = source.removeprefix(PREFIX).split("/")[0]
     if not source.startswith(PREFIX) or package == _OWN:
         return None
-    distribution = importlib.metadata.packages_distributions()[package][0]
-    return f"{distribution} {importlib.metadata.version(distribution)}"
+    distributions = importlib.metadata.packages_distributions().get(package)
+    return f"{distributions[0]} {importlib.metadata.version(distributions[0])}" if distributions else None
 
 
 def _root(package: str) -> Path | None:
