@@ -101,8 +101,7 @@ def _locate(name: str, source: str, allow_pickle: bool) -> tuple[Path, str | Non
             f'"./", "/" or "~", or package:NAME/PATH as adapter, got "{source}".'
         )
     patterns = inputs.download_patterns(allow_pickle=allow_pickle)
-    errors = {"error_class": ModelError, "missing_file_error": ModelError}
-    directory = snapshot(repository, revision or None, patterns, repo_type="model", **errors)
+    directory = snapshot(repository, revision or None, patterns)
     return directory, directory.name
 
 

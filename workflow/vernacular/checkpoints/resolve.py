@@ -111,8 +111,7 @@ def locate(source: str, *, allow_pickle: bool = False, code: bool = False) -> tu
         )
     all_patterns = inputs.download_patterns(allow_pickle=allow_pickle, code=code)
     patterns = ["/".join(parts[2:])] if len(parts) > 2 else all_patterns
-    errors = {"error_class": ModelError, "missing_file_error": ModelError}
-    directory = snapshot("/".join(parts[:2]), revision or None, patterns, repo_type="model", **errors)
+    directory = snapshot("/".join(parts[:2]), revision or None, patterns)
     return (directory / patterns[0], directory.name, True) if len(parts) > 2 else (directory, directory.name, False)
 
 
@@ -201,8 +200,7 @@ def resolve_tokenizer(name: str, source: str, conversion_dir: Path) -> ModelReco
         path, revision, is_gguf = locate(source)
     else:
         repository, _, commit = source.partition("@")
-        errors = {"error_class": ModelError, "missing_file_error": ModelError}
-        path = snapshot(repository, commit or None, PATTERNS, repo_type="model", **errors)
+        path = snapshot(repository, commit or None, PATTERNS)
         revision, is_gguf = path.name, False
     conversion_dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=conversion_dir, prefix=".tokenizer.") as temporary:

@@ -13,7 +13,7 @@ from itertools import chain, cycle, islice
 
 import torch
 
-from vernacular.core.errors import ModelError, first_line
+from vernacular.core.errors import ModelError, named
 from vernacular.inference.generation.decode import (
     BATCH,
     UNCACHED,
@@ -75,10 +75,8 @@ def select_batching(
         if references is None:  # shorter prompts may still fit
             return None, Way("single"), note | {"used": "single", "error": OUT_OF_MEMORY}
     except MODEL_ERRORS as error:
-        raise ModelError(
-            f"model {loaded.record.name}: a {type(loaded.model).__name__} cannot generate text: "
-            f"{type(error).__name__}: {first_line(error)}"
-        ) from error
+        message = f"model {loaded.record.name}: a {type(loaded.model).__name__} cannot generate text: {named(error)}"
+        raise ModelError(message) from error
     for way in ways:
         ids = shared_ids if way.name == "prefix" else []
         prefix = _agreeing_prefix(loaded, way, cases, references, ids, note, counters)
@@ -197,7 +195,7 @@ def _agreeing_prefix(loaded, way: Way, cases, references, ids: list[int], note: 
             result = within_memory(loaded, compare_all, case, reference)
             reason = OUT_OF_MEMORY if result is None else None
         except MODEL_ERRORS as error:
-            result, reason = None, f"{type(error).__name__}: {first_line(error)}"
+            result, reason = None, named(error)
         if result is None:
             note[f"{name}_error"] = reason
         else:

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from vernacular.checkpoints.inputs import DELETED, is_deleted
 from vernacular.core import artifacts
 from vernacular.core.artifacts import Kind
-from vernacular.core.errors import MachineError, ModelError, ServerError, UserError, first_line, is_contained
+from vernacular.core.errors import MachineError, ModelError, ServerError, UserError, is_contained, named
 from vernacular.core.library_errors import is_lost_device, wrap_tokenizer_panics
 from vernacular.core.logs import Progress
 from vernacular.core.metadata import Counters, OutputsMetadata, decode, encode
@@ -246,7 +246,7 @@ class Pipeline:
             if not is_contained(error):
                 raise
             log.exception("%s failed", unit.evaluation)
-            message = f"{type(error).__name__}: {first_line(error)}"
+            message = named(error)
             if is_lost_device(error):
                 model = f"model {self.engine.record.name}: {self.engine.device}"
                 raise MachineError(f"{model} failed: {message}") from error
@@ -323,7 +323,7 @@ def shard_label(shard: tuple[int, int]) -> str:
 
 def _skip_reason(skip_reasons: dict, base: str, name: str, evaluation: str) -> str | None:
     if reason := skip_reasons.get((base, None)):
-        return reason if base == name else f"its base {base} is unavailable: {reason}"
+        return _base_failure(base, name, reason)
     return skip_reasons.get((name, None)) or skip_reasons.get((name, evaluation))
 
 
@@ -341,7 +341,7 @@ def _run_models(
         raise
     except ModelError as error:
         for record, units, _ in missing:
-            reason = _base_failure(base_record, record, error)
+            reason = _base_failure(base_record.name, record.name, str(error))
             failed[record.name] |= {unit.evaluation: reason for unit in units}
         return
     for record, units, progress in missing:
@@ -352,12 +352,14 @@ def _run_models(
         except MachineError:
             raise
         except ModelError as error:  # this adapter is unavailable; the base and its other adapters are not affected
-            reason = _base_failure(base_record, record, error) if not engine.is_open else str(error)
+            reason = str(error)
+            if not engine.is_open:
+                reason = _base_failure(base_record.name, record.name, reason)
             computed, reasons = [], {unit.evaluation: reason for unit in units}
         done[record.name] |= dict.fromkeys(computed, COMPUTED)
         failed[record.name] |= reasons
 
 
-def _base_failure(base: ModelRecord, record: ModelRecord, error: ModelError) -> str:
-    """Return the reason why a model is unavailable if its base could not be loaded."""
-    return str(error) if record is base else f"its base {base.name} is unavailable: {error}"
+def _base_failure(base: str, name: str, reason: str) -> str:
+    """Return the reason why a model is unavailable if its base is, for the given one."""
+    return reason if name == base else f"its base {base} is unavailable: {reason}"

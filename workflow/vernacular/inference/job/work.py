@@ -50,7 +50,7 @@ class WorkUnit:
         return (self,)
 
     def outputs(self, table: pa.Table, metadata: OutputsMetadata) -> list[tuple["WorkUnit", pa.Table, OutputsMetadata]]:
-        """Return (unit, its rows, its metadata); see `shared.SharedUnit`."""
+        """Return (unit, its rows, its metadata); see `run.SharedUnit`."""
         return [(self, table, metadata)]
 
 
@@ -174,7 +174,7 @@ def split_into_shards(
 def _costs(table: pa.Table, n_reasoning: float) -> dict[str, float]:
     """Return the estimated tokens of each item, in table order, without the few-shot prefix, which is computed once."""
     costs: dict[str, float] = {}
-    columns = ["item_id", "text", "max_new_tokens", "longest_target"]
+    columns = ["item_id", *_SIZE_COLUMNS]
     for batch in table.select(columns).to_batches(max_chunksize=_BATCH_ROWS):
         rows = zip(*(batch[name].to_pylist() for name in columns), strict=True)
         for item, text, max_new_tokens, longest_target in rows:
@@ -226,7 +226,7 @@ def is_rendered(record: ModelRecord, metadata: RequestsMetadata) -> bool:
 
 def evaluation_key(record: ModelRecord, requests: pa.Table, kind: Kind, rendering: dict | None = None) -> str:
     """Return the store key of an evaluation, whatever its row order; `rendering`: settings of rendered prompts."""
-    columns = (requests.column(name).to_pylist() for name in ("item_id", "role", "request_id"))
+    columns = (requests.column(name).to_pylist() for name in _KEY_COLUMNS)
     request_keys = sorted(zip(*columns, strict=True))
     options = {name: getattr(record, name) for name in OPTIONS}
     uses = (record.generation_engine, record.adapter, record.quantization)

@@ -162,8 +162,6 @@ def special_tokens(tokenizer) -> dict:
     return {"bos_id": bos_id, "eos_id": tokenizer.eos_token_id, "adds_bos": adds_bos}
 
 
-BOS_POLICIES = ("auto", "always", "never", "eos")
-
 SPECIAL = -1  # in place of the offsets and of the word of a special token that the tokenizer added
 
 
@@ -215,17 +213,13 @@ class AlignmentError(Exception):
 
 
 def bos_policy(loaded: TextModel) -> str:
-    """Return the record's BOS policy. Raises ModelError if it is unknown or needs a token that the tokenizer lacks.
+    """Return the record's BOS policy. Raises ModelError if it needs a token that the tokenizer lacks.
 
     "auto": as the tokenizer does; if it adds nothing and a text is scored from its first character, its BOS token is
     prepended if it has one (otherwise, the first token is not scored). "always": BOS before every text. "never":
     removed if the tokenizer adds it. "eos": the EOS token in place of BOS, if the tokenizer adds no special token.
     """
     policy, name = loaded.record.bos, loaded.record.name
-    if policy not in BOS_POLICIES:
-        raise ModelError(
-            f'model {name}: expected {", ".join(BOS_POLICIES[:-1])} or {BOS_POLICIES[-1]} as bos, got "{policy}".'
-        )
     if policy == "always" and loaded.bos_id is None:
         raise ModelError(f"model {name}: bos is always, but its tokenizer has no BOS token. Set bos: eos or auto.")
     if policy == "eos" and loaded.eos_id is None:
@@ -244,13 +238,18 @@ def encode(loaded: TextModel, text: str, *, add_special_tokens: bool = True, nee
     plain_ids = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
     offsets = reconstruct_offsets(tokenizer, plain_ids, text) if needs_offsets else [(0, len(text))] * len(plain_ids)
     full_ids = tokenizer(text, add_special_tokens=True, verbose=False)["input_ids"] if add_special_tokens else plain_ids
-    n_plain = len(plain_ids)
-    lead = next((i for i in range(len(full_ids) - n_plain + 1) if full_ids[i : i + n_plain] == plain_ids), None)
-    if lead is None:
-        raise AlignmentError("its special tokens change the other tokens")
-    tail = len(full_ids) - lead - n_plain
+    lead, tail = n_added(full_ids, plain_ids)
     words = [text[: start + 1].lstrip().count(" ") for start, _ in offsets]
     return Encoded.of(full_ids, [None] * lead + offsets + [None] * tail, [None] * lead + words + [None] * tail)
+
+
+def n_added(full_ids: list[int], plain_ids: list[int]) -> tuple[int, int]:
+    """Return the numbers of special tokens before and after a text. Raises AlignmentError if they change its tokens."""
+    n_special = len(full_ids) - len(plain_ids)
+    for lead in range(n_special + 1):
+        if full_ids[lead : lead + len(plain_ids)] == plain_ids:
+            return lead, n_special - lead
+    raise AlignmentError("its special tokens change the other tokens")
 
 
 def from_encoding(encoding, *, has_special: bool = True) -> Encoded:

@@ -143,7 +143,7 @@ class _Probe:
                 (Check.BATCH, lambda form=form: checks.check_batch(loaded, form, self.client)),
                 (Check.PENALTIES, lambda form=form: self._check_samples(form)),
                 (Check.LENGTH, lambda form=form: checks.check_length(loaded, loaded.completions, form)),
-                (16, lambda form=form: checks.check_known_answers(loaded, form, self.known)),
+                (Check.KNOWN, lambda form=form: checks.check_known_answers(loaded, form, self.known)),
             ]
             for passed, (number, step) in enumerate(steps):
                 try:
