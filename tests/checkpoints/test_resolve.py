@@ -83,7 +83,6 @@ def test_invalid_checkpoint_raises_model_error(checkpoint, tmp_path, damage, mes
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("nothing", r'expected a Hub ID .* as model source, got "nothing"'),
         ("./nowhere", "model file or directory not found: ./nowhere"),
         ("package:no_such_package_here", "package no_such_package_here is not installed"),
         ("package:json", "expected one model inside, got none"),

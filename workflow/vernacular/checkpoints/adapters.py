@@ -95,11 +95,6 @@ def _locate(name: str, source: str, allow_pickle: bool) -> tuple[Path, str | Non
             raise ModelError(f"model {name}: adapter directory not found: {source}.")
         return directory, None
     repository, _, revision = source.partition("@")
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
-        raise ModelError(
-            f"model {name}: expected a Hub ID (owner/name or owner/name@revision), a directory that starts with "
-            f'"./", "/" or "~", or package:NAME/PATH as adapter, got "{source}".'
-        )
     patterns = inputs.download_patterns(allow_pickle=allow_pickle)
     directory = snapshot(repository, revision or None, patterns)
     return directory, directory.name

@@ -14,7 +14,6 @@ import contextlib
 import fcntl
 import json
 import os
-import re
 import shutil
 import tempfile
 from dataclasses import replace
@@ -104,11 +103,6 @@ def locate(source: str, *, allow_pickle: bool = False, code: bool = False) -> tu
         return path, None, path.suffix == ".gguf"
     repository, _, revision = source.partition("@")
     parts = repository.split("/")
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+(/.+\.gguf)?", repository):
-        raise ModelError(
-            "expected a Hub ID (owner/name or owner/name@revision), a path that starts with ./, / or ~, or "
-            f'package:NAME as model source, got "{source}".'
-        )
     all_patterns = inputs.download_patterns(allow_pickle=allow_pickle, code=code)
     patterns = ["/".join(parts[2:])] if len(parts) > 2 else all_patterns
     directory = snapshot("/".join(parts[:2]), revision or None, patterns)

@@ -9,7 +9,7 @@ an attention window, or a length at which positions change, texts that cross it 
 
 import math
 from dataclasses import dataclass
-from itertools import chain, cycle, islice
+from itertools import chain
 
 import torch
 
@@ -32,6 +32,7 @@ from vernacular.inference.model.loaded import (
     check_is_causal,
     within_memory,
 )
+from vernacular.inference.model.tokenization import cycled
 
 OUT_OF_MEMORY = "out of memory"
 N_COMPARED_TOKENS = 50  # number of most probable next tokens that are compared
@@ -122,19 +123,15 @@ def _cases(loaded: LoadedModel, prompts: list[PreparedPrompt], pair: list[Prepar
         texts = [prompt.ids for prompt in pair]
         if threshold == last:  # the texts that wait in `decode` continue together, with other positions
             n_steps = min(_STEPS, (loaded.lengths.last(threshold + 1) or threshold + 1 + _STEPS) - threshold - 1)
-            cases.append(_case([_repeat(text, threshold + 1) for text in texts], n_steps, f" above {threshold} tokens"))
+            cases.append(_case([cycled(text, threshold + 1) for text in texts], n_steps, f" above {threshold} tokens"))
         else:
-            texts = [text[: threshold // 2] for text in texts[:-1]] + [_repeat(longest, threshold - 1)]
+            texts = [text[: threshold // 2] for text in texts[:-1]] + [cycled(longest, threshold - 1)]
             cases.append(_case(texts, _CROSSING, f" beyond a window of {threshold} tokens"))
     return cases
 
 
 def _case(texts: list[list[int]], n_steps: int, label: str = "") -> _Case:
-    return _Case(texts, [_repeat(text[len(text) // 2 :], n_steps) for text in texts], label)
-
-
-def _repeat(ids: list[int], n_tokens: int) -> list[int]:
-    return list(islice(cycle(ids), n_tokens))
+    return _Case(texts, [cycled(text[len(text) // 2 :], n_steps) for text in texts], label)
 
 
 @torch.inference_mode()

@@ -15,6 +15,7 @@ shorter text.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -252,18 +253,13 @@ def n_added(full_ids: list[int], plain_ids: list[int]) -> tuple[int, int]:
     raise AlignmentError("its special tokens change the other tokens")
 
 
-def from_encoding(encoding, *, has_special: bool = True) -> Encoded:
-    """Return the arrays of an `Encoding` of tokenizers; `has_special`: special tokens may have been added."""
-    if has_special and None in (sequence_ids := encoding.sequence_ids):
-        pairs = zip(sequence_ids, encoding.offsets, strict=True)
+def from_encoding(encoding) -> Encoded:
+    """Return the arrays of an `Encoding` of tokenizers."""
+    offsets = encoding.offsets
+    if None in (sequence_ids := encoding.sequence_ids):  # of added special tokens
+        pairs = zip(sequence_ids, offsets, strict=True)
         offsets = [None if sequence_id is None else offset for sequence_id, offset in pairs]
-        return Encoded.of(encoding.ids, offsets, encoding.word_ids)
-    words = encoding.word_ids
-    return Encoded(
-        np.array(encoding.ids, np.int32),
-        np.array(encoding.offsets, np.int32).reshape(-1, 2),
-        np.array([SPECIAL if word is None else word for word in words] if None in words else words, np.int32),
-    )
+    return Encoded.of(encoding.ids, offsets, encoding.word_ids)
 
 
 def with_bos(
@@ -296,6 +292,11 @@ def prompt_ids(loaded: TextModel, encoded: Encoded, *, templated: bool) -> list[
     if not end:  # only special tokens: those before an EOS open the text
         end = next((i for i, token in enumerate(encoded.ids) if token == loaded.eos_id), len(encoded))
     return with_bos(loaded, encoded.slice(0, end), templated=templated).ids.tolist()
+
+
+def cycled(ids: list[int], n_tokens: int) -> list[int]:
+    """Return `n_tokens` tokens: those of a text, again and again."""
+    return list(islice(cycle(ids), n_tokens))
 
 
 _CONTEXT = 8  # prompt tokens decoded with the new ones, so that the space before the first new word is retained

@@ -4,16 +4,16 @@ The texts are short and in several scripts. A difference between two values of o
 the noise of a 16-bit model, whose sums depend on the other requests of a batch.
 """
 
-import itertools
 import math
 import random
 from pathlib import Path
 from statistics import fmean
 
+import numpy as np
 import torch
 
 from vernacular.core.errors import format_count
-from vernacular.inference.model.tokenization import AlignmentError, TextModel, encode
+from vernacular.inference.model.tokenization import AlignmentError, TextModel, cycled, encode
 from vernacular.inference.server.client import Client, RefusedError
 from vernacular.inference.server.completions import Completions, count_tokens
 from vernacular.inference.server.forms import AnswerError, Check, LabelForm, LengthError, SpanForm, TokenScore, read
@@ -217,9 +217,10 @@ class Bets:
         for token, values in lists:
             known = dict(sorted(values.items(), key=lambda pair: -pair[1])[:size])
             listed, chosen = list(known.values()), known.get(token)
-            total, rest = _log_sum(listed), _log_rest(_log_sum(listed))
+            total = np.logaddexp.reduce(listed)
+            rest = _log_rest(total)
             for i, power in enumerate(_POWERS):
-                raised = _log_sum([power * value for value in listed])
+                raised = np.logaddexp.reduce([power * value for value in listed])
                 if chosen is not None:
                     self._ratios[i] += power * chosen - raised - (chosen - total)
                 whole = i + len(_POWERS)
@@ -231,12 +232,7 @@ class Bets:
 
     def evidence(self) -> float:
         """Return ln of the mean ratio."""
-        return _log_sum(self._ratios) - math.log(len(self._ratios))
-
-
-def _log_sum(values: list[float]) -> float:
-    """Return ln of the sum of the exponentials of some values."""
-    return max(values) + math.log(sum(math.exp(value - max(values)) for value in values))
+        return np.logaddexp.reduce(self._ratios) - math.log(len(self._ratios))
 
 
 def _log_rest(value: float) -> float:
@@ -299,7 +295,7 @@ def check_length(loaded: TextModel, completions: Completions, form: SpanForm) ->
         return f"{size} tokens read; no prompt is longer than the context"
     size = limit + 1
     try:
-        completions.complete(_repeat(ids_of(loaded, TEXTS[0]), size), 1)
+        completions.complete(cycled(ids_of(loaded, TEXTS[0]), size), 1)
     except RefusedError as error:
         return f"{size} tokens refused (HTTP {error.status})"
     return f"{size} tokens accepted"
@@ -312,14 +308,10 @@ def check_longest(loaded: TextModel, completions: Completions, form: SpanForm | 
     return f"{size} tokens read, as in the longest request"
 
 
-def _repeat(ids: list[int], size: int) -> list[int]:
-    return list(itertools.islice(itertools.cycle(ids), size))
-
-
 def _check_whole(loaded: TextModel, completions: Completions, form: SpanForm | None, size: int) -> int:
     """Return the length of a prompt, `size` or what fits; raise AnswerError if its beginning has no effect."""
     size = min(size, (loaded.max_length or math.inf) - 8)
-    ids, other = (_repeat(ids_of(loaded, text), size) for text in TEXTS[:2])
+    ids, other = (cycled(ids_of(loaded, text), size) for text in TEXTS[:2])
     completions.complete(ids, 1)
     if form is not None:
         changed = max(4, size // 16)
