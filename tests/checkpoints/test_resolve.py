@@ -41,6 +41,8 @@ def test_modified_weights_change_fingerprint(checkpoint, tmp_path):
 def test_masked_model_is_detected_by_architecture(tmp_path):
     tiny.save("bert", tmp_path / "bert")
     assert checkpoints.resolve("mine", str(tmp_path / "bert"), tmp_path / "out").kind == "masked"
+    with pytest.raises(ModelError, match=r"mine is a masked language model \(BertForMaskedLM\). Set kind: masked."):
+        checkpoints.resolve("mine", str(tmp_path / "bert"), tmp_path / "out", kind="causal")
 
 
 def test_package_source_is_located_without_import(checkpoint, tmp_path, monkeypatch):

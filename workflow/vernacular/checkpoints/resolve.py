@@ -129,14 +129,9 @@ def _is_conversion(directory: Path, identity: str, known: Listing | None) -> boo
     """Return whether `directory` is the unmodified conversion of the file `identity`; False, too, if it is damaged."""
     try:
         stamp = files.read_json(directory.name, directory / STAMP)
-        return stamp["identity"] == identity and stamp["files"] == _directory_identity(directory, known)
+        return stamp["identity"] == identity and stamp["files"] == _identity(inputs.record_of(directory, known=known))
     except (ModelError, OSError, LookupError, TypeError):
         return False
-
-
-def _directory_identity(directory: Path, known: Listing | None = None) -> str:
-    """Return the identity of a converted directory's files."""
-    return _identity(inputs.record_of(directory, known=known))
 
 
 def _identity(contents: Listing) -> str:
@@ -170,7 +165,7 @@ def _convert(file: Path, directory: Path, identity: str, is_gguf: bool) -> None:
                 raise ModelError(
                     f"{file}: cannot be read as an E5S1 file ({first_line(error)}). Install its package again."
                 ) from None
-        stamp = {"file": file.name, "identity": identity, "files": _directory_identity(model_dir)}
+        stamp = {"file": file.name, "identity": identity, "files": _identity(inputs.record_of(model_dir))}
         (model_dir / STAMP).write_text(json.dumps(stamp))
         for path in model_dir.rglob("*"):
             path.chmod(0o755 if path.is_dir() else 0o644)

@@ -42,8 +42,8 @@ _NOT_SUMMED = ("budget", "chunks")  # counters that describe the computation, an
 
 
 @dataclass(frozen=True)
-class SharedUnit:
-    """Work units that are computed as one, which has the name and the journal of the first."""
+class Computation:
+    """A work unit, or several that are computed as one, which has the name and the journal of the first."""
 
     units: tuple[WorkUnit, ...]
 
@@ -65,6 +65,8 @@ class SharedUnit:
 
     def outputs(self, table: pa.Table, metadata: OutputsMetadata) -> list[tuple[WorkUnit, pa.Table, OutputsMetadata]]:
         """Return (unit, its rows, its metadata) for each unit, the first one last: the journal is removed with it."""
+        if len(self.units) == 1:
+            return [(self.units[0], table, metadata)]
         parts, start = [], 0
         for unit in self.units:
             rows = table.slice(start, unit.n_rows)
@@ -93,7 +95,7 @@ class SharedUnit:
         )
 
 
-def share(units: list[WorkUnit]) -> list[WorkUnit | SharedUnit]:
+def share(units: list[WorkUnit]) -> list[Computation]:
     """Return the units, in their order, where evaluations that differ in the prompt only are one."""
     groups: dict[tuple, list[WorkUnit]] = {}
     for number, unit in enumerate(units):
@@ -101,7 +103,7 @@ def share(units: list[WorkUnit]) -> list[WorkUnit | SharedUnit]:
         is_shared = unit.kind is SCORES and metadata.task is not None and metadata.shots == 0
         setting = tuple(str(getattr(metadata, name)) for name in _SETTING)
         groups.setdefault(setting if is_shared else (number,), []).append(unit)
-    return [group[0] if len(group) == 1 else SharedUnit(tuple(group)) for group in groups.values()]
+    return [Computation(tuple(group)) for group in groups.values()]
 
 
 def _flags(texts: pa.ChunkedArray, known: Iterable[str]) -> dict[str, int]:
@@ -119,11 +121,12 @@ class Pipeline:
 
     def __init__(self, engine: Engine, units: list[WorkUnit], store: Store, stop: StopFlag, *, overlaps: bool):
         self.engine, self.store, self.stop, self.overlaps = engine, store, stop, overlaps
-        self.units: list[WorkUnit | SharedUnit] = share(units) if overlaps and engine.shares_prompts else list(units)
+        is_shared = overlaps and engine.shares_prompts
+        self.units = share(units) if is_shared else [Computation((unit,)) for unit in units]
         self.computed: list[str] = []
         self.failed: dict[str, str] = {}
         self.preparing: Task | None = None  # the next unit
-        self.writing: tuple[WorkUnit | SharedUnit, Task[None]] | None = None  # the last unit
+        self.writing: tuple[Computation, Task[None]] | None = None  # the last unit
         self.busy = threading.Event()  # the device computes the current unit, or has no more to do
 
     def run(self, on_begin, progress: Progress) -> tuple[list[str], dict[str, str]]:
@@ -196,7 +199,7 @@ class Pipeline:
             self.store.remove_journal(key)
             raise
 
-    def _write(self, unit: WorkUnit | SharedUnit, prepared: Any) -> None:
+    def _write(self, unit: Computation, prepared: Any) -> None:
         """Begin to write the outputs of a computed unit."""
 
         def write() -> None:
@@ -232,7 +235,7 @@ class Pipeline:
             self.writing = None
 
     @contextlib.contextmanager
-    def _contained(self, unit: WorkUnit | SharedUnit) -> Iterator[None]:
+    def _contained(self, unit: Computation) -> Iterator[None]:
         """Record an error of one evaluation, which does not affect the others; raise errors that end the job."""
         try:
             with self.stop.interruptible():
@@ -252,13 +255,13 @@ class Pipeline:
                 raise MachineError(f"{model} failed: {message}") from error
             self._fail(unit, message)
 
-    def _fail(self, unit: WorkUnit | SharedUnit, message: str) -> None:
+    def _fail(self, unit: Computation, message: str) -> None:
         """Record why a unit failed; evaluations that were computed as one are computed again, one by one."""
         if len(unit.units) == 1:
             self.failed[unit.evaluation] = message
             return
         log.warning("%s and others with its items failed together, computed singly: %s", unit.evaluation, message)
-        self.units += unit.units
+        self.units += [Computation((part,)) for part in unit.units]
 
 
 CACHED, COMPUTED, EMPTY = "found in the store", "computed", "without requests"

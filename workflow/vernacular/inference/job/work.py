@@ -17,7 +17,7 @@ from vernacular.core import artifacts
 from vernacular.core.artifacts import Kind
 from vernacular.core.errors import ModelError
 from vernacular.core.fingerprint import code_fingerprint, content_hash, fingerprint, version_of
-from vernacular.core.metadata import Outcome, OutputsMetadata, RequestsMetadata, not_applicable, unavailable
+from vernacular.core.metadata import Outcome, RequestsMetadata, not_applicable, unavailable
 from vernacular.core.model_record import ModelRecord
 from vernacular.inference.engine import ENGINES, engine_name, engine_of
 from vernacular.inference.schema import GENERATIONS, SCORES, output_schema
@@ -44,14 +44,6 @@ class WorkUnit:
         """Read the unit's rows of REQUESTS, or these `columns`, item_id among them; repeated texts are encoded."""
         table = artifacts.read(self.path, REQUESTS, columns=columns, dictionary_columns=_REPEATED_COLUMNS)
         return table if self.item_ids is None else table.filter(pc.is_in(table["item_id"], self.item_ids))
-
-    @property
-    def units(self) -> tuple["WorkUnit", ...]:
-        return (self,)
-
-    def outputs(self, table: pa.Table, metadata: OutputsMetadata) -> list[tuple["WorkUnit", pa.Table, OutputsMetadata]]:
-        """Return (unit, its rows, its metadata); see `run.SharedUnit`."""
-        return [(self, table, metadata)]
 
 
 def work_units(record: ModelRecord, request_files: dict[str, Path], shard: tuple[int, int] = (0, 1)) -> list[WorkUnit]:

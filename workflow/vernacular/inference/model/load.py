@@ -118,7 +118,6 @@ def _read_weights(name, directory, record, device, device_map) -> tuple[Any, dic
     try:
         with wrap_library_errors(), bounded_build(record):
             model, loading_info = KINDS[record.kind].from_pretrained(directory, **kwargs)
-        _reject_bidirectional(name, record, model)
         return (model if device_map else model.to(device)), loading_info
     except LOADING_ERRORS as error:
         if is_out_of_memory(error):
@@ -129,15 +128,6 @@ def _read_weights(name, directory, record, device, device_map) -> tuple[Any, dic
         raise ModelError(f"model {name}: {directory} cannot be loaded: {describe_error(error, record)}") from error
     finally:
         transformers_log.setLevel(level)
-
-
-def _reject_bidirectional(name: str, record: ModelRecord, model) -> None:
-    """Raise ModelError for an encoder loaded as a causal model: it attends to the tokens that it predicts."""
-    config = model.config
-    architectures = getattr(config, "architectures", None) or []
-    is_masked_lm = any(architecture.endswith("ForMaskedLM") for architecture in architectures)
-    if record.kind == "causal" and is_masked_lm and not getattr(config, "is_decoder", False):
-        raise ModelError(f"model {name} is a masked language model ({architectures[0]}). Set kind: masked.")
 
 
 log = logging.getLogger("vernacular")
