@@ -76,8 +76,7 @@ def select_batching(
         if references is None:  # shorter prompts may still fit
             return None, Way("single"), note | {"used": "single", "error": OUT_OF_MEMORY}
     except MODEL_ERRORS as error:
-        message = f"model {loaded.record.name}: a {type(loaded.model).__name__} cannot generate text: {named(error)}"
-        raise ModelError(message) from error
+        raise ModelError(f"{loaded.title} cannot generate text: {named(error)}") from error
     for way in ways:
         ids = shared_ids if way.name == "prefix" else []
         prefix = _agreeing_prefix(loaded, way, cases, references, ids, note, counters)
@@ -89,10 +88,7 @@ def select_batching(
     # the same a second time; NaN is left to the texts' flags
     last, expected = ([row[-1] for row in rows] for rows in (_reference(loaded, cases[0], counters), references[0]))
     if (result := compare(loaded, last, expected)).compared and not result.agrees:
-        raise ModelError(
-            f"model {loaded.record.name}: a {type(loaded.model).__name__} cannot generate text: two computations of "
-            "one text differ."
-        )
+        raise ModelError(f"{loaded.title} cannot generate text: two computations of one text differ.")
     return None, UNCACHED, note | {"used": UNCACHED.name}
 
 

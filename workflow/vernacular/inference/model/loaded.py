@@ -39,6 +39,11 @@ class LoadedModel(TextModel):
     on_batch: Callable[[], None] = lambda: None  # called after each batch that the device was given
 
     @property
+    def title(self) -> str:
+        """The name and class of the model, for messages."""
+        return f"model {self.record.name}: a {type(self.model).__name__}"
+
+    @property
     def dtype(self) -> torch.dtype:
         """The floating-point type of the forward pass."""
         return self.model.dtype

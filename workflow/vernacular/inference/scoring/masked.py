@@ -222,24 +222,20 @@ def _select_way(loaded: LoadedModel, copies: list[MaskedCopy]) -> tuple[_Way, di
     sample = list({id(copy): copy for copy in (*copies[:1], *copies[len(copies) // 2 :][:1], *copies[-1:])}.values())
     if not sample:
         return _WAYS[0], {}, []
-    name, checks, fallback = loaded.record.name, {}, []
+    checks, fallback = {}, []
     try:
         references = [_reference_logprobs(loaded, copy) for copy in sample]
     except MODEL_ERRORS as error:
-        message = f"model {name}: a {type(loaded.model).__name__} cannot be scored: {named(error)}"
-        raise ModelError(message) from error
+        raise ModelError(f"{loaded.title} cannot be scored: {named(error)}") from error
     for way in _WAYS if not loaded.depends_on_batch else [way for way in _WAYS if way.batching == "single"]:
         difference, reason = _difference(loaded, way, sample, references)
         checks[way.name] = {"agrees": reason is None, "difference": difference}
         if reason is None:
             return way, checks, fallback
         if reason == ALL_NAN:
-            raise ModelError(f"model {name}: {ALL_NAN}. {NAN_ADVICE}")
+            raise ModelError(f"model {loaded.record.name}: {ALL_NAN}. {NAN_ADVICE}")
         fallback.append(f"{way.name}: {reason}")
-    raise ModelError(
-        f"model {name}: a {type(loaded.model).__name__} cannot be scored: two computations of one text differ "
-        f"({reason})."
-    )
+    raise ModelError(f"{loaded.title} cannot be scored: two computations of one text differ ({reason}).")
 
 
 def _difference(

@@ -32,7 +32,7 @@ def select_strategy(loaded: LoadedModel, requested: str, paths: list[Path], toke
     if not paths:
         return "plain", {**metadata, "strategy": "plain"}
     if reason := _REFUSED.get(loaded.model.config.model_type):
-        raise ModelError(f"model {loaded.record.name}: a {type(loaded.model).__name__} cannot be scored: {reason}.")
+        raise ModelError(f"{loaded.title} cannot be scored: {reason}.")
     check_is_causal(loaded, paths[0].tokens)
     first_index = 0 if requested == "auto" else STRATEGIES.index(requested)
     batching = "single" if loaded.depends_on_batch else "padded"
@@ -55,10 +55,7 @@ def select_strategy(loaded: LoadedModel, requested: str, paths: list[Path], toke
                     return select_strategy(loaded, requested, paths_with_numbers, build_trie(paths_with_numbers).size)
                 raise ModelError(f"model {loaded.record.name}: {reason}. {NAN_ADVICE}")
         metadata["fallback"].append(f"{_label(strategy, head, batching)}: {reason}")
-    raise ModelError(
-        f"model {loaded.record.name}: a {type(loaded.model).__name__} cannot be scored, not even one text at a time "
-        f"({reason})."
-    )
+    raise ModelError(f"{loaded.title} cannot be scored, not even one text at a time ({reason}).")
 
 
 def _label(strategy: str, head: str, batching: str) -> str:

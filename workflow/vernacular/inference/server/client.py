@@ -452,8 +452,6 @@ _END = object()
 def _retry_after(response, default: float) -> float:
     """Return the seconds of the header `Retry-After` (a number or a date); `default` without a valid one."""
     value = response.headers.get("Retry-After", "").strip()
-    if not value:
-        return default
     try:
         seconds = float(value)
     except ValueError:

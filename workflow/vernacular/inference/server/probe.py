@@ -13,7 +13,7 @@ from dataclasses import replace
 from vernacular.core.errors import ModelError, ServerError, suggest
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.model_record import Forms, ModelRecord, ServerRecord
-from vernacular.inference.generation.reasoning import markers_of, server_arguments, thinks
+from vernacular.inference.generation.reasoning import markers_of, server_arguments, template_fields, thinks
 from vernacular.inference.model.rendering import check_settings, has_template, try_template
 from vernacular.inference.model.tokenization import AlignmentError
 from vernacular.inference.server import checks
@@ -172,7 +172,8 @@ class _Probe:
             try:
                 if isinstance(form, TextLabels):
                     prompt = _message("chat" if form.chat else "text")(checks.QUESTION)
-                    values, _ = form.label_texts(prompt, list(checks.LABELS))
+                    fields = template_fields(self.loaded) if form.chat else {}
+                    values, _ = form.label_texts(prompt, list(checks.LABELS), **fields)
                     seen = f"{sum(v is not None for v in values)} of {len(values)} labels found"
                 else:
                     seen = checks.check_labels(self.loaded, form, spans)

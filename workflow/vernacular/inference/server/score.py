@@ -109,7 +109,22 @@ class Scoring:
         return rows_to_table(({**rows[row["request_id"]], **row} for row in iter_rows(ids)), SCORES.schema), metadata
 
     def _row(self, request: PreparedRequest) -> dict:
-        return _row(self.served, request, self.answers, self.slots.get(request.request_id))
+        """Return the outputs of one request."""
+        row = dict.fromkeys(SCORES.schema.names) | {"rendered": request.rendered}
+        slot = self.slots.get(request.request_id)
+        answer = self.answers[slot[0]] if slot else {}
+        request.flags += answer.get("flags", [])
+        if error := answer.get("error"):
+            request.flags.append(f"error: {error}")
+        elif slot:
+            index, size = slot[1], request.stop - request.first
+            values = {name: answer[name][index : index + size] for name in ("logprobs", "is_greedy")}
+            if None in values["logprobs"] and request.first:
+                request.flags.append(NOT_LISTED)
+            else:
+                tokens, offsets = self.served.tokenizer.convert_ids_to_tokens(request.span.tolist()), request.offsets
+                row |= {"tokens": tokens, "offsets": offsets.tolist(), "n_prompt_tokens": request.first, **values}
+        return row | {"flags": request.flag}
 
 
 def _reject_windows(served: ServedModel, request: PreparedRequest) -> None:
@@ -155,24 +170,6 @@ def _answer(served: ServedModel, call: Call) -> dict:
     ids, labels = list(call.prompt), call.labels
     scores = served.spans.score(ids, call.first) if labels is None else served.labels.label_scores(ids, list(labels))
     return {"logprobs": [score.logprob for score in scores], "is_greedy": [score.is_greedy for score in scores]}
-
-
-def _row(served: ServedModel, request: PreparedRequest, answers: dict, slot: tuple[str, int] | None) -> dict:
-    """Return the outputs of one request."""
-    row = dict.fromkeys(SCORES.schema.names) | {"rendered": request.rendered}
-    answer = answers[slot[0]] if slot else {}
-    request.flags += answer.get("flags", [])
-    if error := answer.get("error"):
-        request.flags.append(f"error: {error}")
-    elif slot:
-        index, size = slot[1], request.stop - request.first
-        values = {name: answer[name][index : index + size] for name in ("logprobs", "is_greedy")}
-        if None in values["logprobs"] and request.first:
-            request.flags.append(NOT_LISTED)
-        else:
-            tokens = served.tokenizer.convert_ids_to_tokens(request.span.tolist())
-            row |= {"tokens": tokens, "offsets": request.offsets.tolist(), "n_prompt_tokens": request.first, **values}
-    return row | {"flags": request.flag}
 
 
 def score_label_texts(served: ServedModel, requests: pa.Table, journal: Journal) -> tuple[dict[str, dict], int]:

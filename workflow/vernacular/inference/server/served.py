@@ -22,7 +22,7 @@ from vernacular.core.logs import Progress
 from vernacular.core.model_record import ModelRecord
 from vernacular.inference.model.tokenization import AlignmentError, TextModel, load_tokenizer, n_added, special_tokens
 from vernacular.inference.schema import Journal
-from vernacular.inference.server.client import Client, RefusedError
+from vernacular.inference.server.client import ATTEMPTS, Client, RefusedError
 from vernacular.inference.server.completions import (
     Completions,
     Echo,
@@ -236,7 +236,7 @@ class ServedModel(TextModel):
         return answers
 
 
-def connect(record: ModelRecord, *, attempts: int | None = None) -> Client:
+def connect(record: ModelRecord, *, attempts: int = ATTEMPTS) -> Client:
     """Return a client for the server of a model. Raises ModelError if the key's variable is not set."""
     key_name = record.api_key_env
     variable = f"the environment variable {key_name} (api_key_env)"
@@ -247,8 +247,7 @@ def connect(record: ModelRecord, *, attempts: int | None = None) -> Client:
         expected = "expected printable ASCII characters, without spaces or line ends around them"
         raise ModelError(f"model {record.name}: the value of {variable} cannot be sent in a header: {expected}.")
     options = {"concurrency": record.concurrency or CONCURRENCY, "timeout": record.timeout or TIMEOUT}
-    options |= {} if attempts is None else {"attempts": attempts}
-    return Client(record.source, key=key, key_name=key_name, **options)
+    return Client(record.source, key=key, key_name=key_name, attempts=attempts, **options)
 
 
 def wrap_server(record: ModelRecord, client: Client, tokenizer: Any) -> ServedModel:
@@ -266,7 +265,7 @@ def wrap_server(record: ModelRecord, client: Client, tokenizer: Any) -> ServedMo
     )
 
 
-def open_server(record: ModelRecord, *, attempts: int | None = None) -> ServedModel:
+def open_server(record: ModelRecord, *, attempts: int = ATTEMPTS) -> ServedModel:
     """Return the served model of a complete record, with the forms that its probe selected.
 
     Raises ModelError without key or tokenizer, and ServerError if its own tokenizer cannot be reached.
