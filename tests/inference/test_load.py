@@ -42,8 +42,6 @@ def test_roberta_max_length_excludes_padding_positions(tmp_path):
     ("record_change", "parts"),
     [
         ({"directory": "/does/not/exist"}, ("directory", "not found", "/does/not/exist")),
-        ({"dtype": "float23"}, ("dtype", '"float23"', '"float32"')),
-        ({"kind": "casual"}, ("kind", '"casual"', '"causal"')),
         ({"kind": "masked"}, ("loaded", "LlamaConfig", "AutoModelForMaskedLM")),
     ],
 )
@@ -51,12 +49,6 @@ def test_invalid_record_raises_model_error(llama, record_change, parts):
     with pytest.raises(ModelError) as error_info:
         load(llama | {**record_change})
     assert_states(error_info.value, *parts)
-
-
-def test_encoder_as_causal_model_raises(bert):
-    with pytest.raises(ModelError) as raised:
-        load(bert | {"kind": "causal"})
-    assert_states(raised.value, "BertForMaskedLM", "kind: masked")
 
 
 def test_checkpoint_without_head_raises(bert, tmp_path):

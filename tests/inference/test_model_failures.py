@@ -194,7 +194,6 @@ UNLOADABLE_MODELS = [
     (set_json_keys("config.json", hidden_size="32"), {}, ("{directory}", "'hidden_size'")),
     (set_json_keys("config.json", num_attention_heads=0), {}, ("{directory}", "ZeroDivisionError")),
     (replace_model(headless_base), {"arch": "bert", "kind": "masked"}, (" 6 of", "BertForMaskedLM", "not found")),
-    (lambda directory: None, {"arch": "bert", "kind": "causal"}, ("model m", "BertForMaskedLM", "kind: masked")),
     (lambda directory: None, {"kind": "masked"}, ("{directory}", "LlamaConfig", "AutoModelForMaskedLM")),
     (set_json_keys("tokenizer_config.json", model_max_length="512"), {}, TOKENIZER_UNLOADABLE),
     (replace_file("tokenizer_config.json", "[]"), {}, TOKENIZER_UNLOADABLE),

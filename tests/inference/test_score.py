@@ -300,10 +300,8 @@ def test_inseparable_head_runs_with_full_model():
     assert metadata["engine"]["head"] == "full"
 
 
-def test_unknown_strategy_and_invalid_requests_raise():
+def test_invalid_requests_raise():
     requests = tiny.score_requests([("the cat", 0, 7)])
-    with pytest.raises(ModelError, match="expected auto, tree, prefix or plain as strategy"):
-        score(tiny.load_model(), requests, strategy="fast")
     column = requests.schema.get_field_index("kind")
     with pytest.raises(ArtifactError, match='expected kind "score", got "generate"'):
         score(tiny.load_model(), requests.set_column(column, "kind", [["generate"]]))

@@ -9,7 +9,7 @@ from support import served
 from vernacular.core.model_record import ModelRecord
 from vernacular.inference.server.checks import check_generation, check_samples
 from vernacular.inference.server.client import RefusedError
-from vernacular.inference.server.completions import Completions, Echo, generated_scores
+from vernacular.inference.server.completions import Completions, Echo
 from vernacular.inference.server.forms import AnswerError
 from vernacular.inference.server.served import connect
 
@@ -146,7 +146,7 @@ def test_generated_id_without_a_log_probability_is_the_end_of_the_text(model):
         content["choices"][0]["token_ids"] = [*content["choices"][0]["token_ids"], model.eos_id]
         return content
 
-    honest, other = answers(model, {"completions": with_end}, lambda c, ids: generated_scores(c, ids, 3, temperature=0))
+    honest, other = answers(model, {"completions": with_end}, lambda c, ids: Echo(c).generated(ids, 3, temperature=0))
     assert 1 <= len(honest) <= 3
     assert other == honest
 

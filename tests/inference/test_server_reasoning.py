@@ -7,12 +7,15 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import copy
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 from support import reasoning, served
-from support.engines import generate
+from support.engines import generate, score
+from support.scoring import build_requests, item
 from vernacular.core.errors import ModelError
 from vernacular.core.model_record import read_model
 from vernacular.inference.server.served import open_server
+from vernacular.protocols.schema import REQUESTS
 
 
 @pytest.fixture(autouse=True)
@@ -162,6 +165,20 @@ def test_settings_are_sent_with_chats(model, tmp_path):
     assert body["chat_template_kwargs"] == {"enable_thinking": False, "thinking": False}
     assert [turn["role"] for turn in body["messages"]] == ["system", "user"]
     assert metadata["tokenizer"]["reasoning"]["arguments"] == body["chat_template_kwargs"]
+
+
+def test_settings_are_sent_with_letters_in_chats(model, tmp_path):
+    """A server that reasons by default would list the beginning of its reasoning instead of the letters."""
+    question = item(context="Choveu.", question="Que pasou?", choices=["choveu", "nevou"], gold=[0])
+    rows = build_requests([question], "passage", "letters")
+    settings = {"enable_thinking": False, "system_instruction": "Responde en galego."}
+    with Chat(model) as server:
+        record = served.record(server, tmp_path, chat=True, **settings) | settings
+        assert record.server.forms.labels == "top 20 texts of a chat"
+        score(open_server(record), pa.Table.from_pylist(rows, schema=REQUESTS.schema))
+        body = server.bodies[-1]
+    assert body["chat_template_kwargs"] == {"enable_thinking": False, "thinking": False}
+    assert [turn["content"] for turn in body["messages"]] == ["Responde en galego.", rows[0]["messages"][0]["content"]]
 
 
 @pytest.mark.parametrize(

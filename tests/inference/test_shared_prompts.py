@@ -7,7 +7,7 @@ from vernacular.checkpoints.resolve import resolve
 from vernacular.core import artifacts
 from vernacular.core.errors import UserError
 from vernacular.inference.engine import Local
-from vernacular.inference.job.run import CACHED, COMPUTED, SharedUnit, run_group, share
+from vernacular.inference.job.run import CACHED, COMPUTED, run_group, share
 from vernacular.inference.job.store import Store
 from vernacular.inference.job.work import work_units
 from vernacular.inference.schema import SCORES
@@ -146,5 +146,4 @@ def test_only_prompts_of_one_evaluation_without_examples_are_shared(job, tmp_pat
         others[str(number)] = tiny.write_requests(tmp_path / f"{number}.parquet", table, **(SETTING | change))
     units = share(work_units(record, others))
     assert [[part.evaluation for part in unit.units] for unit in units] == [["0", "1"], ["2"], ["3"], ["4"], ["5"]]
-    assert isinstance(units[0], SharedUnit)
     assert units[0].kind is SCORES

@@ -93,6 +93,8 @@ DROPPING = "{% for m in messages %}{% if m['role'] != 'system' %}{{ m['content']
             {"chat_template_args": {"enable_thinkin": False}},
             "chat_template_args.enable_thinkin: the chat template has no",
         ),
+        ({"chat_template_args": {"tags": ["a"]}}, "chat_template_args.tags: the chat template has no"),
+        ({"chat_template_args": {"limits": {"a": 1}}}, "chat_template_args.limits: the chat template has no"),
         ({"system_instruction": SYSTEM}, "system_instruction: the chat template drops system turns"),
         ({"chat_template": DROPPING}, "chat_template: it renders the same prompts as the model's own"),
         ({"chat_template": "tool_use"}, 'expected a file or a template of its tokenizer, got "tool_use"'),

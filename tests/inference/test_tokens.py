@@ -104,11 +104,6 @@ def test_bos_policy_without_required_token_raises(policy):
         bos_policy(tiny.load_model("llama", tokens="bare", bos=policy))
 
 
-def test_unknown_bos_policy_raises():
-    with pytest.raises(ModelError, match="expected auto, always, never or eos as bos"):
-        bos_policy(tiny.load_model("llama", bos="sometimes"))
-
-
 class SlowTokenizer:
     """A byte tokenizer without offsets, like ByT5."""
 

@@ -129,12 +129,7 @@ class Model:
         return self._scored("acceptability", items, columns, "token" if per == "token" else _check(per, "text"))
 
     def score(
-        self,
-        contexts: Iterable[str] | str,
-        continuations: Iterable[str],
-        *,
-        language: str = "en",
-        per: str = "pair",
+        self, contexts: Iterable[str] | str, continuations: Iterable[str], *, language: str = "en", per: str = "pair"
     ) -> pd.DataFrame:
         """Return the surprisal of continuations, each after its context, in nats: a row per pair, or per="token".
 
@@ -250,10 +245,7 @@ class Model:
 _CONFIG = validate.schema(WORKFLOW / "schemas" / "config.schema.yaml")
 _COUNT = {"type": "integer", "minimum": 1}
 _NAMES = {"repeats": _COUNT, "max_new_tokens": _COUNT, "seed": _COUNT | {"minimum": 0}}
-_GENERATION = {
-    "$defs": _CONFIG["$defs"],
-    "properties": {**_NAMES, "gen_kwargs": {"$ref": "#/$defs/gen-kwargs"}},
-}
+_GENERATION = {"$defs": _CONFIG["$defs"], "properties": {**_NAMES, "gen_kwargs": {"$ref": "#/$defs/gen-kwargs"}}}
 
 
 def _item(number: int, **fields) -> Item:

@@ -95,14 +95,8 @@ def _locate(name: str, source: str, allow_pickle: bool) -> tuple[Path, str | Non
             raise ModelError(f"model {name}: adapter directory not found: {source}.")
         return directory, None
     repository, _, revision = source.partition("@")
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
-        raise ModelError(
-            f"model {name}: expected a Hub ID (owner/name or owner/name@revision), a directory that starts with "
-            f'"./", "/" or "~", or package:NAME/PATH as adapter, got "{source}".'
-        )
     patterns = inputs.download_patterns(allow_pickle=allow_pickle)
-    errors = {"error_class": ModelError, "missing_file_error": ModelError}
-    directory = snapshot(repository, revision or None, patterns, repo_type="model", **errors)
+    directory = snapshot(repository, revision or None, patterns)
     return directory, directory.name
 
 

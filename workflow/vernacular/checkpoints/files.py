@@ -184,16 +184,19 @@ def config_of(name: str, directory: Path) -> dict:
 def kind_of(name: str, config: dict, kind: str) -> str:
     """Return the kind of a model: `kind`, or "masked" or "causal" by the config's architecture if it is "auto".
 
-    Raises ModelError if that is not conclusive, or for an encoder-decoder, unless it is an encoder.
+    Raises ModelError if that is not conclusive, for an encoder-decoder, unless it is an encoder, and for a masked model
+    as a causal one: it attends to the tokens that it predicts.
     """
     if config.get("is_encoder_decoder") and kind != "encoder":
         raise ModelError(
             f"model {name}: expected a causal or masked model, got an encoder-decoder ({config.get('model_type')}). "
             "Encoder-decoder models cannot be evaluated."
         )
+    architecture = (config.get("architectures") or [""])[0] or ""
+    if kind == "causal" and architecture.endswith("ForMaskedLM") and not config.get("is_decoder"):
+        raise ModelError(f"model {name} is a masked language model ({architecture}). Set kind: masked.")
     if kind != "auto":
         return kind
-    architecture = (config.get("architectures") or [""])[0] or ""
     if architecture.endswith("ForMaskedLM"):
         return "masked"
     if architecture.endswith(("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")):
@@ -295,12 +298,12 @@ def find_in_package(source: str) -> Path:
 
 
 def package_version(source: str) -> str | None:
-    """Return name and version of the distribution of a source in another package; None for other sources."""
+    """Return name and version of the distribution of a source in another package; None: another source, or none."""
     package = source.removeprefix(PREFIX).split("/")[0]
     if not source.startswith(PREFIX) or package == _OWN:
         return None
-    distribution = importlib.metadata.packages_distributions()[package][0]
-    return f"{distribution} {importlib.metadata.version(distribution)}"
+    distributions = importlib.metadata.packages_distributions().get(package)
+    return f"{distributions[0]} {importlib.metadata.version(distributions[0])}" if distributions else None
 
 
 def _root(package: str) -> Path | None:

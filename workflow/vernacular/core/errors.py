@@ -90,6 +90,16 @@ def first_line(error: BaseException) -> str:
     return line if line.endswith("..") else line.removesuffix(".")
 
 
+def named(error: BaseException) -> str:
+    """Return the class of an error and the first line of its message.
+
+    >>> named(ValueError("No header.")), named(EOFError())
+    ('ValueError: No header', 'EOFError')
+    """
+    name, line = type(error).__name__, first_line(error)
+    return name if line == name else f"{name}: {line}"
+
+
 def is_contained(error: BaseException) -> bool:
     """Return whether an error, or a panic of a Rust library, affects the current evaluation or dataset only."""
     return isinstance(error, Exception) or is_panic(error)

@@ -30,7 +30,7 @@ from huggingface_hub.utils import tqdm
 from huggingface_hub.utils._http import default_client_factory
 
 from vernacular.core.artifacts import replacing
-from vernacular.core.errors import DataError, UserError
+from vernacular.core.errors import DataError, ModelError, UserError
 from vernacular.core.fingerprint import file_fingerprint, fingerprint
 from vernacular.core.paths import rerun_command
 
@@ -45,9 +45,9 @@ def snapshot(
     revision: str | None,
     patterns: list[str],
     *,
-    repo_type: str,
-    error_class: type[UserError],
-    missing_file_error: type[UserError],
+    repo_type: str = "model",
+    error_class: type[UserError] = ModelError,
+    missing_file_error: type[UserError] = ModelError,
 ) -> Path:
     """Return the directory of a repository's snapshot, named after its commit, with the files that match `patterns`.
 

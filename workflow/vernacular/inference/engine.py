@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from vernacular.checkpoints import inputs
 from vernacular.core.artifacts import Kind
-from vernacular.core.errors import ModelError, first_line
+from vernacular.core.errors import ModelError, named
 from vernacular.core.library_errors import LOADING_ERRORS
 from vernacular.core.model_record import ModelRecord
 from vernacular.inference.schema import SCORES, Journal
@@ -241,8 +241,8 @@ def engine_of(record: ModelRecord) -> type[Engine]:
     try:
         found = getattr(importlib.import_module(module), class_name)
     except LOADING_ERRORS as error:
-        problem = f"{type(error).__name__}: {first_line(error)}"
-        raise ModelError(f"model {record.name}: engine_class: {name} cannot be imported ({problem}).") from error
+        message = f"model {record.name}: engine_class: {name} cannot be imported ({named(error)})."
+        raise ModelError(message) from error
     if not (isinstance(found, type) and issubclass(found, Engine)):
         raise ModelError(f"model {record.name}: engine_class: expected a class derived from Engine, got {name}.")
     return found

@@ -104,12 +104,15 @@ def iter_rows(table: pa.Table) -> Iterator[dict]:
         yield from table.slice(start, _ROWS_AT_A_TIME).to_pylist()
 
 
+def distinct_rows(table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """Return (first row of each distinct request, ascending; for each row, the number of its request)."""
+    numbers = table["request_id"].combine_chunks().dictionary_encode().indices.to_numpy()
+    return np.unique(numbers, return_index=True)[1], numbers
+
+
 def distinct(table: pa.Table) -> pa.Table:
     """Return the first row of each request ID."""
-    first: dict[str, int] = {}
-    for number, request_id in enumerate(table["request_id"].to_pylist()):
-        first.setdefault(request_id, number)
-    return table.take(pa.array(first.values(), pa.int64()))
+    return table.take(distinct_rows(table)[0])
 
 
 def rows_to_table(rows: Iterator[dict], schema: pa.Schema) -> pa.Table:

@@ -120,7 +120,7 @@ def _begin(loaded: TextModel, row: Request) -> tuple[PreparedPrompt, str, bool]:
         request_id=row["request_id"],
         ids=[],
         rendered=text if chat else None,
-        max_new_tokens=decoding.max_new_tokens or resolve_max_new_tokens(loaded, row),
+        max_new_tokens=decoding.max_new_tokens or max_new_tokens(loaded, row),
         stops=list(row["stop"] or []),
         decoding=decoding.values,
         opened=begins_turn and opens_reasoning(loaded, text, row["messages"]),
@@ -156,14 +156,16 @@ def _fit(
     return replace(prompt, rendered=None, error=error), False
 
 
-def resolve_max_new_tokens(loaded: TextModel, row: dict) -> int:
+def max_new_tokens(loaded: TextModel, row: dict) -> int:
     """Return the number of tokens to generate: the request's own, else the longest expected output's plus MARGIN."""
+    target = row["longest_target"]
     if row["max_new_tokens"] is not None:
         return row["max_new_tokens"]
-    if row["longest_target"] is None:
+    if target is None:
         return DEFAULT_NEW_TOKENS
-    target_ids = loaded.tokenizer(row["longest_target"], add_special_tokens=False, verbose=False)["input_ids"]
-    return len(target_ids) + MARGIN
+    if loaded.tokenizer is None:  # at most a token per byte
+        return len(target.encode("utf-8", "surrogatepass")) + MARGIN
+    return len(loaded.tokenizer(target, add_special_tokens=False, verbose=False)["input_ids"]) + MARGIN
 
 
 GREEDY = {"temperature": 0.0, "top_k": None, "top_p": None, "repetition_penalty": None, "seed": None, "min_p": None}
@@ -233,12 +235,6 @@ def check_rendering(record: ModelRecord) -> None:
         markers_of(loaded)
         if record.gen_kwargs == "recommended":
             recommended(loaded, required=True)
-
-
-def check_can_generate(loaded: TextModel) -> None:
-    """Raise ModelError if the model is a masked language model."""
-    if loaded.kind != "causal":
-        raise ModelError(f"model {loaded.record.name} is a masked language model, which cannot generate text.")
 
 
 def find_stop(raw_output: str, stops: list[str], *, skip_leading_space: bool) -> int | None:

@@ -403,3 +403,8 @@ def server_arguments(loaded: TextModel) -> dict:
     record = loaded.record
     names = () if record.enable_thinking is None else ("enable_thinking", "thinking")
     return (record.chat_template_args or {}) | dict.fromkeys(names, record.enable_thinking)
+
+
+def template_fields(loaded: TextModel) -> dict:
+    """Return the fields of a chat request with the arguments of the server's template."""
+    return {"chat_template_kwargs": arguments} if (arguments := server_arguments(loaded)) else {}

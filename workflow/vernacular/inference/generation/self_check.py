@@ -9,11 +9,11 @@ an attention window, or a length at which positions change, texts that cross it 
 
 import math
 from dataclasses import dataclass
-from itertools import chain, cycle, islice
+from itertools import chain
 
 import torch
 
-from vernacular.core.errors import ModelError, first_line
+from vernacular.core.errors import ModelError, named
 from vernacular.inference.generation.decode import (
     BATCH,
     UNCACHED,
@@ -32,6 +32,7 @@ from vernacular.inference.model.loaded import (
     check_is_causal,
     within_memory,
 )
+from vernacular.inference.model.tokenization import cycled
 
 OUT_OF_MEMORY = "out of memory"
 N_COMPARED_TOKENS = 50  # number of most probable next tokens that are compared
@@ -75,10 +76,7 @@ def select_batching(
         if references is None:  # shorter prompts may still fit
             return None, Way("single"), note | {"used": "single", "error": OUT_OF_MEMORY}
     except MODEL_ERRORS as error:
-        raise ModelError(
-            f"model {loaded.record.name}: a {type(loaded.model).__name__} cannot generate text: "
-            f"{type(error).__name__}: {first_line(error)}"
-        ) from error
+        raise ModelError(f"{loaded.title} cannot generate text: {named(error)}") from error
     for way in ways:
         ids = shared_ids if way.name == "prefix" else []
         prefix = _agreeing_prefix(loaded, way, cases, references, ids, note, counters)
@@ -90,10 +88,7 @@ def select_batching(
     # the same a second time; NaN is left to the texts' flags
     last, expected = ([row[-1] for row in rows] for rows in (_reference(loaded, cases[0], counters), references[0]))
     if (result := compare(loaded, last, expected)).compared and not result.agrees:
-        raise ModelError(
-            f"model {loaded.record.name}: a {type(loaded.model).__name__} cannot generate text: two computations of "
-            "one text differ."
-        )
+        raise ModelError(f"{loaded.title} cannot generate text: two computations of one text differ.")
     return None, UNCACHED, note | {"used": UNCACHED.name}
 
 
@@ -124,19 +119,15 @@ def _cases(loaded: LoadedModel, prompts: list[PreparedPrompt], pair: list[Prepar
         texts = [prompt.ids for prompt in pair]
         if threshold == last:  # the texts that wait in `decode` continue together, with other positions
             n_steps = min(_STEPS, (loaded.lengths.last(threshold + 1) or threshold + 1 + _STEPS) - threshold - 1)
-            cases.append(_case([_repeat(text, threshold + 1) for text in texts], n_steps, f" above {threshold} tokens"))
+            cases.append(_case([cycled(text, threshold + 1) for text in texts], n_steps, f" above {threshold} tokens"))
         else:
-            texts = [text[: threshold // 2] for text in texts[:-1]] + [_repeat(longest, threshold - 1)]
+            texts = [text[: threshold // 2] for text in texts[:-1]] + [cycled(longest, threshold - 1)]
             cases.append(_case(texts, _CROSSING, f" beyond a window of {threshold} tokens"))
     return cases
 
 
 def _case(texts: list[list[int]], n_steps: int, label: str = "") -> _Case:
-    return _Case(texts, [_repeat(text[len(text) // 2 :], n_steps) for text in texts], label)
-
-
-def _repeat(ids: list[int], n_tokens: int) -> list[int]:
-    return list(islice(cycle(ids), n_tokens))
+    return _Case(texts, [cycled(text[len(text) // 2 :], n_steps) for text in texts], label)
 
 
 @torch.inference_mode()
@@ -197,7 +188,7 @@ def _agreeing_prefix(loaded, way: Way, cases, references, ids: list[int], note: 
             result = within_memory(loaded, compare_all, case, reference)
             reason = OUT_OF_MEMORY if result is None else None
         except MODEL_ERRORS as error:
-            result, reason = None, f"{type(error).__name__}: {first_line(error)}"
+            result, reason = None, named(error)
         if result is None:
             note[f"{name}_error"] = reason
         else:

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from vernacular.checkpoints.inputs import DELETED, is_deleted
 from vernacular.core import artifacts
 from vernacular.core.artifacts import Kind
-from vernacular.core.errors import MachineError, ModelError, ServerError, UserError, first_line, is_contained
+from vernacular.core.errors import MachineError, ModelError, ServerError, UserError, is_contained, named
 from vernacular.core.library_errors import is_lost_device, wrap_tokenizer_panics
 from vernacular.core.logs import Progress
 from vernacular.core.metadata import Counters, OutputsMetadata, decode, encode
@@ -42,8 +42,8 @@ _NOT_SUMMED = ("budget", "chunks")  # counters that describe the computation, an
 
 
 @dataclass(frozen=True)
-class SharedUnit:
-    """Work units that are computed as one, which has the name and the journal of the first."""
+class Computation:
+    """A work unit, or several that are computed as one, which has the name and the journal of the first."""
 
     units: tuple[WorkUnit, ...]
 
@@ -65,6 +65,8 @@ class SharedUnit:
 
     def outputs(self, table: pa.Table, metadata: OutputsMetadata) -> list[tuple[WorkUnit, pa.Table, OutputsMetadata]]:
         """Return (unit, its rows, its metadata) for each unit, the first one last: the journal is removed with it."""
+        if len(self.units) == 1:
+            return [(self.units[0], table, metadata)]
         parts, start = [], 0
         for unit in self.units:
             rows = table.slice(start, unit.n_rows)
@@ -93,7 +95,7 @@ class SharedUnit:
         )
 
 
-def share(units: list[WorkUnit]) -> list[WorkUnit | SharedUnit]:
+def share(units: list[WorkUnit]) -> list[Computation]:
     """Return the units, in their order, where evaluations that differ in the prompt only are one."""
     groups: dict[tuple, list[WorkUnit]] = {}
     for number, unit in enumerate(units):
@@ -101,7 +103,7 @@ def share(units: list[WorkUnit]) -> list[WorkUnit | SharedUnit]:
         is_shared = unit.kind is SCORES and metadata.task is not None and metadata.shots == 0
         setting = tuple(str(getattr(metadata, name)) for name in _SETTING)
         groups.setdefault(setting if is_shared else (number,), []).append(unit)
-    return [group[0] if len(group) == 1 else SharedUnit(tuple(group)) for group in groups.values()]
+    return [Computation(tuple(group)) for group in groups.values()]
 
 
 def _flags(texts: pa.ChunkedArray, known: Iterable[str]) -> dict[str, int]:
@@ -119,11 +121,12 @@ class Pipeline:
 
     def __init__(self, engine: Engine, units: list[WorkUnit], store: Store, stop: StopFlag, *, overlaps: bool):
         self.engine, self.store, self.stop, self.overlaps = engine, store, stop, overlaps
-        self.units: list[WorkUnit | SharedUnit] = share(units) if overlaps and engine.shares_prompts else list(units)
+        is_shared = overlaps and engine.shares_prompts
+        self.units = share(units) if is_shared else [Computation((unit,)) for unit in units]
         self.computed: list[str] = []
         self.failed: dict[str, str] = {}
         self.preparing: Task | None = None  # the next unit
-        self.writing: tuple[WorkUnit | SharedUnit, Task[None]] | None = None  # the last unit
+        self.writing: tuple[Computation, Task[None]] | None = None  # the last unit
         self.busy = threading.Event()  # the device computes the current unit, or has no more to do
 
     def run(self, on_begin, progress: Progress) -> tuple[list[str], dict[str, str]]:
@@ -196,7 +199,7 @@ class Pipeline:
             self.store.remove_journal(key)
             raise
 
-    def _write(self, unit: WorkUnit | SharedUnit, prepared: Any) -> None:
+    def _write(self, unit: Computation, prepared: Any) -> None:
         """Begin to write the outputs of a computed unit."""
 
         def write() -> None:
@@ -232,7 +235,7 @@ class Pipeline:
             self.writing = None
 
     @contextlib.contextmanager
-    def _contained(self, unit: WorkUnit | SharedUnit) -> Iterator[None]:
+    def _contained(self, unit: Computation) -> Iterator[None]:
         """Record an error of one evaluation, which does not affect the others; raise errors that end the job."""
         try:
             with self.stop.interruptible():
@@ -246,19 +249,19 @@ class Pipeline:
             if not is_contained(error):
                 raise
             log.exception("%s failed", unit.evaluation)
-            message = f"{type(error).__name__}: {first_line(error)}"
+            message = named(error)
             if is_lost_device(error):
                 model = f"model {self.engine.record.name}: {self.engine.device}"
                 raise MachineError(f"{model} failed: {message}") from error
             self._fail(unit, message)
 
-    def _fail(self, unit: WorkUnit | SharedUnit, message: str) -> None:
+    def _fail(self, unit: Computation, message: str) -> None:
         """Record why a unit failed; evaluations that were computed as one are computed again, one by one."""
         if len(unit.units) == 1:
             self.failed[unit.evaluation] = message
             return
         log.warning("%s and others with its items failed together, computed singly: %s", unit.evaluation, message)
-        self.units += unit.units
+        self.units += [Computation((part,)) for part in unit.units]
 
 
 CACHED, COMPUTED, EMPTY = "found in the store", "computed", "without requests"
@@ -323,7 +326,7 @@ def shard_label(shard: tuple[int, int]) -> str:
 
 def _skip_reason(skip_reasons: dict, base: str, name: str, evaluation: str) -> str | None:
     if reason := skip_reasons.get((base, None)):
-        return reason if base == name else f"its base {base} is unavailable: {reason}"
+        return _base_failure(base, name, reason)
     return skip_reasons.get((name, None)) or skip_reasons.get((name, evaluation))
 
 
@@ -341,7 +344,7 @@ def _run_models(
         raise
     except ModelError as error:
         for record, units, _ in missing:
-            reason = _base_failure(base_record, record, error)
+            reason = _base_failure(base_record.name, record.name, str(error))
             failed[record.name] |= {unit.evaluation: reason for unit in units}
         return
     for record, units, progress in missing:
@@ -352,12 +355,14 @@ def _run_models(
         except MachineError:
             raise
         except ModelError as error:  # this adapter is unavailable; the base and its other adapters are not affected
-            reason = _base_failure(base_record, record, error) if not engine.is_open else str(error)
+            reason = str(error)
+            if not engine.is_open:
+                reason = _base_failure(base_record.name, record.name, reason)
             computed, reasons = [], {unit.evaluation: reason for unit in units}
         done[record.name] |= dict.fromkeys(computed, COMPUTED)
         failed[record.name] |= reasons
 
 
-def _base_failure(base: ModelRecord, record: ModelRecord, error: ModelError) -> str:
-    """Return the reason why a model is unavailable if its base could not be loaded."""
-    return str(error) if record is base else f"its base {base.name} is unavailable: {error}"
+def _base_failure(base: str, name: str, reason: str) -> str:
+    """Return the reason why a model is unavailable if its base is, for the given one."""
+    return reason if name == base else f"its base {base} is unavailable: {reason}"

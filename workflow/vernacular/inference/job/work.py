@@ -17,7 +17,7 @@ from vernacular.core import artifacts
 from vernacular.core.artifacts import Kind
 from vernacular.core.errors import ModelError
 from vernacular.core.fingerprint import code_fingerprint, content_hash, fingerprint, version_of
-from vernacular.core.metadata import Outcome, OutputsMetadata, RequestsMetadata, not_applicable, unavailable
+from vernacular.core.metadata import Outcome, RequestsMetadata, not_applicable, unavailable
 from vernacular.core.model_record import ModelRecord
 from vernacular.inference.engine import ENGINES, engine_name, engine_of
 from vernacular.inference.schema import GENERATIONS, SCORES, output_schema
@@ -44,14 +44,6 @@ class WorkUnit:
         """Read the unit's rows of REQUESTS, or these `columns`, item_id among them; repeated texts are encoded."""
         table = artifacts.read(self.path, REQUESTS, columns=columns, dictionary_columns=_REPEATED_COLUMNS)
         return table if self.item_ids is None else table.filter(pc.is_in(table["item_id"], self.item_ids))
-
-    @property
-    def units(self) -> tuple["WorkUnit", ...]:
-        return (self,)
-
-    def outputs(self, table: pa.Table, metadata: OutputsMetadata) -> list[tuple["WorkUnit", pa.Table, OutputsMetadata]]:
-        """Return (unit, its rows, its metadata); see `shared.SharedUnit`."""
-        return [(self, table, metadata)]
 
 
 def work_units(record: ModelRecord, request_files: dict[str, Path], shard: tuple[int, int] = (0, 1)) -> list[WorkUnit]:
@@ -174,7 +166,7 @@ def split_into_shards(
 def _costs(table: pa.Table, n_reasoning: float) -> dict[str, float]:
     """Return the estimated tokens of each item, in table order, without the few-shot prefix, which is computed once."""
     costs: dict[str, float] = {}
-    columns = ["item_id", "text", "max_new_tokens", "longest_target"]
+    columns = ["item_id", *_SIZE_COLUMNS]
     for batch in table.select(columns).to_batches(max_chunksize=_BATCH_ROWS):
         rows = zip(*(batch[name].to_pylist() for name in columns), strict=True)
         for item, text, max_new_tokens, longest_target in rows:
@@ -226,7 +218,7 @@ def is_rendered(record: ModelRecord, metadata: RequestsMetadata) -> bool:
 
 def evaluation_key(record: ModelRecord, requests: pa.Table, kind: Kind, rendering: dict | None = None) -> str:
     """Return the store key of an evaluation, whatever its row order; `rendering`: settings of rendered prompts."""
-    columns = (requests.column(name).to_pylist() for name in ("item_id", "role", "request_id"))
+    columns = (requests.column(name).to_pylist() for name in _KEY_COLUMNS)
     request_keys = sorted(zip(*columns, strict=True))
     options = {name: getattr(record, name) for name in OPTIONS}
     uses = (record.generation_engine, record.adapter, record.quantization)

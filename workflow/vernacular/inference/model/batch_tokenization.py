@@ -123,7 +123,7 @@ class _Encoder:
             windows = [(text, overlap) for text in pending if text.parent and (overlap := self._overlap(text))]
             encodings = self._encode([text.text[overlap.start :] for text, overlap in windows], special=False)
             for (text, overlap), encoding in zip(windows, encodings, strict=True):
-                text.encoded = self._join(text.parent.encoded, overlap, from_encoding(encoding, has_special=False))
+                text.encoded = self._join(text.parent.encoded, overlap, from_encoding(encoding))
             pending = [text for text in pending if text.encoded is None]
             encodings = self._encode([text.text for text in pending], special=self.add_special_tokens)
             for text, encoding in zip(pending, encodings, strict=True):

@@ -26,7 +26,7 @@ from transformers.quantizers.auto import AutoQuantizationConfig
 from vernacular.checkpoints import inputs
 from vernacular.checkpoints.files import bounded_build
 from vernacular.checkpoints.linear_layers import use_onednn
-from vernacular.core.errors import MachineError, ModelError, first_of, suggest
+from vernacular.core.errors import MachineError, ModelError, first_of
 from vernacular.core.library_errors import (
     LOADING_ERRORS,
     describe_error,
@@ -39,9 +39,7 @@ from vernacular.inference.model.adapter import use_adapter
 from vernacular.inference.model.loaded import LoadedModel, wrap
 from vernacular.inference.model.tokenization import load_tokenizer
 
-DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 KINDS = {"causal": AutoModelForCausalLM, "masked": AutoModelForMaskedLM}
-DEVICES = ("auto", "cpu", "cuda", "mps")
 
 
 def load(record: ModelRecord, *, threads: int | None = None) -> LoadedModel:
@@ -53,10 +51,6 @@ def load(record: ModelRecord, *, threads: int | None = None) -> LoadedModel:
     started = time.perf_counter()
     transformers.logging.disable_progress_bar()  # progress bars clutter the log
     name = record.name
-    for key, allowed in (("kind", KINDS), ("dtype", DTYPES), ("device", DEVICES)):
-        value = getattr(record, key) or "auto"
-        if value not in allowed:
-            raise ModelError(f'model {name}: {key} has the invalid value "{value}".{suggest(value, allowed)}')
     if threads is not None:
         torch.set_num_threads(threads)
     directory = Path(record.directory)
@@ -109,7 +103,7 @@ def _read_weights(name, directory, record, device, device_map) -> tuple[Any, dic
     kwargs = {
         "local_files_only": True,
         "trust_remote_code": record.trust_remote_code,
-        "dtype": DTYPES[record.dtype],
+        "dtype": record.dtype,
         "use_safetensors": None if record.allow_pickle else True,
         "output_loading_info": True,
         "ignore_mismatched_sizes": True,  # reported by `load`, which names them
@@ -124,7 +118,6 @@ def _read_weights(name, directory, record, device, device_map) -> tuple[Any, dic
     try:
         with wrap_library_errors(), bounded_build(record):
             model, loading_info = KINDS[record.kind].from_pretrained(directory, **kwargs)
-        _reject_bidirectional(name, record, model)
         return (model if device_map else model.to(device)), loading_info
     except LOADING_ERRORS as error:
         if is_out_of_memory(error):
@@ -135,15 +128,6 @@ def _read_weights(name, directory, record, device, device_map) -> tuple[Any, dic
         raise ModelError(f"model {name}: {directory} cannot be loaded: {describe_error(error, record)}") from error
     finally:
         transformers_log.setLevel(level)
-
-
-def _reject_bidirectional(name: str, record: ModelRecord, model) -> None:
-    """Raise ModelError for an encoder loaded as a causal model: it attends to the tokens that it predicts."""
-    config = model.config
-    architectures = getattr(config, "architectures", None) or []
-    is_masked_lm = any(architecture.endswith("ForMaskedLM") for architecture in architectures)
-    if record.kind == "causal" and is_masked_lm and not getattr(config, "is_decoder", False):
-        raise ModelError(f"model {name} is a masked language model ({architectures[0]}). Set kind: masked.")
 
 
 log = logging.getLogger("vernacular")

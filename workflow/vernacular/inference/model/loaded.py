@@ -6,6 +6,7 @@ allowed difference between two computations of one log-probability.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeVar
 
 import torch
@@ -38,6 +39,11 @@ class LoadedModel(TextModel):
     on_batch: Callable[[], None] = lambda: None  # called after each batch that the device was given
 
     @property
+    def title(self) -> str:
+        """The name and class of the model, for messages."""
+        return f"model {self.record.name}: a {type(self.model).__name__}"
+
+    @property
     def dtype(self) -> torch.dtype:
         """The floating-point type of the forward pass."""
         return self.model.dtype
@@ -47,23 +53,19 @@ class LoadedModel(TextModel):
         """The model below its output head, as its own forward calls it."""
         return self.model.get_decoder() if self.kind == "causal" else self.model.base_model
 
-    @property
+    @cached_property
     def lengths(self) -> Lengths:
         """The lengths of texts at which the computation changes."""
-        if "lengths" not in self.checks:
-            self.checks["lengths"] = read_lengths(self.model.config)
-        return self.checks["lengths"]
+        return read_lengths(self.model.config)
 
-    @property
+    @cached_property
     def depends_on_batch(self) -> bool:
         """Whether a token's outputs depend on all tokens of its pass, so that texts are computed singly.
 
         LLM.int8() (Dettmers et al. 2022) multiplies in 16 bits the columns in which any token has an outlier.
         """
-        if "depends_on_batch" not in self.checks:
-            layers = (m for m in self.model.modules() if type(m).__name__ == "Linear8bitLt")
-            self.checks["depends_on_batch"] = any(layer.state.threshold > 0 for layer in layers)
-        return self.checks["depends_on_batch"]
+        layers = (m for m in self.model.modules() if type(m).__name__ == "Linear8bitLt")
+        return any(layer.state.threshold > 0 for layer in layers)
 
     @property
     def precision(self) -> torch.dtype:

@@ -104,7 +104,6 @@ def render_with(loaded: TextModel, messages: list[dict], arguments: dict, templa
     name = loaded.record.name
     if loaded.template_error:
         raise ModelError(loaded.template_error)
-    messages = [{"role": turn["role"], "content": turn["content"]} for turn in messages]
     try:
         template = template_of(loaded) if template is None else template
         if "strftime_now" in template:
@@ -233,14 +232,22 @@ def check_settings(loaded: TextModel) -> None:
         if default and _renderings(loaded, arguments, default) == expected:
             reject("chat_template", "it renders the same prompts as the model's own")
     for key, value in (record.chat_template_args or {}).items():
-        other = not value if isinstance(value, bool) else f"{value}." if isinstance(value, str) else (value or 0) + 1
         without = {name: item for name, item in arguments.items() if name != key}
-        if expected == _renderings(loaded, without) == _renderings(loaded, arguments | {key: other}):
+        if expected == _renderings(loaded, without) == _renderings(loaded, arguments | {key: _another(value)}):
             known = [name for name in (*SWITCHES, EFFORT) if name in template]
             reject(f"chat_template_args.{key}", f"the chat template has no such argument.{suggest(key, known)}"[:-1])
     system = record.system_instruction
     if system and takes_system(loaded) and _renderings(loaded, arguments, system=system) == expected:
         reject("system_instruction", "the chat template drops system turns")
+
+
+def _another(value):
+    """Return another value of the same type, of an argument of a template."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, list | dict):
+        return [*value, ""] if isinstance(value, list) else value | {"": ""}
+    return f"{value}." if isinstance(value, str) else (value or 0) + 1
 
 
 def try_template(loaded: TextModel) -> None:

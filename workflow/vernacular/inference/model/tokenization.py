@@ -15,6 +15,7 @@ shorter text.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -162,8 +163,6 @@ def special_tokens(tokenizer) -> dict:
     return {"bos_id": bos_id, "eos_id": tokenizer.eos_token_id, "adds_bos": adds_bos}
 
 
-BOS_POLICIES = ("auto", "always", "never", "eos")
-
 SPECIAL = -1  # in place of the offsets and of the word of a special token that the tokenizer added
 
 
@@ -215,17 +214,13 @@ class AlignmentError(Exception):
 
 
 def bos_policy(loaded: TextModel) -> str:
-    """Return the record's BOS policy. Raises ModelError if it is unknown or needs a token that the tokenizer lacks.
+    """Return the record's BOS policy. Raises ModelError if it needs a token that the tokenizer lacks.
 
     "auto": as the tokenizer does; if it adds nothing and a text is scored from its first character, its BOS token is
     prepended if it has one (otherwise, the first token is not scored). "always": BOS before every text. "never":
     removed if the tokenizer adds it. "eos": the EOS token in place of BOS, if the tokenizer adds no special token.
     """
     policy, name = loaded.record.bos, loaded.record.name
-    if policy not in BOS_POLICIES:
-        raise ModelError(
-            f'model {name}: expected {", ".join(BOS_POLICIES[:-1])} or {BOS_POLICIES[-1]} as bos, got "{policy}".'
-        )
     if policy == "always" and loaded.bos_id is None:
         raise ModelError(f"model {name}: bos is always, but its tokenizer has no BOS token. Set bos: eos or auto.")
     if policy == "eos" and loaded.eos_id is None:
@@ -244,27 +239,27 @@ def encode(loaded: TextModel, text: str, *, add_special_tokens: bool = True, nee
     plain_ids = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
     offsets = reconstruct_offsets(tokenizer, plain_ids, text) if needs_offsets else [(0, len(text))] * len(plain_ids)
     full_ids = tokenizer(text, add_special_tokens=True, verbose=False)["input_ids"] if add_special_tokens else plain_ids
-    n_plain = len(plain_ids)
-    lead = next((i for i in range(len(full_ids) - n_plain + 1) if full_ids[i : i + n_plain] == plain_ids), None)
-    if lead is None:
-        raise AlignmentError("its special tokens change the other tokens")
-    tail = len(full_ids) - lead - n_plain
+    lead, tail = n_added(full_ids, plain_ids)
     words = [text[: start + 1].lstrip().count(" ") for start, _ in offsets]
     return Encoded.of(full_ids, [None] * lead + offsets + [None] * tail, [None] * lead + words + [None] * tail)
 
 
-def from_encoding(encoding, *, has_special: bool = True) -> Encoded:
-    """Return the arrays of an `Encoding` of tokenizers; `has_special`: special tokens may have been added."""
-    if has_special and None in (sequence_ids := encoding.sequence_ids):
-        pairs = zip(sequence_ids, encoding.offsets, strict=True)
+def n_added(full_ids: list[int], plain_ids: list[int]) -> tuple[int, int]:
+    """Return the numbers of special tokens before and after a text. Raises AlignmentError if they change its tokens."""
+    n_special = len(full_ids) - len(plain_ids)
+    for lead in range(n_special + 1):
+        if full_ids[lead : lead + len(plain_ids)] == plain_ids:
+            return lead, n_special - lead
+    raise AlignmentError("its special tokens change the other tokens")
+
+
+def from_encoding(encoding) -> Encoded:
+    """Return the arrays of an `Encoding` of tokenizers."""
+    offsets = encoding.offsets
+    if None in (sequence_ids := encoding.sequence_ids):  # of added special tokens
+        pairs = zip(sequence_ids, offsets, strict=True)
         offsets = [None if sequence_id is None else offset for sequence_id, offset in pairs]
-        return Encoded.of(encoding.ids, offsets, encoding.word_ids)
-    words = encoding.word_ids
-    return Encoded(
-        np.array(encoding.ids, np.int32),
-        np.array(encoding.offsets, np.int32).reshape(-1, 2),
-        np.array([SPECIAL if word is None else word for word in words] if None in words else words, np.int32),
-    )
+    return Encoded.of(encoding.ids, offsets, encoding.word_ids)
 
 
 def with_bos(
@@ -297,6 +292,11 @@ def prompt_ids(loaded: TextModel, encoded: Encoded, *, templated: bool) -> list[
     if not end:  # only special tokens: those before an EOS open the text
         end = next((i for i, token in enumerate(encoded.ids) if token == loaded.eos_id), len(encoded))
     return with_bos(loaded, encoded.slice(0, end), templated=templated).ids.tolist()
+
+
+def cycled(ids: list[int], n_tokens: int) -> list[int]:
+    """Return `n_tokens` tokens: those of a text, again and again."""
+    return list(islice(cycle(ids), n_tokens))
 
 
 _CONTEXT = 8  # prompt tokens decoded with the new ones, so that the space before the first new word is retained

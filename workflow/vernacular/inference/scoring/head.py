@@ -168,7 +168,7 @@ def _cache(past_states: list, rows: int, *, stores: bool) -> DynamicCache:
     return cache
 
 
-_DTYPES = {"is_greedy": np.bool_, "rank": np.int32, "top_id": np.int32}  # of the arrays; all others are float32
+DTYPES = {"is_greedy": np.bool_, "rank": np.int32, "top_id": np.int32}  # of the arrays; all others are float32
 
 
 @dataclass
@@ -195,7 +195,7 @@ class TokenScores:
     @classmethod
     def from_lists(cls, lists: dict[str, list | None]) -> "TokenScores":
         """Return the inverse of `to_lists`, bit for bit."""
-        dtypes = {name: _DTYPES.get(name, np.float32) for name in lists}
+        dtypes = {name: DTYPES.get(name, np.float32) for name in lists}
         return cls(**{name: None if v is None else np.array(v, dtypes[name]) for name, v in lists.items()})
 
 
@@ -221,7 +221,7 @@ class PendingScores:
             self._copied.synchronize()
         packed, arrays, start = self._packed.numpy(), {}, 0
         for name, size in self._sizes.items():
-            arrays[name] = np.frombuffer(packed[start : start + size].tobytes(), _DTYPES.get(name, np.float32))
+            arrays[name] = np.frombuffer(packed[start : start + size].tobytes(), DTYPES.get(name, np.float32))
             start += size
         return TokenScores(**arrays)
 

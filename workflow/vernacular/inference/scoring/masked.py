@@ -18,7 +18,7 @@ from math import isfinite
 import numpy as np
 import torch
 
-from vernacular.core.errors import ModelError, first_line
+from vernacular.core.errors import ModelError, named
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.library_errors import is_out_of_memory
 from vernacular.inference.model.loaded import MODEL_ERRORS, LoadedModel, agreement
@@ -222,26 +222,20 @@ def _select_way(loaded: LoadedModel, copies: list[MaskedCopy]) -> tuple[_Way, di
     sample = list({id(copy): copy for copy in (*copies[:1], *copies[len(copies) // 2 :][:1], *copies[-1:])}.values())
     if not sample:
         return _WAYS[0], {}, []
-    name, checks, fallback = loaded.record.name, {}, []
+    checks, fallback = {}, []
     try:
         references = [_reference_logprobs(loaded, copy) for copy in sample]
     except MODEL_ERRORS as error:
-        raise ModelError(
-            f"model {name}: a {type(loaded.model).__name__} cannot be scored: "
-            f"{type(error).__name__}: {first_line(error)}"
-        ) from error
+        raise ModelError(f"{loaded.title} cannot be scored: {named(error)}") from error
     for way in _WAYS if not loaded.depends_on_batch else [way for way in _WAYS if way.batching == "single"]:
         difference, reason = _difference(loaded, way, sample, references)
         checks[way.name] = {"agrees": reason is None, "difference": difference}
         if reason is None:
             return way, checks, fallback
         if reason == ALL_NAN:
-            raise ModelError(f"model {name}: {ALL_NAN}. {NAN_ADVICE}")
+            raise ModelError(f"model {loaded.record.name}: {ALL_NAN}. {NAN_ADVICE}")
         fallback.append(f"{way.name}: {reason}")
-    raise ModelError(
-        f"model {name}: a {type(loaded.model).__name__} cannot be scored: two computations of one text differ "
-        f"({reason})."
-    )
+    raise ModelError(f"{loaded.title} cannot be scored: two computations of one text differ ({reason}).")
 
 
 def _difference(
@@ -263,7 +257,7 @@ def _difference(
     except MODEL_ERRORS as error:
         if is_out_of_memory(error):
             raise
-        return None, f"{type(error).__name__}: {first_line(error)}"
+        return None, named(error)
     # three tokens are too few for a mean
     values, reference = torch.tensor(pairs, dtype=torch.float64).unbind(1)
     result = agreement(values, reference, loaded.precision, few_values=True)

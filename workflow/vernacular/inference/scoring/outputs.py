@@ -4,11 +4,9 @@ import numpy as np
 import pyarrow as pa
 
 from vernacular.inference.model.tokenization import TextModel
-from vernacular.inference.scoring.head import EXTRAS, TokenScores
+from vernacular.inference.scoring.head import DTYPES, EXTRAS, TokenScores
 from vernacular.inference.scoring.prepare import PreparedRequest
 from vernacular.inference.scoring.trie import ranges
-
-_TYPES = {"is_greedy": np.bool_, "rank": np.int32, "top_id": np.int32}  # others: float32
 
 
 class Outputs:
@@ -20,7 +18,7 @@ class Outputs:
         self.starts = np.cumsum(self.sizes) - self.sizes
         self.requests = np.repeat(np.arange(len(sizes), dtype=np.int32), self.sizes)  # number of each slot's request
         names = ["logprobs", "is_greedy", *(name for extra in sorted(extras) for name in EXTRAS[extra])]
-        self.values = {name: np.zeros(len(self.requests), _TYPES.get(name, np.float32)) for name in names}
+        self.values = {name: np.zeros(len(self.requests), DTYPES.get(name, np.float32)) for name in names}
         self.done = np.zeros(len(self.requests), np.bool_)
 
     def slots(self, numbers: np.ndarray) -> np.ndarray:

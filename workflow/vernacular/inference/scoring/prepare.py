@@ -254,9 +254,6 @@ def _truncate(loaded: TextModel, request: PreparedRequest, n_excess: int) -> Non
     request.flags.append(f"truncated: {format_count(n_excess, 'token')} dropped")
 
 
-EXTRA = "rolling"
-
-
 def split_into_windows(
     loaded: TextModel, requests: list[PreparedRequest]
 ) -> tuple[list[PreparedRequest], np.ndarray, int]:
@@ -289,7 +286,7 @@ def split_into_windows(
 
 def window_length(loaded: TextModel, request: PreparedRequest) -> int | None:
     """Return the maximum number of tokens to read at a time; None if the text is not read in windows, or unlimited."""
-    if EXTRA not in request.extras:
+    if not is_rolling(request):
         return None
     limits = [limit for limit in (loaded.max_length, option(request, "window")) if limit is not None]
     return min(limits) if limits else None

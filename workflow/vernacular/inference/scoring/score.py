@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,7 @@ from vernacular.core.errors import ArtifactError
 from vernacular.core.processes import Task
 from vernacular.inference.model.loaded import LoadedModel, token_budget
 from vernacular.inference.model.tokenization import bos_policy
-from vernacular.inference.schema import SCORES, Journal, characters_of, iter_rows
+from vernacular.inference.schema import SCORES, Journal, characters_of, distinct_rows, iter_rows
 from vernacular.inference.scoring.execute import Counters, build_path, plan_ahead, score_causal, split_by_positions
 from vernacular.inference.scoring.head import CAUSAL_EXTRAS, EXTRAS
 from vernacular.inference.scoring.masked import score_masked
@@ -88,7 +89,6 @@ class Scoring:
         self.seconds = time.perf_counter() - started
 
     def compute(self, journal: Journal) -> None:
-        """Run the model on all chunks."""
         started = time.perf_counter()
         self.counters = Counters(budget=token_budget(self.loaded))
         computed: list[_Chunk] = []  # the last one, until its rows are built
@@ -105,7 +105,6 @@ class Scoring:
         self.seconds += time.perf_counter() - started
 
     def finish(self) -> tuple["pa.Table | ChunkedRows", dict]:
-        """Return (rows per SCORES, one per request row; metadata)."""
         started = time.perf_counter()
         rows = self._build_rows(self.computed.pop())
         n_requests = pc.count_distinct(self.requests["request_id"]).as_py()
@@ -187,26 +186,11 @@ class Scoring:
         self.engines.append(engine)
         kwargs = {"extras": chunk.extras, "journal": journal}
         kwargs |= {"full_model": engine["head"] == "full", "batching": engine["batching"]}
-
-        def run(numbers: np.ndarray, strategy: str, trie: Trie | None) -> None:
-            budget = self.counters.budget
-            self.counters.add(
-                score_causal(
-                    self.loaded,
-                    chunk.paths,
-                    chunk.outputs,
-                    numbers,
-                    strategy=strategy,
-                    budget=budget,
-                    trie=trie,
-                    **kwargs,
-                )
-            )
-
-        run(numbers, selected, trie)
+        score = partial(score_causal, self.loaded, chunk.paths, chunk.outputs, **kwargs)
+        self.counters.add(score(numbers, strategy=selected, budget=self.counters.budget, trie=trie))
         # in a row of several texts, NaN in one spreads to the others: compute the affected requests again, one per row
         if selected != "plain" and len(nan_numbers := np.intersect1d(chunk.outputs.requests_with_nan(), numbers)):
-            run(nan_numbers, "plain", None)
+            self.counters.add(score(nan_numbers, strategy="plain", budget=self.counters.budget))
             engine["fallback"].append(
                 f"plain: the model returned NaN; number of requests computed again: {len(nan_numbers)}"
             )
@@ -237,7 +221,6 @@ class Scoring:
         self.n_chat += sum(request.rendered is not None for request in requests if not request.failed)
 
     def _tokenizer_metadata(self) -> dict:
-        """Return the tokenizer's metadata."""
         return {
             "class": type(self.loaded.tokenizer).__name__,
             "bos_policy": bos_policy(self.loaded) if self.loaded.kind == "causal" else None,
@@ -352,9 +335,3 @@ class ChunkedRows:
             rows = self.last[chunk][1].slice(first, high - low)
             low += len(rows)
             yield rows
-
-
-def distinct_rows(requests: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """Return (first row of each distinct request, ascending; for each row, the number of its request)."""
-    numbers = requests["request_id"].combine_chunks().dictionary_encode().indices.to_numpy()
-    return np.unique(numbers, return_index=True)[1], numbers

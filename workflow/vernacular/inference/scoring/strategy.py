@@ -1,14 +1,14 @@
 """Selection of the scoring strategy: the fastest that reproduces the model's scores on a sample of the evaluation."""
 
 import inspect
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import takewhile
 from math import isfinite, isnan
 
 import numpy as np
 import torch
 
-from vernacular.core.errors import ModelError, first_line
+from vernacular.core.errors import ModelError, named
 from vernacular.inference.model.loaded import (
     MODEL_ERRORS,
     LoadedModel,
@@ -25,18 +25,14 @@ from vernacular.inference.scoring.trie import Path, build_trie, sort_key
 def select_strategy(loaded: LoadedModel, requested: str, paths: list[Path], tokens: int) -> tuple[str, dict]:
     """Return (the strategy to use, metadata of the selection); `tokens`: size of the paths' trie.
 
-    The texts of `paths` may share a forward pass, see `split_by_positions`. Raises ModelError if `requested` is
-    unknown, or the model is not causal, or two computations of one text differ.
+    The texts of `paths` may share a forward pass, see `split_by_positions`. Raises ModelError if the model is not
+    causal, or two computations of one text differ.
     """
-    if requested not in ("auto", *STRATEGIES):
-        raise ModelError(
-            f'expected auto, {", ".join(STRATEGIES[:-1])} or {STRATEGIES[-1]} as strategy, got "{requested}".'
-        )
     metadata = {"strategy_requested": requested, "fallback": [], "self_check": {}, "head": "rows", "batching": "padded"}
     if not paths:
         return "plain", {**metadata, "strategy": "plain"}
     if reason := _REFUSED.get(loaded.model.config.model_type):
-        raise ModelError(f"model {loaded.record.name}: a {type(loaded.model).__name__} cannot be scored: {reason}.")
+        raise ModelError(f"{loaded.title} cannot be scored: {reason}.")
     check_is_causal(loaded, paths[0].tokens)
     first_index = 0 if requested == "auto" else STRATEGIES.index(requested)
     batching = "single" if loaded.depends_on_batch else "padded"
@@ -49,7 +45,7 @@ def select_strategy(loaded: LoadedModel, requested: str, paths: list[Path], toke
         reason = unsupported_reason(loaded, strategy)
         if reason is None:
             name, result = check(loaded, strategy, paths, tokens, head=head, batching=batching)
-            metadata["self_check"][name] = result.metadata()
+            metadata["self_check"][name] = asdict(result)
             if result.agrees:
                 return strategy, {**metadata, "strategy": strategy, "head": head, "batching": batching}
             reason = result.reason
@@ -59,10 +55,7 @@ def select_strategy(loaded: LoadedModel, requested: str, paths: list[Path], toke
                     return select_strategy(loaded, requested, paths_with_numbers, build_trie(paths_with_numbers).size)
                 raise ModelError(f"model {loaded.record.name}: {reason}. {NAN_ADVICE}")
         metadata["fallback"].append(f"{_label(strategy, head, batching)}: {reason}")
-    raise ModelError(
-        f"model {loaded.record.name}: a {type(loaded.model).__name__} cannot be scored, not even one text at a time "
-        f"({reason})."
-    )
+    raise ModelError(f"{loaded.title} cannot be scored, not even one text at a time ({reason}).")
 
 
 def _label(strategy: str, head: str, batching: str) -> str:
@@ -81,8 +74,7 @@ def merge_metadata(engines: list[dict]) -> dict:
         )
     merged = {**slowest, "self_check": checks}
     merged["fallback"] = list(dict.fromkeys(reason for metadata in engines for reason in metadata["fallback"]))
-    if "head" in slowest:
-        merged["head"] = "full" if any(metadata["head"] == "full" for metadata in engines) else "rows"
+    merged["head"] = "full" if any(metadata["head"] == "full" for metadata in engines) else "rows"
     merged["batching"] = max((metadata["batching"] for metadata in engines), key=list(BATCHINGS).index)
     if "pll" in slowest:
         merged["pll"] = sorted({variant for metadata in engines for variant in metadata["pll"]})
@@ -110,15 +102,10 @@ _SHARE = 0.05  # fraction of the evaluation's tokens that the check may recomput
 class Check:
     """Outcome of comparing a strategy with the scores of single texts."""
 
-    strategy: str
     agrees: bool
     difference: float | None  # largest |difference| of a token's log-probability, nats; None: not available
     tokens: int  # of the longest text compared
     reason: str | None = None  # reason for a disagreement
-
-    def metadata(self) -> dict:
-        """Return the outcome for the metadata."""
-        return {"agrees": self.agrees, "difference": self.difference, "tokens": self.tokens, "reason": self.reason}
 
 
 def unsupported_reason(loaded: LoadedModel, strategy: str) -> str | None:
@@ -198,9 +185,9 @@ def _compare(
     try:
         pairs = within_memory(loaded, compute_pairs)
     except MODEL_ERRORS as error:
-        return Check(strategy, False, None, max_tokens, f"{type(error).__name__}: {first_line(error)}")
+        return Check(False, None, max_tokens, named(error))
     if pairs is not None:
-        return _evaluate_check(loaded, strategy, pairs, max_tokens)
+        return _evaluate_check(loaded, pairs, max_tokens)
     if (shorter := halve(max_tokens, _SHORTEST_CHECK)) is None:
         raise ModelError(
             f"model {loaded.record.name}: out of memory for a text of {max_tokens} tokens on {loaded.device}."
@@ -214,9 +201,9 @@ def _truncate(path: Path, max_tokens: int) -> Path:
     return Path(tokens, start, tokens[start:])
 
 
-def paths_without_nan(loaded: LoadedModel, paths: list[Path], n_samples: int = 16) -> list[Path]:
-    """Return those of about `n_samples` paths, evenly sampled, for which the model alone returns a number."""
-    sample = paths[:: max(1, len(paths) // n_samples)]
+def paths_without_nan(loaded: LoadedModel, paths: list[Path]) -> list[Path]:
+    """Return those of about 16 paths, evenly sampled, for which the model alone returns a number."""
+    sample = paths[:: max(1, len(paths) // 16)]
 
     def all_logprobs(path: Path) -> list[float]:
         return _reference_logprobs(loaded, Path(path.tokens, 1, path.tokens[1:]))
@@ -224,18 +211,18 @@ def paths_without_nan(loaded: LoadedModel, paths: list[Path], n_samples: int = 1
     return [path for path in sample if not all(map(isnan, all_logprobs(path)))]
 
 
-def _evaluate_check(loaded: LoadedModel, strategy: str, pairs: list[tuple[float, float]], max_tokens: int) -> Check:
+def _evaluate_check(loaded: LoadedModel, pairs: list[tuple[float, float]], max_tokens: int) -> Check:
     """Return the outcome of a comparison.
 
     `pairs`: each token's log-probability by the strategy, and of the single text (NaN: excluded).
     """
     if not pairs:
-        return Check(strategy, True, None, max_tokens)
+        return Check(True, None, max_tokens)
     result = agreement(*torch.tensor(pairs, dtype=torch.float64).unbind(1), loaded.precision)
     if not result.compared:
-        return Check(strategy, False, None, max_tokens, ALL_NAN)
+        return Check(False, None, max_tokens, ALL_NAN)
     reason = None if result.agrees else f"differs from single texts by {result.deviation:.2g} nats per token"
-    return Check(strategy, result.agrees, result.largest if isfinite(result.largest) else None, max_tokens, reason)
+    return Check(result.agrees, result.largest if isfinite(result.largest) else None, max_tokens, reason)
 
 
 def _sample(paths: list[Path], max_tokens: int, *, beyond: bool = False) -> list[Path]:

@@ -4,19 +4,20 @@ The texts are short and in several scripts. A difference between two values of o
 the noise of a 16-bit model, whose sums depend on the other requests of a batch.
 """
 
-import itertools
 import math
 import random
 from pathlib import Path
 from statistics import fmean
 
+import numpy as np
 import torch
 
 from vernacular.core.errors import format_count
-from vernacular.inference.model.tokenization import AlignmentError, TextModel, encode
-from vernacular.inference.server.client import Client, RefusedError
-from vernacular.inference.server.completions import Completions, count_tokens
+from vernacular.inference.model.tokenization import AlignmentError, TextModel, cycled, encode
+from vernacular.inference.server.client import RefusedError
+from vernacular.inference.server.completions import count_tokens
 from vernacular.inference.server.forms import AnswerError, Check, LabelForm, LengthError, SpanForm, TokenScore, read
+from vernacular.inference.server.served import ServedModel
 
 MEAN_TOLERANCE, TOLERANCE = 0.15, 0.75  # nats: of the mean over a text's tokens, and of a single token
 _BATCH_TOLERANCE = 1.0  # nats, of a single token among concurrent requests; more than MEAN_TOLERANCE is noted
@@ -120,23 +121,22 @@ def check_consistency(loaded: TextModel, form: SpanForm) -> str:
     return f"largest difference {max(seen):.4f}"
 
 
-def _compare_generated(form: SpanForm, ids: list[int], check: int, **sampling) -> float:
-    generated = form.generated(ids, 3, **sampling)
-    scored = form.score(ids + [score.token_id for score in generated], len(ids), **sampling)
-    mean, largest = deviations(values_of(generated), values_of(scored))
-    if mean > MEAN_TOLERANCE or largest > TOLERANCE:
-        raise AnswerError(
-            check, f"{form.name}: generated tokens have other values as part of a prompt (by {largest:.2f})"
-        )
+def _compare_generated(form: SpanForm, ids: list[int], check: int) -> float:
+    generated = form.generated(ids, 3)
+    scored = form.score(ids + [score.token_id for score in generated], len(ids))
+    largest = deviations(values_of(generated), values_of(scored))[1]
+    if not agree(values_of(generated), values_of(scored)):
+        problem = f"generated tokens have other values as part of a prompt (by {largest:.2f})"
+        raise AnswerError(check, f"{form.name}: {problem}")
     return largest
 
 
-def check_batch(loaded: TextModel, form: SpanForm, client: Client) -> str:
+def check_batch(loaded: ServedModel, form: SpanForm) -> str:
     """Check the values of eight concurrent requests against those of single ones."""
     ids = [ids_of(loaded, f"{text} {TEXTS[0]}") for text in (*TEXTS, PROMPT)]
     single = [values_of(form.score(text, len(text) - 8)) for text in ids]
     largest = 0.0
-    for index, scores in client.map(lambda i: form.score(ids[i % 4], len(ids[i % 4]) - 8), range(8)):
+    for index, scores in loaded.client.map(lambda i: form.score(ids[i % 4], len(ids[i % 4]) - 8), range(8)):
         largest = max(largest, deviations(values_of(scores), single[index % 4])[1])
     if largest > _BATCH_TOLERANCE:
         raise AnswerError(Check.BATCH, f"{form.name}: concurrent requests change a value by {largest:.2f}")
@@ -218,9 +218,10 @@ class Bets:
         for token, values in lists:
             known = dict(sorted(values.items(), key=lambda pair: -pair[1])[:size])
             listed, chosen = list(known.values()), known.get(token)
-            total, rest = _log_sum(listed), _log_rest(_log_sum(listed))
+            total = np.logaddexp.reduce(listed)
+            rest = _log_rest(total)
             for i, power in enumerate(_POWERS):
-                raised = _log_sum([power * value for value in listed])
+                raised = np.logaddexp.reduce([power * value for value in listed])
                 if chosen is not None:
                     self._ratios[i] += power * chosen - raised - (chosen - total)
                 whole = i + len(_POWERS)
@@ -232,12 +233,7 @@ class Bets:
 
     def evidence(self) -> float:
         """Return ln of the mean ratio."""
-        return _log_sum(self._ratios) - math.log(len(self._ratios))
-
-
-def _log_sum(values: list[float]) -> float:
-    """Return ln of the sum of the exponentials of some values."""
-    return max(values) + math.log(sum(math.exp(value - max(values)) for value in values))
+        return np.logaddexp.reduce(self._ratios) - math.log(len(self._ratios))
 
 
 def _log_rest(value: float) -> float:
@@ -250,11 +246,11 @@ _LONG = 128  # tokens of a prompt that must be read completely
 _JOINED = 8  # tokens that can be fewer in a text than in its halves
 
 
-def check_ids(loaded: TextModel, completions: Completions) -> str:
+def check_ids(loaded: ServedModel) -> str:
     """Check that token IDs are accepted as the prompt, all of them and no others."""
     ids = ids_of(loaded, PROMPT)
     try:
-        by_ids, by_text = completions.complete(ids, 1), completions.complete(PROMPT, 1)
+        by_ids, by_text = (loaded.completions.complete(prompt, 1) for prompt in (ids, PROMPT))
     except LengthError as error:
         raise AnswerError(Check.IDS, str(error)) from error
     if by_text.prompt_tokens == by_ids.prompt_tokens and by_text.text != by_ids.text:
@@ -263,25 +259,25 @@ def check_ids(loaded: TextModel, completions: Completions) -> str:
     return f"{format_count(len(ids), 'ID')} read" + (f"; the server adds {added} to a text" if added else "")
 
 
-def check_tokenizer(loaded: TextModel, client: Client, completions: Completions) -> str:
+def check_tokenizer(loaded: ServedModel) -> str:
     """Check that the local tokenizer and the server's give the same token IDs, or without `/tokenize` as many."""
     for text in _TOKENIZED:
         expected = loaded.tokenizer(text, add_special_tokens=False)["input_ids"]
-        body = {"model": completions.model, "prompt": text, "content": text, "add_special_tokens": False}
+        body = {"model": loaded.completions.model, "prompt": text, "content": text, "add_special_tokens": False}
         body |= {"add_special": False, "parse_special": True}
         try:
-            tokens = read(client.post("/tokenize", body, root=True), "tokens")
+            tokens = read(loaded.client.post("/tokenize", body, root=True), "tokens")
         except RefusedError:
-            return _check_token_counts(loaded, completions)
+            return _check_token_counts(loaded)
         if tokens != expected:
             error = f"the server's tokenizer gives other token IDs than the local one for {text!r}"
             raise AnswerError(Check.TOKENIZER, error)
     return f"equal token IDs of {format_count(len(_TOKENIZED), 'text')}"
 
 
-def _check_token_counts(loaded: TextModel, completions: Completions) -> str:
+def _check_token_counts(loaded: ServedModel) -> str:
     for text in TEXTS:
-        expected, got = len(ids_of(loaded, text)), completions.complete(text, 1).prompt_tokens
+        expected, got = len(ids_of(loaded, text)), loaded.completions.complete(text, 1).prompt_tokens
         if got is None:
             return "not comparable: the server has no /tokenize and reports no number of tokens"
         if abs(got - expected) > 1:  # BOS
@@ -290,9 +286,9 @@ def _check_token_counts(loaded: TextModel, completions: Completions) -> str:
     return f"equal numbers of tokens of {format_count(len(TEXTS), 'text')}"
 
 
-def check_length(loaded: TextModel, completions: Completions, form: SpanForm) -> str:
+def check_length(loaded: ServedModel, form: SpanForm) -> str:
     """Check that long prompts are read completely, and that one beyond the context is refused instead of cut."""
-    size = _check_whole(loaded, completions, form, _LONG)
+    size = _check_whole(loaded, form, _LONG)
     limit = loaded.record.server.max_length
     if limit is None:
         return f"{size} tokens read; the length of the context is unknown"
@@ -300,28 +296,24 @@ def check_length(loaded: TextModel, completions: Completions, form: SpanForm) ->
         return f"{size} tokens read; no prompt is longer than the context"
     size = limit + 1
     try:
-        completions.complete(_repeat(ids_of(loaded, TEXTS[0]), size), 1)
+        loaded.completions.complete(cycled(ids_of(loaded, TEXTS[0]), size), 1)
     except RefusedError as error:
         return f"{size} tokens refused (HTTP {error.status})"
     return f"{size} tokens accepted"
 
 
-def check_longest(loaded: TextModel, completions: Completions, form: SpanForm | None, longest: str) -> str:
+def check_longest(loaded: ServedModel, form: SpanForm | None, longest: str) -> str:
     """Check that a prompt as long as the longest one of the run is read completely; `form` None: to generate."""
     n = len(ids_of(loaded, longest))
-    size = _check_whole(loaded, completions, form, n if form is None else max(n, _LONG))
+    size = _check_whole(loaded, form, n if form is None else max(n, _LONG))
     return f"{size} tokens read, as in the longest request"
 
 
-def _repeat(ids: list[int], size: int) -> list[int]:
-    return list(itertools.islice(itertools.cycle(ids), size))
-
-
-def _check_whole(loaded: TextModel, completions: Completions, form: SpanForm | None, size: int) -> int:
+def _check_whole(loaded: ServedModel, form: SpanForm | None, size: int) -> int:
     """Return the length of a prompt, `size` or what fits; raise AnswerError if its beginning has no effect."""
     size = min(size, (loaded.max_length or math.inf) - 8)
-    ids, other = (_repeat(ids_of(loaded, text), size) for text in TEXTS[:2])
-    completions.complete(ids, 1)
+    ids, other = (cycled(ids_of(loaded, text), size) for text in TEXTS[:2])
+    loaded.completions.complete(ids, 1)
     if form is not None:
         changed = max(4, size // 16)
         prompts = ids, [*other[1 : changed + 1], *ids[changed:]]

@@ -32,7 +32,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from vernacular.core.errors import ServerError, first_line
+from vernacular.core.errors import ServerError, named
 from vernacular.core.fingerprint import fingerprint
 from vernacular.inference.server.forms import AnswerError, Stated, one_line
 
@@ -284,7 +284,7 @@ class Client:
             except _InvalidError as error:
                 is_answered, problem = True, str(error)
             except httpx2.RequestError as error:
-                problem = self.redact(f"{type(error).__name__}: {first_line(error)}".removesuffix(": "))
+                problem = self.redact(named(error))
             else:
                 if response.is_success and is_web_page:
                     self._refuse(response, "a web page instead of JSON")
@@ -452,8 +452,6 @@ _END = object()
 def _retry_after(response, default: float) -> float:
     """Return the seconds of the header `Retry-After` (a number or a date); `default` without a valid one."""
     value = response.headers.get("Retry-After", "").strip()
-    if not value:
-        return default
     try:
         seconds = float(value)
     except ValueError:

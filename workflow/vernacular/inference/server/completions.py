@@ -14,7 +14,10 @@ from vernacular.inference.server.forms import (
     STANDARD,
     AnswerError,
     Check,
+    LabelForm,
+    SpanForm,
     TokenScore,
+    all_labels,
     ask,
     by_id,
     compare_length,
@@ -125,16 +128,6 @@ def count_tokens(tokenizer, prompt: str | list[dict]) -> int:
     return sum(len(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]) for text in texts)
 
 
-def generated_scores(completions: Completions, ids: list[int], n: int, **sampling) -> list[TokenScore]:
-    """Return up to `n` greedily generated tokens with log-probabilities. Raises AnswerError without both."""
-    fields = {"logprobs": 1, "return_token_ids": True, "return_tokens_as_token_ids": True, **sampling}
-    completion = completions.complete(ids, n, **fields)
-    if not completion.ids or not completion.logprobs or len(completion.ids) < len(completion.logprobs):
-        raise AnswerError(Check.CONSISTENT, "no token IDs and log-probabilities of generated tokens are returned")
-    pairs = zip(completion.ids, completion.logprobs, strict=False)
-    return [TokenScore(token, finite(value, "generated tokens")) for token, value in pairs]
-
-
 def _generated(choice) -> tuple[list[int] | None, list[float] | None]:
     """Return (IDs, log-probabilities) of the generated tokens, in either shape of `logprobs`; None if absent."""
     entries = read(choice, "logprobs", "content")
@@ -178,7 +171,7 @@ def _pairs(top) -> list[tuple]:
     return [(token_of(entry), read(entry, "logprob")) for entry in elements(top)]
 
 
-class _PromptForm(ABC):
+class _PromptForm(SpanForm, ABC):
     """Log-probabilities of a prompt from `/v1/completions`."""
 
     name: str
@@ -188,7 +181,6 @@ class _PromptForm(ABC):
         self._completions = completions
 
     def score(self, ids: list[int], first: int, **sampling) -> list[TokenScore]:
-        """See `SpanForm.score`."""
         choice = read(self._completions.complete(ids, 1, **self._fields, **sampling).content, "choices", 0)
         entries = self._entries(choice, ids)
         if entries[0] is not None or None in entries[1:]:
@@ -205,8 +197,12 @@ class _PromptForm(ABC):
         """Return the value of the token at an index of the prompt, from its entry."""
 
     def generated(self, ids: list[int], n: int, **sampling) -> list[TokenScore]:
-        """See `SpanForm.generated`."""
-        return generated_scores(self._completions, ids, n, **sampling)
+        fields = {"logprobs": 1, "return_token_ids": True, "return_tokens_as_token_ids": True, **sampling}
+        completion = self._completions.complete(ids, n, **fields)
+        if not completion.ids or not completion.logprobs or len(completion.ids) < len(completion.logprobs):
+            raise AnswerError(Check.CONSISTENT, "no token IDs and log-probabilities of generated tokens are returned")
+        pairs = zip(completion.ids, completion.logprobs, strict=False)
+        return [TokenScore(token, finite(value, "generated tokens")) for token, value in pairs]
 
 
 class PromptLogprobs(_PromptForm):
@@ -260,7 +256,7 @@ class Echo(_PromptForm):
         return TokenScore(token, value, max([value, *values]) if values else None)
 
 
-class LabelIds:
+class LabelIds(LabelForm):
     """Log-probabilities of given tokens after a prompt, as vLLM returns them: `logprob_token_ids`."""
 
     name = "logprob_token_ids"
@@ -269,17 +265,13 @@ class LabelIds:
         self._completions = completions
 
     def label_scores(self, ids: list[int], labels: list[int]) -> list[TokenScore]:
-        """See `LabelForm.label_scores`."""
         fields = {"logprobs": 1, "logprob_token_ids": labels, "return_tokens_as_token_ids": True}
         completion = self._completions.complete(ids, 1, **fields)
         top = read(completion.content, "choices", 0, "logprobs", "top_logprobs", 0)
-        values = by_id(((parse_id(token), value) for token, value in _pairs(top)), self.name)
-        if not set(labels) <= values.keys():
-            raise AnswerError(Check.LETTERS, f"{self.name}: the response lacks some of the requested tokens")
-        return [TokenScore(label, values[label], max(values.values())) for label in labels]
+        return all_labels([(parse_id(token), value) for token, value in _pairs(top)], labels, self.name)
 
 
-class TopIds:
+class TopIds(LabelForm):
     """Log-probabilities of the `k` most probable next tokens, by ID; a label that is not among them has none."""
 
     def __init__(self, completions: Completions, k: int):
@@ -287,14 +279,11 @@ class TopIds:
         self.name = f"top {k}"
 
     def label_scores(self, ids: list[int], labels: list[int]) -> list[TokenScore]:
-        """See `LabelForm.label_scores`."""
         fields = {"logprobs": self.k, "return_tokens_as_token_ids": True}
         choice = read(self._completions.complete(ids, 1, **fields).content, "choices", 0)
         top = read(choice, "logprobs", "top_logprobs", 0)
-        if isinstance(top, dict):
-            pairs = [(parse_id(token), value) for token, value in top.items()]
-        else:
-            pairs = _pairs(read(choice, "logprobs", "content", 0, "top_logprobs"))
+        pairs = _pairs(top if isinstance(top, dict) else read(choice, "logprobs", "content", 0, "top_logprobs"))
+        pairs = [(parse_id(token) if isinstance(token, str) else token, value) for token, value in pairs]
         values = by_id(pairs, self.name)
         return [TokenScore(label, values.get(label), max(values.values())) for label in labels]
 
@@ -309,13 +298,16 @@ class TextLabels:
         self._completions, self.k, self.chat = completions, k, chat
         self.name = f"top {k} texts" + (" of a chat" if chat else "")
 
-    def label_texts(self, prompt: str | list[dict], labels: list[str]) -> tuple[list[float | None], int | None]:
+    def label_texts(
+        self, prompt: str | list[dict], labels: list[str], **changes
+    ) -> tuple[list[float | None], int | None]:
         """Return (log-probability (nats) of each label as the next token, length of the prompt in tokens).
 
-        None: not in the list, or of two tokens. Raises AnswerError without a list.
+        None: not in the list, or of two tokens. `changes`: see `Completions.complete`. Raises AnswerError without a
+        list.
         """
         fields = {"logprobs": True, "top_logprobs": self.k} if self.chat else {"logprobs": self.k}
-        completion = self._completions.complete(prompt, 1, **fields)
+        completion = self._completions.complete(prompt, 1, **fields, **changes)
         logprobs = read(completion.content, "choices", 0, "logprobs")
         top = read(logprobs, "top_logprobs", 0)
         if isinstance(top, dict):

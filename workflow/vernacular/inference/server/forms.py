@@ -22,18 +22,15 @@ STANDARD = {"temperature": 0.0, "top_p": 1.0, "presence_penalty": 0.0, "frequenc
 EXTENDED = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "repeat_penalty": 1.0}
 EXTENDED |= {"include_stop_str_in_output": False}  # these are not in OpenAI's own API
 
-# the probe's checks, by number
-CHECKS = {
-    1: "reach and name", 2: "token IDs accepted", 3: "echo", 4: "boundary", 5: "plausible", 6: "self-consistent",
-    7: "repetition and cache", 8: "batch", 9: "no temperature or penalties", 10: "tokenizer", 11: "byte tokens",
-    12: "labels", 13: "forcing", 14: "length", 15: "stop and seed", 16: "known answer",
-    17: "settings of chats",
+_CHECKS = {
+    "REACH": "reach and name", "IDS": "token IDs accepted", "ECHO": "echo", "BOUNDARY": "boundary",
+    "PLAUSIBLE": "plausible", "CONSISTENT": "self-consistent", "REPETITION": "repetition and cache", "BATCH": "batch",
+    "PENALTIES": "no temperature or penalties", "TOKENIZER": "tokenizer", "BYTES": "byte tokens", "LETTERS": "labels",
+    "FORCING": "forcing", "LENGTH": "length", "STOP": "stop and seed", "KNOWN": "known answer",
+    "CHATS": "settings of chats",
 }  # fmt: skip
-Check = IntEnum(
-    "Check",
-    "REACH IDS ECHO BOUNDARY PLAUSIBLE CONSISTENT REPETITION BATCH PENALTIES "
-    "TOKENIZER BYTES LETTERS FORCING LENGTH STOP KNOWN CHATS",
-)
+Check = IntEnum("Check", list(_CHECKS))  # the probe's checks
+CHECKS = dict(enumerate(_CHECKS.values(), start=1))  # what they are called, by number
 _LEAST = -9998.0  # servers write -9999 for minus infinity, or for "not computed"
 _ROUNDING = 1e-3  # nats; a log-probability above 0 by more is none
 _SUM_TOLERANCE = 0.02  # of the probabilities of a list: values may have three digits
@@ -142,6 +139,17 @@ def by_id(pairs: Iterable[tuple], form: str) -> dict[int, float]:
     if not values or None in values.values() or any(type(token) is not int for token in values):
         raise AnswerError(Check.LETTERS, f"{form}: the response contains no token IDs")
     return values
+
+
+def all_labels(pairs: Iterable[tuple], labels: list[int], form: str, best: float | None = None) -> list[TokenScore]:
+    """Return the scores of labels in a list by `by_id`; `best`: of the most probable token, if it is not in the list.
+
+    Raises AnswerError if a label is not in the list.
+    """
+    values = by_id(pairs, form)
+    if not set(labels) <= values.keys():
+        raise AnswerError(Check.LETTERS, f"{form}: the response lacks some of the requested tokens")
+    return [TokenScore(label, values[label], max(values.values()) if best is None else best) for label in labels]
 
 
 def count(content, *keys: str) -> int | None:

@@ -65,7 +65,6 @@ class Generation:
         self.calls = sorted(calls, key=lambda call: (str(call.content), call.name))
 
     def compute(self, journal: Journal) -> None:
-        """Send the requests."""
         served, started, before = self.served, time.perf_counter(), asdict(self.served.client.usage)
         if self.prompts is None:
             self._prepare()
@@ -77,11 +76,10 @@ class Generation:
             if flags := answers[call.name].get("flags"):
                 self.flags[call.prompt.request_id] = flags
         self.used = {name: value - before[name] for name, value in asdict(served.client.usage).items()}
-        self.journal_notes = getattr(journal, "notes", [])
+        self.journal_notes = journal.notes
         self.seconds += time.perf_counter() - started
 
     def finish(self) -> tuple[pa.Table, dict]:
-        """Return (table per GENERATIONS, metadata)."""
         served = self.served
         rows = (self._row(row) for row in iter_rows(self.requests))
         reasons = Counter(str(outcome.get("finish_reason")) for outcome in self.outcomes.values())
@@ -136,16 +134,12 @@ def _text_prompts(
         error = None if chat or forms.generation != "chat" else "the server answers chats only"
         if chat and is_continued(row["messages"]):
             error = "the server applies its template, which cannot continue a turn of the model (gen_prefix)"
-        contents[row["request_id"]] = (
-            [{"role": turn["role"], "content": turn["content"]} for turn in with_system(served, row["messages"])]
-            if chat
-            else row["prefix"] + row["text"]
-        )
+        contents[row["request_id"]] = with_system(served, row["messages"]) if chat else row["prefix"] + row["text"]
         prompts[row["request_id"]] = prepare.PreparedPrompt(
             request_id=row["request_id"],
             ids=[],
             rendered="chat template applied by the server" if chat else None,
-            max_new_tokens=(decoding.max_new_tokens or _max_new_tokens(row)) + decoding.think_tokens,
+            max_new_tokens=(decoding.max_new_tokens or prepare.max_new_tokens(served, row)) + decoding.think_tokens,
             stops=list(row["stop"] or []),
             decoding=decoding.values,
             think_tokens=decoding.think_tokens,
@@ -153,15 +147,6 @@ def _text_prompts(
             error=error,
         )
     return prompts, contents
-
-
-def _max_new_tokens(row: Request) -> int:
-    """Return the number of tokens to generate; the longest expected output has at most a token per byte."""
-    if row["max_new_tokens"] is not None:
-        return row["max_new_tokens"]
-    if row["longest_target"] is None:
-        return prepare.DEFAULT_NEW_TOKENS
-    return len(row["longest_target"].encode("utf-8", "surrogatepass")) + prepare.MARGIN
 
 
 def _answer(served: ServedModel, call: Call) -> dict:
@@ -205,8 +190,7 @@ def _extensions(served: ServedModel, call: Call) -> dict:
     if prompt.rendered is None:
         return {}
     if not prompt.ids:  # the server applies its template
-        arguments = reasoning.server_arguments(served)
-        return {"chat_template_kwargs": arguments} if arguments else {}
+        return reasoning.template_fields(served)
     if served.native or not prompt.think_tokens:
         return {}
     special = {"skip_special_tokens": False} if reasoning.has_special_markers(served) else {}

@@ -7,8 +7,11 @@ from vernacular.inference.server.completions import Completion
 from vernacular.inference.server.forms import (
     AnswerError,
     Check,
+    LabelForm,
     LengthError,
+    SpanForm,
     TokenScore,
+    all_labels,
     ask,
     by_id,
     compare_length,
@@ -32,7 +35,7 @@ _LLAMA_SAMPLING = {
 }  # fmt: skip
 
 
-class LlamaCpp:
+class LlamaCpp(SpanForm, LabelForm):
     """Requests to `/completion` of llama.cpp: log-probabilities of forced tokens, and generation from token IDs.
 
     The server returns none of a prompt, so the next token is forced with a large `logit_bias`; its value is from the
@@ -45,7 +48,7 @@ class LlamaCpp:
     def __init__(self, client: Client, vocabulary: int, whole_token: int):
         self._client, self._vocabulary, self._whole_token = client, vocabulary, whole_token
 
-    def complete(self, prompt: list[int] | str, max_tokens: int, **changes) -> Completion:
+    def complete(self, prompt: list[int], max_tokens: int, **changes) -> Completion:
         """Return the continuation of token IDs; a stop string that ends it is part of the text."""
         content = self._post(prompt, max_tokens, **changes)
         text, ids = content["content"], read(content, "tokens")
@@ -61,28 +64,28 @@ class LlamaCpp:
             content,
         )
 
-    def _post(self, prompt: list[int] | str, n_predict: int, **fields) -> dict:
+    def _post(self, prompt: list[int], n_predict: int, **fields) -> dict:
         fields = {"repeat_penalty" if name == "repetition_penalty" else name: v for name, v in fields.items()}
         body = {"prompt": prompt, "n_predict": n_predict, **_LLAMA_SAMPLING, **fields}
         content = ask(self._client, "/completion", body, root=True)
         text_of(read(content, "content"), "text")
         evaluated, predicted = (count(content, key) for key in ("tokens_evaluated", "tokens_predicted"))
         self._client.count_tokens(evaluated, predicted, count(content, "timings", "cache_n"))
-        if isinstance(prompt, list):
-            compare_length(prompt, evaluated)
+        if evaluated is None:
+            raise AnswerError(Check.ECHO, f"{self.name}: the response contains no number of the tokens that were read")
+        compare_length(prompt, evaluated)
         if read(content, "truncated") is True:
             raise LengthError("the server truncated the prompt")
         return content
 
     def score(self, ids: list[int], first: int, **sampling) -> list[TokenScore]:
-        """See `SpanForm.score`; one request per token, whose common prefix the server has in its cache."""
+        """One request per token, whose common prefix the server has in its cache."""
         scores = [TokenScore(ids[0], None)] if first == 0 else []
         return scores + [self._forced(ids[:index], ids[index], sampling) for index in range(max(first, 1), len(ids))]
 
     def generated(self, ids: list[int], n: int, **sampling) -> list[TokenScore]:
-        """See `SpanForm.generated`; up to the first token without an entry."""
+        """Up to the first token without an entry."""
         content = self._post(ids, n, n_probs=1, **sampling)
-        self._check_length(content, ids)
         scores = []
         for token, entry in self._entries(content):
             if read(entry, "id") != token:
@@ -96,7 +99,6 @@ class LlamaCpp:
         content = self._post(prefix, 1, n_probs=1, logit_bias=[[token, _BIAS]], **sampling)
         if read(content, "tokens", 0) != token:
             raise AnswerError(Check.FORCING, f"{self.name}: token {token} was forced, and another one was returned")
-        self._check_length(content, prefix)
         entry = read(content, "completion_probabilities", 0)
         if entry is None:
             [score] = self._listed(prefix, [token], _FIRST_LIST)
@@ -108,7 +110,7 @@ class LlamaCpp:
         return TokenScore(token, value, None if best is None else max(value, finite(best, self.name)))
 
     def label_scores(self, ids: list[int], labels: list[int]) -> list[TokenScore]:
-        """See `LabelForm.label_scores`; a label that is missing in the first list is forced."""
+        """A label that is missing in the first list is forced."""
         values = self._list(ids, _LETTERS_LIST)
         best = max(values.values())
         seen = {label: TokenScore(label, values[label], best) for label in labels if label in values}
@@ -127,7 +129,6 @@ class LlamaCpp:
     def _list(self, prefix: list[int], length: int) -> dict[int, float]:
         """Return the log-probabilities of the `length` most probable next tokens, by ID."""
         content = self._post(prefix, 1, n_probs=length, logit_bias=[[self._whole_token, _BIAS]])
-        self._check_length(content, prefix)
         pairs = _pairs(read(content, "completion_probabilities", 0))
         if not pairs:
             raise AnswerError(Check.FORCING, f"{self.name}: the response contains no list of the most probable tokens")
@@ -143,10 +144,6 @@ class LlamaCpp:
         entries = elements(read(content, "completion_probabilities"))
         return [pair for pair in zip(elements(read(content, "tokens")), entries, strict=False) if type(pair[0]) is int]
 
-    def _check_length(self, content: dict, prefix: list[int]) -> None:
-        if (evaluated := read(content, "tokens_evaluated")) != len(prefix):
-            raise AnswerError(Check.ECHO, f"{self.name}: {evaluated} tokens were read, {len(prefix)} were sent")
-
 
 def _pairs(entry) -> list[tuple]:
     """Return (token, value) of each of the most probable tokens."""
@@ -159,7 +156,7 @@ _SGLANG_SAMPLING = {
 }  # fmt: skip
 
 
-class SGLang:
+class SGLang(SpanForm, LabelForm):
     """Requests to `/generate` of SGLang; the entry at `logprob_start_len` is null: spans are asked for one before."""
 
     name = "generate"
@@ -179,7 +176,6 @@ class SGLang:
         return meta
 
     def score(self, ids: list[int], first: int, **sampling) -> list[TokenScore]:
-        """See `SpanForm.score`."""
         start = max(first - 1, 0)
         meta = self._meta(ids, {"logprob_start_len": start, "top_logprobs_num": 1}, sampling)
         entries, top = meta.get("input_token_logprobs"), meta.get("input_top_logprobs")
@@ -198,7 +194,6 @@ class SGLang:
         return scores
 
     def generated(self, ids: list[int], n: int, **sampling) -> list[TokenScore]:
-        """See `SpanForm.generated`."""
         meta = self._meta(ids, {"logprob_start_len": -1, "top_logprobs_num": 1}, {**sampling, "max_new_tokens": n})
         entries = meta.get("output_token_logprobs")
         if not isinstance(entries, list) or not entries or any(type(read(entry, 1)) is not int for entry in entries):
@@ -206,15 +201,11 @@ class SGLang:
         return [TokenScore(entry[1], finite(read(entry, 0), self.name)) for entry in entries]
 
     def label_scores(self, ids: list[int], labels: list[int]) -> list[TokenScore]:
-        """See `LabelForm.label_scores`."""
         fields = {"token_ids_logprob": labels, "top_logprobs_num": 1, "logprob_start_len": -1}
         meta = self._meta(ids, fields, {})
-        values = by_id(_sglang_pairs(read(meta, "output_token_ids_logprobs", 0)), self.name)
-        if not set(labels) <= values.keys():
-            raise AnswerError(Check.LETTERS, f"{self.name}: the response lacks some of the requested tokens")
         best = read(meta, "output_top_logprobs", 0, 0, 0)
-        best = max(values.values()) if best is None else finite(best, self.name)
-        return [TokenScore(label, values[label], best) for label in labels]
+        best = None if best is None else finite(best, self.name)
+        return all_labels(_sglang_pairs(read(meta, "output_token_ids_logprobs", 0)), labels, self.name, best)
 
     def listed(self, ids: list[int], n: int, k: int, **sampling) -> list[tuple]:
         """See `Completions.listed`."""

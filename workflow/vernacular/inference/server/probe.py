@@ -13,7 +13,7 @@ from dataclasses import replace
 from vernacular.core.errors import ModelError, ServerError, suggest
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.model_record import Forms, ModelRecord, ServerRecord
-from vernacular.inference.generation.reasoning import markers_of, server_arguments, thinks
+from vernacular.inference.generation.reasoning import markers_of, server_arguments, template_fields, thinks
 from vernacular.inference.model.rendering import check_settings, has_template, try_template
 from vernacular.inference.model.tokenization import AlignmentError
 from vernacular.inference.server import checks
@@ -114,13 +114,12 @@ class _Probe:
 
     def _check_ids(self) -> None:
         """Check the tokenizer and the use of token IDs; without them, only text remains."""
-        loaded, completions = self.loaded, self.loaded.completions
-        steps = [(Check.IDS, lambda: checks.check_ids(loaded, completions))]
+        loaded, steps = self.loaded, [(Check.IDS, checks.check_ids)]
         if self.server.tokenizer == "local":
-            steps.insert(0, (Check.TOKENIZER, lambda: checks.check_tokenizer(loaded, self.client, completions)))
+            steps.insert(0, (Check.TOKENIZER, checks.check_tokenizer))
         for number, step in steps:
             try:
-                self._note(number, None, True, step())
+                self._note(number, None, True, step(loaded))
             except (AnswerError, RefusedError, AlignmentError) as error:
                 self._fail(number, None, error, "spans", "labels")
                 self._drop_tokenizer()
@@ -132,22 +131,22 @@ class _Probe:
         """Return the first form of log-probabilities that passes all checks; None if there is none."""
         loaded = self.loaded
         best = ((0, False), "")  # the reason of the form that passes the most checks, or returns values at all
+        steps = [
+            (Check.ECHO, checks.check_structure),
+            (Check.BYTES, checks.check_bytes),
+            (Check.REPETITION, checks.check_repetition),
+            (Check.PLAUSIBLE, checks.check_plausible),
+            (Check.CONSISTENT, checks.check_consistency),
+            (Check.PENALTIES, checks.check_penalties),
+            (Check.BATCH, checks.check_batch),
+            (Check.PENALTIES, lambda _, form: self._check_samples(form)),
+            (Check.LENGTH, checks.check_length),
+            (Check.KNOWN, lambda _, form: checks.check_known_answers(loaded, form, self.known)),
+        ]
         for form in span_forms(loaded, self.native):
-            steps = [
-                (Check.ECHO, lambda form=form: checks.check_structure(loaded, form)),
-                (Check.BYTES, lambda form=form: checks.check_bytes(loaded, form)),
-                (Check.REPETITION, lambda form=form: checks.check_repetition(loaded, form)),
-                (Check.PLAUSIBLE, lambda form=form: checks.check_plausible(loaded, form)),
-                (Check.CONSISTENT, lambda form=form: checks.check_consistency(loaded, form)),
-                (Check.PENALTIES, lambda form=form: checks.check_penalties(loaded, form)),
-                (Check.BATCH, lambda form=form: checks.check_batch(loaded, form, self.client)),
-                (Check.PENALTIES, lambda form=form: self._check_samples(form)),
-                (Check.LENGTH, lambda form=form: checks.check_length(loaded, loaded.completions, form)),
-                (16, lambda form=form: checks.check_known_answers(loaded, form, self.known)),
-            ]
             for passed, (number, step) in enumerate(steps):
                 try:
-                    self._note(number, form.name, True, step())
+                    self._note(number, form.name, True, step(loaded, form))
                 except (AnswerError, RefusedError) as error:
                     reason = self._fail(number, form.name, error)
                     rank = (passed, getattr(error, "check", Check.ECHO) != Check.ECHO)
@@ -173,7 +172,8 @@ class _Probe:
             try:
                 if isinstance(form, TextLabels):
                     prompt = _message("chat" if form.chat else "text")(checks.QUESTION)
-                    values, _ = form.label_texts(prompt, list(checks.LABELS))
+                    fields = template_fields(self.loaded) if form.chat else {}
+                    values, _ = form.label_texts(prompt, list(checks.LABELS), **fields)
                     seen = f"{sum(v is not None for v in values)} of {len(values)} labels found"
                 else:
                     seen = checks.check_labels(self.loaded, form, spans)
@@ -216,7 +216,7 @@ class _Probe:
         loaded, form = self.loaded, spans.name if spans else generation
         try:
             if loaded.tokenizer is not None:
-                seen = checks.check_longest(loaded, loaded.completions, spans, self.longest)
+                seen = checks.check_longest(loaded, spans, self.longest)
             else:
                 seen = checks.check_text_length(loaded.completions.complete, _message(generation), self.longest)
         except (AnswerError, RefusedError, AlignmentError, ServerError) as error:

@@ -14,6 +14,8 @@ import pyarrow as pa
 
 from vernacular.core.errors import ArtifactError
 from vernacular.core.fingerprint import fingerprint
+from vernacular.inference.generation import reasoning
+from vernacular.inference.model.rendering import with_system
 from vernacular.inference.model.tokenization import bos_policy
 from vernacular.inference.schema import SCORES, Journal, distinct, iter_rows, missing_statistics, rows_to_table
 from vernacular.inference.scoring.prepare import PreparedRequest, prepare_all, reads, window_length
@@ -59,7 +61,6 @@ class Scoring:
         self.calls, self.slots = make_calls(self.served, self.prepared)
 
     def compute(self, journal: Journal) -> None:
-        """Send the requests."""
         served, started, before = self.served, time.perf_counter(), asdict(self.served.client.usage)
         if self.by_text:
             self.rows, self.n_calls = score_label_texts(served, self.requests, journal)
@@ -75,7 +76,6 @@ class Scoring:
         self.seconds += time.perf_counter() - started
 
     def finish(self) -> tuple[pa.Table, dict]:
-        """Return (table per SCORES, metadata)."""
         served, requests = self.served, self.requests
         rows = self.rows if self.by_text else {p.request_id: self._row(p) for p in self.prepared}
         all_flags = "; ".join(row["flags"] for row in rows.values() if row["flags"]).split("; ")
@@ -109,7 +109,22 @@ class Scoring:
         return rows_to_table(({**rows[row["request_id"]], **row} for row in iter_rows(ids)), SCORES.schema), metadata
 
     def _row(self, request: PreparedRequest) -> dict:
-        return _row(self.served, request, self.answers, self.slots.get(request.request_id))
+        """Return the outputs of one request."""
+        row = dict.fromkeys(SCORES.schema.names) | {"rendered": request.rendered}
+        slot = self.slots.get(request.request_id)
+        answer = self.answers[slot[0]] if slot else {}
+        request.flags += answer.get("flags", [])
+        if error := answer.get("error"):
+            request.flags.append(f"error: {error}")
+        elif slot:
+            index, size = slot[1], request.stop - request.first
+            values = {name: answer[name][index : index + size] for name in ("logprobs", "is_greedy")}
+            if None in values["logprobs"] and request.first:
+                request.flags.append(NOT_LISTED)
+            else:
+                tokens, offsets = self.served.tokenizer.convert_ids_to_tokens(request.span.tolist()), request.offsets
+                row |= {"tokens": tokens, "offsets": offsets.tolist(), "n_prompt_tokens": request.first, **values}
+        return row | {"flags": request.flag}
 
 
 def _reject_windows(served: ServedModel, request: PreparedRequest) -> None:
@@ -157,24 +172,6 @@ def _answer(served: ServedModel, call: Call) -> dict:
     return {"logprobs": [score.logprob for score in scores], "is_greedy": [score.is_greedy for score in scores]}
 
 
-def _row(served: ServedModel, request: PreparedRequest, answers: dict, slot: tuple[str, int] | None) -> dict:
-    """Return the outputs of one request."""
-    row = dict.fromkeys(SCORES.schema.names) | {"rendered": request.rendered}
-    answer = answers[slot[0]] if slot else {}
-    request.flags += answer.get("flags", [])
-    if error := answer.get("error"):
-        request.flags.append(f"error: {error}")
-    elif slot:
-        index, size = slot[1], request.stop - request.first
-        values = {name: answer[name][index : index + size] for name in ("logprobs", "is_greedy")}
-        if None in values["logprobs"] and request.first:
-            request.flags.append(NOT_LISTED)
-        else:
-            tokens = served.tokenizer.convert_ids_to_tokens(request.span.tolist())
-            row |= {"tokens": tokens, "offsets": request.offsets.tolist(), "n_prompt_tokens": request.first, **values}
-    return row | {"flags": request.flag}
-
-
 def score_label_texts(served: ServedModel, requests: pa.Table, journal: Journal) -> tuple[dict[str, dict], int]:
     """Return the outputs by request ID, and the number of calls."""
     contexts: dict[str, tuple[str | list[dict], dict[str, None]]] = {}  # hash of the prompt -> prompt, labels
@@ -182,7 +179,7 @@ def score_label_texts(served: ServedModel, requests: pa.Table, journal: Journal)
     for row in iter_rows(requests):
         if row["request_id"] in slots:
             continue
-        prompt, label = _prompt_and_label(row, chat=served.labels.chat)
+        prompt, label = _prompt_and_label(served, row)
         key = fingerprint(prompt)
         contexts.setdefault(key, (prompt, {}))[1][label] = None
         slots[row["request_id"]] = (key, label, row)
@@ -191,7 +188,8 @@ def score_label_texts(served: ServedModel, requests: pa.Table, journal: Journal)
         calls[key] = Call(fingerprint([form, key, *labels]), prompt, 0, tuple(labels))
 
     def answer(call: Call) -> dict:
-        values, n_prompt_tokens = served.labels.label_texts(call.prompt, list(call.labels))
+        fields = reasoning.template_fields(served) if isinstance(call.prompt, list) else {}
+        values, n_prompt_tokens = served.labels.label_texts(call.prompt, list(call.labels), **fields)
         served.compare_length(call.prompt, n_prompt_tokens)
         return {"values": dict(zip(call.labels, values, strict=True)), "n_prompt_tokens": n_prompt_tokens}
 
@@ -201,12 +199,12 @@ def score_label_texts(served: ServedModel, requests: pa.Table, journal: Journal)
     return rows, len(calls)
 
 
-def _prompt_and_label(row: Request, *, chat: bool) -> tuple[str | list[dict], str]:
+def _prompt_and_label(served: ServedModel, row: Request) -> tuple[str | list[dict], str]:
     """Return the prompt and the label after it; spaces between the two belong to the label, as in most vocabularies."""
     text = row["prefix"] + row["text"]
     prompt, label = text[: row["span_start"]], text[row["span_start"] : row["span_end"]]
-    if chat and row["messages"]:
-        return [{"role": turn["role"], "content": turn["content"]} for turn in row["messages"]], label.strip()
+    if served.labels.chat and row["messages"]:
+        return with_system(served, row["messages"]), label.strip()
     stripped = prompt.rstrip(" ")
     return stripped, prompt[len(stripped) :] + label
 

@@ -9,20 +9,20 @@ tokenizer of transformers, as far as scoring and generation use it.
 
 import functools
 import os
-import typing
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
+from transformers import BatchEncoding
 
 from vernacular.core.errors import ModelError, ServerError
 from vernacular.core.logs import Progress
 from vernacular.core.model_record import ModelRecord
-from vernacular.inference.model.tokenization import AlignmentError, TextModel, load_tokenizer, special_tokens
+from vernacular.inference.model.tokenization import AlignmentError, TextModel, load_tokenizer, n_added, special_tokens
 from vernacular.inference.schema import Journal
-from vernacular.inference.server.client import Client, RefusedError
+from vernacular.inference.server.client import ATTEMPTS, Client, RefusedError
 from vernacular.inference.server.completions import (
     Completions,
     Echo,
@@ -83,16 +83,14 @@ class ServerTokenizer:
         sequence_ids = [0] * len(ids)
         if add_special_tokens:
             full = [token for token, _ in self._pieces(text, add_special=True)]
-            lead = next((i for i in range(len(full) - len(ids) + 1) if full[i : i + len(ids)] == ids), None)
-            if lead is None:
-                raise AlignmentError("its special tokens change the other tokens")
-            tail = len(full) - lead - len(ids)
+            lead, tail = n_added(full, ids)
             ids, offsets = full, [(0, 0)] * lead + offsets + [(0, 0)] * tail
             sequence_ids = [None] * lead + sequence_ids + [None] * tail
         return SimpleNamespace(ids=ids, offsets=offsets, sequence_ids=sequence_ids, word_ids=[None] * len(ids))
 
-    def __call__(self, text: str, *, add_special_tokens: bool = True, verbose: bool = False) -> "_Encoding":
-        return _Encoding(self._encode(text, add_special_tokens))
+    def __call__(self, text: str, *, add_special_tokens: bool = True, verbose: bool = False) -> BatchEncoding:
+        encoding = self._encode(text, add_special_tokens)
+        return BatchEncoding({"input_ids": encoding.ids}, [encoding], n_sequences=1)
 
     def convert_ids_to_tokens(self, ids: list[int]) -> list[str]:
         """Return the text of each token; bytes that are no complete character are written as \\xe1."""
@@ -114,14 +112,6 @@ class ServerTokenizer:
             return text_of(read(self._client.post("/apply-template", body, root=True), "prompt"), "prompt")
         except (RefusedError, AnswerError) as error:
             raise ValueError(f"the server did not render the chat: {error}") from error
-
-
-class _Encoding(dict):
-    """The result of a tokenizer: `input_ids`, and one entry of `encodings`."""
-
-    def __init__(self, encoding: SimpleNamespace):
-        super().__init__(input_ids=encoding.ids)
-        self.encodings = [encoding]
 
 
 def _as_bytes(piece) -> bytes | None:
@@ -161,12 +151,6 @@ _TRIMMED, _UNCOUNTED = 8, 0.02  # tokens, and share of them, that chat templates
 TOP = (20, 5)  # lengths of the lists of most probable tokens that servers offer
 
 
-class Call(typing.Protocol):
-    """One unit of work."""
-
-    name: str
-
-
 @dataclass(kw_only=True)
 class ServedModel(TextModel):
     """A model behind a server; its forms are how its outputs are obtained, as decided by the probe."""
@@ -203,13 +187,13 @@ class ServedModel(TextModel):
     def answer_all(
         self,
         calls: list,
-        answer: Callable[[Call], dict],
+        answer: Callable[[Any], dict],
         journal: Journal,
         label: str,
         requests: pa.Table,
         names: dict[str, str],
     ) -> dict:
-        """Return {name: answer} of all calls, from the journal or `answer(call)`, in JSON-like values.
+        """Return {name: answer} of all calls, by `call.name`, from the journal or `answer(call)`, in JSON-like values.
 
         `names`, {request ID: name of its call}, and `requests` are for messages. A refused request, or a prompt that is
         not read completely, has {"error": reason}; a malformed answer is not in the journal.
@@ -219,7 +203,7 @@ class ServedModel(TextModel):
         answers = {call.name: rows[0] for call in calls if (rows := journal.get(call.name))}
         pending = [call for call in calls if call.name not in answers]
 
-        def attempt(call: Call) -> dict:
+        def attempt(call) -> dict:
             with self.client.stated.flags() as flags:
                 try:
                     result = answer(call)
@@ -252,7 +236,7 @@ class ServedModel(TextModel):
         return answers
 
 
-def connect(record: ModelRecord, *, attempts: int | None = None) -> Client:
+def connect(record: ModelRecord, *, attempts: int = ATTEMPTS) -> Client:
     """Return a client for the server of a model. Raises ModelError if the key's variable is not set."""
     key_name = record.api_key_env
     variable = f"the environment variable {key_name} (api_key_env)"
@@ -263,8 +247,7 @@ def connect(record: ModelRecord, *, attempts: int | None = None) -> Client:
         expected = "expected printable ASCII characters, without spaces or line ends around them"
         raise ModelError(f"model {record.name}: the value of {variable} cannot be sent in a header: {expected}.")
     options = {"concurrency": record.concurrency or CONCURRENCY, "timeout": record.timeout or TIMEOUT}
-    options |= {} if attempts is None else {"attempts": attempts}
-    return Client(record.source, key=key, key_name=key_name, **options)
+    return Client(record.source, key=key, key_name=key_name, attempts=attempts, **options)
 
 
 def wrap_server(record: ModelRecord, client: Client, tokenizer: Any) -> ServedModel:
@@ -282,7 +265,7 @@ def wrap_server(record: ModelRecord, client: Client, tokenizer: Any) -> ServedMo
     )
 
 
-def open_server(record: ModelRecord, *, attempts: int | None = None) -> ServedModel:
+def open_server(record: ModelRecord, *, attempts: int = ATTEMPTS) -> ServedModel:
     """Return the served model of a complete record, with the forms that its probe selected.
 
     Raises ModelError without key or tokenizer, and ServerError if its own tokenizer cannot be reached.
