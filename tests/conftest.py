@@ -15,6 +15,8 @@ for name in list(os.environ):
     if name.startswith(prefixes) or name.lower().endswith("_proxy"):
         del os.environ[name]
 os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
+# of jobs with several threads: those that spin while they wait for one that has no core take several times the CPU time
+os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
 _HF_HOME = tempfile.TemporaryDirectory(prefix="vernacular-hub-")  # cache and token of the Hub, none of the user's
 os.environ["HF_HOME"] = _HF_HOME.name
 

@@ -1,7 +1,6 @@
 """Commands on a checkpoint of a series that was deleted: its record and its results remain."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import pytest
 from support import stages, tiny
 from support.hub_server import environment
 from support.stage_run import Run
+from vernacular import cli
 from vernacular.checkpoints.inputs import DELETED_REASON, deleted, is_deleted
 from vernacular.commands.fetch import model
 from vernacular.config import load as config
@@ -97,18 +97,15 @@ def test_missing_evaluations_of_a_restored_checkpoint_are_computed_by_the_next_r
     assert clear_unavailable(Path("resources"), Path("results")) == [status]
 
 
-def test_check_notes_deleted_checkpoints(recorded):
+def test_check_notes_deleted_checkpoints(recorded, capsys):
     tiny.save("llama", Path("out/checkpoint-9"))
     scores = Path("results/mine.step5/scores/cola.gl.acceptability.0shot.parquet")
     scores.parent.mkdir(parents=True)
     scores.touch()
     shutil.rmtree("out/checkpoint-5")
     Path("config.yaml").write_text(CONFIG.format(series='mine: {series: "./out/checkpoint-*"}'))
-    run = subprocess.run(
-        [sys.executable, "-m", "vernacular", "check"], capture_output=True, text=True, check=False, env=os.environ
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
-    assert "Note: model mine.step5: ./out/checkpoint-5 was deleted; its results are kept." in run.stdout
+    assert cli.main(["check"]) == 0
+    assert "Note: model mine.step5: ./out/checkpoint-5 was deleted; its results are kept." in capsys.readouterr().out
 
 
 def test_revisions_lists_branches_of_the_hub(hub, tmp_path, monkeypatch):

@@ -52,13 +52,14 @@ def write_run(directory, kind):
     return settings | {"prompt": "default"}
 
 
-@pytest.fixture(params=["causal", "masked"])
+@pytest.fixture(scope="module", params=["causal", "masked"])
 def kind(request):
     return request.param
 
 
-@pytest.fixture
-def results(tmp_path, kind):
+@pytest.fixture(scope="module")
+def results(tmp_path_factory, kind):
+    tmp_path = tmp_path_factory.mktemp(kind)
     settings = write_run(tmp_path, kind)
     spec = {"model": "mine", "evaluations": {EVALUATION: {"items_stem": "cola.gl", "task": "cola"} | settings}}
     files = {"model": "mine.json", "items_dir": "items", "requests_dir": "requests", "out": "mine"}

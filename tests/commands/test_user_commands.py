@@ -365,16 +365,19 @@ def test_output_may_be_cut_by_its_reader():
     assert "Traceback" not in run.stderr
 
 
+@pytest.fixture(scope="module")
+def completion():
+    pytest.importorskip("shtab")
+    command = [sys.executable, "-m", "vernacular", "--print-completion", "bash"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [(["sh"], ["show"]), (["check", "--on"], ["--online"]), (["check", "config."], ["config.yaml"])],
 )
-def test_bash_completes_commands_options_and_files(tmp_path, words, expected):
-    pytest.importorskip("shtab")
-    script = subprocess.run(
-        [sys.executable, "-m", "vernacular", "--print-completion", "bash"], check=True, capture_output=True, text=True
-    )
-    (tmp_path / "completion").write_text(script.stdout)
+def test_bash_completes_commands_options_and_files(completion, tmp_path, words, expected):
+    (tmp_path / "completion").write_text(completion)
     (tmp_path / "config.yaml").touch()
     line = " ".join(["vernacular", *words])
     command = (

@@ -119,7 +119,8 @@ def zip_of(text: str) -> bytes:
     return Path("new.zip").read_bytes()
 
 
-def test_edit_that_keeps_size_and_time_is_evaluated(stage):
+def test_edit_that_keeps_size_and_time_is_evaluated(stage, environment):
+    """Of rows in all forms, of functions, and of the functions of a packaged task, which is in a group."""
     sources = {"plain": "rows.jsonl", "url": f"file://{Path.cwd()}/rows.jsonl", "zipped": "zip://z.jsonl::z.zip"}
     sources |= {"archive": "z.zip", "compressed": "c.jsonl.gz"}
     new = ROW.replace("Cae a", "CAE A")
@@ -133,18 +134,25 @@ def test_edit_that_keeps_size_and_time_is_evaluated(stage):
     write_task("mapped", "fixed.jsonl", "process_docs: !function functions.run\n")
     Path("fixed.jsonl").write_text(ROW)
     Path("own/functions.py").write_text(PROCESS_DOCS)
+    packaged = {"task": "packaged", "dataset_kwargs": {"data_files": {"test": "rows.jsonl"}}}
+    group = {"group": "mine", "task": [packaged], "aggregate_metric_list": [{"metric": "acc"}]}
+    Path("own/mine.yaml").write_text(yaml.safe_dump(group))
     for file, encode in contents.items():
         Path(file).write_bytes(encode(ROW))
-    entries = [{"lm_eval": name, "trust_functions": True} for name in (*sources, "mapped")]
+    entries = [{"lm_eval": name, "trust_functions": True} for name in (*sources, "mapped")] + [{"lm_eval": "mine"}]
     assert stage.run(stage.plan(*entries)) == {name: ["Cae a choiva"] for name in sources} | {
-        "mapped": ["first Cae a choiva"]
+        "mapped": ["first Cae a choiva"],
+        "mine": ["first Cae a choiva"],
     }
     for file, encode in contents.items():
         edit(file, encode(new))
     edit("own/functions.py", PROCESS_DOCS.replace("first", "later").encode())
     assert stage.run(stage.plan(*entries)) == {name: ["CAE A choiva"] for name in sources} | {
-        "mapped": ["later Cae a choiva"]
+        "mapped": ["later Cae a choiva"],
+        "mine": ["first CAE A choiva"],
     }
+    edit(environment / "lm_eval" / "tasks" / "functions.py", PROCESS_DOCS.replace("first", "later").encode())
+    assert stage.run(stage.plan({"lm_eval": "mine"})) == {"mine": ["later CAE A choiva"]}
 
 
 def test_change_between_planning_and_job_stops_the_evaluations_that_it_concerns(stage):
@@ -172,16 +180,6 @@ def test_change_between_planning_and_job_stops_the_evaluations_that_it_concerns(
         Path(changed).write_text(previous) if previous else None
 
 
-def test_file_that_only_a_dataset_directory_names_is_refused(stage):
-    Path("set").mkdir()
-    Path("rows.jsonl").write_text(ROW)
-    Path("set/README.md").write_text(
-        "---\nconfigs:\n- {config_name: default, data_files: [{split: test, path: ../rows.jsonl}]}\n---\n"
-    )
-    write_task("mine", dataset_path="./set", dataset_kwargs=None)
-    assert "rows.jsonl is not among its data_files" in stage.run(stage.plan({"lm_eval": "mine"}))["mine"]
-
-
 def test_task_that_fails_is_named_and_others_continue(stage):
     Path("rows.jsonl").write_text(ROW)
     for name, limit in (("huge", 10**12), ("negative", -1), ("fraction", 2.5), ("text", "many"), ("fine", 8)):
@@ -192,6 +190,11 @@ def test_task_that_fails_is_named_and_others_continue(stage):
     write_task("unknown", nonsense=1)
     write_task("type", output_type="nonsense")
     write_task("repeated", **GENERATED, repeats=10**9)
+    write_task("directory", dataset_path="./set", dataset_kwargs=None)
+    Path("set").mkdir()
+    Path("set/README.md").write_text(
+        "---\nconfigs:\n- {config_name: default, data_files: [{split: test, path: ../rows.jsonl}]}\n---\n"
+    )
     write_task("ends", extra="process_docs: !function functions.run\n")
     Path("own/functions.py").write_text("def run(rows):\n    raise SystemExit(0)\n")
     group = {"group": "group", "task": ["fine", "undefined"], "aggregate_metric_list": [{"metric": "exact_match"}]}
@@ -207,6 +210,7 @@ def test_task_that_fails_is_named_and_others_continue(stage):
         "undefined",
         "one_document",
         "repeated",
+        "directory",
         "unknown",
         "type",
         "fine",
@@ -225,6 +229,7 @@ def test_task_that_fails_is_named_and_others_continue(stage):
         "undefined": "'missing' is undefined",
         "one_document": "ZeroDivisionError",
         "repeated": "repeats: expected",
+        "directory": "rows.jsonl is not among its data_files",
         "unknown": "'nonsense'",
         "type": "output_type 'nonsense'",
     }
@@ -232,18 +237,6 @@ def test_task_that_fails_is_named_and_others_continue(stage):
     for name, reason in reasons.items():
         assert found[name].startswith(f"{name}: ")
         assert reason in found[name]
-
-
-def test_group_of_packaged_tasks_has_its_rows_and_their_code_in_the_key(stage, environment):
-    Path("rows.jsonl").write_text(ROW)
-    rows = {"dataset_kwargs": {"data_files": {"test": "rows.jsonl"}}}
-    group = {"group": "mine", "task": [{"task": "packaged"} | rows], "aggregate_metric_list": [{"metric": "acc"}]}
-    Path("own/mine.yaml").write_text(yaml.safe_dump(group))
-    assert stage.run(stage.plan({"lm_eval": "mine"})) == {"mine": ["first Cae a choiva"]}
-    edit("rows.jsonl", ROW.replace("Cae a", "CAE A").encode())
-    assert stage.run(stage.plan({"lm_eval": "mine"})) == {"mine": ["first CAE A choiva"]}
-    edit(environment / "lm_eval" / "tasks" / "functions.py", PROCESS_DOCS.replace("first", "later").encode())
-    assert stage.run(stage.plan({"lm_eval": "mine"})) == {"mine": ["later CAE A choiva"]}
 
 
 def test_edit_or_upgrade_of_lm_eval_is_noticed(stage, environment):

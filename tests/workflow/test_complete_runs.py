@@ -32,12 +32,12 @@ EVALUATIONS = [
         "styles": ["default", "simil-eval"],
         "limit": 8,
     },
-    {"task": "cola", "languages": ["es"]},
-    {"task": "calame", "languages": ["gl"], "protocols": ["last_word"]},
-    {"task": "xstorycloze", "languages": ["gl"], "protocols": ["minimal_pair"]},
-    {"task": "palmx_culture", "languages": ["ar"], "protocols": ["letters"]},
-    {"task": "serbian_cloze", "languages": ["sr"]},
-    {"task": "target_word", "languages": ["en"]},
+    {"task": "cola", "languages": ["es"], "limit": 8},
+    {"task": "calame", "languages": ["gl"], "protocols": ["last_word"], "limit": 8},
+    {"task": "xstorycloze", "languages": ["gl"], "protocols": ["minimal_pair"], "limit": 6},
+    {"task": "palmx_culture", "languages": ["ar"], "protocols": ["letters"], "limit": 8},
+    {"task": "serbian_cloze", "languages": ["sr"], "limit": 8},
+    {"task": "target_word", "languages": ["en"], "limit": 8},
 ]
 
 

@@ -5,6 +5,7 @@ A block that cannot run here is preceded by what it needs, or by the test that r
     <!-- needs: cluster -->        <!-- tested: workflow/test_deployed.py -->
 """
 
+import os
 import re
 import shlex
 import subprocess
@@ -80,6 +81,7 @@ def tutorial(tmp_path_factory):
 
 def shell(commands, directory, python):
     environment = {"PATH": f"{python.parent}:/usr/bin:/bin", "HOME": str(directory), "LANG": "C.UTF-8"}
+    environment["OMP_WAIT_POLICY"] = os.environ["OMP_WAIT_POLICY"]
     command = ["bash", "-euo", "pipefail", "-c", commands]
     run = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False, env=environment)
     assert run.returncode == 0, f"{commands}\n{output_tail(run)}"

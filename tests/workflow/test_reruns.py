@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from support.stage_run import Run
 from support.workspace import ROOT, Clone, output_tail
+from vernacular.config.load import load
 from vernacular.core import artifacts
 from vernacular.core.metadata import unavailable
 from vernacular.data.schema import ITEMS
@@ -21,7 +23,7 @@ from vernacular.metrics.schema import METRICS
 
 pytestmark = pytest.mark.slow
 
-EVALUATIONS = [{"task": "openbookqa", "languages": ["gl"], "protocols": ["generation", "options"]}]
+EVALUATIONS = [{"task": "openbookqa", "languages": ["gl"], "protocols": ["generation", "options"], "limit": 4}]
 AFTER_METRICS = {"compare", "summary", "report", "verify", "all"}
 
 
@@ -90,9 +92,13 @@ def test_editing_the_metrics_reruns_no_inference(workspace, append_code):
     assert planned["metrics"] == 2
 
 
-def test_editing_the_summary_reruns_only_the_summary(workspace, append_code):
+def test_edit_and_upgrade_for_the_tables_and_a_removed_model_rerun_only_the_tables(
+    workspace, append_code, install_version, config
+):
     append_code("vernacular/summary/grid.py", "\n\ndef another(x):\n    return x\n")
-    assert set(workspace.planned_jobs()) <= AFTER_METRICS
+    install_version("openpyxl", "99.0")
+    del config["models"]["other"]
+    assert set(workspace.planned_jobs()) <= AFTER_METRICS  # compare reads the sheets of verdicts
 
 
 def file_states(directory: Path) -> dict:
@@ -106,7 +112,7 @@ def test_planning_writes_and_deletes_nothing(workspace):
     items = workspace.directory / "resources" / "items" / "openbookqa.gl.parquet"
     requests = workspace.directory / "results" / "requests" / "openbookqa.gl.options.0shot.parquet"
     original_items, original_requests = items.read_bytes(), requests.read_bytes()
-    workspace.run("-n")  # writes the config
+    workspace.write_config()
     artifacts.write(items, ITEMS, [], {"outcome": unavailable("gated"), "fingerprint": "x"})
     requests.write_bytes(original_requests[:100])
     try:
@@ -145,20 +151,13 @@ def test_upgrade_of_an_inference_dependency_reruns_inference(workspace, install_
     assert "requests" not in planned
 
 
-def test_upgrade_of_a_table_dependency_reruns_only_the_tables(workspace, install_version):
-    install_version("openpyxl", "99.0")
-    assert set(workspace.planned_jobs()) <= AFTER_METRICS  # compare reads the sheets of verdicts
-
-
 def test_changing_similarity_metrics_or_encoders_reruns_no_inference(workspace, config):
-    config["similarity"]["metrics"] = ["cosine", "bertscore"]
-    with_metric = workspace.planned_jobs()
-    assert set(with_metric) <= {"similarity", "metrics", "export"} | AFTER_METRICS
-    assert with_metric["similarity"] == 2
-    config["similarity"] = {"metrics": ["cosine"], "encoders": {"gl": "./masked", "default": "./encoder"}}
-    with_encoder = workspace.planned_jobs()
-    assert set(with_encoder) <= {"encoder", "similarity", "metrics", "export"} | AFTER_METRICS
-    assert with_encoder["encoder"] == 1
+    encoders = {"gl": "./masked", "default": "./encoder"}
+    config["similarity"] = {"metrics": ["cosine", "bertscore"], "encoders": encoders}
+    planned = workspace.planned_jobs()
+    assert set(planned) <= {"encoder", "similarity", "metrics", "export"} | AFTER_METRICS
+    assert planned["similarity"] == 2
+    assert planned["encoder"] == 1
 
 
 def test_adding_a_comparison_reruns_no_inference(workspace, config):
@@ -166,11 +165,6 @@ def test_adding_a_comparison_reruns_no_inference(workspace, config):
     planned = workspace.planned_jobs()
     assert planned
     assert set(planned) <= AFTER_METRICS
-
-
-def test_removing_a_model_reruns_only_the_tables(workspace, config):
-    del config["models"]["other"]
-    assert set(workspace.planned_jobs()) <= AFTER_METRICS
 
 
 def test_only_a_model_with_changed_weights_is_evaluated_again(workspace):
@@ -182,34 +176,6 @@ def test_only_a_model_with_changed_weights_is_evaluated_again(workspace):
     assert planned["model"] == planned["infer"] == 1
 
 
-OPTIONS = [{**EVALUATIONS[0], "protocols": ["options"]}]
-
-
-def test_more_shards_and_a_removed_task_recompute_nothing_and_files_of_the_task_are_kept(workspace, config):
-    config["models"]["tiny"]["shards"] = 3
-    config["evaluations"] = OPTIONS
-    run = workspace.run()
-    assert run.returncode == 0, output_tail(run)
-    logs = [(workspace.directory / "logs" / "infer" / f"tiny.{k}of3.log").read_text() for k in (1, 2, 3)]
-    logs += [path.read_text() for path in (workspace.directory / "logs" / "infer").glob("other.*log")]
-    assert len(logs) == 4
-    assert not any("computed" in log for log in logs)
-    assert set(workspace.results()["evaluation"]) == {"openbookqa.gl.options.0shot"}
-    assert (workspace.directory / "results" / "tiny" / "tasks" / "openbookqa.gl.generation.0shot.parquet").exists()
-
-
-def test_results_of_different_versions_in_one_summary_are_noted(workspace, config, install_version):
-    install_version("tokenizers", "0.23.99")
-    config["models"]["third"] = {"source": "./causal", "dtype": "float32", "bos": "never"}
-    config["evaluations"] = OPTIONS
-    run = workspace.run("--rerun-triggers", "mtime")
-    assert run.returncode == 0, output_tail(run)
-    notes = workspace.notes().query("kind == 'mixed versions'")
-    assert list(notes["count"]) == [1]
-    assert "tiny, other: " in notes["note"].iloc[0]
-    assert "third: " in notes["note"].iloc[0]
-
-
 JUDGED, UNJUDGED = "results/tiny/metrics.parquet", "results/other/metrics.parquet"
 
 
@@ -218,8 +184,6 @@ def test_judge_plans_jobs_of_the_judged_model_only_and_changes_no_stored_output(
     (workspace.directory / "tone").mkdir()
     (workspace.directory / "tone" / "gl.yaml").write_text(yaml.safe_dump(rubric, sort_keys=False))
     entry = {"model": "other", "rubric": "./tone", "read": "log_probabilities"}
-    run = workspace.run(JUDGED, UNJUDGED)  # as the config is without judges
-    assert run.returncode == 0, output_tail(run)
     files = {path: path.read_bytes() for path in (workspace.directory / "results" / "store").rglob("*.parquet")}
     config["judges"] = {"tone": entry}
     planned = workspace.planned_jobs()
@@ -238,6 +202,38 @@ def test_judge_plans_jobs_of_the_judged_model_only_and_changes_no_stored_output(
     others = artifacts.read(workspace.directory / UNJUDGED, METRICS).to_pandas()
     assert not others["metric"].str.startswith("judge").any()
     assert set(workspace.planned_jobs()) <= AFTER_METRICS
+
+
+OPTIONS = [{**EVALUATIONS[0], "protocols": ["options"]}]
+
+
+def test_more_shards_and_a_removed_task_recompute_nothing_and_files_of_the_task_are_kept(workspace, config):
+    config["models"]["tiny"]["shards"] = 3
+    config["evaluations"] = OPTIONS
+    run = workspace.run()
+    assert run.returncode == 0, output_tail(run)
+    logs = [(workspace.directory / "logs" / "infer" / f"tiny.{k}of3.log").read_text() for k in (1, 2, 3)]
+    logs += [path.read_text() for path in (workspace.directory / "logs" / "infer").glob("other.*log")]
+    assert len(logs) == 4
+    assert not any("computed" in log for log in logs)
+    assert set(workspace.results()["evaluation"]) == {"openbookqa.gl.options.0shot"}
+    assert (workspace.directory / "results" / "tiny" / "tasks" / "openbookqa.gl.generation.0shot.parquet").exists()
+
+
+def test_results_of_different_versions_in_one_summary_are_noted(workspace, config, set_version, monkeypatch):
+    """The stages of an added model run in this process, after an upgrade."""
+    config["models"]["third"] = {"source": "./causal", "dtype": "float32", "bos": "never"}
+    config["evaluations"] = OPTIONS
+    workspace.write_config()
+    monkeypatch.chdir(workspace.directory)
+    set_version("tokenizers", "0.23.99")
+    run = Run(load(["config.yaml"]))
+    assert [run(command, "third") for command in ("model", "infer", "collect", "metrics")] == [0] * 4
+    assert run("compare") == run("summary") == 0
+    notes = workspace.notes().query("kind == 'mixed versions'")
+    assert list(notes["count"]) == [1]
+    assert "tiny, other: " in notes["note"].iloc[0]
+    assert "third: " in notes["note"].iloc[0]
 
 
 def planned(workspace, *arguments: str) -> subprocess.CompletedProcess:

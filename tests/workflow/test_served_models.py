@@ -88,6 +88,7 @@ def test_two_models_on_one_server_run_side_by_side_within_its_limit(workspace, s
         "big": settings | {"concurrency": 2},
         "second": settings | {"concurrency": 2, "bos": "never"},
     }
+    del workspace.config["models"]["local"]
     workspace.config["evaluations"] = [EVALUATIONS[0], EVALUATIONS[1] | {"protocols": ["options"]}]
     server.most_active = 0
     run = workspace.run("--until", "collect")
