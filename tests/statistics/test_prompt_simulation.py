@@ -24,8 +24,11 @@ def over_items(found, n_clusters):
     return found.value - half_width, found.value + half_width
 
 
-def simulate(prompt_points, shape, runs=RUNS, own_seeds=True):
-    """Shares of runs: covered by the interval, covered over items alone, "different" by both tests of equal models."""
+def simulate(prompt_points, shape, runs=RUNS, own_seeds=True, tests_items=False):
+    """Shares of runs: covered by the interval, covered over items alone, "different" by both tests of equal models.
+
+    `tests_items`: also by the test over items alone, which takes most of the time.
+    """
     rng, clusters = np.random.default_rng([11, int(prompt_points)]), cluster_labels(shape)
     counts = np.zeros(4)
     for _ in range(runs):
@@ -33,12 +36,12 @@ def simulate(prompt_points, shape, runs=RUNS, own_seeds=True):
         found = over(left, clusters)
         low, high = over_items(found, shape[0])
         difference = right - left
-        gains = np.rint(difference.reshape(shape[0], -1).sum(1))
+        gains = np.rint(difference.reshape(shape[0], -1).sum(1)) if tests_items else None
         counts += [
             found.low <= ACCURACY <= found.high,
             low <= ACCURACY <= high,
             over(difference, clusters).p < 0.05,
-            exact_sign_flip(gains) < 0.05,
+            exact_sign_flip(gains) < 0.05 if tests_items else np.nan,
         ]
     return counts / runs
 
@@ -47,7 +50,7 @@ def simulate(prompt_points, shape, runs=RUNS, own_seeds=True):
     "points", [pytest.param(0, marks=soak), pytest.param(1, marks=soak), 2, pytest.param(4, marks=soak)]
 )
 def test_interval_over_five_prompts_holds(points):
-    covered, covered_by_items, different, different_by_items = simulate(points, SHAPE)
+    covered, covered_by_items, different, different_by_items = simulate(points, SHAPE, tests_items=True)
     assert covered >= 0.94
     assert different <= 0.06
     if points >= 2:  # an interval over items alone fails, and more so with more variance between prompts

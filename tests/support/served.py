@@ -57,6 +57,12 @@ def _train(tokens: str, arch: str, steps: int) -> LoadedModel:
     return loaded
 
 
+@functools.lru_cache(maxsize=1000)  # every probe of every server asks a model the same, hundreds of times
+@torch.inference_mode()
+def _logprobs(model: torch.nn.Module, ids: tuple[int, ...]) -> torch.Tensor:
+    return model(input_ids=torch.tensor([ids])).logits[0].float().log_softmax(-1)
+
+
 WEB_PAGE = {"page": "<html>"}  # an answer that is sent as a web page
 
 
@@ -133,11 +139,10 @@ class Server:
 
     # ----- the model -------------------------------------------------------------------------------------------------
 
-    @torch.inference_mode()
     def logprobs(self, ids: list[int]) -> torch.Tensor:
         """Return log-probabilities [len(ids), vocabulary]: row i is the distribution after ids[:i + 1]."""
         with self._model_lock:
-            return self.loaded.model(input_ids=torch.tensor([ids])).logits[0].float().log_softmax(-1)
+            return _logprobs(self.loaded.model, tuple(ids))
 
     def prompt_values(self, ids: list[int], body: dict) -> list[tuple[float | None, float | None, int | None]]:
         """Return (log-probability, best log-probability, best token) of each token of a prompt; None for the first."""
