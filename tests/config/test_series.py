@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 from support import specs
+from support.messages import assert_states
 from support.specs import curves_spec
+from vernacular import cli
 from vernacular.config import load as config
 from vernacular.config.series import RECORDS, listing_path
 from vernacular.core.errors import ConfigError
@@ -122,6 +124,16 @@ def test_pattern_of_revisions_is_read_from_the_listing():
     assert "not listed yet" in message(models)
     models["pythia"] |= {"source": "EleutherAI/pythia-70m", "revisions": "stage*"}
     assert 'no revision of EleutherAI/pythia-70m matches "stage*"' in message(models)
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [({"source": "./out"}, 'requires a Hub ID, got "./out"'), ({}, "revisions: requires source: owner/name")],
+)
+def test_revisions_of_no_repository_are_not_listed(capsys, entry, expected):
+    Path("config.yaml").write_text(yaml.safe_dump({"models": {"mine": entry | {"revisions": "step*"}}, **REST}))
+    assert cli.main(["revisions"]) == 1
+    assert_states(capsys.readouterr().err, "config.yaml", "models.mine", expected)
 
 
 def test_deleted_checkpoint_with_results_remains_and_its_key_does_not_change():

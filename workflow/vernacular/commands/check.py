@@ -17,7 +17,7 @@ from vernacular.config.models import is_server
 from vernacular.config.references import References, check_models, check_references
 from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing
-from vernacular.core.errors import ArtifactError, ModelError, UserError, format_count, suggest
+from vernacular.core.errors import ArtifactError, ConfigError, ModelError, UserError, format_count, suggest
 from vernacular.core.metadata import RequestsMetadata
 from vernacular.core.model_record import ModelRecord, read_model
 from vernacular.core.names import displayable
@@ -80,10 +80,18 @@ def init(args) -> str:
     )
     with replacing(args.config) as temporary:
         temporary.write_text(text, "utf-8")
-        config = load([temporary])  # a model's source that is not valid is an error before the file exists
+        try:
+            config = load([temporary])
+        except ConfigError as error:  # for example, a name of a model that is not valid: the file is not written
+            raise UserError(without_location(error, temporary)) from None
     for problem in check_models(config, Problems()).problems:
         print(f"Note: {problem}")
     return f"init: {args.config}: {format_count(len(args.models), 'model')}, {format_count(len(entries), 'task')}"
+
+
+def without_location(error: UserError, config: Path) -> str:
+    """Return the message of an error in a config file that does not remain, without its path and lines."""
+    return re.sub(rf"(?m)^{re.escape(display_path(config))}(, line \d+)?: ", "", str(error))
 
 
 def model_entries(sources: list[tuple[str, str]]) -> list[str]:

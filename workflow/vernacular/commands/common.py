@@ -64,6 +64,13 @@ def check_inputs(
     check(outputs, output_metadata.model.fingerprint, model.fingerprint, "models")
 
 
+def check_at_least(least: float, **options: float | None) -> None:
+    """Raise UserError if one of the options of a command is less than `least`; None: it is not given."""
+    for name, value in options.items():
+        if value is not None and not value >= least:
+            raise UserError(f"--{name.replace('_', '-')}: expected at least {least}, got {value:g}.")
+
+
 _KILLED = "its process was killed in an earlier attempt (probable cause: out of memory)"
 
 

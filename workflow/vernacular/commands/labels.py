@@ -7,7 +7,7 @@ import pandas as pd
 from openpyxl import Workbook
 from openpyxl.utils import get_column_letter
 
-from vernacular.commands.common import items_in
+from vernacular.commands.common import check_at_least, items_in
 from vernacular.commands.reading_lists import add_choice
 from vernacular.comparison.sheets import (
     CORRECT,
@@ -36,8 +36,7 @@ _FEW = 50  # labels, from which the coverage of intervals is known
 
 def labels(args) -> str:
     """Write a sheet with the responses to the first items of an evaluation that have no label yet."""
-    if args.n < 1:
-        raise UserError(f"--n: expected at least 1, got {args.n}.")
+    check_at_least(1, n=args.n)
     config = load([args.config])
     if args.evaluation not in config.evaluations:
         raise UserError(f'evaluation "{args.evaluation}" not found.{suggest(args.evaluation, config.evaluations)}')

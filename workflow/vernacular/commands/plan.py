@@ -3,6 +3,7 @@
 import math
 from pathlib import Path
 
+from vernacular.commands.common import check_at_least
 from vernacular.comparison.schema import PROMPTS
 from vernacular.core import artifacts
 from vernacular.core.errors import UserError, format_count, suggest
@@ -13,9 +14,11 @@ def plan(args) -> str:
     """Print standard errors and smallest differences of designs; in points for shares, else in the metric's unit.
 
     Raises:
-        UserError: The run has no means over prompts, or none of the evaluation and metric.
+        UserError: An option is not valid, or the run has no means over prompts, or none of the evaluation and metric.
         ArtifactError: The table of prompts does not exist or is damaged.
     """
+    check_at_least(1, items=min(args.items), items_per_cluster=args.items_per_cluster)
+    check_at_least(0, sd_prompts=args.sd_prompts)
     if args.results:
         of_value, of_difference, per_cluster, scale = _from_run(args)
     else:

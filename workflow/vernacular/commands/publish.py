@@ -50,11 +50,12 @@ def publish(args) -> str:
 
     Raises:
         UserError: The directory is not empty, or a file contains a private text.
-        DataError: The directory contains no summary.
+        DataError: The directory contains no summary or no report.
     """
     summary = args.results / "summary"
-    if not (summary / "results.parquet").exists():
-        raise DataError(f"{args.results}: no summary/results.parquet. Specify the directory of a finished run: results")
+    for name in ("summary/results.parquet", "report/index.html"):
+        if not (args.results / name).exists():
+            raise DataError(f"{args.results}: no {name}. Specify the directory of a finished run: results")
     _check_empty(args.directory)
     temporary = args.directory.with_name(f".{args.directory.name}.{os.getpid()}.tmp")
     try:

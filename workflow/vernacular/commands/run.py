@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from vernacular.commands.check import TEMPLATE, model_entries
+from vernacular.commands.check import TEMPLATE, model_entries, without_location
 from vernacular.commands.tasks import check_languages
 from vernacular.config.directories import run_command
 from vernacular.config.files import read
@@ -121,7 +121,7 @@ def _write_files(args) -> Path:
         files[_TASKS / f"{task['task']}.yaml"] = yaml.safe_dump(task, sort_keys=False, allow_unicode=True, width=110)
     name = task["task"]
     entry = {"task": name, "languages": languages, "protocols": args.protocol or task["protocols"][:1]}
-    entry |= {key: value for key in ("shots", "limit") if (value := getattr(args, key))}
+    entry |= {key: value for key in ("shots", "limit") if (value := getattr(args, key)) is not None}
     path = Path(f"{name}.yaml")
     settings = f"output: results-{name}\n" + (f"tasks: [{_TASKS}]\n" if files else "")
     files[path] = TEMPLATE.format(
@@ -162,7 +162,7 @@ def _write(files: dict[Path, str]) -> None:
             path.unlink()
         with contextlib.suppress(OSError):  # not empty
             _TASKS.rmdir()
-        raise UserError(re.sub(rf"(?m)^{re.escape(str(config))}(, line \d+)?: ", "", str(error))) from None
+        raise UserError(without_location(error, config)) from None
 
 
 def _is_source(dataset: str, task: dict, language: str | None = None) -> bool:
@@ -243,7 +243,7 @@ def _command(args, **changes) -> str:
     parts = ["vernacular", "run", values.pop("config")]
     parts += [part for kind, source in values.pop("models") for part in (f"--{kind}", source)]
     for name, value in values.items():
-        if value:
+        if value is not None:
             parts += [f"--{name.replace('_', '-')}", *map(str, value if isinstance(value, list) else [value])]
     return shlex.join(parts + args.options)
 

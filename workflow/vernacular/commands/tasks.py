@@ -8,14 +8,15 @@ from pathlib import Path
 
 import httpx2
 import huggingface_hub
-from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
 
+from vernacular.commands.common import check_at_least
 from vernacular.commands.reading_lists import ReadingLists, lists_of, reading_lists, results_path
 from vernacular.config.dependencies import audit_spec
 from vernacular.config.directories import run_command
 from vernacular.config.files import read
 from vernacular.config.load import load
-from vernacular.config.series import listing_path
+from vernacular.config.series import check_keys, listing_path
 from vernacular.core import artifacts
 from vernacular.core.errors import DataError, ModelError, UserError, first_line, format_count, suggest
 from vernacular.core.languages import base_language, fallbacks
@@ -75,7 +76,8 @@ Tatar; ttc Tektiteko; tum Tumbuka; tw Twi; ty Tahitian; tzm Central Atlas Tamazi
 Umbundu; ur Urdu; urb Urubú-Kaapor; urh Urhobo; uz Uzbek; vai Vai; ve Venda; vec Venetian; vep Veps; vi Vietnamese; war
 Waray; wbp Warlpiri; wo Wolof; xcl Classical Armenian; xh Xhosa; xnr Kangri; xpg Phrygian; yi Yiddish; yo Yoruba; yrl
 Nhengatu; yue Cantonese; zh Chinese; zu Zulu"""
-_CODES = {name.casefold(): code for code, name in (entry.split(None, 1) for entry in _NAMES.split(";"))}
+_ENGLISH = dict(entry.split(None, 1) for entry in " ".join(_NAMES.split()).split(";"))  # by code
+_CODES = {name.casefold(): code for code, name in _ENGLISH.items()}
 
 
 def tasks(args) -> str:
@@ -117,7 +119,7 @@ def check_languages(languages: Iterable[str], tasks: Iterable[dict], *, more_gen
     codes = [name if name in available else _CODES.get(name.casefold(), name) for name in languages]
     for language, code in zip(languages, codes, strict=True):
         if code not in available:
-            names = {name.title() for name, known in _CODES.items() if known in available}
+            names = [name for known, name in _ENGLISH.items() if known in available]
             hint = suggest(language, available if len(language) < 4 else names, own_data).removesuffix(f" {own_data}")
             raise UserError(f'no task in the language "{language}".{hint} {own_data}')
     return codes
@@ -189,8 +191,7 @@ def _lm_eval(name: str, python: str | None) -> str:
 
 def audit(args) -> str:
     """Write reading lists from the results of a config, and print what each shows."""
-    if args.items is not None and args.items < 1:
-        raise UserError(f"--items: expected at least 1, got {args.items}.")
+    check_at_least(1, items=args.items)
     config = load([args.config])
     spec = audit_spec(config, args.items)
     if args.evaluation:
@@ -282,6 +283,8 @@ def revisions(args) -> str:
     """Write branches and tags of the repositories with `revisions: PATTERN`; planning reads them without a network."""
     files, counts = read(args.config, None, "--config"), []
     files.problems.raise_all()
+    check_keys(files.values["models"], lambda keys, message: files.report(("models", *keys), message))
+    files.problems.raise_all()
     for name, entry in files.values["models"].items():
         if isinstance(entry.get("revisions"), str):
             source = entry["adapter" if "base" in entry else "source"]
@@ -307,7 +310,7 @@ def revisions_of(repository: str) -> dict[str, str]:
             f"{repository}: revisions cannot be listed ({reason}). Check the spelling; for a private or gated "
             "repository, set HF_TOKEN to a token with read access."
         ) from None
-    except (httpx2.TransportError, OfflineModeIsEnabled, OSError) as error:
+    except (httpx2.TransportError, HFValidationError, OfflineModeIsEnabled, OSError) as error:
         raise ModelError(f"{repository}: revisions cannot be listed ({type(error).__name__}).") from None
     return {ref.name: ref.target_commit for ref in (*refs.branches, *refs.tags)}
 
@@ -322,6 +325,7 @@ def treebank(args) -> str:
         width = max(map(len, patterns))
         print("\n".join(f"{name:<{width}}  {phenomenon}" for name, phenomenon in patterns.items()))
         return f"treebank: {format_count(len(patterns), 'included pattern')}; choose with --pattern NAME"
+    check_at_least(0, examples=args.examples)
     extracted = extract(args.treebank, [load_pattern(name) for name in args.pattern], args.forms)
     if args.csv:
         from vernacular.interop.source_tools import pairs_csv
