@@ -56,7 +56,7 @@ def test_each_directory_becomes_a_model_in_order_of_training():
     assert cfg.models["mine.step500"]["dtype"] == "float32"
     assert not {"series", "steps", "tokens_per_step"} & set(cfg.models["mine.step500"])
     assert cfg.bases == {name: [name] for name in cfg.models}
-    assert cfg.checkpoints["mine.step1000"].as_dict() == {
+    assert vars(cfg.checkpoints["mine.step1000"]) == {
         "series": "mine", "curve": "mine", "name": "checkpoint-1000", "step": 1000, "tokens": 2048000, "words": None,
     }  # fmt: skip
 

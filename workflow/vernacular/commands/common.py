@@ -16,7 +16,7 @@ from pathlib import Path
 
 from vernacular.config.specs import InferenceSpec
 from vernacular.core import artifacts
-from vernacular.core.artifacts import Kind, replacing
+from vernacular.core.artifacts import Kind
 from vernacular.core.errors import (
     ArtifactError,
     DataError,
@@ -62,13 +62,6 @@ def check_inputs(
     check(requests, request_metadata.items.fingerprint, artifacts.metadata(items, ITEMS).fingerprint, "items")
     check(outputs, output_metadata.requests, request_metadata.fingerprint, "requests")
     check(outputs, output_metadata.model.fingerprint, model.fingerprint, "models")
-
-
-def check_at_least(least: float, **options: float | None) -> None:
-    """Raise UserError if one of the options of a command is less than `least`; None: it is not given."""
-    for name, value in options.items():
-        if value is not None and not value >= least:
-            raise UserError(f"--{name.replace('_', '-')}: expected at least {least}, got {value:g}.")
 
 
 _KILLED = "its process was killed in an earlier attempt (probable cause: out of memory)"
@@ -261,5 +254,4 @@ class Attempts:
         self._state["working"], self._state["overlaps"] = None, False
 
     def _write(self) -> None:
-        with replacing(self.path) as temporary:
-            temporary.write_text(json.dumps(self._state), "utf-8")
+        artifacts.write_text(self.path, json.dumps(self._state))

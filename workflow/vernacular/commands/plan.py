@@ -3,10 +3,9 @@
 import math
 from pathlib import Path
 
-from vernacular.commands.common import check_at_least
 from vernacular.comparison.schema import PROMPTS
 from vernacular.core import artifacts
-from vernacular.core.errors import UserError, format_count, suggest
+from vernacular.core.errors import UserError, check_at_least, check_known, format_count
 from vernacular.statistics.over_prompts import Components, accuracy_components, clusters_needed, design_table
 
 
@@ -50,14 +49,12 @@ def _from_run(args) -> tuple[Components, Components | None, float, float]:
         raise UserError(f"{path}: no means over prompts; run an evaluation with prompts: all first.")
     names = list(dict.fromkeys(row["evaluation"] for row in rows))
     evaluation = args.evaluation or names[0]
+    check_known("evaluation", evaluation, names, f"{path}: ")
     selected = [row for row in rows if row["evaluation"] == evaluation]
-    if not selected:
-        raise UserError(f'{path}: evaluation "{evaluation}" not found.{suggest(evaluation, names)}')
     headline = [row for row in selected if row["headline"]] or selected
     metric = args.metric or headline[0]["metric"]
+    check_known("metric", metric, {row["metric"] for row in selected}, f"{path}: {evaluation}: ")
     selected = [row for row in selected if row["metric"] == metric]
-    if not selected:
-        raise UserError(f'{path}: metric "{metric}" of {evaluation} not found.')
     values = [row for row in selected if row["baseline"] is None]
     differences = [row for row in selected if row["baseline"] is not None]
     first = values[0]

@@ -240,7 +240,6 @@ def join(args) -> str:
         for name, reason in failed.items()
     ]
     notes = pd.DataFrame([*left_out, *differences], columns=["evaluation", "metric", "note"])
-    args.out.mkdir(parents=True, exist_ok=True)
     write_csv(args.out / "results.csv", values)
     write_csv(args.out / "wide.csv", wide(values, make_headings(values, {}, default_prompt=True)))
     write_csv(args.out / "notes.csv", notes)

@@ -1,6 +1,5 @@
 """Command `similarity`: similarity of generated responses to every option, for one model."""
 
-from dataclasses import replace
 from pathlib import Path
 
 from vernacular.commands.common import Batch, check_inputs, check_recorded, items_in
@@ -52,8 +51,7 @@ class _SimilarityFiles(Batch):
         self.encoder_records = {path.stem: records[path] for path in args.encoders}
         self.generations = {path.stem: path for path in args.generations}
         # sorted by items: evaluations of the same items share their options, whose vectors are cached
-        by_items = sorted(self.specs.items(), key=lambda entry: entry[1].items_stem)
-        self.specs = {name: replace(spec, evaluation=name) for name, spec in by_items}
+        self.specs = dict(sorted(self.specs.items(), key=lambda entry: entry[1].items_stem))
 
     def metadata(self, spec: SimilaritySettings) -> SimilaritiesMetadata:
         """Return a fingerprint of all inputs; the options may change without the prompts, and so the responses."""

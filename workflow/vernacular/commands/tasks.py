@@ -10,15 +10,23 @@ import httpx2
 import huggingface_hub
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
 
-from vernacular.commands.common import check_at_least
 from vernacular.commands.reading_lists import ReadingLists, lists_of, reading_lists, results_path
 from vernacular.config.dependencies import audit_spec
-from vernacular.config.directories import run_command
+from vernacular.config.directories import check_written
 from vernacular.config.files import read
 from vernacular.config.load import load
 from vernacular.config.series import check_keys, listing_path
 from vernacular.core import artifacts
-from vernacular.core.errors import DataError, ModelError, UserError, first_line, format_count, suggest
+from vernacular.core.errors import (
+    DataError,
+    ModelError,
+    UserError,
+    check_at_least,
+    check_known,
+    first_line,
+    format_count,
+    suggest,
+)
 from vernacular.core.languages import base_language, fallbacks
 from vernacular.core.model_record import write_record
 from vernacular.core.paths import WORKFLOW
@@ -195,14 +203,12 @@ def audit(args) -> str:
     config = load([args.config])
     spec = audit_spec(config, args.items)
     if args.evaluation:
-        if args.evaluation not in spec.evaluations:
-            raise UserError(f'evaluation "{args.evaluation}" not found.{suggest(args.evaluation, spec.evaluations)}')
+        check_known("evaluation", args.evaluation, spec.evaluations)
         group = next(names for names in lists_of(spec).values() if args.evaluation in names)
         spec = replace(spec, evaluations={name: spec.evaluations[name] for name in group})
     for model in spec.models:
         for name in spec.evaluations:
-            if not (path := results_path(Path(config.output), model, name)).exists():
-                raise UserError(f"{path}: file not found. Run `{run_command(args.config)}` first.")
+            check_written(results_path(Path(config.output), model, name), args.config)
     out = args.out or Path(config.output, "summary")
     return reading_lists(
         ReadingLists(spec=spec, results=Path(config.output), items_dir=Path(config.resources, "items"), out=out)
@@ -214,13 +220,11 @@ def audit_task(name: str, files: dict[str, Path], languages: list[str] | None, d
 
     Languages that are unavailable are named and left out.
     """
-    if name not in files:
-        raise UserError(f'task "{name}" not found.{suggest(name, files)}')
+    check_known("task", name, files)
     task = load_task(files[name])
     items, findings = {}, []
     for language in languages or task["languages"]:
-        if language not in task["languages"]:
-            raise UserError(f'{name}: language "{language}" not found.{suggest(language, task["languages"])}')
+        check_known("language", language, task["languages"], f"{name}: ")
         try:
             loaded, metadata = load_items(task, language, source=data)
             items[language] = [checks.in_language(item, language) for item in loaded]
@@ -289,9 +293,7 @@ def revisions(args) -> str:
         if isinstance(entry.get("revisions"), str):
             source = entry["adapter" if "base" in entry else "source"]
             commits = revisions_of(source)
-            path = listing_path(name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_record(path, {"name": name, "source": source, "revisions": commits})
+            write_record(listing_path(name), {"name": name, "source": source, "revisions": commits})
             counts.append(f"{name}: {format_count(len(commits), 'revision')} of {source}")
     return f"revisions: {'; '.join(counts) or 'no series with a pattern of revisions'}"
 
@@ -330,8 +332,7 @@ def treebank(args) -> str:
     if args.csv:
         from vernacular.interop.source_tools import pairs_csv
 
-        with artifacts.replacing(args.csv) as temporary:
-            temporary.write_text(pairs_csv(extracted.rows), "utf-8")
+        artifacts.write_text(args.csv, pairs_csv(extracted.rows))
     if args.explain or not args.csv:
         print(explain(extracted, examples=args.examples))
     matches = sum(pairs.related for pairs in extracted.pairs)

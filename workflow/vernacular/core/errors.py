@@ -70,6 +70,19 @@ def suggest(word: str, allowed, otherwise: str | None = None) -> str:
     return f" Allowed: {listed}." if names else ""
 
 
+def check_known(noun: str, name: str, allowed, where: str = "") -> None:
+    """Raise UserError, with the closest one, unless `name` is allowed; `where`: the beginning of the message."""
+    if name not in allowed:
+        raise UserError(f'{where}{noun} "{name}" not found.{suggest(name, allowed)}')
+
+
+def check_at_least(least: float, **options: float | None) -> None:
+    """Raise UserError if one of the options of a command is less than `least`; None: it is not given."""
+    for name, value in options.items():
+        if value is not None and not value >= least:
+            raise UserError(f"--{name.replace('_', '-')}: expected at least {least}, got {value:g}.")
+
+
 def shortened(text: str, limit: int) -> str:
     """Return a text in one line, of at most `limit` characters.
 
