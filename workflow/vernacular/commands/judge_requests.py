@@ -33,8 +33,6 @@ def judge_requests(args: JudgeRequests) -> str:
 
 
 class _RequestFiles(Batch):
-    key = "evaluations"
-    noun, done_label, failed_label = "evaluation", "built", "failed"
     kind = REQUESTS
     prints_files = False
 

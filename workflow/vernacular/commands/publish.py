@@ -99,11 +99,8 @@ def _check_empty(directory: Path) -> None:
 def _write_exchange_files(
     results: Path, directory: Path, values: pd.DataFrame, models: list[dict], prompts: list[dict], source: dict
 ) -> None:
-    datasets = {
-        (row["task"], row["language"], row["limit"]): row
-        for model in models
-        for row in dataset_sources(artifacts.metadata(results / model["name"] / "metrics.parquet", METRICS))
-    }
+    metrics = (artifacts.metadata(results / model["name"] / "metrics.parquet", METRICS) for model in models)
+    datasets = dataset_sources(metrics)
     write_lm_eval_results(directory / "lm_eval", standard_errors(values, prompts))
     runs = values[values["prompt"] != ALL_PROMPTS]  # a mean over prompts has no results per item
 
@@ -113,7 +110,7 @@ def _write_exchange_files(
             if artifacts.metadata(path, TASK_RESULTS).outcome.is_complete:
                 yield evaluation, artifacts.read(path, TASK_RESULTS)
 
-    write_every_eval_ever(directory, values, models, list(datasets.values()), task_results=task_results, source=source)
+    write_every_eval_ever(directory, values, models, datasets, task_results=task_results, source=source)
 
 
 _SECRET_NAMES = re.compile(r"(^|_)(KEY|TOKEN|SECRET|PASSWORD)(_|$)", re.IGNORECASE)

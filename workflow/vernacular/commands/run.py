@@ -17,7 +17,7 @@ from vernacular.config.directories import run_command
 from vernacular.config.files import read
 from vernacular.config.load import load
 from vernacular.config.references import check_models
-from vernacular.core.errors import DataError, UserError, format_count, suggest
+from vernacular.core.errors import DataError, UserError, first_of, format_count, suggest
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.validate import Problems
 from vernacular.data.columns import Cells, as_text
@@ -112,8 +112,7 @@ def _write_files(args) -> Path:
         is_task = args.config == task["task"]
         of_dataset = [code for code in task["languages"] if is_task or _is_source(args.config, task, code)]
         if not args.language and len(of_dataset) > 1:
-            names = ", ".join(of_dataset[:8]) + (", …" if len(of_dataset) > 8 else "")
-            command = _command(args, language=of_dataset[:1])
+            names, command = first_of(of_dataset, 8), _command(args, language=of_dataset[:1])
             raise UserError(f"{args.config}: task {task['task']} has the languages {names}. For example: {command}")
         languages = check_languages(args.language, [task]) if args.language else of_dataset
     else:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from vernacular.commands.common import Batch, check_inputs, check_recorded, items_in
+from vernacular.commands.common import Batch, check_inputs, items_in
 from vernacular.config.specs import SimilaritySettings, SimilaritySpec
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
@@ -37,16 +37,13 @@ def similarity(args: Similarity) -> str:
 class _SimilarityFiles(Batch):
     """The similarities of one model, a file per evaluation."""
 
-    key = "evaluations"
-    noun, done_label, failed_label = "evaluation", "computed", "failed"
+    done_label = "computed"
     kind = SIMILARITIES
     prints_files = False
 
     def __init__(self, args):
         super().__init__(args)
         records = {path: read_model(path) for path in [*args.encoders, args.model]}
-        for path, record in records.items():
-            check_recorded(path, record)
         self.model = records[args.model]
         self.encoder_records = {path.stem: records[path] for path in args.encoders}
         self.generations = {path.stem: path for path in args.generations}

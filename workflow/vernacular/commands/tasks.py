@@ -24,6 +24,7 @@ from vernacular.core.errors import (
     check_at_least,
     check_known,
     first_line,
+    first_of,
     format_count,
     suggest,
 )
@@ -344,7 +345,7 @@ def explain(extracted: Extraction, examples: int = 5) -> str:
     """Return the steps of each pattern with counts, up to `examples` pairs, and a few rejected matches per reason."""
     lines = [f"{extracted.sentences:,} sentences, {extracted.words:,} words"]
     if different := extracted.mismatches:
-        ids = ", ".join(different[:5]) + (", …" if len(different) > 5 else "")
+        ids = first_of(different, 5)
         lines.append(f"{len(different)} of them: `# text` differs from the joined tokens, which are used ({ids})")
     for name, reasons in extracted.skipped_lines.items():
         lines.append(f"{name}: lines skipped: " + ", ".join(f"{reason} ({n})" for reason, n in reasons.items()))

@@ -66,8 +66,7 @@ def suggest(word: str, allowed, otherwise: str | None = None) -> str:
         return f' Did you mean "{closest}"?'
     if otherwise:
         return f" {otherwise}"
-    listed = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
-    return f" Allowed: {listed}." if names else ""
+    return f" Allowed: {first_of(names, 12)}." if names else ""
 
 
 def check_known(noun: str, name: str, allowed, where: str = "") -> None:
@@ -218,10 +217,10 @@ def format_count(count: int, noun: str, plural: str = "") -> str:
     return f"{count} {noun if count == 1 else plural or noun + 's'}"
 
 
-def first_of(names: Sequence[str]) -> str:
-    """Return the first of some names, and an ellipsis if there are others.
+def first_of(names: Sequence[str], count: int = 1) -> str:
+    """Return the first `count` of some names, and an ellipsis if there are others.
 
     >>> first_of(["wte.weight"]), first_of(["wte.weight", "wpe.weight"])
     ('wte.weight', 'wte.weight, …')
     """
-    return names[0] + (", …" if len(names) > 1 else "")
+    return ", ".join(names[:count]) + (", …" if len(names) > count else "")

@@ -102,7 +102,7 @@ def snapshot(
 
 
 def cached(source: str) -> Path | None:
-    """Return where `owner/name[/file][@revision]`, a model, is in the Hub's cache, perhaps in part; None if it is not."""
+    """Return where model `owner/name[/file][@revision]` is in the Hub's cache, perhaps in part; None if it is not."""
     repository, _, revision = source.partition("@")
     owner, name, *file = repository.split("/", 2)
     try:
