@@ -169,6 +169,6 @@ def test_rows_that_do_not_fit_their_file_affect_no_other_file(tmp_path, value):
         out: Path
 
     batch = Counts(Job(spec=Spec(counts={"first": value, "second": 1}), out=tmp_path / "counts"))
-    assert batch.run("counts") == "counts: 1 count made, 1 failed"
+    assert batch.run("counts") == "counts: 1 count built, 1 failed"
     assert "do not fit the counts schema" in artifacts.metadata(tmp_path / "counts" / "first.parquet")["outcome"].reason
     assert artifacts.read(tmp_path / "counts" / "second.parquet", counts).num_rows == 1

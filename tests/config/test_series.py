@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 from support import specs
+from support.messages import assert_states
 from support.specs import curves_spec
+from vernacular import cli
 from vernacular.config import load as config
 from vernacular.config.series import RECORDS, listing_path
 from vernacular.core.errors import ConfigError
@@ -54,7 +56,7 @@ def test_each_directory_becomes_a_model_in_order_of_training():
     assert cfg.models["mine.step500"]["dtype"] == "float32"
     assert not {"series", "steps", "tokens_per_step"} & set(cfg.models["mine.step500"])
     assert cfg.bases == {name: [name] for name in cfg.models}
-    assert cfg.checkpoints["mine.step1000"].as_dict() == {
+    assert vars(cfg.checkpoints["mine.step1000"]) == {
         "series": "mine", "curve": "mine", "name": "checkpoint-1000", "step": 1000, "tokens": 2048000, "words": None,
     }  # fmt: skip
 
@@ -122,6 +124,16 @@ def test_pattern_of_revisions_is_read_from_the_listing():
     assert "not listed yet" in message(models)
     models["pythia"] |= {"source": "EleutherAI/pythia-70m", "revisions": "stage*"}
     assert 'no revision of EleutherAI/pythia-70m matches "stage*"' in message(models)
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [({"source": "./out"}, 'requires a Hub ID, got "./out"'), ({}, "revisions: requires source: owner/name")],
+)
+def test_revisions_of_no_repository_are_not_listed(capsys, entry, expected):
+    Path("config.yaml").write_text(yaml.safe_dump({"models": {"mine": entry | {"revisions": "step*"}}, **REST}))
+    assert cli.main(["revisions"]) == 1
+    assert_states(capsys.readouterr().err, "config.yaml", "models.mine", expected)
 
 
 def test_deleted_checkpoint_with_results_remains_and_its_key_does_not_change():

@@ -5,6 +5,7 @@ from dataclasses import field
 from pathlib import Path
 
 import pytest
+from vernacular import cli
 from vernacular.core.errors import UserError
 from vernacular.core.fields import ONLY, Fields, Part, Stage, from_json, to_json
 
@@ -28,6 +29,13 @@ def test_fields_are_typed_and_written_as_they_were_read():
     example = from_json(Example, COMPLETE, "example")
     assert (example.entries["a"].name, example.out, example.shard.count) == ("A", Path("x/y"), 4)
     assert json.loads(json.dumps(to_json(example))) == COMPLETE
+
+
+def test_a_stage_without_a_log_prints(tmp_path, capsys):
+    (tmp_path / "notes.csv").write_text("kind,models,evaluations,note\n")
+    fields = {"log": None, "notes": str(tmp_path / "notes.csv"), "out": str(tmp_path / "complete.txt")}
+    assert cli.main(["verify"], fields=json.dumps(fields)) == 0
+    assert "no results are missing" in capsys.readouterr().out
 
 
 def test_defaults_are_not_written():

@@ -126,7 +126,7 @@ def test_note_counts_are_nullable_integers():
 
 
 def test_dataset_sources_lists_each_dataset_once():
-    assert dataset_sources(METADATA) == [
+    assert dataset_sources([METADATA]) == [
         {
             "task": "cola",
             "language": "gl",

@@ -180,6 +180,13 @@ def expand_evaluations(pattern, protocols=None):
     return expand(pattern, evaluation=selected)
 
 
+# The outputs of a model
+OUTPUTS = [
+    *expand_evaluations(in_output("{{model}}/scores/{evaluation}.parquet"), settings.SCORED),
+    *expand_evaluations(in_output("{{model}}/generations/{evaluation}.parquet"), settings.GENERATED),
+]
+
+
 def items_files(protocols=None):
     selected = [e.items_stem for e in CONFIG.evaluations.values() if protocols is None or e.protocol in protocols]
     return expand("resources/items/{items}.parquet", items=list(dict.fromkeys(selected)))

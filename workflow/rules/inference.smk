@@ -140,8 +140,7 @@ rule collect:
         requests=expand_evaluations(in_output("requests/{evaluation}.parquet")),
         status=status_files,
     output:
-        expand_evaluations(in_output("{{model}}/scores/{evaluation}.parquet"), settings.SCORED),
-        expand_evaluations(in_output("{{model}}/generations/{evaluation}.parquet"), settings.GENERATED),
+        OUTPUTS,
     log:
         "logs/collect/{model}.log",
     benchmark:

@@ -210,8 +210,7 @@ rule metrics:
         data=items_files(),
         requests=expand_evaluations(in_output("requests/{evaluation}.parquet")),
         answers=[
-            *expand_evaluations(in_output("{{model}}/scores/{evaluation}.parquet"), settings.SCORED),
-            *expand_evaluations(in_output("{{model}}/generations/{evaluation}.parquet"), settings.GENERATED),
+            *OUTPUTS,
             *expand_evaluations(in_output("{{model}}/similarity/{evaluation}.parquet"), settings.COMPARED),
             *expand_evaluations(in_output("{{model}}/lm_eval/{evaluation}.parquet"), settings.TOOL_PROTOCOLS),
         ],

@@ -166,16 +166,7 @@ rule report:
         tasks=expand(expand_evaluations(in_output("{{model}}/tasks/{evaluation}.parquet")), model=CONFIG.models),
         # read in the directories of these and of `tasks`
         requests=expand_evaluations(in_output("requests/{evaluation}.parquet")),
-        answers=[
-            *expand(
-                expand_evaluations(in_output("{{model}}/scores/{evaluation}.parquet"), settings.SCORED),
-                model=CONFIG.models,
-            ),
-            *expand(
-                expand_evaluations(in_output("{{model}}/generations/{evaluation}.parquet"), settings.GENERATED),
-                model=CONFIG.models,
-            ),
-        ],
+        answers=expand(OUTPUTS, model=CONFIG.models),
         changes=written(in_output("comparisons")),
         audit=[] if CONFIG.audit is None else in_output("summary/audit.parquet"),
         estimates=ESTIMATES[:1],

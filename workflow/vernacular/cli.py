@@ -20,7 +20,7 @@ from pathlib import Path
 from vernacular import __version__
 from vernacular.core import processes
 from vernacular.core.errors import MachineError, UserError, as_write_error, first_line, is_contained, suggest, writing
-from vernacular.core.fields import ONLY, Part, Stage, from_json
+from vernacular.core.fields import Stage, from_json
 from vernacular.core.logs import escaped_output, log_to
 from vernacular.core.paths import WORKFLOW
 
@@ -68,10 +68,10 @@ def main(arguments: list[str] | None = None, *, supervised: bool = False, fields
         try:
             if fields is None:
                 fields = "" if sys.stdin.isatty() else sys.stdin.read()
-            args.fields = _parse_fields(args.command, fields)
+            args.fields, common = _parse_fields(args.command, fields)
         except UserError as error:
             return _fail(args, error)
-        args.log = Path(args.fields["log"]) if "log" in args.fields else None
+        args.log, args.is_last = common.log, common.attempt.number >= common.attempt.count
     if not (supervised and args.stage):
         return _run(args)
     for _ in range(_MAX_DEATHS):
@@ -81,7 +81,7 @@ def main(arguments: list[str] | None = None, *, supervised: bool = False, fields
         if (reason := processes.termination_cause(status)) is None:
             return status
         log_to(args.log, append=True)
-        if not (args.gives_up and _is_last(args)):
+        if not (args.gives_up and args.is_last):
             _fail(args, UserError(f"{reason}.{' The next attempt runs it again.' if args.gives_up else ''}"))
             return 128 - status
         from vernacular.commands.common import Attempts  # only after a death, because it takes long
@@ -92,8 +92,8 @@ def main(arguments: list[str] | None = None, *, supervised: bool = False, fields
     return _give_up(args, reason)
 
 
-def _parse_fields(command: str, text: str) -> dict:
-    """Return the fields of a stage, of which those that all stages have are checked; its module checks the others."""
+def _parse_fields(command: str, text: str) -> tuple[dict, Stage]:
+    """Return the fields of a stage, and those that all stages have; its module checks the others."""
     try:
         fields = json.loads(text)
     except ValueError as error:
@@ -101,8 +101,7 @@ def _parse_fields(command: str, text: str) -> dict:
     if not isinstance(fields, dict):
         raise UserError(f"{command}: expected one JSON object on standard input, got {text!r:.80}.")
     names = [field.name for field in dataclasses.fields(Stage)]
-    from_json(Stage, {name: value for name, value in fields.items() if name in names}, command)
-    return fields
+    return fields, from_json(Stage, {name: value for name, value in fields.items() if name in names}, command)
 
 
 def _arguments(args):
@@ -134,7 +133,7 @@ def _run(args) -> int:
             log.info(summary)  # at the end of the log, if there is one
             print(summary, flush=True)
     except MachineError as error:
-        if args.gives_up and _is_last(args):
+        if args.gives_up and args.is_last:
             return _give_up(args, str(error))
         return _fail(args, error)
     except UserError as error:
@@ -189,11 +188,6 @@ def _place(name: str) -> tuple[str, str]:
     """Return the names of the module and the function of a command."""
     module, _, function = _MODULES.get(name, name.replace("-", "_")).partition(":")
     return module, function or module
-
-
-def _is_last(args) -> bool:
-    attempt = from_json(Part, args.fields.get("attempt", str(ONLY)), args.command)
-    return attempt.number >= attempt.count
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -11,13 +11,13 @@ from vernacular.commands.common import inference_record
 from vernacular.commands.tasks import check_languages, has_lines
 from vernacular.config import dependencies
 from vernacular.config.dependencies import server_spec
-from vernacular.config.directories import output_conflicts, run_command
+from vernacular.config.directories import check_written, output_conflicts, run_command
 from vernacular.config.load import Config, load, load_valid
 from vernacular.config.models import is_server
 from vernacular.config.references import References, check_models, check_references
 from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing
-from vernacular.core.errors import ArtifactError, ModelError, UserError, format_count, suggest
+from vernacular.core.errors import ArtifactError, ConfigError, ModelError, UserError, check_known, format_count
 from vernacular.core.metadata import RequestsMetadata
 from vernacular.core.model_record import ModelRecord, read_model
 from vernacular.core.names import displayable
@@ -80,10 +80,18 @@ def init(args) -> str:
     )
     with replacing(args.config) as temporary:
         temporary.write_text(text, "utf-8")
-        config = load([temporary])  # a model's source that is not valid is an error before the file exists
+        try:
+            config = load([temporary])
+        except ConfigError as error:  # for example, a name of a model that is not valid: the file is not written
+            raise UserError(without_location(error, temporary)) from None
     for problem in check_models(config, Problems()).problems:
         print(f"Note: {problem}")
     return f"init: {args.config}: {format_count(len(args.models), 'model')}, {format_count(len(entries), 'task')}"
+
+
+def without_location(error: UserError, config: Path) -> str:
+    """Return the message of an error in a config file that does not remain, without its path and lines."""
+    return re.sub(rf"(?m)^{re.escape(display_path(config))}(, line \d+)?: ", "", str(error))
 
 
 def model_entries(sources: list[tuple[str, str]]) -> list[str]:
@@ -122,9 +130,7 @@ def _write_prompts(path: Path, language: str) -> str:
         text += f"\n# {PURPOSES[name]}{f'; contains {field} once' if field else ''}\n"
         text += f'# {language}: {json.dumps(lines[name], ensure_ascii=False)}\n{name}: ""\n'
     text += "\n# the speaker who has read them, and the date; results have a note until then\nreviewed: false\n"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as temporary:
-        temporary.write_text(text, "utf-8")
+    artifacts.write_text(path, text)
     return f"init: {path}: {format_count(len(LINES), 'line')} to write"
 
 
@@ -231,9 +237,7 @@ def show(args) -> str:
         UserError: The evaluation, the item or the model does not exist, or the dataset is unavailable.
     """
     config = load([args.config])
-    if args.evaluation not in config.evaluations:
-        hint = suggest(args.evaluation, config.evaluations)
-        raise UserError(f'{display_path(args.config)}: evaluation "{args.evaluation}" not found.{hint}')
+    check_known("evaluation", args.evaluation, config.evaluations, f"{display_path(args.config)}: ")
     os.environ["VERNACULAR_RUN"] = run_command(args.config)  # for the message of a dataset that cannot be reached
     rows, gold = _rows(config, args.evaluation, args.config)
     by_item: dict[str, list[Request]] = {}
@@ -269,9 +273,7 @@ def _rows(config: Config, evaluation: str, file: Path) -> tuple[list[Request], d
     """Return the requests of an evaluation, and the correct options of its items, as far as they are known."""
     if evaluation in config.lm_eval:  # only lm-eval can build them
         path = Path(config.output, "requests", f"{evaluation}.parquet")
-        if not path.exists():
-            command = run_command(file, target=str(path))
-            raise UserError(f"{path}: file not found. Run `{command}` to write the prompts first.")
+        check_written(path, file, only=True, purpose="to write the prompts ")
         outcome = artifacts.metadata(path, REQUESTS).outcome
         if not outcome.is_complete:
             raise UserError(f"{evaluation}: {outcome.reason}")
@@ -329,12 +331,8 @@ def _tokenizer_only(config: Config, name: str, file: Path):
 
     from vernacular.inference.model.loaded import wrap
 
-    if name not in config.models:
-        raise UserError(f'model "{name}" not found in the config.{suggest(name, config.models)}')
-    path = Path("resources", "models", f"{name}.json")
-    if not path.exists():
-        command = run_command(file, target=str(path))
-        raise UserError(f"{path}: file not found. Run `{command}` to fetch the model first.")
+    check_known("model", name, config.models, f"{display_path(file)}: ")
+    path = check_written(Path("resources", "models", f"{name}.json"), file, only=True, purpose="to fetch the model ")
     record = inference_record(path, dependencies.inference_spec(config, [name]))
     if record.server:
         from vernacular.inference.server.served import open_server
@@ -348,9 +346,7 @@ def _tokenizer_only(config: Config, name: str, file: Path):
     with torch.device("meta"):
         config = AutoConfig.from_pretrained(record.directory, **kwargs)
         model = model_class.from_config(config, trust_remote_code=kwargs["trust_remote_code"])
-    has_own = record.adapter is not None and record.adapter.own_tokenizer
-    tokenizer_dir = record.adapter.directory if has_own else record.directory
-    return wrap(model, AutoTokenizer.from_pretrained(tokenizer_dir, **kwargs), record)
+    return wrap(model, AutoTokenizer.from_pretrained(record.tokenizer_directory, **kwargs), record)
 
 
 def snakefile(args) -> None:

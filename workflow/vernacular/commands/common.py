@@ -16,7 +16,7 @@ from pathlib import Path
 
 from vernacular.config.specs import InferenceSpec
 from vernacular.core import artifacts
-from vernacular.core.artifacts import Kind, replacing
+from vernacular.core.artifacts import Kind
 from vernacular.core.errors import (
     ArtifactError,
     DataError,
@@ -47,13 +47,6 @@ def inference_record(path: Path, spec: InferenceSpec) -> ModelRecord:
     return record | spec.models[record.name]
 
 
-def check_recorded(path: Path, record: ModelRecord) -> None:
-    """Raise ArtifactError if a model's or encoder's record lacks the hashes of its files, which a job verifies."""
-    if record.contents is None and record.server is None and record.unavailable is None:
-        advice = "Delete this file and run the workflow again."
-        raise ArtifactError(f"{path}: hashes of the model's files not found. {advice}")
-
-
 def check_inputs(
     items: Path, requests: Path, outputs: Path, output_metadata: OutputsMetadata, model: ModelRecord
 ) -> None:
@@ -74,9 +67,8 @@ class Batch(ABC):
     its own file only.
     """
 
-    key: str  # the field of `args.spec` with {name: the spec of its file}; the rest of `args.spec` is an input of all
-    noun: str  # of a file's content, for the summary: "dataset"
-    done_label, failed_label = "made", "failed"  # its outcome, for the summary
+    key = "evaluations"  # the field of `args.spec` with {name: the spec of its file}; all files depend on the others
+    noun, done_label, failed_label = "evaluation", "built", "failed"  # a file's content and outcome, in the summary
     kind: Kind
     prints_files = True  # whether a file that takes more than a second, such as a download, gets a line in the terminal
 
@@ -254,5 +246,4 @@ class Attempts:
         self._state["working"], self._state["overlaps"] = None, False
 
     def _write(self) -> None:
-        with replacing(self.path) as temporary:
-            temporary.write_text(json.dumps(self._state), "utf-8")
+        artifacts.write_text(self.path, json.dumps(self._state))

@@ -57,8 +57,7 @@ def model(args: FetchModel) -> str:
 
 def _reasons(record: ModelRecord) -> bool | None:
     """Return whether a model's chat template asks for reasoning by default, for estimates; None: it mentions none."""
-    own = record.adapter.directory if record.adapter and record.adapter.own_tokenizer else None
-    directory = Path(own or record.directory)
+    directory = Path(record.tokenizer_directory)
     templates = [directory / "tokenizer_config.json", *directory.glob("*chat_template*"), *directory.glob("*/*.jinja")]
     texts = (path.read_text("utf-8", errors="replace") for path in templates if path.is_file())
     if not any(word in text for text in texts for word in ("think", "THINK", EFFORT, "reasoning")):

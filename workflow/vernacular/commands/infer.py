@@ -5,7 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 from vernacular.checkpoints.inputs import DELETED, deleted
-from vernacular.commands.common import Attempts, check_recorded, inference_record
+from vernacular.commands.common import Attempts, inference_record
 from vernacular.config.specs import InferenceSpec
 from vernacular.core.errors import format_count
 from vernacular.core.fields import ONLY, Part, Stage
@@ -42,8 +42,6 @@ def infer(args: Infer) -> str:
     attempts = Attempts(args)
     attempts.begin(overlaps=True)
     records = [inference_record(path, args.spec) for path in args.models]
-    for path, record in zip(args.models, records, strict=True):
-        check_recorded(path, record)
     shard = (args.shard.number - 1, args.shard.count)
     request_files = {path.stem: path for path in args.requests}
     try:

@@ -33,14 +33,11 @@ def judge_requests(args: JudgeRequests) -> str:
 
 
 class _RequestFiles(Batch):
-    key = "evaluations"
-    noun, done_label, failed_label = "evaluation", "built", "failed"
     kind = REQUESTS
     prints_files = False
 
     def __init__(self, args):
         super().__init__(args)
-        self.specs = {name: replace(spec, evaluation=name) for name, spec in self.specs.items()}
         self.models = [args.spec.model, *([args.spec.baseline] if args.spec.baseline else [])]
 
     def metadata(self, spec: JudgedSpec) -> RequestsMetadata:
@@ -81,11 +78,11 @@ class _RequestFiles(Batch):
         items = {item["item_id"]: item for item in items_in(self.items(spec))}
         rows, skipped = [], {}
         for request in {row["item_id"]: row for row in reversed(own_requests)}.values():
-            name = request["item_id"]
-            shown = [found[name].text if name in found else None for found in texts]
-            references = correct_answers(items[name]) if name in items else []
             if skipped_reason(request["role"]) is not None:
                 continue
+            name = request["item_id"]
+            shown = [found[name].text if name in found else None for found in texts]
+            references = correct_answers(items[name])
             if None in shown:
                 skipped[name] = "the model generated no text"
             elif "{reference}" in spec.rubric.template and not references:

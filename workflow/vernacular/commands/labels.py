@@ -8,7 +8,7 @@ from openpyxl import Workbook
 from openpyxl.utils import get_column_letter
 
 from vernacular.commands.common import items_in
-from vernacular.commands.reading_lists import add_choice
+from vernacular.commands.reading_lists import add_choice, results_path
 from vernacular.comparison.sheets import (
     CORRECT,
     LABEL_COLUMNS,
@@ -19,11 +19,11 @@ from vernacular.comparison.sheets import (
     read_labels,
     rows_to_read,
 )
-from vernacular.config.directories import run_command
+from vernacular.config.directories import check_written
 from vernacular.config.load import Config, load
 from vernacular.core import artifacts, yaml
 from vernacular.core.artifacts import replacing
-from vernacular.core.errors import DataError, UserError, format_count, suggest
+from vernacular.core.errors import DataError, UserError, check_at_least, check_known, format_count
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.tables import write_csv
 from vernacular.metrics.schema import TASK_RESULTS
@@ -36,11 +36,9 @@ _FEW = 50  # labels, from which the coverage of intervals is known
 
 def labels(args) -> str:
     """Write a sheet with the responses to the first items of an evaluation that have no label yet."""
-    if args.n < 1:
-        raise UserError(f"--n: expected at least 1, got {args.n}.")
+    check_at_least(1, n=args.n)
     config = load([args.config])
-    if args.evaluation not in config.evaluations:
-        raise UserError(f'evaluation "{args.evaluation}" not found.{suggest(args.evaluation, config.evaluations)}')
+    check_known("evaluation", args.evaluation, config.evaluations)
     evaluation = config.evaluations[args.evaluation]
     if not PROTOCOLS[evaluation.protocol].generates:
         problem = f"{evaluation.protocol} has no responses to judge; use one that generates text."
@@ -90,9 +88,7 @@ def _responses(config: Config, evaluation: Evaluation, config_file: Path) -> dic
     """Return the responses of each model that has any."""
     found = {}
     for model in config.models:
-        path = Path(config.output, model, "tasks", f"{evaluation.id}.parquet")
-        if not path.exists():
-            raise UserError(f"{path}: file not found. Run `{run_command(config_file)}` first.")
+        path = check_written(results_path(Path(config.output), model, evaluation.id), config_file)
         if (responses := Responses(artifacts.read(path, TASK_RESULTS))).rows:
             found[model] = responses
     if not found:
@@ -104,7 +100,6 @@ def _write(out: Path, name: str, rows: list[ToRead], scale: str, instruction: st
     """Write the sheet as a workbook and as CSV; a sheet in which somebody has begun to write is kept."""
     paths = (out / f"{name}{f'-{number}' if number > 1 else ''}.xlsx" for number in itertools.count(1))
     path = next(path for path in paths if not _is_filled(path) and not _is_filled(path.with_suffix(".csv")))
-    out.mkdir(parents=True, exist_ok=True)
     added = {"evaluation": name, "scale": scale, "label": None, "annotator": None}
     written = [vars(row) | added | {"reference": row.reference or None} for row in rows]
     titles = ["response A", "response B"] if scale == PAIRS else ["response"]

@@ -5,8 +5,6 @@ The index has names, files, groups, tags, and why a task cannot be run. It is ma
 """
 
 import compileall
-import importlib
-import importlib.metadata
 import json
 import logging
 import re
@@ -17,8 +15,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from py_compile import PycInvalidationMode
 
-from vernacular.core.artifacts import replacing
+from vernacular.core.artifacts import write_text
 from vernacular.core.errors import first_line, format_count
+from vernacular.core.fingerprint import version_of
 from vernacular.lm_eval.catalog import FORMAT, index_path, package_digests, versions
 from vernacular.lm_eval.expansion import DEFAULT_TYPE
 
@@ -130,7 +129,7 @@ def _import_problem(error: BaseException) -> str:
     while cause is not None:
         if isinstance(cause, ModuleNotFoundError) and cause.name:
             library = cause.name.partition(".")[0]
-            if cause.name != library and (version := _version(library)):
+            if cause.name != library and (version := version_of(library)):
                 return f"needs {cause.name}, which {library} {version} lacks"
             return f"needs the library {library}"
         cause = cause.__cause__ or cause.__context__
@@ -159,13 +158,6 @@ def _plain(value):
     return value if isinstance(value, str | int | float | bool) or value is None else str(value)
 
 
-def _version(name: str) -> str | None:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
 def lm_eval_index(args) -> str:
     """Write the index next to the environment's `bin`; it is read whenever the workflow is planned."""
     # Python recognizes stale bytecode by the time of the source, which an edit can keep, unless it has a hash of it
@@ -173,8 +165,7 @@ def lm_eval_index(args) -> str:
     compileall.compile_dir(Path(find_spec("lm_eval").origin).parent, quiet=2, force=True, invalidation_mode=hashed)
     content = index()
     path = index_path(Path(sys.prefix) / "bin" / "python")
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(content, ensure_ascii=False), "utf-8")
+    write_text(path, json.dumps(content, ensure_ascii=False))
     reasons = Counter(task["reason"] for task in content["tasks"].values() if task["reason"])
     for reason, count in reasons.most_common():
         print(f"  {format_count(count, 'task')}: {reason}")

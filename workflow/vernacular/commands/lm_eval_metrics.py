@@ -35,8 +35,7 @@ def lm_eval_metrics(args: LmEvalMetrics) -> str:
 
 
 class _UnitResults(Batch):
-    key = "evaluations"
-    noun, done_label, failed_label = "evaluation", "evaluated", "failed"
+    done_label = "evaluated"
     kind = TOOL_RESULTS
 
     def metadata(self, spec: UnitSpec) -> ToolResultsMetadata:

@@ -34,8 +34,6 @@ def lm_eval_requests(args: LmEvalRequests) -> str:
 
 
 class _UnitFiles(Batch):
-    key = "evaluations"
-    noun, done_label, failed_label = "evaluation", "built", "failed"
     kind = REQUESTS
 
     def metadata(self, spec: UnitSpec) -> RequestsMetadata:

@@ -21,7 +21,6 @@ from vernacular.core.metadata import (
     Outcome,
     OutputsMetadata,
     ResultsMetadata,
-    Source,
     unavailable,
 )
 from vernacular.core.model_record import ModelRecord, read_model
@@ -210,6 +209,8 @@ def _compute(args, inputs: _Inputs, record: ModelRecord, others: dict) -> tuple[
     majority = majority_baseline(PROTOCOLS[spec.protocol].majority, rows)
     diagnoses = [*diagnoser.diagnose(values, majority, meter), *_disagreement(spec, diagnoser, values, others)]
     flags = (part for text in rows["flags"].drop_null().to_pylist() for part in text.split("; ") if part)
+    # the same for `truncated: 3 …` and `truncated: 2 …`; errors have their text
+    flag_types = (flag if flag.startswith("error") else flag.split(":")[0] for flag in flags)
     metadata = ResultsMetadata(
         evaluation=evaluation,
         outcome=outcome,
@@ -223,7 +224,7 @@ def _compute(args, inputs: _Inputs, record: ModelRecord, others: dict) -> tuple[
         repeats=requests.options.get("repeats"),
         not_installed=not_installed,
         unclosed=next((row["value"] for row in values if row["metric"] == "unclosed" and not row["category"]), None),
-        flags=dict(Counter(map(_flag_type, flags))),
+        flags=dict(Counter(flag_types)),
         diagnoses=sorted(diagnoses, key=order),
         profile=diagnoser.profile(),
         language=meter.counts() if meter else None,
@@ -235,11 +236,12 @@ def _compute(args, inputs: _Inputs, record: ModelRecord, others: dict) -> tuple[
     adapter = record.adapter.source if record.adapter else None
     labels = {"model": args.spec.model, "adapter": adapter, "evaluation": evaluation, **names}
     labels |= {"base": record.base, "model_revision": _model_revision(record)}
-    labels |= {"dataset_revision": _dataset_revision(requests.items.source)}
+    source = requests.items.source
+    labels |= {"dataset_revision": source.revision or f"{source.kind} {source.sha256[:12]}"}  # of rows without a commit
     long_rows = []
     conditions = signature_conditions(spec.protocol, requests.options, outputs.tokenizer.bos_policy)
-    if requests.items.source.release:
-        conditions |= {requests.items.source.kind: requests.items.source.release}
+    if source.release:
+        conditions |= {source.kind: source.release}
     for row in label_values(values, labels, signatures, conditions):
         # the baseline applies to accuracies over all items, from which it is computed
         accuracy = row["chance_level"] is not None and row["metric"].partition("_")[0] not in CHANCE
@@ -332,13 +334,3 @@ def _model_revision(record: ModelRecord) -> str:
     if adapter and adapter.revision and record.revision:
         return f"{record.revision} + {adapter.revision}"
     return (not adapter and record.revision) or (record.fingerprint or "")[:12]
-
-
-def _dataset_revision(source: Source) -> str:
-    """Return the commit of a dataset; for samples and files, the hash of their rows."""
-    return source.revision or f"{source.kind} {source.sha256[:12]}"
-
-
-def _flag_type(flag: str) -> str:
-    """Return the type of a flag, the same for `truncated: 3 …` and `truncated: 2 …`; the complete text for errors."""
-    return flag if flag.startswith("error") else flag.split(":")[0]

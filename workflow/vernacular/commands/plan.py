@@ -5,7 +5,7 @@ from pathlib import Path
 
 from vernacular.comparison.schema import PROMPTS
 from vernacular.core import artifacts
-from vernacular.core.errors import UserError, format_count, suggest
+from vernacular.core.errors import UserError, check_at_least, check_known, format_count
 from vernacular.statistics.over_prompts import Components, accuracy_components, clusters_needed, design_table
 
 
@@ -13,9 +13,11 @@ def plan(args) -> str:
     """Print standard errors and smallest differences of designs; in points for shares, else in the metric's unit.
 
     Raises:
-        UserError: The run has no means over prompts, or none of the evaluation and metric.
+        UserError: An option is not valid, or the run has no means over prompts, or none of the evaluation and metric.
         ArtifactError: The table of prompts does not exist or is damaged.
     """
+    check_at_least(1, items=min(args.items), items_per_cluster=args.items_per_cluster)
+    check_at_least(0, sd_prompts=args.sd_prompts)
     if args.results:
         of_value, of_difference, per_cluster, scale = _from_run(args)
     else:
@@ -47,14 +49,12 @@ def _from_run(args) -> tuple[Components, Components | None, float, float]:
         raise UserError(f"{path}: no means over prompts; run an evaluation with prompts: all first.")
     names = list(dict.fromkeys(row["evaluation"] for row in rows))
     evaluation = args.evaluation or names[0]
+    check_known("evaluation", evaluation, names, f"{path}: ")
     selected = [row for row in rows if row["evaluation"] == evaluation]
-    if not selected:
-        raise UserError(f'{path}: evaluation "{evaluation}" not found.{suggest(evaluation, names)}')
     headline = [row for row in selected if row["headline"]] or selected
     metric = args.metric or headline[0]["metric"]
+    check_known("metric", metric, {row["metric"] for row in selected}, f"{path}: {evaluation}: ")
     selected = [row for row in selected if row["metric"] == metric]
-    if not selected:
-        raise UserError(f'{path}: metric "{metric}" of {evaluation} not found.')
     values = [row for row in selected if row["baseline"] is None]
     differences = [row for row in selected if row["baseline"] is not None]
     first = values[0]

@@ -50,11 +50,12 @@ def publish(args) -> str:
 
     Raises:
         UserError: The directory is not empty, or a file contains a private text.
-        DataError: The directory contains no summary.
+        DataError: The directory contains no summary or no report.
     """
     summary = args.results / "summary"
-    if not (summary / "results.parquet").exists():
-        raise DataError(f"{args.results}: no summary/results.parquet. Specify the directory of a finished run: results")
+    for name in ("summary/results.parquet", "report/index.html"):
+        if not (args.results / name).exists():
+            raise DataError(f"{args.results}: no {name}. Specify the directory of a finished run: results")
     _check_empty(args.directory)
     temporary = args.directory.with_name(f".{args.directory.name}.{os.getpid()}.tmp")
     try:
@@ -98,11 +99,8 @@ def _check_empty(directory: Path) -> None:
 def _write_exchange_files(
     results: Path, directory: Path, values: pd.DataFrame, models: list[dict], prompts: list[dict], source: dict
 ) -> None:
-    datasets = {
-        (row["task"], row["language"], row["limit"]): row
-        for model in models
-        for row in dataset_sources(artifacts.metadata(results / model["name"] / "metrics.parquet", METRICS))
-    }
+    metrics = (artifacts.metadata(results / model["name"] / "metrics.parquet", METRICS) for model in models)
+    datasets = dataset_sources(metrics)
     write_lm_eval_results(directory / "lm_eval", standard_errors(values, prompts))
     runs = values[values["prompt"] != ALL_PROMPTS]  # a mean over prompts has no results per item
 
@@ -112,7 +110,7 @@ def _write_exchange_files(
             if artifacts.metadata(path, TASK_RESULTS).outcome.is_complete:
                 yield evaluation, artifacts.read(path, TASK_RESULTS)
 
-    write_every_eval_ever(directory, values, models, list(datasets.values()), task_results=task_results, source=source)
+    write_every_eval_ever(directory, values, models, datasets, task_results=task_results, source=source)
 
 
 _SECRET_NAMES = re.compile(r"(^|_)(KEY|TOKEN|SECRET|PASSWORD)(_|$)", re.IGNORECASE)
@@ -239,7 +237,6 @@ def join(args) -> str:
         for name, reason in failed.items()
     ]
     notes = pd.DataFrame([*left_out, *differences], columns=["evaluation", "metric", "note"])
-    args.out.mkdir(parents=True, exist_ok=True)
     write_csv(args.out / "results.csv", values)
     write_csv(args.out / "wide.csv", wide(values, make_headings(values, {}, default_prompt=True)))
     write_csv(args.out / "notes.csv", notes)

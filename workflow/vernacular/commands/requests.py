@@ -27,8 +27,6 @@ def requests(args: Requests) -> str:
 
 
 class _RequestFiles(Batch):
-    key = "evaluations"
-    noun, done_label, failed_label = "evaluation", "built", "failed"
     kind = REQUESTS
 
     def metadata(self, spec: PromptSpec) -> RequestsMetadata:

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import yaml
 
-from vernacular.commands.check import TEMPLATE, model_entries
+from vernacular.commands.check import TEMPLATE, model_entries, without_location
 from vernacular.commands.tasks import check_languages
 from vernacular.config.directories import run_command
 from vernacular.config.files import read
 from vernacular.config.load import load
 from vernacular.config.references import check_models
-from vernacular.core.errors import DataError, UserError, format_count, suggest
+from vernacular.core.errors import DataError, UserError, first_of, format_count, suggest
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.validate import Problems
 from vernacular.data.columns import Cells, as_text
@@ -112,8 +112,7 @@ def _write_files(args) -> Path:
         is_task = args.config == task["task"]
         of_dataset = [code for code in task["languages"] if is_task or _is_source(args.config, task, code)]
         if not args.language and len(of_dataset) > 1:
-            names = ", ".join(of_dataset[:8]) + (", …" if len(of_dataset) > 8 else "")
-            command = _command(args, language=of_dataset[:1])
+            names, command = first_of(of_dataset, 8), _command(args, language=of_dataset[:1])
             raise UserError(f"{args.config}: task {task['task']} has the languages {names}. For example: {command}")
         languages = check_languages(args.language, [task]) if args.language else of_dataset
     else:
@@ -121,7 +120,7 @@ def _write_files(args) -> Path:
         files[_TASKS / f"{task['task']}.yaml"] = yaml.safe_dump(task, sort_keys=False, allow_unicode=True, width=110)
     name = task["task"]
     entry = {"task": name, "languages": languages, "protocols": args.protocol or task["protocols"][:1]}
-    entry |= {key: value for key in ("shots", "limit") if (value := getattr(args, key))}
+    entry |= {key: value for key in ("shots", "limit") if (value := getattr(args, key)) is not None}
     path = Path(f"{name}.yaml")
     settings = f"output: results-{name}\n" + (f"tasks: [{_TASKS}]\n" if files else "")
     files[path] = TEMPLATE.format(
@@ -162,7 +161,7 @@ def _write(files: dict[Path, str]) -> None:
             path.unlink()
         with contextlib.suppress(OSError):  # not empty
             _TASKS.rmdir()
-        raise UserError(re.sub(rf"(?m)^{re.escape(str(config))}(, line \d+)?: ", "", str(error))) from None
+        raise UserError(without_location(error, config)) from None
 
 
 def _is_source(dataset: str, task: dict, language: str | None = None) -> bool:
@@ -243,7 +242,7 @@ def _command(args, **changes) -> str:
     parts = ["vernacular", "run", values.pop("config")]
     parts += [part for kind, source in values.pop("models") for part in (f"--{kind}", source)]
     for name, value in values.items():
-        if value:
+        if value is not None:
             parts += [f"--{name.replace('_', '-')}", *map(str, value if isinstance(value, list) else [value])]
     return shlex.join(parts + args.options)
 

@@ -58,9 +58,7 @@ def server(args: Server) -> str:
 
 def keep_probe(spec: ServerSpec, record: ModelRecord, directory: Path) -> None:
     """Write the record of a probe for the next run; `directory`: that of the records of models."""
-    path = _probe_path(spec, directory)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_model(path, record)
+    write_model(_probe_path(spec, directory), record)
 
 
 def _take_probe(spec: ServerSpec, directory: Path) -> ModelRecord | None:

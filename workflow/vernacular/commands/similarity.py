@@ -1,9 +1,8 @@
 """Command `similarity`: similarity of generated responses to every option, for one model."""
 
-from dataclasses import replace
 from pathlib import Path
 
-from vernacular.commands.common import Batch, check_inputs, check_recorded, items_in
+from vernacular.commands.common import Batch, check_inputs, items_in
 from vernacular.config.specs import SimilaritySettings, SimilaritySpec
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
@@ -38,22 +37,18 @@ def similarity(args: Similarity) -> str:
 class _SimilarityFiles(Batch):
     """The similarities of one model, a file per evaluation."""
 
-    key = "evaluations"
-    noun, done_label, failed_label = "evaluation", "computed", "failed"
+    done_label = "computed"
     kind = SIMILARITIES
     prints_files = False
 
     def __init__(self, args):
         super().__init__(args)
         records = {path: read_model(path) for path in [*args.encoders, args.model]}
-        for path, record in records.items():
-            check_recorded(path, record)
         self.model = records[args.model]
         self.encoder_records = {path.stem: records[path] for path in args.encoders}
         self.generations = {path.stem: path for path in args.generations}
         # sorted by items: evaluations of the same items share their options, whose vectors are cached
-        by_items = sorted(self.specs.items(), key=lambda entry: entry[1].items_stem)
-        self.specs = {name: replace(spec, evaluation=name) for name, spec in by_items}
+        self.specs = dict(sorted(self.specs.items(), key=lambda entry: entry[1].items_stem))
 
     def metadata(self, spec: SimilaritySettings) -> SimilaritiesMetadata:
         """Return a fingerprint of all inputs; the options may change without the prompts, and so the responses."""

@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 
 from vernacular.comparison.schema import PROMPTS, RANKINGS
 from vernacular.core import artifacts
-from vernacular.core.artifacts import replacing
 from vernacular.core.errors import UserError, format_count
 from vernacular.core.fields import Stage
 from vernacular.core.tables import plain_text, text_table, to_frame
@@ -47,8 +46,7 @@ def verify(args: Verify) -> str:
     if missing:
         lines = "\n".join(_missing_lines(missing))
         raise UserError(f"the summary is written, but results are missing:\n{lines}")
-    with replacing(args.out) as temporary:
-        temporary.write_text("No results are missing from the summary.\n")
+    artifacts.write_text(args.out, "No results are missing from the summary.\n")
     return "verify: no results are missing from the summary"
 
 

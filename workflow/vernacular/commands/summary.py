@@ -121,14 +121,12 @@ def summary(args: Summary) -> str:
     models_by_value = wide(published, headings)
     write_csv(args.out / "wide.csv", add_positions(models_by_value, checkpoints) if checkpoints else models_by_value)
     write_csv(args.out / "notes.csv", notes_to_frame(notes))
-    datasets = {
-        (row["task"], row["language"], row["limit"]): row for model in models_metadata for row in dataset_sources(model)
-    }
+    datasets = dataset_sources(models_metadata)
     with rewriting(args.out / "lm_eval", "lm_eval") as directory:
         write_lm_eval_results(directory, standard_errors(measured, prompts))
     with rewriting(args.out / "every_eval_ever", "every_eval_ever") as directory:
-        write_every_eval_ever(directory, measured, models, list(datasets.values()))
-    provenance = publishable({"evaluated models": models, "item sources": list(datasets.values())})
+        write_every_eval_ever(directory, measured, models, datasets)
+    provenance = publishable({"evaluated models": models, "item sources": datasets})
     order = ("kind", "models", "evaluations", "count", "note")  # long texts in the wide columns of the sheet
     provenance["notes"] = [{name: row[name] for name in order} for row in group_notes(notes)]
     questions = as_questions(published, prompts)

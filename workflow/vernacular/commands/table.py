@@ -5,7 +5,7 @@ from pathlib import Path
 
 from vernacular.comparison.schema import COMPARISONS, PROMPTS, RANKINGS
 from vernacular.config.dependencies import task_titles
-from vernacular.config.directories import run_command
+from vernacular.config.directories import check_written
 from vernacular.config.load import load
 from vernacular.core import artifacts
 from vernacular.core.errors import UserError, suggest
@@ -31,10 +31,7 @@ def table(args) -> None:
     """
     config = load([args.config])
     summary = Path(config.output, "summary")
-    path = summary / "results.parquet"
-    if not path.exists():
-        raise UserError(f"{path}: file not found. Run `{run_command(args.config)}` first.")
-    long = to_frame(artifacts.read(path, RESULTS))
+    long = to_frame(artifacts.read(check_written(summary / "results.parquet", args.config), RESULTS))
     for name in args.models or ():
         if name not in config.models:
             raise UserError(f'--models: "{name}" is not a model of {args.config}.{suggest(name, config.models)}')

@@ -8,16 +8,26 @@ from pathlib import Path
 
 import httpx2
 import huggingface_hub
-from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
 
 from vernacular.commands.reading_lists import ReadingLists, lists_of, reading_lists, results_path
 from vernacular.config.dependencies import audit_spec
-from vernacular.config.directories import run_command
+from vernacular.config.directories import check_written
 from vernacular.config.files import read
 from vernacular.config.load import load
-from vernacular.config.series import listing_path
+from vernacular.config.series import check_keys, listing_path
 from vernacular.core import artifacts
-from vernacular.core.errors import DataError, ModelError, UserError, first_line, format_count, suggest
+from vernacular.core.errors import (
+    DataError,
+    ModelError,
+    UserError,
+    check_at_least,
+    check_known,
+    first_line,
+    first_of,
+    format_count,
+    suggest,
+)
 from vernacular.core.languages import base_language, fallbacks
 from vernacular.core.model_record import write_record
 from vernacular.core.paths import WORKFLOW
@@ -75,7 +85,8 @@ Tatar; ttc Tektiteko; tum Tumbuka; tw Twi; ty Tahitian; tzm Central Atlas Tamazi
 Umbundu; ur Urdu; urb Urubú-Kaapor; urh Urhobo; uz Uzbek; vai Vai; ve Venda; vec Venetian; vep Veps; vi Vietnamese; war
 Waray; wbp Warlpiri; wo Wolof; xcl Classical Armenian; xh Xhosa; xnr Kangri; xpg Phrygian; yi Yiddish; yo Yoruba; yrl
 Nhengatu; yue Cantonese; zh Chinese; zu Zulu"""
-_CODES = {name.casefold(): code for code, name in (entry.split(None, 1) for entry in _NAMES.split(";"))}
+_ENGLISH = dict(entry.split(None, 1) for entry in " ".join(_NAMES.split()).split(";"))  # by code
+_CODES = {name.casefold(): code for code, name in _ENGLISH.items()}
 
 
 def tasks(args) -> str:
@@ -117,7 +128,7 @@ def check_languages(languages: Iterable[str], tasks: Iterable[dict], *, more_gen
     codes = [name if name in available else _CODES.get(name.casefold(), name) for name in languages]
     for language, code in zip(languages, codes, strict=True):
         if code not in available:
-            names = {name.title() for name, known in _CODES.items() if known in available}
+            names = [name for known, name in _ENGLISH.items() if known in available]
             hint = suggest(language, available if len(language) < 4 else names, own_data).removesuffix(f" {own_data}")
             raise UserError(f'no task in the language "{language}".{hint} {own_data}')
     return codes
@@ -189,19 +200,16 @@ def _lm_eval(name: str, python: str | None) -> str:
 
 def audit(args) -> str:
     """Write reading lists from the results of a config, and print what each shows."""
-    if args.items is not None and args.items < 1:
-        raise UserError(f"--items: expected at least 1, got {args.items}.")
+    check_at_least(1, items=args.items)
     config = load([args.config])
     spec = audit_spec(config, args.items)
     if args.evaluation:
-        if args.evaluation not in spec.evaluations:
-            raise UserError(f'evaluation "{args.evaluation}" not found.{suggest(args.evaluation, spec.evaluations)}')
+        check_known("evaluation", args.evaluation, spec.evaluations)
         group = next(names for names in lists_of(spec).values() if args.evaluation in names)
         spec = replace(spec, evaluations={name: spec.evaluations[name] for name in group})
     for model in spec.models:
         for name in spec.evaluations:
-            if not (path := results_path(Path(config.output), model, name)).exists():
-                raise UserError(f"{path}: file not found. Run `{run_command(args.config)}` first.")
+            check_written(results_path(Path(config.output), model, name), args.config)
     out = args.out or Path(config.output, "summary")
     return reading_lists(
         ReadingLists(spec=spec, results=Path(config.output), items_dir=Path(config.resources, "items"), out=out)
@@ -213,13 +221,11 @@ def audit_task(name: str, files: dict[str, Path], languages: list[str] | None, d
 
     Languages that are unavailable are named and left out.
     """
-    if name not in files:
-        raise UserError(f'task "{name}" not found.{suggest(name, files)}')
+    check_known("task", name, files)
     task = load_task(files[name])
     items, findings = {}, []
     for language in languages or task["languages"]:
-        if language not in task["languages"]:
-            raise UserError(f'{name}: language "{language}" not found.{suggest(language, task["languages"])}')
+        check_known("language", language, task["languages"], f"{name}: ")
         try:
             loaded, metadata = load_items(task, language, source=data)
             items[language] = [checks.in_language(item, language) for item in loaded]
@@ -282,13 +288,13 @@ def revisions(args) -> str:
     """Write branches and tags of the repositories with `revisions: PATTERN`; planning reads them without a network."""
     files, counts = read(args.config, None, "--config"), []
     files.problems.raise_all()
+    check_keys(files.values["models"], lambda keys, message: files.report(("models", *keys), message))
+    files.problems.raise_all()
     for name, entry in files.values["models"].items():
         if isinstance(entry.get("revisions"), str):
             source = entry["adapter" if "base" in entry else "source"]
             commits = revisions_of(source)
-            path = listing_path(name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_record(path, {"name": name, "source": source, "revisions": commits})
+            write_record(listing_path(name), {"name": name, "source": source, "revisions": commits})
             counts.append(f"{name}: {format_count(len(commits), 'revision')} of {source}")
     return f"revisions: {'; '.join(counts) or 'no series with a pattern of revisions'}"
 
@@ -307,7 +313,7 @@ def revisions_of(repository: str) -> dict[str, str]:
             f"{repository}: revisions cannot be listed ({reason}). Check the spelling; for a private or gated "
             "repository, set HF_TOKEN to a token with read access."
         ) from None
-    except (httpx2.TransportError, OfflineModeIsEnabled, OSError) as error:
+    except (httpx2.TransportError, HFValidationError, OfflineModeIsEnabled, OSError) as error:
         raise ModelError(f"{repository}: revisions cannot be listed ({type(error).__name__}).") from None
     return {ref.name: ref.target_commit for ref in (*refs.branches, *refs.tags)}
 
@@ -322,12 +328,12 @@ def treebank(args) -> str:
         width = max(map(len, patterns))
         print("\n".join(f"{name:<{width}}  {phenomenon}" for name, phenomenon in patterns.items()))
         return f"treebank: {format_count(len(patterns), 'included pattern')}; choose with --pattern NAME"
+    check_at_least(0, examples=args.examples)
     extracted = extract(args.treebank, [load_pattern(name) for name in args.pattern], args.forms)
     if args.csv:
         from vernacular.interop.source_tools import pairs_csv
 
-        with artifacts.replacing(args.csv) as temporary:
-            temporary.write_text(pairs_csv(extracted.rows), "utf-8")
+        artifacts.write_text(args.csv, pairs_csv(extracted.rows))
     if args.explain or not args.csv:
         print(explain(extracted, examples=args.examples))
     matches = sum(pairs.related for pairs in extracted.pairs)
@@ -339,7 +345,7 @@ def explain(extracted: Extraction, examples: int = 5) -> str:
     """Return the steps of each pattern with counts, up to `examples` pairs, and a few rejected matches per reason."""
     lines = [f"{extracted.sentences:,} sentences, {extracted.words:,} words"]
     if different := extracted.mismatches:
-        ids = ", ".join(different[:5]) + (", …" if len(different) > 5 else "")
+        ids = first_of(different, 5)
         lines.append(f"{len(different)} of them: `# text` differs from the joined tokens, which are used ({ids})")
     for name, reasons in extracted.skipped_lines.items():
         lines.append(f"{name}: lines skipped: " + ", ".join(f"{reason} ({n})" for reason, n in reasons.items()))

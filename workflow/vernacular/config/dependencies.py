@@ -155,6 +155,7 @@ def similarity_spec(config: Config) -> specs.SimilaritySpec:
     return specs.SimilaritySpec(
         evaluations={
             e.id: specs.SimilaritySettings(
+                evaluation=e.id,
                 metrics=[_metric_spec(config, metric, e) for metric in names],
                 encoders={metric: encoder_name(config.encoder(e.language, metric)) for metric in names},
                 **_fields(e, "items_stem", "language", "style"),
@@ -192,6 +193,7 @@ def judge_requests_spec(config: Config, judge: str, model: str) -> specs.JudgeRe
     entry = config.judges[judge]
     evaluations = {
         name: specs.JudgedSpec(
+            evaluation=name,
             rubric=_rubric(entry, name),
             language=entry.rubrics[name]["language"],
             **_fields(config.evaluations[name], "items_stem", "task"),
@@ -286,7 +288,6 @@ def summary_spec(config: Config) -> specs.SummarySpec:
     keys = sorted({settings["api_key_env"] for settings in config.models.values() if "api_key_env" in settings})
     fields = _table_fields(config) | {"judges": _of_own_family(config)}
     fields |= {"parallel": _parallel(config), "verdicts": bool(config.verdicts)}
-    fields |= {"estimates": bool(config.labels or config.borrow_from)}
     return specs.SummarySpec(**fields, api_key_env=keys, unreviewed=_unreviewed(config))
 
 
@@ -303,7 +304,7 @@ def _parallel(config: Config) -> list[str]:
 
 def _table_fields(config: Config) -> dict:
     fields = {"models": list(config.models), "evaluations": list(config.evaluations), "tasks": task_titles(config)}
-    return fields | {"checkpoints": _positions(config)}
+    return fields | {"checkpoints": _positions(config), "estimates": bool(config.labels or config.borrow_from)}
 
 
 def report_spec(config: Config) -> specs.ReportSpec:
@@ -313,7 +314,6 @@ def report_spec(config: Config) -> specs.ReportSpec:
     varied = [e for e in config.evaluations.values() if e.prompt != DEFAULT_PROMPT]
     descriptions = {e.id: _prompt_description(config, e) for e in varied}
     fields = _table_fields(config) | {"audit": config.audit is not None}
-    fields |= {"estimates": bool(config.labels or config.borrow_from)}
     return specs.ReportSpec(**fields, pairs=config.comparisons, templates=templates, prompts=descriptions)
 
 
@@ -337,9 +337,10 @@ def _unreviewed(config: Config) -> dict[str, str]:
     for evaluation in config.own_evaluations:
         if uses_prompt_lines(evaluation.protocol, evaluation.style):
             language, directory = _file_of_lines(config, evaluation)
-            is_default = evaluation.prompt == DEFAULT_PROMPT
-            other = None if is_default else _prompt_description(config, evaluation)
-            reviewer = prompts.reviewed(language, directory) if is_default else other["reviewed"]
+            if evaluation.prompt == DEFAULT_PROMPT:
+                reviewer = prompts.reviewed(language, directory)
+            else:
+                reviewer = prompts.description(language, evaluation.prompt, directory)["reviewed"]
             if reviewer is False:
                 languages[evaluation.id] = language
     return languages
@@ -360,7 +361,7 @@ def curves_spec(config: Config) -> specs.CurvesSpec:
 
 
 def _positions(config: Config) -> list[dict]:
-    return [{"model": name, **checkpoint.as_dict()} for name, checkpoint in config.checkpoints.items()]
+    return [{"model": name, **vars(checkpoint)} for name, checkpoint in config.checkpoints.items()]
 
 
 def data_files(config: Config, evaluation: Evaluation) -> list[str]:

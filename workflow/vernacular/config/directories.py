@@ -120,6 +120,17 @@ def run_command(config: os.PathLike | str, *others: str, target: str | None = No
     return f"snakemake -c4{only}" + ("" if is_default else f" --configfile {names}")
 
 
+def check_written(path: Path, config: Path, *, only: bool = False, purpose: str = "") -> Path:
+    """Return the path of a file of a run; raise UserError with the command that writes it, if it does not exist.
+
+    `only`: the command writes no other file. `purpose`: ends with a space.
+    """
+    if not path.exists():
+        command = run_command(config, target=str(path) if only else None)
+        raise UserError(f"{path}: file not found. Run `{command}` {purpose}first.")
+    return path
+
+
 def rule_files() -> list[str]:
     """Return the names of the files of rules."""
     return sorted(path.name for path in (WORKFLOW / "rules").glob("*.smk"))

@@ -34,9 +34,6 @@ class Files:
         """Return whether neither the key nor any key inside it violates the schema."""
         return not any(path[: len(key_path)] == key_path for path in self._invalid)
 
-    def has_valid_entry(self, key: str) -> bool:
-        return self.is_valid(key) or self._valid_entries(key, self.values[key]) is not None
-
     def add(self, value: dict, lines: dict, schema: dict, path) -> None:
         for key_path, message in validate.violations(value, lines, {**schema, "required": []}, path).items():
             self._invalid.add(key_path)
@@ -45,8 +42,11 @@ class Files:
             self.values |= value
             self._sources |= dict.fromkeys(value, (path, lines))
 
-    def _valid_entries(self, key: str, value) -> dict | list | None:
-        """Return the valid entries of an invalid list or mapping of independent entries; None if there are none."""
+    def valid(self, key: str):
+        """Return a value, of an invalid list or mapping of independent entries the valid ones; None without any."""
+        value = self.values[key]
+        if self.is_valid(key):
+            return value
         if key not in _INDEPENDENT or (key,) in self._invalid:
             return None
         if isinstance(value, dict):
@@ -56,10 +56,8 @@ class Files:
     def with_defaults(self) -> dict:
         """Return the valid values with the defaults of the schema; of a list or mapping, the valid entries."""
         valid = {}
-        for key, value in self.values.items():
-            if not self.is_valid(key):
-                value = self._valid_entries(key, value)
-            if value is not None:
+        for key in self.values:
+            if (value := self.valid(key)) is not None:
                 valid[key] = copy.deepcopy(value)  # the defaults are not what the user wrote
         has_models = "models" in valid
         valid.setdefault("models", {"none": {}})  # so that the evaluations are checked if no model is valid
@@ -119,6 +117,6 @@ def read(paths: list[Path], overrides: dict | None, origin: str) -> Files:
         names = ", ".join(map(display_path, paths)) or origin
         for message in validate.violations(files.values, {}, required, names).values():
             files.problems.add(message)
-    if any(key not in files.values for key in schema["required"]) or not files.has_valid_entry("evaluations"):
+    if any(key not in files.values for key in schema["required"]) or files.valid("evaluations") is None:
         files.problems.raise_all()
     return files

@@ -7,6 +7,7 @@ results that are missing because of it.
 import collections
 import importlib.util
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -98,17 +99,23 @@ def _is_local(source: str) -> bool:
     return is_path(source) or source.startswith("package:")
 
 
+def _on_disk(source: str, online: bool, is_complete: Callable[[Path], bool]) -> str | None:
+    """Return a source on this disk: itself, or if it is on the Hub, its copy in the cache; None: the Hub is asked."""
+    if _is_local(source):
+        return source
+    cached = None if online else hub_snapshot.cached(source)
+    return str(cached) if cached and is_complete(cached) else None
+
+
 def _check_source(name: str, settings: dict, kind: str, online: bool) -> str | None:
     """Check the files of a checkpoint on this disk; of one on the Hub, whether it may be downloaded."""
     source = settings["source"]
     allow_pickle, code = (settings.get(key, False) for key in ("allow_pickle", "trust_remote_code"))
     permissions = {"allow_pickle": allow_pickle, "code": code}
-    if not _is_local(source):
-        cached = None if online else hub_snapshot.cached(source)
-        if cached is None or not _has_weights(name, cached, permissions["allow_pickle"]):
-            return _check_hub(source, "config.json", online)
-        source = str(cached)
-    path, _, is_gguf = locate(source, **permissions)
+    local = _on_disk(source, online, lambda path: _has_weights(name, path, allow_pickle))
+    if local is None:
+        return _check_hub(source, "config.json", online)
+    path, _, is_gguf = locate(local, **permissions)
     if not is_gguf and not is_packed(path):
         check_files(name, path, kind=kind, **permissions)
     return None
@@ -134,16 +141,15 @@ def _has_weights(name: str, path: Path, allow_pickle: bool) -> bool:
 
 def _check_tokenizer(name: str, settings: dict, online: bool) -> str | None:
     """Check the files of a tokenizer of a model behind a server; the server itself is asked by its probe."""
-    source = settings.get("tokenizer", "")
-    if source and not _is_local(source):
-        cached = None if online else hub_snapshot.cached(source)
-        if cached is None or not (cached.is_file() or (cached / "tokenizer_config.json").exists()):
-            return _check_hub(source, "tokenizer_config.json", online)
-        source = str(cached)
-    if source:
-        path, _, is_gguf = locate(source)
-        if not is_gguf:
-            check_tokenizer(name, path)
+    if not (source := settings.get("tokenizer")):
+        return None
+    file = "tokenizer_config.json"
+    local = _on_disk(source, online, lambda path: path.is_file() or (path / file).exists())
+    if local is None:
+        return _check_hub(source, file, online)
+    path, _, is_gguf = locate(local)
+    if not is_gguf:
+        check_tokenizer(name, path)
     return None
 
 
@@ -158,22 +164,19 @@ def _check_adapter(name: str, settings: dict, config: Config, online: bool) -> s
     """Check the files of an adapter on this disk, and whether they fit those of its base if these are, too."""
     source, base = settings["adapter"], config.models[settings["base"]]
     permissions = {key: settings[key] for key in ("allow_pickle", "allow_base_mismatch")}
-    if not _is_local(source):
-        cached = None if online else hub_snapshot.cached(source)
-        weights = (WEIGHTS, PICKLED) if permissions["allow_pickle"] else (WEIGHTS,)
-        if cached is None or not any((cached / file).exists() for file in weights):
-            return _check_hub(source, ADAPTER_CONFIG, online)
-        source = str(cached)
+    weights = (WEIGHTS, PICKLED) if permissions["allow_pickle"] else (WEIGHTS,)
+    local = _on_disk(source, online, lambda path: any((path / file).exists() for file in weights))
+    if local is None:
+        return _check_hub(source, ADAPTER_CONFIG, online)
     record = ModelRecord(name=settings["base"], source=base["source"])
-    directory, _, adapter_config = check_adapter(name, source, record, **permissions)
-    cached_base = None if _is_local(base["source"]) else hub_snapshot.cached(base["source"])
-    if cached_base or _is_local(base["source"]):
+    directory, _, adapter_config = check_adapter(name, local, record, **permissions)
+    if local_base := _on_disk(base["source"], False, Path.exists):
         try:
-            path, _, _ = locate(str(cached_base or base["source"]))
+            path, _, _ = locate(local_base)
         except ModelError:  # reported for the base
             return None
         if path.is_dir():
-            check_fits_base(name, source, directory, adapter_config, record | {"directory": str(path)})
+            check_fits_base(name, local, directory, adapter_config, record | {"directory": str(path)})
     return None
 
 

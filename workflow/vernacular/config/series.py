@@ -119,9 +119,6 @@ class Checkpoint:
     tokens: int | None
     words: int | None
 
-    def as_dict(self) -> dict:
-        return {key: getattr(self, key) for key in ("series", "curve", "name", *AXES)}
-
 
 def is_series(entry: dict) -> bool:
     return "series" in entry or "revisions" in entry

@@ -134,7 +134,7 @@ class InferenceSpec(Spec):
 class SimilaritySettings(Fields):
     """The similarity metrics of an evaluation."""
 
-    evaluation: str = ""  # ID, which the command sets
+    evaluation: str  # ID
     items_stem: str  # name of the items file without its extension
     language: str  # BCP 47 tag
     style: str  # of the prompts
@@ -181,7 +181,7 @@ class RubricSpec(Fields):
 class JudgedSpec(Fields):
     """The responses of one evaluation that a judge reads."""
 
-    evaluation: str = ""  # ID, which the command sets
+    evaluation: str  # ID
     items_stem: str  # name of the items file without its extension
     task: str  # name of the benchmark
     rubric: RubricSpec  # in the language below

@@ -18,7 +18,7 @@ import os
 import re
 import stat
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -56,7 +56,7 @@ class Kind:
     name: str
     schema: pa.Schema
     key: tuple[str, ...]  # unique in combination; () if rows have no identity
-    required: tuple[str, ...] = field(default=())  # non-nullable columns in addition to the key
+    required: tuple[str, ...] = ()  # non-nullable columns in addition to the key
     metadata: type[Metadata] | None = None  # its class of metadata; None: a dict
     path_depth: int = 1  # number of last path components that identify it: 3 for tiny/scores/openbookqa.gl….parquet
     is_public: bool = False  # read for years: a file of an earlier version may lack columns, which are empty then
@@ -397,3 +397,9 @@ def replacing(path):
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def write_text(path, text: str) -> None:
+    """Write a text file, as `replacing` does."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, "utf-8")

@@ -66,8 +66,20 @@ def suggest(word: str, allowed, otherwise: str | None = None) -> str:
         return f' Did you mean "{closest}"?'
     if otherwise:
         return f" {otherwise}"
-    listed = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
-    return f" Allowed: {listed}." if names else ""
+    return f" Allowed: {first_of(names, 12)}." if names else ""
+
+
+def check_known(noun: str, name: str, allowed, where: str = "") -> None:
+    """Raise UserError, with the closest one, unless `name` is allowed; `where`: the beginning of the message."""
+    if name not in allowed:
+        raise UserError(f'{where}{noun} "{name}" not found.{suggest(name, allowed)}')
+
+
+def check_at_least(least: float, **options: float | None) -> None:
+    """Raise UserError if one of the options of a command is less than `least`; None: it is not given."""
+    for name, value in options.items():
+        if value is not None and not value >= least:
+            raise UserError(f"--{name.replace('_', '-')}: expected at least {least}, got {value:g}.")
 
 
 def shortened(text: str, limit: int) -> str:
@@ -215,10 +227,10 @@ def format_count(count: int, noun: str, plural: str = "") -> str:
     return f"{count} {noun if count == 1 else plural or noun + 's'}"
 
 
-def first_of(names: Sequence[str]) -> str:
-    """Return the first of some names, and an ellipsis if there are others.
+def first_of(names: Sequence[str], count: int = 1) -> str:
+    """Return the first `count` of some names, and an ellipsis if there are others.
 
     >>> first_of(["wte.weight"]), first_of(["wte.weight", "wpe.weight"])
     ('wte.weight', 'wte.weight, …')
     """
-    return names[0] + (", …" if len(names) > 1 else "")
+    return ", ".join(names[:count]) + (", …" if len(names) > count else "")

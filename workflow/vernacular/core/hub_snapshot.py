@@ -101,12 +101,12 @@ def snapshot(
         attempt += 1
 
 
-def cached(source: str, *, repo_type: str = "model") -> Path | None:
-    """Return where `owner/name[/file][@revision]` is in the Hub's cache, perhaps in part; None if it is not there."""
+def cached(source: str) -> Path | None:
+    """Return where model `owner/name[/file][@revision]` is in the Hub's cache, perhaps in part; None if it is not."""
     repository, _, revision = source.partition("@")
     owner, name, *file = repository.split("/", 2)
     try:
-        options = {"repo_type": repo_type, "revision": revision or None, "local_files_only": True}
+        options = {"revision": revision or None, "local_files_only": True}
         directory = huggingface_hub.snapshot_download(f"{owner}/{name}", **options)
     except (LocalEntryNotFoundError, OSError, ValueError):
         return None

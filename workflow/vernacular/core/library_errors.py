@@ -57,8 +57,7 @@ def wrap_tokenizer_panics(record: ModelRecord):
         with wrap_panics():
             yield
     except PanicError as error:
-        has_own = record.adapter is not None and record.adapter.own_tokenizer
-        directory = record.adapter.directory if has_own else record.directory
+        directory = record.tokenizer_directory
         raise ModelError(f"model {record.name}: the tokenizer in {directory} cannot be used: {error}.") from error
 
 

@@ -9,17 +9,18 @@ import json
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
-from vernacular.core.artifacts import replacing
+from vernacular.core.artifacts import write_text
 from vernacular.core.errors import ArtifactError
 from vernacular.core.fingerprint import fingerprint
-from vernacular.core.metadata import MetricsMetadata, Outcome
+from vernacular.core.metadata import MetricsMetadata, Outcome, decode
 
 _DAMAGED = "{}: damaged, or of another version; delete it to rebuild."
 
 
-def write_record(path, record: dict) -> None:
-    """Write a record to `path`, which ends in `{record name}.json`."""
-    _write(path, record)
+def write_record(path, content: dict) -> None:
+    """Write a record, or another JSON object, with its digest; a record's `path` ends in `{record name}.json`."""
+    content = {**content, "sha256": fingerprint(content)}
+    write_text(path, json.dumps(content, indent=2, ensure_ascii=False, sort_keys=True) + "\n")
 
 
 def read_record(path) -> dict:
@@ -36,7 +37,7 @@ def read_record(path) -> dict:
 def write_status(path, models: dict[str, dict[str, Outcome]]) -> None:
     """Write the status of an inference job: the outcomes of its evaluations, by model and evaluation."""
     entries = {name: {e: asdict(outcome) for e, outcome in outcomes.items()} for name, outcomes in models.items()}
-    _write(path, {"models": entries})
+    write_record(path, {"models": entries})
 
 
 def read_status(path) -> dict[str, dict[str, Outcome]]:
@@ -46,12 +47,6 @@ def read_status(path) -> dict[str, dict[str, Outcome]]:
         return {name: {e: Outcome(**entry) for e, entry in entries.items()} for name, entries in models.items()}
     except (LookupError, AttributeError, TypeError):
         raise ArtifactError(_DAMAGED.format(path)) from None
-
-
-def _write(path, content: dict) -> None:
-    content = {**content, "sha256": fingerprint(content)}
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False, sort_keys=True) + "\n", "utf-8")
 
 
 def _read(path) -> dict:
@@ -207,6 +202,11 @@ class ModelRecord(Settings):
     server: ServerRecord | None = None
 
     @property
+    def tokenizer_directory(self) -> str | None:
+        """The directory of the tokenizer: that of an adapter, if it has one of its own."""
+        return self.adapter.directory if self.adapter and self.adapter.own_tokenizer else self.directory
+
+    @property
     def own_contents(self) -> Listing | None:
         """The files of this model alone: of an adapter without its base, of a converted model before its conversion."""
         return self.adapter.contents if self.adapter else self.source_contents or self.contents
@@ -221,30 +221,18 @@ class ModelRecord(Settings):
     @classmethod
     def parse(cls, values: dict, origin) -> "ModelRecord":
         """Return the record with the values of `as_dict`, read from `origin`. Raises ArtifactError for any others."""
-        if unknown := sorted(values.keys() & _SETTINGS):
-            raise _another_version(origin, unknown)
-        return _parse(cls, values, origin)
+        try:
+            if unknown := sorted(values.keys() & _SETTINGS):
+                raise KeyError(*unknown)
+            return decode(cls, values)
+        except (TypeError, AttributeError, KeyError) as error:  # a field is missing, no object, or unknown
+            found = f" (unknown field: {error.args[0]})" if isinstance(error, KeyError) else ""
+            raise ArtifactError(
+                f"{origin}: written by another version{found}; the next run writes it again."
+            ) from error
 
 
 _SETTINGS = {setting.name for setting in fields(Settings)}
-_NESTED = {"contents": Listing, "source_contents": Listing, "adapter": AdapterRecord, "server": ServerRecord}
-_NESTED |= {"forms": Forms}
-
-
-def _parse(cls, values: dict, origin):
-    names = {item.name for item in fields(cls)}
-    if not isinstance(values, dict) or (unknown := sorted(values.keys() - names)):
-        raise _another_version(origin, unknown if isinstance(values, dict) else [])
-    nested = {name: _NESTED[name] for name in values.keys() & _NESTED.keys() if values[name] is not None}
-    try:
-        return cls(**values | {name: _parse(part, values[name], origin) for name, part in nested.items()})
-    except TypeError as error:  # a field is missing
-        raise _another_version(origin, []) from error
-
-
-def _another_version(origin, unknown: list[str]) -> ArtifactError:
-    found = f" (unknown field: {unknown[0]})" if unknown else ""
-    return ArtifactError(f"{origin}: written by another version{found}; the next run writes it again.")
 
 
 def recorded_model(metadata: MetricsMetadata) -> ModelRecord:

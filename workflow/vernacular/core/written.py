@@ -7,7 +7,6 @@ A run that is killed at any point leaves only listed files. Symbolic links insid
 """
 
 import contextlib
-import hashlib
 import json
 import os
 import re
@@ -17,8 +16,8 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from vernacular.core import artifacts
-from vernacular.core.artifacts import replacing
 from vernacular.core.errors import ArtifactError, UserError, format_count, writing
+from vernacular.core.fingerprint import file_fingerprint
 from vernacular.core.paths import WORKFLOW, display_path
 
 COMPLETE = ".vernacular-complete"  # the hashes of the files, written last; what the rules declare
@@ -65,7 +64,7 @@ def named_files(directory: Path, paths: list[str]) -> str:
 
 def _replace(directory: Path, new: Path, kind: str) -> None:
     """Move the files of `new` to `directory`, and remove what an earlier run has written there and this one did not."""
-    hashes = {path: _sha256(new / path) for path in sorted(_entries(new))}
+    hashes = {path: file_fingerprint(new / path) for path in sorted(_entries(new))}
     entries = _entries(directory)
     written = _written(directory, kind, entries)
     foreign = entries.keys() - written
@@ -83,22 +82,12 @@ def _replace(directory: Path, new: Path, kind: str) -> None:
             with contextlib.suppress(OSError):  # other files are in it
                 (directory / parent).rmdir()
     _write_list(directory, hashes)
-    _write(directory / COMPLETE, "".join(f"{sha256}  {path}\n" for path, sha256 in hashes.items()))
+    artifacts.write_text(directory / COMPLETE, "".join(f"{sha256}  {path}\n" for path, sha256 in hashes.items()))
 
 
 def _write_list(directory: Path, paths) -> None:
     note = "Files in this directory that Vernacular wrote. The next run replaces them, and no others."
-    _write(directory / _LIST, json.dumps({"note": note, "files": sorted(paths)}, indent=0))
-
-
-def _write(path: Path, text: str) -> None:
-    with replacing(path) as temporary:
-        temporary.write_text(text, "utf-8")
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    artifacts.write_text(directory / _LIST, json.dumps({"note": note, "files": sorted(paths)}, indent=0))
 
 
 def _remove(new: Path) -> None:

@@ -1,6 +1,7 @@
 """Provenance sheet: legend, tasks, models, datasets and metrics, and the spread between few-shot seeds."""
 
 import math
+from collections.abc import Iterable
 
 import pandas as pd
 from openpyxl.styles import Font
@@ -119,10 +120,10 @@ def seed_spread(long: pd.DataFrame) -> pd.DataFrame:
     return spread[spread["n_seeds"] > 1].reset_index()
 
 
-def dataset_sources(metadata: MetricsMetadata) -> list[dict]:
-    """Return the source of one model's items by task, language and limit: repository, commit, hash, license, counts."""
+def dataset_sources(models: Iterable[MetricsMetadata]) -> list[dict]:
+    """Return the source of the items by task, language and limit: repository, commit, hash, license, counts."""
     sources = {}
-    for results in metadata.evaluations.values():
+    for results in (results for metadata in models for results in metadata.evaluations.values()):
         if dataset := results.dataset:
             source = dataset.source
             sources[dataset.task, dataset.language, dataset.limit] = {

@@ -114,16 +114,14 @@ def _chats(record: ModelRecord) -> tuple[bool, bool]:
     if record.server and not (record.directory and record.server.tokenizer == "local"):
         # with the server's own tokenizer, token IDs are sent, and its template is not known
         return record.server.forms.chat and record.server.tokenizer is None, record.server.reasons_by_default
-    has_own = record.adapter is not None and record.adapter.own_tokenizer
-    directory = record.adapter.directory if has_own else record.directory
-    key = directory, record.fingerprint, str(record.rendering)
+    key = record.tokenizer_directory, record.fingerprint, str(record.rendering)
     if key not in _CHATS:
         from vernacular.inference.generation.reasoning import thinks
         from vernacular.inference.model.rendering import has_template, open_template
 
         _CHATS[key] = (True, False)
         with contextlib.suppress(ModelError):  # the job states why, where it needs the template
-            loaded = open_template(record, directory)
+            loaded = open_template(record, record.tokenizer_directory)
             _CHATS[key] = (has_template(loaded), False)
             _CHATS[key] = (has_template(loaded), thinks(loaded))
     return _CHATS[key]
