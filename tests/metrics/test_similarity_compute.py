@@ -116,6 +116,18 @@ def test_chunk_and_batch_sizes_do_not_change_values(encoder_dir, low_limits, bud
         np.testing.assert_allclose(row["similarities"], expected_row["similarities"], atol=1e-6)
 
 
+@pytest.mark.parametrize("n_bytes", [1, 5_000, 20_000])
+def test_bytes_of_vectors_in_memory_change_no_digit(encoder_dir, low_limits, n_bytes):
+    items = [item(str(i), tiny.LINES[i:] or tiny.LINES) for i in range(6)]
+    generations = [generation(str(i), "come a mazá vermella " * (i + 1)) for i in range(6)]
+    expected = similarities(items, generations, encoder_dir=encoder_dir)
+    for module in ("compute", "cosine"):
+        low_limits(f"metrics.similarity.{module}", VECTOR_BYTES=n_bytes)
+    with observed.calls(TokenEncoder.embed, lambda arguments: len(arguments["rows"])) as n_texts:
+        assert similarities(items, generations, encoder_dir=encoder_dir) == expected
+    assert len(n_texts) == {1: 20, 5_000: 17, 20_000: 2}[n_bytes]
+
+
 def test_long_output_is_truncated_and_counted(encoder_dir):
     rows, metadata = similarities([item("a")], [generation("a", "come a mazá " * 500)], encoder_dir=encoder_dir)
     assert all(value is not None for row in rows for value in row["similarities"])
