@@ -216,7 +216,7 @@ class VectorStore:
     """Float32 arrays by key, in a temporary file: those of 5,000 responses and their options need 2 GB at width 768."""
 
     def __init__(self):
-        self._file = tempfile.TemporaryFile()
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the store
         self._places: dict[Hashable, tuple[int, tuple[int, ...]]] = {}  # offset in bytes, shape
         self._size = 0
 
