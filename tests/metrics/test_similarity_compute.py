@@ -7,7 +7,7 @@ from support.result_rows import stored
 from vernacular.core.errors import ConfigError
 from vernacular.core.model_record import ModelRecord
 from vernacular.metrics.schema import SIMILARITIES
-from vernacular.metrics.similarity import bertscore, compute, moverscore
+from vernacular.metrics.similarity import bertscore, compute, cosine, moverscore
 from vernacular.metrics.similarity.encoder import TokenEncoder
 
 ALL = ["cosine", "moverscore", "bertscore"]
@@ -192,7 +192,6 @@ def test_evaluation_with_only_empty_outputs_has_metadata(encoder_dir):
 def test_text_shared_by_evaluations_is_embedded_once(encoder_dir):
     """With another number of shots, the options are the same and only the outputs are new."""
     from sentence_transformers import SentenceTransformer
-    from vernacular.metrics.similarity import cosine
     from vernacular.metrics.similarity.encoder import TokenEncoder
 
     n_rows = []
@@ -214,6 +213,14 @@ def test_text_shared_by_evaluations_is_embedded_once(encoder_dir):
         repeated = cosine.cosine(sentences, [("a casa", "o can")])
     assert (n_rows, n_sentences) == ([2, 1], [2, 1])
     assert (original == repeated).all()
+
+
+def test_encoders_of_a_directory_share_their_weights(encoder_dir):
+    record = ModelRecord(name="e", directory=str(encoder_dir))
+    sentences, tokens = cosine.load(record), TokenEncoder(record)
+    shared = dict(sentences[0].model.named_parameters())
+    for name, weight in tokens.model.named_parameters():
+        assert weight.data_ptr() == shared[name].data_ptr(), name
 
 
 def test_surrounding_whitespace_is_ignored(encoder_dir):

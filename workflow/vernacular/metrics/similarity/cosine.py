@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-from transformers import AutoModel, AutoModelForCausalLM
+from transformers import AutoModel, AutoModelForCausalLM, PreTrainedModel
 
 from vernacular.checkpoints.linear_layers import use_onednn
 from vernacular.checkpoints.tuners import apply_adapter
@@ -28,6 +28,7 @@ from vernacular.metrics.similarity.encoder import (
     blocks,
     check_missing_weights,
     loading_error,
+    share_weights,
 )
 
 
@@ -60,6 +61,8 @@ def _load(directory: str, name: str, allow_pickle: bool, adapter: str | None) ->
     except LOADING_ERRORS as error:
         raise loading_error(name, error, allow_pickle) from error
     check_missing_weights(name, report)
+    if not adapter and (body := next((m for m in encoder.modules() if isinstance(m, PreTrainedModel)), None)):
+        share_weights(body, directory)
     use_onednn(encoder)
     if encoder.tokenizer.pad_token_id is None:
         encoder.tokenizer.pad_token = encoder.tokenizer.eos_token  # excluded from the mean, so any token is suitable

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
@@ -72,6 +73,7 @@ class TokenEncoder:
         if model.config.is_encoder_decoder:
             model = model.get_encoder()
         self.model = model.to(self.device).eval()
+        share_weights(self.model, record.directory)
         use_onednn(self.model)
         self.n_layers = model.config.num_hidden_layers
         self._stores: dict[tuple[int, ...], VectorStore] = defaultdict(VectorStore)  # by the requested layers
@@ -194,6 +196,17 @@ def check_missing_weights(name: str, report: dict) -> None:
     if missing := sorted(key for key in report["missing_keys"] if "pooler" not in key):
         reason = f"{len(missing)} of the encoder's weights not found ({first_of(missing)})"
         raise ModelError(f"{name}: {reason}. Use a complete checkpoint.")
+
+
+_WEIGHTS: WeakValueDictionary[tuple[str, str], torch.nn.Parameter] = WeakValueDictionary()
+
+
+def share_weights(model: torch.nn.Module, directory: str) -> None:
+    """Let a model use the weights of another one in memory that was loaded from the same directory, by their names."""
+    for name, weight in model.named_parameters():
+        first = _WEIGHTS.setdefault((directory, name), weight)
+        if (first.shape, first.dtype, first.device) == (weight.shape, weight.dtype, weight.device):
+            weight.data = first.data
 
 
 def batches(order: list[int], lengths: list[int], budget: int):
