@@ -4,7 +4,9 @@ import math
 import multiprocessing
 from collections import Counter
 from itertools import combinations
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +15,7 @@ from support.result_rows import EVALUATION, row
 from support.soak import examples
 from vernacular.commands import compare as compare_command
 from vernacular.commands.compare import align_outcomes, find_changes, sort_changes
+from vernacular.comparison.schema import CHANGES
 from vernacular.core import artifacts
 from vernacular.core.errors import UserError
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
@@ -92,17 +95,20 @@ def test_changes_of_aligned_pairs_match_reference_implementation(first, second, 
             assert record["prompt"] == candidate_rows[record["item_id"]]["prompt"]
 
 
-def run(directory, models, threads=1):
-    """Run `compare` on all pairs of `models` and one evaluation; return its message and the files of changed items."""
+def run(directory, models, threads=1, evaluations=("t.gl.options.0shot",), prompt="?"):
+    """Run `compare` on all pairs of `models`; return its message and the files of changed items."""
     for number, model in enumerate(models):
-        rows = [row(f"i{i}", (i + number) % 3 > 0, scores=[-1.0 - number, -2.0]) for i in range(6)]
         model_dir, metadata = directory / "r" / model, {"fingerprint": model}
-        artifacts.write(model_dir / "tasks" / f"{EVALUATION['evaluation']}.parquet", TASK_RESULTS, rows, metadata)
+        for name in evaluations:
+            outcomes = [(i + number) % 3 > 0 for i in range(6)]
+            texts = [f"{name} {i} {prompt}" for i in range(6)]
+            scores = [-1.0 - number, -2.0]
+            rows = [row(f"i{i}", outcomes[i], scores=scores, prompt=texts[i]) for i in range(6)]
+            artifacts.write(model_dir / "tasks" / f"{name}.parquet", TASK_RESULTS, rows, metadata)
         artifacts.write(model_dir / "metrics.parquet", METRICS, [], metadata)
     spec = {"models": models, "pairs": [*combinations(models, 2)], "external_results": {}}
-    spec["evaluations"] = {
-        EVALUATION["evaluation"]: {name: EVALUATION[name] for name in SETTING} | {"items_stem": "t.gl"}
-    }
+    setting = {name: EVALUATION[name] for name in SETTING} | {"items_stem": "t.gl"}
+    spec["evaluations"] = {name: setting | {"task": name.partition(".")[0]} for name in evaluations}
     directories = {name: directory / name for name in ("out", "changes", "items_dir")}
     fields = {"results": directory / "r", "threads": threads, **directories}
     message = compare_command.compare(stages.arguments(compare_command.compare, spec=spec, **fields))
@@ -118,6 +124,22 @@ def test_results_files_are_read_twice_for_any_number_of_pairs(tmp_path):
     # for the statistics and for the changed items
     assert {count for path, count in reads.items() if path.parent.name == "tasks"} == {2}
     assert len([path for path in files if not path.name.startswith(".vernacular")]) == 20
+
+
+def test_changed_items_of_all_evaluations_are_not_in_memory_together(tmp_path):
+    """Until a pair is written, its texts are in a file: 8 pairs have 16 items each with 20 KB, 2.5 MB."""
+    names, before = [f"{task}.gl.options.0shot" for task in "zabc"], pa.total_allocated_bytes()
+    with observed.calls(compare_command._write_pair, lambda arguments: pa.total_allocated_bytes()) as in_memory:
+        _, files = run(tmp_path, ["m1", "m2", "m3", "m4", "m5"], evaluations=names, prompt="text " * 4_000)
+    assert len(in_memory) == 10
+    assert max(in_memory) - before < 700_000  # the tables of the last evaluation
+    table = artifacts.read(tmp_path / "changes" / "m1--m3" / "changes.parquet", CHANGES)
+    rows = table.to_pylist()
+    assert [(row["evaluation"], row["change"]) for row in rows] == [
+        (name, change) for change in ("regressed", "improved") for name in sorted(names) for _ in range(2)
+    ]
+    assert all(row["prompt"].startswith(f"{row['evaluation']} {row['item_id'][1:]} ") for row in rows)
+    assert len(files[Path("changes/m1--m3/changes.csv")]) > 16 * 20_000
 
 
 @pytest.mark.slow

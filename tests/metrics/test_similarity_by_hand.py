@@ -189,12 +189,11 @@ def test_unconverged_solver_raises_arithmetic_error(monkeypatch):
         (9, [[0, 1, 2, 3, 4, 5]]),  # all pairs
     ],
 )
-def test_pairs_are_chunked_by_tokens_of_distinct_texts(low_limits, budget, chunks):
-    low_limits("metrics.similarity.compute", CHUNK_TOKENS=budget)
-    sizes = {text: tokens(["x"] * n, [0] * n) for text, n in (("a", 2), ("b", 3), ("c", 4))}
+def test_pairs_are_chunked_by_tokens_of_distinct_texts(budget, chunks):
+    sizes = {"a": 2, "b": 3, "c": 4}
     pairs = [("a", "b"), ("a", "c"), ("c", "a"), ("b", "b"), ("a", "a"), ("b", "c")]
-    assert list(compute.chunks(pairs, sizes)) == chunks
-    assert list(compute.chunks([], sizes)) == []
+    assert list(compute.chunks(range(6), pairs, sizes, budget)) == chunks
+    assert list(compute.chunks([], pairs, sizes, budget)) == []
 
 
 def test_metrics_are_grouped_by_encoder_and_variant():
@@ -270,27 +269,20 @@ def test_texts_exceeding_max_length_are_counted(max_seq_length, model_max_length
     assert cosine.n_truncated(encoder, ["a a a a a"]) == 1
 
 
-# cache of embeddings across evaluations
+# vectors of texts, shared by evaluations
 
 
-def test_cache_drops_least_recently_used_and_returns_all_keys():
-    computed_keys = []
-
-    def compute(keys):
-        computed_keys.append(keys)
-        return [key * 10 for key in keys]
-
-    values = encoder.EmbeddingCache(lambda value: value, limit=60)
-    assert values.get_all([1, 2, 1], compute) == {1: 10, 2: 20}
-    assert values.get_all([1, 3], compute) == {1: 10, 3: 30}  # total 60: exactly the limit
-    assert values.get_all([1, 2, 3], compute) == {1: 10, 2: 20, 3: 30}
-    assert computed_keys == [[1, 2], [3]]
-    assert list(values.get_all([3, 4], compute)) == [3, 4]  # total 100: 1, 2 and 3 are dropped in order of last use
-    assert values.get_all([4], compute) == {4: 40}
-    assert values.get_all([1], compute) == {1: 10}
-    assert computed_keys == [[1, 2], [3], [4], [1]]
-    assert values.get_all([9, 4], compute) == {9: 90, 4: 40}  # larger than the limit: returned, not cached
-    assert values.get_all([4], compute) == {4: 40}
-    assert computed_keys[4:] == [[9]]
-    with pytest.raises(ValueError, match="zip"):
-        values.get_all([7], lambda keys: [])
+def test_store_returns_what_was_stored_and_is_emptied_only_for_new_keys(low_limits):
+    low_limits("metrics.similarity.encoder", LIMIT=24)
+    store = encoder.VectorStore()
+    assert store.missing([1, 2, 1]) == [1, 2]
+    store[1], store[2] = np.float32([[1, 2]]), np.float32([0.1])
+    assert store.missing([1, 2, 3]) == [3]  # 12 bytes: below the limit
+    store[3] = np.float32([[3, 4], [5, 6]])
+    assert store.missing([2, 3, 1]) == []
+    assert [store[key].tolist() for key in (1, 2, 3)] == [[[1, 2]], [np.float32(0.1)], [[3, 4], [5, 6]]]
+    assert [store.n_bytes(key) for key in (1, 2, 3)] == [8, 4, 16]
+    assert store.missing([3, 4]) == [3, 4]  # 28 bytes: everything is embedded again
+    store[4] = np.float32([7])
+    assert store[4].tolist() == [7]
+    assert store.missing([1, 4]) == [1]

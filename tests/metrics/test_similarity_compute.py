@@ -7,7 +7,7 @@ from support.result_rows import stored
 from vernacular.core.errors import ConfigError
 from vernacular.core.model_record import ModelRecord
 from vernacular.metrics.schema import SIMILARITIES
-from vernacular.metrics.similarity import bertscore, compute, moverscore
+from vernacular.metrics.similarity import bertscore, compute, cosine, moverscore
 from vernacular.metrics.similarity.encoder import TokenEncoder
 
 ALL = ["cosine", "moverscore", "bertscore"]
@@ -116,6 +116,18 @@ def test_chunk_and_batch_sizes_do_not_change_values(encoder_dir, low_limits, bud
         np.testing.assert_allclose(row["similarities"], expected_row["similarities"], atol=1e-6)
 
 
+@pytest.mark.parametrize("n_bytes", [1, 5_000, 20_000])
+def test_bytes_of_vectors_in_memory_change_no_digit(encoder_dir, low_limits, n_bytes):
+    items = [item(str(i), tiny.LINES[i:] or tiny.LINES) for i in range(6)]
+    generations = [generation(str(i), "come a mazá vermella " * (i + 1)) for i in range(6)]
+    expected = similarities(items, generations, encoder_dir=encoder_dir)
+    for module in ("compute", "cosine"):
+        low_limits(f"metrics.similarity.{module}", VECTOR_BYTES=n_bytes)
+    with observed.calls(TokenEncoder.embed, lambda arguments: len(arguments["rows"])) as n_texts:
+        assert similarities(items, generations, encoder_dir=encoder_dir) == expected
+    assert len(n_texts) == {1: 20, 5_000: 17, 20_000: 2}[n_bytes]
+
+
 def test_long_output_is_truncated_and_counted(encoder_dir):
     rows, metadata = similarities([item("a")], [generation("a", "come a mazá " * 500)], encoder_dir=encoder_dir)
     assert all(value is not None for row in rows for value in row["similarities"])
@@ -180,7 +192,6 @@ def test_evaluation_with_only_empty_outputs_has_metadata(encoder_dir):
 def test_text_shared_by_evaluations_is_embedded_once(encoder_dir):
     """With another number of shots, the options are the same and only the outputs are new."""
     from sentence_transformers import SentenceTransformer
-    from vernacular.metrics.similarity import cosine
     from vernacular.metrics.similarity.encoder import TokenEncoder
 
     n_rows = []
@@ -202,6 +213,14 @@ def test_text_shared_by_evaluations_is_embedded_once(encoder_dir):
         repeated = cosine.cosine(sentences, [("a casa", "o can")])
     assert (n_rows, n_sentences) == ([2, 1], [2, 1])
     assert (original == repeated).all()
+
+
+def test_encoders_of_a_directory_share_their_weights(encoder_dir):
+    record = ModelRecord(name="e", directory=str(encoder_dir))
+    sentences, tokens = cosine.load(record), TokenEncoder(record)
+    shared = dict(sentences[0].model.named_parameters())
+    for name, weight in tokens.model.named_parameters():
+        assert weight.data_ptr() == shared[name].data_ptr(), name
 
 
 def test_surrounding_whitespace_is_ignored(encoder_dir):

@@ -1,4 +1,5 @@
 import math
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -335,3 +336,13 @@ def test_false_positive_rate_of_corpus_statistics(statistic, size):
         assert (p < 0.05) == (not low <= 0 <= high)
         rejected.append(p < 0.05)
     assert 0.015 <= np.mean(rejected) <= 0.09
+
+
+def test_memory_of_many_columns_is_a_few_times_that_of_the_differences(low_limits):
+    differences = np.random.default_rng(0).normal(size=(5_000, 100))
+    low_limits("statistics.paired", CELLS=50_000)
+    tracemalloc.start()
+    mean_differences(differences, np.arange(5_000), np.zeros(100, bool), resamples=20, seed=0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5 * differences.nbytes

@@ -45,8 +45,8 @@ def adapter(directory) -> AdapterRecord:
 
 @contextlib.contextmanager
 def encoded_texts() -> Iterator[set[str]]:
-    """Yield a set that receives all texts that sentence encoders encode; clears the cache of embeddings."""
-    cosine.embedding_cache.cache_clear()
+    """Yield a set that receives all texts that sentence encoders encode; clears the store of vectors."""
+    cosine.vector_store.cache_clear()
     texts: set[str] = set()
     with observed.calls(SentenceTransformer.encode, lambda arguments: texts.update(arguments["inputs"])):
         yield texts

@@ -7,6 +7,7 @@ times.
 
 import json
 import logging
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +47,7 @@ from vernacular.comparison.sheets import (
 from vernacular.config.specs import ComparisonsSpec, ExternalSpec
 from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing
-from vernacular.core.errors import UserError, first_line, format_count, is_contained
+from vernacular.core.errors import UserError, first_line, format_count, is_contained, writing
 from vernacular.core.fields import Stage, to_json
 from vernacular.core.logs import Progress
 from vernacular.core.metadata import Outcome
@@ -241,17 +242,27 @@ def _write_changes(directory: Path, pairs: list[tuple], results: Mapping, args: 
     """Write each pair's improved and regressed items as Parquet and CSV; return the number of these items.
 
     Items of cloze evaluations are also written in the format of the Serbian scripts. Evaluations are processed one
-    after the other, so that each file is read once, regardless of the number of pairs.
+    after the other, so that each file is read once, regardless of the number of pairs. Until a pair is written, its
+    items are in a temporary file: the texts of 12 models and 289,000 items would need 300 MB.
     """
-    changed_tables: dict[tuple, list[pa.Table]] = {pair: [] for pair in pairs}
-    evaluations = args.spec.evaluations
-    with Progress("changed items", len(evaluations), "evaluation") as progress:
+    changed: dict[tuple, list[int]] = {pair: [] for pair in pairs}  # offsets in the file
+    evaluations, n_changed = args.spec.evaluations, 0
+    with (
+        tempfile.NamedTemporaryFile() as file,
+        Progress("changed items", len(evaluations), "evaluation") as progress,
+    ):
         for evaluation, settings in evaluations.items():
             available_pairs = [pair for pair in pairs if all(evaluation in results[side] for side in pair)]
             names = dict.fromkeys(side for pair in available_pairs for side in pair)
             sides = align_outcomes((side, _outcomes(results[side], evaluation)) for side in names)
             for baseline, candidate in available_pairs:
-                changed_tables[baseline, candidate].append(find_changes(sides[baseline], sides[candidate], evaluation))
+                table = find_changes(sides[baseline], sides[candidate], evaluation)
+                n_changed += table.num_rows
+                changed[baseline, candidate].append(file.tell())
+                with writing(file.name):
+                    with pa.ipc.new_stream(file, CHANGES.schema) as stream:
+                        stream.write_table(table)
+                    file.flush()
             if available_pairs and EXPORTS.get(settings.protocol) == "serbian_cloze":
                 items = items_in(args.items_dir / f"{settings.items_stem}.parquet")
                 order = {item["item_id"]: item["source_row"] for item in items}
@@ -261,20 +272,27 @@ def _write_changes(directory: Path, pairs: list[tuple], results: Mapping, args: 
                         with replacing(directory / f"{baseline}--{candidate}" / f"{evaluation}.json") as temporary:
                             temporary.write_text(text + "\n", "utf-8")
             progress.advance()
-    files = [(directory / "--".join(pair), tables, key) for pair, tables in changed_tables.items()]
-    n_changed = sum(table.num_rows for tables in changed_tables.values() for table in tables)
-    if args.threads > 1 and n_changed >= _MIN_ITEMS_FOR_POOL:
-        with pool(args.threads) as workers:
-            list(workers.map(_write_pair, *zip(*files, strict=True)))
-    else:
-        for file in files:
-            _write_pair(*file)
+        parts = [(directory / "--".join(pair), file.name, offsets, key) for pair, offsets in changed.items()]
+        if args.threads > 1 and n_changed >= _MIN_ITEMS_FOR_POOL:
+            with pool(args.threads) as workers:
+                list(workers.map(_write_pair, *zip(*parts, strict=True)))
+        else:
+            for part in parts:
+                _write_pair(*part)
     return n_changed
 
 
-def _write_pair(directory: Path, tables: list[pa.Table], input_fingerprint: str) -> None:
-    """Write one pair's improved and regressed items of all evaluations, ordered by `sort_changes`."""
-    table = sort_changes(pa.concat_tables([CHANGES.schema.empty_table(), *tables]))
+def _write_pair(directory: Path, changed: str, offsets: list[int], input_fingerprint: str) -> None:
+    """Write one pair's improved and regressed items of all evaluations, ordered by `sort_changes`.
+
+    `changed` is a file with a stream of items at each of the offsets.
+    """
+    tables = [CHANGES.schema.empty_table()]
+    with pa.OSFile(changed) as file:
+        for offset in offsets:
+            file.seek(offset)
+            tables.append(pa.ipc.open_stream(file).read_all())
+    table = sort_changes(pa.concat_tables(tables))
     metadata = {"fingerprint": artifacts.input_fingerprint(directory.name, input_fingerprint)}
     artifacts.write(directory / "changes.parquet", CHANGES, table, metadata)
     _write_csv(directory / "changes.csv", table)

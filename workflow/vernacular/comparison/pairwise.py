@@ -149,15 +149,16 @@ def _note(baseline: Side, candidate: Side, masks: list[np.ndarray]) -> str | Non
 
 def _add_means(rows, means: list[tuple[Pair, Metric]], sides, indices, codes, seed: int, resamples: int) -> None:
     """Add means and their differences to `rows`."""
-    columns = [
-        (rows[pair, metric.name], metric, *(sides[model].value(metric.name)[indices] for model in pair))
-        for pair, metric in means
-    ]
-    differences = np.column_stack([_difference(baseline, candidate) for _, _, baseline, candidate in columns])
-    # means of several samples are none
-    binary = np.array([metric.proportion and _is_binary(*sides) for _, metric, *sides in columns])
+    differences = np.empty((len(indices), len(means)))
+    binary = np.empty(len(means), dtype=bool)  # means of several samples are none
+    for column, (pair, metric) in enumerate(means):
+        baseline, candidate = (sides[model].value(metric.name)[indices] for model in pair)
+        differences[:, column] = _difference(baseline, candidate)
+        binary[column] = metric.proportion and _is_binary(baseline, candidate)
     result = paired.mean_differences(differences, codes, binary, resamples=resamples, seed=seed)
-    for column, (row, _, baseline, candidate) in enumerate(columns):
+    for column, (pair, metric) in enumerate(means):
+        row = rows[pair, metric.name]
+        baseline, candidate = (sides[model].value(metric.name)[indices] for model in pair)  # of all pairs: too large
         shared = ~np.isnan(baseline) & ~np.isnan(candidate)
         if not shared.any():
             continue

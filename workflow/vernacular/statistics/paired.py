@@ -115,13 +115,16 @@ def mean_differences(
     differences of -1, 0 and 1.
     """
     known = ~np.isnan(differences)
-    sums, sizes = (cluster_sums(array, codes) for array in (np.where(known, differences, 0.0), known.astype(float)))
+    sums = cluster_sums(np.where(known, differences, 0.0), codes)
+    sizes = cluster_sums(known.astype(float), codes)
     total, n = sums.sum(0), sizes.sum(0)
     n_clusters = (sizes > 0).sum(0)
     with np.errstate(invalid="ignore", divide="ignore"):
         value = total / n
-        deviations = sums - value * sizes
-        se = np.sqrt(n_clusters / (n_clusters - 1) * (deviations**2).sum(0)) / n
+        squares = value * sizes  # in place: each array has 64 MB for many items, pairs and metrics
+        np.square(np.subtract(sums, squares, out=squares), out=squares)
+        se = np.sqrt(n_clusters / (n_clusters - 1) * squares.sum(0)) / n
+    del squares
     se[n_clusters < 2] = np.nan
     low, high = _intervals(sums, sizes, n_clusters, resamples, seed)
     p = np.full(len(value), np.nan)
@@ -233,14 +236,14 @@ def cluster_sums(values: np.ndarray, codes: np.ndarray) -> np.ndarray:
     return sparse.csr_array((np.ones(n), (codes, np.arange(n))), shape=(k, n)) @ values
 
 
-@lru_cache(maxsize=4)  # the evaluations of a run have few distinct sizes
+@lru_cache(maxsize=2)  # the evaluations of a run have few distinct sizes; 50 to 70 MB each
 def cluster_counts(k: int, resamples: int, seed: int) -> np.ndarray:
     """Return (resamples, k) counts of each of k clusters in draws of k with replacement; read-only.
 
     The draws are those of `intervals.resample_statistic` for a generator with the same seed.
     """
     rng = np.random.default_rng(seed)
-    counts = np.empty((resamples, k), dtype=np.uint8 if k < 256 else np.uint16)
+    counts = np.empty((resamples, k), dtype=np.uint8)  # a count above 255 has a probability of 1e-500
     for rows in chunks(resamples, k, _CELLS):
         n_rows = rows.stop - rows.start
         draws = rng.integers(k, size=(n_rows, k)) + k * np.arange(n_rows)[:, None]
@@ -254,12 +257,14 @@ def resample_means(sums: np.ndarray, sizes: np.ndarray, counts: np.ndarray) -> n
 
     sums, sizes (k, c): each cluster's sum of values, and number of items with a value; counts (resamples, k).
     """
-    unique_sizes, inverse = np.unique(sizes, axis=1, return_inverse=True)  # most columns share their items
+    positions: dict[bytes, int] = {}  # most columns share their items
+    inverse = [positions.setdefault(column.tobytes(), len(positions)) for column in sizes.T]
+    unique_sizes = np.stack([np.frombuffer(column, sizes.dtype) for column in positions], axis=1)
     means = np.empty((len(counts), sums.shape[1]))
     for rows in chunks(len(counts), len(sums), _CELLS):
         weights = counts[rows].astype(float)
         with np.errstate(invalid="ignore"):
-            means[rows] = (weights @ sums) / (weights @ unique_sizes)[:, inverse.ravel()]
+            means[rows] = (weights @ sums) / (weights @ unique_sizes)[:, inverse]
     return means
 
 

@@ -7,7 +7,7 @@ Nothing depends on the evaluated model itself, so another metric or encoder requ
 
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,7 @@ from vernacular.core.library_errors import LibraryError, wrap_library_errors, wr
 from vernacular.core.metadata import Outcome
 from vernacular.core.model_record import ModelRecord
 from vernacular.metrics.similarity import bertscore, cosine, moverscore
-from vernacular.metrics.similarity.encoder import TokenEncoder, Tokens
+from vernacular.metrics.similarity.encoder import VECTOR_BYTES, TokenEncoder, Tokens
 from vernacular.metrics.similarity.outputs import parse_samples, sample_name
 from vernacular.types import SIMIL_EVAL_STYLES, Generation, Item, Request, accepted_answers
 
@@ -30,7 +30,7 @@ _OPTIONS = {  # of each metric, and their defaults
     "bertscore": {"idf": False, "rescale": False},
 }
 METRICS = tuple(_OPTIONS)
-CHUNK_TOKENS = 200_000  # tokens whose vectors are in memory at the same time: 600 MB for an encoder of width 768
+CHUNK_TOKENS = 200_000  # tokens that are sorted by length into batches, and whose vectors are stored at the same time
 Pair = tuple[str, str]  # answer, option
 
 
@@ -247,32 +247,37 @@ def _scores(metrics: list[_TokenMetric], encoder: TokenEncoder, pairs, tokens, t
     """Return {metric name: float64 [n_pairs]}; all requested layers are from the same forward pass."""
     values = {metric.name: np.empty(len(pairs)) for metric in metrics}
     layers = tuple(sorted({metric.layer for metric in metrics}))
-    for chunk in chunks(pairs, tokens):
-        chunk_pairs = [pairs[i] for i in chunk]
-        distinct = list(dict.fromkeys(text for pair in chunk_pairs for text in pair))
-        states = encoder.embed([tokens[text].ids for text in distinct], layers)
-        for metric in metrics:
-            vectors = {text: state[metric.layer] for text, state in zip(distinct, states, strict=True)}
-            if metric.name == "moverscore":
-                values[metric.name][chunk] = moverscore.moverscore(chunk_pairs, vectors, metric.weights, threads)
-            else:
-                f1 = bertscore.bertscore(chunk_pairs, vectors, metric.weights)
-                offset = metric.rescale_offset
-                values[metric.name][chunk] = f1 if offset is None else (f1 - offset) / (1 - offset)
+    lengths = {text: len(text_tokens.ids) for text, text_tokens in tokens.items()}
+    for chunk in chunks(range(len(pairs)), pairs, lengths, CHUNK_TOKENS):
+        distinct = list(dict.fromkeys(text for i in chunk for text in pairs[i]))
+        store = encoder.prepare([tokens[text].ids for text in distinct], layers)
+        sizes = {text: store.n_bytes(tuple(tokens[text].ids)) for text in distinct}
+        for part in chunks(chunk, pairs, sizes, VECTOR_BYTES):
+            part_pairs = [pairs[i] for i in part]
+            texts = list(dict.fromkeys(text for pair in part_pairs for text in pair))
+            states = dict(zip(texts, encoder.embed([tokens[text].ids for text in texts], layers), strict=True))
+            for metric in metrics:
+                vectors = {text: state[metric.layer] for text, state in states.items()}
+                if metric.name == "moverscore":
+                    values[metric.name][part] = moverscore.moverscore(part_pairs, vectors, metric.weights, threads)
+                else:
+                    f1 = bertscore.bertscore(part_pairs, vectors, metric.weights)
+                    offset = metric.rescale_offset
+                    values[metric.name][part] = f1 if offset is None else (f1 - offset) / (1 - offset)
     return values
 
 
-def chunks(pairs: list[Pair], tokens: dict[str, Tokens]) -> Iterator[list[int]]:
-    """Yield runs of pair indices whose distinct texts have at most CHUNK_TOKENS tokens in total, or of one pair."""
+def chunks(indices: Iterable[int], pairs: list[Pair], sizes: dict[str, int], limit: int) -> Iterator[list[int]]:
+    """Yield runs of pair indices whose distinct texts have at most `limit` in total, or of one pair."""
     chunk, texts, size = [], set(), 0
-    for i, pair in enumerate(pairs):
-        n_new = sum(len(tokens[text].ids) for text in set(pair) - texts)
-        if chunk and size + n_new > CHUNK_TOKENS:
+    for i in indices:
+        n_new = sum(sizes[text] for text in set(pairs[i]) - texts)
+        if chunk and size + n_new > limit:
             yield chunk
             chunk, texts, size = [], set(), 0
-            n_new = sum(len(tokens[text].ids) for text in set(pair))
+            n_new = sum(sizes[text] for text in set(pairs[i]))
         chunk.append(i)
-        texts.update(pair)
+        texts.update(pairs[i])
         size += n_new
     if chunk:
         yield chunk

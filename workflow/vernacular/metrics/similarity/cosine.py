@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-from transformers import AutoModel, AutoModelForCausalLM
+from transformers import AutoModel, AutoModelForCausalLM, PreTrainedModel
 
 from vernacular.checkpoints.linear_layers import use_onednn
 from vernacular.checkpoints.tuners import apply_adapter
@@ -23,10 +23,12 @@ from vernacular.core.model_record import ModelRecord
 from vernacular.metrics.similarity.encoder import (
     NON_FINITE,
     OUT_OF_VOCABULARY,
-    EmbeddingCache,
+    VECTOR_BYTES,
+    VectorStore,
     blocks,
     check_missing_weights,
     loading_error,
+    share_weights,
 )
 
 
@@ -59,6 +61,8 @@ def _load(directory: str, name: str, allow_pickle: bool, adapter: str | None) ->
     except LOADING_ERRORS as error:
         raise loading_error(name, error, allow_pickle) from error
     check_missing_weights(name, report)
+    if not adapter and (body := next((m for m in encoder.modules() if isinstance(m, PreTrainedModel)), None)):
+        share_weights(body, directory)
     use_onednn(encoder)
     if encoder.tokenizer.pad_token_id is None:
         encoder.tokenizer.pad_token = encoder.tokenizer.eos_token  # excluded from the mean, so any token is suitable
@@ -101,22 +105,28 @@ def cosine(encoder: SentenceTransformer, pairs: list[tuple[str, str]], prefix: s
 
     Each distinct text is embedded once, with `prefix` before it.
     """
-    texts = list(dict.fromkeys(text for pair in pairs for text in pair))
-    embeddings = embedding_cache(encoder, prefix).get_all(texts, functools.partial(_embed, encoder, prefix))
-    vectors = np.stack([embeddings[text] for text in texts])
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    row_of_text = {text: i for i, text in enumerate(texts)}
-    first, second = (vectors[[row_of_text[pair[k]] for pair in pairs]] for k in (0, 1))
-    return np.clip(np.einsum("ij,ij->i", first, second), -1.0, 1.0)
+    store = vector_store(encoder, prefix)
+    if missing := store.missing(text for pair in pairs for text in pair):
+        for text, vector in zip(missing, _embed(encoder, prefix, missing), strict=True):
+            store[text] = vector
+    values = np.empty(len(pairs))
+    n_at_once = max(1, VECTOR_BYTES // (2 * 2 * store.n_bytes(pairs[0][0])))  # two texts, in float64
+    for start in range(0, len(pairs), n_at_once):
+        part = pairs[start : start + n_at_once]
+        first, second = (np.stack([store[pair[side]] for pair in part]).astype(np.float64) for side in (0, 1))
+        for vectors in (first, second):
+            vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        values[start : start + n_at_once] = np.clip(np.einsum("ij,ij->i", first, second), -1.0, 1.0)
+    return values
 
 
 @functools.lru_cache(maxsize=4)
-def embedding_cache(encoder: SentenceTransformer, prefix: str) -> EmbeddingCache:
-    return EmbeddingCache(lambda vector: vector.nbytes)
+def vector_store(encoder: SentenceTransformer, prefix: str) -> VectorStore:
+    return VectorStore()
 
 
-def _embed(encoder: SentenceTransformer, prefix: str, texts: list[str]) -> list[np.ndarray]:
-    """Return float64 [hidden] per text. Raises ModelError, without the encoder's name."""
+def _embed(encoder: SentenceTransformer, prefix: str, texts: list[str]) -> np.ndarray:
+    """Return float32 [n_texts, hidden]. Raises ModelError, without the encoder's name."""
     # small on a CPU, so that activations fit in the cache
     batch_size = 256 if encoder.device.type == "cuda" else 16
     try:
@@ -125,7 +135,7 @@ def _embed(encoder: SentenceTransformer, prefix: str, texts: list[str]) -> list[
         raise ModelError(OUT_OF_VOCABULARY) from None
     if not np.isfinite(vectors).all():
         raise ModelError(NON_FINITE)
-    return list(np.asarray(vectors, dtype=np.float64))
+    return np.asarray(vectors, np.float32)
 
 
 def n_truncated(encoder: SentenceTransformer, texts: list[str], prefix: str = "") -> int:

@@ -4,20 +4,22 @@ Texts are tokenized by the encoder's own tokenizer, including special tokens, so
 under a token budget; the embeddings are returned without padding.
 """
 
+import math
 import sys
-from collections.abc import Callable, Hashable, Iterable, Iterator
+import tempfile
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
-from cachetools import LRUCache
 from tokenizers.normalizers import BertNormalizer
 from transformers import AutoModel, AutoTokenizer
 
 from vernacular.checkpoints.linear_layers import use_onednn
-from vernacular.core.errors import MachineError, ModelError, first_of
+from vernacular.core.errors import MachineError, ModelError, first_of, writing
 from vernacular.core.library_errors import LOADING_ERRORS, describe_error, is_out_of_memory
 from vernacular.core.model_record import ModelRecord
 
@@ -71,9 +73,10 @@ class TokenEncoder:
         if model.config.is_encoder_decoder:
             model = model.get_encoder()
         self.model = model.to(self.device).eval()
+        share_weights(self.model, record.directory)
         use_onednn(self.model)
         self.n_layers = model.config.num_hidden_layers
-        self._caches: dict[tuple[int, ...], EmbeddingCache] = {}  # by the requested layers
+        self._stores: dict[tuple[int, ...], VectorStore] = defaultdict(VectorStore)  # by the requested layers
 
     @cached_property
     def max_tokens(self) -> int:
@@ -129,36 +132,33 @@ class TokenEncoder:
     def embed(self, rows: list[list[int]], layers: tuple[int, ...]) -> list[dict[int, np.ndarray]]:
         """Return {layer: float32 [n_tokens, hidden]} for each row of token IDs; layer 0 is the input embedding.
 
-        Layers are numbered as in bert_score. Rows embedded before are taken from the `EmbeddingCache`: do not modify
-        the returned arrays. Raises ModelError if a layer does not exist.
+        Layers are numbered as in bert_score. Raises ModelError if a layer does not exist.
         """
+        store = self.prepare(rows, layers)
+        return [dict(zip(layers, store[tuple(row)], strict=True)) for row in rows]
+
+    def prepare(self, rows: list[list[int]], layers: tuple[int, ...]) -> "VectorStore":
+        """Return a store with the hidden states of all rows, [layers, n_tokens, hidden], by row; see `embed`."""
         for layer in layers:
             if not 0 <= layer <= self.n_layers:
                 raise ModelError(f"{self.name}: expected a layer from 0 to {self.n_layers}, got {layer}.")
-        empty = EmbeddingCache(lambda states: sum(state.nbytes for state in states.values()))
-        cache = self._caches.setdefault(layers, empty)
-        keys = [tuple(row) for row in rows]
-        states_by_row = cache.get_all(keys, lambda missing: self._embed(missing, layers))
-        return [states_by_row[key] for key in keys]
-
-    def _embed(self, rows: list[tuple[int, ...]], layers: tuple[int, ...]) -> list[dict[int, np.ndarray]]:
-        embeddings: list[dict[int, np.ndarray]] = [{} for _ in rows]
-        order = sorted(range(len(rows)), key=lambda i: (len(rows[i]), rows[i]))
-        budget = TOKEN_BUDGET[self.device]
-        for batch in batches(order, [len(row) for row in rows], budget):
-            longest = max(len(rows[i]) for i in batch)
+        store = self._stores[layers]
+        missing = store.missing(map(tuple, rows))
+        order = sorted(range(len(missing)), key=lambda i: (len(missing[i]), missing[i]))
+        for batch in batches(order, [len(row) for row in missing], TOKEN_BUDGET[self.device]):
+            longest = max(len(missing[i]) for i in batch)
             ids = torch.full((len(batch), longest), self.tokenizer.pad_token_id)
             mask = torch.zeros(len(batch), longest, dtype=torch.long)
             for k, i in enumerate(batch):
-                ids[k, : len(rows[i])] = torch.tensor(rows[i])
-                mask[k, : len(rows[i])] = 1
+                ids[k, : len(missing[i])] = torch.tensor(missing[i])
+                mask[k, : len(missing[i])] = 1
             states = self._hidden_states(ids.to(self.device), mask.to(self.device), layers)
-            for layer, state in states.items():
-                for k, i in enumerate(batch):
-                    embeddings[i][layer] = state[k, : len(rows[i])].copy()
-                    if not np.isfinite(embeddings[i][layer]).all():
-                        raise ModelError(f"{self.name}: {NON_FINITE}")
-        return embeddings
+            for k, i in enumerate(batch):
+                vectors = np.stack([states[layer][k, : len(missing[i])] for layer in layers])
+                if not np.isfinite(vectors).all():
+                    raise ModelError(f"{self.name}: {NON_FINITE}")
+                store[missing[i]] = vectors
+        return store
 
     @torch.inference_mode()
     def _hidden_states(self, ids, mask, layers) -> dict[int, np.ndarray]:
@@ -198,6 +198,17 @@ def check_missing_weights(name: str, report: dict) -> None:
         raise ModelError(f"{name}: {reason}. Use a complete checkpoint.")
 
 
+_WEIGHTS: WeakValueDictionary[tuple[str, str], torch.nn.Parameter] = WeakValueDictionary()
+
+
+def share_weights(model: torch.nn.Module, directory: str) -> None:
+    """Let a model use the weights of another one in memory that was loaded from the same directory, by their names."""
+    for name, weight in model.named_parameters():
+        first = _WEIGHTS.setdefault((directory, name), weight)
+        if (first.shape, first.dtype, first.device) == (weight.shape, weight.dtype, weight.device):
+            weight.data = first.data
+
+
 def batches(order: list[int], lengths: list[int], budget: int):
     """Yield runs of `order` (shortest first) with a padded size within the budget, or of one row that exceeds it."""
     batch: list[int] = []
@@ -210,29 +221,45 @@ def batches(order: list[int], lengths: list[int], budget: int):
         yield batch
 
 
-LIMIT = 2**30  # bytes
+LIMIT = 2**30  # bytes of a file: it is emptied before another text when it has more
+VECTOR_BYTES = 2**26  # of the vectors that are read from it at once, whatever their width
 
 
-class EmbeddingCache(LRUCache):
-    """Values by key, up to `limit` bytes by the sizes that `size` gives; the least recently used are dropped first."""
+class VectorStore:
+    """Float32 arrays by key, in a temporary file: those of 5,000 responses and their options need 2 GB at width 768."""
 
-    def __init__(self, size: Callable[[Any], int], limit: int = LIMIT):
-        super().__init__(limit, getsizeof=size)
+    def __init__(self):
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the store
+        self._places: dict[Hashable, tuple[int, tuple[int, ...]]] = {}  # offset in bytes, shape
+        self._size = 0
 
-    def get_all(self, keys: Iterable[Hashable], compute: Callable[[list], list]) -> dict[Hashable, Any]:
-        """Return the value of every key; the missing ones are computed together: `compute(missing)`, one value each.
+    def missing(self, keys: Iterable[Hashable]) -> list:
+        """Return the distinct keys without an array: if there are any and the file has LIMIT bytes, all of them.
 
-        >>> squares = EmbeddingCache(lambda value: 8, limit=16)
-        >>> squares.get_all([2, 3], lambda keys: [key**2 for key in keys])
-        {2: 4, 3: 9}
-        >>> squares.get_all([3, 4], lambda keys: [key**2 for key in keys if key != 3])
-        {3: 9, 4: 16}
+        >>> store = VectorStore()
+        >>> store["a"] = np.ones(3, np.float32)
+        >>> store.missing("abb"), store["a"].tolist()
+        (['b'], [1.0, 1.0, 1.0])
         """
-        keys = list(dict.fromkeys(keys))
-        values = {key: self[key] for key in keys if key in self}
-        if missing := [key for key in keys if key not in values]:
-            values |= dict(zip(missing, compute(missing), strict=True))
-        for key in missing:
-            if self.getsizeof(values[key]) <= self.maxsize:
-                self[key] = values[key]
-        return {key: values[key] for key in keys}
+        distinct = dict.fromkeys(keys)
+        if self._size >= LIMIT and not distinct.keys() <= self._places.keys():
+            self._file.truncate(0)
+            self._places.clear()
+            self._size = 0
+        return [key for key in distinct if key not in self._places]
+
+    def __setitem__(self, key: Hashable, array: np.ndarray) -> None:
+        with writing(tempfile.gettempdir()):
+            self._file.seek(self._size)
+            self._file.write(array.tobytes())
+            self._file.flush()
+        self._places[key] = self._size, array.shape
+        self._size += array.nbytes
+
+    def __getitem__(self, key: Hashable) -> np.ndarray:
+        offset, shape = self._places[key]
+        self._file.seek(offset)
+        return np.frombuffer(self._file.read(self.n_bytes(key)), np.float32).reshape(shape)
+
+    def n_bytes(self, key: Hashable) -> int:
+        return 4 * math.prod(self._places[key][1])
