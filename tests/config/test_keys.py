@@ -203,6 +203,7 @@ def test_similarity_spec_contains_metrics_options_and_encoders(load_config):
     assert set(evaluations) == {GENERATION, f"{GENERATION}.simil-eval"}
     encoders = dict.fromkeys(["cosine", "moverscore", "bertscore"], "encoder.layer3")
     assert evaluations[GENERATION] == {
+        "evaluation": GENERATION,
         "items_stem": "mine.gl",
         "language": "gl",
         "style": "default",
