@@ -109,7 +109,7 @@ def file_states(directory: Path) -> dict:
 
 def test_planning_writes_and_deletes_nothing(workspace):
     """This includes files that the next run would recreate: an unavailable dataset and a damaged file."""
-    items = workspace.directory / "resources" / "items" / "openbookqa.gl.parquet"
+    items = workspace.directory / "resources" / "items" / "openbookqa.gl.limit4.parquet"
     requests = workspace.directory / "results" / "requests" / "openbookqa.gl.options.0shot.parquet"
     original_items, original_requests = items.read_bytes(), requests.read_bytes()
     workspace.write_config()
