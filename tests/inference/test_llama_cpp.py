@@ -53,11 +53,16 @@ def server(gguf):
         yield server
 
 
+@pytest.fixture(scope="module")
+def local_record(server, model, tmp_path_factory):
+    return served.record(server, tmp_path_factory.mktemp("model"), tokenizer=model, concurrency=1)
+
+
 @pytest.fixture(scope="module", params=["local", "server"])
-def record(request, server, model, tmp_path_factory):
+def record(request, server, local_record, tmp_path_factory):
     """The record with the local tokenizer, and with the server's."""
-    tokenizer = model if request.param == "local" else None
-    record = served.record(server, tmp_path_factory.mktemp("model"), tokenizer=tokenizer, concurrency=1)
+    is_local = request.param == "local"
+    record = local_record if is_local else served.record(server, tmp_path_factory.mktemp("model"), concurrency=1)
     assert record.server.tokenizer == request.param
     return record
 
@@ -97,10 +102,10 @@ def test_texts_are_those_of_the_local_model(record, model):
         assert [row[name] for row in actual] == [row[name] for row in expected], name
 
 
-def test_server_killed_in_the_middle_and_restarted_on_its_port(gguf, model, tmp_path):
+def test_server_killed_in_the_middle_and_restarted_on_its_port(gguf, local_record, tmp_path):
     path = tiny.write_requests(tmp_path / "e.parquet", tiny.score_requests(TEXTS))
-    with llama.LlamaServer(gguf) as first:
-        record = served.record(first, tmp_path, tokenizer=model, concurrency=1)
+    with llama.LlamaServer(gguf, float32=True) as first:
+        record = local_record | {"source": first.source}
         port = first.port
         remote = open_server(record, attempts=2)
         journal = llama.Killing(first, after=3)
@@ -108,7 +113,7 @@ def test_server_killed_in_the_middle_and_restarted_on_its_port(gguf, model, tmp_
             score(remote, tiny.score_requests(TEXTS), journal=journal)
     n_finished = len(journal.rows)
     assert n_finished >= 3
-    with llama.LlamaServer(gguf, port=port):
+    with llama.LlamaServer(gguf, port=port, float32=True):
         remote = open_server(record)
         table, metadata = score(remote, tiny.score_requests(TEXTS), journal=journal)
         whole, whole_metadata = score(remote, tiny.score_requests(TEXTS))
