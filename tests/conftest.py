@@ -28,8 +28,8 @@ settings.load_profile("soak" if "SOAK_SEED" in os.environ else "test")
 
 def pytest_collection_modifyitems(items):
     """Run workflow tests first: each file runs in one process, and the longest must not start last."""
-    slowest = ("workflow", "slurm")
-    items.sort(key=lambda item: item.path.parent.name not in slowest)
+    slowest = {"workflow", "slurm", "test_collection.py"}
+    items.sort(key=lambda item: slowest.isdisjoint({item.path.parent.name, item.path.name}))
 
 
 @pytest.fixture(autouse=True)

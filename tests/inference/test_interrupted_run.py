@@ -27,8 +27,12 @@ def test_evaluations_do_not_accumulate_memory(tmp_path):
         gc.collect()
         return len(gc.get_objects())
 
-    with observed.calls(Store.put, count_objects) as object_counts:
-        # otherwise, the counts include the next evaluation
-        run_group([record], paths, tmp_path / "store", overlaps=False)
+    gc.freeze()  # what exists already, of all tests before, is neither collected nor counted
+    try:
+        with observed.calls(Store.put, count_objects) as object_counts:
+            # otherwise, the counts include the next evaluation
+            run_group([record], paths, tmp_path / "store", overlaps=False)
+    finally:
+        gc.unfreeze()
     assert max(object_counts[4:]) - object_counts[3] < 50  # a running evaluation holds thousands of objects
     assert not list((tmp_path / "store" / "journal").rglob("*.part")), "journal parts found on disk"

@@ -5,6 +5,7 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import copy
+import functools
 from dataclasses import replace
 
 import pytest
@@ -62,19 +63,30 @@ def server(model, tmp_path_factory):
         yield server
 
 
+@pytest.fixture(scope="module")
+def record_of(model, server, tmp_path_factory):
+    """Return the record of the server with the local tokenizer or the server's, and settings; probed once for each."""
+
+    @functools.cache
+    def record(tokenizer, **settings):
+        local = model if tokenizer == "local" else None
+        return served.record(server, tmp_path_factory.mktemp("model"), tokenizer=local, concurrency=1, **settings)
+
+    return record
+
+
 REQUEST = reasoning.request(text=QUESTION, stop=["\n"], max_new_tokens=12)
 
 
 @pytest.mark.parametrize("enable_thinking", [None, True, False])
 @pytest.mark.parametrize("tokenizer", ["local", "server"])
-def test_reasoning_is_split_by_ids_as_by_the_local_model(model, server, tokenizer, enable_thinking, tmp_path):
+def test_reasoning_is_split_by_ids_as_by_the_local_model(model, record_of, tokenizer, enable_thinking):
     settings = {} if enable_thinking is None else {"enable_thinking": enable_thinking}
     if tokenizer == "server" and enable_thinking is None:
         enable_thinking = False  # the default of this server, which passes it to the template
     model.record |= {"enable_thinking": enable_thinking}
     [expected] = generate(model, reasoning.table(REQUEST))[0].to_pylist()
-    local = model if tokenizer == "local" else None
-    record = served.record(server, tmp_path, tokenizer=local, concurrency=1, **settings) | settings
+    record = record_of(tokenizer, **settings) | settings
     found = (record.unavailable, record.server)
     assert (record.server.tokenizer, record.server.forms.generation) == (tokenizer, "native"), found
     assert record.server.reasons_by_default == (enable_thinking is not False)
@@ -87,17 +99,17 @@ def test_reasoning_is_split_by_ids_as_by_the_local_model(model, server, tokenize
         assert metadata["tokenizer"]["reasoning"]["split_by"] == ["ids"]
 
 
-def test_truncated_reasoning_is_unclosed(model, server, tmp_path):
-    record = served.record(server, tmp_path, tokenizer=model, concurrency=1) | {"gen_kwargs": {"think_max_toks": 5}}
+def test_truncated_reasoning_is_unclosed(record_of):
+    record = record_of("local") | {"gen_kwargs": {"think_max_toks": 5}}
     [row] = generate(open_server(record), reasoning.table(REQUEST))[0].to_pylist()
     assert (row["output"], row["think_state"], row["n_reasoning_tokens"]) == ("", "unclosed", 5)
     assert TRACE.startswith(row["reasoning"])
 
 
 @pytest.mark.parametrize("enable_thinking", [True, False])
-def test_reasoning_of_chats_is_a_field_or_begins_the_text(model, server, enable_thinking, tmp_path):
+def test_reasoning_of_chats_is_a_field_or_begins_the_text(record_of, enable_thinking):
     """The server applies its template, which opens the block."""
-    record = served.record(server, tmp_path, concurrency=1)
+    record = record_of("server")
     found = replace(record.server, tokenizer=None, forms=Forms(generation="chat", chat=True))
     record = record | {"server": found, "enable_thinking": enable_thinking}
     results, metadata = generate(open_server(record), reasoning.table(REQUEST))

@@ -1,4 +1,4 @@
-"""Models in a notebook: values equal a run's to the last digit, mistakes are stated, and the notebook of the docs runs."""
+"""Models in a notebook: values equal a run's to the last digit, and mistakes are stated."""
 
 import contextlib
 import re
@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import nbformat
 import pandas as pd
 import pytest
 import vernacular
@@ -228,17 +227,3 @@ except ModelError as error:
     frame = pd.read_parquet(tmp_path / "surprisal.parquet")
     assert frame["token"].tolist() == expected["token"].tolist()
     assert frame["surprisal"].tolist() == expected["surprisal"].tolist()
-
-
-@pytest.mark.slow
-def test_notebook_of_the_docs_runs(tmp_path, monkeypatch):
-    """Run the code cells of docs/notebook.ipynb in order, as Jupyter does."""
-    monkeypatch.chdir(tmp_path)
-    notebook = nbformat.read(ROOT / "docs" / "notebook.ipynb", as_version=4)
-    nbformat.validate(notebook)
-    names = {}
-    for cell in notebook.cells:
-        if cell.cell_type == "code":
-            exec(compile(cell.source, "docs/notebook.ipynb", "exec"), names)
-    assert names["pairs"]["accuracy"].between(0, 1).all()
-    assert names["after"]["bits"].sum() < names["before"]["bits"].sum()  # of Galician, after the adapter

@@ -117,7 +117,7 @@ def in_words(server, original, body: dict) -> dict:
 
 @pytest.mark.parametrize("form", ["chat", "strict"])
 def test_choices_in_words_of_a_server_that_only_chats(model, tmp_path, form):
-    rows = build_requests(ITEMS, "passage", "choice")
+    rows = [row | {"max_new_tokens": 16} for row in build_requests(ITEMS, "passage", "choice")]
     with served.Server(model, form, lie={"chat": in_words}) as server:
         record = served.record(server, tmp_path)
         assert record.server.reasons["labels"], "letters cannot be scored without a chat template"
@@ -130,7 +130,7 @@ def test_choices_in_words_of_a_server_that_only_chats(model, tmp_path, form):
 
 
 def test_responses_of_a_server_without_an_answer_are_abstentions(model, tmp_path):
-    rows = build_requests(ITEMS, "passage", "choice")
+    rows = [row | {"max_new_tokens": 16} for row in build_requests(ITEMS, "passage", "choice")]
     with served.Server(model, "chat") as server:  # a tiny model writes no letter after a cue
         outputs = generate(open_server(served.record(server, tmp_path)), pa.Table.from_pylist(rows, REQUESTS.schema))
     results = results_of("choice", ITEMS, rows, outputs[0].to_pylist(), answers=answer_words("gl"))

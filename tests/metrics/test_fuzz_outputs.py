@@ -3,8 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.generated_text import HUGE, REPEATED_FRAGMENTS
-from support.malformed import responses
+from support.malformed import HUGE, REPEATED_FRAGMENTS, responses
 from support.soak import examples
 from vernacular.inference.generation.prepare import truncate_output
 from vernacular.metrics.similarity.outputs import parse_outputs

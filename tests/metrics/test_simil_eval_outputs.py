@@ -5,8 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import similarity_encoders as tiny
-from support.generated_text import HUGE, REPEATED_FRAGMENTS
-from support.malformed import responses
+from support.malformed import HUGE, REPEATED_FRAGMENTS, responses
 from support.soak import examples
 from vernacular.metrics.similarity import compute, outputs
 from vernacular.metrics.similarity.outputs import ParsedOutput, parse_outputs

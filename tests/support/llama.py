@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 from vernacular.inference.model.loaded import LoadedModel
+from vernacular.inference.schema import MemoryJournal
 
 _START = """
 import sys, time
@@ -68,6 +69,23 @@ class LlamaServer:
         self.kill()
         self.process.stdin.close()
         self.process.stdout.close()
+
+
+class Killing(MemoryJournal):
+    """A journal that kills the server once it has some answers."""
+
+    def __init__(self, server, after: int):
+        super().__init__()
+        self.server, self.after = server, after
+
+    @property
+    def rows(self) -> dict:
+        return self._rows
+
+    def add(self, batch, rows):
+        super().add(batch, rows)
+        if len(self._rows) == self.after:
+            self.server.kill()
 
 
 def write_gguf(loaded: LoadedModel, path, *, pre: str | None = "gpt-2") -> None:

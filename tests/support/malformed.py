@@ -27,6 +27,12 @@ _FRAGMENTS = ["\n", "\r", "\u2028", " ", ":", "RESPOST", "RESPOSTA: ", "CONTINUA
 # what a model may generate
 responses = st.lists(st.sampled_from(_FRAGMENTS) | st.characters(exclude_categories=["Cs"]), max_size=14).map("".join)
 
+HUGE = (
+    1_000_000  # characters of an output that repeats a fragment without end, for parsers whose run time must be linear
+)
+REPEATED_FRAGMENTS = ["x", ":", "RESPOST", "RESPOSTA: ", "\n", " ", " \n", "\t\v", "\u2028", "a b ", "e\u0301", "A:", "👩‍👩‍👧",
+                      "...", "١"]  # fmt: skip
+
 _BYTES = [b"\0", b"\r", b"\n", b'"', b"'", b",", b"\t", b"[", b"]", b"{", b"}", b"\xff", b"\xed\xa0\x80", b"\\ud800",
           b"\xe2\x80\xa8", b"nan", b"1e999", b"\x1f\x8b", b"\xef\xbb\xbf", b"null", b"-1"]  # fmt: skip
 

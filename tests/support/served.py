@@ -57,7 +57,7 @@ def _train(tokens: str, arch: str, steps: int) -> LoadedModel:
     return loaded
 
 
-@functools.lru_cache(maxsize=1000)  # every probe of every server asks a model the same, hundreds of times
+@functools.lru_cache(maxsize=500)  # every probe of every server asks a model the same, hundreds of times
 @torch.inference_mode()
 def _logprobs(model: torch.nn.Module, ids: tuple[int, ...]) -> torch.Tensor:
     return model(input_ids=torch.tensor([ids])).logits[0].float().log_softmax(-1)
