@@ -189,7 +189,7 @@ def test_unconverged_solver_raises_arithmetic_error(monkeypatch):
         (9, [[0, 1, 2, 3, 4, 5]]),  # all pairs
     ],
 )
-def test_pairs_are_chunked_by_tokens_of_distinct_texts(budget, chunks):
+def test_pairs_are_chunked_by_sizes_of_distinct_texts(budget, chunks):
     sizes = {"a": 2, "b": 3, "c": 4}
     pairs = [("a", "b"), ("a", "c"), ("c", "a"), ("b", "b"), ("a", "a"), ("b", "c")]
     assert list(compute.chunks(range(6), pairs, sizes, budget)) == chunks

@@ -124,7 +124,7 @@ def mean_differences(
         squares = value * sizes  # in place: each array has 64 MB for many items, pairs and metrics
         np.square(np.subtract(sums, squares, out=squares), out=squares)
         se = np.sqrt(n_clusters / (n_clusters - 1) * squares.sum(0)) / n
-    del squares
+    del squares, known
     se[n_clusters < 2] = np.nan
     low, high = _intervals(sums, sizes, n_clusters, resamples, seed)
     p = np.full(len(value), np.nan)
@@ -280,7 +280,8 @@ def _intervals(sums, sizes, n_clusters, resamples: int, seed: int) -> tuple[np.n
         testable = np.arange(columns.start, columns.stop)[n_clusters[columns] >= 2]
         if not testable.size:
             continue
-        draws = resample_means(sums[:, testable], sizes[:, testable], counts)
+        own_sizes = sizes if testable.size == n_columns else sizes[:, testable]
+        draws = resample_means(sums[:, testable], own_sizes, counts)
         for column, column_draws in zip(testable, draws.T, strict=True):
             if np.isnan(column_draws).any():
                 mask = sizes[:, column] > 0
