@@ -87,6 +87,11 @@ def test_recommended_decoding_is_that_of_the_checkpoint(tmp_path):
         ModelError, match=r"generation_config.json states no sampling; set the values of the model's card"
     ):
         values_of(loaded)
+    (tmp_path / "generation_config.json").write_text('{"temperature": 0.6')
+    with pytest.raises(ModelError, match=r"generation_config.json is not valid JSON; the download may be incomplete"):
+        values_of(loaded)
+    with pytest.raises(ModelError, match=r"generation_config.json states no sampling"):
+        values_of(with_card(loaded, tmp_path, []))
 
 
 def test_reasoning_is_decoded_as_the_card_asks_and_noted_if_it_asks_for_nothing(tmp_path):

@@ -1,12 +1,12 @@
 """Generate requests as token IDs, and generated IDs as rows: prompt length, number of new tokens, stop strings."""
 
-import json
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
 
+from vernacular.checkpoints.files import read_json
 from vernacular.core.errors import ModelError, format_count
 from vernacular.core.model_record import ModelRecord
 from vernacular.inference.generation.reasoning import (
@@ -215,11 +215,9 @@ def decoding_of(loaded: TextModel, row: dict, *, is_chat: bool) -> Decoding:
 def recommended(loaded: TextModel, *, required: bool) -> dict:
     """Return the decoding that a checkpoint's `generation_config.json` states; {} if none and it is not `required`."""
     path = Path(loaded.record.directory or "", "generation_config.json")
-    try:
-        stated = json.loads(path.read_text("utf-8")) if loaded.record.directory else {}
-    except (OSError, ValueError):
-        stated = {}
-    values = {name: stated[name] for name in _CARD if isinstance(stated, dict) and stated.get(name) is not None}
+    stated = read_json(loaded.record.name, path) if loaded.record.directory and path.exists() else {}
+    stated = stated if isinstance(stated, dict) else {}
+    values = {name: stated[name] for name in _CARD if stated.get(name) is not None}
     is_sampled = stated.get("do_sample", bool(values)) is True
     if required and not is_sampled:
         message = f"model {loaded.record.name}: gen_kwargs: recommended: {path} states no sampling"

@@ -70,7 +70,7 @@ def render_row(loaded: TextModel, row: Request) -> tuple[str, str | None]:
     if text and messages[0]["role"] == "system":
         delimiter = next((e.removeprefix(_DELIMITER) for e in extras if e.startswith(_DELIMITER)), "\n\n")
         content = messages[0]["content"]
-        joined = text + ("" if text[-1].isspace() or content[0].isspace() else delimiter) + content
+        joined = text + ("" if text[-1].isspace() or content[:1].isspace() else delimiter) + content
         messages = [{"role": "system", "content": joined}, *messages[1:]]
     elif text:
         messages = [{"role": "system", "content": text}, *messages]

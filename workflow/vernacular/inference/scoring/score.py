@@ -164,13 +164,11 @@ class Scoring:
 
     def _compute(self, chunk: _Chunk, journal: Journal) -> None:
         """Run the model on a chunk."""
-        outputs, all_numbers = chunk.outputs, np.arange(len(chunk.outputs.sizes))
-        if not len(all_numbers) and self.engines:
+        if not len(chunk.outputs.sizes) and self.engines:
             return
         if self.loaded.kind == "masked":
-            counters, engine = score_masked(
-                self.loaded, chunk.parts, outputs, budget=self.counters.budget, extras=chunk.extras, journal=journal
-            )
+            options = {"budget": self.counters.budget, "extras": chunk.extras, "journal": journal}
+            counters, engine = score_masked(self.loaded, chunk.parts, chunk.outputs, **options)
             self.counters.add(counters)
             self.engines.append(engine)
             return
