@@ -87,15 +87,12 @@
       for (const [unit, rows] of [...grouped(headline.filter(differs), index)].sort(
         ([a], [b]) => Number(b === "share") - Number(a === "share"),
       )) {
-        const times = unit === "share" ? 100 : 1;
         // by effect: what improves is above
         const bySize = [...rows].sort((a, b) => effect(index, b) - effect(index, a));
         const line = innerWidth < 500 ? ": " : ", ";
         const points = bySize.map((row) => ({
           evaluation: label(index, row, line),
-          value: row.difference * times,
-          low: row.ci_low === null ? null : row.ci_low * times,
-          high: row.ci_high === null ? null : row.ci_high * times,
+          ...format.scaled({ value: row.difference, low: row.ci_low, high: row.ci_high }, unit),
           label: format.signed(row.difference, unit),
           n: row.n,
           p: format.probability(row.p_value),

@@ -26,7 +26,6 @@ const curveRows = (() => {
 
   // One row per point. shown: "value" or a reference; lines: rows of `e{i}/curves`, of one metric and category.
   function points(overview, lines, { axis, log, shown, info }) {
-    const scale = info.unit === "share" ? 100 : 1;
     const place = places(overview, axis, log);
     const text = shown === "value" ? plain(info) : signed(info);
     return lines.flatMap((line) => {
@@ -43,9 +42,7 @@ const curveRows = (() => {
           curve: curve.name,
           part: `${curve.name} ${part}`,
           x: place(x),
-          value: scale * numbers.value,
-          low: times(numbers.low, scale),
-          high: times(numbers.high, scale),
+          ...format.scaled(numbers, info.unit),
           place: `${curve.checkpoints[k]} (${number(x)} ${AXES[axis]})`,
           label: text(numbers.value),
           range: numbers.low === null ? "none" : `${text(numbers.low)} to ${text(numbers.high)}`,
@@ -61,7 +58,6 @@ const curveRows = (() => {
   // One row per common x of a pair of curves: candidate minus baseline.
   function differences(overview, pair, { log, info }) {
     const { baseline, candidate, axis } = pair;
-    const scale = info.unit === "share" ? 100 : 1;
     const place = places(overview, axis, log);
     const curve = `${overview.curves[candidate].name} − ${overview.curves[baseline].name}`;
     const text = signed(info);
@@ -69,17 +65,13 @@ const curveRows = (() => {
       curve,
       part: log && x === 0 ? "0" : "1",
       x: place(x),
-      value: scale * value,
-      low: times(low, scale),
-      high: times(high, scale),
+      ...format.scaled({ value, low, high }, info.unit),
       place: `${number(x)} ${AXES[axis]}`,
       label: text(value),
       range: low === null ? "none" : `${text(low)} to ${text(high)}`,
       [axis]: x,
     }));
   }
-
-  const times = (value, scale) => (value === null || value === undefined ? null : scale * value);
 
   return { points, differences, axes, positions, AXES };
 })();

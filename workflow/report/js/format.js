@@ -24,6 +24,13 @@ const format = (() => {
     return `${value(low, unit, size)}\u2009–\u2009${value(high, unit, size)}`;
   }
 
+  // A value and its interval as numbers on an axis: shares in percent.
+  /** @param {{ value: number | null, low?: number | null, high?: number | null }} cell */
+  function scaled({ value, low, high }, unit) {
+    const times = (number) => (number === null || number === undefined ? null : (unit === "share" ? 100 : 1) * number);
+    return { value: times(value), low: times(low), high: times(high) };
+  }
+
   function signed(number, unit) {
     if (number === null || number === undefined) return NONE;
     const text = value(number, unit);
@@ -95,6 +102,7 @@ const format = (() => {
   return {
     value,
     interval,
+    scaled,
     signed,
     fromChance,
     probability,

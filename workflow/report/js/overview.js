@@ -24,9 +24,7 @@
             {
               rows: bars.map((row) => ({
                 model: index.models[row.model],
-                value: 100 * row.mean,
-                low: row.low === null ? null : 100 * row.low,
-                high: row.high === null ? null : 100 * row.high,
+                ...format.scaled({ value: row.mean, low: row.low, high: row.high }, "share"),
                 label: format.value(row.mean, "share"),
                 n: row.n,
               })),

@@ -45,15 +45,11 @@
   // A point per prompt; the mean over them, without a prompt, has an interval.
   /** @param {Index} index @param {PromptGroup} group @param {Metric} info */
   function figure(index, group, models, info) {
-    const scale = info.unit === "share" ? 100 : 1;
-    const times = (value) => (value === null ? null : value * scale);
     const points = models.flatMap((row) =>
       (row.values ?? []).map((value, i) => ({
         model: index.models[row.model],
         prompt: group.prompts[i].name,
-        value: times(value),
-        low: null,
-        high: null,
+        ...format.scaled({ value }, info.unit),
         label: format.value(value, info.unit),
         n: row.n,
       })),
@@ -61,9 +57,7 @@
     const bars = models.map((row) => ({
       model: index.models[row.model],
       prompt: null,
-      value: times(row.value),
-      low: times(row.ci_low),
-      high: times(row.ci_high),
+      ...format.scaled({ value: row.value, low: row.ci_low, high: row.ci_high }, info.unit),
       label: format.value(row.value, info.unit),
       n: row.n,
     }));

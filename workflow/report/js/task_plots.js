@@ -33,8 +33,6 @@ const taskPlots = (() => {
     return all.filter(Boolean);
   }
 
-  const scaleOf = (info) => (info.unit === "share" ? 100 : 1);
-  const times = (number, scale) => (number === null ? null : number * scale);
   const file = ({ setting }, name) => `${setting.id} ${name}`;
 
   // The selected model and the one it is compared with, then the best others.
@@ -45,8 +43,9 @@ const taskPlots = (() => {
     return [...new Set(order)].slice(0, most).map((m) => /** @type {const} */ ([m, index.models[m]]));
   }
 
-  function references(rows, scale) {
+  function references(rows, unit) {
     const lines = [];
+    const scale = unit === "share" ? 100 : 1;
     const first = (column) => rows.find((row) => row[column] !== null)?.[column];
     const [chance, majority] = [first("chance"), first("majority")];
     if (chance !== undefined && chance === majority)
@@ -58,12 +57,9 @@ const taskPlots = (() => {
 
   function values(context) {
     const { index, info, rows } = context;
-    const scale = scaleOf(info);
     const points = rows.map((r) => ({
       model: index.models[r.model],
-      value: times(r.value, scale),
-      low: times(r.low, scale),
-      high: times(r.high, scale),
+      ...format.scaled(r, info.unit),
       label: format.value(r.value, info.unit),
       n: r.n,
     }));
@@ -71,7 +67,7 @@ const taskPlots = (() => {
       [info.title, format.unit(info.unit)].filter(Boolean).join(", "),
       [info.about ? `${info.about.charAt(0).toUpperCase()}${info.about.slice(1)}. ` : "", "95 % intervals."],
       "values",
-      { rows: points, references: references(rows, scale) },
+      { rows: points, references: references(rows, info.unit) },
       {
         file: file(context, info.name),
         description: `Values of ${format.counted(rows.length, "model")}; the table below contains the same values.`,
@@ -161,7 +157,6 @@ const taskPlots = (() => {
     const chosen = inCategories(context).filter((row) => selected.some(([m]) => m === row.model));
     if (!chosen.length) return null;
     const called = new Map(selected);
-    const scale = scaleOf(info);
     const order = [...new Set(chosen.map((row) => row.category))].sort((a, b) =>
       task.categories.names[a].localeCompare(task.categories.names[b]),
     );
@@ -170,9 +165,7 @@ const taskPlots = (() => {
       .map((r) => ({
         model: called.get(r.model),
         category: names.category(task.categories.names[r.category]),
-        value: times(r.value, scale),
-        low: times(r.low, scale),
-        high: times(r.high, scale),
+        ...format.scaled(r, info.unit),
         label: format.value(r.value, info.unit),
         n: r.n,
       }));
@@ -184,7 +177,7 @@ const taskPlots = (() => {
       "categories",
       {
         rows: points,
-        references: references(rows, scale).slice(0, 1),
+        references: references(rows, info.unit).slice(0, 1),
         pairs: plot.series(selected.map(([, name]) => name)),
         by: "model",
       },

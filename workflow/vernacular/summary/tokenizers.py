@@ -98,7 +98,7 @@ def _model_rows(model: ModelTokens, parallel_tasks: Collection[str]) -> list[dic
         for task, evaluation in sorted(tasks.items()):
             items = model.rows[evaluation]
             row = labels | {"task": task, "evaluation": evaluation} | _counts(items, language)
-            row["prompt_tokens"] = _mean(items["prompt_tokens"])
+            row["prompt_tokens"] = pc.mean(items["prompt_tokens"]).as_py()
             if task in parallel_tasks and language != REFERENCE:
                 reference = _same_setting(model, evaluation)
                 row |= _premiums(rows_of(items), rows_of(model.rows[reference]) if reference else [])
@@ -137,7 +137,7 @@ def _same_setting(model: ModelTokens, evaluation: str) -> str | None:
 def _counts(rows: pa.Table, language: str) -> dict:
     """Return the sums of the items that have counts, and their ratios."""
     counted = rows.filter(pc.greater(rows["texts"], 0))
-    sums = {name: _total(counted[name]) for name in _SUMS}
+    sums = {name: pc.sum(counted[name], skip_nulls=False).as_py() for name in _SUMS}
     ratios = {name: _divide(sums[above], sums[below]) for name, (above, below) in _RATIOS.items()}
     values = {"items": len(rows)} | {name: sums[name] for name in _SUMS if name in TOKENIZERS.schema.names} | ratios
     return values | dict.fromkeys(_OF_WORDS if is_unspaced(language) else ())
@@ -178,15 +178,6 @@ def _paired(pairs: list[tuple[dict, dict]], column: str) -> tuple[np.ndarray, np
     complete = [pair for pair in pairs if all(map(is_complete, pair))]
     numerator, denominator = (np.array([pair[side][column] for pair in complete], dtype=float) for side in (0, 1))
     return numerator, denominator, [left["cluster_id"] for left, _ in complete]
-
-
-def _total(values: pa.ChunkedArray) -> int | None:
-    return None if values.null_count else pc.sum(values).as_py()
-
-
-def _mean(values: pa.ChunkedArray) -> float | None:
-    n_known = len(values) - values.null_count
-    return pc.sum(values).as_py() / n_known if n_known else None
 
 
 def _divide(numerator, denominator) -> float | None:

@@ -147,10 +147,5 @@ CURVE_PAIR_POINTS = Kind(
     ),
     key=("baseline", "candidate", "evaluation", "category", "metric", "x"),
 )
-ALL = {
-    "curves": CURVES,
-    "curve_statistics": CURVE_STATISTICS,
-    "task_trust": TASK_TRUST,
-    "curve_pairs": CURVE_PAIRS,
-    "curve_pair_points": CURVE_PAIR_POINTS,
-}
+_KINDS = (CURVES, CURVE_STATISTICS, TASK_TRUST, CURVE_PAIRS, CURVE_PAIR_POINTS)
+ALL = {kind.name.replace(" ", "_"): kind for kind in _KINDS}  # by the stem of their files
