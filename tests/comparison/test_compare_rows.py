@@ -23,9 +23,7 @@ from vernacular.statistics.intervals import resample_statistic
 
 ACCURACY = Metric("accuracy", "share", True, "similarity", proportion=True, headline=True)
 SURPRISAL = Metric("surprisal", "nats", False, "surprisal")
-TOTAL = Metric(
-    "total", "nats", None, "surprisal", headline=True, corpus=lambda a: a.sum(-1), needs=("surprisal",), vectorized=True
-)
+TOTAL = Metric("total", "nats", None, "surprisal", headline=True, corpus=lambda a: a.sum(-1), needs=("surprisal",))
 
 
 def compare_rows(baseline, candidate, metrics=(ACCURACY,), **kwargs):

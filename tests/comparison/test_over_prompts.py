@@ -290,7 +290,7 @@ def test_probability_of_a_lead_by_a_corpus_statistic_uses_the_variance_between_t
     assert pair["se_items"] == pytest.approx(difference.mean(1).std(ddof=1) / np.sqrt(30), rel=0.1)  # by 400 draws
     assert pair["variance_prompts"] is None
     differences = [[column] for column in difference.T]
-    variance, _ = resampled_variance(lambda values: values.mean(-1), differences, None, vectorized=True, resamples=400)
+    variance, _ = resampled_variance(lambda values: values.mean(-1), differences, None, resamples=400)
     assert pair["se_items"] == pytest.approx(np.sqrt(variance), rel=1e-9)  # exactly these draws
     probability = stats.t.cdf(pair["value"] / np.sqrt(values.var(ddof=1) + pair["se"] ** 2), 3)
     assert pair["probability_better"] == pytest.approx(probability)

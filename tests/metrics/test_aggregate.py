@@ -96,13 +96,13 @@ def test_ties_are_counted_per_metric():
 
 
 def test_corpus_metric_excludes_items_with_missing_values():
-    metric = Metric("difsur", "percent", True, "surprisal", corpus=difsur_of_pairs, needs=("g", "b"), vectorized=True)
+    metric = Metric("difsur", "percent", True, "surprisal", corpus=difsur_of_pairs, needs=("g", "b"))
     result = single_row(aggregate([row({"g": 8.0, "b": 10.0}), row({"g": 1.0})], [metric], seed=0, categories=False))
     assert (result["value"], result["n"]) == (20.0, 1)
 
 
 def test_corpus_interval_is_reproducible_and_contains_the_value():
-    metric = Metric("difsur", "percent", True, "surprisal", corpus=difsur_of_pairs, needs=("g", "b"), vectorized=True)
+    metric = Metric("difsur", "percent", True, "surprisal", corpus=difsur_of_pairs, needs=("g", "b"))
     rng = np.random.default_rng(0)
     rows = [
         row({"g": float(g), "b": float(g + d)})

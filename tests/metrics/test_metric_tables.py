@@ -276,13 +276,12 @@ def test_proportions_have_binary_values(protocol):
         if metric.corpus:
             assert not metric.proportion
         else:
-            assert not metric.vectorized
             values = {row["metrics"][metric.name] for row in rows if metric.name in row["metrics"]}
             assert metric.proportion == (values <= {0.0, 1.0}), metric.name
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_vectorized_corpus_metrics_match_single_calls(protocol):
+def test_corpus_metrics_of_several_rows_match_single_calls(protocol):
     rows = rows_of(protocol, 0)
     for metric in metrics_of(protocol):
         if metric.corpus is None:
@@ -292,10 +291,7 @@ def test_vectorized_corpus_metrics_match_single_calls(protocol):
         arrays = [np.array([values[name] for values in complete])[indices] for name in metric.needs]
         expected = [float(metric.corpus(*(array[k] for array in arrays))) for k in range(3)]
         assert len(set(expected)) > 1 or metric.name == "entropy", metric.name
-        if metric.vectorized:
-            assert metric.corpus(*arrays).tolist() == pytest.approx(expected), metric.name
-        else:
-            assert metric.name.startswith("mcc")
+        assert metric.corpus(*arrays).tolist() == pytest.approx(expected), metric.name
         assert all(map(math.isfinite, expected))
 
 

@@ -340,14 +340,14 @@ def test_chance_level_depends_on_metric_name(name, chance_level):
 )
 def test_large_datasets_have_fewer_resamples(low_limits, n, mean_resamples, corpus_resamples):
     low_limits("metrics.aggregate", DRAWS=50_000)
-    names = ("clusters", "resamples", "seed", "vectorized")
+    names = ("clusters", "resamples", "seed")
     mean = Metric("x", "nats", None, "surprisal")
-    corpus_metric = Metric("y", "nats", None, "surprisal", corpus=lambda x: x.mean(-1), needs=("x",), vectorized=True)
+    corpus_metric = Metric("y", "nats", None, "surprisal", corpus=lambda x: x.mean(-1), needs=("x",))
     with observed.calls(cluster_bootstrap, lambda arguments: {name: arguments[name] for name in names}) as calls:
         aggregate.aggregate([row({"x": 1.0})] * n, [mean, corpus_metric], seed=3, categories=False)
     assert calls == [
-        {"clusters": ["p7"] * n, "resamples": mean_resamples, "seed": 3, "vectorized": False},
-        {"clusters": ["p7"] * n, "resamples": corpus_resamples, "seed": 3, "vectorized": True},
+        {"clusters": ["p7"] * n, "resamples": mean_resamples, "seed": 3},
+        {"clusters": ["p7"] * n, "resamples": corpus_resamples, "seed": 3},
     ]
 
 

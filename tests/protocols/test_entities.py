@@ -209,7 +209,7 @@ def test_interval_is_that_of_the_f1_of_drawn_sentences():
     items, rows = results_of_garbled(1)
     metric = declared_metrics("entities")["entity_f1"]
     arrays = [np.array([row["metrics"][name] for row in rows]) for name in metric.needs]
-    interval = cluster_bootstrap(metric.corpus, arrays, [None] * len(rows), resamples=100, seed=0, vectorized=True)
+    interval = cluster_bootstrap(metric.corpus, arrays, [None] * len(rows), resamples=100, seed=0)
     tail = expanded_tail(len(rows))
     assert interval == pytest.approx(np.quantile(plain_draws(rows, items, 100), [tail, 1 - tail]), abs=1e-12)
     assert 0 < interval[0] < plain_f1(rows, items, range(len(rows))) < interval[1] < 1

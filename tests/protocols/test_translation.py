@@ -187,8 +187,7 @@ def test_interval_is_that_of_corpus_scores_of_drawn_documents(name, metric):
     declared = declared_metrics("translation")[name]
     arrays = [np.array([row["metrics"][value] for row in rows]) for value in declared.needs]
     clusters = [row["cluster_id"] for row in rows]
-    options = {"resamples": 100, "seed": 0, "vectorized": declared.vectorized}
-    interval = cluster_bootstrap(declared.corpus, arrays, clusters, **options)
+    interval = cluster_bootstrap(declared.corpus, arrays, clusters, resamples=100, seed=0)
     draws = plain_draws(rows, [each["target"] for each in items], metric, 100)
     tail = expanded_tail(len(set(clusters)))
     assert interval == pytest.approx(np.quantile(draws, [tail, 1 - tail]), abs=1e-9)

@@ -200,12 +200,11 @@ def test_resampled_variance_is_that_of_a_mean_with_few_clusters():
     prompts = [[np.array([0.0, 2.0, 4.0])], [np.array([2.0, 0.0, 10.0])]]
     exact, _ = clustered_variance(np.array([1.0, 1.0, 7.0]))
     assert exact == pytest.approx(4)
-    for vectorized in (True, False):
-        found = resampled_variance(mean, prompts, None, vectorized=vectorized, resamples=10_000)
-        assert found == (pytest.approx(exact, rel=0.03), 3)
+    found = resampled_variance(mean, prompts, None, resamples=10_000)
+    assert found == (pytest.approx(exact, rel=0.03), 3)
     twice = [[np.repeat(values, 2)] for (values,) in prompts]  # items of one cluster are drawn together
-    assert resampled_variance(mean, twice, list("aabbcc"), vectorized=True, resamples=10_000) == found
-    two = resampled_variance(mean, [[np.array([0.0, 2.0])]], None, vectorized=True, resamples=10_000)
+    assert resampled_variance(mean, twice, list("aabbcc"), resamples=10_000) == found
+    two = resampled_variance(mean, [[np.array([0.0, 2.0])]], None, resamples=10_000)
     assert two == (pytest.approx(1, rel=0.03), 2)
 
 
@@ -214,22 +213,22 @@ def test_draws_of_clusters_are_shared_by_prompts_and_their_variance_is_that_of_a
     draws = np.random.default_rng(7).integers(3, size=(5, 3))
     means = [(first[drawn].mean() + second[drawn].mean()) / 2 for drawn in draws]
     expected = np.var(means, ddof=1) * 3 / 2
-    found = resampled_variance(mean, [[first], [second]], None, vectorized=True, seed=7, resamples=5)
+    found = resampled_variance(mean, [[first], [second]], None, seed=7, resamples=5)
     assert found == (pytest.approx(expected), 3)
-    default = resampled_variance(mean, [[first], [second]], None, vectorized=True)
-    assert default == resampled_variance(mean, [[first], [second]], None, vectorized=True, seed=0, resamples=500)
+    default = resampled_variance(mean, [[first], [second]], None)
+    assert default == resampled_variance(mean, [[first], [second]], None, seed=0, resamples=500)
 
 
 def test_resampled_variance_is_unknown_with_one_cluster_or_where_the_statistic_is():
     values = np.array([0.0, 1.0])
-    variance, n_clusters = resampled_variance(mean, [[values]], ["a", "a"], vectorized=True)
+    variance, n_clusters = resampled_variance(mean, [[values]], ["a", "a"])
     assert np.isnan(variance)
     assert n_clusters == 1
 
     def undefined(values):
         return np.where(values.any(-1), values.mean(-1), np.nan)
 
-    variance, n_clusters = resampled_variance(undefined, [[values]], None, vectorized=True)
+    variance, n_clusters = resampled_variance(undefined, [[values]], None)
     assert np.isnan(variance)
     assert n_clusters == 2
 

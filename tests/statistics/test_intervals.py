@@ -17,6 +17,10 @@ from vernacular.statistics.intervals import (
 )
 
 
+def mean(values):
+    return values.mean(axis=-1)
+
+
 def test_wilson_formula_agrees_with_scipy():
     for successes, n in [(0, 1), (1, 1), (0, 10), (3, 10), (10, 10), (250, 1000)]:
         expected = stats.binomtest(successes, n).proportion_ci(0.9, method="wilson")
@@ -114,7 +118,7 @@ def test_one_cluster_gives_no_interval():
 
 def test_two_clusters_give_an_interval():
     assert cluster_bootstrap(None, [np.array([0.0, 1.0])], None, seed=0) == (0.0, 1.0)
-    assert cluster_bootstrap(np.mean, [np.array([0.0, 1.0])], ["a", "b"], seed=0, resamples=500) == (0.0, 1.0)
+    assert cluster_bootstrap(mean, [np.array([0.0, 1.0])], ["a", "b"], seed=0, resamples=500) == (0.0, 1.0)
     low, high = clustered_wilson(np.array([1.0, 1.0, 0.0]), ["a", "a", "b"])
     assert 0.0 <= low < 2 / 3 < high <= 1.0
 
@@ -130,9 +134,9 @@ def test_bootstrap_defaults_and_level():
     assert cluster_bootstrap(None, [values], None, seed=3) == cluster_bootstrap(
         None, [values], None, seed=3, resamples=10_000
     )
-    draws = resample_statistic(np.mean, [values], np.arange(30), 30, 200, np.random.default_rng(3), False)
+    draws = resample_statistic(mean, [values], np.arange(30), 30, 200, np.random.default_rng(3))
     tail = expanded_tail(30, 0.5)
-    assert cluster_bootstrap(np.mean, [values], None, seed=3, resamples=200, level=0.5) == pytest.approx(
+    assert cluster_bootstrap(mean, [values], None, seed=3, resamples=200, level=0.5) == pytest.approx(
         tuple(np.quantile(draws, [tail, 1 - tail]))
     )
 
@@ -141,12 +145,11 @@ def test_cluster_labels_of_different_types_differ():
     assert cluster_codes([1, "1", 1], 3).tolist() == [0, 1, 0]
 
 
-@pytest.mark.parametrize("vectorized", [False, True])
-def test_resample_without_items_is_nan(vectorized):
+def test_resample_without_items_is_nan():
     """Codes 0, 0, 1 of three clusters: as many clusters as items, although two items share one and one is empty."""
     weights = np.array([1.0, 10.0, 100.0])
     args = (np.array([0, 0, 1]), 3, 100)
-    values = resample_statistic(lambda x: x.sum(-1), [weights], *args, np.random.default_rng(0), vectorized)
+    values = resample_statistic(lambda x: x.sum(-1), [weights], *args, np.random.default_rng(0))
     draws = np.random.default_rng(0).integers(3, size=(100, 3))
     expected = 11.0 * (draws == 0).sum(1) + 100.0 * (draws == 1).sum(1)
     assert (expected == 0).any()
@@ -176,7 +179,7 @@ def test_bootstrap_ratio_agrees_with_scipy():
     def ratio(x, y, axis=-1):
         return x.mean(axis=axis) / y.mean(axis=axis)
 
-    interval = cluster_bootstrap(ratio, [numerator, denominator], None, resamples=20_000, seed=5, vectorized=True)
+    interval = cluster_bootstrap(ratio, [numerator, denominator], None, resamples=20_000, seed=5)
     level = 1 - 2 * expanded_tail(60)
     reference = stats.bootstrap(
         [numerator, denominator],
@@ -220,16 +223,12 @@ def test_intervals_of_small_and_large_values_have_their_scale(scale):
 @pytest.mark.parametrize(
     "clusters", [None, np.arange(50) // 5, np.repeat(["a", "b", "c", "d", "e"], [1, 2, 7, 15, 25])]
 )
-def test_mean_vectorized_and_scalar_statistics_agree(low_limits, clusters):
+def test_means_of_clusters_are_those_of_their_items(low_limits, clusters):
     low_limits("statistics.intervals", MAX_DISTINCT=0)  # otherwise, means of few clusters have other draws
     values = np.random.default_rng(8).normal(size=50)
     fast = cluster_bootstrap(None, [values], clusters, seed=9, resamples=500)
-    vectorized = cluster_bootstrap(
-        lambda x: x.mean(axis=-1), [values], clusters, seed=9, resamples=500, vectorized=True
-    )
-    scalar = cluster_bootstrap(np.mean, [values], clusters, seed=9, resamples=500)
-    assert vectorized == pytest.approx(scalar)
-    assert fast == pytest.approx(scalar)
+    by_items = cluster_bootstrap(mean, [values], clusters, seed=9, resamples=500)
+    assert fast == pytest.approx(by_items)
 
 
 def test_chunks_do_not_change_the_resamples(low_limits):
@@ -239,9 +238,9 @@ def test_chunks_do_not_change_the_resamples(low_limits):
         return np.median(x, axis=-1)
 
     def compute_intervals():
-        vectorized = cluster_bootstrap(median, [values], None, seed=11, resamples=300, vectorized=True)
-        scalar = cluster_bootstrap(median, [values], np.arange(40) // 2, seed=11, resamples=300)
-        return vectorized, scalar, cluster_bootstrap(None, [values], None, seed=11, resamples=300)
+        unclustered = cluster_bootstrap(median, [values], None, seed=11, resamples=300)
+        clustered = cluster_bootstrap(median, [values], np.arange(40) // 2, seed=11, resamples=300)
+        return unclustered, clustered, cluster_bootstrap(None, [values], None, seed=11, resamples=300)
 
     expected = compute_intervals()
     low_limits("statistics.intervals", CELLS=400)
@@ -256,8 +255,8 @@ def test_items_of_a_cluster_are_resampled_together():
     samples = []
 
     def record(x):
-        samples.append(sorted(x % 3))
-        return 0.0
+        samples.extend(sorted(row % 3) for row in x)
+        return np.zeros(len(x))
 
     cluster_bootstrap(record, [rows], clusters, seed=0, resamples=20)
     assert all(sample.count(cluster) % 4 == 0 for sample in samples for cluster in (0.0, 1.0, 2.0))
@@ -278,14 +277,14 @@ def test_statistic_undefined_in_a_resample_gives_no_interval():
         ones = x.sum(axis=-1)
         return np.divide(ones, ones, out=np.full_like(ones, np.nan), where=ones > 0)
 
-    interval = cluster_bootstrap(ones_ratio, [values], None, seed=0, resamples=100, vectorized=True)
+    interval = cluster_bootstrap(ones_ratio, [values], None, seed=0, resamples=100)
     assert all(map(math.isnan, interval))
 
 
 def test_resamples_without_a_label_are_drawn_again():
     label = np.array([1.0] * 14 + [0.0] * 2)  # 12 % of the resamples have one label only
     surprisal = np.random.default_rng(0).normal(size=16) - label
-    low, high = cluster_bootstrap(auc, [surprisal, label], None, seed=1, resamples=2000, vectorized=True)
+    low, high = cluster_bootstrap(auc, [surprisal, label], None, seed=1, resamples=2000)
     assert 0 <= low < auc(surprisal, label) < high <= 1
 
 
@@ -293,7 +292,7 @@ def test_resamples_without_a_label_are_drawn_again():
 def test_one_sentence_of_a_label_gives_no_interval(n_acceptable, has_interval):
     label = np.arange(16) < n_acceptable
     surprisal = np.random.default_rng(0).normal(size=16)
-    interval = cluster_bootstrap(auc, [surprisal, label], None, seed=1, resamples=2000, vectorized=True)
+    interval = cluster_bootstrap(auc, [surprisal, label], None, seed=1, resamples=2000)
     assert np.isfinite(interval).tolist() == [has_interval, has_interval]
 
 
@@ -318,7 +317,7 @@ def test_redrawn_resamples_stay_paired_and_defined_ones_unchanged():
 )
 def test_mismatched_arrays_raise_value_error(arrays, clusters, message):
     with pytest.raises(ValueError, match=message):
-        cluster_bootstrap(np.mean, arrays, clusters, seed=0)
+        cluster_bootstrap(mean, arrays, clusters, seed=0)
 
 
 def test_mean_of_two_arrays_raises_value_error():

@@ -142,7 +142,7 @@ def test_means_and_corpus_statistics_use_the_same_draws():
     values, codes = np.arange(12.0), np.arange(12) // 3
     sums = np.bincount(codes, weights=values)[:, None]
     means = resample_means(sums, np.full((4, 1), 3.0), cluster_counts(4, 50, 8))
-    expected = resample_statistic(lambda x: x.mean(-1), [values], codes, 4, 50, np.random.default_rng(8), True)
+    expected = resample_statistic(lambda x: x.mean(-1), [values], codes, 4, 50, np.random.default_rng(8))
     assert means[:, 0] == pytest.approx(expected)
 
 
@@ -328,7 +328,7 @@ def test_false_positive_rate_of_corpus_statistics(statistic, size):
         baseline = 10 + easiness + rng.normal(size=100) + 0.8 * (label == 0)
         candidate = 10 + 0.5 * easiness + np.sqrt(1.75) * rng.normal(size=100) + 0.8 * (label == 0)
         draws = [
-            resample_statistic(statistic, [x, label], codes, k, 100, np.random.default_rng(0), True)
+            resample_statistic(statistic, [x, label], codes, k, 100, np.random.default_rng(0))
             for x in (baseline, candidate)
         ]
         difference = float(statistic(candidate, label) - statistic(baseline, label))

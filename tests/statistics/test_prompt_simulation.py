@@ -103,7 +103,7 @@ def test_interval_of_corpus_statistics_holds(name, points):
     for _ in range(runs):
         surprisals = sentences(rng, points)
         arrays = [arrays_of(surprisals[:, prompt]) for prompt in range(PROMPTS)]
-        variance, n_clusters = resampled_variance(statistic, arrays, clusters, vectorized=True, resamples=100)
+        variance, n_clusters = resampled_variance(statistic, arrays, clusters, resamples=100)
         found = mean_over_prompts([float(statistic(*prompt)) for prompt in arrays], variance, n_clusters)
         low, high = over_items(found, n_clusters)
         results.append([found.low <= truth <= found.high, low <= truth <= high])
@@ -117,5 +117,5 @@ def test_order_of_prompts_does_not_change_the_variance_of_a_corpus_statistic():
     rng = np.random.default_rng(13)
     good, bad = rng.random((2, 100, 5)) + 5
     arrays = [[good[:, prompt], bad[:, prompt]] for prompt in range(5)]
-    found = resampled_variance(difsur_of_pairs, arrays, None, vectorized=True)
-    assert resampled_variance(difsur_of_pairs, arrays[::-1], None, vectorized=True) == pytest.approx(found)
+    found = resampled_variance(difsur_of_pairs, arrays, None)
+    assert resampled_variance(difsur_of_pairs, arrays[::-1], None) == pytest.approx(found)

@@ -268,9 +268,7 @@ def _mean(metric: Metric, sides: list, signs: list[float], cells: np.ndarray, cl
             return sum(sign * part for sign, part in zip(signs, parts, strict=True))
 
         with np.errstate(invalid="ignore"):
-            variance, n_clusters = statistics.resampled_variance(
-                statistic, runs, clusters, vectorized=metric.vectorized, resamples=CORPUS_RESAMPLES
-            )
+            variance, n_clusters = statistics.resampled_variance(statistic, runs, clusters, resamples=CORPUS_RESAMPLES)
     else:
         with np.errstate(invalid="ignore"):  # inf - inf
             values = sum(sign * arrays[0].mean(axis=(1, 2)) for sign, arrays in zip(signs, sides, strict=True))

@@ -151,7 +151,7 @@ def _normalize(evaluation: Evaluation, models, clusters, seed: int, resamples: i
 
         def resampled(own: list[np.ndarray]) -> np.ndarray:
             rng = np.random.default_rng(seed)  # the same draws for each model
-            return resample_statistic(metric.corpus, own, codes, k, resamples, rng, metric.vectorized)
+            return resample_statistic(metric.corpus, own, codes, k, resamples, rng)
 
         draws = np.column_stack([resampled(own) for own in arrays])
     else:

@@ -220,9 +220,7 @@ def _add_corpus(
         key = (model, metric.name, shared.tobytes())
         if key not in draws_cache:
             rng = np.random.default_rng(seed)  # the same resamples for each side
-            draws_cache[key] = resample_statistic(
-                metric.corpus, arrays, shared_codes, n_clusters, n_resamples, rng, metric.vectorized
-            )
+            draws_cache[key] = resample_statistic(metric.corpus, arrays, shared_codes, n_clusters, n_resamples, rng)
         values.append(float(metric.corpus(*arrays)))
         draws.append(draws_cache[key])
     with np.errstate(invalid="ignore"):  # inf - inf

@@ -110,7 +110,6 @@ def _interval(
         clusters,
         resamples=max(FEWEST_RESAMPLES, min(max_resamples, DRAWS // len(arrays[0]))),
         seed=seed,
-        vectorized=metric.vectorized,
     )
 
 

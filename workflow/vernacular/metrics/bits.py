@@ -99,7 +99,7 @@ def _metrics(prefix: str, text: str) -> list[Metric]:
     return [
         *(
             Metric(f"{bits}_per_{unit}", "bits", False, "surprisal", corpus=ratio, needs=(bits, prefix + length),
-                   vectorized=True, about=f"bits per {unit} of {text}: sum of bits / sum of {length}")
+                   about=f"bits per {unit} of {text}: sum of bits / sum of {length}")
             for unit, length in _UNITS.items()
         ),
         Metric(bits, "bits", False, "surprisal",

@@ -36,9 +36,9 @@ def macro_f1(gold: np.ndarray, predicted: np.ndarray) -> np.ndarray:
 
 
 METRICS = [
-    Metric("macro_f1", "score", True, "surprisal", corpus=macro_f1, needs=(GOLD, PREDICTED), vectorized=True,
+    Metric("macro_f1", "score", True, "surprisal", corpus=macro_f1, needs=(GOLD, PREDICTED),
            about="classification: mean F1 score of the classes, 0 to 1"),
-    Metric("mcc", "score", True, "surprisal", corpus=matthews_corrcoef, needs=(GOLD, PREDICTED), vectorized=True,
+    Metric("mcc", "score", True, "surprisal", corpus=matthews_corrcoef, needs=(GOLD, PREDICTED),
            about="classification: Matthews correlation of correct and predicted classes, -1 to 1 (Gorodkin 2004)"),
 ]  # fmt: skip
 

@@ -145,8 +145,8 @@ def order_flag(spans: dict[str, Span]) -> str | None:
 ORDER_METRICS = [
     Metric(DIFFERENCE, "nats", None, "surprisal", of_dataset=True,
            about="log-likelihood of the items in published order minus that in shuffled orders, mean over shards"),
-    Metric("order_t", "score", None, "surprisal", corpus=order_t, needs=(DIFFERENCE,), vectorized=True, of_dataset=True,
+    Metric("order_t", "score", None, "surprisal", corpus=order_t, needs=(DIFFERENCE,), of_dataset=True,
            about="Student's t of these differences over shards (Oren et al. 2023)"),
-    Metric("order_p", "score", None, "surprisal", corpus=order_p, needs=(DIFFERENCE,), vectorized=True, of_dataset=True,
+    Metric("order_p", "score", None, "surprisal", corpus=order_p, needs=(DIFFERENCE,), of_dataset=True,
            about=f"one-sided p-value of the published order (Oren et al. 2023); {_LIMITS}"),
 ]  # fmt: skip

@@ -31,7 +31,7 @@ METRICS = [
     Metric("language_lpr", "share", True, "similarity", proportion=True,
            about="line pass rate: responses without a line in another language (Marchisio et al. 2024)"),
     Metric("wrong_line_share", "share", False, "similarity", corpus=lambda wrong, n: wrong.sum(-1) / n.sum(-1),
-           needs=("wrong_lines", "decided_lines"), vectorized=True,
+           needs=("wrong_lines", "decided_lines"),
            about="lines in another language, of the lines of at least 5 words and 40 letters"),
 ]  # fmt: skip
 BLOCKS = "language_blocks"  # of responses that are too short by themselves, which are joined

@@ -17,8 +17,8 @@ class Metric:
     """One number per evaluation, computed from per-item values.
 
     Without `corpus`, it is the mean of `metrics[name]` over the items that have it. With `corpus`, it is
-    `corpus(*arrays)`, with one float array (n items) per name in `needs`; items that lack one of them are excluded. If
-    `vectorized`, arrays of shape (resamples, n) give (resamples,), so that a bootstrap takes one call.
+    `corpus(*arrays)`, with one float array (n items) per name in `needs`; items that lack one of them are excluded.
+    Arrays of shape (resamples, n) give (resamples,), so that a bootstrap takes one call.
     """
 
     name: str
@@ -29,7 +29,6 @@ class Metric:
     headline: bool = False  # is shown in the leaderboard
     corpus: Callable[..., np.ndarray] | None = None
     needs: tuple[str, ...] = ()
-    vectorized: bool = False
     of_dataset: bool = False  # a test of the dataset's texts: no interval, no categories, no comparison of models
     tool_signature: str = ""  # of the tool that defines it, with its version; a part of the signature
     about: str = ""  # one-line description, with the source of the formula

@@ -1,8 +1,9 @@
 """The declaration of a protocol, in the `__init__.py` of its package.
 
-A protocol is a package in this directory: `__init__.py` declares it as PROTOCOL, `requests.py` converts items to
-requests, and `metrics.py` converts outputs to per-item results. Neither imports the other, and no other module names
-the protocol. One with `reference_of` has the `reference_requests` of that protocol, and `reference_metrics.py`.
+A protocol is a package in this directory: `__init__.py` declares it as PROTOCOL; `requests.py` converts an item to
+requests (`requests`, and `few_shot_example`); `metrics.py` lists METRICS and converts the spans of an item, or its
+generated output, to a result (`result_of`). Neither imports the other, and no other module names the protocol. One with
+`reference_of` has the `reference_requests` of that protocol, and `reference_metrics.py`.
 """
 
 from collections.abc import Mapping

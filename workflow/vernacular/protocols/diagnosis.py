@@ -341,18 +341,7 @@ def disagreement(diagnosers: Sequence[Diagnoser], values: Sequence[dict]) -> lis
     for item in differing[:N_EXAMPLES]:
         texts = (shortened(each.chosen[item][1], 60) for each in (letters, choice))
         examples.append(Example(item=item, text=" / ".join(texts)))
-    return [
-        Diagnosis(
-            code="protocols",
-            severity=WARNING,
-            sentence=sentence,
-            threshold=THRESHOLDS["protocols"],
-            count=len(differing),
-            n=len(common),
-            share=len(differing) / len(common),
-            examples=examples,
-        )
-    ]
+    return [letters._diagnosis("protocols", False, len(common), sentence, count=len(differing), examples=examples)]
 
 
 def _of(count: int, n: int) -> str:

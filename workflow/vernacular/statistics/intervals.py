@@ -117,15 +117,14 @@ def cluster_bootstrap(
     *,
     resamples: int = 10_000,
     seed: int,
-    vectorized: bool = False,
     level: float = 0.95,
 ) -> tuple[float, float]:
     """Return the bootstrap interval of `statistic(*arrays)`: clusters are drawn with replacement, with all their items.
 
     Args:
-        statistic: None for the mean of the one array. Otherwise returns a float for arrays of shape (m,) or, if
-            `vectorized`, (k,) for arrays of shape (k, m). With clusters of unequal size, m differs between resamples:
-            resamples of one m are passed together, without padding or weights.
+        statistic: None for the mean of the one array. Otherwise returns (k,) for arrays of shape (k, m). With clusters
+            of unequal size, m differs between resamples: resamples of one m are passed together, without padding or
+            weights.
         arrays: float arrays of shape (n,), one element per item; items without a value are excluded by the caller.
         clusters: n labels; None, or a missing label, makes an item its own cluster.
 
@@ -149,7 +148,7 @@ def cluster_bootstrap(
         draws = _means(arrays[0], codes, n_clusters, resamples, seed)
     else:
         rng = np.random.default_rng(seed)
-        draws = redrawn(resample_statistic(statistic, arrays, codes, n_clusters, resamples, rng, vectorized))
+        draws = redrawn(resample_statistic(statistic, arrays, codes, n_clusters, resamples, rng))
     if not np.isfinite(draws).all():
         return _UNDEFINED
     tail = expanded_tail(n_clusters, level)
@@ -226,7 +225,7 @@ def _multinomial(counts: tuple[int, ...], resamples: int, seed: int) -> np.ndarr
     return drawn
 
 
-def resample_statistic(statistic, arrays, codes, n_clusters: int, resamples: int, rng, vectorized: bool) -> np.ndarray:
+def resample_statistic(statistic, arrays, codes, n_clusters: int, resamples: int, rng) -> np.ndarray:
     """Return (resamples,) values of a statistic, computed on the items of the drawn clusters.
 
     The same generator state and number of clusters give the same draws, also those of `paired.cluster_counts`:
@@ -248,10 +247,7 @@ def resample_statistic(statistic, arrays, codes, n_clusters: int, resamples: int
             else:
                 ranges = (array[draws[indices]].ravel() for array in (starts, sizes))
                 items = order[_concat_ranges(*ranges)].reshape(-1, length)
-            if vectorized:
-                values[rows.start + indices] = statistic(*(array[items] for array in arrays))
-            else:
-                values[rows.start + indices] = [statistic(*(array[row] for array in arrays)) for row in items]
+            values[rows.start + indices] = statistic(*(array[items] for array in arrays))
     return values
 
 

@@ -95,7 +95,7 @@ def mean_over_prompts(values, variance_items: float, n_clusters: int, *, level: 
 
 
 def resampled_variance(
-    statistic, arrays: list[list[np.ndarray]], clusters, *, vectorized: bool, seed: int = 0, resamples: int = 500
+    statistic, arrays: list[list[np.ndarray]], clusters, *, seed: int = 0, resamples: int = 500
 ) -> tuple[float, int]:
     """Return (variance over clusters of the mean over prompts of a corpus statistic, number of clusters).
 
@@ -115,7 +115,7 @@ def resampled_variance(
         return np.mean([statistic(*drawn[start : start + width]) for start in starts], axis=0)
 
     rng = np.random.default_rng(seed)
-    draws = redrawn(resample_statistic(mean_statistic, flat, codes, n_clusters, resamples, rng, vectorized))
+    draws = redrawn(resample_statistic(mean_statistic, flat, codes, n_clusters, resamples, rng))
     if not np.isfinite(draws).all():
         return float("nan"), n_clusters
     return float(draws.var(ddof=1) * n_clusters / (n_clusters - 1)), n_clusters

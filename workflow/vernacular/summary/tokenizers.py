@@ -151,9 +151,7 @@ def _premiums(rows: list[dict], reference: list[dict]) -> dict:
     for name, column in _PREMIUMS.items():
         numerator, denominator, clusters = _paired(pairs, column)
         values[name] = _divide(numerator.sum(), denominator.sum())
-        low, high = cluster_bootstrap(
-            ratio, [numerator, denominator], clusters, resamples=RESAMPLES, seed=0, vectorized=True
-        )
+        low, high = cluster_bootstrap(ratio, [numerator, denominator], clusters, resamples=RESAMPLES, seed=0)
         values |= {f"{name}_low": finite_or_none(low), f"{name}_high": finite_or_none(high)}
         if column == "bits" and len(numerator):
             values |= {

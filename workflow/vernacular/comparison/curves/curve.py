@@ -128,7 +128,7 @@ class Samples:
         rng = np.random.default_rng(_SEED)  # the same resamples for each model
         count = min(self.resamples, CORPUS_RESAMPLES)
         arguments = (self.inputs[model], self.codes, self.n_clusters, count, rng)
-        return resample_statistic(self.metric.corpus, *arguments, self.metric.vectorized)
+        return resample_statistic(self.metric.corpus, *arguments)
 
     def _corpus_differences(self, pairs: list[tuple[str, str]]) -> paired.Differences:
         rows = []

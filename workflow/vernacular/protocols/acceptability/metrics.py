@@ -19,7 +19,7 @@ def _metrics() -> list[Metric]:
     for value in UNITS:
         suffix = value.removeprefix("surprisal")
         unit = f" per {suffix[1:]}" if suffix else ""
-        kwargs = {"needs": (value, "label"), "vectorized": True}
+        kwargs = {"needs": (value, "label")}
         is_main = not suffix
         metrics += [
             Metric(f"good_mean{suffix}", "nats", None, "surprisal", corpus=good_mean, **kwargs,
@@ -31,7 +31,7 @@ def _metrics() -> list[Metric]:
             Metric(f"auc{suffix}", "share", True, "surprisal", corpus=auc, headline=is_main, **kwargs,
                    about=f"an acceptable sentence is less surprising{unit} than an unacceptable one (ROC-AUC)"),
             Metric(f"mcc{suffix}", "score", True, "surprisal", corpus=mcc_cross_validated,
-                   needs=(value, "label", "fold"), vectorized=True,
+                   needs=(value, "label", "fold"),
                    about=f"Matthews correlation at the best threshold of surprisal{unit}, ten-fold cross-validated"),
         ]  # fmt: skip
     return [*metrics, *bits_metrics(""), *SIGNALS]

@@ -28,7 +28,7 @@ METRICS = [
     Metric("accuracy_unfilled", "share", True, "surprisal", proportion=True,
            about="candidate after the unfilled prompt, as scored by the Serbian cloze scripts"),
     Metric("baseline_position", "share", None, "surprisal", corpus=most_common_share, needs=("gold_position",),
-           vectorized=True, about="accuracy of always choosing the most common position of the correct candidate"),
+           about="accuracy of always choosing the most common position of the correct candidate"),
     Metric("baseline_shortest", "share", None, "surprisal", about="accuracy of always choosing the shortest candidate"),
     *bits_metrics(""),
 ]  # fmt: skip

@@ -41,13 +41,13 @@ def f1(correct: np.ndarray, listed: np.ndarray, gold: np.ndarray) -> np.ndarray:
 
 
 METRICS = [
-    Metric(_F1, "share", True, "similarity", headline=True, corpus=f1, needs=count_names(_F1, 3), vectorized=True,
+    Metric(_F1, "share", True, "similarity", headline=True, corpus=f1, needs=count_names(_F1, 3),
            about="2 · correct / (listed + gold) entities of all sentences, by type and text"),
-    Metric("precision", "share", True, "similarity", corpus=ratio, needs=count_names(_F1, 3)[:2], vectorized=True,
+    Metric("precision", "share", True, "similarity", corpus=ratio, needs=count_names(_F1, 3)[:2],
            about="correct entities, of those listed"),
-    Metric("recall", "share", True, "similarity", corpus=ratio, needs=count_names(_F1, 3)[::2], vectorized=True,
+    Metric("recall", "share", True, "similarity", corpus=ratio, needs=count_names(_F1, 3)[::2],
            about="correct entities, of those in the sentences"),
-    *(Metric(f"{_F1}_{name}", "share", True, "similarity", corpus=f1, vectorized=True,
+    *(Metric(f"{_F1}_{name}", "share", True, "similarity", corpus=f1,
              needs=count_names(f"{_F1}_{name}", 3), about=f"F1 of {noun}") for name, noun in TYPES.items()),
     Metric(_UNPARSABLE, "share", False, "similarity", proportion=True,
            about="outputs that are no JSON object with lists of texts, which therefore list no entity"),

@@ -58,7 +58,7 @@ RESPONSES = [  # of the reasoning before a response
     Metric("answer_cut", "share", False, "similarity", proportion=True,
            about="answers after reasoning that reach the largest number of tokens of an answer"),
     Metric("reasoning_tokens", "tokens", None, "similarity", about="tokens before the answer"),
-    Metric("reasoning_tokens_p95", "tokens", None, "similarity", needs=("reasoning_tokens",), vectorized=True,
+    Metric("reasoning_tokens_p95", "tokens", None, "similarity", needs=("reasoning_tokens",),
            corpus=lambda tokens: np.quantile(tokens, 0.95, axis=-1), about="95th percentile of the tokens before it"),
 ]  # fmt: skip
 

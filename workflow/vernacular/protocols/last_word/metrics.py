@@ -26,7 +26,7 @@ METRICS = [
            about="surprisal with the beginning-of-word correction (Pimentel & Meister 2024)"),
     Metric("greedy", "share", True, "surprisal", proportion=True,
            about="each subword token of the word is the most probable one (LAMBADA's accuracy, lm-eval's acc)"),
-    Metric("perplexity", "score", False, "surprisal", corpus=perplexity, needs=("surprisal",), vectorized=True,
+    Metric("perplexity", "score", False, "surprisal", corpus=perplexity, needs=("surprisal",),
            about="exp of the mean surprisal of the last word (lm-eval's perplexity of LAMBADA)"),
     Metric("coverage", "share", True, "surprisal", proportion=True, about="share of items that could be scored"),
     *bits_metrics("answer_", masked=False),

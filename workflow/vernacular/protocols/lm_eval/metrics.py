@@ -78,7 +78,7 @@ CORPUS = {
 def to_metric(definition: dict) -> Metric:
     """Return a metric from its definition in the metadata of results, where `corpus` is a name in CORPUS, or None."""
     function = CORPUS[definition["corpus"]][0] if definition["corpus"] else None
-    return Metric(**definition | {"corpus": function, "needs": tuple(definition["needs"])}, vectorized=True)
+    return Metric(**definition | {"corpus": function, "needs": tuple(definition["needs"])})
 
 
 def tool_metrics(directory: Path, models: list[str], evaluation: str) -> list[Metric]:

@@ -38,7 +38,7 @@ def normalized_difference(correct: np.ndarray, incorrect: np.ndarray) -> np.ndar
 
 def _metrics(suffix: str, level: str) -> list[Metric]:
     correct, incorrect = f"surprisal_correct{suffix}", f"surprisal_incorrect{suffix}"
-    pair = {"needs": (correct, incorrect), "vectorized": True}
+    pair = {"needs": (correct, incorrect)}
     return [
         Metric(f"accuracy{suffix}", "share", True, "surprisal", proportion=True, headline=not suffix,
                about=f"the correct form is more probable than all others ({level})"),
@@ -46,9 +46,9 @@ def _metrics(suffix: str, level: str) -> list[Metric]:
                about=f"average surprisal difference, incorrect minus correct forms ({level}; Grew-TSE)"),
         Metric(f"asd_normalized{suffix}", "ratio", True, "surprisal", corpus=normalized_difference, **pair,
                about=f"(incorrect - correct) / correct of mean surprisals ({level}; Grew-TSE)"),
-        Metric(correct, "bits", False, "surprisal", corpus=bits, needs=(correct,), vectorized=True,
+        Metric(correct, "bits", False, "surprisal", corpus=bits, needs=(correct,),
                about=f"mean surprisal of correct forms ({level})"),
-        Metric(incorrect, "bits", None, "surprisal", corpus=bits, needs=(incorrect,), vectorized=True,
+        Metric(incorrect, "bits", None, "surprisal", corpus=bits, needs=(incorrect,),
                about=f"mean surprisal of incorrect forms ({level})"),
     ]  # fmt: skip
 
@@ -56,7 +56,7 @@ def _metrics(suffix: str, level: str) -> list[Metric]:
 METRICS = [
     *_metrics("", "token"),
     Metric("probability", "share", True, "surprisal", about="mean probability of correct forms"),
-    Metric("entropy", "bits", None, "surprisal", corpus=bits, needs=("entropy",), vectorized=True,
+    Metric("entropy", "bits", None, "surprisal", corpus=bits, needs=("entropy",),
            about="entropy over the vocabulary at the form's first token"),
     Metric("certainty", "share", None, "surprisal",
            about=f"1 - H / ln {TOP_K}, H the entropy of the {TOP_K} most probable tokens (Grew-TSE divides by ln |V|)"),

@@ -50,7 +50,7 @@ def _metrics() -> list[Metric]:
             of_masked = ", by pseudo-log-likelihood (masked models)" if pseudo else ""
             needs = (f"{pseudo}bits", f"{pseudo}{length}" if length == "bytes" else length)
             metrics.append(
-                Metric(f"{pseudo}{name}", "score", False, "surprisal", corpus=perplexity, needs=needs, vectorized=True,
+                Metric(f"{pseudo}{name}", "score", False, "surprisal", corpus=perplexity, needs=needs,
                        about=about + of_masked)
             )  # fmt: skip
     return metrics

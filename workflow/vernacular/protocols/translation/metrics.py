@@ -54,13 +54,13 @@ def _signature(metric: SacreMetric, **tokenizer: str) -> str:
 
 
 METRICS = [
-    Metric("chrf2pp", "score", True, "similarity", headline=True, corpus=_corpus(_CHRF), vectorized=True,
+    Metric("chrf2pp", "score", True, "similarity", headline=True, corpus=_corpus(_CHRF),
            needs=count_names("chrf2pp", _N_CHRF), tool_signature=_signature(_CHRF),
            about="n-grams of characters and words shared with the references, over all items, 0 to 100 (sacrebleu)"),
-    Metric("bleu", "score", True, "similarity", corpus=_corpus(_BLEU), vectorized=True,
+    Metric("bleu", "score", True, "similarity", corpus=_corpus(_BLEU),
            needs=count_names("bleu", _N_BLEU), tool_signature=_signature(_BLEU),
            about="BLEU of all items, 0 to 100 (sacrebleu, tokenizer 13a)"),
-    Metric(SPBLEU, "score", True, "similarity", corpus=_corpus(_PIECES), vectorized=True,
+    Metric(SPBLEU, "score", True, "similarity", corpus=_corpus(_PIECES),
            needs=count_names(SPBLEU, _N_BLEU), tool_signature=_signature(_PIECES, tok="flores200"),
            about="BLEU of the pieces of FLORES-200's SentencePiece model (spBLEU, sacrebleu's tokenizer flores200)"),
     Metric("copied_source", "share", False, "similarity", proportion=True,
