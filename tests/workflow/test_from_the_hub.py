@@ -86,7 +86,7 @@ def test_models_and_datasets_are_downloaded_by_hub_id_and_inference_sends_no_req
     (directory / "adapter_config.json").write_text(json.dumps(config))
     hub.add("me/tuned-gl", {f.name: f.read_bytes() for f in directory.iterdir() if f.suffix != ".md"})
     workspace.config["models"]["tuned"] = {"base": "llama-2-7b", "adapter": "me/tuned-gl@main"}
-    run = workspace.run("--until", "model")
+    run = workspace.run("resources/models/tuned.json")
     assert run.returncode == 0, output_tail(run)
     hub.log.clear()
     run = workspace.run()
