@@ -148,15 +148,16 @@ _BYTE_OF |= {chr(256 + n): byte for n, byte in enumerate(byte for byte in range(
 
 
 def readable_token(token: str) -> str:
-    """Return what the name of a token in its vocabulary stands for, as far as it is complete characters.
+    """Return what the name of a token in its vocabulary stands for; of a part of a character after a space, its bytes.
 
-    >>> readable_token("ĠO"), readable_token("ĠÐĶÐ°"), readable_token("▁é"), readable_token("Ð")
-    (' O', ' Да', ' é', 'Ð')
+    >>> readable_token("ĠO"), readable_token("ĠÐĶÐ°"), readable_token("▁é"), readable_token("Ð"), readable_token("ĠØ")
+    (' O', ' Да', ' é', 'Ð', ' <0xD8>')
     """
+    is_byte_level = all(letter in _BYTE_OF for letter in token)
     try:
-        return bytes(_BYTE_OF[letter] for letter in token).decode()
-    except (KeyError, UnicodeDecodeError):  # not of a byte-level tokenizer, or a part of a character
-        return token.replace(_INSERTED, " ")
+        return bytes(_BYTE_OF[letter] for letter in token).decode() if is_byte_level else token.replace(_INSERTED, " ")
+    except UnicodeDecodeError:  # a part of a character, or letters of another vocabulary, which has no Ġ
+        return _escape_bytes(bytes(_BYTE_OF[letter] for letter in token)) if "Ġ" in token else token
 
 
 def readable_tokens(text: str, tokens: list[str], offsets: list[tuple[int, int]]) -> list[str]:
