@@ -1,5 +1,7 @@
 """Values of served models equal those of the same model loaded locally, over all protocols, forms and tokenizers."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 from support import served, tiny
@@ -87,7 +89,7 @@ def test_truncated_and_empty_spans_have_the_flags_of_local_scoring(models, tmp_p
     local, remote = models
     texts = [("O gato dorme. " * 120 + "A choiva cae.", 1680, 1693), ("O gato", 2, 2), ("O", 0, 1)]
     requests = tiny.score_requests(texts)
-    limited = [type(loaded)(**{**vars(loaded), "max_length": 64}) for loaded in (local, remote)]
+    limited = [replace(loaded, max_length=64) for loaded in (local, remote)]
     expected, actual = score_locally(limited[0], requests)[0], score(limited[1], requests)[0]
     for name in ("flags", "tokens", "offsets"):
         assert actual[name].to_pylist() == expected[name].to_pylist()
@@ -99,7 +101,7 @@ def test_text_that_only_fits_in_windows_is_an_error_of_its_row(models):
     local, remote = models
     long, short = "O gato dorme. " * 12, "O gato dorme."
     requests = tiny.score_requests([(long, 0, len(long)), (short, 0, len(short))], extras=["rolling"])
-    limited = [type(loaded)(**{**vars(loaded), "max_length": 64}) for loaded in (local, remote)]
+    limited = [replace(loaded, max_length=64) for loaded in (local, remote)]
     expected = score_locally(limited[0], requests)[0].to_pylist()
     before = remote.client.usage.requests
     actual = score(limited[1], requests)[0].to_pylist()

@@ -43,8 +43,16 @@ def items_in(path: Path) -> list[dict]:
 
 def inference_record(path: Path, spec: InferenceSpec) -> ModelRecord:
     """Return a model's record, combined with the settings with which it is evaluated."""
-    record = read_model(path)
+    record = read_loadable(path)
     return record | spec.models[record.name]
+
+
+def read_loadable(path: Path) -> ModelRecord:
+    """Read a record; raise ArtifactError, too, if it lacks the hashes of the files that a job is about to load."""
+    record = read_model(path)
+    if record.contents is None and record.server is None and record.unavailable is None:
+        raise ArtifactError(f"{path}: hashes of the model's files not found; delete it to rebuild.")
+    return record
 
 
 def check_inputs(

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from vernacular.commands.common import Batch, check_inputs, items_in
+from vernacular.commands.common import Batch, check_inputs, items_in, read_loadable
 from vernacular.config.specs import SimilaritySettings, SimilaritySpec
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
 from vernacular.core.fields import Stage
 from vernacular.core.metadata import Outcome, SimilaritiesMetadata
-from vernacular.core.model_record import ModelRecord, read_model
+from vernacular.core.model_record import ModelRecord
 from vernacular.inference.schema import GENERATIONS
 from vernacular.metrics.schema import SIMILARITIES
 from vernacular.metrics.similarity import outputs
@@ -43,7 +43,7 @@ class _SimilarityFiles(Batch):
 
     def __init__(self, args):
         super().__init__(args)
-        records = {path: read_model(path) for path in [*args.encoders, args.model]}
+        records = {path: read_loadable(path) for path in [*args.encoders, args.model]}
         self.model = records[args.model]
         self.encoder_records = {path.stem: records[path] for path in args.encoders}
         self.generations = {path.stem: path for path in args.generations}
