@@ -61,7 +61,7 @@ def signal_on_call(function, *, signum: int = signal.SIGINT, on_call: int = 1, o
         if next(numbers) == on_call:
             try:
                 os.kill(os.getpid(), signum)
-            except BaseException:
+            except BaseException:  # whatever the handler of the signal raises: Stopped, KeyboardInterrupt, SystemExit
                 if on_interruption is None:
                     raise
                 on_interruption()

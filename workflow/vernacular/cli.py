@@ -19,7 +19,7 @@ from pathlib import Path
 
 from vernacular import __version__
 from vernacular.core import processes
-from vernacular.core.errors import MachineError, UserError, as_write_error, first_line, is_contained, suggest, writing
+from vernacular.core.errors import MachineError, UserError, as_write_error, is_contained, named, suggest, writing
 from vernacular.core.fields import Stage, from_json
 from vernacular.core.logs import escaped_output, log_to
 from vernacular.core.paths import WORKFLOW
@@ -154,7 +154,7 @@ def _run(args) -> int:
         log.exception("unexpected")
         if not args.gives_up:
             raise
-        return _give_up(args, f"{type(error).__name__}: {first_line(error)}")
+        return _give_up(args, named(error))
     return 0
 
 

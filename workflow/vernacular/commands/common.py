@@ -23,9 +23,9 @@ from vernacular.core.errors import (
     ModelError,
     UserError,
     as_write_error,
-    first_line,
     format_count,
     is_contained,
+    named,
 )
 from vernacular.core.fields import Stage, to_json
 from vernacular.core.logs import Progress
@@ -168,7 +168,7 @@ class Batch(ABC):
             if isinstance(error, UserError) or not is_contained(error) or as_write_error(error):
                 raise
             log.exception("unexpected")
-            self._report_failure(path, spec, f"{type(error).__name__}: {first_line(error)}")
+            self._report_failure(path, spec, named(error))
             return self.failed_label
         log.info(line)
         if self.prints_files and (seconds := time.perf_counter() - started) > 1:

@@ -269,8 +269,8 @@ def _write_changes(directory: Path, pairs: list[tuple], results: Mapping, args: 
                 for baseline, candidate in available_pairs:
                     tables = (_outcomes(results[side], evaluation) for side in (baseline, candidate))
                     if text := serbian_json(*tables, order):
-                        with replacing(directory / f"{baseline}--{candidate}" / f"{evaluation}.json") as temporary:
-                            temporary.write_text(text + "\n", "utf-8")
+                        path = directory / f"{baseline}--{candidate}" / f"{evaluation}.json"
+                        artifacts.write_text(path, text + "\n")
             progress.advance()
         parts = [(directory / "--".join(pair), file.name, offsets, key) for pair, offsets in changed.items()]
         if args.threads > 1 and n_changed >= _MIN_ITEMS_FOR_POOL:

@@ -16,7 +16,7 @@ from pathlib import Path
 from py_compile import PycInvalidationMode
 
 from vernacular.core.artifacts import write_text
-from vernacular.core.errors import first_line, format_count
+from vernacular.core.errors import format_count, named
 from vernacular.core.fingerprint import version_of
 from vernacular.lm_eval.catalog import FORMAT, index_path, package_digests, versions
 from vernacular.lm_eval.expansion import DEFAULT_TYPE
@@ -133,7 +133,7 @@ def _import_problem(error: BaseException) -> str:
                 return f"needs {cause.name}, which {library} {version} lacks"
             return f"needs the library {library}"
         cause = cause.__cause__ or cause.__context__
-    return f"its Python file cannot be imported ({type(error).__name__}: {first_line(error)})"
+    return f"its Python file cannot be imported ({named(error)})"
 
 
 def _function_names(config) -> Iterator[str]:

@@ -12,7 +12,7 @@ from vernacular.checkpoints.inputs import tokenizer_identity
 from vernacular.commands.common import check_inputs
 from vernacular.config.specs import JudgmentSpec, MeasuredSpec, MetricsSpec
 from vernacular.core import artifacts
-from vernacular.core.errors import UserError, first_line, format_count, is_contained
+from vernacular.core.errors import UserError, format_count, is_contained, named
 from vernacular.core.fields import Stage, to_json
 from vernacular.core.logs import Progress
 from vernacular.core.metadata import (
@@ -88,7 +88,7 @@ def _try(args, inputs: "_Inputs", record: ModelRecord, others: dict) -> tuple[li
         if not is_contained(error):
             raise
         log.exception("%s failed", inputs.evaluation)
-        reason = f"metrics not computed ({type(error).__name__}: {first_line(error)})"
+        reason = f"metrics not computed ({named(error)})"
         return inputs.write_without_rows(unavailable(reason))
 
 

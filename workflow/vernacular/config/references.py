@@ -187,9 +187,7 @@ def _check_hub(source: str, file: str, online: bool) -> str | None:
     _progress(source)
     repository, _, revision = source.partition("@")
     owner, name, *path = repository.split("/", 2)
-    errors = {"error_class": ModelError, "missing_file_error": ModelError}
-    patterns = [".gitattributes" if path else file]
-    hub_snapshot.snapshot(f"{owner}/{name}", revision or None, patterns, repo_type="model", **errors)
+    hub_snapshot.snapshot(f"{owner}/{name}", revision or None, [".gitattributes" if path else file])
     return None
 
 

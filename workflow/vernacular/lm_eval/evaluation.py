@@ -21,7 +21,7 @@ from lm_eval.api.registry import AGGREGATION_REGISTRY
 from lm_eval.api.task import Task
 from lm_eval.evaluator import evaluate as lm_eval_evaluate
 
-from vernacular.core.errors import DataError, first_line
+from vernacular.core.errors import DataError, named
 from vernacular.lm_eval import instances
 from vernacular.lm_eval.loading import LoadedUnit, stop_strings
 from vernacular.lm_eval.sandbox import filter_limit
@@ -150,7 +150,7 @@ def _exclude_failed(task: Task, name: str | None, failed: set[str], trusted: boo
         try:
             return process(document, results)
         except Exception as error:
-            reason = f"{type(error).__name__}: {first_line(error)}"
+            reason = named(error)
             raise DataError(f"{task.task_name}: document {current['id']} cannot be evaluated ({reason})") from error
 
     def limited_filters():
