@@ -93,7 +93,7 @@ def test_comparison_counts_significant_headline_metrics_and_names_the_clearest_d
     text = output(run_directory, capsys, rows)
     expected = (
         "tuned is significantly better than base in 1 of 3 headline metrics and worse in 1; clearest difference: b.gl, "
-        "Accuracy: 20.0% -> 90.0% (p 0.001, p (Holm) 0.003)."
+        "Accuracy: 20.0% -> 90.0% (p = 0.001, p = 0.003 after Holm's correction)."
     )
     assert expected in text.split("\n")
 

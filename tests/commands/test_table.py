@@ -90,6 +90,8 @@ def test_transposed_table(run):
         (["--tasks", "openbook"], 'no results of "openbook" in this selection. Did you mean "openbookqa"'),
         (["--languages", "es"], '--languages: no results of "es"'),
         (["--metrics", "accurac"], 'Did you mean "accuracy"'),
+        (["--width", "-3"], "--width: expected at least 0, got -3."),
+        (["--width", "nan"], "--width: expected at least 0, got nan."),
     ],
 )
 def test_errors_name_what_exists(run, arguments, expected):

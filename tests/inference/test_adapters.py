@@ -18,8 +18,7 @@ from vernacular.core import artifacts
 from vernacular.core.errors import ModelError
 from vernacular.core.fingerprint import fingerprint
 from vernacular.inference.job.run import run_group
-from vernacular.inference.model.adapter import use_adapter
-from vernacular.inference.model.load import Base, load, wrap
+from vernacular.inference.model.load import Base, load, use_adapter, wrap
 from vernacular.inference.schema import SCORES
 
 SETTINGS = {"dtype": "float32", "device": "cpu", "strategy": "auto", "chat": False, "bos": "auto"}

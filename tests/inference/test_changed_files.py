@@ -17,8 +17,7 @@ from vernacular.commands import fetch, infer
 from vernacular.core.errors import ArtifactError, ModelError
 from vernacular.core.model_record import ModelRecord, read_model, write_model
 from vernacular.inference.job import run
-from vernacular.inference.model.adapter import use_adapter
-from vernacular.inference.model.load import load
+from vernacular.inference.model.load import load, use_adapter
 
 SETTINGS = {"dtype": "float32", "device": "cpu", "chat": False, "allow_pickle": False, "quantization": None}
 HASHED_BYTES = 65536

@@ -13,8 +13,7 @@ from transformers import AutoModel
 from vernacular.checkpoints.adapters import resolve_adapter
 from vernacular.core import artifacts
 from vernacular.inference.job.run import COMPUTED, run_group
-from vernacular.inference.model.adapter import use_adapter
-from vernacular.inference.model.load import load
+from vernacular.inference.model.load import load, use_adapter
 from vernacular.inference.model.loaded import wrap
 from vernacular.inference.schema import SCORES, MemoryJournal
 from vernacular.metrics.similarity.encoder import TokenEncoder

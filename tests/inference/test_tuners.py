@@ -17,9 +17,8 @@ from support import tiny, tuners
 from support.engines import score
 from support.messages import assert_states
 from transformers import AutoModelForCausalLM
-from vernacular.checkpoints.adapters import resolve_adapter
+from vernacular.checkpoints.adapters import MODULE_TYPES, PROMPT_TYPES, UNSUPPORTED_TYPES, resolve_adapter
 from vernacular.checkpoints.resolve import resolve
-from vernacular.checkpoints.tuners import MODULE_TYPES, PROMPT_TYPES, UNSUPPORTED_TYPES
 from vernacular.core.errors import ModelError
 from vernacular.inference.model.load import Base
 from vernacular.inference.scoring.plan import STRATEGIES

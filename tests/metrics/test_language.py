@@ -125,6 +125,9 @@ def test_short_texts_are_undecided_and_another_script_needs_no_identifier(monkey
     assert identify("Сантьяго", "gl", "Latin") is None, "eight letters: a name, perhaps"
     assert identify("Сантьяго-де-Компостела", "gl", "Latin") == "Cyrillic script"
     assert identify("", "gl", "Latin") is None
+    assert identify("ひらがなだけのこたえ", "ja", main_script("東京都の漢字の質問文")[0]) is None, (
+        "Kana and Han are one script"
+    )
 
 
 def test_cleaning_removes_code_addresses_and_copied_texts():

@@ -387,7 +387,7 @@ def test_position_over_all_rotations():
     listed = ", ".join(f"{letter} {100 * share:.1f} %" for letter, share in zip("ABC", shares, strict=True))
     assert found.sentence == (
         f"Mean probability of the letters over all rotations of the options: {listed} (without a preference 33.3 % each; "
-        f"total variation {100 * (shares[0] - 1 / 3):.1f} points, p < .001)."
+        f"total variation {100 * (shares[0] - 1 / 3):.1f} points, p < 0.001)."
     )
     assert found.share == pytest.approx(shares[0] - 1 / 3)
     assert [each.text for each in found.examples] == [f"A {100 * shares[0]:.1f} %"] * 3

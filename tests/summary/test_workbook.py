@@ -104,7 +104,7 @@ def test_rankings_override_interval_marks_and_comment_names_method(write_workboo
         assert [sheet.cell(first + row, 2).number_format for row in range(3)] == [BEST, UNMARKED, SHARED]
         assert sheet.cell(first - 1, 2).comment.text.startswith("Best: by paired tests on the same items (Holm).")
     assert workbook["gl"]["B4"].comment.text.endswith("items 100")
-    assert workbook["gl"]["B5"].comment.text.endswith("-1.0 points against the best, a, p 0.004 (Holm)")
+    assert workbook["gl"]["B5"].comment.text.endswith("-1.0 points against the best, a, p = 0.004 (Holm)")
     workbook, _ = write_workbook(*rows)
     assert [workbook["gl"].cell(4 + row, 2).number_format for row in range(3)] == [BEST, SHARED, SHARED]
     assert workbook["gl"]["B3"].comment.text.startswith("Best: by each value's own interval (no paired tests).")

@@ -15,11 +15,11 @@ from vernacular.comparison.schema import PROMPTS, RANKINGS
 from vernacular.core import artifacts
 from vernacular.core.errors import UserError, format_count
 from vernacular.core.fields import Stage
-from vernacular.core.tables import plain_text, text_table, to_frame
+from vernacular.core.tables import p_value_text, plain_text, text_table, to_frame
 from vernacular.metrics.metric import display_name
 from vernacular.metrics.schema import RESULTS
 from vernacular.report.provenance import benchmark_files
-from vernacular.summary.cells import direction, format_p_value, format_value, metric_title
+from vernacular.summary.cells import direction, format_value, metric_title
 from vernacular.summary.grid import Grid, build_grid, make_headings
 from vernacular.summary.notes import split_list
 from vernacular.summary.prompts import as_questions
@@ -262,12 +262,12 @@ def _sentence(baseline: str, candidate: str, rows: list[dict]) -> str:
     clearest = min(rows, key=lambda row: float(row["p_value"]))
     unit = clearest["unit"]
     values = " -> ".join(format_value(float(clearest[side]), unit) for side in ("baseline_value", "candidate_value"))
-    p, p_holm = (format_p_value(float(clearest[name])) for name in ("p_value", "p_holm"))
+    p, p_holm = (p_value_text(float(clearest[name])) for name in ("p_value", "p_holm"))
     n_metrics = format_count(len(rows), "headline metric")
     verdict = f"is significantly better than {baseline} in {better} of {n_metrics} and worse in {worse}"
     if not better and not worse:
         verdict = f"does not differ significantly from {baseline} in any of {n_metrics}"
     return (
         f"{candidate} {verdict}; clearest difference: {clearest['evaluation']}, {display_name(clearest['metric'])}: "
-        f"{values} ({p}, {p_holm.replace('p', 'p (Holm)', 1)})."
+        f"{values} ({p}, {p_holm} after Holm's correction)."
     )

@@ -26,13 +26,15 @@ from vernacular.interop.every_eval_ever import write_every_eval_ever
 from vernacular.interop.lm_eval_results import write_lm_eval_results
 from vernacular.metrics.schema import METRICS, RESULTS, TOKENS
 from vernacular.summary.curves import add_positions, curve_sheets, equal_weight_notes
-from vernacular.summary.estimates import add_estimates, estimates_sheet, with_estimate_columns
 from vernacular.summary.grid import combine_tables, make_headings, model_labels, to_arrow, wide
 from vernacular.summary.lists import (
+    add_estimates,
     confusion_rows,
     diagnosis_codes,
     diagnosis_rows,
+    estimates_sheet,
     language_rows,
+    with_estimate_columns,
     with_values_without_faults,
     without_faults_sheet,
     worst_first,

@@ -8,7 +8,7 @@ from vernacular.config.dependencies import task_titles
 from vernacular.config.directories import check_written
 from vernacular.config.load import load
 from vernacular.core import artifacts
-from vernacular.core.errors import UserError, suggest
+from vernacular.core.errors import UserError, check_at_least, suggest
 from vernacular.core.paths import display_path
 from vernacular.core.tables import to_frame
 from vernacular.metrics.schema import RESULTS
@@ -27,8 +27,9 @@ def table(args) -> None:
     Models and evaluations of the config without results are named on standard error.
 
     Raises:
-        UserError: The results do not exist, or a chosen name has none.
+        UserError: The results do not exist, a chosen name has none, or the width is less than 0.
     """
+    check_at_least(0, width=args.width)
     config = load([args.config])
     summary = Path(config.output, "summary")
     long = to_frame(artifacts.read(check_written(summary / "results.parquet", args.config), RESULTS))

@@ -18,6 +18,7 @@ _SCRIPTS = {
     "Cjk": "Hani", "Hiragana": "Hani", "Katakana": "Hani", "Hangul": "Hang", "Tifinagh": "Tfng", "Ol": "Olck",
     "Nko": "Nkoo", "Meetei": "Mtei", "Syriac": "Syrc", "Mongolian": "Mong",
 }  # fmt: skip
+SCRIPT_NAMES = {code: name for name, code in reversed(_SCRIPTS.items())}
 _SAME = {"Hans": "Hani", "Hant": "Hani", "Jpan": "Hani", "Kore": "Hang"}
 
 

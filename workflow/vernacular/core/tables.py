@@ -217,6 +217,15 @@ def percent(share: float, digits: int = 1) -> str:
     return f"{decimals(100 * share, digits)} %"
 
 
+def p_value_text(p: float) -> str:
+    """Format a p-value for text.
+
+    >>> p_value_text(0.0421), p_value_text(1e-9)
+    ('p = 0.042', 'p < 0.001')
+    """
+    return f"p = {p:.3f}" if p >= 0.001 else "p < 0.001"
+
+
 def is_finite(value) -> bool:
     """Return whether `value` is a finite number, not None."""
     return value is not None and math.isfinite(value)

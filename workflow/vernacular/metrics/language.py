@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from vernacular.core.languages import base_language, neighbors, script_name
+from vernacular.core.languages import SCRIPT_NAMES, base_language, neighbors, script_counts
 from vernacular.core.metadata import LanguageCounts
 from vernacular.metrics.metric import Metric
 from vernacular.statistics.intervals import wilson
@@ -78,11 +78,14 @@ def candidates(language: str) -> dict[str, str]:
 def main_script(text: str) -> tuple[str, float] | None:
     """Return the most common script of a text, and its share of the letters; None without letters.
 
-    >>> main_script("Кућа A")
-    ('Cyrillic', 0.8)
+    >>> main_script("Кућа A"), main_script("ここは東京です")  # Han and Kana are one
+    (('Cyrillic', 0.8), ('Cjk', 1.0))
     """
-    counts = Counter(map(script_name, filter(str.isalpha, text)))
-    return (script := counts.most_common(1)[0][0], counts[script] / counts.total()) if counts else None
+    counts = script_counts([text])
+    if not counts:
+        return None
+    script, count = counts.most_common(1)[0]
+    return SCRIPT_NAMES.get(script, script), count / counts.total()
 
 
 def n_letters(text: str) -> int:

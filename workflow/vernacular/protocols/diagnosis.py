@@ -15,7 +15,7 @@ from scipy.special import bdtr, bdtrc, ndtr
 
 from vernacular.core.errors import shortened
 from vernacular.core.metadata import FAILURE, INFORMATION, WARNING, Diagnosis, Example
-from vernacular.core.tables import decimals, percent
+from vernacular.core.tables import decimals, p_value_text, percent
 from vernacular.metrics.corpus import matthews_corrcoef
 from vernacular.metrics.language import BLOCKS, LanguageMeter
 from vernacular.metrics.metric import CHANCE, display_name
@@ -38,12 +38,12 @@ THRESHOLDS = {
     "same_text": "half as many distinct texts as answers, and half as many as gold answers; failure: 5 %",
     "dropped": _COUNTED,
     "label_mass": "median of 0.5; failure: 0.1",
-    "constant": "25 points between the shares of predicted and gold labels (total variation), p < .01; failure: one "
+    "constant": "25 points between the shares of predicted and gold labels (total variation), p < 0.01; failure: one "
     "label in 95 % of the items, and no gold label in more than 80 %",
-    "position": "standard deviation of recall of 10 points, p < .01; where all rotations of the options are scored, "
-    "10 points between the mean probabilities of the letters and equal ones (total variation), p < .01",
-    "length": "0.1 of the ranks, p < .01; or between normalizations 10 points, and half the width of the interval",
-    "below_chance": "p < .01; failure: p < .001",
+    "position": "standard deviation of recall of 10 points, p < 0.01; where all rotations of the options are scored, "
+    "10 points between the mean probabilities of the letters and equal ones (total variation), p < 0.01",
+    "length": "0.1 of the ranks, p < 0.01; or between normalizations 10 points, and half the width of the interval",
+    "below_chance": "p < 0.01; failure: p < 0.001",
     "majority": "interval includes the majority baseline, or is below it",
     "protocols": "intervals that do not overlap",
 }
@@ -202,7 +202,7 @@ class Diagnoser(Observations):
             parts = ", ".join(f"{chr(65 + i)} {percent(mean + 1 / n_letters)}" for i, mean in enumerate(means))
             text = (
                 f"Mean probability of the letters over all rotations of the options: {parts} (without a preference "
-                f"{percent(1 / n_letters)} each; total variation {_points(variation)}, {_p(p)})."
+                f"{percent(1 / n_letters)} each; total variation {_points(variation)}, {p_value_text(p)})."
             )
             farthest = np.argsort(-np.abs(excess[:, letter]), kind="stable")[:N_EXAMPLES]
             shares = {i: percent(excess[i, letter] + 1 / n_letters) for i in farthest}
@@ -226,7 +226,8 @@ class Diagnoser(Observations):
         if spread >= 0.1 and p < 0.01:
             labels = (name for name, is_used in zip(names, used, strict=True) if is_used)
             parts = ", ".join(f"{name} {percent(recall)}" for name, recall in zip(labels, recalls, strict=True))
-            text = f"Recall by position of the correct option: {parts} (standard deviation {_points(spread)}, {_p(p)})."
+            spread_text = f"standard deviation {_points(spread)}, {p_value_text(p)}"
+            text = f"Recall by position of the correct option: {parts} ({spread_text})."
             lowest = np.flatnonzero(used)[recalls.argmin()]
             examples = [
                 Example(item=items[i], text=f"gold {names[lowest]}, predicted {names[chosen[i]]}")
@@ -245,7 +246,7 @@ class Diagnoser(Observations):
         parts = []
         if moved >= 10 and abs(mean) >= 0.1 and p < 0.01:
             word = "longer" if mean > 0 else "shorter"
-            by = f"{abs(mean):.2f} of the ranks on average ({_p(p)})"
+            by = f"{abs(mean):.2f} of the ranks on average ({p_value_text(p)})"
             parts.append(f"chosen options are {word} than correct ones, by {by}")
         names = ("accuracy", "accuracy_token", "accuracy_char", "accuracy_byte", "acc", "acc_norm", "acc_bytes")
         accuracies = {row["metric"]: row["value"] for row in values if row["metric"] in names}
@@ -279,7 +280,7 @@ class Diagnoser(Observations):
         surprising = [Example(item=i, text=f"acceptable, surprisal {value:.1f} nats") for value, _, i in highest]
         examples = self.incorrect.examples or surprising
         if high < chance and (p is None or p < 0.01):
-            known = f" ({_p(p)})" if p is not None else ""
+            known = f" ({p_value_text(p)})" if p is not None else ""
             constant = ", or a constant answer of a rare label" if is_accuracy else ""
             text = (
                 f"{name} of {shown} is below the chance level of {shown_chance}{known}: as with inverted or "
@@ -350,7 +351,3 @@ def _of(count: int, n: int) -> str:
 
 def _points(share: float) -> str:
     return f"{decimals(100 * share)} points"
-
-
-def _p(p: float) -> str:
-    return "p < .001" if p < 0.001 else f"p = {p:.3f}".replace("0.", ".", 1)

@@ -148,15 +148,6 @@ def format_difference(value: float, unit) -> str:
     return format_number(value, unit, signed=True) + (" points" if unit == "share" else "")
 
 
-def format_p_value(value: float) -> str:
-    """Format a p-value for text.
-
-    >>> format_p_value(0.0421), format_p_value(1e-9)
-    ('p 0.042', 'p < 0.001')
-    """
-    return f"p {value:.3f}" if value >= 0.001 else "p < 0.001"
-
-
 ARROWS = {True: "↑", False: "↓", None: ""}  # by whether higher is better
 
 

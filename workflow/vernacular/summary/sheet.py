@@ -11,7 +11,7 @@ from openpyxl.utils import get_column_letter
 from openpyxl.worksheet.worksheet import Worksheet
 
 from vernacular.core.errors import format_count
-from vernacular.core.tables import is_finite, plain_text
+from vernacular.core.tables import is_finite, p_value_text, plain_text
 from vernacular.summary import cells
 from vernacular.summary.grid import Grid, Headings
 
@@ -270,7 +270,7 @@ def describe(values: dict[str, float], unit, ranking: dict | None = None) -> str
         ", ".join(f"{name} {values[key]:.0f}" for key, name in labels.items() if values[key] > 0 or key == "n")
     )
     if ranking and ranking["best"] != ranking["model"] and is_finite(ranking["difference"]):
-        p = f", {cells.format_p_value(ranking['p_holm'])} (Holm)" if is_finite(ranking["p_holm"]) else ""
+        p = f", {p_value_text(ranking['p_holm'])} (Holm)" if is_finite(ranking["p_holm"]) else ""
         difference, best = cells.format_difference(ranking["difference"], unit), plain_text(ranking["best"])[:80]
         lines.append(f"{difference} against the best, {best}{p}")
     return "\n".join(lines)

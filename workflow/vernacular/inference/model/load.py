@@ -2,7 +2,9 @@
 
 A base model in memory is used for itself and for each of its adapters, with the same tensors, one after the other.
 Before each model, the checksums of all parameters and buffers and the module tree are compared with those taken when
-the base was loaded. If they differ, the base is loaded again.
+the base was loaded. If they differ, the base is loaded again. PEFT inserts its modules into the base in place, so all
+modules of the base are recorded before and restored after; tensors that PEFT overwrites (trained biases, weights from
+which PiSSA subtracts its components) are not, hence the checksums.
 
 Nothing is downloaded: a model is a directory (or a GGUF file in one) that an earlier step stored on disk. Weights are
 read from safetensors unless pickles are allowed, code in a model directory is not run unless allowed, and a checkpoint
@@ -14,9 +16,9 @@ import gc
 import logging
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import transformers
@@ -24,6 +26,7 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 from transformers.quantizers.auto import AutoQuantizationConfig
 
 from vernacular.checkpoints import inputs
+from vernacular.checkpoints.adapters import apply_adapter
 from vernacular.checkpoints.files import bounded_build
 from vernacular.checkpoints.linear_layers import use_onednn
 from vernacular.core.errors import MachineError, ModelError, first_of
@@ -35,9 +38,11 @@ from vernacular.core.library_errors import (
     wrap_library_errors,
 )
 from vernacular.core.model_record import ModelRecord
-from vernacular.inference.model.adapter import use_adapter
 from vernacular.inference.model.loaded import LoadedModel, wrap
 from vernacular.inference.model.tokenization import load_tokenizer
+
+if TYPE_CHECKING:
+    from peft import PeftModel  # not at run time: a base without adapters does not need it
 
 KINDS = {"causal": AutoModelForCausalLM, "masked": AutoModelForMaskedLM}
 
@@ -293,3 +298,85 @@ def _module_state(module: torch.nn.Module) -> tuple:
     hooks = {name: value for name, value in attributes.items() if name.endswith("_hooks") and isinstance(value, dict)}
     name = f"{type(module).__module__}.{type(module).__qualname__}"
     return (name, module.training, "forward" in attributes, tuple(len(hooks[key]) for key in sorted(hooks)))
+
+
+@contextlib.contextmanager
+def use_adapter(loaded: LoadedModel, record: ModelRecord) -> Iterator[LoadedModel]:
+    """Yield the base with the adapter of `record` applied; afterwards, it has its modules, if not their tensors.
+
+    Raises ModelError if the adapter is rejected, does not fit or cannot run, and MachineError if the device failed.
+    """
+    saved_modules = _save_modules(loaded.model)
+    try:
+        peft, has_effect = _apply(loaded, record)  # keep a reference: its modules may hold tensors that layers share
+        adapter, tokenizer = record.adapter, loaded.tokenizer
+        if adapter.own_tokenizer:  # same vocabulary, but the chat template may differ
+            tokenizer = load_tokenizer(record, adapter.directory)  # without running code from its directory
+        inputs.verify(record)  # detects files written while the adapter was read
+        note = {key: getattr(adapter, key) for key in ("source", "revision", "type", "rank")}
+        note |= {} if has_effect else {"without_effect": True}
+        yield replace(loaded, tokenizer=tokenizer, record=record, checks={}, notes={**loaded.notes, "adapter": note})
+        del peft
+    finally:
+        _restore_modules(saved_modules)
+
+
+def _save_modules(model: torch.nn.Module) -> list[tuple[torch.nn.Module, type, dict[str, tuple[Any, dict | None]]]]:
+    """Return each module's class and attributes, and a copy of each dict (children, parameters, hooks)."""
+
+    def saved(value: Any) -> tuple[Any, dict | None]:
+        return value, dict(value) if isinstance(value, dict) else None
+
+    return [(m, type(m), {name: saved(value) for name, value in vars(m).items()}) for m in model.modules()]
+
+
+def _restore_modules(saved_modules) -> None:
+    for module, module_class, attributes in saved_modules:
+        if type(module) is not module_class:
+            module.__class__ = module_class
+        vars(module).clear()
+        for name, (value, dict_copy) in attributes.items():
+            if dict_copy is not None:  # the same dict object: hook handles refer to it
+                value.clear()
+                value.update(dict_copy)
+            vars(module)[name] = value
+
+
+_PROBE = 8  # tokens
+_NO_EFFECT = 1e-6  # difference of logits, relative to the largest: rounding
+
+
+def _apply(loaded: LoadedModel, record: ModelRecord) -> "tuple[PeftModel, bool]":
+    """Apply the adapter; return (PEFT's model, whether any output for a few tokens differs from that of the base)."""
+    name, adapter = record.name, record.adapter
+    label = f"model {name}: the adapter {adapter.source}"
+    inputs.verify(record)
+    probe = torch.linspace(0, loaded.n_embeddings - 1, _PROBE, device=loaded.device).long()[None]
+    try:
+        with torch.inference_mode():
+            base_logits = loaded.model(input_ids=probe).logits
+        with wrap_library_errors():
+            permissions = {"allow_pickle": adapter.allow_pickle}
+            peft, unexpected, missing = apply_adapter(loaded.model, adapter.directory, **permissions)
+            # some adapters load but cannot run: OLoRA on a layer that stores its weight transposed
+            with torch.inference_mode():
+                difference = (loaded.model(input_ids=probe).logits - base_logits).abs().amax()
+            is_rounding = float(difference) <= _NO_EFFECT * float(base_logits.abs().amax())  # False if it is NaN
+            # single tokens that are trained need not be among those tested
+            trains_tokens = any("trainable_tokens_delta" in name for name, _ in peft.named_parameters())
+    except LOADING_ERRORS as error:
+        if is_out_of_memory(error):
+            raise ModelError(
+                f"model {name}: its adapter does not fit in memory in addition to the base. "
+                "Set dtype: bfloat16 or a quantization, or use more devices."
+            ) from error
+        if is_lost_device(error):
+            raise MachineError(f"model {name}: {loaded.device} failed: {describe_error(error, record)}") from error
+        reason = describe_error(error, record | permissions)
+        raise ModelError(f"{label} cannot be applied to {record.base}: {reason}") from error
+    for keys, problem in ((unexpected, "have no counterpart in the base"), (missing, "were not found in its files")):
+        if keys:
+            raise ModelError(
+                f"{label} does not fit {record.base}: {len(keys)} of its weights ({first_of(sorted(keys))}) {problem}."
+            )
+    return peft, trains_tokens or not is_rounding

@@ -16,11 +16,10 @@ from vernacular.inference.model.loaded import (
     within_memory,
 )
 from vernacular.inference.schema import Journal
-from vernacular.inference.scoring.head import Body, Head, PendingScores, TokenScores, score_batch
-from vernacular.inference.scoring.outputs import Outputs
+from vernacular.inference.scoring.head import DTYPES, EXTRAS, Body, Head, PendingScores, TokenScores, score_batch
 from vernacular.inference.scoring.plan import PlanLimits, plan
 from vernacular.inference.scoring.prepare import PreparedRequest
-from vernacular.inference.scoring.trie import Path, Trie, build_trie
+from vernacular.inference.scoring.trie import Path, Trie, build_trie, ranges
 
 log = logging.getLogger("vernacular")
 
@@ -46,6 +45,36 @@ class Counters:
     def metadata(self) -> dict:
         """Return the counters for the metadata, with the number of requests that do not fit in memory."""
         return {**asdict(self), "out_of_memory": len({part.partition("#")[0] for part in self.out_of_memory})}
+
+
+class Outputs:
+    """A slot per token query of each request, in the order of the requests and of their tokens."""
+
+    def __init__(self, request_ids: list[str], sizes: list[int], extras: frozenset[str]):
+        self.request_ids = request_ids
+        self.sizes = np.array(sizes, np.int64)
+        self.starts = np.cumsum(self.sizes) - self.sizes
+        self.requests = np.repeat(np.arange(len(sizes), dtype=np.int32), self.sizes)  # number of each slot's request
+        names = ["logprobs", "is_greedy", *(name for extra in sorted(extras) for name in EXTRAS[extra])]
+        self.values = {name: np.zeros(len(self.requests), DTYPES.get(name, np.float32)) for name in names}
+        self.done = np.zeros(len(self.requests), np.bool_)
+
+    def slots(self, numbers: np.ndarray) -> np.ndarray:
+        """Return the slots of some requests, in the order of `numbers`."""
+        return ranges(self.starts[numbers], self.sizes[numbers])
+
+    def put(self, slots: np.ndarray, scores: TokenScores, indices: np.ndarray) -> None:
+        """Store the outputs at `indices` in `slots`."""
+        for name, values in self.values.items():
+            values[slots] = getattr(scores, name)[indices]
+        self.done[slots] = True
+
+    def requests_with_nan(self) -> np.ndarray:
+        """Return the numbers of the requests with an output that is NaN, ascending."""
+        is_nan = np.zeros(len(self.done), np.bool_)
+        for values in self.values.values():
+            is_nan |= np.isnan(values)
+        return np.unique(self.requests[is_nan & self.done])
 
 
 @dataclass(frozen=True, eq=False)

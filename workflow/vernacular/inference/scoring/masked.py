@@ -24,9 +24,8 @@ from vernacular.core.library_errors import is_out_of_memory
 from vernacular.inference.model.loaded import MODEL_ERRORS, LoadedModel, agreement
 from vernacular.inference.model.tokenization import SPECIAL
 from vernacular.inference.schema import Journal
-from vernacular.inference.scoring.execute import Counters, Plan, execute
+from vernacular.inference.scoring.execute import Counters, Outputs, Plan, execute
 from vernacular.inference.scoring.head import Head, PendingScores
-from vernacular.inference.scoring.outputs import Outputs
 from vernacular.inference.scoring.plan import Queries
 from vernacular.inference.scoring.prepare import PreparedRequest
 from vernacular.inference.scoring.strategy import ALL_NAN, BATCHINGS, NAN_ADVICE

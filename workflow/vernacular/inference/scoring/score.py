@@ -20,15 +20,21 @@ import pyarrow.compute as pc
 from vernacular.core.errors import ArtifactError
 from vernacular.core.processes import Task
 from vernacular.inference.model.loaded import LoadedModel, token_budget
-from vernacular.inference.model.tokenization import bos_policy
+from vernacular.inference.model.tokenization import TextModel, bos_policy
 from vernacular.inference.schema import SCORES, Journal, characters_of, distinct_rows, iter_rows
-from vernacular.inference.scoring.execute import Counters, build_path, plan_ahead, score_causal, split_by_positions
+from vernacular.inference.scoring.execute import (
+    Counters,
+    Outputs,
+    build_path,
+    plan_ahead,
+    score_causal,
+    split_by_positions,
+)
 from vernacular.inference.scoring.head import CAUSAL_EXTRAS, EXTRAS
 from vernacular.inference.scoring.masked import score_masked
-from vernacular.inference.scoring.outputs import Outputs, score_columns
 from vernacular.inference.scoring.prepare import PreparedRequest, pack, prepare_all, split_into_windows
 from vernacular.inference.scoring.strategy import merge_metadata, select_strategy
-from vernacular.inference.scoring.trie import Path, Trie, build_trie
+from vernacular.inference.scoring.trie import Path, Trie, build_trie, ranges
 from vernacular.protocols.schema import CHARACTERS_PER_TOKEN
 
 # Measured: a chunk takes 70 to 150 MB; one is computed while another is prepared.
@@ -333,3 +339,76 @@ class ChunkedRows:
             rows = self.last[chunk][1].slice(first, high - low)
             low += len(rows)
             yield rows
+
+
+def score_columns(
+    loaded: TextModel, requests: list[PreparedRequest], outputs: Outputs, numbers: np.ndarray
+) -> dict[str, pa.Array]:
+    """Return the columns of SCORES after `role`, with a row per request.
+
+    `numbers`: the number of each request in `outputs`; -1: it has no outputs, and only its text and flags are known.
+    """
+    lists = _Lists(requests, outputs, numbers, skips_first=loaded.kind == "causal")
+    valid = [request for request, number in zip(requests, numbers, strict=True) if number >= 0]
+    ids, indices = np.unique(np.concatenate([_NO_IDS, *(r.span for r in valid)]), return_inverse=True)
+    names = pa.array(loaded.tokenizer.convert_ids_to_tokens(ids.tolist()), pa.string())
+    offsets = np.concatenate([np.zeros((0, 2), np.int32), *(request.offsets for request in valid)])
+    return {
+        "tokens": lists.array(names.take(pa.array(indices))),
+        "offsets": lists.array(pa.FixedSizeListArray.from_arrays(pa.array(offsets.ravel()), 2)),
+        "logprobs": lists.outputs("logprobs", pa.float32()),
+        "is_greedy": lists.outputs("is_greedy", pa.bool_()),
+        "entropy": lists.outputs("entropy", pa.float32(), extra="entropy"),
+        "topk_entropy": lists.outputs("topk_entropy", pa.float32(), extra="entropy"),
+        "rank": lists.outputs("rank", pa.int32(), extra="rank"),
+        "top_tokens": _names(loaded, lists.outputs("top_id", pa.int32(), extra="top_token")),
+        "word_end_logprobs": lists.outputs("word_end_logprobs", pa.float32(), extra="word_end_logprobs", n_more=1),
+        "logprob_mean": lists.outputs("logprob_mean", pa.float32(), extra="logprob_moments"),
+        "logprob_sd": lists.outputs("logprob_sd", pa.float32(), extra="logprob_moments"),
+        "n_prompt_tokens": pa.array([r.first for r in requests], pa.int32(), mask=numbers < 0),
+        "rendered": pa.array([request.rendered for request in requests], pa.string()),
+        "flags": pa.array([request.flag for request in requests], pa.string()),
+    }
+
+
+_NO_IDS = np.zeros(0, np.int32)
+
+
+def _names(loaded: TextModel, lists: pa.ListArray) -> pa.ListArray:
+    """Return lists of tokens from lists of their IDs."""
+    ids = lists.values.dictionary_encode()
+    names = pa.array(loaded.tokenizer.convert_ids_to_tokens(ids.dictionary.to_pylist()), pa.string())
+    return pa.ListArray.from_arrays(lists.offsets, names.take(ids.indices), mask=lists.is_null())
+
+
+class _Lists:
+    """List columns with a value per token of the span of each request, null for requests without outputs."""
+
+    def __init__(self, requests: list[PreparedRequest], outputs: Outputs, numbers: np.ndarray, *, skips_first: bool):
+        self.requests, self.stored = requests, outputs
+        self.valid = numbers >= 0
+        self.sizes = np.array([len(request.span) for request in requests], np.int64)
+        # causal models: the first token of a text has no predecessor, and therefore no output
+        self.skips = np.array([skips_first and request.first == 0 for request in requests], np.bool_)
+        self.starts = np.zeros(len(requests), np.int64)
+        self.starts[self.valid] = outputs.starts[numbers[self.valid]]
+        self.starts -= self.skips
+
+    def array(self, values: pa.Array) -> pa.ListArray:
+        """Return lists of the values of all valid requests, one after the other."""
+        return self._array(values, self.valid, self.sizes)
+
+    def outputs(self, name: str, dtype: pa.DataType, *, extra: str | None = None, n_more: int = 0) -> pa.ListArray:
+        """Return lists of outputs, with `n_more` after the last token, of the requests with an extra (None: of all)."""
+        has_extra = np.array([extra is None or extra in request.extras for request in self.requests], np.bool_)
+        valid, sizes = self.valid & has_extra, self.sizes + n_more
+        indices = ranges(self.starts[valid], sizes[valid])
+        if name not in self.stored.values:  # not computed for this kind of model
+            return self._array(pa.nulls(len(indices), dtype), valid, sizes)
+        is_null = np.zeros(len(indices), np.bool_)
+        is_null[(np.cumsum(sizes[valid]) - sizes[valid])[self.skips[valid]]] = True
+        return self._array(pa.array(self.stored.values[name][indices], dtype, mask=is_null), valid, sizes)
+
+    def _array(self, values: pa.Array, valid: np.ndarray, sizes: np.ndarray) -> pa.ListArray:
+        edges = np.concatenate([np.zeros(1, np.int32), np.cumsum(np.where(valid, sizes, 0), dtype=np.int32)])
+        return pa.ListArray.from_arrays(pa.array(edges), values, mask=pa.array(~valid))

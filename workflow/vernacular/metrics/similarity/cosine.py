@@ -15,8 +15,8 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from transformers import AutoModel, AutoModelForCausalLM, PreTrainedModel
 
+from vernacular.checkpoints.adapters import apply_adapter
 from vernacular.checkpoints.linear_layers import use_onednn
-from vernacular.checkpoints.tuners import apply_adapter
 from vernacular.core.errors import ModelError
 from vernacular.core.library_errors import LOADING_ERRORS
 from vernacular.core.model_record import ModelRecord
