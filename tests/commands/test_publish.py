@@ -26,14 +26,20 @@ from vernacular.report.page import build
 SCHEMAS = next(ROOT.glob(".tools/lib/python*/site-packages/every_eval_ever/schemas"), None)
 
 
-@pytest.fixture
-def results(tmp_path) -> Path:
-    run = report_run.write_run(tmp_path)
+@pytest.fixture(scope="module")
+def written(tmp_path_factory) -> Path:
+    run = report_run.write_run(tmp_path_factory.mktemp("written"))
     directory = run["results"]
     build(directory, directory / "report", **{key: value for key, value in run.items() if key != "results"})
     (directory / "summary" / "results.csv").write_text("model,value\nplain,0.5\n")
     (directory / "summary" / "complete.txt").touch()
     return directory
+
+
+@pytest.fixture
+def results(written, tmp_path) -> Path:
+    """A copy of the results, which a test may change."""
+    return shutil.copytree(written, tmp_path / "results")
 
 
 def publish(results: Path, folder: Path) -> int:

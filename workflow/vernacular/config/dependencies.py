@@ -11,9 +11,6 @@ from pathlib import Path
 from vernacular.checkpoints import inputs
 from vernacular.checkpoints.inputs import is_deleted
 from vernacular.checkpoints.resolve import tokenizer_files
-from vernacular.comparison.external.load import result_files
-from vernacular.comparison.external.publications import is_publication, published_models
-from vernacular.comparison.sheets import labeled_evaluations
 from vernacular.config import specs
 from vernacular.config.evaluations import evaluation_spec, request_options
 from vernacular.config.load import COMPARED, EXPORTED, Config, Judge, encoder_name
@@ -180,7 +177,7 @@ def metrics_spec(config: Config, name: str) -> specs.MetricsSpec:
     in_words = {e.language for e in config.own_evaluations if PROTOCOLS[e.protocol].lines}
     answers = {language: prompts.answer_words(language) for language in sorted(in_words)}
     judges: dict[str, list[specs.JudgmentSpec]] = {}
-    labeled = labeled_evaluations(config.labels) if config.judges else set()
+    labeled = _labeled(config) if config.judges else set()
     for judge_name, judge in config.judges.items():
         for evaluation in judge.evaluations if name in judge.models else ():
             judgment = _judgment(judge_name, judge, evaluation, labeled=evaluation in labeled)
@@ -266,7 +263,17 @@ def audit_spec(config: Config, items: int | None = None) -> specs.AuditSpec:
     return specs.AuditSpec(**fields, items=items, parallel=_parallel(config))
 
 
+def _labeled(config: Config) -> set[str]:
+    # imported here, like what reads external results: metrics and their libraries, which few configs need
+    from vernacular.comparison.sheets import labeled_evaluations
+
+    return labeled_evaluations(config.labels)
+
+
 def _content_hashes(path: str, model: str | None = None) -> dict[str, str]:
+    from vernacular.comparison.external.load import result_files
+    from vernacular.comparison.external.publications import is_publication, published_models
+
     if is_publication(Path(path)):
         try:
             files = published_models(Path(path))[model].files

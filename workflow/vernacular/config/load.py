@@ -10,9 +10,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from vernacular.comparison.external.load import result_files
-from vernacular.comparison.external.publications import check_model, is_publication, published_models
-from vernacular.comparison.sheets import read_labels, read_verdicts
 from vernacular.config.directories import DEFAULT_STORE, benchmarks_directory, output_directory, store_directory
 from vernacular.config.evaluations import LmEvalEntries, LmEvalTask, expand
 from vernacular.config.files import Files, read
@@ -196,7 +193,7 @@ def load_valid(
         external_results,
         audit=values.get("audit"),
         verdicts=_verdicts(files, values, tasks),
-        labels=_readable(files, "labels", values.get("labels", []), read_labels),
+        labels=_readable(files, "labels", values.get("labels", [])),
         borrow_from=_directories(files, "borrow_from", values.get("borrow_from", [])),
         gpu_memory_gb=values["gpu_memory_gb"],
         checkpoints=checkpoints,
@@ -263,14 +260,17 @@ def _verdicts(files: Files, values: dict, tasks: dict[str, dict]) -> list[str]:
     for task in tasks.values():
         paths = map(os.path.expanduser, as_list(task.get("verdicts", [])))
         sheets += [os.path.join(task["directory"], path) for path in paths]
-    return _readable(files, "verdicts", sheets, read_verdicts)
+    return _readable(files, "verdicts", sheets)
 
 
-def _readable(files: Files, key: str, paths: str | list[str], read) -> list[str]:
+def _readable(files: Files, key: str, paths: str | list[str]) -> list[str]:
     """Return the paths of sheets, each once, and report those that cannot be read."""
     for path in (sheets := list(dict.fromkeys(os.path.expanduser(path) for path in as_list(paths)))):
+        # imported here, like what reads external results: metrics and their libraries, which few configs need
+        from vernacular.comparison.sheets import read_labels, read_verdicts
+
         try:
-            read(Path(path))
+            {"labels": read_labels, "verdicts": read_verdicts}[key](Path(path))
         except DataError as error:
             files.report((key,), str(error))
     return sheets
@@ -385,6 +385,8 @@ def read_external_results(files: Files, values: dict, models: dict) -> dict[str,
         if not os.path.exists(entry["path"]):
             report(("path",), f"file or directory not found: {entry['path']}.")
             continue
+        from vernacular.comparison.external.publications import is_publication
+
         try:
             expanded = _expand(name, entry, report)
         except DataError as error:
@@ -402,6 +404,9 @@ def read_external_results(files: Files, values: dict, models: dict) -> dict[str,
 
 def _expand(name: str, entry: dict, report) -> dict[str, dict]:
     """Return the entries that one entry of the config stands for. Raises DataError if its files are not valid."""
+    from vernacular.comparison.external.load import result_files
+    from vernacular.comparison.external.publications import check_model, is_publication, published_models
+
     path, model = Path(entry["path"]), entry.get("model")
     if message := check_model(path, model):
         report(("model",), message)

@@ -157,10 +157,10 @@ def _parse_source(module: str, source: str) -> tuple[str, set[str], set[str]]:
     """Return (hash of the code, names that it imports, patterns of files that it imports)."""
     names, patterns = set(), set()
 
-    def read(node, runs: bool = True):
-        """Return a node as lists, without positions and docstrings; `runs`: not only a type checker reads it."""
+    def read(node, runs: bool = True) -> str:
+        """Return a node as text, without positions and docstrings; `runs`: not only a type checker reads it."""
         if isinstance(node, list):
-            return [read(entry, runs) for entry in node]
+            return f"[{','.join([read(entry, runs) for entry in node])}]"
         if not isinstance(node, ast.AST):
             return repr(node)
         kind = type(node)
@@ -177,10 +177,9 @@ def _parse_source(module: str, source: str) -> tuple[str, set[str], set[str]]:
         elif kind in _WITH_DOCSTRING and ast.get_docstring(node, clean=False) is not None:
             node.body = node.body[1:] or [ast.Pass()]
         fields = [read(getattr(node, name, None), runs) for name in node._fields if name != "ctx"]  # ctx: by position
-        return [kind.__name__, *fields]
+        return f"{kind.__name__}({','.join(fields)})"
 
-    content = json.dumps(read(ast.parse(source)))
-    return hashlib.sha256(content.encode()).hexdigest(), names, patterns
+    return hashlib.sha256(read(ast.parse(source)).encode()).hexdigest(), names, patterns
 
 
 def _file(module: str) -> Path:

@@ -12,10 +12,8 @@ from collections import Counter, defaultdict
 from importlib.metadata import version
 from pathlib import Path
 
-import bert_score
 import numpy as np
 import torch
-from bert_score.utils import greedy_cos_idf, model2layers
 
 from vernacular.core.languages import base_language
 from vernacular.core.model_record import ModelRecord
@@ -28,6 +26,8 @@ def layer_of(record: ModelRecord, encoder: TokenEncoder) -> int:
 
     3/4 is typical of the tuned layers: 9 of 12, 18 of 24.
     """
+    from bert_score.utils import model2layers  # where it is used: pandas and Matplotlib come with it
+
     if record.layer is not None:
         return record.layer
     tuned = model2layers.get(record.name) or model2layers.get(record.name.rsplit("/", 1)[-1])
@@ -54,6 +54,8 @@ def bertscore(pairs, vectors: dict, weights: dict, batch_size: int = 256) -> np.
 
     `vectors` and `weights` map a text to float32 [n_tokens, hidden] and float64 [n_tokens].
     """
+    from bert_score.utils import greedy_cos_idf
+
     scores = np.full(len(pairs), np.nan)
     texts = {text for pair in pairs for text in pair}
     valid = {text for text in texts if weights[text].sum() > 0 and _all_finite_nonzero(vectors[text])}
@@ -86,6 +88,8 @@ def _stack(texts, vectors, weights):
 
 def rescale_offset(record: ModelRecord, language: str | None, layer: int) -> float | None:
     """Return the package's F1 of unrelated sentences for this encoder and language; None if it has none."""
+    import bert_score
+
     directory = Path(bert_score.__file__).parent / "rescale_baseline" / base_language(language or "none")
     for name in (record.name, record.name.rsplit("/", 1)[-1]):
         path = directory / f"{name}.tsv"

@@ -21,7 +21,6 @@ from importlib.metadata import version
 from typing import NamedTuple
 
 import numpy as np
-import ot
 
 from vernacular.core.errors import ModelError
 from vernacular.core.model_record import ModelRecord
@@ -124,6 +123,8 @@ def _cloud(vectors: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def _score(cloud_1, cloud_2) -> float:
+    import ot  # where it is used: much of scikit-learn comes with it
+
     (points_1, mass_1), (points_2, mass_2) = cloud_1, cloud_2
     if not len(points_1) or not len(points_2):
         return float("nan")
