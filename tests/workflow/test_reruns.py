@@ -15,6 +15,7 @@ import pytest
 import yaml
 from support.stage_run import Run
 from support.workspace import ROOT, Clone, output_tail
+from vernacular.config.dependencies import encoder_spec
 from vernacular.config.load import load
 from vernacular.core import artifacts
 from vernacular.core.metadata import unavailable
@@ -152,7 +153,17 @@ def test_upgrade_of_an_inference_dependency_reruns_inference(workspace, install_
     assert "requests" not in planned
 
 
+def encoder_specs(workspace) -> dict:
+    """Return what the encoders of the config depend on, by name."""
+    workspace.write_config()
+    loaded = load([workspace.directory / "config.yaml"])
+    return {name: encoder_spec(loaded, name) for name in loaded.encoders}
+
+
 def test_changing_similarity_metrics_or_encoders_reruns_no_inference(workspace, config):
+    of_encoder = encoder_specs(workspace)
+    config["similarity"] = config["similarity"] | {"metrics": ["cosine", "bertscore"]}
+    assert encoder_specs(workspace) == of_encoder, "a metric alone plans no encoder"
     encoders = {"gl": "./masked", "default": "./encoder"}
     config["similarity"] = {"metrics": ["cosine", "bertscore"], "encoders": encoders}
     planned = workspace.planned_jobs()

@@ -127,7 +127,7 @@ class LanguageMeter:
         self.is_available = is_available()
         self.answered, self.gold = Counter(), Counter()  # responses or correct answers by language
         self.blocks, self.gold_blocks = _Blocks(self), _Blocks(self)
-        self.undecided = self.gold_undecided = 0
+        self.undecided = 0
         self.wrong: list[tuple[str, str]] = []  # item, and text in another language
 
     def add(self, items: list[Item], outputs: list[Generation], rows: list[Result], *, is_tool: bool) -> None:
@@ -174,7 +174,6 @@ class LanguageMeter:
             return {}
         found = identify(text, self.language, script)
         if found is None:
-            self.gold_undecided += 1
             self.gold_blocks.add(text, script)
             return {}
         self.gold[found] += 1
