@@ -17,8 +17,8 @@ quickstart: environment
 	. $(BIN)/activate && snakemake -c$(CORES)
 
 # create the environment and run all tests except slow ones, fuzz tests and those that need SLURM; the tests of a file
-# run in one process, longest files first; two processes more than cores, because tests often wait for servers and jobs
-WORKERS = $(shell echo $$(($(CORES) < 6 ? $(CORES) + 2 : 8)))
+# run in one process, longest files first; a process more than cores, because tests often wait for servers and jobs
+WORKERS = $(shell echo $$(($(CORES) < 7 ? $(CORES) + 1 : 8)))
 PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore tests/slurm/test_on_slurm.py
 test: environment
 	$(BIN)/pytest $(PARALLEL) -m "not slow and not soak and not fuzz"

@@ -308,7 +308,7 @@ def test_script_of_the_output_is_expected_to_be_that_of_the_reference(monkeypatc
     meter.add(
         [item(context=source, target=target, extra=extra)], [{"item_id": "i1", "output": target}], rows, is_tool=False
     )
-    assert (meter.answered, meter.gold, meter.undecided, meter.gold_undecided) == ({}, {}, 1, 1)
+    assert (meter.answered, meter.gold, meter.undecided) == ({}, {}, 1)
 
 
 def test_audit_reads_the_text_in_the_language_of_the_items():
