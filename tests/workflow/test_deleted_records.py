@@ -58,6 +58,10 @@ def changed_settings(directory: Path, config: dict) -> None:
     config["models"]["other"]["source"] = "./causal"
 
 
+def removed_model(directory: Path, config: dict) -> None:
+    del config["models"]["removed"]
+
+
 def changed_encoder(directory: Path, config: dict) -> None:
     config["similarity"]["encoders"]["default"] = "./masked"
 
@@ -90,8 +94,9 @@ def test_results_after_a_deletion_equal_those_of_an_empty_directory(tmp_path):
     write_task(tmp_path / "run")
     workspace = Workspace(tmp_path / "run", [])
     workspace.config = copy.deepcopy(CONFIG)
+    workspace.config["models"]["removed"] = {"source": "./other", "dtype": "float32", "bos": "never"}
     assert workspace.run_stages() == 0
     assert not (workspace.directory / ".snakemake").exists()
-    check_run(workspace, replaced_rows, changed_task, changed_settings, changed_encoder)
+    check_run(workspace, replaced_rows, changed_task, changed_settings, changed_encoder, removed_model)
     shutil.rmtree(workspace.directory / ".snakemake" / "metadata")  # the same by `rm -r` of its many files alone
     assert workspace.planned_jobs() == EVERY

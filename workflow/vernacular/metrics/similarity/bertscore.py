@@ -26,10 +26,10 @@ def layer_of(record: ModelRecord, encoder: TokenEncoder) -> int:
 
     3/4 is typical of the tuned layers: 9 of 12, 18 of 24.
     """
-    from bert_score.utils import model2layers  # where it is used: pandas and Matplotlib come with it
-
     if record.layer is not None:
         return record.layer
+    from bert_score.utils import model2layers  # where it is used: pandas and Matplotlib come with it
+
     tuned = model2layers.get(record.name) or model2layers.get(record.name.rsplit("/", 1)[-1])
     return tuned or math.ceil(0.75 * encoder.n_layers)
 
