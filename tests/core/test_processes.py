@@ -2,11 +2,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from vernacular.core.logs import last_error
+from vernacular.core.processes import Task, completed
 
 pytestmark = pytest.mark.usefixtures("default_signals")
 
@@ -85,6 +88,26 @@ def test_interrupted_stage_cleans_up_and_exits_with_status_130(tmp_path, signum)
         assert stage.wait(60) == 130
         assert stage.stderr.read() == "similarity: interrupted. Run the same command again to repeat it.\n"
     assert (tmp_path / "cleaned").exists()
+
+
+@pytest.mark.parametrize("waits_for_task", [True, False])
+def test_signal_that_does_not_end_a_wait_is_handled(waits_for_task):
+    """Another thread receives the signal, so that the wait of the main thread goes on, as if it began just after it."""
+    ended = threading.Event()
+    sender = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    last = threading.Timer(30, ended.set)
+    sender.start()
+    last.start()
+    with ThreadPoolExecutor(1) as pool:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                Task(ended.wait).result() if waits_for_task else completed([pool.submit(ended.wait)])
+            assert not ended.is_set()
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+            last.cancel()
+            ended.set()
 
 
 def test_killed_stage_leaves_its_reason_in_the_log(tmp_path):

@@ -33,6 +33,7 @@ from vernacular.core.artifacts import replacing
 from vernacular.core.errors import DataError, ModelError, UserError
 from vernacular.core.fingerprint import file_fingerprint, fingerprint
 from vernacular.core.paths import rerun_command
+from vernacular.core.processes import completed
 
 _ATTEMPTS = 4
 _FIRST_WAIT = 1  # seconds, doubled after each attempt
@@ -128,7 +129,9 @@ def _interruptible(download, *args, **kwargs) -> Path:
     """
     pool = ThreadPoolExecutor(1)
     try:
-        return Path(pool.submit(download, *args, **kwargs).result())
+        future = pool.submit(download, *args, **kwargs)
+        completed([future])
+        return Path(future.result())
     except KeyboardInterrupt:
         print(file=sys.stderr)  # end the line of the progress bar
         raise

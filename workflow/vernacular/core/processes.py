@@ -11,8 +11,8 @@ import ctypes
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from multiprocessing import get_context, parent_process
 from types import TracebackType
 from typing import Generic, TypeVar
@@ -20,6 +20,9 @@ from typing import Generic, TypeVar
 from vernacular.core.errors import ArtifactError, UserError, format_count
 
 T = TypeVar("T")
+
+# A signal that arrives just before a wait begins does not end it: Python handles it when the thread wakes up.
+_WAKE = 0.5  # seconds
 
 
 def pool(count: int) -> ProcessPoolExecutor:
@@ -36,6 +39,13 @@ def _init_worker() -> None:
 def _exit_with_parent() -> None:
     parent_process().join()
     os._exit(1)
+
+
+def completed(futures: Collection[Future]) -> set[Future]:
+    """Wait until one of `futures` is done, and return those that are; the main thread handles signals meanwhile."""
+    while not (done := wait(futures, _WAKE, FIRST_COMPLETED).done):
+        pass
+    return done
 
 
 class TimeLimitExceeded(BaseException):
@@ -240,7 +250,8 @@ class Task(Generic[T]):
 
     def result(self) -> T:
         """Wait for the call; return its result, or raise its error, of any class."""
-        self._done.wait()
+        while not self._done.wait(_WAKE):
+            pass
         if self._error is not None:
             raise self._error
         return self._value

@@ -25,7 +25,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -34,6 +34,7 @@ import httpx2
 
 from vernacular.core.errors import ServerError, named
 from vernacular.core.fingerprint import fingerprint
+from vernacular.core.processes import completed
 from vernacular.inference.server.forms import AnswerError, Stated, one_line
 
 _POLL = 0.02  # seconds between two attempts while all slots are taken
@@ -248,7 +249,7 @@ class Client:
                     running[pool.submit(function, item)] = item
                 if not running:
                     break
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                for future in completed(running):
                     item = running.pop(future)
                     if (raised := future.exception()) is None:
                         yield item, future.result()
@@ -330,6 +331,7 @@ class Client:
         seconds, size = response_limits(body, self._timeout)
         future = asyncio.run_coroutine_threadsafe(self._receive(method, url, body, seconds, size), self._loop)
         try:
+            completed([future])
             status, headers, received = future.result()
         except TimeoutError:
             raise httpx2.ReadTimeout(f"the response is not complete after {seconds:.0f} seconds") from None
