@@ -113,15 +113,19 @@ def test_text_that_only_fits_in_windows_is_an_error_of_its_row(models):
     assert actual[1]["logprobs"] == pytest.approx(expected[1]["logprobs"], abs=1e-4)
 
 
+def continuations(texts: list[str], **fields) -> pa.Table:
+    rows = [
+        {"request_id": f"r{i}", "item_id": f"i{i}", "role": "response", "kind": "generate", "prefix": "", "text": text,
+         "max_new_tokens": 8, "stop": []} | fields
+        for i, text in enumerate(texts)
+    ]  # fmt: skip
+    return pa.Table.from_pylist(rows, schema=REQUESTS.schema)
+
+
 @pytest.mark.parametrize("stops", [["\n", "."], list("\n.;:"), list("\n.;:e"), list("\n.;:!?eao ")], ids=len)
 def test_greedy_texts_equal_local_texts(models, form, stops):
     local, remote = models
-    rows = [
-        {"request_id": f"r{i}", "item_id": f"i{i}", "role": "response", "kind": "generate", "prefix": "", "text": text,
-         "max_new_tokens": 8, "stop": stops}
-        for i, text in enumerate(["The keys to the", "O gato dorme no", "დღეს დილით", "Jutros smo"])
-    ]  # fmt: skip
-    requests = pa.Table.from_pylist(rows, schema=REQUESTS.schema)
+    requests = continuations(["The keys to the", "O gato dorme no", "დღეს დილით", "Jutros smo"], stop=stops)
     expected = generate_locally(local, requests, journal=MemoryJournal())[0].to_pylist()
     actual = generate(remote, requests, journal=MemoryJournal())[0].to_pylist()
     same = ("output", "finish_reason", "n_prompt_tokens", "flags", "n_tokens", "raw_output")
@@ -130,3 +134,23 @@ def test_greedy_texts_equal_local_texts(models, form, stops):
         same = same[:4]
     for name in same[:4] if cut else same:
         assert [row[name] for row in actual] == [row[name] for row in expected], name
+
+
+def test_samples_of_a_prompt_have_seeds_of_their_own(models):
+    requests = continuations(["O gato dorme no"] * 4, gen_kwargs={"temperature": 5.0})
+    texts = [generate(models[1], requests)[0]["raw_output"].to_pylist() for _ in range(2)]
+    assert len(set(texts[0])) == 4
+    assert texts[0] == texts[1]
+
+
+def test_text_that_the_server_cuts_is_flagged(tmp_path):
+    def cuts(server, original, ids, n, *sampling):
+        return original(ids, min(n, 5), *sampling)
+
+    local = served.trained_model()
+    with served.Server(local, lie={"generate": cuts}) as server:
+        remote = open_server(served.record(server, tmp_path, tokenizer=local))
+        requests = continuations(["O gato dorme no", "Jutros smo"]).to_pylist()
+        requests[1]["max_new_tokens"] = 5
+        rows = generate(remote, pa.Table.from_pylist(requests, schema=REQUESTS.schema))[0].to_pylist()
+    assert [row["flags"] for row in rows] == ["cut: by a limit of the server, below that of the request", None]

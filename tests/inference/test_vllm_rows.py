@@ -94,8 +94,9 @@ def test_rows_match_transformers_engine(loaded, engines):
     assert len(submitted) == 3  # equal requests once, empty prompts never
 
 
-def test_sampling_parameters_are_passed_with_seed_per_request(loaded, engines):
-    sampled = {"temperature": 0.5, "top_k": 7, "top_p": None, "repetition_penalty": 1.25, "seed": 3}
+@pytest.mark.parametrize("seed", [3, None])
+def test_sampling_parameters_are_passed_with_seed_per_request(loaded, engines, seed):
+    sampled = {"temperature": 0.5, "top_k": 7, "top_p": None, "repetition_penalty": 1.25, "seed": seed}
     requests = build_table(
         build_request("a", "O gato", decoding=sampled),
         build_request("b", "Jutros", decoding=sampled),
@@ -108,7 +109,7 @@ def test_sampling_parameters_are_passed_with_seed_per_request(loaded, engines):
     }
     assert sampling_settings == {(0.5, 7, 1.0, 1.25), (0.0, -1, 1.0, 1.0)}
     seeds = [params.seed for params in submitted if params.temperature]
-    assert len(set(seeds)) == 2
+    assert (len(set(seeds)), None in seeds) == (2, False)
     assert [params.seed for params in submitted if not params.temperature] == [None]
 
 

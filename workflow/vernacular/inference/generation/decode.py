@@ -15,7 +15,6 @@ import torch
 from transformers import DynamicCache, MinPLogitsWarper, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
-from vernacular.core.fingerprint import fingerprint
 from vernacular.inference.generation.prepare import PreparedPrompt, find_stop, outcome_of, reader_of
 from vernacular.inference.generation.reasoning import Reader
 from vernacular.inference.model.loaded import LoadedModel
@@ -407,5 +406,4 @@ def _warpers(decoding: dict) -> list:
 
 
 def _generator(prompt: PreparedPrompt) -> torch.Generator:
-    seed = int(fingerprint([prompt.decoding["seed"], prompt.request_id])[:15], 16)
-    return torch.Generator().manual_seed(seed)
+    return torch.Generator().manual_seed(prompt.seed(15))

@@ -285,7 +285,6 @@ def _generate(loaded: LoadedModel, engine, prompts: list[PreparedPrompt]) -> lis
     parameters = []
     for prompt in prompts:
         decoding = prompt.decoding
-        seed = None if decoding["seed"] is None else int(fingerprint([decoding["seed"], prompt.request_id])[:8], 16)
         parameters.append(
             SamplingParams(
                 temperature=decoding["temperature"],
@@ -293,7 +292,7 @@ def _generate(loaded: LoadedModel, engine, prompts: list[PreparedPrompt]) -> lis
                 top_p=decoding["top_p"] or 1.0,
                 min_p=decoding.get("min_p") or 0.0,
                 repetition_penalty=decoding["repetition_penalty"] or 1.0,
-                seed=seed,
+                seed=prompt.seed(8) if decoding["temperature"] else None,
                 max_tokens=max(1, prompt.max_new_tokens),
                 stop=[] if prompt.rendered is not None else prompt.stops,  # a chat turn may begin with an empty line
                 include_stop_str_in_output=True,

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from vernacular.checkpoints.files import read_json
 from vernacular.core.errors import ModelError, format_count
+from vernacular.core.fingerprint import fingerprint
 from vernacular.core.model_record import ModelRecord
 from vernacular.inference.generation.reasoning import (
     UNCLOSED,
@@ -58,6 +59,10 @@ class PreparedPrompt:
     def answer_tokens(self) -> int:
         """The largest number of tokens of the answer."""
         return self.max_new_tokens - self.think_tokens
+
+    def seed(self, digits: int) -> int:
+        """Return the seed of its samples, of hexadecimal `digits`; each request has its own, also without one."""
+        return int(fingerprint([self.decoding["seed"], self.request_id])[:digits], 16)
 
     @property
     def flag(self) -> str | None:

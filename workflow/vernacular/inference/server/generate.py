@@ -16,7 +16,7 @@ import pyarrow as pa
 from vernacular.core.errors import ModelError
 from vernacular.core.fingerprint import fingerprint
 from vernacular.inference.generation import prepare, reasoning
-from vernacular.inference.model.rendering import is_continued, with_system
+from vernacular.inference.model.rendering import has_template, is_continued, with_system
 from vernacular.inference.schema import GENERATIONS, Journal, iter_rows, rows_to_table
 from vernacular.inference.server.completions import Completion
 from vernacular.inference.server.forms import read
@@ -91,6 +91,7 @@ class Generation:
                 "stated": served.client.stated.summary(),
             },
             "tokenizer": {"bos": served.record.bos, "adds_bos": served.adds_bos, "truncation": "few-shot examples"}
+            | {"has_chat_template": has_template(served) if served.tokenizer else None}
             | reasoning.describe(served, self.prompts.values(), self.outcomes.values()),
             "counters": {
                 "requests": self.requests.num_rows,
@@ -151,7 +152,6 @@ def _text_prompts(
 
 def _answer(served: ServedModel, call: Call) -> dict:
     prompt, decoding = call.prompt, call.prompt.decoding
-    seed = 0 if decoding["seed"] is None else int(fingerprint([decoding["seed"], prompt.request_id])[:7], 16)
     # a chat turn may begin with an empty line, which must not end it
     stops = [] if prompt.rendered is not None else prompt.stops
     complete = served.native.complete if served.native else served.completions.complete
@@ -160,7 +160,7 @@ def _answer(served: ServedModel, call: Call) -> dict:
         "top_k": decoding["top_k"] or -1,
         "top_p": decoding["top_p"] or 1.0,
         "repetition_penalty": decoding["repetition_penalty"] or 1.0,
-        "seed": seed,
+        "seed": prompt.seed(7) if decoding["temperature"] else 0,
     }
     if decoding["min_p"]:
         fields["min_p"] = decoding["min_p"]
@@ -168,8 +168,11 @@ def _answer(served: ServedModel, call: Call) -> dict:
         fields |= {"stop": stops[:_MAX_STOPS], "include_stop_str_in_output": True}
     if served.native is None and (names := served.completions.unsupported(fields)):
         return {"error": f"the server does not accept {', '.join(names)}"}
-    completion = complete(call.content, max(1, prompt.max_new_tokens), **fields, **_extensions(served, call))
+    limit = max(1, prompt.max_new_tokens)
+    completion = complete(call.content, limit, **fields, **_extensions(served, call))
     served.compare_length(call.content, completion.prompt_tokens)
+    if completion.finish_reason == "length" and limit > 1 + (completion.completion_tokens or limit):
+        served.client.stated.flag("cut: by a limit of the server, below that of the request")
     split = _split(served, prompt, completion)
     text, n_tokens, parts = completion.text, completion.completion_tokens, split.outcome() if split else {}
     if split and split.state not in (None, "none"):
