@@ -178,6 +178,12 @@ def test_mixed_versions_are_one_note_with_evaluation_count():
     assert "b: torch 2.13.0, transformers 5.2" in note["note"]
 
 
+def test_version_of_a_served_model_is_that_of_the_engine_only():
+    results = ResultsMetadata(inference=OutputsMetadata(engine=EngineInfo(version="0123456789"), model=ModelInfo()))
+    [note] = mixed_version_notes([metadata_of("a", "5.1", "x"), MetricsMetadata(model="b", evaluations={"x": results})])
+    assert note["note"].endswith("; b: a server (engine 01234567)")
+
+
 def test_languages_whose_datasets_are_in_two_scripts_are_noted():
     def results(task: str, language: str, script: str | None) -> ResultsMetadata:
         return ResultsMetadata(dataset=ItemsMetadata(task=task, language=language, script=script))

@@ -182,7 +182,7 @@ def mixed_version_notes(models: list[MetricsMetadata]) -> list[dict]:
             if engine.version:
                 libraries = {"torch": model.torch, "transformers": model.transformers}
                 names = ", ".join(f"{name} {version}" for name, version in libraries.items() if version)
-                version = f"{names} (engine {engine.version[:8]})"
+                version = f"{names or 'a server'} (engine {engine.version[:8]})"
                 versions.setdefault(evaluation, {}).setdefault(version, []).append(metadata.model)
     # scoring and generation have separate versions: group by the models that share a version
     groups: dict[tuple, list[str]] = {}

@@ -181,7 +181,7 @@ class _Probe:
                     self._note(Check.PENALTIES, form.name, True, self._check_samples(form))
             except (AnswerError, RefusedError) as error:
                 reason = self._fail(Check.LETTERS, form.name, error)
-                if getattr(error, "check", None) == Check.PENALTIES:
+                if getattr(error, "check", None) in (Check.BOUNDARY, Check.PENALTIES):  # of values that are returned
                     self.reasons["labels"] = reason
                 continue
             self._note(Check.LETTERS, form.name, True, seen)
