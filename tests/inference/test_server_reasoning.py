@@ -153,6 +153,16 @@ def test_reasoning_of_chats_is_read_from_both_fields_or_the_text(model, field, t
     assert not any("stop" in body for body in asked)
 
 
+def test_budget_of_reasoning_is_what_the_context_of_the_server_leaves(model, tmp_path):
+    with Chat(model, length=400) as server:
+        record = served.record(server, tmp_path)
+        results, _ = generate(open_server(record), reasoning.table(*ROWS))
+        asked = [body["max_tokens"] for body in server.bodies[-2:]]
+    budgets = [row["think_budget"] for row in results.to_pylist()]
+    assert sorted(asked) == sorted(24 + budget for budget in budgets)
+    assert budgets == [400 - 256 - 24 - len(row["text"]) for row in ROWS]
+
+
 def test_settings_are_sent_with_chats(model, tmp_path):
     with Chat(model) as server:
         settings = {"enable_thinking": False, "system_instruction": "Responde en galego."}

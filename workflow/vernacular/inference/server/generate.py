@@ -23,6 +23,7 @@ from vernacular.inference.server.forms import read
 from vernacular.inference.server.served import ServedModel
 from vernacular.types import Request
 
+_TEMPLATE_TOKENS = 256  # that a template adds to a chat
 _MAX_STOPS = 4  # the most that OpenAI's API accepts; the output is cut at all of them
 
 
@@ -135,19 +136,31 @@ def _text_prompts(
         error = None if chat or forms.generation != "chat" else "the server answers chats only"
         if chat and is_continued(row["messages"]):
             error = "the server applies its template, which cannot continue a turn of the model (gen_prefix)"
-        contents[row["request_id"]] = with_system(served, row["messages"]) if chat else row["prefix"] + row["text"]
+        content = with_system(served, row["messages"]) if chat else row["prefix"] + row["text"]
+        contents[row["request_id"]] = content
+        n_answer = decoding.max_new_tokens or prepare.max_new_tokens(served, row)
+        think_tokens = _reasoning_budget(served, content, n_answer, decoding.think_tokens)
         prompts[row["request_id"]] = prepare.PreparedPrompt(
             request_id=row["request_id"],
             ids=[],
             rendered="chat template applied by the server" if chat else None,
-            max_new_tokens=(decoding.max_new_tokens or prepare.max_new_tokens(served, row)) + decoding.think_tokens,
+            max_new_tokens=n_answer + think_tokens,
             stops=list(row["stop"] or []),
             decoding=decoding.values,
-            think_tokens=decoding.think_tokens,
+            think_tokens=think_tokens,
             wanted_tokens=decoding.think_tokens,
             error=error,
         )
     return prompts, contents
+
+
+def _reasoning_budget(served: ServedModel, content: str | list[dict], n_answer: int, wanted: int) -> int:
+    """Return what the server's context leaves of the tokens `wanted` for reasoning, if each byte were a token."""
+    if not wanted or served.max_length is None:
+        return wanted
+    texts = [content] if isinstance(content, str) else [turn["content"] for turn in content]
+    n_prompt = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts) + _TEMPLATE_TOKENS
+    return max(1, min(wanted, served.max_length - n_prompt - n_answer))
 
 
 def _answer(served: ServedModel, call: Call) -> dict:
