@@ -10,6 +10,7 @@ from support import tiny
 from support.engines import generate, outputs
 from vernacular.core.metadata import OutputsMetadata, decode
 from vernacular.inference.generation import generate as generation
+from vernacular.inference.generation.decode import end_token_ids
 from vernacular.inference.job.store import Journal
 from vernacular.inference.model.tokenization import decode_continuation
 from vernacular.inference.schema import MemoryJournal
@@ -44,7 +45,7 @@ def engines(loaded, monkeypatch):
                 token = int(loaded.model(torch.tensor([ids + new_ids])).logits[0, -1].argmax())
                 new_ids.append(token)
                 text = decode_continuation(loaded.tokenizer, ids, new_ids)
-                if token == loaded.eos_id or any(stop in text for stop in params.stop):
+                if token in end_token_ids(loaded) or any(stop in text for stop in params.stop):
                     finish_reason = "stop"
             return SimpleNamespace(outputs=[SimpleNamespace(token_ids=new_ids, finish_reason=finish_reason)])
 
@@ -89,9 +90,26 @@ def test_rows_match_transformers_engine(loaded, engines):
     assert metadata["engine"] == {"name": "vllm", "version": "9.9"}
     assert (metadata["counters"]["requests"], metadata["counters"]["distinct"]) == (6, 4)
     [(options, submitted)] = engines
-    assert options["gpu_memory_utilization"] == pytest.approx(0.54)  # 0.9 of the free fraction
+    assert (options["kv_cache_memory_bytes"], "gpu_memory_utilization" in options) == (2 << 30, False)
     assert (options["dtype"], options["model"]) == ("float32", str(loaded.record.directory))
     assert len(submitted) == 3  # equal requests once, empty prompts never
+
+
+def test_engine_takes_the_free_memory_of_a_gpu(loaded, engines):
+    device = torch.device("cuda")
+    generation._engine(SimpleNamespace(record=loaded.record, device=device, dtype=loaded.dtype, max_length=None))
+    [(options, _)] = engines
+    assert options["gpu_memory_utilization"] == pytest.approx(0.54)  # 0.9 of the free fraction
+    assert "kv_cache_memory_bytes" not in options
+
+
+def test_end_token_is_no_part_of_the_text(loaded, engines):
+    requests = build_table(build_request("a", "O gato"), build_request("b", "Jutros smo"))
+    ids = loaded.tokenizer("O gato", return_tensors="pt")["input_ids"]
+    loaded.model.generation_config.eos_token_id = [loaded.eos_id, int(loaded.model(ids).logits[0, -1].argmax())]
+    expected = generate(loaded, requests)[0].to_pylist()
+    assert (expected[0]["n_tokens"], expected[0]["finish_reason"]) == (0, "eos")
+    assert outputs(generation.VLLMGeneration(loaded, requests))[0].to_pylist() == expected
 
 
 @pytest.mark.parametrize("seed", [3, None])

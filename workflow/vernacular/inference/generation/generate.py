@@ -18,7 +18,15 @@ import torch
 from vernacular.core.errors import ModelError
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.logs import Progress
-from vernacular.inference.generation.decode import BATCH, DecodingCounters, Prefix, Way, common_prefix, decode
+from vernacular.inference.generation.decode import (
+    BATCH,
+    DecodingCounters,
+    Prefix,
+    Way,
+    common_prefix,
+    decode,
+    end_token_ids,
+)
 from vernacular.inference.generation.prepare import PreparedPrompt, outcome_of, output_row, prepare_prompts
 from vernacular.inference.generation.reasoning import describe
 from vernacular.inference.generation.self_check import select_batching
@@ -255,7 +263,7 @@ class VLLMGeneration(Generation):
 
 
 def _engine(loaded: LoadedModel):
-    """Return (vllm.LLM, version) for the model's directory, limited to the GPU memory that is still free.
+    """Return (vllm.LLM, version) for the model's directory, limited to the memory of the GPU that is still free.
 
     Raises ModelError if vLLM is not installed.
     """
@@ -268,13 +276,16 @@ def _engine(loaded: LoadedModel):
         ) from None
     key = loaded.record.fingerprint
     if key not in _engines:
-        free, total = torch.cuda.mem_get_info(loaded.device)
+        memory = {"kv_cache_memory_bytes": _CPU_CACHE}
+        if loaded.device.type == "cuda":
+            free, total = torch.cuda.mem_get_info(loaded.device)
+            memory = {"gpu_memory_utilization": 0.9 * free / total}
         _engines[key] = vllm.LLM(
             model=str(loaded.record.directory),
             dtype=str(loaded.dtype).removeprefix("torch."),
             max_model_len=loaded.max_length,
-            gpu_memory_utilization=0.9 * free / total,
             enable_prefix_caching=True,
+            **memory,
         )
     return _engines[key], vllm.__version__
 
@@ -299,9 +310,11 @@ def _generate(loaded: LoadedModel, engine, prompts: list[PreparedPrompt]) -> lis
             )
         )
     inputs = [{"prompt_token_ids": prompt.ids} for prompt in prompts]
-    outcomes = []
+    outcomes, end_ids = [], end_token_ids(loaded)
     for prompt, request in zip(prompts, engine.generate(inputs, parameters, use_tqdm=False), strict=True):
         completion = request.outputs[0]
-        reason = "length" if completion.finish_reason == "length" else "eos"
-        outcomes.append(outcome_of(loaded, prompt, list(completion.token_ids), reason))
+        ids, reason = list(completion.token_ids), "length" if completion.finish_reason == "length" else "eos"
+        if reason == "eos" and ids[-1] in end_ids:
+            ids = ids[:-1]
+        outcomes.append(outcome_of(loaded, prompt, ids, reason))
     return outcomes
