@@ -8,6 +8,7 @@ import pytest
 import torch
 from support import tiny
 from support.engines import generate, outputs
+from vernacular.core.errors import ModelError
 from vernacular.core.metadata import OutputsMetadata, decode
 from vernacular.inference.generation import generate as generation
 from vernacular.inference.generation.decode import end_token_ids
@@ -101,6 +102,21 @@ def test_engine_takes_the_free_memory_of_a_gpu(loaded, engines):
     [(options, _)] = engines
     assert options["gpu_memory_utilization"] == pytest.approx(0.54)  # 0.9 of the free fraction
     assert "kv_cache_memory_bytes" not in options
+
+
+def test_engine_that_does_not_start_is_tried_once(loaded, monkeypatch):
+    starts = []
+
+    def start(**options):
+        starts.append(options)
+        raise RuntimeError("Engine core initialization failed. See root cause above.")
+
+    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(LLM=start, __version__="9.9"))
+    monkeypatch.setattr(generation, "_engines", {})
+    for _ in range(2):
+        with pytest.raises(ModelError, match=r"tiny-gpt2: vLLM 9.9 does not start \(RuntimeError: Engine core"):
+            outputs(generation.VLLMGeneration(loaded, build_table(build_request("a", "O gato"))))
+    assert len(starts) == 1
 
 
 def test_end_token_is_no_part_of_the_text(loaded, engines):

@@ -15,7 +15,7 @@ from collections import Counter
 import pyarrow as pa
 import torch
 
-from vernacular.core.errors import ModelError
+from vernacular.core.errors import ModelError, named
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.logs import Progress
 from vernacular.inference.generation.decode import (
@@ -233,7 +233,7 @@ def _cache_bytes(loaded: LoadedModel) -> int:
 
 CHUNK_SIZE = 512  # prompts per journal entry
 
-_engines: dict[str, object] = {}  # by model fingerprint: startup takes a minute
+_engines: dict[str, object] = {}  # by model fingerprint, or the error of its start, which takes a minute
 
 
 class VLLMGeneration(Generation):
@@ -265,7 +265,7 @@ class VLLMGeneration(Generation):
 def _engine(loaded: LoadedModel):
     """Return (vllm.LLM, version) for the model's directory, limited to the memory of the GPU that is still free.
 
-    Raises ModelError if vLLM is not installed.
+    Raises ModelError if vLLM is not installed or does not start; it is started once.
     """
     try:
         import vllm
@@ -280,13 +280,19 @@ def _engine(loaded: LoadedModel):
         if loaded.device.type == "cuda":
             free, total = torch.cuda.mem_get_info(loaded.device)
             memory = {"gpu_memory_utilization": 0.9 * free / total}
-        _engines[key] = vllm.LLM(
-            model=str(loaded.record.directory),
-            dtype=str(loaded.dtype).removeprefix("torch."),
-            max_model_len=loaded.max_length,
-            enable_prefix_caching=True,
-            **memory,
-        )
+        try:
+            _engines[key] = vllm.LLM(
+                model=str(loaded.record.directory),
+                dtype=str(loaded.dtype).removeprefix("torch."),
+                max_model_len=loaded.max_length,
+                enable_prefix_caching=True,
+                **memory,
+            )
+        except Exception as error:  # noqa: BLE001 (of any class; the next evaluation would wait for the same)
+            _engines[key] = error
+    if isinstance(_engines[key], Exception):
+        reason = f"vLLM {vllm.__version__} does not start ({named(_engines[key])}); it states why in the job's output"
+        raise ModelError(f"model {loaded.record.name}: {reason}.")
     return _engines[key], vllm.__version__
 
 
