@@ -63,6 +63,32 @@ def test_pool_workers_end_with_their_parent(tmp_path, stop_signal, code):
     assert wait_until_ended(pids)
 
 
+# a program whose supervised child starts a process that nobody ends, as libraries do; it prints the PIDs of both
+SUPERVISED = """
+import os, subprocess, sys, time
+from vernacular.core.processes import fork_child
+
+if (status := fork_child()) is None:
+    print(os.getpid(), subprocess.Popen(["sleep", "600"]).pid, flush=True)
+    time.sleep(float(sys.argv[1]))
+    os._exit(3)
+raise SystemExit(status % 256)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks processes up in /proc")
+@pytest.mark.parametrize(("killed", "code"), [("parent", -9), ("child", 256 - 9), (None, 3)])
+def test_processes_of_a_supervised_child_end_with_it(killed, code):
+    command = [sys.executable, "-c", SUPERVISED, "600" if killed else "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as main:
+        pids = [int(pid) for pid in main.stdout.readline().split()]
+        assert is_alive(pids[1]) or not killed
+        if killed:
+            os.kill(main.pid if killed == "parent" else pids[0], signal.SIGKILL)
+        assert main.wait(60) == code
+    assert wait_until_ended(pids)
+
+
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_stage_cleans_up_and_exits_with_status_130(tmp_path, signum):
     """A library that takes minutes to import simulates a running stage."""

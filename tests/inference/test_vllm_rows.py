@@ -154,3 +154,14 @@ def test_journaled_requests_are_not_regenerated(loaded, engines, tmp_path):
     assert second.to_pylist() == first_table.to_pylist()
     [(_, submitted)] = engines  # one engine for both runs
     assert len(submitted) == 2
+
+
+def test_failed_engine_is_not_used_again(loaded, engines, monkeypatch):
+    requests = build_table(build_request("a", "O gato"))
+    first = generation.VLLMGeneration(loaded, requests)
+    engine, _ = generation._engine(loaded)
+    monkeypatch.setattr(engine, "generate", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        outputs(first)
+    assert outputs(generation.VLLMGeneration(loaded, requests))[0]["finish_reason"].to_pylist() == ["length"]
+    assert len(engines) == 2

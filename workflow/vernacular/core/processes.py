@@ -182,7 +182,8 @@ _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 def fork_child() -> int | None:
     """Fork; return None in the child, in the parent its exit status, negative for a signal as in `subprocess`.
 
-    The child has its own process group, so that signals to the parent reach it once; it ends if the parent is killed.
+    The child has its own process group, so that signals to the parent reach it once. What a library has started there
+    (vLLM) ends with the child, and all of it if the parent is killed.
     """
     read_end, write_end = os.pipe()  # the parent's end closes when the parent dies
     child_pid = os.fork()
@@ -200,6 +201,8 @@ def fork_child() -> int | None:
             signal.signal(signum, lambda n, _: _send_signal(child_pid, n))
     try:
         _, status = os.waitpid(child_pid, 0)
+        with contextlib.suppress(OSError):  # usually, none is left
+            os.killpg(child_pid, signal.SIGKILL)
     finally:
         for signum, handler in previous_handlers.items():
             signal.signal(signum, handler)
@@ -223,7 +226,7 @@ def _send_signal(child_pid: int, signum: int) -> None:
 
 def _exit_when_closed(read_end: int) -> None:
     os.read(read_end, 1)
-    os._exit(1)
+    os.killpg(0, signal.SIGKILL)
 
 
 class Cancelled(BaseException):

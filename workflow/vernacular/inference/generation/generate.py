@@ -249,7 +249,11 @@ class VLLMGeneration(Generation):
             outcomes = journal.get(name)
             if outcomes is None:
                 with journal.defer_signals():
-                    outcomes = _generate(self.loaded, engine, chunk)
+                    try:
+                        outcomes = _generate(self.loaded, engine, chunk)
+                    except Exception:
+                        del _engines[self.loaded.record.fingerprint]  # its process may have died
+                        raise
                     journal.add(name, outcomes)
             self._keep(chunk, outcomes)
         self.model_metadata = self.loaded.metadata()
@@ -276,17 +280,18 @@ def _engine(loaded: LoadedModel):
         ) from None
     key = loaded.record.fingerprint
     if key not in _engines:
-        memory = {"kv_cache_memory_bytes": _CPU_CACHE}
+        # on a CPU, vLLM 0.32 fails if a prompt with a seed is read in parts
+        options = {"kv_cache_memory_bytes": _CPU_CACHE, "enable_chunked_prefill": False}
         if loaded.device.type == "cuda":
             free, total = torch.cuda.mem_get_info(loaded.device)
-            memory = {"gpu_memory_utilization": 0.9 * free / total}
+            options = {"gpu_memory_utilization": 0.9 * free / total}
         try:
             _engines[key] = vllm.LLM(
                 model=str(loaded.record.directory),
                 dtype=str(loaded.dtype).removeprefix("torch."),
                 max_model_len=loaded.max_length,
                 enable_prefix_caching=True,
-                **memory,
+                **options,
             )
         except Exception as error:  # noqa: BLE001 (of any class; the next evaluation would wait for the same)
             _engines[key] = error
