@@ -1,9 +1,10 @@
 """Generation through a server: the same rows as `generation.generate`.
 
 Prompts, lengths, stop strings and flags are those of a local model if a tokenizer is known; without one, the server
-receives text, or chat messages to which it applies its own template. The server's text is stored as it is; reasoning
-before it is split off by a field of the response, by token IDs or by its markers. An evaluation is prepared while
-another is computed, unless the server is asked for its tokens.
+receives text, or chat messages to which it applies its own template. The text is decoded here if the server returns the
+IDs of its tokens, because vLLM omits what stands at its end before a character is complete. Otherwise the server's is
+stored as it is. Reasoning before it is split off by a field of the response, by token IDs or by its markers. An
+evaluation is prepared while another is computed, unless the server is asked for its tokens.
 """
 
 import time
@@ -17,8 +18,9 @@ from vernacular.core.errors import ModelError
 from vernacular.core.fingerprint import fingerprint
 from vernacular.inference.generation import prepare, reasoning
 from vernacular.inference.model.rendering import has_template, is_continued, with_system
+from vernacular.inference.model.tokenization import decode_continuation
 from vernacular.inference.schema import GENERATIONS, Journal, iter_rows, rows_to_table
-from vernacular.inference.server.completions import Completion
+from vernacular.inference.server.completions import Completion, PromptLogprobs
 from vernacular.inference.server.forms import read
 from vernacular.inference.server.served import ServedModel
 from vernacular.types import Request
@@ -186,11 +188,14 @@ def _answer(served: ServedModel, call: Call) -> dict:
     served.compare_length(call.content, completion.prompt_tokens)
     if completion.finish_reason == "length" and limit > 1 + (completion.completion_tokens or limit):
         served.client.stated.flag("cut: by a limit of the server, below that of the request")
-    split = _split(served, prompt, completion)
+    split, ids = _split(served, prompt, completion), _ids(served, prompt, completion)
     text, n_tokens, parts = completion.text, completion.completion_tokens, split.outcome() if split else {}
+    if ids is not None and served.native is None:
+        text = served.client.redact(decode_continuation(served.tokenizer, prompt.ids, ids))
+        n_tokens = len(ids)
     if split and split.state not in (None, "none"):
         text, n_tokens = split.answer, split.n_answer
-    if served.client.redaction in f"{completion.reasoning}{completion.text}":
+    if served.client.redaction in f"{completion.reasoning}{completion.text}{text}":
         served.client.stated.flag("redacted: the text contained the key of the server")
     return {
         "raw_output": text,
@@ -201,16 +206,25 @@ def _answer(served: ServedModel, call: Call) -> dict:
 
 
 def _extensions(served: ServedModel, call: Call) -> dict:
-    """Return the fields of a request that only chats and reasoning need."""
+    """Return the fields of a request that depend on its form."""
     prompt = call.prompt
-    if prompt.rendered is None:
+    if not prompt.ids:  # the server applies its template, if any
+        return {} if prompt.rendered is None else reasoning.template_fields(served)
+    if served.native:
         return {}
-    if not prompt.ids:  # the server applies its template
-        return reasoning.template_fields(served)
-    if served.native or not prompt.think_tokens:
-        return {}
+    if prompt.rendered is None or not prompt.think_tokens:  # not to servers that may refuse the field
+        return {"return_token_ids": True} if served.record.server.forms.spans == PromptLogprobs.name else {}
     special = {"skip_special_tokens": False} if reasoning.has_special_markers(served) else {}
     return {"return_token_ids": True} | special
+
+
+def _ids(served: ServedModel, prompt: prepare.PreparedPrompt, completion: Completion) -> list[int] | None:
+    """Return the IDs of the generated tokens, without an end token; None if they are not known."""
+    if not (completion.ids and prompt.ids and served.tokenizer is not None):
+        return None
+    end_ids = (served.eos_id, read(completion.content, "choices", 0, "stop_reason"))  # vLLM states another end token
+    is_end = read(completion.content, "stop_type") == "eos" or completion.ids[-1] in end_ids
+    return completion.ids[:-1] if is_end else completion.ids
 
 
 def _split(served: ServedModel, prompt: prepare.PreparedPrompt, completion: Completion) -> reasoning.Split | None:
@@ -225,11 +239,8 @@ def _split(served: ServedModel, prompt: prepare.PreparedPrompt, completion: Comp
         state = "closed" if completion.text.strip() else reasoning.UNCLOSED
         by = completion.reasoning_field or "usage"
         return reasoning.Split(completion.text, completion.reasoning, state, n_reasoning, n_answer, by)
-    if completion.ids and prompt.ids and served.tokenizer is not None:
-        ids = completion.ids
-        is_end = read(completion.content, "stop_type") == "eos" or ids[-1] == served.eos_id
+    if (ids := _ids(served, prompt, completion)) is not None:
         limit = prompt.answer_tokens if asks else None
-        ids = ids[:-1] if is_end else ids
         return prepare.reader_of(served, prompt).split(ids, budget=prompt.think_tokens, limit=limit)
     split = reasoning.split_text(completion.text, markers, opened=prompt.opened, asks=asks)
     if asks and split.state == "none" and not prompt.ids and completion.finish_reason == "length":
