@@ -325,7 +325,7 @@ def _generate(loaded: LoadedModel, engine, prompts: list[PreparedPrompt]) -> lis
     for prompt, request in zip(prompts, engine.generate(inputs, parameters, use_tqdm=False), strict=True):
         completion = request.outputs[0]
         ids, reason = list(completion.token_ids), "length" if completion.finish_reason == "length" else "eos"
-        if reason == "eos" and ids[-1] in end_ids:
+        if reason == "eos" and ids and ids[-1] in end_ids:
             ids = ids[:-1]
         outcomes.append(outcome_of(loaded, prompt, ids, reason))
     return outcomes
