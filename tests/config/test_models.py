@@ -80,6 +80,8 @@ def test_external_results_can_be_compared(tmp_path):
          ["models.tuned.base:", "generation_engine: vllm", "generation_engine: transformers"]),
         ("shards: 2", "engine_class: 'json:Mine'", ["models.tuned.base:", "engine_class: json:Mine", "no adapters"]),
         ("owner/other@main", "./m, engine_class: 'nowhere.engines:Mine'", ["models.other.engine_class:", "MODULE:CLASS", "no module nowhere"]),
+        ("owner/other@main", "./m, generation_engine: vllm, quantization: 8bit",
+         ["models.other.generation_engine:", "weights in 8bit", "remove one of the two"]),
         ("shards: 2", "engine_class: vllm", ["models.base.engine_class:", "MODULE:CLASS", "my_module:MyEngine"]),
         ("shards: 2", "shards: 0", ["models.base.shards:", "at least 1,", "0"]),
         ("  other:", "  Base:", ["models.Base:", '"base"', "case"]),

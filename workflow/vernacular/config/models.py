@@ -61,6 +61,9 @@ def check_models(models: dict, report) -> None:
         seen[name.casefold()] = name
         _check_server_keys(name, entry, report)
         _check_rendering(name, entry, report)
+        if entry.get("generation_engine") == "vllm" and entry.get("quantization", "none") != "none":
+            message = f"vLLM would not generate with weights in {entry['quantization']}; remove one of the two."
+            report((name, "generation_engine"), message)
         if "engine_class" in entry:
             _check_engine(name, entry["engine_class"], report)
         if "adapter" in entry or "base" in entry:

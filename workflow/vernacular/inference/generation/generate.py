@@ -290,6 +290,7 @@ def _engine(loaded: LoadedModel):
                 model=str(loaded.record.directory),
                 dtype=str(loaded.dtype).removeprefix("torch."),
                 max_model_len=loaded.max_length,
+                trust_remote_code=loaded.record.trust_remote_code,
                 enable_prefix_caching=True,
                 **options,
             )
