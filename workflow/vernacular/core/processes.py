@@ -202,7 +202,7 @@ def fork_child() -> int | None:
     try:
         _, status = os.waitpid(child_pid, 0)
         with contextlib.suppress(OSError):  # usually, none is left
-            os.killpg(child_pid, signal.SIGKILL)
+            os.killpg(child_pid, signal.SIGTERM)
     finally:
         for signum, handler in previous_handlers.items():
             signal.signal(signum, handler)
