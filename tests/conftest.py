@@ -2,9 +2,11 @@
 
 import functools
 import itertools
+import json
 import os
 import signal
 import tempfile
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -26,8 +28,34 @@ settings.register_profile("soak", deadline=None, database=None, print_blob=True,
 settings.load_profile("soak" if "SOAK_SEED" in os.environ else "test")
 
 
-def pytest_collection_modifyitems(items):
+def pytest_addoption(parser):
+    parser.addoption("--outcomes", type=Path, help="leave out the tests that passed with this file; add this run to it")
+
+
+def _earlier_runs(config) -> list[dict]:
+    """Return {passed, skipped: {test: reason}, failed} of each earlier run with the file of `--outcomes`."""
+    path = config.getoption("outcomes")
+    return json.loads(path.read_text("utf-8")) if path and path.exists() else []
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if path := config.getoption("outcomes"):
+        reports = terminalreporter.stats
+        run = {
+            "passed": [report.nodeid for report in reports.get("passed", [])],
+            "skipped": {report.nodeid: report.longrepr[2] for report in reports.get("skipped", [])},
+            "failed": [report.nodeid for kind in ("failed", "error") for report in reports.get(kind, [])],
+        }
+        runs = [*_earlier_runs(config), run]
+        path.write_text(json.dumps(runs), "utf-8")
+
+
+def pytest_collection_modifyitems(config, items):
     """Run workflow tests first: each file runs in one process, and the longest must not start last."""
+    passed = {name for run in _earlier_runs(config) for name in run["passed"]}
+    if earlier := [item for item in items if item.nodeid in passed]:
+        config.hook.pytest_deselected(items=earlier)
+        items[:] = [item for item in items if item.nodeid not in passed]
     slowest = {"workflow", "slurm", "test_collection.py"}
     items.sort(key=lambda item: slowest.isdisjoint({item.path.parent.name, item.path.name}))
 

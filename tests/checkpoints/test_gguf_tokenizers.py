@@ -15,7 +15,7 @@ from vernacular.checkpoints.resolve import resolve
 from vernacular.core.errors import ModelError
 from vernacular.inference.model.loaded import wrap
 
-pytest.importorskip("gguf", reason="the package gguf is not installed")
+pytest.importorskip("gguf", exc_type=ImportError)
 
 TEXTS = [
     "L'any 2024 n'hi ha d'altres, l'illa d'en Pere és d'ell. I'VE 12345 we'll 7.",
@@ -67,7 +67,7 @@ NAMES = sorted({*_SPLITS, *{split: name for name, split in GGUF_PRE_TOKENIZER_SP
 @pytest.mark.slow
 @pytest.mark.parametrize("pre", NAMES)
 def test_tokens_are_those_of_llama_cpp(tmp_path, pre):
-    pytest.importorskip("xllamacpp", reason="the package xllamacpp is not installed")
+    pytest.importorskip("xllamacpp", exc_type=ImportError)
     llama.write_gguf(model(), tmp_path / "x.gguf", pre=pre)
     tokenizer = read_tokenizer(tmp_path / "x.gguf")
     with llama.LlamaServer(tmp_path / "x.gguf") as server:

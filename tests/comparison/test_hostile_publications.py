@@ -12,6 +12,7 @@ import yaml
 from support import report_prompts, specs, stages
 from support.hostile_publications import damage
 from support.malformed import NAMES
+from support.optional import TOOLS_PACKAGES, needs_tools
 from support.published import published_run
 from support.workspace import ROOT
 from vernacular import cli
@@ -37,7 +38,7 @@ from vernacular.protocols.evaluate import PROTOCOL_METRICS
 
 EVALUATION, OTHER = report_prompts.EVALUATION, report_prompts.OTHER
 SCHEMA = ROOT / "workflow" / "schemas" / "publication.schema.yaml"
-SCHEMAS = next(ROOT.glob(".tools/lib/python*/site-packages/every_eval_ever/schemas"), None)
+SCHEMAS = (TOOLS_PACKAGES or ROOT) / "every_eval_ever" / "schemas"
 LIMIT = 60  # seconds for one publication: a pipe, a device or an expensive pattern would take for ever
 
 
@@ -352,7 +353,7 @@ def test_name_of_an_evaluation_in_a_table_is_checked(tmp_path, name):
 # --- the schema
 
 
-@pytest.mark.skipif(SCHEMAS is None, reason="`make tools` installs the schema of Every Eval Ever")
+@needs_tools
 @pytest.mark.parametrize(("part", "file"), [("record", "eval"), ("line", "instance_level_eval")])
 def test_schema_is_a_part_of_that_of_every_eval_ever(part, file):
     """Each key that is read is one of Every Eval Ever, with a type that it permits."""

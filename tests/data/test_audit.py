@@ -255,7 +255,7 @@ def test_check_states_contradicting_golds(tmp_path, monkeypatch, capsys):
 
 
 def test_language_of_the_text():
-    pytest.importorskip("heliport")
+    pytest.importorskip("heliport", exc_type=ImportError)
     spanish = "¿Cuántos años hay que esperar para que un árbol como este crezca hasta el tejado de la casa?"
     found = _in_other_languages([question("a", PASSAGE * 2), question("b", spanish * 2)], "gl")
     assert [(each.item_id, each.detail) for each in found] == [("b", "es, expected gl")]

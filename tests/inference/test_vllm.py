@@ -16,7 +16,7 @@ from vernacular.protocols.schema import REQUESTS
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(vllm_server.PYTHON is None, reason="vLLM is not installed, and VLLM_PYTHON not set"),
+    pytest.mark.skipif(vllm_server.PYTHON is None, reason="VLLM_PYTHON is not set, and this Python cannot import vLLM"),
 ]
 
 QUESTION = "Question: Which animal sleeps on the roof?\nA. the dog\nB. the cat\nC. the horse\nD. the bird\nAnswer:"
@@ -105,7 +105,7 @@ def test_samples_of_the_server_repeat_with_the_request(remote):
 
 
 def test_texts_of_the_engine_are_those_of_transformers(local):
-    pytest.importorskip("vllm")
+    pytest.importorskip("vllm", exc_type=ImportError)
     penalty = {"temperature": 0.0, "top_k": None, "top_p": None, "repetition_penalty": 1.3, "seed": None}
     for fields in ({}, {"stop": [], "max_new_tokens": 30}, {"decoding": penalty}):
         requests = continuations(*PROMPTS, **fields)

@@ -13,16 +13,16 @@ import pyarrow as pa
 import pytest
 from support import lm_eval_cases, reasoning, tiny
 from support.engines import generate, score
+from support.optional import BENCH, needs_bench
 from support.workspace import ROOT
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from vernacular.inference.model.loaded import wrap
 from vernacular.inference.scoring.prepare import prepare
 from vernacular.protocols.schema import REQUESTS
 
-PYTHON = ROOT / ".bench" / "bin" / "python"
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not PYTHON.exists(), reason="lm_eval is not installed (make .bench/.complete)"),
+    needs_bench,
 ]
 # choice, choice with gen_prefix and mutual information, loglikelihood, generate, multiple_input, description, group
 TASKS = ("letters", "mutual", "last", "written", "contexts", "several", "weighted", "instructed")
@@ -120,7 +120,7 @@ def run_script(directory, script, content=""):
     variables |= {"HF_HUB_OFFLINE": "1", "HF_HOME": str(directory / "hf"), "TQDM_DISABLE": "1"}
     variables["PYTHONPATH"] = str(ROOT / "workflow")
     run = subprocess.run(
-        [PYTHON, "-c", script], cwd=directory, input=content, capture_output=True, text=True, check=False, env=variables
+        [BENCH, "-c", script], cwd=directory, input=content, capture_output=True, text=True, check=False, env=variables
     )
     assert run.returncode == 0, run.stderr[-3000:]
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 from support import lm_eval_cases, specs
+from support.optional import BENCH, needs_bench
 from support.workspace import ROOT
 from vernacular.config.load import load
 from vernacular.core import artifacts
@@ -22,10 +23,9 @@ from vernacular.core.fingerprint import content_hash
 from vernacular.data.schema import ITEMS
 from vernacular.lm_eval.catalog import read_index
 
-PYTHON = ROOT / ".bench" / "bin" / "python"
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not PYTHON.exists(), reason="lm_eval is not installed (make .bench/.complete)"),
+    needs_bench,
 ]
 TASK = {
     "dataset_path": "json", "test_split": "test", "output_type": "multiple_choice", "doc_to_text": "{{q}}",
@@ -40,7 +40,7 @@ PROCESS_DOCS = "def edit(row):\n    return {'q': 'first ' + row['q']}\n\n\ndef r
 def environment(tmp_path_factory) -> Path:
     """An environment with a copy of lm_eval that has one task, whose index `lm-eval-index` has written."""
     directory = tmp_path_factory.mktemp("lm_eval_environment")
-    own, shared = lm_eval_cases.extend_environment(PYTHON, directory)
+    own, shared = lm_eval_cases.extend_environment(BENCH, directory)
     shutil.copytree(shared / "lm_eval", own / "lm_eval", ignore=_tasks_and_bytecode)
     (info,) = shared.glob("lm_eval-*.dist-info")
     shutil.copytree(info, own / info.name)

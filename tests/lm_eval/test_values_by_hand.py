@@ -9,12 +9,12 @@ import os
 import subprocess
 
 import pytest
+from support.optional import BENCH, needs_bench
 from support.workspace import ROOT
 
-PYTHON = ROOT / ".bench" / "bin" / "python"
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not PYTHON.exists(), reason="lm_eval is not installed (make .bench/.complete)"),
+    needs_bench,
 ]
 
 SCRIPT = """
@@ -104,7 +104,7 @@ print(json.dumps({
 @pytest.fixture(scope="module")
 def found() -> dict:
     variables = os.environ | {"PYTHONPATH": str(ROOT / "workflow")}
-    done = subprocess.run([PYTHON, "-c", SCRIPT], capture_output=True, text=True, env=variables, check=False)
+    done = subprocess.run([BENCH, "-c", SCRIPT], capture_output=True, text=True, env=variables, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -7,13 +7,14 @@ import importlib.util
 import sys
 
 import pytest
+from support.optional import needs_package
 from support.sample_items import item
 from vernacular.metrics.aggregate import aggregate
 from vernacular.metrics.language import METRICS, NOT_INSTALLED, LanguageMeter, clean, identify, main_script, n_letters
 from vernacular.protocols.diagnosis import Diagnoser
 from vernacular.protocols.observations import Subject
 
-needs_identifier = pytest.mark.skipif(importlib.util.find_spec("heliport") is None, reason="heliport is not installed")
+needs_identifier = needs_package("heliport")
 
 # subjects, verbs with their objects, and places: 50 sentences of each language
 PARTS = {

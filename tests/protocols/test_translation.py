@@ -10,6 +10,7 @@ import pytest
 import sacrebleu.tokenizers.tokenizer_spm as sacrebleu_spm
 from sacrebleu.metrics import BLEU, CHRF
 from support.messages import assert_states
+from support.optional import TOOLS_PACKAGES, TOOLS_REASON
 from support.sample_items import item
 from support.scoring import score
 from support.stage_run import Run
@@ -87,10 +88,9 @@ def forget_pieces():
 @pytest.fixture
 def sentencepiece(tmp_path, monkeypatch):
     """A small SentencePiece model in place of that of FLORES-200; the package is in the environment of the tools."""
-    (directory,) = (ROOT / ".tools" / "lib").glob("python*/site-packages") or [None]
-    if directory is None or not (directory / "sentencepiece").exists():
-        pytest.skip("`make tools` installs sentencepiece")
-    monkeypatch.setattr(sys, "path", [*sys.path, str(directory)])
+    if TOOLS_PACKAGES is None:
+        pytest.skip(TOOLS_REASON)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(TOOLS_PACKAGES)])
     import sentencepiece
 
     texts = [each[key] for each in samples(FROM)[1] for key in ("context", "target")]

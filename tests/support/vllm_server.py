@@ -8,9 +8,10 @@ import subprocess
 import sys
 import time
 import urllib.request
-from importlib.util import find_spec
 
-PYTHON = os.environ.get("VLLM_PYTHON") or (sys.executable if find_spec("vllm") else None)
+from support.optional import package_problem
+
+PYTHON = os.environ.get("VLLM_PYTHON") or (None if package_problem("vllm") else sys.executable)
 _SECONDS = 600  # until it answers
 
 

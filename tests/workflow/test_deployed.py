@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 import yaml
 from support import tiny
+from support.optional import TOOLS, needs_tools
 from support.tools import (
-    TOOLS,
     copy_of_checkout,
     environment_with_wheel,
     git,
     layered_environment,
-    needs_tools,
     run_snakemake,
 )
 from support.workspace import output_tail

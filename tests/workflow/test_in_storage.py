@@ -5,8 +5,9 @@ import shutil
 import pandas as pd
 import pytest
 import yaml
+from support.optional import TOOLS, needs_rsync, needs_tools
 from support.plain_run import CONFIG, plain_run
-from support.tools import TOOLS, needs_rsync, needs_tools, run_snakemake
+from support.tools import run_snakemake
 from support.workspace import ROOT, output_tail
 
 pytestmark = [pytest.mark.slow, needs_tools, needs_rsync]

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 from support import lm_eval_cases, tiny
+from support.optional import BENCH, needs_bench
 from support.workspace import ROOT, output_tail
 from vernacular.comparison.schema import PROMPTS as PROMPTS_TABLE
 from vernacular.core import artifacts
@@ -22,10 +23,9 @@ from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.lm_eval.catalog import FORMAT, index_path
 from vernacular.metrics.schema import RESULTS
 
-PYTHON = ROOT / ".bench" / "bin" / "python"
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not PYTHON.exists(), reason="lm_eval is not installed (make .bench/.complete)"),
+    needs_bench,
 ]
 # (name, shots): None is what the task files say
 RUNS = [
@@ -70,7 +70,7 @@ json.dump(found, open("expected.json", "w"), default=str)
 def environment(tmp_path_factory) -> Path:
     """The interpreter of an environment with lm_eval and an index without the package's tasks, which takes minutes."""
     directory = tmp_path_factory.mktemp("lm_eval_environment")
-    own, site_packages = lm_eval_cases.extend_environment(PYTHON, directory)
+    own, site_packages = lm_eval_cases.extend_environment(BENCH, directory)
     if "COVERAGE_PROCESS_CONFIG" in os.environ:  # `make coverage`: a stage in this environment counts, too
         (own / "coverage").symlink_to(importlib.util.find_spec("coverage").submodule_search_locations[0])
         (own / "vernacular.pth").write_text(f"{ROOT / 'workflow'}\n")

