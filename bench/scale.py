@@ -298,12 +298,12 @@ def train_tokenizer(special: list[str]):
 def derive_outputs(models: list[str]) -> None:
     """Write outputs of all models but the first to the store, from those of the first."""
     import numpy as np
-    from vernacular.commands.common import inference_record
     from vernacular.config import dependencies as specs
     from vernacular.config import load as config
     from vernacular.inference.job.store import Store
     from vernacular.inference.job.work import work_units
     from vernacular.inference.schema import SCORES
+    from vernacular.stages.common import inference_record
 
     cfg, store = config.load(["config.yaml"]), Store("results/store")
     files = {name: Path(f"results/requests/{name}.parquet") for name in cfg.evaluations}

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import yaml
 from support.external_results import reference
-from vernacular.comparison.external.load import load_external_results
 from vernacular.config.load import load
 from vernacular.config.series import listing_path
 from vernacular.core.model_record import write_record
 from vernacular.data.load import load_items
 from vernacular.data.tasks import load_task, task_names
 from vernacular.data.treebank.patterns import load_pattern
+from vernacular.exchange.external_results import load_external_results
 from vernacular.metrics.corpus import auc, difsur, matthews
 from vernacular.metrics.spans import choose_option, margin, probabilities
 from vernacular.protocols.lm_eval.metrics import bits_per_byte

@@ -72,7 +72,7 @@ def records(folder: Path) -> dict[str, tuple[dict, list[dict]]]:
 @pytest.mark.parametrize("n_rows", [1, 3, 259, 260])
 def test_lines_do_not_depend_on_the_rows_read_at_a_time(results, tmp_path, low_limits, n_rows):
     assert publish(results, tmp_path / "whole") == 0
-    low_limits("interop.every_eval_ever", ROWS_AT_A_TIME=n_rows)
+    low_limits("exchange.every_eval_ever", ROWS_AT_A_TIME=n_rows)
     assert publish(results, tmp_path / "parts") == 0
     whole, parts = records(tmp_path / "whole"), records(tmp_path / "parts")
     assert [len(lines) for _, lines in whole.values()] == [len(lines) for _, lines in parts.values()]

@@ -2,10 +2,10 @@ import json
 import math
 
 from support.result_rows import row
-from vernacular.commands.compare import align_outcomes, find_changes, sort_changes
 from vernacular.comparison.schema import CHANGES
 from vernacular.core import artifacts
-from vernacular.interop.source_tools import serbian_files, serbian_json
+from vernacular.exchange.source_tools import serbian_files, serbian_json
+from vernacular.stages.changes import align_outcomes, find_changes, sort_changes
 
 BASELINE = [
     row("a", True, scores=[-1.0, -2.0]),  # regressed, margin 1 -> -3

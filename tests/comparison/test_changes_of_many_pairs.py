@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from support import observed, stages
 from support.result_rows import EVALUATION, row
 from support.soak import examples
-from vernacular.commands import compare as compare_command
-from vernacular.commands.compare import align_outcomes, find_changes, sort_changes
 from vernacular.comparison.schema import CHANGES
 from vernacular.core import artifacts
 from vernacular.core.errors import UserError
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
 from vernacular.metrics.spans import margin
+from vernacular.stages import changes, compare
+from vernacular.stages.changes import align_outcomes, find_changes, sort_changes
 from vernacular.types import SETTING
 
 scores = st.none() | st.lists(st.none() | st.sampled_from([-2.0, -0.5, 0.0, -math.inf]), min_size=2, max_size=2)
@@ -96,7 +96,7 @@ def test_changes_of_aligned_pairs_match_reference_implementation(first, second, 
 
 
 def run(directory, models, threads=1, evaluations=("t.gl.options.0shot",), prompt="?"):
-    """Run `compare` on all pairs of `models`; return its message and the files of changed items."""
+    """Run `compare` and `changes` on all pairs of `models`; return its message and the files of changed items."""
     for number, model in enumerate(models):
         model_dir, metadata = directory / "r" / model, {"fingerprint": model}
         for name in evaluations:
@@ -106,13 +106,18 @@ def run(directory, models, threads=1, evaluations=("t.gl.options.0shot",), promp
             rows = [row(f"i{i}", outcomes[i], scores=scores, prompt=texts[i]) for i in range(6)]
             artifacts.write(model_dir / "tasks" / f"{name}.parquet", TASK_RESULTS, rows, metadata)
         artifacts.write(model_dir / "metrics.parquet", METRICS, [], metadata)
-    spec = {"models": models, "pairs": [*combinations(models, 2)], "external_results": {}}
+    spec = {
+        "models": models,
+        "pairs": [*combinations(models, 2)],
+    }
     setting = {name: EVALUATION[name] for name in SETTING} | {"items_stem": "t.gl"}
     spec["evaluations"] = {name: setting | {"task": name.partition(".")[0]} for name in evaluations}
-    directories = {name: directory / name for name in ("out", "changes", "items_dir")}
-    fields = {"results": directory / "r", "threads": threads, **directories}
-    message = compare_command.compare(stages.arguments(compare_command.compare, spec=spec, **fields))
-    files = sorted(path for path in directories["changes"].rglob("*") if path.is_file())
+    fields = {"spec": spec, "results": directory / "r", "threads": threads}
+    tables = {"out": directory / "out", "pairs": directory / "out" / "pairs.parquet"}
+    compare.compare(stages.arguments(compare.compare, **fields, **tables))
+    fields |= {"items_dir": directory / "items_dir", "out": directory / "changes"}
+    message = changes.changes(stages.arguments(changes.changes, **fields))
+    files = sorted(path for path in fields["out"].rglob("*") if path.is_file())
     return message, {path.relative_to(directory): path.read_bytes() for path in files}
 
 
@@ -120,7 +125,7 @@ def test_results_files_are_read_twice_for_any_number_of_pairs(tmp_path):
     with observed.calls(artifacts.read, lambda arguments: arguments["path"]) as paths:
         message, files = run(tmp_path, ["a", "b", "c", "d", "e"])
     reads = Counter(paths)
-    assert message.startswith("compare: 10 pairs, ")
+    assert message.endswith(" of 10 pairs improved or regressed")
     # for the statistics and for the changed items
     assert {count for path, count in reads.items() if path.parent.name == "tasks"} == {2}
     assert len([path for path in files if not path.name.startswith(".vernacular")]) == 20
@@ -129,7 +134,7 @@ def test_results_files_are_read_twice_for_any_number_of_pairs(tmp_path):
 def test_changed_items_of_all_evaluations_are_not_in_memory_together(tmp_path):
     """Until a pair is written, its texts are in a file: 8 pairs have 16 items each with 20 KB, 2.5 MB."""
     names, before = [f"{task}.gl.options.0shot" for task in "zabc"], pa.total_allocated_bytes()
-    with observed.calls(compare_command._write_pair, lambda arguments: pa.total_allocated_bytes()) as in_memory:
+    with observed.calls(changes._write_pair, lambda arguments: pa.total_allocated_bytes()) as in_memory:
         _, files = run(tmp_path, ["m1", "m2", "m3", "m4", "m5"], evaluations=names, prompt="text " * 4_000)
     assert len(in_memory) == 10
     assert max(in_memory) - before < 700_000  # the tables of the last evaluation
@@ -145,13 +150,13 @@ def test_changed_items_of_all_evaluations_are_not_in_memory_together(tmp_path):
 @pytest.mark.slow
 def test_parallel_processes_write_identical_files(tmp_path, low_limits):
     expected = run(tmp_path / "alone", ["a", "b", "c"])
-    low_limits("commands.compare", MIN_ITEMS_FOR_POOL=1)
+    low_limits("stages.changes", MIN_ITEMS_FOR_POOL=1)
     assert run(tmp_path / "together", ["a", "b", "c"], threads=2) == expected
     assert multiprocessing.active_children() == []
 
 
 def test_write_error_leaves_no_process_and_no_temporary_file(tmp_path, low_limits):
-    low_limits("commands.compare", MIN_ITEMS_FOR_POOL=1)
+    low_limits("stages.changes", MIN_ITEMS_FOR_POOL=1)
     (tmp_path / "changes" / "a--b" / "changes.csv").mkdir(parents=True)  # a directory at the path of an output file
     with pytest.raises(UserError, match=r"changes\.csv: expected a file that a run wrote"):
         run(tmp_path, ["a", "b", "c"], threads=2)

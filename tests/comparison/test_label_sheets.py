@@ -120,7 +120,7 @@ def test_rows_that_are_not_valid(tmp_path, rows, message):
 def test_other_files_are_refused(tmp_path):
     header = "task,language,item_id,content,decision,annotator,date\n"
     with pytest.raises(
-        DataError, match=r"ana\.csv: expected a sheet of `vernacular labels`, got a reading list: its items"
+        DataError, match=r"ana\.csv: expected a sheet of `vernacular labels`, got an audit list: its items"
     ):
         read_labels(sheet(tmp_path, "rivers,gl,q1,c1,ok,Ana,2026-11-20", header=header))
     with pytest.raises(DataError, match='the column "response_id" is missing'):

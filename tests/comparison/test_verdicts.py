@@ -7,7 +7,7 @@ import pytest
 import yaml
 from support.faulty_items import TASK
 from support.sample_items import item
-from vernacular.comparison.reading_list import content_of
+from vernacular.comparison.audit import content_of
 from vernacular.comparison.sheets import Verdict, confirmed, read_verdicts
 from vernacular.config import load
 from vernacular.config.dependencies import comparisons_spec, items_spec

@@ -237,7 +237,7 @@ def test_reading_and_comparing_import_no_pandas(tmp_path):
     code = f"""
 import sys
 import pyarrow.parquet as pq
-import vernacular.commands.collect, vernacular.commands.compare, vernacular.commands.infer, vernacular.commands.metrics
+import vernacular.stages.collect, vernacular.stages.compare, vernacular.stages.infer, vernacular.stages.metrics
 from vernacular.core import artifacts
 schema = pq.read_schema({str(path)!r}).remove_metadata()
 kind = artifacts.Kind({KIND.name!r}, schema, key={KIND.key!r}, required={KIND.required!r})

@@ -1,4 +1,4 @@
-"""Code fingerprints: every module is in the key of a command, or excluded with a reason."""
+"""Code fingerprints: every module is in the key of a stage, or excluded with a reason."""
 
 import importlib.metadata
 from pathlib import Path
@@ -14,7 +14,7 @@ MODULES = {
     ".".join(("vernacular", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
     for path in ROOT.rglob("*.py")
 }
-COMMANDS = {name for name in MODULES if name.startswith("vernacular.commands.")}
+STAGES = {name for name in MODULES if name.startswith("vernacular.stages.")}
 # modules that run before or after all rules: their result is in the keys as values, or has no effect
 NOT_IN_KEYS = {
     "vernacular.__main__": "starts a command",
@@ -31,7 +31,7 @@ NOT_IN_KEYS = {
     "vernacular.commands.table": "prints",
     "vernacular.commands.tasks": "prints",
     "vernacular.core.console": "formats messages of Snakemake",
-    "vernacular.commands.status": "prints, and checks that nothing is missing",
+    "vernacular.stages.finish": "prints, and checks that nothing is missing",
     "vernacular.config.dependencies": "computes the values in the keys",
     "vernacular.config.directories": "checks a config, and deletes files when a run has ended",
     "vernacular.config.load": "checks a config; its result is in the keys",
@@ -71,7 +71,7 @@ def package(tmp_path, monkeypatch):
 
 
 def test_every_module_is_in_a_key_or_excluded_with_reason():
-    in_keys = set().union(*(closure(name) for name in COMMANDS - NOT_IN_KEYS.keys()))
+    in_keys = set().union(*(closure(name) for name in STAGES - NOT_IN_KEYS.keys()))
     assert not MODULES - in_keys - NOT_IN_KEYS.keys() - NO_EFFECT.keys()
     assert not in_keys & (NOT_IN_KEYS.keys() | NO_EFFECT.keys()), "excluded, but in a key"
     assert (NOT_IN_KEYS.keys() | NO_EFFECT.keys()) <= MODULES, "excluded, but not found"
@@ -79,15 +79,15 @@ def test_every_module_is_in_a_key_or_excluded_with_reason():
 
 def test_keys_of_earlier_stages_exclude_metrics():
     for stage in ("items", "requests", "fetch", "infer", "collect"):
-        assert not {name for name in closure(f"vernacular.commands.{stage}") if ".metrics" in name}
+        assert not {name for name in closure(f"vernacular.stages.{stage}") if ".metrics" in name}
     for entries in (*Local.code.values(), *Server.code.values()):
-        unrelated = ("metrics", "store", "run", "work", "collect", "commands", "data", "engine")
+        unrelated = ("metrics", "store", "run", "work", "collect", "stages", "data", "engine")
         assert set(unrelated) <= {part for name in MODULES for part in name.split(".")}
         assert not {name for entry in entries for name in closure(entry) if name.split(".")[-1] in unrelated}
 
 
 def test_keys_of_values_cover_protocols_and_metrics():
-    modules = closure("vernacular.commands.metrics")
+    modules = closure("vernacular.stages.metrics")
     assert {"vernacular.metrics.bits", "vernacular.metrics.tokens", "vernacular.protocols.evaluate"} <= modules
 
 
@@ -119,28 +119,28 @@ def test_styles_of_another_tool_are_in_keys_of_stages_that_use_them():
     prompts, outputs = "vernacular.protocols.generation.simil_eval", "vernacular.metrics.similarity.outputs"
     expected = {"requests": {prompts}, "similarity": {outputs}, "metrics": {outputs}, "infer": set(), "collect": set()}
     for stage, modules in expected.items():
-        assert closure(f"vernacular.commands.{stage}") & {prompts, outputs} == modules, stage
+        assert closure(f"vernacular.stages.{stage}") & {prompts, outputs} == modules, stage
     for entry in (entry for entries in Local.code.values() for entry in entries):
-        assert not any(".interop" in name or "simil_eval" in name for name in closure(entry))
+        assert not any(".exchange" in name or "simil_eval" in name for name in closure(entry))
 
 
-def test_command_module_is_in_its_own_key():
-    for name in COMMANDS:
+def test_module_of_a_stage_is_in_its_own_key():
+    for name in STAGES:
         assert name in closure(name)
 
 
 def test_key_changes_with_code_of_imported_modules(package):
-    package("vernacular.commands.a", "from vernacular.stage import deep\n\n\ndef a():\n    return deep.x\n")
+    package("vernacular.stages.a", "from vernacular.stage import deep\n\n\ndef a():\n    return deep.x\n")
     package("vernacular.stage.deep", "def x():\n    from vernacular.stage.lazy import y\n\n    return y\n")
     package("vernacular.stage.lazy", "y = 1\n")
     package("vernacular.stage.other", "z = 1\n")
-    original = code_fingerprint("vernacular.commands.a")
+    original = code_fingerprint("vernacular.stages.a")
     package("vernacular.stage.other", "z = 2\n")
-    assert code_fingerprint("vernacular.commands.a") == original
+    assert code_fingerprint("vernacular.stages.a") == original
     package("vernacular.stage.lazy", '"""Says more."""\n# why\ny = (1)\n')
-    assert code_fingerprint("vernacular.commands.a") == original
+    assert code_fingerprint("vernacular.stages.a") == original
     package("vernacular.stage.lazy", "y = 2\n")
-    assert code_fingerprint("vernacular.commands.a") != original
+    assert code_fingerprint("vernacular.stages.a") != original
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_comments_docstrings_and_formatting_do_not_change_key(package):
 
 def test_libraries_are_those_imported_by_closure():
     items_libraries, infer_libraries = (
-        fingerprint.libraries(f"vernacular.commands.{stage}") for stage in ("items", "infer")
+        fingerprint.libraries(f"vernacular.stages.{stage}") for stage in ("items", "infer")
     )
     assert {"pyarrow", "ruamel"} <= items_libraries.keys()
     assert {"torch", "transformers", "peft"} <= infer_libraries.keys()

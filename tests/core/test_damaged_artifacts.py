@@ -104,7 +104,7 @@ COMMANDS_BY_FILE = [
     (f"results/one/scores/{OPTIONS}.parquet", ["metrics", "report"]),
     (f"results/one/generations/{GENERATION}.parquet", ["similarity", "metrics", "report"]),
     (f"results/one/similarity/{GENERATION}.parquet", ["metrics"]),
-    (f"results/one/tasks/{OPTIONS}.parquet", ["compare", "report"]),
+    (f"results/one/tasks/{OPTIONS}.parquet", ["compare", "changes", "report"]),
     ("results/one/metrics.parquet", ["compare", "summary"]),
     ("results/one/tokens.parquet", ["summary"]),
 ]
@@ -139,7 +139,7 @@ def test_damaged_file_is_named_with_advice_and_not_read(run, file, commands, dam
 @pytest.mark.parametrize(
     ("file", "command"),
     [
-        ("results/summary/comparisons.parquet", "summary"),
+        ("results/compared/pairs.parquet", "summary"),
         ("results/summary/rankings.parquet", "report"),
         ("results/summary/overall.parquet", "summary"),
         ("results/summary/results.parquet", "report"),
@@ -193,12 +193,19 @@ def test_output_missing_from_store_is_noted_and_recomputed(run, capsys):
     [note] = [line for line in capsys.readouterr().out.splitlines() if OPTIONS in line]
     assert_states(note, "collect: one", OPTIONS, "outputs", "results/store")
     assert not artifacts.metadata(scores)["outcome"].is_complete
-    assert [run(command) for command in ("similarity", "metrics", "compare", "summary", "verify")] == [0, 0, 0, 0, 1]
+    assert [run(command) for command in ("similarity", "metrics", "compare", "changes", "summary", "finish")] == [
+        0,
+        0,
+        0,
+        0,
+        0,
+        1,
+    ]
     [note] = [line for line in capsys.readouterr().err.splitlines() if OPTIONS in line]
     assert_states(note, OPTIONS, "outputs", "results/store")
     deleted = clear_unavailable(Path("resources"), Path("results"))
     assert {Path("results/inference_status/one/1of1.json"), scores} <= set(deleted)
-    commands = ("infer", "collect", "similarity", "metrics", "compare", "summary", "verify")
+    commands = ("infer", "collect", "similarity", "metrics", "compare", "changes", "summary", "finish")
     assert [run(command) for command in commands] == [0] * len(commands)
     stdout = capsys.readouterr().out
     assert "1 evaluation computed" in stdout
@@ -226,7 +233,7 @@ def test_model_that_cannot_be_loaded_is_noted_and_others_continue(run, capsys):
         assert [run(command, "two") for command in ("model", "infer", "collect", "similarity", "metrics")] == [0] * 5
         [note] = [line for line in capsys.readouterr().out.splitlines() if "model two" in line]
         assert_states(note, "infer: two", "all evaluations", "model two")
-        assert [run(command) for command in ("compare", "summary", "report", "verify")] == [0, 0, 0, 1]
+        assert [run(command) for command in ("compare", "changes", "summary", "report", "finish")] == [0, 0, 0, 0, 1]
         [note] = [line for line in capsys.readouterr().err.splitlines() if "model two" in line]
         assert_states(note, "more", "model two", "not found", "two")
         notes = read_notes(Path()).query("kind == 'unavailable'")
@@ -262,7 +269,7 @@ KINDS = [
     (f"results/one/tasks/{OPTIONS}.parquet", TASK_RESULTS),
     ("results/one/metrics.parquet", METRICS),
     ("results/comparisons/one--two/changes.parquet", CHANGES),
-    ("results/summary/comparisons.parquet", COMPARISONS),
+    ("results/compared/pairs.parquet", COMPARISONS),
     ("results/summary/rankings.parquet", RANKINGS),
     ("results/summary/overall.parquet", OVERALL),
     ("results/summary/results.parquet", RESULTS),

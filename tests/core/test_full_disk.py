@@ -20,8 +20,8 @@ from support.stage_run import CONFIG, Run
 from vernacular.config import load as config
 from vernacular.core import artifacts
 
-COMMANDS = ["items", "requests", "model", "infer", "collect", "similarity", "metrics", "export", "compare", "summary",
-         "report", "verify"]  # fmt: skip
+COMMANDS = ["items", "requests", "model", "infer", "collect", "similarity", "metrics", "export", "compare", "changes",
+         "summary", "report", "finish"]  # fmt: skip
 SMALL_DISK = 40 * 2**20  # bytes
 
 

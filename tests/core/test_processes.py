@@ -142,14 +142,14 @@ def test_killed_stage_leaves_its_reason_in_the_log(tmp_path):
         "import os, signal, sys\n"
         "class Hook:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name == 'vernacular.commands.status':\n"
+        "        if name == 'vernacular.stages.finish':\n"
         "            os.kill(os.getpid(), signal.SIGKILL)\n"
         "sys.meta_path.insert(0, Hook())\n"
     )
-    command = [sys.executable, "-m", "vernacular", "verify"]
+    command = [sys.executable, "-m", "vernacular", "finish"]
     fields = '{"notes": "n.csv", "out": "o.txt", "log": "v.log"}'
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}
     stage = subprocess.run(command, cwd=tmp_path, env=environment, input=fields, capture_output=True, text=True)
     reason = "its process was terminated by SIGKILL (probable cause: out of memory)."
-    assert (stage.returncode, stage.stderr) == (137, f"verify: {reason}\n")
+    assert (stage.returncode, stage.stderr) == (137, f"finish: {reason}\n")
     assert last_error(tmp_path / "v.log") == reason

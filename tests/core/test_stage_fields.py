@@ -34,7 +34,7 @@ def test_fields_are_typed_and_written_as_they_were_read():
 def test_a_stage_without_a_log_prints(tmp_path, capsys):
     (tmp_path / "notes.csv").write_text("kind,models,evaluations,note\n")
     fields = {"log": None, "notes": str(tmp_path / "notes.csv"), "out": str(tmp_path / "complete.txt")}
-    assert cli.main(["verify"], fields=json.dumps(fields)) == 0
+    assert cli.main(["finish"], fields=json.dumps(fields)) == 0
     assert "no results are missing" in capsys.readouterr().out
 
 

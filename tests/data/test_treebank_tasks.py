@@ -14,7 +14,7 @@ from vernacular.data.schema import ITEMS
 from vernacular.data.tasks import load_task
 from vernacular.data.treebank.patterns import load_pattern, local_files
 from vernacular.data.treebank.source import extract
-from vernacular.interop.source_tools import pairs_csv
+from vernacular.exchange.source_tools import pairs_csv
 
 # counted manually in the shipped samples: pairs by phenomenon, and number of rejected matches
 AGREEMENT = {

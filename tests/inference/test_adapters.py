@@ -13,13 +13,13 @@ from support.engines import score
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
 from vernacular.checkpoints.adapters import resolve_adapter
 from vernacular.checkpoints.resolve import resolve
-from vernacular.commands.collect import write_outputs
 from vernacular.core import artifacts
 from vernacular.core.errors import ModelError
 from vernacular.core.fingerprint import fingerprint
 from vernacular.inference.job.run import run_group
 from vernacular.inference.model.load import Base, load, use_adapter, wrap
 from vernacular.inference.schema import SCORES
+from vernacular.stages.collect import write_outputs
 
 SETTINGS = {"dtype": "float32", "device": "cpu", "strategy": "auto", "chat": False, "bos": "auto"}
 TEXTS = [("A casa é grande", 2, 15), ("O neno come pan", 0, 15), ("As flores son azuis", 10, 19)]

@@ -15,7 +15,6 @@ from support.engines import generate, score
 from transformers import AutoModelForCausalLM
 from vernacular.checkpoints.adapters import resolve_adapter
 from vernacular.checkpoints.resolve import resolve
-from vernacular.commands.collect import write_outputs
 from vernacular.core import artifacts
 from vernacular.core.errors import ModelError
 from vernacular.core.processes import Stopped
@@ -23,6 +22,7 @@ from vernacular.inference.job.run import run_group
 from vernacular.inference.model.load import Base, load
 from vernacular.inference.schema import SCORES, MemoryJournal
 from vernacular.protocols.schema import REQUESTS
+from vernacular.stages.collect import write_outputs
 
 pytestmark = pytest.mark.usefixtures("default_signals")
 

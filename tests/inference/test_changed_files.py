@@ -13,11 +13,11 @@ from support.messages import assert_states
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from vernacular.checkpoints.adapters import resolve_adapter
 from vernacular.checkpoints.resolve import resolve
-from vernacular.commands import fetch, infer
 from vernacular.core.errors import ArtifactError, ModelError
 from vernacular.core.model_record import ModelRecord, read_model, write_model
 from vernacular.inference.job import run
 from vernacular.inference.model.load import load, use_adapter
+from vernacular.stages import fetch, infer
 
 SETTINGS = {"dtype": "float32", "device": "cpu", "chat": False, "allow_pickle": False, "quantization": None}
 HASHED_BYTES = 65536

@@ -18,13 +18,13 @@ from support.damaged import edit_weights, replace_file, scale_weight, set_json_k
 from support.messages import assert_states
 from tokenizers import processors
 from vernacular.checkpoints.resolve import resolve
-from vernacular.commands.collect import write_outputs
 from vernacular.core import artifacts
 from vernacular.core.errors import ModelError
 from vernacular.core.fingerprint import fingerprint
 from vernacular.inference.job.run import run_group
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.protocols.schema import REQUESTS
+from vernacular.stages.collect import write_outputs
 
 NAN = ("error:", "NaN")
 ALL_NAN = ("model m", "NaN", " all ", "weights")

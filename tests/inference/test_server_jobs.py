@@ -4,10 +4,10 @@ import json
 
 import pytest
 from support import served, tiny
-from vernacular.commands.collect import write_outputs
 from vernacular.core import artifacts
 from vernacular.inference.job.run import run_group
 from vernacular.inference.schema import SCORES
+from vernacular.stages.collect import write_outputs
 
 pytestmark = pytest.mark.slow
 

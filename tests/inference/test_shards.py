@@ -3,11 +3,11 @@
 import pyarrow as pa
 import pytest
 from support import tiny
-from vernacular.commands.collect import write_outputs
 from vernacular.core import artifacts
 from vernacular.inference.job.run import run_group
 from vernacular.inference.job.work import split_into_shards
 from vernacular.inference.schema import SCORES
+from vernacular.stages.collect import write_outputs
 
 
 def build_table(lengths: list[int]) -> pa.Table:

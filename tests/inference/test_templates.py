@@ -4,7 +4,6 @@ import itertools
 
 import pytest
 from support import reasoning, stages, tiny
-from vernacular.commands.fetch import model
 from vernacular.core.errors import ModelError
 from vernacular.core.metadata import RequestsMetadata
 from vernacular.core.model_record import read_model
@@ -13,6 +12,7 @@ from vernacular.inference.generation.reasoning import thinks
 from vernacular.inference.job.work import not_answerable
 from vernacular.inference.model.rendering import check_settings, render
 from vernacular.protocols.build import build, inference_metadata
+from vernacular.stages.fetch import model
 
 TURNS = [
     {"role": "user", "content": "Que animal durme?"},

@@ -7,7 +7,7 @@ import warnings
 import pytest
 from support.result_rows import stored
 from support.scoring import build_requests, item, metric_rows, score
-from vernacular.interop.source_tools import palmx_files
+from vernacular.exchange.source_tools import palmx_files
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
 from vernacular.metrics.spans import best_indices, choose_option
 from vernacular.protocols.evaluate import evaluate

@@ -16,7 +16,6 @@ from support.scoring import score
 from support.stage_run import Run
 from support.tools import ROOT
 from support.workspace import Workspace
-from vernacular.commands.export import write
 from vernacular.comparison.align import align
 from vernacular.comparison.pairwise import compare_sides
 from vernacular.config import load as config
@@ -31,6 +30,7 @@ from vernacular.metrics.schema import as_table
 from vernacular.protocols.build import build
 from vernacular.protocols.evaluate import declared_metrics, evaluate, missing_metrics, signature
 from vernacular.protocols.translation import metrics as translation
+from vernacular.stages.export import write
 from vernacular.statistics.intervals import cluster_bootstrap, expanded_tail
 from vernacular.statistics.paired import t_quantile
 

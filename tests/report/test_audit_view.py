@@ -5,7 +5,7 @@ import re
 
 from support.report_audit import SENTENCE
 from support.report_run import OPTIONS
-from vernacular.comparison.reading_list import DECISIONS
+from vernacular.comparison.audit import DECISIONS
 from vernacular.comparison.sheets import read_verdicts
 from vernacular.report.data_files import ASSETS
 

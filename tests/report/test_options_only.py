@@ -13,9 +13,9 @@ from support.messages import assert_states
 from support.scoring import build_requests, item, results_of, score_rows
 from support.stage_run import Run
 from vernacular import cli
-from vernacular.commands import status
 from vernacular.config.load import load
 from vernacular.core.errors import ConfigError
+from vernacular.stages import finish as stage
 
 QUESTION = item(question="Which?", context="A passage.", choices=["a", "b", "c", "d"], gold=[1])
 TASK = {
@@ -79,7 +79,7 @@ def test_it_has_no_examples_seeds_and_prompts(workspace):
 
 
 def test_a_run_shows_it_beside_the_value_of_the_task(workspace, capsys):
-    """The question is not scored with it: no mean, rank, cell of the leaderboard or row of a reading list."""
+    """The question is not scored with it: no mean, rank, cell of the leaderboard or row of an audit list."""
     for name, kind in (("one", "llama"), ("two", "gpt2")):
         tiny.save(kind, name)
     tables = {}
@@ -113,10 +113,10 @@ def test_a_run_without_any_other_evaluation(workspace, capsys):
     for name, kind in (("one", "llama"), ("two", "gpt2")):
         tiny.save(kind, name)
     assert Run(configure({"styles": ["options-only"], "limit": 8})).run_all(exports=True) == 0
-    assert "no reading list: the items are evaluated without their question only." in capsys.readouterr().out
+    assert "no audit list: the items are evaluated without their question only." in capsys.readouterr().out
     assert cli.main(["table"]) == 1
     assert "no headline metric" in capsys.readouterr().err
-    status.finish(status.Finish(results=Path("results/summary"), benchmarks=Path("results/benchmarks")))
+    stage.print_results(stage.PrintResults(results=Path("results/summary"), benchmarks=Path("results/benchmarks")))
     assert "no values" in capsys.readouterr().out
 
 

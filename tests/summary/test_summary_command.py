@@ -8,12 +8,12 @@ import openpyxl
 import pandas as pd
 import pytest
 from support import stages
-from vernacular.commands.summary import summary
 from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.core import artifacts
 from vernacular.core.metadata import unavailable
 from vernacular.core.model_record import AdapterRecord, Listing
 from vernacular.metrics.schema import METRICS, RESULTS, TOKENS
+from vernacular.stages.summary import summary
 
 HOME = "/home/ana/private"
 EVALUATION = "openbookqa.gl.generation.5shot"

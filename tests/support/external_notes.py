@@ -1,7 +1,7 @@
 """Lines of a results file, and the notes that joining it produces."""
 
-from vernacular.comparison.external.load import load_external_results
 from vernacular.core.errors import DataError
+from vernacular.exchange.external_results import load_external_results
 
 from support.external_results import by_id, item, reference, write_jsonl
 

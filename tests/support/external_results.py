@@ -2,7 +2,7 @@
 
 import json
 
-from vernacular.comparison.external.load import Reference
+from vernacular.exchange.external_results import Reference
 from vernacular.metrics.schema import as_table
 
 from support import sample_items

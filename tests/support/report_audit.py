@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from pathlib import Path
 
-from vernacular.comparison.reading_list import READING_LIST, Listing
+from vernacular.comparison.audit import AUDIT_LIST, Listing
 
 from support import report_run
 from support.report_run import HOSTILE, OPTIONS, write_artifact
@@ -34,15 +34,15 @@ def _row(number: int, **columns) -> dict:
         "reference_language": "en",
     }
     compared |= {"reference": f"Question {number}", "item_id": f"i{number}", "content": f"c{number}"}
-    return dict.fromkeys(READING_LIST.schema.names) | texts | values | about | place | compared | columns
+    return dict.fromkeys(AUDIT_LIST.schema.names) | texts | values | about | place | compared | columns
 
 
 def write_run(root: Path) -> dict:
     """Write the run's artifacts below `root`; return the arguments of `page.build` except `out`."""
     arguments = report_run.write_run(root)
     listing = Listing(OPTIONS, "olas", "gl", [OPTIONS], None, 260, 3, 3, 2, 0.4, 0.7, 0.5, 0.2, 0.4, [SENTENCE])
-    refused = Listing(OTHER, "cola", "ar", [OTHER], "no reading list: expected at least 100 items.")
+    refused = Listing(OTHER, "cola", "ar", [OTHER], "no audit list: expected at least 100 items.")
     rows = [_row(1, checks='damage (odd number of ")'), _row(2), _row(3, prompt=HOSTILE["i3"])]
     metadata = {"lists": [asdict(listing), asdict(refused)]}
-    write_artifact(root / "results" / "summary" / "audit.parquet", READING_LIST, rows, metadata)
+    write_artifact(root / "results" / "summary" / "audit.parquet", AUDIT_LIST, rows, metadata)
     return arguments | {"audit": True}

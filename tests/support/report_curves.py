@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import numpy as np
-from vernacular.commands.curves import curves
 from vernacular.core.metadata import unavailable
 from vernacular.core.model_record import ModelRecord
 from vernacular.inference.schema import SCORES
 from vernacular.metrics.schema import METRICS, RESULTS
 from vernacular.protocols.evaluate import PROTOCOL_METRICS
+from vernacular.stages.curves import curves
 
 from support import stages
 from support.report_run import (

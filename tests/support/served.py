@@ -423,7 +423,7 @@ def record(
 
     `tokenizer`: the model whose tokenizer is written to `directory` and configured; None: none is.
     """
-    from vernacular.commands import server as command
+    from vernacular.stages import server as command
 
     spec = {"name": name, "source": server.source, "model": server.name, "concurrency": 4, **settings}
     if tokenizer is not None:

@@ -64,10 +64,20 @@ class Run:
         for command, names in (("model", self.config.models), ("infer", self.config.bases)):
             assert {self(command, name) for name in names} == {0}
         assert {self(command, model) for command in per_model for model in self.config.models} == {0}
-        optional = [*["curves"] * bool(self.config.checkpoints), *["reading-lists"] * (self.config.audit is not None)]
-        for command in ("compare", *optional, "summary", "report"):
+        for command in (*self.comparing_stages(), "summary", "report"):
             assert self(command) == 0
-        return self("verify")
+        return self("finish")
+
+    def comparing_stages(self) -> list[str]:
+        """Return the stages between `metrics` and `summary`, some of which only some configs have."""
+        conditions = {
+            "external": self.config.external_results,
+            "faults": self.config.verdicts,
+            "estimates": self.config.labels or self.config.borrow_from,
+            "curves": self.config.checkpoints,
+            "audit-lists": self.config.audit is not None,
+        }
+        return ["compare", *(stage for stage, is_needed in conditions.items() if is_needed), "changes"]
 
     def _request_paths(self, protocols=None) -> list[str]:
         return [
@@ -139,10 +149,32 @@ class Run:
         return {"spec": specs.export_spec(self.config), **files}
 
     def compare(self, _: str) -> dict:
-        files = {"results": "results", "items_dir": "resources/items", "out": "results/summary"}
-        return {"spec": specs.comparisons_spec(self.config), **files, "changes": "results/comparisons"}
+        files = {"results": "results", "out": "results/summary", "pairs": "results/compared/pairs.parquet"}
+        return {"spec": specs.comparisons_spec(self.config), **files}
 
-    def reading_lists(self, _: str) -> dict:
+    def external(self, _: str) -> dict:
+        files = {"results": "results", "items_dir": "resources/items", "out": "results/compared/external.parquet"}
+        return {"spec": specs.external_results_spec(self.config), **files}
+
+    def changes(self, _: str) -> dict:
+        files = {"results": "results", "items_dir": "resources/items", "out": "results/comparisons"}
+        return {"spec": specs.changes_spec(self.config), **files, **self._matched()}
+
+    def faults(self, _: str) -> dict:
+        files = {"results": "results", "items_dir": "resources/items", "out": "results/summary"}
+        return {"spec": specs.faults_spec(self.config), **files, **self._matched()}
+
+    def _matched(self) -> dict:
+        return {"matched": "results/compared/external"} if self.config.external_results else {}
+
+    def estimates(self, _: str) -> dict:
+        return {
+            "spec": specs.estimates_spec(self.config),
+            "results": "results",
+            "out": "results/summary/labels.parquet",
+        }
+
+    def audit_lists(self, _: str) -> dict:
         files = {"results": "results", "items_dir": "resources/items", "out": "results/summary"}
         return {"spec": specs.audit_spec(self.config), **files}
 
@@ -151,14 +183,17 @@ class Run:
 
     def summary(self, _: str) -> dict:
         metrics = [f"results/{name}/metrics.parquet" for name in self.config.models]
-        return {"spec": specs.summary_spec(self.config), "metrics": metrics, "out": "results/summary"}
+        names = ["pairs", *["external"] * bool(self.config.external_results)]
+        compared = [f"results/compared/{name}.parquet" for name in names]
+        files = {"metrics": metrics, "compared": compared, "out": "results/summary"}
+        return {"spec": specs.summary_spec(self.config), **files}
 
     def report(self, _: str) -> dict:
         models = [f"resources/models/{name}.json" for name in self.config.models]
         files = {"results": "results", "changes": "results/comparisons", "out": "results/report"}
         return {"spec": specs.report_spec(self.config), "models": models, **files}
 
-    def verify(self, _: str) -> dict:
+    def finish(self, _: str) -> dict:
         return {"notes": "results/summary/notes.csv", "out": "results/summary/complete.txt"}
 
 
@@ -177,5 +212,6 @@ def run_stages(directory: Path, *, exports: bool = False) -> int:
 @functools.cache
 def _versions(command: str) -> dict:
     """Return the versions of code and libraries in the spec of a rule, as rules/common.smk adds them."""
-    module = f"vernacular.commands.{'fetch' if command in ('model', 'encoder') else command}"
+    names = {"model": "fetch", "encoder": "fetch", "audit-lists": "audit"}
+    module = f"vernacular.stages.{names.get(command, command.replace('-', '_'))}"
     return {"code": code_fingerprint(module), "libraries": {} if command == "infer" else libraries(module)}

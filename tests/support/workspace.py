@@ -17,8 +17,21 @@ from support.stage_run import run_stages
 
 ROOT = Path(__file__).parents[2]
 RULES = {
-    *("all", "collect", "compare", "curves", "encoder", "export", "infer", "infer_server", "items", "metrics"),
-    *("model", "report", "requests", "server", "similarity", "summary", "verify"),
+    *(
+        "all",
+        "changes",
+        "collect",
+        "compare",
+        "curves",
+        "encoder",
+        "export",
+        "infer",
+        "finish",
+        "infer_server",
+        "items",
+        "metrics",
+    ),
+    *("model", "report", "requests", "server", "similarity", "summary"),
     *("judge", "judge_collect", "judge_requests", "judge_server"),
 }
 

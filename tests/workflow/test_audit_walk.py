@@ -46,7 +46,7 @@ def workspace(tmp_path_factory):
     for model in run.config.models:
         for command in ("model", "infer", "collect", "metrics"):
             assert run(command, model) == 0
-    for command in ("compare", "curves", "reading-lists", "summary"):
+    for command in ("compare", "changes", "curves", "audit-lists", "summary"):
         assert run(command) == 0
     yield directory
     os.chdir(previous)
@@ -100,7 +100,7 @@ def test_a_filled_sheet_gives_a_second_value(workspace):
     book.save("read.xlsx")
     write_config(verdicts="read.xlsx")
     run = load()
-    for command in ("compare", "curves", "reading-lists", "summary"):
+    for command in ("compare", "faults", "changes", "curves", "audit-lists", "summary"):
         assert run(command) == 0
     after = table("results")
     new = ["value_without_faults", "n_without_faults", "difference_without_faults"]

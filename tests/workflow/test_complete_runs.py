@@ -180,9 +180,10 @@ def test_added_model_runs_only_that_model(workspace):
         "metrics",
         "export",
         "compare",
+        "changes",
         "summary",
         "report",
-        "verify",
+        "finish",
         "all",
     }
 

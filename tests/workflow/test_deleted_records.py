@@ -36,7 +36,7 @@ CONFIG = {
     "similarity": {"metrics": ["cosine"], "encoders": {"default": "./encoder"}},
 }
 
-EVERY = dict.fromkeys(("items", "requests", "encoder", "compare", "summary", "report", "verify", "all"), 1)
+EVERY = dict.fromkeys(("items", "requests", "encoder", "compare", "changes", "summary", "report", "finish", "all"), 1)
 EVERY |= dict.fromkeys(("model", "infer", "collect", "similarity", "metrics", "export"), 2)
 
 

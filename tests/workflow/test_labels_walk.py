@@ -61,7 +61,7 @@ def write_config(**settings) -> None:
 
 def run_tables() -> None:
     run = Run(config.load(["config.yaml"]))
-    for command in ("compare", "summary", "report"):
+    for command in ("compare", "estimates", "changes", "summary", "report"):
         assert run(command) == 0
 
 

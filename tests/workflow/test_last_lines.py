@@ -13,7 +13,7 @@ import os, signal, sys
 
 class Crash:
     def find_spec(self, name, path=None, target=None):
-        if name == "vernacular.commands.{command}":
+        if name == "vernacular.stages.{command}":
             {crash}
 
 sys.meta_path.insert(0, Crash())

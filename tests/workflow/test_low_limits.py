@@ -70,7 +70,8 @@ def run_stages(external: Path) -> None:
     assert cli.main(["join", "publications", "joined"]) == 0
     if not external.exists():
         shutil.copytree("publications/one", external)
-    assert stages(external_results={"lab": {"path": str(external), "model": "tuned"}})("compare") == 0
+    with_external = stages(external_results={"lab": {"path": str(external), "model": "tuned"}})
+    assert with_external("external") == with_external("changes") == 0
 
 
 @pytest.fixture(scope="module")

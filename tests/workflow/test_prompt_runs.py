@@ -149,4 +149,4 @@ def test_a_review_computes_nothing(workspace):
     file = workspace.code_path("prompts/gl.yaml")
     file.write_text(file.read_text("utf-8").replace("reviewed: false", "reviewed: A. Speaker, 2026"), "utf-8")
     planned = set(workspace.planned_jobs())
-    assert planned <= {"summary", "report", "verify", "all"}, "the notes name prompts that no speaker has read"
+    assert planned <= {"summary", "report", "finish", "all"}, "the notes name prompts that no speaker has read"

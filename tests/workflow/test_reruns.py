@@ -26,7 +26,7 @@ from vernacular.metrics.schema import METRICS
 pytestmark = pytest.mark.slow
 
 EVALUATIONS = [{"task": "openbookqa", "languages": ["gl"], "protocols": ["generation", "options"], "limit": 4}]
-AFTER_METRICS = {"compare", "summary", "report", "verify", "all"}
+AFTER_METRICS = {"changes", "compare", "summary", "report", "finish", "all"}
 
 
 @pytest.fixture(scope="module")
@@ -243,7 +243,7 @@ def test_results_of_different_versions_in_one_summary_are_noted(workspace, confi
     engine_version.cache_clear()
     try:
         assert [run(command, "third") for command in ("model", "infer", "collect", "metrics")] == [0] * 4
-        assert run("compare") == run("summary") == 0
+        assert run("compare") == run("changes") == run("summary") == 0
     finally:
         engine_version.cache_clear()
     notes = workspace.notes().query("kind == 'mixed versions'")

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 EVALUATION = "openbookqa.gl.options.0shot"
 LATER = "calame.gl.last_word.0shot"
-AFTER_METRICS = {"compare", "curves", "summary", "report", "verify", "all"}
+AFTER_METRICS = {"changes", "compare", "curves", "summary", "report", "finish", "all"}
 
 
 def save_checkpoint(workspace: Workspace, step: int) -> None:

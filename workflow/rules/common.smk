@@ -114,7 +114,7 @@ def attempt_label(wildcards, attempt):
 # Everything that the result of a rule depends on in addition to its input files, as one string, because Snakemake stores
 # separate params as a set. The code is that of the rule's command and its imports, with the versions of the libraries.
 def spec(command, values, **others):
-    return as_text({**to_json(values), **code_version(f"vernacular.commands.{command}"), **others})
+    return as_text({**to_json(values), **code_version(f"vernacular.stages.{command}"), **others})
 
 
 @functools.cache
@@ -315,7 +315,7 @@ wildcard_constraints:
 # ends
 def clear():
     stems = [e.items_stem for e in CONFIG.evaluations.values()]
-    names = {*CONFIG.models, *CONFIG.encoders, *CONFIG.evaluations, *stems}
+    names = {*CONFIG.models, *CONFIG.encoders, *CONFIG.evaluations, *CONFIG.external_results, *stems}
     clear_unavailable(Path(CONFIG.resources), Path(CONFIG.results), names)
 
 
@@ -332,7 +332,7 @@ def print_results():
     languages = list(dict.fromkeys(evaluation.language for evaluation in CONFIG.evaluations.values()))
     fields = {"benchmarks": CONFIG.benchmarks, "results": f"{CONFIG.results}/summary", "languages": languages}
     fields = as_text(fields | {"tasks": specs.task_titles(CONFIG)})
-    shell('python "$VERNACULAR" finish <<< {fields:q}')
+    shell('python "$VERNACULAR" print-results <<< {fields:q}')
 
 
 onsuccess:

@@ -2,7 +2,7 @@
 resources/items/{task}.{lang}.limit{n}.parquet.
 
 An unavailable dataset (gated, deleted, no network) results in a file that states the reason, and the other evaluations
-continue. Rule `verify` fails at the end, and the next run tries the dataset again.
+continue. Rule `finish` fails at the end, and the next run tries the dataset again.
 """
 
 

@@ -31,13 +31,14 @@ _MAX_DEATHS = 4  # of the process of one command, each in another evaluation
 # stages whose failure affects their own results only: the last attempt writes files that state why these are missing
 _GIVING_UP = ("items", "requests", "lm-eval-requests", "model", "server", "infer", "encoder", "similarity",
               "lm-eval-metrics", "metrics", "judge-requests")  # fmt: skip
-STAGES = (*_GIVING_UP, "collect", "export", "compare", "curves", "reading-lists", "summary", "report", "verify",
-          "finish")  # fmt: skip
-# command -> its module in `commands/` and function, if these have other names
+STAGES = (*_GIVING_UP, "collect", "export", "compare", "external", "changes", "faults", "estimates", "curves",
+          "audit-lists", "summary", "report", "finish", "print-results")  # fmt: skip
+# command -> its module in `stages/` or `commands/` and function, if these have other names
 _MODULES = {
     **{name: f"check:{name}" for name in ("init", "show", "snakefile")},
     **{name: f"fetch:{name}" for name in ("model", "encoder")},
-    **{name: f"status:{name}" for name in ("verify", "finish")},
+    "audit-lists": "audit:audit_lists",
+    "print-results": "finish:print_results",
     **{name: f"tasks:{name}" for name in ("audit", "revisions", "treebank")},
     "join": "publish:join",
 }
@@ -49,7 +50,7 @@ def main(arguments: list[str] | None = None, *, supervised: bool = False, fields
 
     `supervised`: run a stage in a child process, so that its log states the reason if the process dies. If a stage that
     contributes to the summary dies, raises an unexpected error, or cannot run on this machine, files that state why
-    replace its results, and the status is 0: others continue, and rule `verify` reports the failure at the end.
+    replace its results, and the status is 0: others continue, and rule `finish` reports the failure at the end.
     """
     parser = _parser()
     name, known = next(iter(sys.argv[1:] if arguments is None else arguments), "-"), _subparsers(parser)
@@ -84,7 +85,7 @@ def main(arguments: list[str] | None = None, *, supervised: bool = False, fields
         if not (args.gives_up and args.is_last):
             _fail(args, UserError(f"{reason}.{' The next attempt runs it again.' if args.gives_up else ''}"))
             return 128 - status
-        from vernacular.commands.common import Attempts  # only after a death, because it takes long
+        from vernacular.stages.common import Attempts  # only after a death, because it takes long
 
         if not Attempts(_arguments(args)).record_death(reason):
             break
@@ -180,14 +181,14 @@ def _give_up(args, reason: str) -> int:
 
 def _command(name: str):
     """Return the function of a command, whose module is imported only when it runs."""
-    module, function = _place(name)
-    return getattr(importlib.import_module(f"vernacular.commands.{module}"), function)
+    package, module, function = _place(name)
+    return getattr(importlib.import_module(f"vernacular.{package}.{module}"), function)
 
 
-def _place(name: str) -> tuple[str, str]:
-    """Return the names of the module and the function of a command."""
+def _place(name: str) -> tuple[str, str, str]:
+    """Return the names of the package, the module and the function of a command or stage."""
     module, _, function = _MODULES.get(name, name.replace("-", "_")).partition(":")
-    return module, function or module
+    return "stages" if name in STAGES else "commands", module, function or module
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -223,8 +224,8 @@ class _PrintFields(argparse.Action):
     """Print the fields of a stage and of its spec, as their classes state them; importing these may take long."""
 
     def __call__(self, parser, namespace, values, option_string=None):
-        module, function = _place(parser.prog.split()[-1])
-        names = (f"commands/{module}.py", "core/fields.py", "config/specs.py")
+        package, module, function = _place(parser.prog.split()[-1])
+        names = (f"{package}/{module}.py", "core/fields.py", "config/specs.py")
         source = "".join((Path(__file__).parent / name).read_text("utf-8") for name in names)
         classes = {match[1]: match for match in _CLASS.finditer(source)}
         pending = re.findall(rf"def {function}\(args: (\w+)", source)

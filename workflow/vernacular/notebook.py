@@ -19,10 +19,6 @@ import pandas as pd
 import pyarrow as pa
 
 from vernacular import results
-from vernacular.commands.common import inference_record
-from vernacular.commands.fetch import FetchModel
-from vernacular.commands.fetch import model as fetch_model
-from vernacular.commands.server import Server, server
 from vernacular.config.dependencies import inference_spec, model_spec, server_spec
 from vernacular.config.load import load as load_config
 from vernacular.core import validate
@@ -40,6 +36,10 @@ from vernacular.protocols.build import build, inference_metadata
 from vernacular.protocols.evaluate import evaluate
 from vernacular.protocols.request_rows import RequestSettings, generation_requests, turn
 from vernacular.protocols.schema import REQUESTS
+from vernacular.stages.common import inference_record
+from vernacular.stages.fetch import FetchModel
+from vernacular.stages.fetch import model as fetch_model
+from vernacular.stages.server import Server, server
 from vernacular.types import Item
 
 _ORIGIN = "vernacular.load"

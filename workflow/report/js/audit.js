@@ -39,7 +39,7 @@
   }
 
   views.set("audit", async (index, route) => {
-    const lists = await pieces.readingLists();
+    const lists = await pieces.auditLists();
     const [name, number] = route.parts;
     if (name === undefined) return { title: "Items to read", element: overview(index, lists) };
     const at = lists.findIndex((each) => each.evaluation === name);
@@ -95,7 +95,7 @@
         class: "plain",
         label: "Lists",
         file: "audit_lists",
-        caption: "Reading lists",
+        caption: "Audit lists",
         order: [],
       }).element,
     );

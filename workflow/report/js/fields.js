@@ -79,7 +79,7 @@ const fields = /** @type {const} */ ({
     "Index": [
       "title", "version", "models", "n_models", "names", "evaluations", "metrics", "tasks", "cells", "missing",
       "symptoms", "spoken", "rankings", "overall", "pairs", "curves", "n_prompt_groups?",
-      "n_reading_lists?"
+      "n_audit_lists?"
     ],
     // `representative` is the metric that stands for an evaluation; a mean over prompts has `runs`, each of these
     // `group`
@@ -142,7 +142,7 @@ const fields = /** @type {const} */ ({
       "character_premium", "parallel_bits", "parallel_bits_en"
     ],
     // the columns of summary/audit_lists.csv and audit.csv, with the texts in another language
-    "ReadingList": [
+    "AuditList": [
       "evaluation", "task", "language", "evaluations", "reason", "items", "listed", "models", "families",
       "lowest_accuracy", "highest_accuracy", "reliability", "reach_favorite", "reach_any", "sentences"
     ],

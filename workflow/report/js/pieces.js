@@ -146,7 +146,7 @@ const pieces = (() => {
   const curves = () => load("curves", readCurves);
   const evaluationCurves = (evaluation) => load(`e${evaluation}/curves`, readEvaluationCurves);
   const tokenizers = () => load("tokenizers", each(record("Tokenizer")));
-  const readingLists = () => load("audit", each(record("ReadingList")));
+  const auditLists = () => load("audit", each(record("AuditList")));
   const itemsToRead = (list) => load(`a${list}`, each(record("ItemToRead")));
   const provenance = () => load("provenance", readProvenance);
 
@@ -180,7 +180,7 @@ const pieces = (() => {
     curves,
     evaluationCurves,
     tokenizers,
-    readingLists,
+    auditLists,
     itemsToRead,
     provenance,
   };

@@ -7,7 +7,6 @@ import shlex
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from vernacular.commands.common import inference_record
 from vernacular.commands.tasks import check_languages, has_lines
 from vernacular.config import dependencies
 from vernacular.config.dependencies import server_spec
@@ -30,6 +29,7 @@ from vernacular.protocols.build import build_evaluation, inference_metadata
 from vernacular.protocols.prompts import LINES, PURPOSES, load_labels, prompts_directory
 from vernacular.protocols.registry import uses_prompt_lines
 from vernacular.protocols.schema import REQUESTS
+from vernacular.stages.common import inference_record
 from vernacular.types import Request, Role, skipped_reason
 
 TEMPLATE = """\
@@ -204,7 +204,7 @@ def _server(config: Config, name: str, references: References, *, online: bool) 
             return record
         references.unchecked.append(source)
         return None
-    from vernacular.commands.server import keep_probe, probe_server
+    from vernacular.stages.server import keep_probe, probe_server
 
     spec, records = server_spec(config, name), Path("resources", "models")
     print(f"asking {source}", flush=True)

@@ -7,8 +7,6 @@ import pandas as pd
 from openpyxl import Workbook
 from openpyxl.utils import get_column_letter
 
-from vernacular.commands.common import items_in
-from vernacular.commands.reading_lists import add_choice, results_path
 from vernacular.comparison.sheets import (
     CORRECT,
     LABEL_COLUMNS,
@@ -28,6 +26,8 @@ from vernacular.core.paths import WORKFLOW
 from vernacular.core.tables import write_csv
 from vernacular.metrics.schema import TASK_RESULTS
 from vernacular.protocols.registry import PROTOCOLS
+from vernacular.stages.audit import add_choice, results_path
+from vernacular.stages.common import items_in
 from vernacular.summary.rows import Column, write_rows
 from vernacular.types import Evaluation, correct_answers
 

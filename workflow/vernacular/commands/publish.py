@@ -21,7 +21,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from huggingface_hub import get_token
 
-from vernacular.comparison.external.publications import PublishedTables, read_tables
 from vernacular.comparison.labels import is_estimate
 from vernacular.comparison.schema import PROMPTS
 from vernacular.core import artifacts
@@ -31,8 +30,9 @@ from vernacular.core.names import free_name
 from vernacular.core.paths import display_path
 from vernacular.core.publication import is_public_address, publishable
 from vernacular.core.tables import to_frame, write_csv
-from vernacular.interop.every_eval_ever import write_every_eval_ever
-from vernacular.interop.lm_eval_results import write_lm_eval_results
+from vernacular.exchange.every_eval_ever import write_every_eval_ever
+from vernacular.exchange.lm_eval_results import write_lm_eval_results
+from vernacular.exchange.publications import PublishedTables, read_tables
 from vernacular.metrics.schema import METRICS, RESULTS, TASK_RESULTS
 from vernacular.summary.grid import combine_tables, make_headings, to_arrow, wide
 from vernacular.summary.prompts import as_questions, standard_errors
@@ -281,7 +281,7 @@ def _read_all(directory: Path) -> tuple[dict[str, PublishedTables], dict[str, st
 
 
 def _read(directory: Path) -> PublishedTables:
-    tables = read_tables(directory)
+    tables = read_tables(directory, PROMPTS)
     try:
         combine_tables([to_arrow(tables.values)])
     except ArtifactError as error:  # two values of one metric

@@ -10,7 +10,6 @@ import httpx2
 import huggingface_hub
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
 
-from vernacular.commands.reading_lists import ReadingLists, lists_of, reading_lists, results_path
 from vernacular.config.dependencies import audit_spec
 from vernacular.config.directories import check_written
 from vernacular.config.files import read
@@ -44,6 +43,7 @@ from vernacular.lm_eval.expansion import DEFAULT_TYPE
 from vernacular.metrics.language import NOT_INSTALLED, OTHER, clean, identify, is_available
 from vernacular.protocols.prompts import language_of_lines, prompt_lines, prompts_directory
 from vernacular.protocols.registry import uses_prompt_lines
+from vernacular.stages.audit import AuditLists, audit_lists, lists_of, results_path
 from vernacular.types import Item
 
 _MAX_LANGUAGES = 8  # of a task that are listed by code
@@ -199,7 +199,7 @@ def _lm_eval(name: str, python: str | None) -> str:
 
 
 def audit(args) -> str:
-    """Write reading lists from the results of a config, and print what each shows."""
+    """Write audit lists from the results of a config, and print what each shows."""
     check_at_least(1, items=args.items)
     config = load([args.config])
     spec = audit_spec(config, args.items)
@@ -211,8 +211,8 @@ def audit(args) -> str:
         for name in spec.evaluations:
             check_written(results_path(Path(config.output), model, name), args.config)
     out = args.out or Path(config.output, "summary")
-    return reading_lists(
-        ReadingLists(spec=spec, results=Path(config.output), items_dir=Path(config.resources, "items"), out=out)
+    return audit_lists(
+        AuditLists(spec=spec, results=Path(config.output), items_dir=Path(config.resources, "items"), out=out)
     )
 
 
@@ -331,7 +331,7 @@ def treebank(args) -> str:
     check_at_least(0, examples=args.examples)
     extracted = extract(args.treebank, [load_pattern(name) for name in args.pattern], args.forms)
     if args.csv:
-        from vernacular.interop.source_tools import pairs_csv
+        from vernacular.exchange.source_tools import pairs_csv
 
         artifacts.write_text(args.csv, pairs_csv(extracted.rows))
     if args.explain or not args.csv:

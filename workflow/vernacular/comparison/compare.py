@@ -44,48 +44,37 @@ def compare_all(
     *,
     signatures: Mapping[str, Mapping[tuple[str, str], str]] | None = None,
     tool_metrics: Mapping[str, list[Metric]] | None = None,
-    external_names: Iterable[str] = (),
     unranked: Iterable[str] = (),
     seed: int = 0,
     resamples: int = RESAMPLES,
     threads: int = 1,
 ) -> ComparisonResults:
-    """Compare pairs of models on every evaluation that both have.
+    """Compare pairs of models on every evaluation that both have, rank all models, and aggregate over tasks.
 
     Args:
         results: model -> evaluation -> TASK_RESULTS; a table without rows is an evaluation that was not possible
         evaluations: evaluation -> task, language, protocol, shots, seed, style
         signatures: model -> (evaluation, metric) -> signature, as in the model's METRICS; differences are noted
         tool_metrics: evaluation -> its metrics that not the protocol defines, but another tool, or a judge
-        external_names: names in `results` of external results, which are compared in pairs but not ranked
         unranked: models that are tested against the best of each column only: earlier checkpoints of a series
     """
-    external_names, unranked = set(external_names), set(unranked)
+    unranked, drawn = set(unranked), {"seed": seed, "resamples": resamples}
     grouped = {name for group in prompt_groups(evaluations) for name in group.evaluations}
 
     def compare_evaluation(evaluation: str):
-        spec = evaluations[evaluation]
-        own_metrics = PROTOCOL_METRICS.get(spec["protocol"])
-        metrics = [*(own_metrics.METRICS if own_metrics else []), *(tool_metrics or {}).get(evaluation, [])]
-        metadata = {"evaluation": evaluation} | {name: spec[name] for name in SETTING}
-        names = {name for metric in with_classes(metrics, [GOLD]) for name in metric.inputs}
-        tables = ((model, tables[evaluation]) for model, tables in results.items() if evaluation in tables)
-        items, sides = align(tables, names)
-        metrics = with_classes(metrics, {name for side in sides.values() for name in side.values})
-        available_pairs = [pair for pair in pairs if pair[0] in sides and pair[1] in sides]
-        drawn = {"seed": seed, "resamples": resamples}
-        comparison_rows = compare_sides(items, sides, available_pairs, metrics, metadata, **drawn)
-        ranked_sides = {model: side for model, side in sides.items() if model not in external_names}
+        aligned = _aligned(evaluation, evaluations[evaluation], results, tool_metrics)
+        metadata, metrics, items, sides = aligned
+        comparison_rows = _compare_pairs(pairs, aligned, **drawn)
         compared = {"comparisons": comparison_rows, "unranked": unranked}
-        ranking_rows = rankings(items, ranked_sides, metrics, metadata, **compared, **drawn)
+        ranking_rows = rankings(items, sides, metrics, metadata, **compared, **drawn)
         if evaluation not in grouped:  # of a whole run, all values of all models do not fit in memory
-            ranked_sides = {model: with_normalized_values(side, metrics) for model, side in ranked_sides.items()}
-        return comparison_rows, ranking_rows, (metadata, metrics, items, ranked_sides)
+            sides = {model: with_normalized_values(side, metrics) for model, side in sides.items()}
+        return comparison_rows, ranking_rows, (metadata, metrics, items, sides)
 
     with ThreadPoolExecutor(max_workers=threads) as pool:
         results_by_evaluation = list(pool.map(compare_evaluation, evaluations))
     by_name = {metadata["evaluation"]: content for *_, (metadata, *content) in results_by_evaluation}
-    prompts, group_rankings, first_runs = _compare_groups(evaluations, by_name, external_names)
+    prompts, group_rankings, first_runs = _compare_groups(evaluations, by_name)
     means = mean_rows(prompts, pairs)
     singles = [row for comparison_rows, _, _ in results_by_evaluation for row in comparison_rows]
     rows = add_significance([*singles, *means], replaced(means, prompts))
@@ -99,13 +88,55 @@ def compare_all(
     )
 
 
-def _compare_groups(evaluations: Mapping, by_name: Mapping, external_names: set) -> tuple[list, list, dict]:
+def compare_pairs(
+    pairs: list[Pair],
+    results: Mapping[str, Mapping[str, pa.Table]],
+    evaluations: Mapping[str, dict],
+    *,
+    signatures: Mapping[str, Mapping[tuple[str, str], str]] | None = None,
+    tool_metrics: Mapping[str, list[Metric]] | None = None,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+    threads: int = 1,
+) -> list[dict]:
+    """Return rows per COMPARISONS of pairs that are not ranked: with external results. Arguments: see `compare_all`."""
+    own = {side: results[side] for pair in pairs for side in pair}
+
+    def compare_evaluation(evaluation: str) -> list[dict]:
+        aligned = _aligned(evaluation, evaluations[evaluation], own, tool_metrics)
+        return _compare_pairs(pairs, aligned, seed=seed, resamples=resamples)
+
+    with ThreadPoolExecutor(max_workers=threads) as pool:
+        rows = add_significance([row for found in pool.map(compare_evaluation, evaluations) for row in found])
+    for row in rows:
+        _add_signature(row, signatures or {}, row["evaluation"])
+    return rows
+
+
+def _aligned(evaluation: str, spec: dict, results: Mapping, tool_metrics: Mapping | None) -> tuple:
+    """Return (columns of the evaluation, its metrics, items, sides by model), from all results that have it."""
+    own_metrics = PROTOCOL_METRICS.get(spec["protocol"])
+    metrics = [*(own_metrics.METRICS if own_metrics else []), *(tool_metrics or {}).get(evaluation, [])]
+    names = {name for metric in with_classes(metrics, [GOLD]) for name in metric.inputs}
+    tables = ((model, tables[evaluation]) for model, tables in results.items() if evaluation in tables)
+    items, sides = align(tables, names)
+    metrics = with_classes(metrics, {name for side in sides.values() for name in side.values})
+    return {"evaluation": evaluation} | {name: spec[name] for name in SETTING}, metrics, items, sides
+
+
+def _compare_pairs(pairs: list[Pair], aligned: tuple, **drawn) -> list[dict]:
+    metadata, metrics, items, sides = aligned
+    available_pairs = [pair for pair in pairs if pair[0] in sides and pair[1] in sides]
+    return compare_sides(items, sides, available_pairs, metrics, metadata, **drawn)
+
+
+def _compare_groups(evaluations: Mapping, by_name: Mapping) -> tuple[list, list, dict]:
     """Return (PROMPTS rows, RANKINGS rows, a run of each group by its ID) of evaluations with several prompts."""
     prompt_rows, ranking_rows, first_runs = [], [], {}
     for group in prompt_groups(evaluations):
         aligned = {run: by_name[run][1:] for run in group.evaluations}
         metrics = by_name[group.evaluations[0]][0]
-        models = sorted({model for _, sides in aligned.values() for model in sides} - external_names)
+        models = sorted({model for _, sides in aligned.values() for model in sides})
         rows = group_rows(group, aligned, metrics, models)
         first_runs[group.setting["evaluation"]] = group.evaluations[0]
         for metric in metrics:

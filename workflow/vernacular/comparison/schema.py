@@ -6,9 +6,10 @@ A *side* of a comparison is a model, or external results, by name. Both sides of
 import pyarrow as pa
 
 from vernacular.core.artifacts import Kind
-from vernacular.metrics.schema import EVALUATION_COLUMNS, float_columns, text_columns
+from vernacular.metrics.schema import EVALUATION_COLUMNS, TASK_RESULTS, float_columns, text_columns
 
-# results/summary/comparisons.parquet: a row per pair, evaluation, category and metric
+# results/summary/comparisons.parquet: a row per pair, evaluation, category and metric; of models only in
+# results/compared/pairs.parquet, with external results in results/compared/external.parquet
 COMPARISONS = Kind(
     "comparisons",
     pa.schema(
@@ -45,6 +46,14 @@ COMPARISONS = Kind(
     key=("baseline", "candidate", "evaluation", "category", "metric"),
     required=("n", "n_baseline", "n_candidate"),
     is_public=True,
+)
+
+# results/compared/external/{name}.parquet: external results as results per item, of the evaluations that they match
+MATCHED = Kind(
+    "matched external results",
+    pa.schema([("evaluation", pa.string()), *TASK_RESULTS.schema]),
+    key=("evaluation", *TASK_RESULTS.key),
+    required=TASK_RESULTS.required,
 )
 
 IMPROVED, REGRESSED = "improved", "regressed"

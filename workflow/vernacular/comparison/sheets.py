@@ -4,7 +4,7 @@ Responses to judge are drawn by whole clusters of items in the order of `data.lo
 them, too. A sheet names no model, and equal responses of several models are one row. A label belongs to the texts that
 were read.
 
-Verdicts are from filled reading lists. An item is a confirmed fault if all verdicts on it name a fault; a verdict
+Verdicts are from filled audit lists. An item is a confirmed fault if all verdicts on it name a fault; a verdict
 refers to the item's texts and gold at the time of the list, and is not used for another version. The value over all
 items stays the headline.
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from vernacular.comparison.reading_list import DECISIONS, FAULTS, OK, READ_RANDOM_ITEMS, content_of
+from vernacular.comparison.audit import DECISIONS, FAULTS, OK, READ_RANDOM_ITEMS, content_of
 from vernacular.comparison.schema import COMPARISONS
 from vernacular.core.artifacts import Kind
 from vernacular.core.errors import DataError, first_of, format_count, suggest
@@ -73,13 +73,13 @@ def read_labels(path: Path) -> list[Label]:
     Without a name in the column `annotator`, it is that of the file.
 
     Raises:
-        DataError: The file or a row is not valid, or the sheet is a reading list, whose items are no sample.
+        DataError: The file or a row is not valid, or the sheet is an audit list, whose items are no sample.
     """
     labels: dict[tuple, Label] = {}
     for location, row in filled_rows(path, (), "item_id", ""):
         if "decision" in row and "label" not in row:
             raise DataError(
-                f"{display_path(path)}: expected a sheet of `vernacular labels`, got a reading list: its items were "
+                f"{display_path(path)}: expected a sheet of `vernacular labels`, got an audit list: its items were "
                 "chosen by the models' answers and are no sample. Name it in verdicts:."
             )
         if missing := [name for name in LABEL_COLUMNS if name not in row]:

@@ -220,22 +220,46 @@ def _judgment(name: str, judge: Judge, evaluation: str, *, labeled: bool) -> spe
 
 
 def comparisons_spec(config: Config) -> specs.ComparisonsSpec:
-    """Return the compared models and evaluations; external results by the content of their files."""
+    """Return the models that are compared and ranked, and the pairs of these."""
     earlier = set(config.models) - set(without_earlier(config.models, config.checkpoints))
-    return specs.ComparisonsSpec(
-        models=list(config.models),
-        pairs=config.comparisons,
-        external_results={
-            name: specs.ExternalSpec(**entry, files=_content_hashes(**entry))
-            for name, entry in config.external_results.items()
-        },
-        evaluations=_compared(config),
-        earlier_checkpoints=sorted(earlier),
-        verdicts={path: file_fingerprint(path) for path in config.verdicts},
+    return specs.ComparisonsSpec(**_pairs_of_models(config), earlier_checkpoints=sorted(earlier))
+
+
+def changes_spec(config: Config) -> specs.SidesSpec:
+    return specs.SidesSpec(**_all_pairs(config))
+
+
+def faults_spec(config: Config) -> specs.FaultsSpec:
+    verdicts = {path: file_fingerprint(path) for path in config.verdicts}
+    return specs.FaultsSpec(**_all_pairs(config), verdicts=verdicts)
+
+
+def external_results_spec(config: Config) -> specs.ExternalResultsSpec:
+    """Return the pairs with external results, and these by the content of their files."""
+    pairs = [pair for pair in config.comparisons if not config.models.keys() >= {*pair}]
+    found = {
+        name: specs.ExternalSpec(**entry, files=_content_hashes(**entry))
+        for name, entry in config.external_results.items()
+    }
+    return specs.ExternalResultsSpec(**_pairs_of_models(config) | {"pairs": pairs}, external_results=found)
+
+
+def estimates_spec(config: Config) -> specs.EstimatesSpec:
+    return specs.EstimatesSpec(
+        **_pairs_of_models(config),
         labels={path: file_fingerprint(path) for path in config.labels},
         borrow_from=_lenders(config),
         limits={e.id: e.limit for e in config.evaluations.values() if e.limit and config.borrow_from},
     )
+
+
+def _pairs_of_models(config: Config) -> dict:
+    pairs = [pair for pair in config.comparisons if config.models.keys() >= {*pair}]
+    return {"models": list(config.models), "pairs": pairs, "evaluations": _compared(config)}
+
+
+def _all_pairs(config: Config) -> dict:
+    return _pairs_of_models(config) | {"pairs": config.comparisons, "external": list(config.external_results)}
 
 
 def _lenders(config: Config) -> dict[str, str]:
@@ -256,7 +280,7 @@ def _compared(config: Config) -> dict[str, specs.ComparedSpec]:
 
 
 def audit_spec(config: Config, items: int | None = None) -> specs.AuditSpec:
-    """Return the models, their families and the evaluations of reading lists; `items`: instead of the config's."""
+    """Return the models, their families and the evaluations of audit lists; `items`: instead of the config's."""
     items = items or (config.audit or {}).get("items", 40)
     names = families(config.models, config.checkpoints)
     fields = {"models": list(config.models), "families": names, "evaluations": _compared(config)}
@@ -271,8 +295,8 @@ def _labeled(config: Config) -> set[str]:
 
 
 def _content_hashes(path: str, model: str | None = None) -> dict[str, str]:
-    from vernacular.comparison.external.load import result_files
-    from vernacular.comparison.external.publications import is_publication, published_models
+    from vernacular.exchange.external_results import result_files
+    from vernacular.exchange.publications import is_publication, published_models
 
     if is_publication(Path(path)):
         try:
@@ -295,6 +319,7 @@ def summary_spec(config: Config) -> specs.SummarySpec:
     keys = sorted({settings["api_key_env"] for settings in config.models.values() if "api_key_env" in settings})
     fields = _table_fields(config) | {"judges": _of_own_family(config)}
     fields |= {"parallel": _parallel(config), "verdicts": bool(config.verdicts)}
+    fields |= {"external": bool(config.external_results)}
     return specs.SummarySpec(**fields, api_key_env=keys, unreviewed=_unreviewed(config))
 
 

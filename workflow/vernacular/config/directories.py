@@ -14,7 +14,7 @@ from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError, UserError
 from vernacular.core.model_record import read_model, read_status
 from vernacular.core.paths import WORKFLOW, display_path
-from vernacular.core.written import COMPLETE, foreign_files, named_files
+from vernacular.core.written import foreign_files, named_files
 
 log = logging.getLogger("vernacular")
 
@@ -170,7 +170,7 @@ def clear_unavailable(resources: Path, results: Path, names: Collection[str] | N
     `names`: of the config, because files of other names may be a user's; None: all.
     """
     patterns = ["requests/*.parquet", "inference_status/*/*.json", *(f"*/{stage}/*.parquet" for stage in _STAGES)]
-    patterns += ["*/metrics.parquet", "summary/comparisons.parquet"]
+    patterns += ["*/metrics.parquet", "compared/external/*.parquet"]
     records = ("items/*.parquet", "models/*.json", "encoders/*.json")
     outputs = [path for pattern in records for path in resources.glob(pattern)]
     outputs += [path for pattern in patterns for path in results.glob(pattern)]
@@ -191,9 +191,9 @@ def _is_output(path: Path, names: Collection[str]) -> bool:
     if path.name == "metrics.parquet":
         return kind in names
     if path.suffix == ".parquet":
-        is_shared = kind in ("items", "requests")
+        is_shared = kind in ("items", "requests", "external")
         return path.stem in names and (is_shared or (model in names and kind in _STAGES))
-    return path.stem in names or kind in names or path.name == COMPLETE  # records, status files
+    return path.stem in names or kind in names  # records, status files
 
 
 def _stale_of_judge(path: Path, results: Path) -> Iterator[Path]:
@@ -236,7 +236,6 @@ def _stale(path: Path, results: Path) -> Iterator[Path]:
     except ArtifactError:
         is_stale = True
     if is_stale:
-        # the tables of comparisons that lack external results remain until they are replaced
-        yield results / "comparisons" / COMPLETE if path.name == "comparisons.parquet" else path
+        yield path
         for pattern in computed:
             yield from results.glob(pattern)

@@ -23,7 +23,7 @@ from vernacular.core.names import portable_problem, quoted
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.validate import Problems
 from vernacular.data.tasks import load_task, task_names
-from vernacular.interop import EXPORTS, SUMMARY_EXPORTS
+from vernacular.exchange import EXPORTS, SUMMARY_EXPORTS
 from vernacular.protocols.registry import COMPARED, GENERATED, JUDGED, OWN, SCORED, TOOL_PROTOCOLS
 from vernacular.protocols.rubrics import RUBRICS_DIR, load_rubric, rubrics_directory
 from vernacular.types import Evaluation
@@ -58,7 +58,7 @@ class Config:
     similarity: dict
     comparisons: list[tuple[str, str]] = field(default_factory=list)  # (baseline, candidate), by name
     external_results: dict[str, dict] = field(default_factory=dict)  # by name: path, and model of a publication
-    audit: dict | None = None  # settings of the reading lists; None: none are written
+    audit: dict | None = None  # settings of the audit lists; None: none are written
     verdicts: list[str] = field(default_factory=list)  # sheets of speakers, also those of the tasks
     labels: list[str] = field(default_factory=list)  # sheets of speakers on responses
     borrow_from: list[str] = field(default_factory=list)  # directories of results on all items
@@ -385,7 +385,7 @@ def read_external_results(files: Files, values: dict, models: dict) -> dict[str,
         if not os.path.exists(entry["path"]):
             report(("path",), f"file or directory not found: {entry['path']}.")
             continue
-        from vernacular.comparison.external.publications import is_publication
+        from vernacular.exchange.publications import is_publication
 
         try:
             expanded = _expand(name, entry, report)
@@ -404,8 +404,8 @@ def read_external_results(files: Files, values: dict, models: dict) -> dict[str,
 
 def _expand(name: str, entry: dict, report) -> dict[str, dict]:
     """Return the entries that one entry of the config stands for. Raises DataError if its files are not valid."""
-    from vernacular.comparison.external.load import result_files
-    from vernacular.comparison.external.publications import check_model, is_publication, published_models
+    from vernacular.exchange.external_results import result_files
+    from vernacular.exchange.publications import check_model, is_publication, published_models
 
     path, model = Path(entry["path"]), entry.get("model")
     if message := check_model(path, model):

@@ -21,7 +21,17 @@ RENDERED = tuple(key for key in RENDERING if key not in ("chat_template", "gen_k
 _SERVER_KEYS = {"source", "kind", "chat", "bos", "max_length", *RENDERING, *_SERVER_ONLY}
 _ALIAS = "chat_template_kwargs"  # of vLLM and transformers, for chat_template_args
 # in results/
-_RESERVED = {"requests", "summary", "store", "report", "exports", "inference_status", "comparisons", "judges"}
+_RESERVED = {
+    "requests",
+    "summary",
+    "store",
+    "report",
+    "exports",
+    "inference_status",
+    "comparisons",
+    "compared",
+    "judges",
+}
 
 
 def read_models(

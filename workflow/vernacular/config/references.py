@@ -16,7 +16,6 @@ from vernacular.checkpoints.adapters import PICKLED, WEIGHTS, check_adapter, che
 from vernacular.checkpoints.files import check_tokenizer, config_of, is_packed, weights_of
 from vernacular.checkpoints.inputs import is_path
 from vernacular.checkpoints.resolve import check_files, locate
-from vernacular.comparison.external.publications import checked_lines, is_publication, published_models
 from vernacular.config import dependencies
 from vernacular.config.load import Config
 from vernacular.config.specs import DatasetSpec
@@ -27,6 +26,7 @@ from vernacular.core.validate import Problems
 from vernacular.data.audit import contradicting
 from vernacular.data.load import load_items
 from vernacular.data.treebank.patterns import is_local as is_local_treebank
+from vernacular.exchange.publications import checked_lines, is_publication, published_models
 from vernacular.protocols.build import build_evaluation
 
 _PACKAGES = {"quantization": {"8bit": "bitsandbytes", "4bit": "bitsandbytes"}, "generation_engine": {"vllm": "vllm"}}

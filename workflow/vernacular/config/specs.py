@@ -230,14 +230,30 @@ class ExternalSpec(Fields):
     files: dict[str, str]  # SHA-256 by path; of an invalid publication, the reason
 
 
-class ComparisonsSpec(Spec):
+class PairsSpec(Spec):
     models: list[str]  # in the order of the config
     pairs: list[list[str]]  # baseline and candidate
-    external_results: dict[str, ExternalSpec]  # by name
     evaluations: dict[str, ComparedSpec]  # by ID
+
+
+class ComparisonsSpec(PairsSpec):
     earlier_checkpoints: list[str] = field(default_factory=list)  # models tested against the best of each column only
+
+
+class SidesSpec(PairsSpec):
+    external: list[str] = field(default_factory=list)  # names of external results
+
+
+class ExternalResultsSpec(PairsSpec):
+    external_results: dict[str, ExternalSpec] = field(default_factory=dict)  # by name
+
+
+class FaultsSpec(SidesSpec):
     verdicts: dict[str, str] = field(default_factory=dict)  # SHA-256 of the sheets of speakers, by path
-    labels: dict[str, str] = field(default_factory=dict)  # the same of the sheets with labels of responses
+
+
+class EstimatesSpec(PairsSpec):
+    labels: dict[str, str] = field(default_factory=dict)  # SHA-256 of the sheets with labels of responses, by path
     borrow_from: dict[str, str] = field(default_factory=dict)  # SHA-256 of other runs' results, by path
     limits: dict[str, int] = field(default_factory=dict)  # of evaluations whose models borrow
 
@@ -287,6 +303,7 @@ class SummarySpec(SeriesSpec):
     unreviewed: dict[str, str] = field(default_factory=dict)  # language of prompts that no speaker has read
     verdicts: bool = False  # whether there are values without confirmed faults
     estimates: bool = False  # whether there are values by labels, or borrowed ones
+    external: bool = False  # whether there are external results
 
 
 class ReportSpec(SeriesSpec):

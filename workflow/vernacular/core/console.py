@@ -57,7 +57,7 @@ class _Failure:
 
     @property
     def is_list(self) -> bool:
-        """Whether the reason is a list of models, of rule `verify`."""
+        """Whether the reason is a list of models, of rule `finish`."""
         return self.model is None and self.reason.count("\n") > 1
 
     def __str__(self) -> str:
@@ -113,7 +113,7 @@ class FailedJobs(logging.Handler):
 
     @property
     def has_summary(self) -> bool:
-        """Whether only `verify` failed, which follows the summary: some results are missing from it."""
+        """Whether only `finish` failed, which follows the summary: some results are missing from it."""
         return all(failure.is_list for failure in self._failures.values()) and bool(self._failures)
 
     def _logs_with_errors(self) -> list[str]:

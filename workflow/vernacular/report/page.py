@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from vernacular import __version__
+from vernacular.comparison.audit import AUDIT_LIST
 from vernacular.comparison.labels import ESTIMATES
-from vernacular.comparison.reading_list import READING_LIST
 from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count, writing
@@ -136,7 +136,7 @@ def build(
         # names: first those given as arguments, then those that only occur in a note or a comparison
         index |= {"models": report_index.models.names, "n_models": len(models), "names": report_index.evaluations.names}
         if audit:
-            index["n_reading_lists"] = _write_reading_lists(out, results / "summary" / "audit.parquet")
+            index["n_audit_lists"] = _write_audit_lists(out, results / "summary" / "audit.parquet")
         provenance_piece = {
             "models": provenance.models(records),
             "datasets": list(datasets.values()),
@@ -163,15 +163,15 @@ def _estimates(path: Path) -> dict[str, list[dict]]:
     return found
 
 
-def _write_reading_lists(out: Path, path: Path) -> int:
+def _write_audit_lists(out: Path, path: Path) -> int:
     """Write the lists of items that a speaker should read, each in a file of its own; return their number."""
-    table, metadata = artifacts.read_all(path, READING_LIST)
+    table, metadata = artifacts.read_all(path, AUDIT_LIST)
     lists = metadata["lists"]
     rows: dict[str, list[dict]] = {each["evaluation"]: [] for each in lists}
     for row in rows_of(table):
         shown = {name: round_significant(value) for name, value in row.items()}
         rows[row["evaluation"]].append(record("ItemToRead", shown))
-    write_data_file(out, "audit", [record("ReadingList", each) for each in lists])
+    write_data_file(out, "audit", [record("AuditList", each) for each in lists])
     for number, own in enumerate(rows.values()):
         write_data_file(out, f"a{number}", own)
     return len(lists)

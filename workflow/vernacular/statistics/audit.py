@@ -1,7 +1,7 @@
 """Audit of items from the models' scores of their options: which items a speaker should read first.
 
 *Score* S of an item: how far the ability-weighted models prefer one and the same incorrect option to the correct one,
-plus half the slope of the margin over ability, as far as slopes are reliable. It orders a reading list; it is no test,
+plus half the slope of the margin over ability, as far as slopes are reliable. It orders an audit list; it is no test,
 because a difficult item has the same score as one with an incorrect gold. Of 300 simulated items with 11 % faults, 40
 to 52 % of the first 20 are faults with 3 to 20 models; of the share of incorrect models, 34 to 41 %; of correlations
 of the item with the rest, 16 to 45 %. *Reach*: the share of (item, incorrect option) pairs that would enter the list if

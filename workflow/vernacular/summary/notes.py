@@ -12,7 +12,7 @@ from vernacular.metrics.metric import display_name
 from vernacular.summary.cells import format_difference
 
 if TYPE_CHECKING:
-    import pandas as pd  # not at run time: it takes half a second, and the command `verify` does not need it
+    import pandas as pd  # not at run time: it takes half a second, and the stage `finish` does not need it
 
 _COLUMNS = ["kind", "note", "count", "models", "evaluations"]
 _SEPARATOR = ", "

@@ -1,0 +1,71 @@
+"""Stage `estimates`: labels of speakers, and other models' results -> values that they correct or replace."""
+
+from pathlib import Path
+
+from vernacular.comparison.borrowing import borrow
+from vernacular.comparison.labels import ESTIMATES, Estimated
+from vernacular.comparison.labels import estimates as by_labels
+from vernacular.comparison.sheets import Label, read_labels
+from vernacular.config.specs import EstimatesSpec
+from vernacular.core import artifacts
+from vernacular.core.errors import format_count
+from vernacular.core.fields import Stage, to_json
+from vernacular.metrics.metric import Metric
+from vernacular.metrics.schema import TASK_RESULTS
+from vernacular.protocols.evaluate import declared_metrics
+from vernacular.protocols.lm_eval.metrics import tool_metrics
+from vernacular.stages.sides import Results, model_results, run_note, write_table
+
+
+class Estimates(Stage):
+    """Estimate values from labels of speakers, and from what other models answered to all items."""
+
+    spec: EstimatesSpec  # of the rule: what the results depend on
+    results: Path  # directory with one directory per model
+    out: Path  # table of the estimates
+
+
+def estimates(args: Estimates) -> str:
+    """Write values by labels and borrowed values, and print the notes on them."""
+    spec, labels = args.spec, {}
+    results = model_results(args.results, spec)
+    for path in spec.labels:
+        for label in read_labels(Path(path)):
+            labels.setdefault(label.evaluation, []).append(label)
+    rows, notes = [], []
+    for name, settings in spec.evaluations.items():
+        metrics = [*declared_metrics(settings.protocol).values(), *tool_metrics(args.results, spec.models, name)]
+        found = {"labels": [_by_labels(spec, name, labels[name], results, metrics)] if name in labels else []}
+        found["borrowed"] = [
+            _borrowed(spec, name, model, results, metrics) for model in spec.models if name in spec.limits
+        ]
+        for kind, estimated in ((kind, each) for kind, each_of_kind in found.items() for each in each_of_kind):
+            rows += estimated.rows
+            notes += [run_note(name, text, kind) for text in estimated.notes]
+    if others := ", ".join(sorted(labels.keys() - spec.evaluations.keys())):
+        notes.append(run_note(None, f"labels of evaluations that are not in the config: {others}.", "labels"))
+    for note in notes:
+        print(": ".join(filter(None, (note["evaluation"], note["note"]))))
+    sources = [args.results / model / "metrics.parquet" for model in spec.models]
+    key = artifacts.input_fingerprint(to_json(spec), *sources)
+    write_table(args.out, ESTIMATES, rows, {"fingerprint": key, "notes": notes})
+    return f"estimates: {format_count(len(rows), 'value')}"
+
+
+def _by_labels(
+    spec: EstimatesSpec, name: str, labels: list[Label], results: dict[str, Results], metrics: list[Metric]
+) -> Estimated:
+    tables = {model: [results[model][name]] for model in spec.models}
+    tables = {model: own_tables for model, own_tables in tables.items() if own_tables[0].num_rows}
+    return by_labels(name, labels, tables, [tuple(pair) for pair in spec.pairs], metrics)
+
+
+def _borrowed(
+    spec: EstimatesSpec, name: str, model: str, results: dict[str, Results], metrics: list[Metric]
+) -> Estimated:
+    lenders = {
+        other: artifacts.read(Path(path), TASK_RESULTS)
+        for path in spec.borrow_from
+        if Path(path).stem == name and (other := Path(path).parts[-3]) != model
+    }
+    return borrow(name, model, results[model][name], lenders, metrics, spec.limits[name])

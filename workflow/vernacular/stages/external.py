@@ -1,0 +1,93 @@
+"""Stage `external`: values from outside -> results matched to items, and their differences to the models.
+
+What cannot be used is missing from the comparisons only, with the reason; the next run tries it again.
+"""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+
+from vernacular.comparison.compare import compare_pairs
+from vernacular.comparison.schema import COMPARISONS, MATCHED
+from vernacular.config.specs import ExternalResultsSpec, ExternalSpec
+from vernacular.core import artifacts
+from vernacular.core.errors import UserError, first_line, format_count, is_contained
+from vernacular.core.fields import Stage, to_json
+from vernacular.core.metadata import Outcome
+from vernacular.exchange.external_results import Reference, load_external_results
+from vernacular.exchange.publications import is_publication, load_publication, published_signatures
+from vernacular.metrics.schema import TASK_RESULTS
+from vernacular.protocols.lm_eval.metrics import tool_metrics
+from vernacular.stages.common import items_in
+from vernacular.stages.sides import model_results, signatures_of
+
+log = logging.getLogger("vernacular")
+
+
+class External(Stage):
+    """Match external results to the items of this run and compare them with its models."""
+
+    spec: ExternalResultsSpec  # of the rule: what the results depend on
+    results: Path  # directory with one directory per model
+    items_dir: Path  # directory of the items files
+    out: Path  # file of the differences; the matched results are in the directory of this name beside it
+
+
+def external(args: External) -> str:
+    """Match external results to items, and compare each with the models that the config names."""
+    spec, models = args.spec, model_results(args.results, args.spec)
+    metadata = {"fingerprint": artifacts.input_fingerprint(to_json(spec))}
+    sides, signatures = dict(models), signatures_of(args.results, spec.models)
+    notes, missing = [], {}
+    for name, entry in spec.external_results.items():
+        tables, outcome = {}, Outcome()
+        try:
+            tables, external_notes = _load_external_results(name, entry, models, spec, args.items_dir)
+            notes += external_notes
+            if entry.model:
+                signatures[name] = published_signatures(Path(entry.path), entry.model)
+        except BaseException as error:
+            if not is_contained(error):
+                raise
+            missing[name] = _reason(error)
+            outcome = Outcome(missing={name: missing[name]})
+            log.error("%s: %s", name, missing[name], exc_info=not isinstance(error, UserError))
+        sides[name] = tables
+        columns = [table.append_column("evaluation", pa.array([evaluation] * len(table), pa.string()))
+                   for evaluation, table in tables.items()]  # fmt: skip
+        rows = pa.concat_tables(columns).select(MATCHED.schema.names) if columns else []
+        artifacts.write(args.out.with_suffix("") / f"{name}.parquet", MATCHED, rows, metadata | {"outcome": outcome})
+    pairs = [tuple(pair) for pair in spec.pairs]
+    settings = {name: vars(evaluation) for name, evaluation in spec.evaluations.items()}
+    metrics = {name: tool_metrics(args.results, spec.models, name) for name in settings}
+    rows = compare_pairs(pairs, sides, settings, signatures=signatures, tool_metrics=metrics, threads=args.threads)
+    artifacts.write(args.out, COMPARISONS, rows, metadata | {"notes": notes, "outcome": Outcome(missing=missing)})
+    return f"external: {format_count(len(pairs), 'pair')}, {format_count(len(rows), 'difference')}"
+
+
+def _load_external_results(
+    name: str, entry: ExternalSpec, results: Mapping, spec: ExternalResultsSpec, items_dir: Path
+) -> tuple[dict, list[str]]:
+    """Return external results, matched to items, and notes; the reference is the first model with results."""
+    references = {}
+    for evaluation, settings in spec.evaluations.items():
+        tables = ((model, results[model][evaluation]) for model in spec.models)
+        model, rows = next(((model, table) for model, table in tables if table.num_rows), (None, None))
+        if rows is not None:
+            items = items_in(items_dir / f"{settings.items_stem}.parquet")
+            few_shot_examples = artifacts.metadata(results[model].paths[evaluation], TASK_RESULTS).few_shot_examples
+            references[evaluation] = Reference(settings.protocol, settings.shots, rows, items, few_shot_examples)
+    if is_publication(path := Path(entry.path)):
+        tables, notes = load_publication(path, entry.model, references)
+    else:
+        tables, notes = load_external_results(path, references)
+    return tables, [f"{name}: {note}" for note in notes]
+
+
+def _reason(error: BaseException) -> str:
+    """Return why external results are not used, in one line."""
+    text = "; ".join(str(error).splitlines()) if isinstance(error, UserError) else first_line(error)
+    kind = "" if isinstance(error, UserError | OSError) else f"{type(error).__name__}: "
+    return f"external results not used: {kind}{text}"
