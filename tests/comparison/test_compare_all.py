@@ -6,7 +6,7 @@ import pytest
 from support import observed
 from support.result_rows import EVALUATION, row, rows
 from vernacular.comparison import compare
-from vernacular.comparison.compare import compare_all
+from vernacular.comparison.compare import compare_all, compare_pairs
 from vernacular.metrics.schema import as_table
 from vernacular.statistics.intervals import resample_statistic
 from vernacular.statistics.paired import mean_differences
@@ -41,11 +41,10 @@ def test_pairs_are_compared_on_common_evaluations():
 
 def test_external_results_are_compared_but_not_ranked():
     results = {name: {"e1": as_table(random_rows(i))} for i, name in enumerate(("a", "b", "elsewhere"))}
-    result = compare_all([("elsewhere", "a")], results, {"e1": SPEC}, external_names=["elsewhere"], resamples=50)
-    assert [record["baseline"] for record in result.comparisons] == ["elsewhere"]
-    assert (
-        {record["model"] for record in result.rankings} == {record["model"] for record in result.overall} == {"a", "b"}
-    )
+    pairs = [("elsewhere", "a")]
+    rows = compare_pairs(pairs, results, {"e1": SPEC}, resamples=50)
+    assert [row["baseline"] for row in rows] == ["elsewhere"]
+    assert rows == compare_all(pairs, results, {"e1": SPEC}, resamples=50).comparisons
 
 
 def test_different_signatures_are_noted():

@@ -20,7 +20,7 @@ from vernacular.comparison.sheets import (
     rows_to_read,
 )
 from vernacular.config import load
-from vernacular.config.dependencies import comparisons_spec, items_spec, summary_spec
+from vernacular.config.dependencies import comparisons_spec, estimates_spec, items_spec, summary_spec
 from vernacular.core import artifacts
 from vernacular.core.errors import ConfigError, DataError
 from vernacular.metrics.metric import Metric
@@ -332,7 +332,7 @@ def test_rows_are_an_artifact(tmp_path):
     assert labels_alone(np.array([1.0, 0.0]), np.arange(2)).value == 0.5
 
 
-def test_labels_of_a_config_enter_the_comparison_and_nothing_before(tmp_path, monkeypatch):
+def test_labels_of_a_config_enter_the_estimates_and_nothing_else(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     sheet(tmp_path, f"{NAME},q1,r1,correct,correct,Ana")
     Path("rivers.gl.jsonl").write_text("")
@@ -340,13 +340,14 @@ def test_labels_of_a_config_enter_the_comparison_and_nothing_before(tmp_path, mo
     Path("rivers.yaml").write_text(yaml.safe_dump(TASK))
     Path("config.yaml").write_text(yaml.safe_dump(content))
     before = load.load(["config.yaml"])
-    assert not comparisons_spec(before).labels
+    assert not estimates_spec(before).labels
     task = TASK | {"labels": {"scale": "1-5", "instructions": {"gl": "Como de boa é?"}}}
     Path("rivers.yaml").write_text(yaml.safe_dump(task))
     Path("config.yaml").write_text(yaml.safe_dump(content | {"labels": "ana.csv"}))
     after = load.load(["config.yaml"])
     assert after.labels == ["ana.csv"]
-    assert list(comparisons_spec(after).labels) == ["ana.csv"]
+    assert list(estimates_spec(after).labels) == ["ana.csv"]
+    assert comparisons_spec(after) == comparisons_spec(before)
     assert summary_spec(after).estimates
     assert items_spec(after) == items_spec(before)
     Path("config.yaml").write_text(yaml.safe_dump(content | {"labels": "ana.csv", "borrow_from": "elsewhere"}))

@@ -10,7 +10,7 @@ from support.sample_items import item
 from vernacular.comparison.audit import content_of
 from vernacular.comparison.sheets import Verdict, confirmed, read_verdicts
 from vernacular.config import load
-from vernacular.config.dependencies import comparisons_spec, items_spec
+from vernacular.config.dependencies import comparisons_spec, faults_spec, items_spec
 from vernacular.core.errors import ConfigError, DataError
 
 HEADER = "task,language,item_id,content,decision,annotator,date\n"
@@ -95,7 +95,7 @@ def test_verdicts_on_other_versions_or_items_are_counted_and_not_used():
     ]
 
 
-def test_sheets_of_a_config_and_of_a_task_enter_the_comparison_and_nothing_before(tmp_path, monkeypatch):
+def test_sheets_of_a_config_and_of_a_task_enter_the_faults_and_nothing_else(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     row = "rivers,gl,q1,c1,ok,Ana,2026-11-20"
     sheet(tmp_path, row)
@@ -111,7 +111,8 @@ def test_sheets_of_a_config_and_of_a_task_enter_the_comparison_and_nothing_befor
     Path("config.yaml").write_text(yaml.safe_dump(content | {"verdicts": ["read.csv"]}))
     after = load.load(["config.yaml"])
     assert after.verdicts == ["read.csv", "own/read.csv"]
-    assert list(comparisons_spec(after).verdicts) == after.verdicts
+    assert list(faults_spec(after).verdicts) == after.verdicts
+    assert comparisons_spec(after) == comparisons_spec(before)
     assert items_spec(after) == items_spec(before)
     sheet(tmp_path, row, row.replace("ok", "fine"))
     with pytest.raises(ConfigError, match=r'read\.csv, line 3: decision: unknown value "fine"'):

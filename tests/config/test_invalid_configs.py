@@ -73,6 +73,7 @@ def load_all(path: Path) -> None:
     spec_values = [
         specs.inference_spec(cfg, list(cfg.models)),
         specs.comparisons_spec(cfg),
+        specs.external_results_spec(cfg),
         specs.similarity_spec(cfg),
     ]
     spec_values += [specs.model_spec(cfg, name) for name in cfg.models] + [

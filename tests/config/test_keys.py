@@ -242,12 +242,16 @@ def test_metrics_comparisons_and_summary_specs(load_config):
     assert comparisons == {
         "models": ["base", "tuned"],
         "pairs": [("base", "tuned")],
-        "external_results": {"old": {"path": "./old.csv", "files": {".": file_fingerprint("old.csv")}}},
         "evaluations": {
             name: spec | {"dataset": cfg.evaluations[name].dataset} for name, spec in metrics["evaluations"].items()
         },
     }
     assert cfg.evaluations[LETTERS].dataset == "mine.gl.limit5"
+    assert specs.external_results_spec(cfg) == comparisons | {
+        "pairs": [],
+        "external_results": {"old": {"path": "./old.csv", "files": {".": file_fingerprint("old.csv")}}},
+    }
+    assert specs.changes_spec(cfg) == comparisons | {"external": ["old"]}
     assert specs.export_spec(cfg) == {
         "evaluations": {
             LETTERS: {"items_stem": "mine.gl.limit5", "protocol": "letters"},
@@ -327,11 +331,12 @@ def test_report_spec_changes_with_its_assets(load_config, monkeypatch, tmp_path)
         assert look() != original
 
 
-def test_comparisons_spec_changes_with_content_of_external_results(load_config):
-    original = specs.comparisons_spec(load_config())
+def test_spec_changes_with_content_of_external_results(load_config):
+    original, pairs = specs.external_results_spec(load_config()), specs.comparisons_spec(load_config())
     Path("old.csv").write_text("item_id,score\n1,3\n")
     os.utime("old.csv", (0, 0))
-    assert specs.comparisons_spec(load_config()) != original
+    assert specs.external_results_spec(load_config()) != original
+    assert specs.comparisons_spec(load_config()) == pairs
 
 
 # ----- the store's key ----------------------------------------------------------------------------------------------

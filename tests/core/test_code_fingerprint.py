@@ -21,6 +21,7 @@ NOT_IN_KEYS = {
     "vernacular.cli": "runs a command",
     **dict.fromkeys(("vernacular.results", "vernacular.results.plots", "vernacular.results.tables"), "reads results"),
     "vernacular.statistics.sequential": "computes for a notebook",
+    "vernacular.commands": "holds the commands of people",
     "vernacular.notebook": "computes for a notebook, and stores nothing that a run reads",
     "vernacular.commands.labels": "is run by hand",
     "vernacular.commands.check": "prints",

@@ -16,7 +16,7 @@ from support.optional import TOOLS_PACKAGES, needs_tools
 from support.published import published_run
 from support.workspace import ROOT
 from vernacular import cli
-from vernacular.comparison.schema import COMPARISONS
+from vernacular.comparison.schema import COMPARISONS, PROMPTS
 from vernacular.config import dependencies
 from vernacular.config.load import load, load_valid
 from vernacular.core import artifacts, validate
@@ -34,6 +34,7 @@ from vernacular.exchange.publications import (
 from vernacular.metrics.metric import value_problem
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
 from vernacular.protocols.evaluate import PROTOCOL_METRICS
+from vernacular.stages.external import external as external_stage
 
 EVALUATION, OTHER = report_prompts.EVALUATION, report_prompts.OTHER
 SCHEMA = ROOT / "workflow" / "schemas" / "publication.schema.yaml"
@@ -147,7 +148,7 @@ def check_hostile(run, tmp_path, monkeypatch, seeds) -> dict[str, str]:
                 assert all(len(note) < 2000 for note in notes), how
         config, problems = load_valid(write_config(tmp_path, {"lab": folder / name}))
         assert all(portable_problem(side) is None for pair in config.comparisons for side in pair) or problems, how
-        dependencies.comparisons_spec(config)
+        dependencies.external_results_spec(config)
     signal.alarm(LIMIT * 10)
     assert cli.main(["join", str(folder), str(tmp_path / "joined")]) == 0
     signal.alarm(0)
@@ -226,7 +227,7 @@ def test_malformed_publication_is_the_failure_of_its_own_values(run, lab, tmp_pa
     pairs = [{"baseline": f"{name}-base", "candidate": "m"} for name in ("lab", "other")]
     config = load(write_config(tmp_path, {"lab": lab, "other": other}, comparisons=pairs))
     assert config.comparisons == [("lab-base", "m"), ("other-base", "m")]
-    spec = specs.comparisons_spec(config)
+    spec = specs.external_results_spec(config)
     assert "not valid JSON" in spec["external_results"]["lab-base"]["files"]["invalid"]
     compared, stated = compare_with(
         run[0], tmp_path, spec["external_results"], [("lab-base", "tuned"), ("other-base", "tuned")]
@@ -400,7 +401,7 @@ def test_publication_above_a_limit_of_size_is_refused(run, lab, low_limits, limi
         models = published_models(lab)
         for model in models.values():
             list(published_lines(model.samples, lab))
-        publications.read_tables(lab)
+        publications.read_tables(lab, PROMPTS)
 
     read()
     low_limits("exchange.publications", **{limit: 99 if limit != "MAX_ROWS" else 1})

@@ -104,7 +104,7 @@ def test_each_model_of_a_publication_is_a_side_of_comparisons(lab, tmp_path):
     assert set(config.external_results) == {f"lab-{MODEL}", "lab-other", "lab-third"}
     assert config.external_results["lab-other"] == {"path": str(lab), "model": "other"}
     assert ("lab-other", "tiny") in config.comparisons
-    [file] = specs.comparisons_spec(config)["external_results"]["lab-other"]["files"]
+    [file] = specs.external_results_spec(config)["external_results"]["lab-other"]["files"]
     assert file.endswith(".json")
 
 

@@ -58,7 +58,7 @@ def running_commands(workspace: WatchedWorkspace) -> dict[int, str]:
     commands = {
         pid: words[2] for pid, words in arguments.items() if len(words) > 2 and Path(words[1]).name == "stage.py"
     }
-    return {pid: name for pid, name in commands.items() if name != "finish"}
+    return {pid: name for pid, name in commands.items() if name != "print-results"}
 
 
 def kill_repeatedly(prepared_directory, directory, reference_run, killer: Killer, targets: list[str]) -> int:

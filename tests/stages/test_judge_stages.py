@@ -151,7 +151,7 @@ def test_values_are_marked_as_unvalidated_in_tables_workbooks_report_and_on_the_
     assert b"Judge local (unvalidated)" in report
     assert "Judge local (unvalidated)" in Path("results/summary/wide.csv").read_text("utf-8-sig")
     fields = {"results": "results/summary", "benchmarks": "benchmarks"}
-    assert stages.run("finish", **fields) == 0
+    assert stages.run("print-results", **fields) == 0
     printed = capsys.readouterr().out
     assert "Judge local (unvalidated)" in printed
     assert "Unvalidated: values of judge local, judge own, judge pair, judge remote, judge text" in printed

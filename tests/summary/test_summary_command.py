@@ -61,6 +61,13 @@ def write_metrics(directory: Path, table, metadata: dict) -> Path:
     return artifacts.write(directory / "metrics.parquet", METRICS, table, metadata)
 
 
+def write_no_comparisons(directory):
+    for name, kind in {"rankings": RANKINGS, "pairs": COMPARISONS, "overall": OVERALL, "prompts": PROMPTS}.items():
+        artifacts.write(
+            directory / f"{name}.parquet", kind, kind.schema.empty_table(), {"fingerprint": "f", "notes": []}
+        )
+
+
 @pytest.fixture
 def out(metrics_table, tmp_path):
     """Return the directory of a summary of a local model and its local adapter."""
@@ -72,12 +79,12 @@ def out(metrics_table, tmp_path):
         table = metrics_table(changes | {"model": model, "style": "default"})
         write_metrics(tmp_path / model, table, metadata(model, **records[model]))
     out = tmp_path / "summary"
-    for kind in (RANKINGS, COMPARISONS, OVERALL, PROMPTS):
-        artifacts.write(out / f"{kind.name}.parquet", kind, kind.schema.empty_table(), {"fingerprint": "f"})
+    write_no_comparisons(out)
     spec = {"models": list(rows), "evaluations": [EVALUATION], "tasks": {"openbookqa": {"title": "OpenBookQA"}}}
     spec["parallel"] = []
     metrics = [tmp_path / model / "metrics.parquet" for model in rows]
-    summary(stages.arguments(summary, metrics=metrics, out=out, spec=spec))
+    compared = [out / "pairs.parquet"]
+    summary(stages.arguments(summary, metrics=metrics, compared=compared, out=out, spec=spec))
     return out
 
 
@@ -126,10 +133,10 @@ def test_run_without_any_value_has_all_tables(tmp_path):
     evaluations = {"evaluations": {EVALUATION: {"outcome": unavailable("gated")}}, "fingerprint": "f"}
     record = {"model": "base", "record": {"name": "base", "source": "owner/name"}}
     metrics = write_metrics(tmp_path, METRICS.schema.empty_table(), record | evaluations)
-    for kind in (RANKINGS, COMPARISONS, OVERALL, PROMPTS):
-        artifacts.write(tmp_path / f"{kind.name}.parquet", kind, kind.schema.empty_table(), {"fingerprint": "f"})
+    write_no_comparisons(tmp_path)
     spec = {"models": ["base"], "evaluations": [EVALUATION], "tasks": {}, "parallel": []}
-    summary(stages.arguments(summary, metrics=[metrics], out=tmp_path, spec=spec))
+    compared = [tmp_path / "pairs.parquet"]
+    summary(stages.arguments(summary, metrics=[metrics], compared=compared, out=tmp_path, spec=spec))
     assert pd.read_csv(tmp_path / "notes.csv")["note"].tolist() == ["gated"]
     assert {path.stem for path in tmp_path.glob("*.xlsx")} == {
         "leaderboard",
