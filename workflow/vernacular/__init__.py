@@ -1,11 +1,12 @@
 """Vernacular: evaluation of language models in low-resource languages."""
 
 __version__ = "1.0.0"
+_LAZY = {"load": "vernacular.notebook"}  # imported when it is used, and by its name: no stage depends on it
 
 
-def load(source, *, adapter=None, **settings):
-    """Load a model for a notebook; see `vernacular.notebook.load`."""
+def __getattr__(name: str):
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
 
-    # imported when it is called, and by its name: no stage depends on it
-    return importlib.import_module("vernacular.notebook").load(source, adapter=adapter, **settings)
+    return getattr(importlib.import_module(_LAZY[name]), name)

@@ -27,7 +27,7 @@ from vernacular.exchange import EXPORTS
 from vernacular.exchange.source_tools import serbian_json
 from vernacular.metrics.schema import as_table
 from vernacular.stages.common import items_in
-from vernacular.stages.sides import csv_beside, read_sides, sides_files
+from vernacular.stages.sides import csv_beside, outcomes, read_sides, sides_files
 
 _SORT_KEYS = [("change", "descending"), ("margin_change", "descending"), ("evaluation", "ascending"),
               ("item_id", "ascending")]  # fmt: skip
@@ -71,7 +71,7 @@ def _write_changes(directory: Path, pairs: list[tuple], results: Mapping, args: 
         for evaluation, settings in evaluations.items():
             available_pairs = [pair for pair in pairs if all(evaluation in results[side] for side in pair)]
             names = dict.fromkeys(side for pair in available_pairs for side in pair)
-            sides = align_outcomes((side, results[side].outcomes(evaluation)) for side in names)
+            sides = align_outcomes((side, outcomes(results[side], evaluation)) for side in names)
             for baseline, candidate in available_pairs:
                 table = find_changes(sides[baseline], sides[candidate], evaluation)
                 n_changed += table.num_rows
@@ -84,7 +84,7 @@ def _write_changes(directory: Path, pairs: list[tuple], results: Mapping, args: 
                 items = items_in(args.items_dir / f"{settings.items_stem}.parquet")
                 order = {item["item_id"]: item["source_row"] for item in items}
                 for baseline, candidate in available_pairs:
-                    tables = (results[side].outcomes(evaluation) for side in (baseline, candidate))
+                    tables = (outcomes(results[side], evaluation) for side in (baseline, candidate))
                     if text := serbian_json(*tables, order):
                         path = directory / f"{baseline}--{candidate}" / f"{evaluation}.json"
                         artifacts.write_text(path, text + "\n")

@@ -27,10 +27,6 @@ class Results(Mapping):
     def __getitem__(self, evaluation: str) -> pa.Table:
         return artifacts.read(self.paths[evaluation], TASK_RESULTS)
 
-    def outcomes(self, evaluation: str) -> pa.Table:
-        """Return the results without their values per item, four fifths of the memory."""
-        return artifacts.read(self.paths[evaluation], TASK_RESULTS, columns=_OUTCOMES)
-
     def __contains__(self, evaluation) -> bool:  # the inherited method would read the file
         return evaluation in self.paths
 
@@ -41,26 +37,11 @@ class Results(Mapping):
         return len(self.paths)
 
 
-class Matched(Mapping):
-    """External results as TASK_RESULTS by evaluation, of those that matched."""
-
-    def __init__(self, path: Path):
-        self.table = artifacts.read(path, MATCHED)
-        self.evaluations = self.table["evaluation"].unique().to_pylist()
-
-    def __getitem__(self, evaluation: str) -> pa.Table:
-        if evaluation not in self.evaluations:
-            raise KeyError(evaluation)
-        return self.table.filter(pc.equal(self.table["evaluation"], evaluation)).select(TASK_RESULTS.schema.names)
-
-    def outcomes(self, evaluation: str) -> pa.Table:
-        return self[evaluation].select(_OUTCOMES)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.evaluations)
-
-    def __len__(self) -> int:
-        return len(self.evaluations)
+def matched_results(path: Path) -> dict[str, pa.Table]:
+    """Return external results as TASK_RESULTS by evaluation, of those that matched."""
+    table = artifacts.read(path, MATCHED)
+    names = table["evaluation"].unique().to_pylist()
+    return {name: table.filter(pc.equal(table["evaluation"], name)).select(TASK_RESULTS.schema.names) for name in names}
 
 
 def model_results(directory: Path, spec) -> dict[str, Results]:
@@ -68,10 +49,17 @@ def model_results(directory: Path, spec) -> dict[str, Results]:
     return {model: Results(directory / model, list(spec.evaluations)) for model in spec.models}
 
 
-def read_sides(directory: Path, spec, matched: Path | None) -> dict[str, Results | Matched]:
+def read_sides(directory: Path, spec, matched: Path | None) -> dict[str, Mapping[str, pa.Table]]:
     """Return the results of each model and of all external results of a spec; `matched`: directory of the latter."""
-    external = {name: Matched(matched / f"{name}.parquet") for name in spec.external}
+    external = {name: matched_results(matched / f"{name}.parquet") for name in spec.external}
     return model_results(directory, spec) | external
+
+
+def outcomes(tables: Mapping[str, pa.Table], evaluation: str) -> pa.Table:
+    """Return the results of a side without the values per item, four fifths of the memory."""
+    if isinstance(tables, Results):
+        return artifacts.read(tables.paths[evaluation], TASK_RESULTS, columns=_OUTCOMES)
+    return tables[evaluation]
 
 
 def sides_files(directory: Path, spec, matched: Path | None) -> list[Path]:
