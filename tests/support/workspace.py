@@ -32,6 +32,7 @@ RULES = {
         "metrics",
     ),
     *("model", "report", "requests", "server", "similarity", "summary"),
+    *("audit_lists", "estimates", "external", "faults"),
     *("judge", "judge_collect", "judge_requests", "judge_server"),
 }
 

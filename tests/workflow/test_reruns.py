@@ -26,6 +26,8 @@ from vernacular.metrics.schema import METRICS
 pytestmark = pytest.mark.slow
 
 EVALUATIONS = [{"task": "openbookqa", "languages": ["gl"], "protocols": ["generation", "options"], "limit": 4}]
+GENERATION = "openbookqa.gl.generation.0shot"
+PAIRS = [{"baseline": "tiny", "candidate": "other"}]
 AFTER_METRICS = {"changes", "compare", "summary", "report", "finish", "all"}
 
 
@@ -35,6 +37,7 @@ def workspace(tmp_path_factory):
     (directory / "work").mkdir()
     workspace = Clone(directory, EVALUATIONS)
     workspace.config["similarity"]["metrics"] = ["cosine"]
+    workspace.config["comparisons"] = PAIRS
     workspace.config["models"]["other"] = {"source": "./other", "dtype": "float32"}
     assert workspace.run_stages() == 0
     run = workspace.run()
@@ -100,7 +103,30 @@ def test_edit_and_upgrade_for_the_tables_and_a_removed_model_rerun_only_the_tabl
     append_code("vernacular/summary/grid.py", "\n\ndef another(x):\n    return x\n")
     install_version("openpyxl", "99.0")
     del config["models"]["other"]
-    assert set(workspace.planned_jobs()) <= AFTER_METRICS  # compare reads the sheets of verdicts
+    assert set(workspace.planned_jobs()) <= AFTER_METRICS
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "stages"),
+    [
+        (
+            "labels",
+            f"evaluation,item_id,response_id,scale,label,annotator\n{GENERATION},a,b,correct,correct,Ana\n",
+            {"estimates"},
+        ),
+        ("verdicts", "task,language,item_id,content,decision,annotator,date\n", {"faults"}),
+        ("external_results", f"evaluation,item_id,correct\n{GENERATION},a,1\n", {"external", "changes"}),
+    ],
+)
+def test_what_speakers_and_others_add_reruns_its_stage_and_what_reads_it(workspace, config, key, text, stages):
+    """`changes` lists the items of pairs with external results, too."""
+    (workspace.directory / "added.csv").write_text(text, "utf-8")
+    config[key] = {"theirs": {"path": "added.csv"}} if key == "external_results" else "added.csv"
+    if key == "external_results":
+        config["comparisons"] = [*PAIRS, {"baseline": "theirs", "candidate": "tiny"}]
+    added = workspace.planned_jobs()
+    assert added.keys() - stages == {"summary", "report", "finish", "all"}
+    assert stages <= added.keys()
 
 
 def file_states(directory: Path) -> dict:
