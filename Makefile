@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # directory of a fetched model, from its record
 DIRECTORY = $(BIN)/python -c 'import json, sys; print(json.load(open(sys.argv[1]))["directory"])'
 
-.PHONY: quickstart test test-all soak coverage test-slurm tools lint bench replicate lm-eval docs release environment clean
+.PHONY: quickstart test test-all soak coverage test-slurm tools lint bench replicate lm-eval docs release setup-lines environment clean
 
 # create the environment and run the evaluations of config.yaml
 quickstart: environment
@@ -122,6 +122,10 @@ docs: .docs/.complete
 # sdist and wheel in dist/; the quickstart from each, in an empty directory, must have the values of the clone
 release: environment
 	CORES=$(CORES) .ci/release
+
+# each set-up line of the documents on a bare machine; before a release
+setup-lines:
+	.ci/setup-lines
 
 environment: .venv/.complete
 
