@@ -52,6 +52,8 @@ def test_store_path_expands_home_and_creates_nothing(directory):
         ("results", 'expected results/store or a directory outside of results/, which the workflow clears, got "results".'),
         ("results/exports/x", 'expected results/store or a directory outside of results/, which the workflow clears, got "results/exports/x".'),
         ("./x/../logs", 'expected results/store or a directory outside of logs/, which the workflow clears, got "./x/../logs".'),
+        ("s3://bucket/store", 'expected a directory, got the address "s3://bucket/store". Mount it, or use a directory of this machine.'),
+        ('"a\\u202eb"', 'expected the name of a directory, got "a\\u202eb", which contains U+202E.'),
         ("[a]", 'expected text, got ["a"].'),
         ('""', None),
     ],

@@ -4,6 +4,7 @@ import logging
 from pathlib import Path
 
 import pytest
+from snakemake.exceptions import LockException
 from snakemake.logging import DefaultFilter, DefaultFormatter, logger
 from snakemake.settings.enums import Quietness
 from snakemake_interface_logger_plugins.common import LogEvent
@@ -19,6 +20,15 @@ ERROR = JOB | {
     "conda_env": None,
 }
 ERROR |= {"shellcmd": "python workflow/stage.py infer <<< '{}'", "aux": {}}
+
+
+@pytest.mark.parametrize("lines", [(set(), False)], indirect=True)
+def test_locked_directory_is_unlocked_by_the_command_of_the_run(lines, monkeypatch):
+    monkeypatch.setenv("VERNACULAR_RUN", "vernacular run mine.yaml -c4")
+    message = str(LockException())
+    assert lines((None, message, {}))[-1].endswith(
+        " It can be removed by this command: vernacular run mine.yaml -c4 --unlock"
+    )
 
 
 @pytest.fixture

@@ -61,6 +61,7 @@ def test_empty_file_is_none(tmp_path, text):
         ("a:\n\tb: 1\n", ", line 2: not valid YAML (found character '\\t' that cannot start any token). Indent with spaces, not tabs."),
         ("a: !!bool x\n", ", line 1: not valid YAML ('x')."),
         ("a: !mine x\n", ", line 1: not valid YAML (could not determine a constructor for the tag '!mine')."),
+        (f"a: 1\nb: 0x{'f' * 5000}\n", ", line 2: not valid YAML (an integer of more digits than can be printed)."),
         ("a: -_\n", ", line 1: not valid YAML (invalid literal for int() with base 10: '')."),
     ],
 )  # fmt: skip
@@ -68,6 +69,16 @@ def test_error_names_file_and_line(tmp_path, text, message):
     with pytest.raises(ConfigError) as error:
         content(tmp_path, text)
     assert str(error.value) == f"{tmp_path}/a.yaml{message}"
+
+
+def test_aliases_may_repeat_values_up_to_a_limit(tmp_path, low_limits):
+    text = "a: &a [1, 2, 3, 4]\nb: &b [*a, *a]\nc: [*b, *b]\n"
+    values, lines = content(tmp_path, text)
+    assert values["c"] == [[[1, 2, 3, 4]] * 2] * 2
+    assert lines["c", 1, 1, 3] == 1
+    low_limits("core.yaml", MAX_REPEATED=-len(text) + 10)
+    with pytest.raises(ConfigError, match=r"a\.yaml, line \d: not valid YAML \(aliases repeat more than"):
+        content(tmp_path, f"{text}\n")
 
 
 def test_content_can_be_changed_and_a_changed_file_is_read_again(tmp_path):

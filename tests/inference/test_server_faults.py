@@ -1,15 +1,17 @@
 """Servers that fail now and then: nothing is lost, and no answered request is repeated."""
 
+import os
 import threading
 import time
 from email.utils import formatdate
+from types import SimpleNamespace
 
 import pytest
 from support import served, tiny
 from support.engines import score
 from vernacular.core.errors import ServerError
 from vernacular.inference.schema import MemoryJournal
-from vernacular.inference.server.client import AdaptiveLimit, Client, RefusedError, Slots
+from vernacular.inference.server.client import AdaptiveLimit, Client, RefusedError, Slots, retry_after
 from vernacular.inference.server.served import open_server
 
 TEXTS = [(f"O gato {i:02} dorme no tellado.", 10, 28) for i in range(12)]
@@ -30,6 +32,18 @@ def honest(model, tmp_path_factory):
 
 def too_many(server, number, path):
     return (429, {"Retry-After": "0"}) if number % 4 == 1 else None
+
+
+@pytest.mark.parametrize(("value", "seconds"), [("90000", 600.0), ("nan", 1.5), ("-3", 0.0), ("soon", 1.5)])
+def test_wait_that_a_server_asks_for_is_limited(value, seconds):
+    assert retry_after(SimpleNamespace(headers={"Retry-After": value}), 1.5) == seconds
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="requires two users")
+def test_slots_of_another_user_are_refused(tmp_path):
+    os.chown(tmp_path, 65534, 65534)
+    with pytest.raises(ServerError, match=r"belongs to another user\. Set TMPDIR to a directory of your own"):
+        Slots("http://node:1", 2, tmp_path)
 
 
 def too_many_until_a_date(server, number, path):

@@ -45,12 +45,13 @@ def items_spec(config: Config) -> specs.ItemsSpec:
 
 
 def _dataset_spec(config: Config, evaluation: Evaluation) -> specs.DatasetSpec:
-    task = {key: value for key, value in config.tasks[evaluation.task].items() if key not in ("verdicts", "labels")}
+    # what readers see comes from the config, and the answers of speakers enter later stages
+    left_out = ("verdicts", "labels", "title", "short_title", "note")
+    task = {key: value for key, value in config.tasks[evaluation.task].items() if key not in left_out}
     language = {evaluation.language: task["languages"][evaluation.language]}
     return specs.DatasetSpec(
         # relative: the same task in another clone
-        task={key: task[key] for key in task if key != "short_title"}
-        | {"directory": os.path.relpath(task["directory"]), "languages": language},
+        task=task | {"directory": os.path.relpath(task["directory"]), "languages": language},
         language=evaluation.language,
         data=evaluation.data,
         limit=evaluation.limit,

@@ -31,6 +31,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 
 from vernacular.core.errors import escape_controls
 from vernacular.core.logs import last_error
+from vernacular.core.paths import rerun_command
 from vernacular.core.processes import termination_cause
 
 _EXIT = re.compile(r"CalledProcessError.* (?:died with <Signals\.(\w+)|returned non-zero exit status (\d+))", re.DOTALL)
@@ -172,6 +173,7 @@ _HIDDEN_MESSAGES = (
     "Exiting because a job execution failed.",
 )
 _MISLEADING = "    (check individual jobs above for details)\n"  # of the reasons in a dry run: not with `quiet: reason`
+_UNLOCK = "with the --unlock argument."  # of a directory that is locked
 _LAST = "WorkflowError:\nAt least one job did not complete successfully."
 
 
@@ -248,4 +250,5 @@ class _Formatter(DefaultFormatter):
         """Format a message, without what would control the terminal; the last one of a failed run gives the reasons."""
         if str(record.msg).startswith(_LAST):
             return escape_controls(self.failed_jobs.summary())
-        return escape_controls(super().format(record).replace(_MISLEADING, ""))
+        text = super().format(record).replace(_MISLEADING, "")
+        return escape_controls(text.replace(_UNLOCK, f"by this command: {rerun_command('--unlock')}"))

@@ -16,6 +16,8 @@ from ruamel.yaml.resolver import BaseResolver
 from vernacular.core.errors import ConfigError, first_line
 from vernacular.core.paths import display_path
 
+MAX_REPEATED = 100_000  # values of a file that aliases repeat
+MAX_BITS = 8_192  # of an integer, about 2,500 digits: Python prints up to 4,300
 _TAG = "tag:yaml.org,2002:"
 _PLAIN = (None, *(_TAG + name for name in ("null", "bool", "int", "float", "str", "seq", "map")))  # None: unknown tags
 
@@ -31,7 +33,10 @@ class _Constructor(SafeConstructor):
 
     def construct_object(self, node, deep=False):
         try:
-            return super().construct_object(node, deep)
+            value = super().construct_object(node, deep)
+            if isinstance(value, int) and value.bit_length() > MAX_BITS:
+                raise ValueError("an integer of more digits than can be printed")
+            return value
         except (ValueError, LookupError) as error:  # for example, a number of 5000 digits, or !!bool x
             raise ConstructorError(None, None, first_line(error), node.start_mark) from None
 
@@ -74,7 +79,7 @@ def _parse(text: str) -> tuple[object, dict[tuple, int]]:
     reader = _Reader()
     node = reader.compose(text)
     lines: dict[tuple, int] = {}
-    _record_lines(node, (), lines)
+    _record_lines(node, (), lines, MAX_REPEATED + len(text))  # without aliases, a value has at least a character
     return node and reader.constructor.construct_document(node), lines
 
 
@@ -105,8 +110,13 @@ def config_error(path, error: Exception) -> ConfigError:
     return ConfigError(f"{location}: not valid YAML ({problem[:200]}).{hint}")
 
 
-def _record_lines(node, key_path: tuple, lines: dict[tuple, int]) -> None:
-    """Record the line of each key and list entry under `node`, which is at the path `key_path`."""
+def _record_lines(node, key_path: tuple, lines: dict[tuple, int], limit: int) -> None:
+    """Record the line of each key and list entry under `node`, which is at the path `key_path`.
+
+    Raises ConstructorError above a limit, which only aliases that contain aliases reach.
+    """
+    if len(lines) > limit:
+        raise ConstructorError(None, None, f"aliases repeat more than {MAX_REPEATED:,} values", node.start_mark)
     if isinstance(node, MappingNode):
         entries = [(key.value, key, value) for key, value in node.value if isinstance(key.value, str)]
     elif isinstance(node, SequenceNode):
@@ -115,4 +125,4 @@ def _record_lines(node, key_path: tuple, lines: dict[tuple, int]) -> None:
         return
     for step, start, value in entries:
         lines[(*key_path, step)] = start.start_mark.line + 1
-        _record_lines(value, (*key_path, step), lines)
+        _record_lines(value, (*key_path, step), lines, limit)

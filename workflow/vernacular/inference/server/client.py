@@ -32,7 +32,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from vernacular.core.errors import ServerError, named
+from vernacular.core.errors import ServerError, named, writing
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.processes import completed
 from vernacular.inference.server.forms import AnswerError, Stated, one_line
@@ -45,7 +45,10 @@ class Slots:
 
     def __init__(self, address: str, count: int, directory: Path | None = None):
         root = directory or Path(tempfile.gettempdir(), f"vernacular-{os.getuid()}")
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with writing(root):
+            root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if root.stat().st_uid != os.getuid():
+            raise ServerError(f"{root}: belongs to another user. Set TMPDIR to a directory of your own.")
         stem = fingerprint(address)[:16]
         self._paths = [root / f"{stem}.{index}.lock" for index in range(count)]
         self._files = [open(path, "a") for path in self._paths]  # noqa: SIM115 (open as long as the object)
@@ -124,7 +127,8 @@ logging.getLogger("httpx2").setLevel(logging.WARNING)  # otherwise one line per 
 RETRIED = (408, 409, 429, 500, 502, 503, 504)
 ATTEMPTS = 8
 FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0  # seconds between two attempts, without Retry-After; doubled each time
-_LONGEST_RETRY_AFTER = 3600.0  # seconds
+_LONGEST_RETRY_AFTER = 600.0  # seconds; some servers state a day
+_LONG_WAIT = 60.0  # seconds; a longer one is printed
 _CONNECT_TIMEOUT = 10.0  # seconds
 _SECONDS_PER_TOKEN = 0.25  # in addition to the timeout: some servers send spaces while they generate
 _LEAST_BYTES, _BYTES_PER_ENTRY = 2**24, 512  # of a response, and for each token and each entry of its list
@@ -303,12 +307,14 @@ class Client:
                     self._refuse(response, self._message(response))
                 if response.status_code == 429:
                     self._limit.halve()
-                delay = _retry_after(response, delay)
+                delay = retry_after(response, delay)
                 is_answered = attempt == self.attempts and response.status_code >= 500 and self._answers_again()
             if attempt < self.attempts:
                 with self._lock:
                     self.usage.retries += 1
                 log.info("server: %s; attempt %d of %d in %.1f s", problem, attempt + 1, self.attempts, delay)
+                if delay > _LONG_WAIT:
+                    print(f"{self.source}: {problem}; the next attempt is in {delay / 60:.0f} minutes", flush=True)
                 self._pause(delay)
         if is_answered:  # other requests may succeed
             raise AnswerError(None, f"{problem}, also after {self.attempts} attempts")
@@ -451,7 +457,7 @@ def _escaped(character: str) -> str:
 _END = object()
 
 
-def _retry_after(response, default: float) -> float:
+def retry_after(response, default: float) -> float:
     """Return the seconds of the header `Retry-After` (a number or a date); `default` without a valid one."""
     value = response.headers.get("Retry-After", "").strip()
     try:
