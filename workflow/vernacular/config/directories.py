@@ -13,7 +13,7 @@ from pathlib import Path
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError, UserError
 from vernacular.core.model_record import read_model, read_status
-from vernacular.core.names import quoted, readable_problem
+from vernacular.core.names import quoted
 from vernacular.core.paths import WORKFLOW, display_path
 from vernacular.core.written import foreign_files, named_files
 
@@ -68,8 +68,8 @@ def _check_access(setting: str, path: Path, report) -> None:
     if "://" in setting:
         report(f'expected a directory, got the address "{setting}". Mount it, or use a directory of this machine.')
         return
-    if problem := readable_problem(setting):
-        report(f"expected the name of a directory, got {quoted(setting)}, which {problem}.")
+    if character := next((each for each in setting if not each.isprintable()), None):
+        report(f"expected the name of a directory, got {quoted(setting)}, which contains U+{ord(character):04X}.")
         return
     existing = next(directory for directory in (path, *path.parents) if os.path.lexists(directory))
     if not existing.is_dir():
