@@ -1,10 +1,16 @@
-"""Tags of languages (BCP 47: `gl`, `sr-Latn`, `pt-BR`, `ca-valencia`), and the script in which a text is written."""
+"""Tags of languages (BCP 47: `gl`, `sr-Latn`, `pt-BR`, `ca-valencia`), their names, and the script of a text.
+
+Codes of three letters (ISO 639-3), macrolanguages (IANA's registry) and usual scripts (CLDR) are those of langcodes.
+"""
 
 import functools
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+
+from langcodes import Language
+from langcodes.data_dicts import LANGUAGE_ALPHA3, MACROLANGUAGES
 
 from vernacular.core.paths import WORKFLOW, display_path
 from vernacular.core.yaml import read
@@ -48,6 +54,34 @@ def script_of_tag(language: str) -> str | None:
     return _SAME.get(script, script)
 
 
+# usual scripts of languages of which CLDR states none
+_USUAL = {"Arab": "acm acq afb ajp azb bsk mey prs", "Deva": "cls rwr", "Hebr": "hbo", "Armn": "hyw xcl", "Cyrl": "orv"}
+_USUAL = {language: script for script, languages in _USUAL.items() for language in languages.split()}
+
+
+def usual_script(language: str) -> str | None:
+    """Return the script that a tag states, or in which its language is usually written, as `script_of` names it.
+
+    >>> usual_script("uz"), usual_script("hi-Latn"), usual_script("yue"), usual_script("sr-Latn-x-torlak")
+    ('Latn', 'Latn', 'Hani', 'Latn')
+    """
+    base = base_language(language)
+    script = script_of_tag(language) or _USUAL.get(base) or Language.get(base, normalize=False).maximize().script
+    return _SAME.get(script, script)
+
+
+def iso_codes(language: str) -> dict[str, list[str]]:
+    """Return the ISO 639-3 codes by which a tool may know a language, by tag: of itself, or of its macrolanguage.
+
+    >>> iso_codes("gl"), iso_codes("hr"), iso_codes("no")
+    ({'gl': ['glg']}, {'hr': ['hrv'], 'sh': ['hbs']}, {'no': ['nor', 'nob', 'nno']})
+    """
+    base = base_language(language)
+    tags = {base: [base, *(member for member, macro in MACROLANGUAGES.items() if macro == base)]}
+    tags |= {macro: [macro] for macro in [MACROLANGUAGES.get(base)] if macro}
+    return {tag: [LANGUAGE_ALPHA3.get(code, code) for code in codes] for tag, codes in tags.items()}
+
+
 @functools.lru_cache(maxsize=20_000)
 def script_name(letter: str) -> str:
     """Return the script of a letter: the first word of its Unicode name.
@@ -76,6 +110,16 @@ def script_counts(texts: Iterable[str]) -> Counter:
         name = script_name(char).partition("-")[0]
         scripts[_SCRIPTS.get(name, name)] += count
     return scripts
+
+
+def language_name(language: str) -> str:
+    """Return the English name of a tag's language, and the tag; the tag alone if the name is not known.
+
+    >>> language_name("hsb"), language_name("sr-Latn"), language_name("x-own")
+    ('Upper Sorbian (hsb)', 'Serbian (sr-Latn)', 'x-own')
+    """
+    name = ENGLISH.get(base_language(language))
+    return f"{name} ({language})" if name else language
 
 
 def prompts_file(language: str, directory) -> Path | None:
@@ -117,3 +161,43 @@ def neighbors(language: str) -> list[str]:
     (['eu', 'es', 'fr', 'en'], ['en', 'es', 'fr', 'ru'])
     """
     return _NEIGHBORS.get(base_language(language), _OTHERS).split()
+
+
+# English names of the languages of the included tasks (ISO 639-3), by which they are also found, and
+_NAMES = """\
+ab Abkhazian; ace Acehnese; acm Mesopotamian Arabic; acq Ta'izzi-Adeni Arabic; aeb Tunisian Arabic; af Afrikaans; afb
+Gulf Arabic; ajp South Levantine Arabic; ak Akan; aln Gheg Albanian; am Amharic; apc North Levantine
+Arabic; apu Apurinã; aqz Akuntsu; ar Arabic; arq Algerian Arabic; ars Najdi Arabic; ary Moroccan Arabic; arz Egyptian
+Arabic; as Assamese; ast Asturian; awa Awadhi; ayr Central Aymara; az Azerbaijani; azb South Azerbaijani; azz Highland
+Puebla Nahuatl; ba Bashkir; ban Balinese; bbj Ghomala;
+bcc Southern Balochi; be Belarusian; bem Bemba; bg Bulgarian; bgc Haryanvi;
+bho Bhojpuri; bjn Banjar; bm Bambara; bn Bengali; bo Tibetan; bor Borôro; br Breton; bra Braj; bs Bosnian; bsk
+Burushaski; btx Batak Karo; bua Buriat; bug Buginese; bxr Russia Buriat; ca Catalan; ceb Cebuano; cjk Chokwe; ckb
+Central Kurdish; ckm Chakavian; cls Classical Sanskrit; crh Crimean Tatar; cs Czech; cu Old Church Slavonic; cy Welsh;
+da Danish; de German; dhd Dhundari; din Dinka; dje Zarma; dv Divehi; dyu Dyula; dz Dzongkha; ee Ewe; egy Ancient
+Egyptian; ekp Ekpeye; el Greek; en English; eo Esperanto; es Spanish; et Estonian; eu Basque; fa Persian; fi Finnish;
+fil Filipino; fj Fijian; fo Faroese; fon Fon; fr French; frm Middle French; fro Old French; fuc Pulaar; fur Friulian;
+fuv Nigerian Fulfulde; ga Irish; gd Scottish Gaelic; gl Galician; gn Guarani; got Gothic; grc Ancient Greek; gu
+Gujarati; ha Hausa; haw Hawaiian; hbo Ancient Hebrew; he Hebrew; hi Hindi; hit Hittite; hmn Hmong; hne Chhattisgarhi;
+hr Croatian; hsb Upper Sorbian; ht Haitian Creole; hu Hungarian; hy Armenian; hyw Western Armenian; id Indonesian; idu
+Idoma; ig Igbo; ilo Iloko; is Icelandic; iso Isoko; it Italian; ja Japanese; jv Javanese; ka Georgian; kab Kabyle; kac
+Kachin; kam Kamba; kbp Kabiyè; kea Kabuverdianu; kg Kongo; ki Kikuyu; kk Kazakh; km Khmer; kmb Kimbundu; kmr Northern
+Kurdish; kn Kannada; knc Central Kanuri; ko Korean; koi Komi-Permyak; kpv Komi-Zyrian; krl Karelian; ks Kashmiri; kxh
+Karo; ky Kyrgyz; la Latin; lb Luxembourgish; lg Ganda; li Limburgish; lij Ligurian; lmo Lombard; ln Lingala; lo Lao; lt
+Lithuanian; ltg Latgalian; lua Luba-Lulua; luo Luo; lus Mizo; lv Latvian; mag Magahi; mai Maithili; mdf Moksha; mey
+Hassaniyya; mg Malagasy; mi Māori; min Minangkabau; mk Macedonian; ml Malayalam; mn Mongolian; mni Manipuri; mos Mossi;
+mr Marathi; ms Malay; mt Maltese; my Burmese; myv Erzya; nag Naga Pidgin; nb Norwegian Bokmål; nd North Ndebele; nds
+Low German; ne Nepali; nhi Zacatlán Nahuatl; nl Dutch; nn Norwegian Nynorsk; nqo N'Ko; nso Northern Sotho; nus Nuer; ny
+Nyanja; oc Occitan; olo Livvi; om Oromo; or Odia; orv Old Russian; ota Ottoman Turkish; pa Punjabi; pag Pangasinan; pap
+Papiamento; pcm Nigerian Pidgin; pl Polish; prs Dari; ps Pashto; pt Portuguese; qu Quechua; quc K'iche'; quy Ayacucho
+Quechua; rn Rundi; ro Romanian; ru Russian; rw Kinyarwanda; rwr Marwari; sa Sanskrit; sah Yakut; sat Santali; sc
+Sardinian; scn Sicilian; sd Sindhi; se Northern Sami; sg Sango; shi Tachelhit; shn Shan; si Sinhala; sk Slovak; sl
+Slovenian; sm Samoan; sms Skolt Sami; sn Shona; so Somali; sq Albanian; sr Serbian; ss Swati; st Southern Sotho; su
+Sundanese; sv Swedish; sw Swahili; swv Shekhawati; szl Silesian; ta Tamil; taq Tamasheq; te Telugu; tg Tajik; th Thai;
+ti Tigrinya; tk Turkmen; tl Tagalog; tn Tswana; to Tongan; tpi Tok Pisin; tpn Tupinambá; tr Turkish; ts Tsonga; tt
+Tatar; ttc Tektiteko; tum Tumbuka; tw Twi; ty Tahitian; tzm Central Atlas Tamazight; ug Uyghur; uk Ukrainian; umb
+Umbundu; ur Urdu; urb Urubú-Kaapor; urh Urhobo; uz Uzbek; vai Vai; ve Venda; vec Venetian; vep Veps; vi Vietnamese; war
+Waray; wbp Warlpiri; wo Wolof; xcl Classical Armenian; xh Xhosa; xnr Kangri; xpg Phrygian; yi Yiddish; yo Yoruba; yrl
+Nhengatu; yue Cantonese; zh Chinese; zu Zulu"""
+ENGLISH = dict(entry.split(None, 1) for entry in " ".join(_NAMES.split()).split(";"))  # by code
+CODES = {name.casefold(): code for code, name in ENGLISH.items()}
