@@ -25,7 +25,7 @@ from vernacular.data.columns import (
     replace_surrogates,
 )
 from vernacular.data.layouts import CONVERTERS, answer_alphabet, check_numbering
-from vernacular.data.readers import detect_format, digest_of, read_rows
+from vernacular.data.readers import detect_format, digest_of, read_rows, typed
 from vernacular.data.treebank.patterns import is_local as is_local_treebank
 
 
@@ -149,7 +149,8 @@ def _fetch(source: dict, directory: Path) -> tuple[list[dict], list[dict], dict]
     if "treebank" in source:
         from vernacular.data.treebank.source import fetch
 
-        return fetch(source, directory)
+        rows, few_shot_rows, provenance = fetch(source, directory)
+        return typed(rows), few_shot_rows, provenance
     if "hub" in source or source.get("file", "").startswith("hf://"):
         from vernacular.data import hub  # here, because importing `datasets` takes a second
 
@@ -261,7 +262,8 @@ def make_items(rows: list[dict], item_type: str, columns: dict, *, few_shot: boo
         if not is_selected(content, columns):
             dropped["not selected by where"] += 1
             continue
-        cells = Cells({**content, "_row": row_index}, columns, alphabet)
+        is_typed = getattr(row, "is_typed", False)
+        cells = Cells({**content, "_row": row_index}, columns, alphabet, is_typed=is_typed)
         if content != row:
             cells.repaired.add("lone surrogates replaced by U+FFFD")
         try:

@@ -31,9 +31,20 @@ csv.field_size_limit(1 << 30)  # very long passages are valid
 
 
 class Row(dict):
-    """Row of a data file, with its location for messages ("rows.csv, line 3")."""
+    """Row of a data file, with its location for messages ("rows.csv, line 3").
 
-    __slots__ = ("location",)
+    `is_typed`: its format tells texts from lists and numbers, so that no text is one of these.
+    """
+
+    __slots__ = ("is_typed", "location")
+
+
+def typed(rows: list[dict]) -> list[Row]:
+    """Return rows whose texts are texts, also those that look like a list."""
+    rows = list(map(Row, rows))
+    for row in rows:
+        row.is_typed = True
+    return rows
 
 
 def read_rows(
@@ -44,6 +55,7 @@ def read_rows(
     for location, content in located_rows(path, file_format, name=name, header=header):
         rows.append(Row(content))
         rows[-1].location = location
+        rows[-1].is_typed = (file_format or detect_format(name or path)) not in ("csv", "tsv")
     return rows
 
 
