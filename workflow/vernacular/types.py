@@ -14,17 +14,7 @@ SETTING = ("task", "language", "protocol", "shots", "seed", "style", "prompt")  
 SIMIL_EVAL_STYLES = ("simil-eval", "simil-eval-open")  # prompts and parser of Simil-Eval (Rodríguez et al. 2025)
 OPTIONS_ONLY = "options-only"  # style, or its end: without context and question, without examples
 CHAT = "chat"  # in `extras` of a request: chat turns that every model renders, in the way of lm-eval
-_UNSPACED = {"zh", "yue", "ja", "th", "lo", "km", "my", "bo"}
 _SKIPPED = "skipped: "
-
-
-def is_unspaced(language: str) -> bool:
-    """Return whether a language, given by its tag, is written without spaces between words.
-
-    >>> is_unspaced("zh-Hant"), is_unspaced("gl")
-    (True, False)
-    """
-    return language.partition("-")[0] in _UNSPACED
 
 
 class Role(NamedTuple):

@@ -70,6 +70,19 @@ def usual_script(language: str) -> str | None:
     return _SAME.get(script, script)
 
 
+# scripts without spaces between words: ideographs, and those whose lines are broken by a dictionary (UAX 14: SA)
+UNSPACED = {"Hani", "Thai", "Laoo", "Khmr", "Mymr", "Tibt", "Lana", "Tale", "Talu", "Tavt", "Ahom", "Java", "Bali"}
+
+
+def is_unspaced(language: str) -> bool:
+    """Return whether a language, given by its tag, is written without spaces between words.
+
+    >>> is_unspaced("zh-Hant"), is_unspaced("dz"), is_unspaced("ja-Latn"), is_unspaced("ko"), is_unspaced("gl")
+    (True, True, False, False, False)
+    """
+    return usual_script(language) in UNSPACED
+
+
 def iso_codes(language: str) -> dict[str, list[str]]:
     """Return the ISO 639-3 codes by which a tool may know a language, by tag: of itself, or of its macrolanguage.
 

@@ -38,6 +38,12 @@ def missing_metrics(protocol: str) -> tuple[dict[str, str], dict[str, str]]:
     return module.missing() if hasattr(module, "missing") else ({}, {})
 
 
+def tool_signatures(protocol: str, language: str) -> dict[str, str]:
+    """Return the signatures of metrics, by name, that a tool computes in another way in this language."""
+    module = PROTOCOL_METRICS.get(protocol)
+    return module.signatures(language) if hasattr(module, "signatures") else {}
+
+
 def evaluate(
     protocol: str,
     items: list[Item],
@@ -125,7 +131,7 @@ def signature(
     for name, value in (conditions or {}).items():
         if metric.startswith(_ORDER) or not name.startswith(_ORDER):
             parts.append(f"{name}:{value}")
-    if (declared := declared_metrics(metadata["protocol"]).get(metric)) and declared.tool_signature:
+    if (declared := declared_metrics(metadata["protocol"]).get(metric)) and declared.tool_signature and not encoder:
         parts.append(declared.tool_signature)
     if "bits_per_" in metric:
         parts.append("length:span")  # bytes and characters of the scored span, its leading space included
