@@ -85,3 +85,15 @@ def test_a_sentence_of_a_treebank_is_a_text(tmp_path):
     )
     [item] = load_items(load_task(tmp_path / "own.yaml"), "gl")[0]
     assert item["choices"] == ["[1,2,a]", "[1,2,]"]
+
+
+@pytest.mark.parametrize("file", ["own.jsonl", "own.parquet"])
+def test_document_markers_of_conll_are_no_words(tmp_path, file):
+    """A row of one is counted as dropped; one in a sentence is removed from it."""
+    columns = "{tokens: t, tags: n, types: [PER]}"
+    rows = [{"t": ["-DOCSTART-"], "n": ["O"]}, {"t": ["-DOCSTART-", "Ana", "vén"], "n": ["O", "B-PER", "O"]}]
+    [item] = items_of(tmp_path, rows, file, columns=columns, item_type="entities", protocol="entities")
+    assert (item["context"], json.loads(item["target"])) == ("Ana vén", {"PER": ["Ana"]})
+    counts = load_items(load_task(tmp_path / "own.yaml"), "gl")[1]["rows"]
+    assert counts["dropped"] == {"document marker of CoNLL, no sentence": 1}
+    assert counts["repaired"] == {"document marker of CoNLL removed from a sentence": 1}

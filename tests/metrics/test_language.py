@@ -257,6 +257,16 @@ def test_every_language_of_an_included_task_has_a_code_of_the_identifier_or_no_v
 
 
 @needs_identifier
+def test_known_codes_are_those_of_the_identifier():
+    import heliport
+
+    ranked = {code for code, _ in heliport.Identifier().identify_topk_with_score("a", 1_000)} - {"und", "zxx"}
+    own = {code for language in INCLUDED for code in codes(language)}
+    assert own <= ranked
+    assert {code for code in ranked if codes(code) == []} <= {"uzn"}
+
+
+@needs_identifier
 def test_codes_of_languages_written_in_other_ways():
     expected = {
         "ig": ["ibo"],

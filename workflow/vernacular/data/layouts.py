@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from vernacular.core.errors import DataError
 from vernacular.core.languages import script_name
 from vernacular.data.columns import Cells, RowRejected, as_text, comparable, find, location_of, quote
+from vernacular.data.readers import is_document_marker
 from vernacular.types import last_number
 
 _FINAL_PUNCTUATION = ".,;:!?…。؟ "
@@ -167,6 +168,12 @@ def entities(cells: Cells) -> dict:
     tokens, tags, joiner = cells.texts("tokens"), cells.texts("tags"), cells.columns["joiner"]
     if len(tokens) != len(tags):
         raise RowRejected("not one tag for each token", detail=f"{len(tokens)} tokens and {len(tags)} tags")
+    if any(map(is_document_marker, tokens)):
+        pairs = [pair for pair in zip(tokens, tags, strict=True) if not is_document_marker(pair[0])]
+        if not pairs:
+            raise RowRejected("document marker of CoNLL, no sentence", *tokens)
+        cells.repaired.add("document marker of CoNLL removed from a sentence")
+        tokens, tags = zip(*pairs, strict=True)
     found: list[tuple[str, list[str]]] = []
     previous = None  # type of the entity that the token before belongs to
     for token, tag in zip(tokens, tags, strict=True):

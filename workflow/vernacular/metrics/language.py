@@ -43,6 +43,19 @@ METRICS = [
 ]  # fmt: skip
 BLOCKS = "language_blocks"  # of responses that are too short by themselves, which are joined
 
+# codes that HeLI-OTS 2.0 returns
+_CODES = """
+    abk ace adz afr aii ame amh amr ara arl arn asm ayr aze bak bar bcl bel ben boa bod bpy bre bul cat cbu cdo
+    ceb ces che chk cho chr chv chy ckb cmn cnh cor cos cym dan deu dik diq div ell eng epo est eus ewe ext fao
+    fij fin fon fra fry gaz gla gle glg glv gom grn gsw guj hat hbs heb hin hmo hsb hun hus huu hye ibo ido iku
+    ilo ina isl ita izh jpn kac kal kan kat kaz kbd kbp kca khm kir kmr knc koi kor kpv krc ksh lao lat lav lin
+    lit liv lmo ltz lud lug luo lus mal mar mcd mcf mdf mhr mkd mlg mlt mns mon mri mrj msa mwl mya myv nav nep
+    nhn nio nld nno nob nso nus oci olo ori oss pag pam pan pbt pes pfl pli pms pnb pol pon por que roh ron rus
+    sag sah sat scn sgs shk shn sin sjd sjk sju slk slv sma sme smj smn sms sna snd som sot spa sqi srd swa swe
+    tam tat tca tel tet tgk tgl tha tir tso tuk tur twi tzh udm uig ukr ura urd uzn vie vls vol vot war wln xmf
+    yid yor yrk zul
+"""
+_KNOWN = frozenset(_CODES.split())
 # codes whose texts in HeLI-OTS are not in the usual script of the language: of Uzbek, letters of Cyrillic only
 _SCRIPTS = {"uzn": ("Cyrl",), "hbs": ("Cyrl", "Latn")}
 _TOP = 30  # languages that the identifier ranks
@@ -68,17 +81,11 @@ def _identifier():
 
 
 @functools.cache
-def _known() -> frozenset[str]:
-    """Return the codes that the identifier can return."""
-    return frozenset(code for code, _ in _identifier().identify_topk_with_score("a", 1_000))
-
-
-@functools.cache
 def codes(language: str) -> list[str]:
     """Return the identifier's codes of a language, or of its macrolanguage; [] if it cannot identify it."""
     script = usual_script(language)
     for tag, group in iso_codes(language).items():
-        found = [code for code in group if code in _known()]
+        found = [code for code in group if code in _KNOWN]
         if any(script in _SCRIPTS.get(code, (usual_script(tag),)) for code in found):
             return found
     return []
