@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from conllu.exceptions import ParseException
-from conllu.models import TokenList
+from conllu.models import Token, TokenList
 from conllu.parser import DEFAULT_FIELDS, parse_dict_value, parse_token_and_metadata
 
 from vernacular.core.errors import DataError, first_line
@@ -36,6 +36,7 @@ class Word(NamedTuple):
     deprel: str
     start: int | None
     end: int | None
+    misspelled: bool = False  # by its annotation: Typo, CorrectForm, or split by goeswith
 
 
 @dataclass
@@ -146,8 +147,11 @@ def _sentence(tokens: TokenList, location: str, fallback: str, file: str) -> Sen
             head = token["head"]
             words[token_id] = Word(
                 token_id, token["form"], token["lemma"], token["upos"], token.get("xpos") or "_", token["feats"],
-                -1 if head is None else head, token["deprel"], *span,
+                -1 if head is None else head, token["deprel"], *span, _is_misspelled(token),
             )  # fmt: skip
+    for word in [word for word in words.values() if word.deprel.partition(":")[0] == "goeswith"]:
+        parts_of_word = (each for each in (word.id, word.head) if each in words)
+        words |= {each: words[each]._replace(misspelled=True) for each in parts_of_word}
     text = "".join(parts).rstrip(" ")
     text_comment = tokens.metadata.get("text")
     return Sentence(
@@ -156,6 +160,13 @@ def _sentence(tokens: TokenList, location: str, fallback: str, file: str) -> Sen
         words,
         file,
         mismatch=text_comment is not None and text_comment.strip() != text.strip(),
+    )
+
+
+def _is_misspelled(token: Token) -> bool:
+    misc = token.get("misc", "_").split("|")
+    return token["feats"].get("Typo") == "Yes" or any(
+        each == "Typo=Yes" or each[:12] == "CorrectForm=" for each in misc
     )
 
 
