@@ -28,7 +28,7 @@ from vernacular.core.errors import (
     format_count,
     suggest,
 )
-from vernacular.core.languages import CODES, ENGLISH, base_language, fallbacks
+from vernacular.core.languages import ENGLISH, base_language, fallbacks, language_name, matching_tags
 from vernacular.core.model_record import write_record
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.tables import text_table
@@ -71,29 +71,34 @@ def tasks(args) -> str:
         header = ("task", "languages", "protocols", "items", "license")
         rows = [_overview(name, task) for name, task in loaded.items()]
     else:
-        [args.language] = check_languages([args.language], loaded.values(), more_general=True)
+        tags = check_languages([args.language], loaded.values(), variants=True)
         header = ("task", "language", "protocols", "items", "license", "source", "lacks")
-        rows = [row for name, task in loaded.items() for row in _in_language(name, task, args.language)]
+        rows = [row for name, task in loaded.items() for row in _in_language(name, task, tags)]
     print(*text_table([header, *rows]), sep="\n")
     count = format_count(len({row[0] for row in rows}), "task")
-    return f"tasks: {count}" + (f" in {args.language}" if args.language else "")
+    return f"tasks: {count}" + (f" in {', '.join(tags)}" if args.language else "")
 
 
-def check_languages(languages: Iterable[str], tasks: Iterable[dict], *, more_general: bool = False) -> list[str]:
+def check_languages(languages: Iterable[str], tasks: Iterable[dict], *, variants: bool = False) -> list[str]:
     """Return the tags of languages, given by tag or English name; raise UserError if one of them has no task.
 
-    With `more_general`, a tag without script or region stands for all tags of the language.
+    A tag without script or region stands for all of them, with `variants` also for these; what is left out is printed.
     """
     available = {code for task in tasks for code in task["languages"]}
-    available |= set(map(base_language, available)) if more_general else set()
     own_data = "For your own data, write a task file (docs/tasks.md) and name its directory with --directory."
-    codes = [name if name in available else CODES.get(name.casefold(), name) for name in languages]
-    for language, code in zip(languages, codes, strict=True):
-        if code not in available:
+    tags: dict[str, None] = {}
+    for language in languages:
+        found, others = matching_tags(language, available)
+        if not found:
             names = [name for known, name in ENGLISH.items() if known in available]
             hint = suggest(language, available if len(language) < 4 else names, own_data).removesuffix(f" {own_data}")
             raise UserError(f'no task in the language "{language}".{hint} {own_data}')
-    return codes
+        if variants:
+            found += [tag for tag in others if base_language(tag) == base_language(found[0])]
+        tags |= dict.fromkeys(found)
+        if others := [other for other in others if other not in (*languages, *found)]:
+            print(f"Note: {language}: {', '.join(found)}; left out: {', '.join(map(language_name, others))}")
+    return list(tags)
 
 
 def _overview(name: str, task: dict) -> tuple[str, ...]:
@@ -105,11 +110,12 @@ def _overview(name: str, task: dict) -> tuple[str, ...]:
     return name, languages, ", ".join(task["protocols"]), items, ", ".join(licenses) or "not stated"
 
 
-def _in_language(name: str, task: dict, language: str) -> list[tuple[str, ...]]:
-    """Return a row for each tag of the language in a task: itself, more general and more specific ones."""
+def _in_language(name: str, task: dict, tags: list[str]) -> list[tuple[str, ...]]:
+    """Return a row for each of the tags in a task, and for the more general ones."""
+    tags = {general for tag in tags for general in fallbacks(tag)}
     rows = []
     for tag, entry in task["languages"].items():
-        if language in fallbacks(tag) or tag in fallbacks(language):
+        if tag in tags:
             source = str(next(iter(entry["source"][0].values())))
             count = f"{entry['expected_rows']:,}" if entry["expected_rows"] else "unknown"
             protocols, lacking = ", ".join(task["protocols"]), "; ".join(_lacking(task, tag)) or "nothing"

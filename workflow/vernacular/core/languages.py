@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from langcodes import Language
+from langcodes import Language, standardize_tag, tag_is_valid
 from langcodes.data_dicts import LANGUAGE_ALPHA3, MACROLANGUAGES
 
 from vernacular.core.paths import WORKFLOW, display_path
@@ -81,6 +81,33 @@ def is_unspaced(language: str) -> bool:
     (True, True, False, False, False)
     """
     return usual_script(language) in UNSPACED
+
+
+def matching_tags(language: str, available: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Return (tags of a language, given by tag or English name, in all scripts and regions; what else is of it).
+
+    Else are variants, and members of a macrolanguage; these are the language where it has no tag of its own.
+
+    >>> tags = ["sr", "sr-Latn", "sr-x-torlak", "zh-Hans", "yue", "nb", "nn"]
+    >>> matching_tags("Serbian", tags), matching_tags("zh", tags), matching_tags("no", tags), matching_tags("x", tags)
+    ((['sr', 'sr-Latn'], ['sr-x-torlak']), (['zh-Hans'], ['yue']), (['nb', 'nn'], []), ([], []))
+    """
+    tag, available = (CODES | _MACROLANGUAGES).get(language.casefold(), language), sorted(available)
+    tags = dict.fromkeys([tag, *(standardize_tag(tag, macro) for macro in (False, True) if tag_is_valid(tag))])
+    groups = [
+        group
+        for tag in tags
+        for group in ([each for each in available if tag in fallbacks(each)],
+                      [each for each in available if _macrolanguage(each) == tag])
+    ]  # fmt: skip
+    own = next(filter(None, groups), [])
+    kept = [each for each in own if each in tags or all(len(part) in (2, 3, 4) for part in each.split("-"))] or own
+    others = [*own, *(each for group in groups for each in group if _macrolanguage(each) in tags)]
+    return kept, sorted({*others} - {*kept})
+
+
+def _macrolanguage(language: str) -> str | None:
+    return MACROLANGUAGES.get(base_language(language))
 
 
 def iso_codes(language: str) -> dict[str, list[str]]:
@@ -214,3 +241,4 @@ Waray; wbp Warlpiri; wo Wolof; xcl Classical Armenian; xh Xhosa; xnr Kangri; xpg
 Nhengatu; yue Cantonese; zh Chinese; zu Zulu"""
 ENGLISH = dict(entry.split(None, 1) for entry in " ".join(_NAMES.split()).split(";"))  # by code
 CODES = {name.casefold(): code for code, name in ENGLISH.items()}
+_MACROLANGUAGES = {"norwegian": "no", "serbo-croatian": "sh"}  # by name, without a task of their own
