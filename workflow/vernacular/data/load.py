@@ -313,7 +313,7 @@ def make_items(rows: list[dict], item_type: str, columns: dict, *, few_shot: boo
 def mark_repeats(items: list[dict]) -> None:
     """Set `repeats` of items that look the same as an evaluated one to its smallest ID.
 
-    Answer, case and punctuation may differ. An example with the same question is a leak even if one of the two answers is an error.
+    Answer, case and punctuation may differ. An example with the same question is a leak even if one answer is an error.
     """
     groups: dict[str, list[dict]] = {}
     for item in items:
