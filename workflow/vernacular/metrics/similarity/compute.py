@@ -7,6 +7,7 @@ Nothing depends on the evaluated model itself, so another metric or encoder requ
 
 import functools
 import math
+import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -66,7 +67,7 @@ def similarities(
     specs = [_resolve(metric) for metric in metrics]
     samples = parse_samples(requests, generations)
     outputs = {(item, number): out for item, outs in samples.items() for number, out in enumerate(outs)}
-    strip = str if style in SIMIL_EVAL_STYLES else str.strip  # that tool compares surrounding whitespace, too
+    strip = str if style in SIMIL_EVAL_STYLES else composed  # that tool compares surrounding whitespace, too
     # the texts with which an answer is compared: the choices, or the accepted answers if there are none
     options_by_item = {item["item_id"]: list(item["choices"]) or accepted_answers(item) for item in items}
     options = {key: options_by_item[key[0]] for key in outputs if key[0] in options_by_item}
@@ -119,6 +120,15 @@ def similarities(
             scores = [None if score is None or math.isnan(score) else float(score) for score in scores]
             rows.append({"item_id": item, "metric": sample_name(name, number), "similarities": scores})
     return rows, metadata
+
+
+def composed(text: str) -> str:
+    """Return a text as encoders get it: in NFC, because normalizers drop marks of decomposed text (XLM-R's, of ọ̀).
+
+    >>> composed(" mazo\u0301 "), len(composed("o\u0323"))
+    ('mazó', 1)
+    """
+    return unicodedata.normalize("NFC", text).strip()
 
 
 def _has_text(text: str | None) -> bool:
