@@ -87,6 +87,7 @@ def test_different_options_of_equal_tokens_are_flagged(tokens, logprobs, flag):
     """As after a normalization that drops the tone marks of Yoruba."""
     yoruba = item(question="?", choices=["ọkọ̀", "ọkọ́"], gold=[0])
     requests = build_requests([yoruba], "question", "options")
-    scores = [score(each, value, tokens=tokens) for each, value in zip(requests, logprobs, strict=True)]
+    values = {f"choice:{n}": value for n, value in enumerate(logprobs)}
+    scores = [score(each, values.get(each["role"], -3.0 - n), tokens=tokens) for n, each in enumerate(requests)]
     [row] = results_of("options", [yoruba], requests, scores)
     assert row["flags"] == flag

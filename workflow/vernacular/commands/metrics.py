@@ -287,7 +287,7 @@ def _results(
     for part in by_items(artifacts.read(inputs.items, ITEMS), tables, _ITEMS_AT_A_TIME):
         items, requests, outputs, similarity_rows, rows = map(rows_of, part)
         if not inputs.tool_results:  # otherwise, the tool's own code has computed them
-            options = {"masked": masked, "pass_at": pass_at, "answers": answers}
+            options = {"masked": masked, "pass_at": pass_at, "answers": answers, "language": meter and meter.language}
             rows, known = evaluate(protocol, items, requests, outputs, similarity_rows, **options)
             metrics = max(metrics, known, key=len)  # of a classification, more: a part may have no classified item
         if meter:

@@ -4,6 +4,7 @@ Codes of three letters (ISO 639-3), macrolanguages (IANA's registry) and usual s
 """
 
 import functools
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable
@@ -183,6 +184,58 @@ def wordings_message(language: str, lacking: list[str], directory) -> str:
 
 def _texts(lines) -> list[str]:
     return [text for text in lines.values() if isinstance(text, str)] if isinstance(lines, dict) else []
+
+
+# Latin letters of Cyrillic ones in languages that are written in both, as in the Latin alphabets of Serbian (Gaj),
+# Uzbek (1995), Kazakh (2021), Azerbaijani (1991), Turkmen (1999), and in Tajik's romanization (BGN/PCGN 1994)
+_LETTERS = (
+    "а a б b в v г g д d е e ё yo ж j з z и i й y к k л l м m н n о o п p р r с s т t у u ф f х x ц ts ч ch ш sh "
+)
+_LETTERS += "щ sh ъ ' ь _ ы i э e ю yu я ya ғ gʻ қ q ҳ h ў oʻ ә ə ө ö ү ü һ h"
+_SLAVIC = "ђ đ ж ž ј j љ lj њ nj ћ ć х h ц c ч č џ dž ш š с́ ś з́ ź"
+_OWN_LETTERS = {
+    **dict.fromkeys(("sr", "bs", "cnr", "sh"), _SLAVIC),
+    "uz": "ж j",
+    "kk": "ә ä ғ ğ ң ñ ұ ū ш ş ч ç щ şş і i й i ы y х h ъ _ ю iu я ia ё io",
+    "az": "г q ғ ğ ж j ы ı ј y ҝ g ч ç ҹ c ш ş",
+    "tk": "ж ž җ j й ý ң ň ч ç ш ş щ şç ы y х h ю ýu я ýa ё ýo в w ә ä ц s",
+    "tg": "ғ gh ж zh ӣ i х kh ӯ u ҷ j щ shch",
+}
+
+
+@functools.cache
+def _latin_letters(language: str) -> dict[str, str]:
+    letters = f"{_LETTERS} {_OWN_LETTERS[language]}".split()
+    return {a: b.replace("_", "") for a, b in zip(letters[::2], letters[1::2], strict=True)}
+
+
+def has_two_scripts(language: str | None) -> bool:
+    """Return whether texts of a language are compared in one script, too: it is written in Cyrillic and in Latin."""
+    return base_language(language or "") in _OWN_LETTERS
+
+
+def in_one_script(text: str, language: str) -> str:
+    """Return a text of such a language in Latin letters; only this direction is unambiguous (nj is њ, or н and ј).
+
+    >>> in_one_script("Његов џеп је пун.", "sr"), in_one_script("ЊЕГОШ", "sr"), in_one_script("Ўзбек тили", "uz")
+    ('Njegov džep je pun.', 'NJEGOŠ', "O'zbek tili")
+    """
+    letters = _latin_letters(base_language(language))
+
+    def latin(match: re.Match) -> str:
+        letter = letters[match[0].lower()]
+        if match[0] == match[0].lower():
+            return letter
+        beside = text[match.end() : match.end() + 1] or text[max(match.start() - 1, 0) : match.start()]
+        return letter.upper() if beside.isupper() else letter.capitalize()
+
+    text = unicodedata.normalize("NFC", text)
+    if base_language(language) == "uz":
+        text = re.sub(r"(?<![бвгджзйклмнпрстфхцчшқғҳ])е", "йе", text)  # after a vowel, or none: ye
+        text = re.sub(r"(?<!\w)Е", "Йе", text)
+    text = re.sub("|".join(sorted(letters, key=len, reverse=True)), latin, text, flags=re.IGNORECASE)
+    text = re.sub("[Ǆ-ǌ]", lambda match: unicodedata.normalize("NFKC", match[0]), text)  # letters such as ǆ
+    return re.sub("[ʻʼ‘’`]", "'", text)
 
 
 # languages in which a response may be, by that of the items; others: itself, and large languages of training data

@@ -6,6 +6,7 @@ Nothing depends on the evaluated model itself, so another metric or encoder requ
 """
 
 import functools
+import itertools
 import math
 import unicodedata
 from collections.abc import Iterable, Iterator
@@ -17,6 +18,7 @@ import torch
 from vernacular.checkpoints import inputs
 from vernacular.checkpoints.files import bounded_build
 from vernacular.core.errors import ConfigError, MachineError, ModelError, suggest
+from vernacular.core.languages import has_two_scripts, in_one_script
 from vernacular.core.library_errors import LibraryError, wrap_library_errors, wrap_tokenizer_panics
 from vernacular.core.metadata import Outcome
 from vernacular.core.model_record import ModelRecord
@@ -71,8 +73,12 @@ def similarities(
     # the texts with which an answer is compared: the choices, or the accepted answers if there are none
     options_by_item = {item["item_id"]: list(item["choices"]) or accepted_answers(item) for item in items}
     options = {key: options_by_item[key[0]] for key in outputs if key[0] in options_by_item}
+    forms = {"": strip}  # by the end of the metrics' names
+    if has_two_scripts(language):
+        forms["_script"] = lambda text: in_one_script(strip(text), language)
     pairs = {  # a dict: ordered and unique
-        (strip(outputs[key].text), strip(option)): None
+        (form(outputs[key].text), form(option)): None
+        for form in forms.values()
         for key, texts in options.items()
         for option in texts
         if _has_text(outputs[key].text) and _has_text(option)
@@ -114,11 +120,11 @@ def similarities(
         record_info = {key: getattr(records[name], key) for key in ("name", "revision", "fingerprint")}
         metadata["encoders"][name] = record_info | info
         value_by_pair = dict(zip(pairs, values, strict=True))
-        for (item, number), texts in options.items():
-            text = strip(outputs[item, number].text or "")
-            scores = [value_by_pair.get((text, strip(option or ""))) for option in texts]
+        for ((item, number), texts), (end, form) in itertools.product(options.items(), forms.items()):
+            text = form(outputs[item, number].text or "")
+            scores = [value_by_pair.get((text, form(option or ""))) for option in texts]
             scores = [None if score is None or math.isnan(score) else float(score) for score in scores]
-            rows.append({"item_id": item, "metric": sample_name(name, number), "similarities": scores})
+            rows.append({"item_id": item, "metric": sample_name(name + end, number), "similarities": scores})
     return rows, metadata
 
 

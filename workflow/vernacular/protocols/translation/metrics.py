@@ -22,7 +22,8 @@ from sacrebleu.tokenizers.tokenizer_spm import SPM_MODELS
 
 from vernacular.core.errors import DataError
 from vernacular.core.languages import UNSPACED, base_language, script_of, usual_script
-from vernacular.metrics.metric import Metric, count_names
+from vernacular.core.languages import in_one_script as one_script
+from vernacular.metrics.metric import COUNT, Metric, count_names, in_one_script
 from vernacular.metrics.similarity.outputs import ParsedOutput
 from vernacular.metrics.spans import result_row
 from vernacular.types import Item, Request, Result, target_language
@@ -70,6 +71,7 @@ METRICS = [
     Metric("wrong_script", "share", False, "similarity", proportion=True,
            about="outputs with most letters in another script than the reference, of those with letters"),
 ]  # fmt: skip
+METRICS += in_one_script(METRICS[:2])
 
 
 def result_of(item: Item, request: Request, output: ParsedOutput) -> Result:
@@ -90,6 +92,13 @@ def result_of(item: Item, request: Request, output: ParsedOutput) -> Result:
         flags += [f"wrong script: {script}"] if symptoms.get("wrong_script") else []
     shown = item | {"choices": [item["target"] or ""], "gold": [0]}  # the reference, beside the output in the report
     return result_row(shown, flags, request["text"], values | output.values, prediction=output.text)
+
+
+def script_values(item: Item, text: str, similarities: dict, language: str) -> dict[str, float]:
+    """Return the counts of an item in one script, and its own chrF2++."""
+    counts = statistics(*(one_script(line(each), language) for each in (text, item["target"])))
+    named = ((name.partition(COUNT), value) for name, value in counts.items() if not name.startswith(SPBLEU))
+    return {f"{name}_script{mark}{number}": value for (name, mark, number), value in named}
 
 
 def line(text: str) -> str:
