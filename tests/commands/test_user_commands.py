@@ -15,7 +15,7 @@ from support.workspace import ROOT
 from vernacular import __version__, cli
 from vernacular.config.load import load
 from vernacular.core.errors import ConfigError
-from vernacular.core.languages import CODES, base_language
+from vernacular.core.languages import base_language, english_names, matching_tags
 from vernacular.core.paths import WORKFLOW
 from vernacular.data.tasks import load_task, task_names
 from vernacular.data.treebank.patterns import builtin_patterns
@@ -98,9 +98,12 @@ def test_languages_are_found_by_their_english_name(capsys):
     ):
         assert cli.main(["tasks", name]) == 1
         assert f'Did you mean "{hint}"?' in capsys.readouterr().err
-    assert not [name for name in CODES if " ".join(name.split()) != name]
     included = [load_task(path)["languages"] for path in task_names([WORKFLOW / "tasks"]).values()]
-    assert set(CODES.values()) == {base_language(code) for languages in included for code in languages}
+    bases = {base_language(code) for languages in included for code in languages}
+    names = [english_names()[base] for base in bases]
+    assert not [name for name in names if " ".join(name.split()) != name]
+    assert len(set(names)) == len(bases)
+    assert all(matching_tags(english_names()[base], bases)[0] == [base] for base in bases)
 
 
 def test_tasks_of_a_language_list_its_scripts_and_what_is_lacking(capsys):

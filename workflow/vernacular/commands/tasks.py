@@ -28,7 +28,7 @@ from vernacular.core.errors import (
     format_count,
     suggest,
 )
-from vernacular.core.languages import ENGLISH, base_language, fallbacks, language_name, matching_tags
+from vernacular.core.languages import base_language, english_names, fallbacks, language_name, matching_tags
 from vernacular.core.model_record import write_record
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.tables import text_table
@@ -90,7 +90,7 @@ def check_languages(languages: Iterable[str], tasks: Iterable[dict], *, variants
     for language in languages:
         found, others = matching_tags(language, available)
         if not found:
-            names = [name for known, name in ENGLISH.items() if known in available]
+            names = [english_names().get(base) or base for base in sorted(set(map(base_language, available)))]
             hint = suggest(language, available if len(language) < 4 else names, own_data).removesuffix(f" {own_data}")
             raise UserError(f'no task in the language "{language}".{hint} {own_data}')
         if variants:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from langcodes import Language, standardize_tag, tag_is_valid
 from langcodes.data_dicts import LANGUAGE_ALPHA3, MACROLANGUAGES
+from langcodes.registry_parser import parse_registry
 
 from vernacular.core.paths import WORKFLOW, display_path
 from vernacular.core.yaml import read
@@ -93,22 +94,18 @@ def matching_tags(language: str, available: Iterable[str]) -> tuple[list[str], l
     >>> matching_tags("Serbian", tags), matching_tags("zh", tags), matching_tags("no", tags), matching_tags("x", tags)
     ((['sr', 'sr-Latn'], ['sr-x-torlak']), (['zh-Hans'], ['yue']), (['nb', 'nn'], []), ([], []))
     """
-    tag, available = (CODES | _MACROLANGUAGES).get(language.casefold(), language), sorted(available)
+    available, names = sorted(available), english_names()
+    bases = [*map(base_language, available), *names]  # a name is first that of an available language
+    named = (base for base in bases if len(language) > 3 and names.get(base, "").casefold() == language.casefold())
+    tag = next(named, language)
     tags = dict.fromkeys([tag, *(standardize_tag(tag, macro) for macro in (False, True) if tag_is_valid(tag))])
-    groups = [
-        group
-        for tag in tags
-        for group in ([each for each in available if tag in fallbacks(each)],
-                      [each for each in available if _macrolanguage(each) == tag])
-    ]  # fmt: skip
+    above = {each: [MACROLANGUAGES.get(base_language(each))] for each in available}
+    levels = {each: fallbacks(each) for each in available}, above
+    groups = [[each for each in available if tag in level[each]] for tag in tags for level in levels]
     own = next(filter(None, groups), [])
     kept = [each for each in own if each in tags or all(len(part) in (2, 3, 4) for part in each.split("-"))] or own
-    others = [*own, *(each for group in groups for each in group if _macrolanguage(each) in tags)]
+    others = [*own, *(each for group in groups for each in group if above[each][0] in tags)]
     return kept, sorted({*others} - {*kept})
-
-
-def _macrolanguage(language: str) -> str | None:
-    return MACROLANGUAGES.get(base_language(language))
 
 
 def iso_codes(language: str) -> dict[str, list[str]]:
@@ -153,13 +150,27 @@ def script_counts(texts: Iterable[str]) -> Counter:
     return scripts
 
 
+# English names that are not the first one in IANA's registry
+_NAMES = """ace Acehnese; bbj Ghomala; cls Classical Sanskrit; cu Old Church Slavonic; dv Divehi; egy Ancient Egyptian;
+el Greek; ht Haitian Creole; ky Kyrgyz; li Limburgish; lus Mizo; mi Māori; nhi Zacatlán Nahuatl; nso Northern Sotho;
+or Odia; pa Punjabi; ps Pashto; to Tongan; ug Uyghur; yue Cantonese"""
+
+
+@functools.cache
+def english_names() -> dict[str, str]:
+    """Return the English names of all languages by their subtags."""
+    entries = [entry for entry in parse_registry() if entry["Type"] == "language" and "Subtag" in entry]
+    names = {entry["Subtag"]: entry["Description"][0].partition(" (")[0] for entry in entries}
+    return names | dict(entry.split(None, 1) for entry in _NAMES.split(";"))
+
+
 def language_name(language: str) -> str:
     """Return the English name of a tag's language, and the tag; the tag alone if the name is not known.
 
     >>> language_name("hsb"), language_name("sr-Latn"), language_name("x-own")
     ('Upper Sorbian (hsb)', 'Serbian (sr-Latn)', 'x-own')
     """
-    name = ENGLISH.get(base_language(language))
+    name = english_names().get(base_language(language))
     return f"{name} ({language})" if name else language
 
 
@@ -188,10 +199,8 @@ def _texts(lines) -> list[str]:
 
 # Latin letters of Cyrillic ones in languages that are written in both, as in the Latin alphabets of Serbian (Gaj),
 # Uzbek (1995), Kazakh (2021), Azerbaijani (1991), Turkmen (1999), and in Tajik's romanization (BGN/PCGN 1994)
-_LETTERS = (
-    "а a б b в v г g д d е e ё yo ж j з z и i й y к k л l м m н n о o п p р r с s т t у u ф f х x ц ts ч ch ш sh "
-)
-_LETTERS += "щ sh ъ ' ь _ ы i э e ю yu я ya ғ gʻ қ q ҳ h ў oʻ ә ə ө ö ү ü һ h"
+_LETTERS = """а a б b в v г g д d е e ё yo ж j з z и i й y к k л l м m н n о o п p р r с s т t у u ф f х x ц ts ч ch
+ш sh щ sh ъ ' ь _ ы i э e ю yu я ya ғ gʻ қ q ҳ h ў oʻ ә ə ө ö ү ü һ h"""
 _SLAVIC = "ђ đ ж ž ј j љ lj њ nj ћ ć х h ц c ч č џ dž ш š с́ ś з́ ź"
 _OWN_LETTERS = {
     **dict.fromkeys(("sr", "bs", "cnr", "sh"), _SLAVIC),
@@ -226,8 +235,8 @@ def in_one_script(text: str, language: str) -> str:
         letter = letters[match[0].lower()]
         if match[0] == match[0].lower():
             return letter
-        beside = text[match.end() : match.end() + 1] or text[max(match.start() - 1, 0) : match.start()]
-        return letter.upper() if beside.isupper() else letter.capitalize()
+        before, after = text[max(match.start() - 1, 0) : match.start()], text[match.end() : match.end() + 1]
+        return letter.upper() if (after if after.isalpha() else before).isupper() else letter.capitalize()
 
     text = unicodedata.normalize("NFC", text)
     if base_language(language) == "uz":
@@ -254,44 +263,3 @@ def neighbors(language: str) -> list[str]:
     (['eu', 'es', 'fr', 'en'], ['en', 'es', 'fr', 'ru'])
     """
     return _NEIGHBORS.get(base_language(language), _OTHERS).split()
-
-
-# English names of the languages of the included tasks (ISO 639-3), by which they are also found, and
-_NAMES = """\
-ab Abkhazian; ace Acehnese; acm Mesopotamian Arabic; acq Ta'izzi-Adeni Arabic; aeb Tunisian Arabic; af Afrikaans; afb
-Gulf Arabic; ajp South Levantine Arabic; ak Akan; aln Gheg Albanian; am Amharic; apc North Levantine
-Arabic; apu Apurinã; aqz Akuntsu; ar Arabic; arq Algerian Arabic; ars Najdi Arabic; ary Moroccan Arabic; arz Egyptian
-Arabic; as Assamese; ast Asturian; awa Awadhi; ayr Central Aymara; az Azerbaijani; azb South Azerbaijani; azz Highland
-Puebla Nahuatl; ba Bashkir; ban Balinese; bbj Ghomala;
-bcc Southern Balochi; be Belarusian; bem Bemba; bg Bulgarian; bgc Haryanvi;
-bho Bhojpuri; bjn Banjar; bm Bambara; bn Bengali; bo Tibetan; bor Borôro; br Breton; bra Braj; bs Bosnian; bsk
-Burushaski; btx Batak Karo; bua Buriat; bug Buginese; bxr Russia Buriat; ca Catalan; ceb Cebuano; cjk Chokwe; ckb
-Central Kurdish; ckm Chakavian; cls Classical Sanskrit; crh Crimean Tatar; cs Czech; cu Old Church Slavonic; cy Welsh;
-da Danish; de German; dhd Dhundari; din Dinka; dje Zarma; dv Divehi; dyu Dyula; dz Dzongkha; ee Ewe; egy Ancient
-Egyptian; ekp Ekpeye; el Greek; en English; eo Esperanto; es Spanish; et Estonian; eu Basque; fa Persian; fi Finnish;
-fil Filipino; fj Fijian; fo Faroese; fon Fon; fr French; frm Middle French; fro Old French; fuc Pulaar; fur Friulian;
-fuv Nigerian Fulfulde; ga Irish; gd Scottish Gaelic; gl Galician; gn Guarani; got Gothic; grc Ancient Greek; gu
-Gujarati; ha Hausa; haw Hawaiian; hbo Ancient Hebrew; he Hebrew; hi Hindi; hit Hittite; hmn Hmong; hne Chhattisgarhi;
-hr Croatian; hsb Upper Sorbian; ht Haitian Creole; hu Hungarian; hy Armenian; hyw Western Armenian; id Indonesian; idu
-Idoma; ig Igbo; ilo Iloko; is Icelandic; iso Isoko; it Italian; ja Japanese; jv Javanese; ka Georgian; kab Kabyle; kac
-Kachin; kam Kamba; kbp Kabiyè; kea Kabuverdianu; kg Kongo; ki Kikuyu; kk Kazakh; km Khmer; kmb Kimbundu; kmr Northern
-Kurdish; kn Kannada; knc Central Kanuri; ko Korean; koi Komi-Permyak; kpv Komi-Zyrian; krl Karelian; ks Kashmiri; kxh
-Karo; ky Kyrgyz; la Latin; lb Luxembourgish; lg Ganda; li Limburgish; lij Ligurian; lmo Lombard; ln Lingala; lo Lao; lt
-Lithuanian; ltg Latgalian; lua Luba-Lulua; luo Luo; lus Mizo; lv Latvian; mag Magahi; mai Maithili; mdf Moksha; mey
-Hassaniyya; mg Malagasy; mi Māori; min Minangkabau; mk Macedonian; ml Malayalam; mn Mongolian; mni Manipuri; mos Mossi;
-mr Marathi; ms Malay; mt Maltese; my Burmese; myv Erzya; nag Naga Pidgin; nb Norwegian Bokmål; nd North Ndebele; nds
-Low German; ne Nepali; nhi Zacatlán Nahuatl; nl Dutch; nn Norwegian Nynorsk; nqo N'Ko; nso Northern Sotho; nus Nuer; ny
-Nyanja; oc Occitan; olo Livvi; om Oromo; or Odia; orv Old Russian; ota Ottoman Turkish; pa Punjabi; pag Pangasinan; pap
-Papiamento; pcm Nigerian Pidgin; pl Polish; prs Dari; ps Pashto; pt Portuguese; qu Quechua; quc K'iche'; quy Ayacucho
-Quechua; rn Rundi; ro Romanian; ru Russian; rw Kinyarwanda; rwr Marwari; sa Sanskrit; sah Yakut; sat Santali; sc
-Sardinian; scn Sicilian; sd Sindhi; se Northern Sami; sg Sango; shi Tachelhit; shn Shan; si Sinhala; sk Slovak; sl
-Slovenian; sm Samoan; sms Skolt Sami; sn Shona; so Somali; sq Albanian; sr Serbian; ss Swati; st Southern Sotho; su
-Sundanese; sv Swedish; sw Swahili; swv Shekhawati; szl Silesian; ta Tamil; taq Tamasheq; te Telugu; tg Tajik; th Thai;
-ti Tigrinya; tk Turkmen; tl Tagalog; tn Tswana; to Tongan; tpi Tok Pisin; tpn Tupinambá; tr Turkish; ts Tsonga; tt
-Tatar; ttc Tektiteko; tum Tumbuka; tw Twi; ty Tahitian; tzm Central Atlas Tamazight; ug Uyghur; uk Ukrainian; umb
-Umbundu; ur Urdu; urb Urubú-Kaapor; urh Urhobo; uz Uzbek; vai Vai; ve Venda; vec Venetian; vep Veps; vi Vietnamese; war
-Waray; wbp Warlpiri; wo Wolof; xcl Classical Armenian; xh Xhosa; xnr Kangri; xpg Phrygian; yi Yiddish; yo Yoruba; yrl
-Nhengatu; yue Cantonese; zh Chinese; zu Zulu"""
-ENGLISH = dict(entry.split(None, 1) for entry in " ".join(_NAMES.split()).split(";"))  # by code
-CODES = {name.casefold(): code for code, name in ENGLISH.items()}
-_MACROLANGUAGES = {"norwegian": "no", "serbo-croatian": "sh"}  # by name, without a task of their own

@@ -214,13 +214,10 @@ def _near_duplicates(items: list[Item], language: str) -> list[Finding]:
     return list(findings.values())
 
 
-def _grams(text: str) -> set[str]:
-    return {text[i : i + _GRAM] for i in range(max(len(text) - _GRAM + 1, 0))}
-
-
 def _similar(texts: list[str], others: list[str]) -> Iterator[tuple[int, int]]:
     """Yield the positions of pairs of texts and others that share most of their n-grams."""
-    grams = [[_grams(text) for text in each] for each in (texts, others)]
+    places = [[(text, range(max(len(text) - _GRAM + 1, 0))) for text in each] for each in (texts, others)]
+    grams = [[{text[i : i + _GRAM] for i in own} for text, own in each] for each in places]
     numbers = {gram: number for number, gram in enumerate(sorted(set().union(*grams[1])))}
     sizes = [np.array([len(own) for own in each]) for each in grams]
     counts = []

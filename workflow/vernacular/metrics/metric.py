@@ -45,11 +45,10 @@ class Metric:
 
 def in_one_script(metrics: list[Metric]) -> list[Metric]:
     """Return the metrics of texts of a language with two scripts, after transliteration: `exact_match_script`, …"""
-    own = [(each, count_names(f"{each.name}_script", len(each.needs)) if each.corpus else ()) for each in metrics]
-    return [
-        replace(each, name=f"{each.name}_script", needs=needs, headline=False, about=f"{each.about}; in Latin letters")
-        for each, needs in own
-    ]
+    needs = [count_names(f"{each.name}_script", len(each.needs)) if each.corpus else () for each in metrics]
+    changes = ({"name": f"{each.name}_script", "about": f"{each.about}; in Latin letters"} for each in metrics)
+    own = zip(metrics, changes, needs, strict=True)
+    return [replace(each, **names, needs=needs, headline=False) for each, names, needs in own]
 
 
 COUNT = "#"  # in the name of a per-item value that is only a part of a sum over items, which readers are not shown
