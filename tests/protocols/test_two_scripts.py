@@ -74,7 +74,7 @@ def test_a_translation_into_the_other_script_has_the_values_of_transliterated_te
         translation.script_values({"target": a}, b, {}, "sr-Cyrl") | translation.statistics(b, a, "sr-Cyrl")
         for a, b in zip(CYRILLIC, LATIN, strict=True)
     ]
-    metrics = {metric.name: metric for metric in translation.METRICS}
+    metrics = {metric.name: metric for metric in (*translation.METRICS, *translation.SCRIPT_METRICS)}
 
     def value(name):
         return float(metrics[name].corpus(*(np.array([each[key] for each in counts]) for key in metrics[name].needs)))

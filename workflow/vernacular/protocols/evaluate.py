@@ -27,7 +27,7 @@ def declared_metrics(protocol: str | None) -> dict[str, Metric]:
     """Return the metrics that a protocol declares, by name and in their order; none for that of another tool."""
     module = PROTOCOL_METRICS.get(protocol)
     declaration = PROTOCOLS.get(protocol)
-    metrics = [*(module.METRICS if module else [])]
+    metrics = [*(module.METRICS if module else []), *getattr(module, "SCRIPT_METRICS", [])]
     metrics += CLASSIFICATION if declaration and declaration.majority == "position" else []
     metrics += LANGUAGE if protocol in PROSE else []
     return {metric.name: metric for metric in metrics}
@@ -70,7 +70,8 @@ def evaluate(
     if masked:
         rows = [row | {"metrics": as_pseudo(without_signals(row["metrics"]))} for row in rows]
     add_classes(items, rows)
-    return rows, with_classes(module.METRICS, {name for row in rows for name in row["metrics"]})
+    metrics = [*module.METRICS, *(getattr(module, "SCRIPT_METRICS", []) if has_two_scripts(language) else [])]
+    return rows, with_classes(metrics, {name for row in rows for name in row["metrics"]})
 
 
 def _generated_rows(protocol, items, requests, outputs, similarities, pass_at, answers, language) -> list[Result]:

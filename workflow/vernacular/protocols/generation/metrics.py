@@ -76,10 +76,8 @@ METRICS = [
     *SAMPLES,
     *RESPONSES,
 ]  # fmt: skip
-_IN_ONE_SCRIPT = in_one_script(
-    [each for each in METRICS if each.name.startswith((*SIMILARITIES, "exact_match", "token", "chrf"))]
-)
-METRICS += _IN_ONE_SCRIPT
+_OF_TEXTS = (*SIMILARITIES, "exact_match", "token_f1", "chrf")
+SCRIPT_METRICS = in_one_script([each for each in METRICS if each.name.startswith(_OF_TEXTS)])
 
 _CHRF = CHRF()
 
@@ -162,7 +160,7 @@ def script_values(item: Item, text: str, similarities: dict[str, list], language
         for name, value in result_of(item, {"text": ""}, output, similarities)["metrics"].items()
         if name.startswith(tuple(SIMILARITIES))
     }
-    known = {metric.name for metric in _IN_ONE_SCRIPT}
+    known = {metric.name for metric in SCRIPT_METRICS}
     return {f"{name}_script": value for name, value in values.items() if f"{name}_script" in known}
 
 

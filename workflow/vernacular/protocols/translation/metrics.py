@@ -71,7 +71,7 @@ METRICS = [
     Metric("wrong_script", "share", False, "similarity", proportion=True,
            about="outputs with most letters in another script than the reference, of those with letters"),
 ]  # fmt: skip
-METRICS += in_one_script(METRICS[:2])
+SCRIPT_METRICS = in_one_script(METRICS[:2])
 
 
 def result_of(item: Item, request: Request, output: ParsedOutput) -> Result:
