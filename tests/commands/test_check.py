@@ -1,5 +1,6 @@
 """`vernacular check` reports all problems of what a config refers to, without loading a model."""
 
+import importlib.util
 import json
 import shutil
 import subprocess
@@ -281,3 +282,24 @@ def test_check_names_settings_of_chats_without_effect(tmp_path, monkeypatch, cap
     assert "chat_template_args has enable_thinking, too" in problems({"m": both})
     recommended = models["switch"] | {"gen_kwargs": "recommended"}
     assert "generation_config.json states no sampling" in problems({"m": recommended})
+
+
+EVALUATIONS = """
+evaluations:
+  - {task: own, languages: [gl, ha], protocols: [generation], styles: [english], shots: 0}
+  - {task: own, languages: [xh], protocols: [options], styles: [english], shots: 0}
+tasks: [tasks]
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("heliport") is None, reason="heliport is not installed")
+def test_languages_that_the_identifier_does_not_know_are_named(directory, capsys):
+    """Of generated texts only, and of a translation its output."""
+    task = TASK.replace("[letters, options]", "[generation, options]").replace("mine", "own")
+    entry = task.splitlines()[-1]
+    task += "\n".join(entry.replace("gl:", f"{language}:") for language in ("ha", "xh"))
+    (directory / "tasks" / "own.yaml").write_text(task)
+    (directory / "config.yaml").write_text(CONFIG.partition("evaluations:")[0] + EVALUATIONS)
+    cli.main(["check", "config.yaml"])
+    notes = [line for line in capsys.readouterr().out.splitlines() if "HeLI-OTS" in line]
+    assert notes == ["Note: language of responses not identified: HeLI-OTS does not know Hausa (ha)."]

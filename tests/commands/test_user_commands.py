@@ -13,10 +13,9 @@ import yaml
 from support import stages, tiny
 from support.workspace import ROOT
 from vernacular import __version__, cli
-from vernacular.commands.tasks import _CODES
 from vernacular.config.load import load
 from vernacular.core.errors import ConfigError
-from vernacular.core.languages import base_language
+from vernacular.core.languages import base_language, english_names, matching_tags
 from vernacular.core.paths import WORKFLOW
 from vernacular.data.tasks import load_task, task_names
 from vernacular.data.treebank.patterns import builtin_patterns
@@ -99,9 +98,12 @@ def test_languages_are_found_by_their_english_name(capsys):
     ):
         assert cli.main(["tasks", name]) == 1
         assert f'Did you mean "{hint}"?' in capsys.readouterr().err
-    assert not [name for name in _CODES if " ".join(name.split()) != name]
     included = [load_task(path)["languages"] for path in task_names([WORKFLOW / "tasks"]).values()]
-    assert set(_CODES.values()) == {base_language(code) for languages in included for code in languages}
+    bases = {base_language(code) for languages in included for code in languages}
+    names = [english_names()[base] for base in bases]
+    assert not [name for name in names if " ".join(name.split()) != name]
+    assert len(set(names)) == len(bases)
+    assert all(matching_tags(english_names()[base], bases)[0] == [base] for base in bases)
 
 
 def test_tasks_of_a_language_list_its_scripts_and_what_is_lacking(capsys):
@@ -115,6 +117,42 @@ def test_tasks_of_a_language_list_its_scripts_and_what_is_lacking(capsys):
     (row,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("sib200 ")]
     assert row.endswith("prompt lines; words for topic, science/technology, travel, politics, sports, health, "
                         "entertainment, geography")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "tags"),
+    [
+        ("no", {"nb", "nn"}),  # macrolanguages
+        ("Norwegian", {"nb", "nn"}),
+        ("zh", {"zh", "zh-Hans", "zh-Hant"}),
+        ("cmn", {"zh", "zh-Hans", "zh-Hant"}),
+        ("iw", {"he"}),  # earlier and longer codes of the same language
+        ("glg", {"gl"}),
+        ("PT-br", {"pt-BR"}),
+    ],
+)
+def test_tags_stand_for_scripts_regions_and_members(name, tags, capsys):
+    assert cli.main(["tasks", name]) == 0
+    *rows, last = capsys.readouterr().out.splitlines()
+    header = next(n for n, line in enumerate(rows) if line.startswith("task "))
+    general = {"pt"} if name == "PT-br" else set()
+    assert {line[line.index(" ") :].split()[0] for line in rows[header + 1 :]} == tags | general
+    assert last.partition(" in ")[2].partition(" (")[0] == ", ".join(sorted(tags))
+
+
+def test_init_writes_all_scripts_of_a_language_and_names_what_is_left_out(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["init", "own.yaml", "--model", "tiny/own", "--language", "Serbian"]) == 0
+    output, text = capsys.readouterr().out, Path("own.yaml").read_text()
+    included = {name: load_task(path)["languages"] for name, path in task_names([WORKFLOW / "tasks"]).items()}
+    own = {name: [tag for tag in tags if tag in ("sr", "sr-Cyrl", "sr-Latn")] for name, tags in included.items()}
+    for name, tags in own.items():
+        assert all(f"{{task: {name}, languages: [{tag}" in text or f", {tag}" in text for tag in tags)
+    assert f"{sum(map(bool, own.values()))} tasks" in output
+    assert (
+        "Note: Serbian: sr, sr-Cyrl, sr-Latn; left out: Serbian (sr-Cyrl-x-torlak), Serbian (sr-Latn-x-torlak)"
+        in output
+    )
 
 
 FOUR = "eu gl ca pt sr-Latn sr-Cyrl hr bs sl mk ar ka mt cy ga is fo nb nn lv lt et am ha ig yo sw zu xh"

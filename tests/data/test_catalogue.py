@@ -19,7 +19,11 @@ def load_case(directory, case: Case) -> list[dict]:
     path = directory / case.task / case.language / f"{case.split}.jsonl"
     path.parent.mkdir(parents=True)
     rows = [row | {"_config": case.config} for row in case.rows]
-    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8")
+    if case.task == "afrimmlu":  # tables, in which lists are texts
+        lines = [list(rows[0]), *(list(row.values()) for row in rows)]
+        path.with_suffix(".tsv").write_text("".join("\t".join(line) + "\n" for line in lines), "utf-8")
+    else:
+        path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8")
     task = json.loads(json.dumps(load_task(TASKS[case.task], PROTOCOLS), sort_keys=True))  # as the rules pass it
     items, _ = load_items(task, case.language, source=str(directory))
     return items

@@ -199,3 +199,27 @@ def test_file_above_the_limit_of_size_when_unpacked_is_refused(tmp_path, low_lim
     path.write_bytes(gzip.compress(b"word\n" + b"a" * 896))
     with pytest.raises(DataError, match="more than 900 bytes when unpacked"):
         readers.read_rows(path)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_a_header_in_the_middle_of_a_table_is_an_error_with_its_line(tmp_path, name, mark):
+    """As in files that were joined, also those that begin with a byte-order mark."""
+    separator = "," if name == "a.csv" else "\t"
+    lines = [["boa", "mala"], ["Chove.", "Choven."], [f"{mark}boa", " mala"], ["Neva.", "Nevan."]]
+    path = write(tmp_path, name, mark + "".join(separator.join(line) + "\n" for line in lines))
+    with pytest.raises(DataError) as raised:
+        read_rows(path)
+    assert_states(raised.value, f"{name}, line 3", "repeats the header")
+    with pytest.raises(DataError) as raised:
+        read_rows(path, header=["boa", "mala"])
+    assert_states(raised.value, f"{name}, line 1", "repeats the header")
+
+
+@pytest.mark.parametrize("marker", ["-DOCSTART-\tO\n", "-DOCSTART- -X- O O\n", "-DOCSTART-\n", "--DOCSTART--\t_\n"])
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_a_document_marker_of_conll_is_a_row_of_its_own(tmp_path, marker, end):
+    path = write(tmp_path, "a.iob", f"{marker}{end}Ana\tB-PER\nvén\tO\n{end}{marker}{end}Paris\tB-LOC\n")
+    tokens = [row["token"] for row in read_rows(path, "iob")]
+    word = marker.split()[0]
+    assert tokens == [[word], ["Ana", "vén"], [word], ["Paris"]]

@@ -3,10 +3,11 @@
 from collections import Counter
 
 import pytest
-from vernacular.data.treebank.pairs import is_correct, match_case, shorten_context
+from vernacular.core.errors import DataError
+from vernacular.data.treebank.pairs import MISSPELLED, NO_CASE, NO_WORDS, is_correct, match_case, shorten_context
 from vernacular.data.treebank.patterns import load_pattern
 from vernacular.data.treebank.sentences import Node, Word
-from vernacular.data.treebank.source import extract
+from vernacular.data.treebank.source import extract, fetch
 
 SING = "Number=Sing|Person=3"
 PLUR = "Number=Plur|Person=3"
@@ -168,6 +169,21 @@ def test_misspelled_and_foreign_words_attest_no_form(tmp_path):
         ("Cantan", "canta", "cantan"),
         ("d'", "L'", "D'"),
         ("😀", "Ok", "😀"),
+        ("istiyorum", "İSTİYOR", "İSTİYORUM"),  # dotted and dotless i
+        ("İSTİYORUM", "istiyor", "istiyorum"),
+        ("ISLANDIM", "ıslandı", "ıslandım"),
+        ("içtim", "İçti", "İçtim"),
+        ("ısındı", "Isındım", "Isındı"),
+        ("μεγαλώνουν", "ΜΕΓΑΛΩΝΕΙ", "ΜΕΓΑΛΩΝΟΥΝ"),  # capitals without accents, or with
+        ("μεγαλώνουν", "ΜΕΓΑΛΏΝΕΙ", "ΜΕΓΑΛΏΝΟΥΝ"),
+        ("ρολόι", "ΡΟΛΟΓΙΑ", "ΡΟΛΟΪ"),
+        ("ταΐζουν", "ΤΑΪΖΕΙ", "ΤΑΪΖΟΥΝ"),
+        ("άνθρωποι", "Άνθρωπος", "Άνθρωποι"),
+        ("ΜΕΓΑΛΩΝΟΥΝ", "μεγαλώνει", None),  # capitals that do not tell the letters
+        ("STRASSEN", "Straße", None),
+        ("ijsjes", "Ijs", None),  # Dutch, or not
+        ("IJsjes", "ijs", "ijsjes"),
+        ("արևներ", "ԱՐԵՎ", None),
     ],
 )
 def test_match_case(form, reference, expected):
@@ -335,3 +351,59 @@ def test_forms_treebank_adds_forms_but_no_sentences(tmp_path):
 def test_shorten_context_cuts_at_spaces():
     assert shorten_context("unha dúas tres", "[[x]]", "catro cinco seis", width=8) == "… tres[[x]]catro …"
     assert shorten_context("a" * 9, "[[x]]", "b" * 9, width=4) == "…aaaa[[x]]bbbb…"
+
+
+def test_dotless_i_of_the_treebank_decides_capitals(tmp_path):
+    """ALDI has neither ı nor İ; in a treebank without these, its plural is another word."""
+    subject = "ali ali NOUN Number=Sing 2 nsubj"
+    rows = [[subject, f"GELDI gelmek VERB {SING} 0 root"], [f"geldiler gelmek VERB {PLUR} 0 root"]]
+    turkish = [f"kadın kadın NOUN Number=Sing {n} nsubj" for n in (2,)] + [f"aldı almak VERB {SING} 0 root"]
+    [row] = pairs_of(tmp_path, AGREEMENT, *rows).rows
+    assert row["form_ungrammatical"] == "GELDILER"
+    row = pairs_of(tmp_path, AGREEMENT, *rows, turkish).rows[0]
+    assert row["form_ungrammatical"] == "GELDİLER"
+
+
+def test_a_form_in_capitals_that_is_the_target_gives_no_pair(tmp_path):
+    subject = "κόρη κόρη NOUN Number=Sing 2 nsubj"
+    rows = [[subject, f"ΓΕΛΑ γελάω VERB {SING} 0 root"], [f"γελά γελάω VERB {PLUR} 0 root"]]
+    pairs = pairs_of(tmp_path, AGREEMENT, *rows)
+    assert (pairs.rows, list(pairs.rejections)) == ([], ["syncretic: correct and incorrect form are spelled alike"])
+    rows = [[subject, f"γελά γελάω VERB {SING} 0 root"], [f"ΓΕΛΟΥΝ γελάω VERB {PLUR} 0 root"]]
+    pairs = pairs_of(tmp_path, AGREEMENT, *rows)
+    assert (pairs.rows, list(pairs.rejections)) == ([], [NO_CASE])
+
+
+@pytest.mark.parametrize("misc", ["Typo=Yes", "CorrectForm=cantan", "SpaceAfter=No|CorrectForm=canta"])
+def test_misspelled_words_are_no_targets(tmp_path, misc):
+    """Nor words that a target agrees with: the sentence is not correct."""
+    pairs = pairs_of(
+        tmp_path, AGREEMENT, [*NENO[:2], f"{NENO[2]} {misc}"], [NENO[0], f"{NENO[1]} {misc}", NENO[2]], NENOS
+    )
+    assert forms_of(pairs) == [("s3", "3", "cantan", "canta")]
+    assert pairs.rejections == {MISSPELLED: 2}
+
+
+def test_words_split_by_goeswith_are_no_targets_and_attest_no_form(tmp_path):
+    split = [*NENO[:2], f"can cantar VERB {SING} 0 root", "ta _ X _ 3 goeswith"]
+    pairs = pairs_of(tmp_path, AGREEMENT, split, NENOS)
+    assert pairs.rows == []
+    assert pairs.rejections == {MISSPELLED: 1, "no form with the swapped feature": 1}
+
+
+@pytest.mark.parametrize("name", ["deleted_word", "swapped_words"])
+def test_misspelled_and_missing_words_are_neither_deleted_nor_swapped(tmp_path, name):
+    words = "Onte onte ADV _ 2 advmod", "vin ver VERB _ 0 root", "ao ao ADP _ 4 case", "can can NOUN _ 2 obj"
+    sound = write_treebank(tmp_path, words)
+    misspelled = write_treebank(tmp_path, [words[0], *(f"{word} Typo=Yes" for word in words[1:])], name="typo.conllu")
+    missing = write_treebank(tmp_path, [" ".join(["_", "_", *word.split()[2:]]) for word in words], name="none.conllu")
+    for path, reasons in ((sound, {}), (misspelled, {MISSPELLED: 1}), (missing, {NO_WORDS: 1})):
+        [pairs] = extract([path], [load_pattern(name)]).pairs
+        assert (len(pairs.rows), pairs.rejections) == (not reasons, reasons)
+
+
+def test_a_treebank_without_its_words_has_no_pairs_and_the_reason(tmp_path):
+    write_treebank(tmp_path, [" ".join(["_", "_", *row.split()[2:]]) for row in NENO])
+    source = {"treebank": "t.conllu", "pattern": [load_pattern("deleted_word")], "unit": "pair"}
+    with pytest.raises(DataError, match="merge the words with the script"):
+        fetch(source, tmp_path)

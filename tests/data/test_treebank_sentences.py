@@ -164,3 +164,51 @@ def test_text_is_rebuilt_from_its_tokens(tmp_path_factory, tokens):
         word.id: sentence.text[word.start : word.end] for word in sentence.words.values() if word.start is not None
     }
     assert actual == expected
+
+
+CONLLU = ["ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC"]
+WORDS = [
+    ["1", "O", "o", "DET", "_", "Number=Sing", "2", "det", "_", "_"],
+    ["2", "can", "can", "NOUN", "N", "Number=Sing", "3", "nsubj", "_", "_"],
+    ["3", "ladra", "ladrar", "VERB", "_", "Number=Sing", "0", "root", "_", "SpaceAfter=No"],
+    ["4", ".", ".", "PUNCT", "_", "_", "3", "punct", "_", "_"],
+]
+
+
+def in_columns(names):
+    """Return the sentence with a header and its columns in that order; others are empty."""
+    cells = [dict(zip(CONLLU, word, strict=True)) for word in WORDS]
+    lines = ["\t".join(cell.get(name, "*") for name in names) for cell in cells]
+    return f"# global.columns = {' '.join(names)}\n# sent_id = s\n" + "\n".join(lines) + "\n\n"
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        CONLLU,
+        CONLLU[::-1],
+        ["ID", "UPOS", "FORM", "LEMMA", "FEATS", "HEAD", "DEPREL", "MISC"],
+        [*CONLLU, "PARSEME:MWE"],
+        ["NER:IOB", *CONLLU],
+    ],
+    ids=str,
+)
+def test_columns_of_conllu_plus_are_those_of_its_header(tmp_path, names):
+    [expected] = read(tmp_path, in_columns(CONLLU))
+    [sentence] = read(tmp_path, in_columns(names))
+    has_xpos = "XPOS" in names
+    words = [word if has_xpos else word._replace(xpos="_") for word in expected.words.values()]
+    assert (sentence.text, sentence.id, list(sentence.words.values())) == ("O can ladra.", "s", words)
+
+
+def test_files_of_conllu_plus_may_be_joined(tmp_path):
+    text = in_columns(CONLLU) + in_columns(CONLLU[::-1]).replace("\n#", "\n\n#", 1)
+    assert [sentence.text for sentence in read(tmp_path, text)] == ["O can ladra."] * 2
+
+
+@pytest.mark.parametrize("name", ["FORM", "LEMMA", "HEAD", "FEATS"])
+def test_a_header_without_a_column_that_patterns_need_is_an_error(tmp_path, name):
+    with pytest.raises(DataError, match=rf"column {name} not found"):
+        read(tmp_path, in_columns([each for each in CONLLU if each != name]))
+    with pytest.raises(DataError, match="expected 11 columns"):
+        read(tmp_path, in_columns(CONLLU).replace("MISC\n", "MISC PARSEME:MWE\n"))

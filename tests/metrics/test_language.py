@@ -9,8 +9,22 @@ import sys
 import pytest
 from support.optional import needs_package
 from support.sample_items import item
+from vernacular.core.languages import language_name
+from vernacular.core.paths import WORKFLOW
+from vernacular.data.tasks import load_task, task_names
 from vernacular.metrics.aggregate import aggregate
-from vernacular.metrics.language import METRICS, NOT_INSTALLED, LanguageMeter, clean, identify, main_script, n_letters
+from vernacular.metrics.language import (
+    METRICS,
+    NOT_INSTALLED,
+    LanguageMeter,
+    candidates,
+    clean,
+    codes,
+    identify,
+    main_script,
+    n_letters,
+    unidentified,
+)
 from vernacular.protocols.diagnosis import Diagnoser
 from vernacular.protocols.observations import Subject
 
@@ -197,14 +211,15 @@ def test_wrong_language_is_a_diagnosis_beside_the_correct_answers():
 def test_short_responses_are_joined_in_blocks():
     """Of answers of one or two words, only the blocks have a language; there is a block per 100 letters."""
     words = [word for text in sentences("es") for word in text.split()]
-    values, meter, rows = measured(words, lambda i: words[i])
+    own = [word for text in sentences("gl") for word in text.split()]
+    values, meter, rows = measured(words, lambda i: own[i % len(own)])
     assert "language_correct" not in values
     assert meter.undecided == len(words)
     blocks = values["language_blocks"]
     assert blocks["n"] == meter.blocks.found.total() > 5
     assert blocks["value"] == 0, "Spanish, where Galician is expected"
     assert meter.blocks.found["es"] == blocks["n"]
-    assert values["language_blocks_gold"]["value"] == 0
+    assert values["language_blocks_gold"]["value"] > 0.9
     assert all(row["metrics"]["language_decided"] == 0 for row in rows)
 
 
@@ -222,3 +237,60 @@ def test_without_the_identifier_there_are_no_values(monkeypatch):
     assert values == {}
     assert rows[0]["metrics"] == {}
     assert meter.counts().missing == NOT_INSTALLED
+
+
+INCLUDED = sorted({tag for path in task_names([WORKFLOW / "tasks"]).values() for tag in load_task(path)["languages"]})
+
+
+@needs_identifier
+@pytest.mark.parametrize("language", INCLUDED)
+def test_every_language_of_an_included_task_has_a_code_of_the_identifier_or_no_values(language):
+    """A language without a code is never "other": no values, and the reason names it."""
+    meter = LanguageMeter(language)
+    if codes(language):
+        assert meter.missing is None
+        assert language in candidates(language).values()
+    else:
+        text = sentences("gl")[0]
+        values, meter, rows = measured([text] * 5, lambda i: text, language)
+        assert (values, rows[0]["metrics"]) == ({}, {})
+        assert language_name(language) in meter.counts().missing
+
+
+@needs_identifier
+def test_known_codes_are_those_of_the_identifier():
+    import heliport
+
+    ranked = {code for code, _ in heliport.Identifier().identify_topk_with_score("a", 1_000)} - {"und", "zxx"}
+    own = {code for language in INCLUDED for code in codes(language)}
+    assert own <= ranked
+    assert {code for code in ranked if codes(code) == []} <= {"uzn"}
+
+
+@needs_identifier
+def test_codes_of_languages_written_in_other_ways():
+    expected = {
+        "ig": ["ibo"],
+        "id": ["msa"],
+        "om": ["gaz"],
+        "cnr": ["hbs"],
+        "no": ["nob", "nno"],
+        "fil": ["tgl"],
+        "ary": ["ara"],
+    }
+    assert {language: codes(language) for language in expected} == expected
+    for language in ("ha", "xh", "ast", "uz", "uz-Latn", "hi-Latn", "azb", "yue", "sd-Deva"):
+        assert codes(language) == [], language
+    assert codes("uz-Cyrl") == ["uzn"]
+    assert unidentified(["gl", "xh", "hsb", "ha"]).endswith("does not know Xhosa (xh), Hausa (ha)")
+
+
+@needs_identifier
+def test_correct_answers_taken_for_another_language_leave_no_values():
+    """The same items with Galician responses: the identifier, or the dataset, is wrong about the correct answers."""
+    texts = sentences("gl")
+    values, meter, rows = measured(texts, lambda i: sentences("es")[i])
+    assert values == {}
+    assert all(row["metrics"] == {} for row in rows)
+    assert meter.counts().missing.endswith("0 of 50 correct answers are taken for Galician (gl) (es 50)")
+    assert Diagnoser(Subject("generation", "open")).diagnose([], meter=meter) == []

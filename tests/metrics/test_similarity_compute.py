@@ -1,3 +1,5 @@
+import unicodedata
+
 import numpy as np
 import pytest
 import torch
@@ -272,3 +274,17 @@ def test_encoder_prefix_precedes_every_text_and_counts_in_length(encoder_dir):
 def test_metric_without_encoder_raises_config_error(encoder_dir):
     with pytest.raises(ConfigError, match=r'similarity metric "cosine"\. Set similarity\.encoders\.default'):
         compute.similarities([item("a")], [], ["cosine"], {"bertscore": tiny.record(encoder_dir)}, requests=[])
+
+
+def test_decomposed_texts_are_composed_before_they_are_encoded(encoder_dir):
+    """An encoder may drop the marks of decomposed text; Simil-Eval's texts stay as that tool has them."""
+    words = ["ọkọ̀", "ọkọ́", "tiếng Việt"]
+    items = [item(str(n), choices=[unicodedata.normalize("NFC", word)], gold=[0]) for n, word in enumerate(words)]
+    outputs = [generation(str(n), unicodedata.normalize("NFD", word)) for n, word in enumerate(words)]
+    with tiny.encoded_texts() as texts:
+        rows, _ = similarities(items, outputs, ["cosine"], encoder_dir=encoder_dir)
+    assert texts == {unicodedata.normalize("NFC", word) for word in words}
+    assert [value for values in by_item(rows, "cosine").values() for value in values] == pytest.approx([1, 1, 1])
+    with tiny.encoded_texts() as texts:
+        similarities(items, outputs, ["cosine"], encoder_dir=encoder_dir, style="simil-eval")
+    assert any(unicodedata.normalize("NFC", text) != text for text in texts)

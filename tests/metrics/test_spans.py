@@ -73,3 +73,21 @@ def test_skipped_items_have_rows_but_held_out_items_have_none():
     rows = results_of("options", items, requests, [score(request, -1.0) for request in requests])
     assert [row["item_id"] for row in rows] == ["i1", "i2"]
     assert rows[0]["flags"] == "error: fewer than two options"
+
+
+@pytest.mark.parametrize(
+    ("tokens", "logprobs", "flag"),
+    [
+        (["▁o", "kọ"], [-1.0, -1.0], "options of equal tokens: choice:0 and choice:1"),
+        (["<unk>"], [-1.0, -1.0], "options of equal tokens: choice:0 and choice:1"),
+        (["▁oko"], [-1.0, -2.0], None),  # after other contexts, or of a server that names tokens in another way
+    ],
+)
+def test_different_options_of_equal_tokens_are_flagged(tokens, logprobs, flag):
+    """As after a normalization that drops the tone marks of Yoruba."""
+    yoruba = item(question="?", choices=["ọkọ̀", "ọkọ́"], gold=[0])
+    requests = build_requests([yoruba], "question", "options")
+    values = {f"choice:{n}": value for n, value in enumerate(logprobs)}
+    scores = [score(each, values.get(each["role"], -3.0 - n), tokens=tokens) for n, each in enumerate(requests)]
+    [row] = results_of("options", [yoruba], requests, scores)
+    assert row["flags"] == flag

@@ -28,7 +28,7 @@ from vernacular.metrics import language
 from vernacular.metrics.aggregate import aggregate
 from vernacular.metrics.schema import as_table
 from vernacular.protocols.build import build
-from vernacular.protocols.evaluate import declared_metrics, evaluate, missing_metrics, signature
+from vernacular.protocols.evaluate import declared_metrics, evaluate, missing_metrics, signature, tool_signatures
 from vernacular.protocols.translation import metrics as translation
 from vernacular.stages.export import write
 from vernacular.statistics.intervals import cluster_bootstrap, expanded_tail
@@ -130,6 +130,34 @@ def test_signatures_are_those_of_sacrebleu():
     assert "|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2." in signature("bleu", setting, {})
     assert "|nrefs:1|case:mixed|eff:no|tok:flores200|smooth:exp|version:2." in signature("spbleu", setting, {})
     assert "nrefs" not in signature("empty", setting, {})
+
+
+UNSPACED = {
+    "zh": ("zh", "猫在树下睡觉，狗在河边喝水。"), "zh-Hant": ("zh", "貓在樹下睡覺，狗在河邊喝水。"), "yue": ("zh", "隻貓喺樹下瞓緊覺。"),
+    "ja": ("char", "猫は木の下で眠っています。"), "th": ("char", "แมวนอนอยู่ใต้ต้นไม้"), "lo": ("char", "ແມວນອນຢູ່ກ້ອງຕົ້ນໄມ້"),
+    "km": ("char", "ឆ្មាដេកនៅក្រោមដើមឈើ"), "my": ("char", "ကြောင်သည်သစ်ပင်အောက်တွင်အိပ်နေသည်"), "shn": ("char", "မႅဝ်းၼွၼ်းယူႇတႂ်ႈတူၼ်ႈမႆႉ"),
+    "bo": ("char", "ཞི་མི་ཤིང་སྡོང་གི་འོག་ལ་ཉལ་འདུག"), "dz": ("char", "བྱི་ལི་ཤིང་གི་འོག་ལུ་ཉལ་ནུག"), "jv-Java": ("char", "ꦏꦸꦕꦶꦁꦠꦸꦫꦸꦲꦶꦁꦔꦶꦱꦺꦴꦂꦮꦶꦠ꧀"),
+    "ko": ("13a", "고양이가 나무 아래에서 자고 있어요"), "gl": ("13a", "O gato dorme debaixo da árbore grande"), "ja-Latn": ("13a", "Neko wa ki no shita de nemutte imasu"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("language", UNSPACED)
+def test_bleu_of_languages_without_spaces_is_that_of_a_tokenizer_of_sacrebleu(language):
+    """As a corpus of a perfect, a shortened and another translation, with the signature of the same tokenizer."""
+    name, text = UNSPACED[language]
+    outputs, references = [text, text[:-3], text[::-1]], [text] * 3
+    counts = [translation.statistics(a, b, language) for a, b in zip(outputs, references, strict=True)]
+    bleu, sacre = declared_metrics("translation")["bleu"], BLEU(tokenize=name)
+    assert (
+        float(bleu.corpus(*(np.array([each[key] for each in counts]) for key in bleu.needs)))
+        == sacre.corpus_score(outputs, [references]).score
+    )
+    assert bleu.corpus(*(np.array([counts[0][key]]) for key in bleu.needs)) == pytest.approx(100)
+    setting = {"protocol": "translation", "shots": 0, "seed": 0, "style": "default"}
+    stated = signature("bleu", setting, tool_signatures("translation", language))
+    assert sacre.get_signature().format() in stated
+    assert stated.count("tok:") == 1
+    assert tool_signatures("generation", language) == {}
 
 
 @pytest.mark.usefixtures("sentencepiece")

@@ -18,6 +18,7 @@ def test_data_files_are_named_by_number(report_dir):
     assert all(re.fullmatch(r"(index|provenance|tokenizers|[ep]\d+(/\w+)?)\.js", name) for name in names)
     assert read_data_file(report_dir, "index")["models"] == MODELS  # not a model that occurs in a note only
     assert read_data_file(report_dir, "index")["names"] == EVALUATIONS
+    assert read_data_file(report_dir, "index")["languages"] == {"ar": "Arabic", "gl": "Galician", "sr": "Serbian"}
 
 
 def test_note_of_a_protocol_is_with_its_evaluations(report_dir):

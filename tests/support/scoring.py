@@ -35,7 +35,7 @@ def score(request, logprobs, **fields):
             "request_id": request["request_id"],
             "item_id": request["item_id"],
             "role": request["role"],
-            "tokens": ["x"] * len(logprobs),
+            "tokens": [request["role"]] * len(logprobs),
             "offsets": [[0, 1]] * len(logprobs),
             "logprobs": logprobs,
             "is_greedy": [False] * len(logprobs),

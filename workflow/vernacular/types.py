@@ -14,17 +14,7 @@ SETTING = ("task", "language", "protocol", "shots", "seed", "style", "prompt")  
 SIMIL_EVAL_STYLES = ("simil-eval", "simil-eval-open")  # prompts and parser of Simil-Eval (Rodríguez et al. 2025)
 OPTIONS_ONLY = "options-only"  # style, or its end: without context and question, without examples
 CHAT = "chat"  # in `extras` of a request: chat turns that every model renders, in the way of lm-eval
-_UNSPACED = {"zh", "yue", "ja", "th", "lo", "km", "my", "bo"}
 _SKIPPED = "skipped: "
-
-
-def is_unspaced(language: str) -> bool:
-    """Return whether a language, given by its tag, is written without spaces between words.
-
-    >>> is_unspaced("zh-Hant"), is_unspaced("gl")
-    (True, False)
-    """
-    return language.partition("-")[0] in _UNSPACED
 
 
 class Role(NamedTuple):
@@ -145,30 +135,37 @@ def target_language(item: Item) -> str | None:
     return dict(item.get("extra") or ()).get("target_language")
 
 
-_NUMBER = re.compile(r"(?:(?<!\d)[-−])?\d+(?:[.,\u00a0\u202f' ]\d{3}(?!\d))*(?:[.,]\d+)?")
+# one spelling of what has several: spaces, apostrophes, commas (also of Arabic), points, minus signs; of TeX {,} and \,
+_SPELLINGS = {" ": "\u00a0\u2007\u2008\u2009\u202f", "'": "’＇ʼ", ",": "،，", ".": "．", "-": "−－﹣"}
+_ONE_SPELLING = str.maketrans({char: one for one, chars in _SPELLINGS.items() for char in chars})
+_NUMBER = re.compile(
+    r"(?P<sign>(?<!\d)-)?(?P<whole>"
+    r"[1-9]\d?(?:(?P<by2>[,٬])\d\d)(?:(?P=by2)\d\d)*(?P=by2)\d{3}(?!\d)"  # 12,34,567: lakhs and crores
+    r"|[1-9]\d{0,2}(?:(?P<by3>[.,٬' ])\d{3})(?:(?P=by3)\d{3})*(?!\d)"
+    r"|[1-9]\d{0,3}(?:,\d{4}){2,}(?!\d)"  # 1,2345,6789: myriads
+    r"|\d+)(?:[.,٫](?P<decimals>\d+))?"
+)
 
 
 def last_number(text: str) -> str | None:
-    """Return the last number of a text without separators of thousands, in one spelling; None if there is none.
+    """Return the last number of a text without separators of groups, in one spelling; None if there is none.
 
-    A single separator before three digits separates thousands: 1.200 is 1200.
+    Groups, separators and digits are those of CLDR's locales, of any language: models mix them. One kind of separator
+    divides all groups; a single one before three digits does, too: 1.200 is 1200.
 
     >>> last_number("3 + 4 = 7."), last_number("$1,234.50"), last_number("١٢"), last_number("1.200"), last_number("x")
     ('7', '1234.5', '12', '1200', None)
     >>> last_number("0.125"), last_number("10-12"), last_number("= −3,50"), last_number("2 000 000")
     ('0.125', '12', '-3.5', '2000000')
+    >>> last_number("₹1,25,000"), last_number("١٢٬٣٤٥٫٥"), last_number("1’200"), last_number("En 2024 500 persoas")
+    ('125000', '12345.5', '1200', '500')
     """
-    numbers = list(_NUMBER.finditer(text))
-    if not numbers:
-        return None
-    number = numbers[-1][0]
-    sign, digits = ("-", number[1:]) if number[0] in "-−" else ("", number)
-    whole, decimals = digits, ""
-    if (separator := re.search(r"[.,](?=\d+$)", digits)) and not re.fullmatch(r"[^\D0]\d{0,2}(\D\d{3})+", digits):
-        whole, decimals = digits[: separator.start()], digits[separator.end() :]
-    value = "".join(str(int(char)) for char in whole if char.isdecimal()).lstrip("0") or "0"
-    decimals = "".join(str(int(char)) for char in decimals).rstrip("0")
-    return sign + value + (f".{decimals}" if decimals else "")
+    text = re.sub(r"\d", lambda digit: str(int(digit[0])), text.replace("{,}", ",").replace("\\,", " "))
+    for number in reversed([*_NUMBER.finditer(text.translate(_ONE_SPELLING))]):
+        whole = re.sub(r"\D", "", number["whole"]).lstrip("0") or "0"
+        decimals = (number["decimals"] or "").rstrip("0")
+        return (number["sign"] or "") + whole + (f".{decimals}" if decimals else "")
+    return None
 
 
 class Request(TypedDict):

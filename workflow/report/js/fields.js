@@ -78,8 +78,8 @@ const fields = /** @type {const} */ ({
   "records": {
     "Index": [
       "title", "version", "models", "n_models", "names", "evaluations", "metrics", "tasks", "cells", "missing",
-      "symptoms", "spoken", "rankings", "overall", "pairs", "curves", "n_prompt_groups?",
-      "n_audit_lists?"
+      "symptoms", "spoken", "rankings", "overall", "pairs", "curves", "languages",
+      "n_prompt_groups?", "n_audit_lists?"
     ],
     // `representative` is the metric that stands for an evaluation; a mean over prompts has `runs`, each of these
     // `group`

@@ -3,9 +3,11 @@
 // object.
 const names = (() => {
   const LANGUAGES = new Intl.DisplayNames(["en"], { type: "language" });
+  let englishNames = new Map(); // names of the evaluated languages, of which browsers know some by their code only
 
   /** @param {Awaited<ReturnType<typeof pieces.index>>} index */
   function read(index) {
+    englishNames = new Map(Object.entries(index.languages));
     const model = new Map(index.models.map((name, number) => [name, number]));
     const evaluation = new Map(index.names.map((name, number) => [name, number]));
     const tasks = new Map(index.tasks.map((task) => [task.name, task]));
@@ -19,10 +21,13 @@ const names = (() => {
 
   function language(code) {
     if (!code) return "";
+    const [base] = code.split("-");
+    const own = englishNames.get(base);
     try {
-      return LANGUAGES.of(code);
+      const name = LANGUAGES.of(code);
+      return own && name?.startsWith(base) ? name.replace(base, own) : name;
     } catch (error) {
-      if (error instanceof RangeError) return code; // not a language code
+      if (error instanceof RangeError) return own ? `${own} (${code})` : code; // not a language code
       throw error;
     }
   }

@@ -27,7 +27,7 @@ from vernacular.core.errors import (
     format_count,
     suggest,
 )
-from vernacular.core.languages import base_language, fallbacks
+from vernacular.core.languages import base_language, english_names, fallbacks, language_name, matching_tags
 from vernacular.core.model_record import write_record
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.tables import text_table
@@ -40,7 +40,7 @@ from vernacular.data.treebank.patterns import builtin_patterns, load_pattern
 from vernacular.data.treebank.source import Extraction, extract
 from vernacular.lm_eval.catalog import load_catalog, prompt_names
 from vernacular.lm_eval.expansion import DEFAULT_TYPE
-from vernacular.metrics.language import NOT_INSTALLED, OTHER, clean, identify, is_available
+from vernacular.metrics.language import OTHER, clean, identify, unidentified
 from vernacular.protocols.prompts import language_of_lines, prompt_lines, prompts_directory
 from vernacular.protocols.registry import uses_prompt_lines
 from vernacular.stages.audit import AuditLists, audit_lists, lists_of, results_path
@@ -49,44 +49,6 @@ from vernacular.types import Item
 _MAX_LANGUAGES = 8  # of a task that are listed by code
 _LISTED = 20  # findings of a language and kind
 _MIN_LETTERS = 60  # of a text whose language is identified
-# English names of the languages of the included tasks (ISO 639-3), by which they are also found
-_NAMES = """\
-ab Abkhazian; ace Acehnese; acm Mesopotamian Arabic; acq Ta'izzi-Adeni Arabic; aeb Tunisian Arabic; af Afrikaans; afb
-Gulf Arabic; ajp South Levantine Arabic; ak Akan; aln Gheg Albanian; am Amharic; apc North Levantine
-Arabic; apu Apurinã; aqz Akuntsu; ar Arabic; arq Algerian Arabic; ars Najdi Arabic; ary Moroccan Arabic; arz Egyptian
-Arabic; as Assamese; ast Asturian; awa Awadhi; ayr Central Aymara; az Azerbaijani; azb South Azerbaijani; azz Highland
-Puebla Nahuatl; ba Bashkir; ban Balinese; bbj Ghomala;
-bcc Southern Balochi; be Belarusian; bem Bemba; bg Bulgarian; bgc Haryanvi;
-bho Bhojpuri; bjn Banjar; bm Bambara; bn Bengali; bo Tibetan; bor Borôro; br Breton; bra Braj; bs Bosnian; bsk
-Burushaski; btx Batak Karo; bua Buriat; bug Buginese; bxr Russia Buriat; ca Catalan; ceb Cebuano; cjk Chokwe; ckb
-Central Kurdish; ckm Chakavian; cls Classical Sanskrit; crh Crimean Tatar; cs Czech; cu Old Church Slavonic; cy Welsh;
-da Danish; de German; dhd Dhundari; din Dinka; dje Zarma; dv Divehi; dyu Dyula; dz Dzongkha; ee Ewe; egy Ancient
-Egyptian; ekp Ekpeye; el Greek; en English; eo Esperanto; es Spanish; et Estonian; eu Basque; fa Persian; fi Finnish;
-fil Filipino; fj Fijian; fo Faroese; fon Fon; fr French; frm Middle French; fro Old French; fuc Pulaar; fur Friulian;
-fuv Nigerian Fulfulde; ga Irish; gd Scottish Gaelic; gl Galician; gn Guarani; got Gothic; grc Ancient Greek; gu
-Gujarati; ha Hausa; haw Hawaiian; hbo Ancient Hebrew; he Hebrew; hi Hindi; hit Hittite; hmn Hmong; hne Chhattisgarhi;
-hr Croatian; hsb Upper Sorbian; ht Haitian Creole; hu Hungarian; hy Armenian; hyw Western Armenian; id Indonesian; idu
-Idoma; ig Igbo; ilo Iloko; is Icelandic; iso Isoko; it Italian; ja Japanese; jv Javanese; ka Georgian; kab Kabyle; kac
-Kachin; kam Kamba; kbp Kabiyè; kea Kabuverdianu; kg Kongo; ki Kikuyu; kk Kazakh; km Khmer; kmb Kimbundu; kmr Northern
-Kurdish; kn Kannada; knc Central Kanuri; ko Korean; koi Komi-Permyak; kpv Komi-Zyrian; krl Karelian; ks Kashmiri; kxh
-Karo; ky Kyrgyz; la Latin; lb Luxembourgish; lg Ganda; li Limburgish; lij Ligurian; lmo Lombard; ln Lingala; lo Lao; lt
-Lithuanian; ltg Latgalian; lua Luba-Lulua; luo Luo; lus Mizo; lv Latvian; mag Magahi; mai Maithili; mdf Moksha; mey
-Hassaniyya; mg Malagasy; mi Māori; min Minangkabau; mk Macedonian; ml Malayalam; mn Mongolian; mni Manipuri; mos Mossi;
-mr Marathi; ms Malay; mt Maltese; my Burmese; myv Erzya; nag Naga Pidgin; nb Norwegian Bokmål; nd North Ndebele; nds
-Low German; ne Nepali; nhi Zacatlán Nahuatl; nl Dutch; nn Norwegian Nynorsk; nqo N'Ko; nso Northern Sotho; nus Nuer; ny
-Nyanja; oc Occitan; olo Livvi; om Oromo; or Odia; orv Old Russian; ota Ottoman Turkish; pa Punjabi; pag Pangasinan; pap
-Papiamento; pcm Nigerian Pidgin; pl Polish; prs Dari; ps Pashto; pt Portuguese; qu Quechua; quc K'iche'; quy Ayacucho
-Quechua; rn Rundi; ro Romanian; ru Russian; rw Kinyarwanda; rwr Marwari; sa Sanskrit; sah Yakut; sat Santali; sc
-Sardinian; scn Sicilian; sd Sindhi; se Northern Sami; sg Sango; shi Tachelhit; shn Shan; si Sinhala; sk Slovak; sl
-Slovenian; sm Samoan; sms Skolt Sami; sn Shona; so Somali; sq Albanian; sr Serbian; ss Swati; st Southern Sotho; su
-Sundanese; sv Swedish; sw Swahili; swv Shekhawati; szl Silesian; ta Tamil; taq Tamasheq; te Telugu; tg Tajik; th Thai;
-ti Tigrinya; tk Turkmen; tl Tagalog; tn Tswana; to Tongan; tpi Tok Pisin; tpn Tupinambá; tr Turkish; ts Tsonga; tt
-Tatar; ttc Tektiteko; tum Tumbuka; tw Twi; ty Tahitian; tzm Central Atlas Tamazight; ug Uyghur; uk Ukrainian; umb
-Umbundu; ur Urdu; urb Urubú-Kaapor; urh Urhobo; uz Uzbek; vai Vai; ve Venda; vec Venetian; vep Veps; vi Vietnamese; war
-Waray; wbp Warlpiri; wo Wolof; xcl Classical Armenian; xh Xhosa; xnr Kangri; xpg Phrygian; yi Yiddish; yo Yoruba; yrl
-Nhengatu; yue Cantonese; zh Chinese; zu Zulu"""
-_ENGLISH = dict(entry.split(None, 1) for entry in " ".join(_NAMES.split()).split(";"))  # by code
-_CODES = {name.casefold(): code for code, name in _ENGLISH.items()}
 
 
 def tasks(args) -> str:
@@ -109,29 +71,34 @@ def tasks(args) -> str:
         header = ("task", "languages", "protocols", "items", "license")
         rows = [_overview(name, task) for name, task in loaded.items()]
     else:
-        [args.language] = check_languages([args.language], loaded.values(), more_general=True)
+        tags = check_languages([args.language], loaded.values(), variants=True)
         header = ("task", "language", "protocols", "items", "license", "source", "lacks")
-        rows = [row for name, task in loaded.items() for row in _in_language(name, task, args.language)]
+        rows = [row for name, task in loaded.items() for row in _in_language(name, task, tags)]
     print(*text_table([header, *rows]), sep="\n")
     count = format_count(len({row[0] for row in rows}), "task")
-    return f"tasks: {count}" + (f" in {args.language}" if args.language else "")
+    return f"tasks: {count}" + (f" in {', '.join(tags)}" if args.language else "")
 
 
-def check_languages(languages: Iterable[str], tasks: Iterable[dict], *, more_general: bool = False) -> list[str]:
+def check_languages(languages: Iterable[str], tasks: Iterable[dict], *, variants: bool = False) -> list[str]:
     """Return the tags of languages, given by tag or English name; raise UserError if one of them has no task.
 
-    With `more_general`, a tag without script or region stands for all tags of the language.
+    A tag without script or region stands for all of them, with `variants` also for these; what is left out is printed.
     """
     available = {code for task in tasks for code in task["languages"]}
-    available |= set(map(base_language, available)) if more_general else set()
     own_data = "For your own data, write a task file (docs/tasks.md) and name its directory with --directory."
-    codes = [name if name in available else _CODES.get(name.casefold(), name) for name in languages]
-    for language, code in zip(languages, codes, strict=True):
-        if code not in available:
-            names = [name for known, name in _ENGLISH.items() if known in available]
+    tags: dict[str, None] = {}
+    for language in languages:
+        found, others = matching_tags(language, available)
+        if not found:
+            names = [english_names().get(base) or base for base in sorted(set(map(base_language, available)))]
             hint = suggest(language, available if len(language) < 4 else names, own_data).removesuffix(f" {own_data}")
             raise UserError(f'no task in the language "{language}".{hint} {own_data}')
-    return codes
+        if variants:
+            found += [tag for tag in others if base_language(tag) == base_language(found[0])]
+        tags |= dict.fromkeys(found)
+        if others := [other for other in others if other not in (*languages, *found)]:
+            print(f"Note: {language}: {', '.join(found)}; left out: {', '.join(map(language_name, others))}")
+    return list(tags)
 
 
 def _overview(name: str, task: dict) -> tuple[str, ...]:
@@ -143,11 +110,12 @@ def _overview(name: str, task: dict) -> tuple[str, ...]:
     return name, languages, ", ".join(task["protocols"]), items, ", ".join(licenses) or "not stated"
 
 
-def _in_language(name: str, task: dict, language: str) -> list[tuple[str, ...]]:
-    """Return a row for each tag of the language in a task: itself, more general and more specific ones."""
+def _in_language(name: str, task: dict, tags: list[str]) -> list[tuple[str, ...]]:
+    """Return a row for each of the tags in a task, and for the more general ones."""
+    tags = {general for tag in tags for general in fallbacks(tag)}
     rows = []
     for tag, entry in task["languages"].items():
-        if language in fallbacks(tag) or tag in fallbacks(language):
+        if tag in tags:
             source = str(next(iter(entry["source"][0].values())))
             count = f"{entry['expected_rows']:,}" if entry["expected_rows"] else "unknown"
             protocols, lacking = ", ".join(task["protocols"]), "; ".join(_lacking(task, tag)) or "nothing"
@@ -268,15 +236,15 @@ def audit_task(name: str, files: dict[str, Path], languages: list[str] | None, d
             print(f"    {found.item_id}: {found.detail}: {found.text}{original}")
         if count > _LISTED:
             print(f"    and {count - _LISTED} more")
-    if not is_available():
-        print(NOT_INSTALLED.replace("responses", "items"))
+    if reason := unidentified(items):
+        print(reason.replace("responses", "items"))
     return f"tasks: {name}: {format_count(len(findings), 'finding')} in {format_count(len(items), 'language')}"
 
 
 def _in_other_languages(items: list[Item], language: str) -> list[checks.Finding]:
-    """Return the items whose text is in another language, if the identifier is installed."""
+    """Return the items whose text is in another language, if the identifier knows theirs."""
     findings = []
-    for item in items if is_available() else []:
+    for item in [] if unidentified([language]) else items:
         text = clean("\n".join(filter(None, (item["context"], item["question"], *item["choices"]))))
         found = None if item["few_shot"] else identify(text, language, None, min_letters=_MIN_LETTERS)
         if found not in (None, OTHER, language):

@@ -27,7 +27,10 @@ from vernacular.data.audit import contradicting
 from vernacular.data.load import load_items
 from vernacular.data.treebank.patterns import is_local as is_local_treebank
 from vernacular.exchange.publications import checked_lines, is_publication, published_models
+from vernacular.metrics.language import is_available, unidentified
 from vernacular.protocols.build import build_evaluation
+from vernacular.protocols.prompts import language_pair
+from vernacular.protocols.registry import PROSE
 
 _PACKAGES = {"quantization": {"8bit": "bitsandbytes", "4bit": "bitsandbytes"}, "generation_engine": {"vllm": "vllm"}}
 
@@ -53,6 +56,7 @@ def check_references(config: Config, problems: Problems, *, online: bool = False
     for name, entry in config.external_results.items():
         _check(references, "external_results", name, _check_publication, entry)
     _check_data(config, references, online)
+    _check_languages(config, references)
     _check_lm_eval(config, references)
     return references
 
@@ -221,6 +225,16 @@ def _check_data(config: Config, references: References, online: bool) -> None:
             else:
                 references.items[evaluation] = len({row["item_id"] for row in rows})
                 references.notes += [f"{evaluation}: {warning}." for warning in metadata["warnings"]]
+
+
+def _check_languages(config: Config, references: References) -> None:
+    """Note the languages of generated texts that the identifier does not know, if it is installed."""
+    evaluations = [each for each in config.evaluations.values() if each.protocol in PROSE]
+    if evaluations and is_available():
+        tasks = config.tasks
+        pairs = [language_pair(tasks[each.task], each.language) if each.task in tasks else None for each in evaluations]
+        languages = [pair[1] if pair else each.language for pair, each in zip(pairs, evaluations, strict=True)]
+        references.notes += [f"{reason}." for reason in [unidentified(languages)] if reason]
 
 
 def _is_on_disk(spec: DatasetSpec) -> bool:

@@ -1,10 +1,18 @@
-"""Tags of languages (BCP 47: `gl`, `sr-Latn`, `pt-BR`, `ca-valencia`), and the script in which a text is written."""
+"""Tags of languages (BCP 47: `gl`, `sr-Latn`, `pt-BR`, `ca-valencia`), their names, and the script of a text.
+
+Codes of three letters (ISO 639-3), macrolanguages (IANA's registry) and usual scripts (CLDR) are those of langcodes.
+"""
 
 import functools
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+
+from langcodes import Language, standardize_tag, tag_is_valid
+from langcodes.data_dicts import LANGUAGE_ALPHA3, MACROLANGUAGES
+from langcodes.registry_parser import parse_registry
 
 from vernacular.core.paths import WORKFLOW, display_path
 from vernacular.core.yaml import read
@@ -48,6 +56,70 @@ def script_of_tag(language: str) -> str | None:
     return _SAME.get(script, script)
 
 
+# usual scripts of languages of which CLDR states none
+_USUAL = {"Arab": "acm acq afb ajp azb bsk mey prs", "Deva": "cls rwr", "Hebr": "hbo", "Armn": "hyw xcl", "Cyrl": "orv"}
+_USUAL = {language: script for script, languages in _USUAL.items() for language in languages.split()}
+
+
+def usual_script(language: str) -> str | None:
+    """Return the script that a tag states, or in which its language is usually written, as `script_of` names it.
+
+    >>> usual_script("uz"), usual_script("hi-Latn"), usual_script("yue"), usual_script("sr-Latn-x-torlak")
+    ('Latn', 'Latn', 'Hani', 'Latn')
+    """
+    base = base_language(language)
+    script = script_of_tag(language) or _USUAL.get(base) or Language.get(base, normalize=False).maximize().script
+    return _SAME.get(script, script)
+
+
+# scripts without spaces between words: ideographs, and those whose lines are broken by a dictionary (UAX 14: SA)
+UNSPACED = {"Hani", "Thai", "Laoo", "Khmr", "Mymr", "Tibt", "Lana", "Tale", "Talu", "Tavt", "Ahom", "Java", "Bali"}
+
+
+def is_unspaced(language: str) -> bool:
+    """Return whether a language, given by its tag, is written without spaces between words.
+
+    >>> is_unspaced("zh-Hant"), is_unspaced("dz"), is_unspaced("ja-Latn"), is_unspaced("ko"), is_unspaced("gl")
+    (True, True, False, False, False)
+    """
+    return usual_script(language) in UNSPACED
+
+
+def matching_tags(language: str, available: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Return (tags of a language, given by tag or English name, in all scripts and regions; what else is of it).
+
+    Else are variants, and members of a macrolanguage; these are the language where it has no tag of its own.
+
+    >>> tags = ["sr", "sr-Latn", "sr-x-torlak", "zh-Hans", "yue", "nb", "nn"]
+    >>> matching_tags("Serbian", tags), matching_tags("zh", tags), matching_tags("no", tags), matching_tags("x", tags)
+    ((['sr', 'sr-Latn'], ['sr-x-torlak']), (['zh-Hans'], ['yue']), (['nb', 'nn'], []), ([], []))
+    """
+    available, names = sorted(available), english_names()
+    bases = [*map(base_language, available), *names]  # a name is first that of an available language
+    named = (base for base in bases if len(language) > 3 and names.get(base, "").casefold() == language.casefold())
+    tag = next(named, language)
+    tags = dict.fromkeys([tag, *(standardize_tag(tag, macro) for macro in (False, True) if tag_is_valid(tag))])
+    above = {each: [MACROLANGUAGES.get(base_language(each))] for each in available}
+    levels = {each: fallbacks(each) for each in available}, above
+    groups = [[each for each in available if tag in level[each]] for tag in tags for level in levels]
+    own = next(filter(None, groups), [])
+    kept = [each for each in own if each in tags or all(len(part) in (2, 3, 4) for part in each.split("-"))] or own
+    others = [*own, *(each for group in groups for each in group if above[each][0] in tags)]
+    return kept, sorted({*others} - {*kept})
+
+
+def iso_codes(language: str) -> dict[str, list[str]]:
+    """Return the ISO 639-3 codes by which a tool may know a language, by tag: of itself, or of its macrolanguage.
+
+    >>> iso_codes("gl"), iso_codes("hr"), iso_codes("no")
+    ({'gl': ['glg']}, {'hr': ['hrv'], 'sh': ['hbs']}, {'no': ['nor', 'nob', 'nno']})
+    """
+    base = base_language(language)
+    tags = {base: [base, *(member for member, macro in MACROLANGUAGES.items() if macro == base)]}
+    tags |= {macro: [macro] for macro in [MACROLANGUAGES.get(base)] if macro}
+    return {tag: [LANGUAGE_ALPHA3.get(code, code) for code in codes] for tag, codes in tags.items()}
+
+
 @functools.lru_cache(maxsize=20_000)
 def script_name(letter: str) -> str:
     """Return the script of a letter: the first word of its Unicode name.
@@ -78,6 +150,30 @@ def script_counts(texts: Iterable[str]) -> Counter:
     return scripts
 
 
+# English names that are not the first one in IANA's registry
+_NAMES = """ace Acehnese; bbj Ghomala; cls Classical Sanskrit; cu Old Church Slavonic; dv Divehi; egy Ancient Egyptian;
+el Greek; ht Haitian Creole; ky Kyrgyz; li Limburgish; lus Mizo; mi Māori; nhi Zacatlán Nahuatl; nso Northern Sotho;
+or Odia; pa Punjabi; ps Pashto; to Tongan; ug Uyghur; yue Cantonese"""
+
+
+@functools.cache
+def english_names() -> dict[str, str]:
+    """Return the English names of all languages by their subtags."""
+    entries = [entry for entry in parse_registry() if entry["Type"] == "language" and "Subtag" in entry]
+    names = {entry["Subtag"]: entry["Description"][0].partition(" (")[0] for entry in entries}
+    return names | dict(entry.split(None, 1) for entry in _NAMES.split(";"))
+
+
+def language_name(language: str) -> str:
+    """Return the English name of a tag's language, and the tag; the tag alone if the name is not known.
+
+    >>> language_name("hsb"), language_name("sr-Latn"), language_name("x-own")
+    ('Upper Sorbian (hsb)', 'Serbian (sr-Latn)', 'x-own')
+    """
+    name = english_names().get(base_language(language))
+    return f"{name} ({language})" if name else language
+
+
 def prompts_file(language: str, directory) -> Path | None:
     """Return the prompt lines' file of a language or a more general tag, in the tag's script; None without one."""
     script = script_of_tag(language)
@@ -99,6 +195,56 @@ def wordings_message(language: str, lacking: list[str], directory) -> str:
 
 def _texts(lines) -> list[str]:
     return [text for text in lines.values() if isinstance(text, str)] if isinstance(lines, dict) else []
+
+
+# Latin letters of Cyrillic ones in languages that are written in both, as in the Latin alphabets of Serbian (Gaj),
+# Uzbek (1995), Kazakh (2021), Azerbaijani (1991), Turkmen (1999), and in Tajik's romanization (BGN/PCGN 1994)
+_LETTERS = """а a б b в v г g д d е e ё yo ж j з z и i й y к k л l м m н n о o п p р r с s т t у u ф f х x ц ts ч ch
+ш sh щ sh ъ ' ь _ ы i э e ю yu я ya ғ gʻ қ q ҳ h ў oʻ ә ə ө ö ү ü һ h"""
+_SLAVIC = "ђ đ ж ž ј j љ lj њ nj ћ ć х h ц c ч č џ dž ш š с́ ś з́ ź"
+_OWN_LETTERS = {
+    **dict.fromkeys(("sr", "bs", "cnr", "sh"), _SLAVIC),
+    "uz": "ж j",
+    "kk": "ә ä ғ ğ ң ñ ұ ū ш ş ч ç щ şş і i й i ы y х h ъ _ ю iu я ia ё io",
+    "az": "г q ғ ğ ж j ы ı ј y ҝ g ч ç ҹ c ш ş",
+    "tk": "ж ž җ j й ý ң ň ч ç ш ş щ şç ы y х h ю ýu я ýa ё ýo в w ә ä ц s",
+    "tg": "ғ gh ж zh ӣ i х kh ӯ u ҷ j щ shch",
+}
+
+
+@functools.cache
+def _latin_letters(language: str) -> dict[str, str]:
+    letters = f"{_LETTERS} {_OWN_LETTERS[language]}".split()
+    return {a: b.replace("_", "") for a, b in zip(letters[::2], letters[1::2], strict=True)}
+
+
+def has_two_scripts(language: str | None) -> bool:
+    """Return whether texts of a language are compared in one script, too: it is written in Cyrillic and in Latin."""
+    return base_language(language or "") in _OWN_LETTERS
+
+
+def in_one_script(text: str, language: str) -> str:
+    """Return a text of such a language in Latin letters; only this direction is unambiguous (nj is њ, or н and ј).
+
+    >>> in_one_script("Његов џеп је пун.", "sr"), in_one_script("ЊЕГОШ", "sr"), in_one_script("Ўзбек тили", "uz")
+    ('Njegov džep je pun.', 'NJEGOŠ', "O'zbek tili")
+    """
+    letters = _latin_letters(base_language(language))
+
+    def latin(match: re.Match) -> str:
+        letter = letters[match[0].lower()]
+        if match[0] == match[0].lower():
+            return letter
+        before, after = text[max(match.start() - 1, 0) : match.start()], text[match.end() : match.end() + 1]
+        return letter.upper() if (after if after.isalpha() else before).isupper() else letter.capitalize()
+
+    text = unicodedata.normalize("NFC", text)
+    if base_language(language) == "uz":
+        text = re.sub(r"(?<![бвгджзйклмнпрстфхцчшқғҳ])е", "йе", text)  # after a vowel, or none: ye
+        text = re.sub(r"(?<!\w)Е", "Йе", text)
+    text = re.sub("|".join(sorted(letters, key=len, reverse=True)), latin, text, flags=re.IGNORECASE)
+    text = re.sub("[Ǆ-ǌ]", lambda match: unicodedata.normalize("NFKC", match[0]), text)  # letters such as ǆ
+    return re.sub("[ʻʼ‘’`]", "'", text)
 
 
 # languages in which a response may be, by that of the items; others: itself, and large languages of training data

@@ -11,6 +11,7 @@ In one language, repeated items and options, answers that the question contains,
 import re
 import unicodedata
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +21,7 @@ from scipy.special import chdtrc
 from vernacular.core.errors import shortened
 from vernacular.core.languages import script_counts, script_of, script_of_tag
 from vernacular.core.tables import percent
+from vernacular.data.columns import comparable
 from vernacular.types import Item, correct_answers
 
 REFERENCE = "en"
@@ -198,28 +200,76 @@ def _near_duplicates(items: list[Item], language: str) -> list[Finding]:
     """
     texts = [normalized(" ".join((item["question"], *item["choices"])).strip() or item["context"]) for item in items]
     passages = [normalized(item["context"]) for item in items]
-    grams = [sorted({text[i : i + _GRAM] for i in range(max(len(text) - _GRAM + 1, 0))}) for text in texts]
-    numbers: dict[str, int] = {}
-    columns = [numbers.setdefault(gram, len(numbers)) for own in grams for gram in own]
-    sizes = np.array([len(own) for own in grams])
-    edges = np.concatenate([[0], np.cumsum(sizes)])
-    counts = sparse.csr_matrix((np.ones(len(columns), np.int32), columns, edges), shape=(len(items), len(numbers)))
     findings = {}
-    for start in range(0, len(items), _COMPARED_AT_A_TIME):
-        shared = (counts[start : start + _COMPARED_AT_A_TIME] @ counts.T).tocoo()
-        rows = shared.row + start
-        is_close = shared.data >= _SIMILAR * (sizes[rows] + sizes[shared.col] - shared.data)
-        for i, j in zip(rows[is_close].tolist(), shared.col[is_close].tolist(), strict=True):
-            item, other = items[i], items[j]
-            if i == j or item["few_shot"] or item["item_id"] in findings or passages[i] != passages[j]:
-                continue
-            if other["few_shot"]:
-                detail = f"nearly the same as the few-shot example {other['item_id']}"
-                findings[item["item_id"]] = finding(language, item, "few-shot leak", detail)
-            elif j < i and texts[i] != texts[j] and item["question"]:  # sentences may differ by a word on purpose
-                detail = f"nearly the same as {other['item_id']}"
-                findings[item["item_id"]] = finding(language, item, "near-duplicate", detail)
+    for i, j in _similar(texts, texts):
+        item, other = items[i], items[j]
+        if i == j or item["few_shot"] or item["item_id"] in findings or passages[i] != passages[j]:
+            continue
+        if other["few_shot"]:
+            detail = f"nearly the same as the few-shot example {other['item_id']}"
+            findings[item["item_id"]] = finding(language, item, "few-shot leak", detail)
+        elif j < i and texts[i] != texts[j] and item["question"]:  # sentences may differ by a word on purpose
+            detail = f"nearly the same as {other['item_id']}"
+            findings[item["item_id"]] = finding(language, item, "near-duplicate", detail)
     return list(findings.values())
+
+
+def _similar(texts: list[str], others: list[str]) -> Iterator[tuple[int, int]]:
+    """Yield the positions of pairs of texts and others that share most of their n-grams."""
+    places = [[(text, range(max(len(text) - _GRAM + 1, 0))) for text in each] for each in (texts, others)]
+    grams = [[{text[i : i + _GRAM] for i in own} for text, own in each] for each in places]
+    numbers = {gram: number for number, gram in enumerate(sorted(set().union(*grams[1])))}
+    sizes = [np.array([len(own) for own in each]) for each in grams]
+    counts = []
+    for each in grams:
+        columns = [[numbers[gram] for gram in own if gram in numbers] for own in each]
+        edges = np.concatenate([[0], np.cumsum([len(own) for own in columns])])
+        indices = [number for own in columns for number in own]
+        counts.append(sparse.csr_matrix((np.ones(len(indices), np.int32), indices, edges), (len(each), len(numbers))))
+    for start in range(0, len(texts), _COMPARED_AT_A_TIME):
+        shared = (counts[0][start : start + _COMPARED_AT_A_TIME] @ counts[1].T).tocoo()
+        rows = shared.row + start
+        is_close = shared.data >= _SIMILAR * (sizes[0][rows] + sizes[1][shared.col] - shared.data)
+        yield from zip(rows[is_close].tolist(), shared.col[is_close].tolist(), strict=True)
+
+
+_EDGES = re.compile(r"[^\w\s+=<>%°€$£₹-]+(?=\s|$)|(?<!\S)[^\w\s+=<>%°€$£₹-]+")
+
+
+def folded(text: str) -> str:
+    """Return a text without case and without punctuation at the edges of its words, by which repeated items are found.
+
+    >>> folded("¿ONDE nace o Miño?"), folded("2 * 5 = 10,5?"), folded("?!")
+    ('onde nace o miño', '2 * 5 = 10,5', '?!')
+    """
+    kept = _EDGES.sub(lambda match: match[0] if match[0] in "*/^" else "", comparable(text).casefold())
+    return " ".join(kept.split()) or text.strip()
+
+
+def leaked(examples: list[Item], items: list[Item]) -> dict[str, str]:
+    """Return the few-shot examples that are nearly an evaluated item, with its ID.
+
+    Context and question are the same, and all options but one; or question and options share most of their n-grams,
+    and have the same numbers.
+    """
+    by_text: dict[tuple, list[Item]] = {}
+    for item in items:
+        by_text.setdefault((folded(item["context"]), folded(item["question"])), []).append(item)
+    found = {}
+    for example in examples:
+        options = set(map(folded, example["choices"]))
+        for item in by_text.get((folded(example["context"]), folded(example["question"])), ()):
+            n_others = len({folded(option) for option in item["choices"]} ^ options)
+            if options and (example["question"] or example["context"]) and n_others <= 2:
+                found.setdefault(example["item_id"], item["item_id"])
+    asked = [[each for each in own if each["question"]] for own in (examples, items)]
+    texts = [[folded(" ".join([each["question"], *each["choices"]])) for each in own] for own in asked]
+    for i, j in _similar(*texts):
+        example, item = asked[0][i], asked[1][j]
+        numbers = [re.findall(r"\d+", text) for text in (texts[0][i], texts[1][j])]
+        if numbers[0] == numbers[1] and folded(example["context"]) == folded(item["context"]):
+            found.setdefault(example["item_id"], item["item_id"])
+    return found
 
 
 def _suspicious_options(item: Item, options: list[str]) -> str | None:

@@ -70,12 +70,16 @@ def comparable(text: str) -> str:
 
 
 class Cells:
-    """One row, read by the fields of a `columns` mapping; `repaired` collects the repairs made to it."""
+    """One row, read by the fields of a `columns` mapping; `repaired` collects the repairs made to it.
 
-    def __init__(self, row: dict, columns: dict, alphabet: dict[str, int] | None = None):
+    `is_typed`: its texts are texts, as in JSON and Parquet; otherwise, one may be a list as a CSV file stores it.
+    """
+
+    def __init__(self, row: dict, columns: dict, alphabet: dict[str, int] | None = None, *, is_typed: bool = False):
         self.row, self.columns = row, columns
         self.alphabet = alphabet or {}  # letters of options, if they are not Latin (layouts.answer_alphabet)
         self.repaired: set[str] = set()
+        self.is_typed = getattr(row, "is_typed", is_typed)
 
     def has(self, field: str) -> bool:
         return field in self.columns
@@ -162,15 +166,19 @@ class Cells:
 
     def labels(self, field: str) -> list[str] | None:
         """Return the labels of options ("A", "B") if the column of options includes them, else None."""
-        value = parse_literal(self.value(field)) if isinstance(self.columns.get(field), str) else None
+        value = self.literal(self.value(field)) if isinstance(self.columns.get(field), str) else None
         if isinstance(value, dict) and isinstance(value.get("label"), list):
             return [as_text(label) for label in value["label"]]
         if isinstance(value, list) and value and all(isinstance(v, dict) and "label" in v for v in value):
             return [as_text(v["label"]) for v in value]
         return None
 
+    def literal(self, value):
+        """Return the list or mapping that a text of an untyped row is; any other value unchanged."""
+        return value if self.is_typed else parse_literal(value)
+
     def _to_list(self, value) -> list:
-        text, value = value, parse_literal(value)
+        text, value = value, self.literal(value)
         if isinstance(value, dict) and isinstance(value.get("text"), list):
             value = value["text"]
         if isinstance(value, set):
@@ -180,7 +188,7 @@ class Cells:
         if isinstance(value, list):
             return [v.get("text") if isinstance(v, dict) else v for v in value]
         separator = self.columns.get("separator")
-        if not separator and isinstance(value, str) and _PRINTED.match(value) and "..." in value:
+        if not (separator or self.is_typed) and isinstance(value, str) and _PRINTED.match(value) and "..." in value:
             detail = f"{quote(value)} was shortened when it was written; write JSON Lines or Parquet instead of CSV"
             raise RowRejected("shortened list", detail=detail)
         return value.split(separator) if separator and isinstance(value, str) else [value]

@@ -13,7 +13,8 @@ from collections.abc import Iterable
 
 from vernacular.core.errors import DataError
 from vernacular.core.languages import script_name
-from vernacular.data.columns import Cells, RowRejected, as_text, comparable, find, location_of, parse_literal, quote
+from vernacular.data.columns import Cells, RowRejected, as_text, comparable, find, location_of, quote
+from vernacular.data.readers import is_document_marker
 from vernacular.types import last_number
 
 _FINAL_PUNCTUATION = ".,;:!?…。؟ "
@@ -167,6 +168,12 @@ def entities(cells: Cells) -> dict:
     tokens, tags, joiner = cells.texts("tokens"), cells.texts("tags"), cells.columns["joiner"]
     if len(tokens) != len(tags):
         raise RowRejected("not one tag for each token", detail=f"{len(tokens)} tokens and {len(tags)} tags")
+    if any(map(is_document_marker, tokens)):
+        pairs = [pair for pair in zip(tokens, tags, strict=True) if not is_document_marker(pair[0])]
+        if not pairs:
+            raise RowRejected("document marker of CoNLL, no sentence", *tokens)
+        cells.repaired.add("document marker of CoNLL removed from a sentence")
+        tokens, tags = zip(*pairs, strict=True)
     found: list[tuple[str, list[str]]] = []
     previous = None  # type of the entity that the token before belongs to
     for token, tag in zip(tokens, tags, strict=True):
@@ -298,7 +305,7 @@ def _gold(cells: Cells, options: list[str]) -> list[int]:
             detail = f"labels {quote(value)} are not a 1 or 0 for each of {len(options)} options"
             raise RowRejected(_NO_OPTION, detail=detail)
         return [i for i, label in enumerate(labels) if label == "1"]
-    value = value if gold_format == "text" else parse_literal(value)
+    value = value if gold_format == "text" else cells.literal(value)
     labels = cells.labels("choices") if gold_format == "letter" else None
     indices = []
     for entry in value if isinstance(value, list) else [value]:
@@ -422,7 +429,7 @@ def check_numbering(rows: Iterable[dict], columns: dict, name: str) -> None:
     outside = None
     for row_index, row in enumerate(rows):
         n_options = _count_options(row, columns)
-        value = parse_literal(_gold_value(row, columns)) if n_options else None
+        value = Cells(row, columns).literal(_gold_value(row, columns)) if n_options else None
         for entry in value if isinstance(value, list) else [value]:
             index = _index(as_text(entry), gold_format, [], None, {})
             if index == (0 if gold_format == "index" else n_options - 1):

@@ -13,19 +13,19 @@ from vernacular.core.fields import as_list
 from vernacular.core.fingerprint import file_fingerprint, fingerprint
 from vernacular.core.languages import script_of, wordings_message
 from vernacular.core.paths import WORKFLOW
+from vernacular.data.audit import folded, leaked
 from vernacular.data.columns import (
     Cells,
     RowRejected,
     as_text,
     check_columns,
-    comparable,
     find,
     is_selected,
     location_of,
     replace_surrogates,
 )
 from vernacular.data.layouts import CONVERTERS, answer_alphabet, check_numbering
-from vernacular.data.readers import detect_format, digest_of, read_rows
+from vernacular.data.readers import detect_format, digest_of, read_rows, typed
 from vernacular.data.treebank.patterns import is_local as is_local_treebank
 
 
@@ -64,12 +64,17 @@ def load_items(
         raise DataError(f"{name}: no few-shot example can be used: {_reasons(example_counts)}.")
     warnings = provenance.pop("warnings", [])
     mark_repeats(items + examples)
+    nearly = leaked([item for item in examples if item["repeats"] is None], items)
+    for example in examples:
+        example["repeats"] = example["repeats"] or nearly.get(example["item_id"])
     sampled_items = sample(items + examples, limit, seed)
     if leaks := [item for item in examples if item["repeats"] is not None]:
         location = location_of(few_shot_rows[leaks[0]["source_row"]], leaks[0]["source_row"])
         count = format_count(len(leaks), "few-shot example")
         leak = f"{location}: item {leaks[0]['repeats']}"
-        warnings.append(f"{name}: {count} with the content of an evaluated item: not sampled. The first: {leak}.")
+        warnings.append(
+            f"{name}: {count} with the content of an evaluated item, or nearly: not sampled. The first: {leak}."
+        )
     expected = entry["expected_rows"] if source == "hub" else None
     if provenance["kind"] != "samples" and provenance.get("license") in (None, "unknown", "other"):
         provenance["license"] = entry["license"] or provenance.get("license")
@@ -149,7 +154,8 @@ def _fetch(source: dict, directory: Path) -> tuple[list[dict], list[dict], dict]
     if "treebank" in source:
         from vernacular.data.treebank.source import fetch
 
-        return fetch(source, directory)
+        rows, few_shot_rows, provenance = fetch(source, directory)
+        return typed(rows), few_shot_rows, provenance
     if "hub" in source or source.get("file", "").startswith("hf://"):
         from vernacular.data import hub  # here, because importing `datasets` takes a second
 
@@ -261,7 +267,8 @@ def make_items(rows: list[dict], item_type: str, columns: dict, *, few_shot: boo
         if not is_selected(content, columns):
             dropped["not selected by where"] += 1
             continue
-        cells = Cells({**content, "_row": row_index}, columns, alphabet)
+        is_typed = getattr(row, "is_typed", False)
+        cells = Cells({**content, "_row": row_index}, columns, alphabet, is_typed=is_typed)
         if content != row:
             cells.repaired.add("lone surrogates replaced by U+FFFD")
         try:
@@ -304,14 +311,13 @@ def make_items(rows: list[dict], item_type: str, columns: dict, *, few_shot: boo
 
 
 def mark_repeats(items: list[dict]) -> None:
-    """Set `repeats` of items that look the same as an evaluated one, except for their answer, to its smallest ID.
+    """Set `repeats` of items that look the same as an evaluated one to its smallest ID.
 
-    An example with the same question is a leak even if one of the two answers is an error.
+    Answer, case and punctuation may differ. An example with the same question is a leak even if one answer is an error.
     """
     groups: dict[str, list[dict]] = {}
     for item in items:
-        texts = [item["context"], item["question"], *sorted(map(comparable, item["choices"]))]
-        key = fingerprint([" ".join(comparable(text).split()) for text in texts])
+        key = fingerprint([folded(item["context"]), folded(item["question"]), *sorted(map(folded, item["choices"]))])
         groups.setdefault(key, []).append(item)
     for group in groups.values():
         evaluated = min((item["item_id"] for item in group if not item["few_shot"]), default=None)

@@ -31,9 +31,20 @@ csv.field_size_limit(1 << 30)  # very long passages are valid
 
 
 class Row(dict):
-    """Row of a data file, with its location for messages ("rows.csv, line 3")."""
+    """Row of a data file, with its location for messages ("rows.csv, line 3").
 
-    __slots__ = ("location",)
+    `is_typed`: its format tells texts from lists and numbers, so that no text is one of these.
+    """
+
+    __slots__ = ("is_typed", "location")
+
+
+def typed(rows: list[dict]) -> list[Row]:
+    """Return rows whose texts are texts, also those that look like a list."""
+    rows = list(map(Row, rows))
+    for row in rows:
+        row.is_typed = True
+    return rows
 
 
 def read_rows(
@@ -44,6 +55,7 @@ def read_rows(
     for location, content in located_rows(path, file_format, name=name, header=header):
         rows.append(Row(content))
         rows[-1].location = location
+        rows[-1].is_typed = (file_format or detect_format(name or path)) not in ("csv", "tsv")
     return rows
 
 
@@ -234,6 +246,10 @@ def _to_rows(lines: list[tuple[int, list[str]]], name: str, columns: list[str] |
                 f"{name}, line {line_number}: row {row_number}: expected {format_count(len(header), 'column')} as in "
                 f"the header, got {len(fields)}; quote texts that contain the separator."
             )
+        if [field.removeprefix("\ufeff").strip() for field in fields] == header:
+            raise DataError(
+                f"{name}, line {line_number}: repeats the header; the file may be joined from several. Remove the line."
+            )
         yield f"{name}, line {line_number}", dict(zip(header, fields, strict=True))
 
 
@@ -411,6 +427,11 @@ def _read_lines(text: str, name: str) -> _LocatedRows:
 _COMMENT = re.compile(r"# ?(\w[\w ]*?) = (.*)")
 
 
+def is_document_marker(token: str) -> bool:
+    """Return whether a token is no word, but where a document begins in CoNLL's files."""
+    return re.fullmatch(r"-+DOC(START|END)-.*", token) is not None
+
+
 def _read_iob(text: str, name: str, columns: list[str] | None = None) -> _LocatedRows:
     """Yield a row per sentence: a list per column, and the comments `# key = value` before it.
 
@@ -423,11 +444,17 @@ def _read_iob(text: str, name: str, columns: list[str] | None = None) -> _Locate
     sentence, comments, start = [], {}, 0
     for number, line in enumerate([*_with_unix_lines(text).split("\n"), ""], start=1):
         fields = line.split("\t") if "\t" in line else re.split(" +", line.rstrip(" "))
-        if not line.strip():
+        is_marker = is_document_marker(fields[0])
+        if not line.strip() or is_marker:
             if sentence:
                 lists = map(list, zip(*sentence, strict=True))
                 yield f"{name}, line {start}", comments | dict(zip(columns, lists, strict=True))
             sentence, comments = [], {}
+            if is_marker:  # a row of its own, which is counted, whatever its columns
+                yield (
+                    f"{name}, line {number}",
+                    {column: [fields[0] if not i else "O"] for i, column in enumerate(columns)},
+                )
         elif comment := _COMMENT.fullmatch(line):
             comments[comment[1]] = comment[2]
         elif len(fields) == len(columns):

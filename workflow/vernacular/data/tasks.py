@@ -6,11 +6,10 @@ from pathlib import Path
 from vernacular.core import validate, yaml
 from vernacular.core.errors import ConfigError, suggest
 from vernacular.core.fields import as_list
-from vernacular.core.languages import base_language, prompts_file
+from vernacular.core.languages import base_language, is_unspaced, prompts_file
 from vernacular.core.paths import WORKFLOW, display_path
 from vernacular.data.columns import NOT_COLUMNS, columns_of, is_template
 from vernacular.data.treebank import patterns as treebank_patterns
-from vernacular.types import is_unspaced
 
 _SOURCE_TYPES = ("hub", "url", "file", "treebank")  # of sources
 _SCHEMA = WORKFLOW / "schemas" / "task.schema.yaml"

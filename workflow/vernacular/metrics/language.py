@@ -13,7 +13,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from vernacular.core.languages import SCRIPT_NAMES, base_language, neighbors, script_counts
+from vernacular.core.languages import (
+    SCRIPT_NAMES,
+    iso_codes,
+    language_name,
+    neighbors,
+    script_counts,
+    usual_script,
+)
 from vernacular.core.metadata import LanguageCounts
 from vernacular.metrics.metric import Metric
 from vernacular.statistics.intervals import wilson
@@ -36,16 +43,21 @@ METRICS = [
 ]  # fmt: skip
 BLOCKS = "language_blocks"  # of responses that are too short by themselves, which are joined
 
-# codes of HeLI-OTS by language tag; three letters stand for themselves
+# codes that HeLI-OTS 2.0 returns
 _CODES = """
-    af:afr am:amh ar:ara as:asm az:aze be:bel bg:bul bn:ben br:bre bs:hbs ca:cat cs:ces cy:cym da:dan de:deu el:ell
-    en:eng eo:epo es:spa et:est eu:eus fa:pes fi:fin fo:fao fr:fra fy:fry ga:gle gd:gla gl:glg gu:guj he:heb hi:hin
-    hr:hbs hu:hun hy:hye is:isl it:ita ja:jpn ka:kat kk:kaz km:khm kn:kan ko:kor lb:ltz lo:lao lt:lit lv:lav mk:mkd
-    ml:mal mn:mon mt:mlt my:mya nb:nob nl:nld nn:nno no:nob oc:oci pa:pan pl:pol pt:por ro:ron ru:rus sk:slk sl:slv
-    so:som sq:sqi sr:hbs sv:swe sw:swa ta:tam te:tel th:tha tl:tgl tr:tur uk:ukr ur:urd uz:uzn vi:vie yo:yor zh:cmn
-    zu:zul
+    abk ace adz afr aii ame amh amr ara arl arn asm ayr aze bak bar bcl bel ben boa bod bpy bre bul cat cbu cdo
+    ceb ces che chk cho chr chv chy ckb cmn cnh cor cos cym dan deu dik diq div ell eng epo est eus ewe ext fao
+    fij fin fon fra fry gaz gla gle glg glv gom grn gsw guj hat hbs heb hin hmo hsb hun hus huu hye ibo ido iku
+    ilo ina isl ita izh jpn kac kal kan kat kaz kbd kbp kca khm kir kmr knc koi kor kpv krc ksh lao lat lav lin
+    lit liv lmo ltz lud lug luo lus mal mar mcd mcf mdf mhr mkd mlg mlt mns mon mri mrj msa mwl mya myv nav nep
+    nhn nio nld nno nob nso nus oci olo ori oss pag pam pan pbt pes pfl pli pms pnb pol pon por que roh ron rus
+    sag sah sat scn sgs shk shn sin sjd sjk sju slk slv sma sme smj smn sms sna snd som sot spa sqi srd swa swe
+    tam tat tca tel tet tgk tgl tha tir tso tuk tur twi tzh udm uig ukr ura urd uzn vie vls vol vot war wln xmf
+    yid yor yrk zul
 """
-_ISO3 = dict(entry.split(":") for entry in _CODES.split())
+_KNOWN = frozenset(_CODES.split())
+# codes whose texts in HeLI-OTS are not in the usual script of the language: of Uzbek, letters of Cyrillic only
+_SCRIPTS = {"uzn": ("Cyrl",), "hbs": ("Cyrl", "Latn")}
 _TOP = 30  # languages that the identifier ranks
 # advantage of a language outside the candidates (mean negative logarithm per word), from which it counts
 _OUTSIDE = 0.3
@@ -69,10 +81,29 @@ def _identifier():
 
 
 @functools.cache
+def codes(language: str) -> list[str]:
+    """Return the identifier's codes of a language, or of its macrolanguage; [] if it cannot identify it."""
+    script = usual_script(language)
+    for tag, group in iso_codes(language).items():
+        found = [code for code in group if code in _KNOWN]
+        if any(script in _SCRIPTS.get(code, (usual_script(tag),)) for code in found):
+            return found
+    return []
+
+
+@functools.cache
 def candidates(language: str) -> dict[str, str]:
     """Return the language tags that are taken into account for a language, by the identifier's codes."""
-    subtag = base_language(language)
-    return {_ISO3[tag]: tag for tag in neighbors(language)} | {_ISO3.get(subtag, subtag): language}
+    own = dict.fromkeys(codes(language), language)
+    return {code: tag for tag in neighbors(language) for code in codes(tag)} | own
+
+
+def unidentified(languages: Iterable[str]) -> str | None:
+    """Return that the language of texts is not identified, and why: of those that the identifier does not know."""
+    if not is_available():
+        return NOT_INSTALLED
+    names = [language_name(language) for language in dict.fromkeys(languages) if not codes(language)]
+    return f"language of responses not identified: HeLI-OTS does not know {', '.join(names)}" if names else None
 
 
 def main_script(text: str) -> tuple[str, float] | None:
@@ -119,34 +150,53 @@ def identify(text: str, language: str, script: str | None, *, min_letters: int =
     return known[best[0]]
 
 
+def _script_of(item: Item) -> str | None:
+    own = "\n".join([*item["choices"], item["target"] or "", item["question"], item["context"]])
+    if target_language(item):  # the source of a translation is in another language
+        own = item["target"]
+    script = main_script(own[:_SCRIPT_CHARACTERS])
+    return script[0] if script else None
+
+
 class LanguageMeter:
     """Adds the values of METRICS to the results of generated texts, in parts of their items."""
 
     def __init__(self, language: str):
         self.language = language
-        self.is_available = is_available()
+        self.missing = unidentified([language])  # why there are no values
         self.answered, self.gold = Counter(), Counter()  # responses or correct answers by language
         self.blocks, self.gold_blocks = _Blocks(self), _Blocks(self)
-        self.undecided = 0
+        self.undecided, self.is_begun = 0, False
         self.wrong: list[tuple[str, str]] = []  # item, and text in another language
 
     def add(self, items: list[Item], outputs: list[Generation], rows: list[Result], *, is_tool: bool) -> None:
         """Add values to `rows`; `is_tool`: their predictions are what another tool extracts, and not the response."""
-        if not self.is_available:
+        if self.missing:
             return
         item_by_id = {item["item_id"]: item for item in items}
         output_by_id = {output["item_id"]: output for output in reversed(outputs)}
+        scripts = {row["item_id"]: _script_of(item_by_id[row["item_id"]]) for row in rows}
+        golds = {item_id: self._of_gold(item_by_id[item_id], script) for item_id, script in scripts.items()}
+        self.missing = None if self.is_begun else self._misidentified()  # of the first part, for all
+        self.is_begun = True
+        if self.missing:
+            return
         for row in rows:
-            item, output = item_by_id[row["item_id"]], output_by_id.get(row["item_id"])
-            own = "\n".join([*item["choices"], item["target"] or "", item["question"], item["context"]])
-            if target_language(item):  # the source of a translation is in another language
-                own = item["target"]
-            script = main_script(own[:_SCRIPT_CHARACTERS])
-            script = script[0] if script else None
-            row["metrics"] |= self._of_gold(item, script)
+            item, output, script = (each.get(row["item_id"]) for each in (item_by_id, output_by_id, scripts))
+            row["metrics"] |= golds[row["item_id"]]
             text = output and (output["output"] if is_tool else row["prediction"])
             if text and text.strip() and output.get("think_state") != "unclosed":
                 row["metrics"] |= self._of_response(text, item, script)
+
+    def _misidentified(self) -> str | None:
+        """Return that most correct answers, joined if short, are taken for another language; None if they are not."""
+        found = self.gold + self.gold_blocks.found
+        n, correct = found.total(), found[self.language]
+        if correct >= n / 2:
+            return None
+        others = ", ".join(f"{language} {count}" for language, count in found.most_common())
+        name = language_name(self.language)
+        return f"language of responses not identified: {correct} of {n} correct answers are taken for {name} ({others})"
 
     def _of_response(self, text: str, item: Item, script: str | None) -> dict[str, float]:
         prompt = _SENTENCE.findall(f"{item['context']}\n{item['question']}")
@@ -181,6 +231,8 @@ class LanguageMeter:
 
     def values(self) -> list[dict]:
         """Return rows of METRICS, without labels, of the joined responses: an estimate, if there are any."""
+        if self.missing:
+            return []
         rows = self.blocks.value(BLOCKS), self.gold_blocks.value(f"{BLOCKS}_gold")
         return [row for row in rows if row]
 
@@ -192,7 +244,7 @@ class LanguageMeter:
             blocks=dict(self.blocks.found.most_common()),
             gold_blocks=dict(self.gold_blocks.found.most_common()),
             undecided=self.undecided,
-            missing=None if self.is_available else NOT_INSTALLED,
+            missing=self.missing,
         )
 
 

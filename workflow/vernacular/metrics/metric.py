@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +41,14 @@ class Metric:
     def value(self, arrays: list[np.ndarray]) -> float:
         """Return the value of the items' values, an (n,) array for each of `inputs`."""
         return float(self.corpus(*arrays)) if self.corpus else float(arrays[0].mean())
+
+
+def in_one_script(metrics: list[Metric]) -> list[Metric]:
+    """Return the metrics of texts of a language with two scripts, after transliteration: `exact_match_script`, …"""
+    needs = [count_names(f"{each.name}_script", len(each.needs)) if each.corpus else () for each in metrics]
+    changes = ({"name": f"{each.name}_script", "about": f"{each.about}; in Latin letters"} for each in metrics)
+    own = zip(metrics, changes, needs, strict=True)
+    return [replace(each, **names, needs=needs, headline=False) for each, names, needs in own]
 
 
 COUNT = "#"  # in the name of a per-item value that is only a part of a sum over items, which readers are not shown
@@ -90,7 +98,8 @@ _TITLES = {
 _WORDS = {"auc": "ROC AUC", "mcc": "MCC", "pmi": "PMI", "f1": "F1", "chrf": "chrF", "chrf2pp": "chrF2++",
           "bleu": "BLEU", "spbleu": "spBLEU", "bertscore": "BERTScore", "moverscore": "MoverScore",
           "difsur": "difsur"}  # fmt: skip
-_SUFFIXES = {"token": "per token", "char": "per character", "byte": "per byte", "sentence": "sentence"}
+_SUFFIXES = {"token": "per token", "char": "per character", "byte": "per byte", "sentence": "sentence",
+             "script": "in one script"}  # fmt: skip
 
 
 def display_name(metric: str) -> str:

@@ -205,6 +205,19 @@ def flags(spans: dict[str, Span]) -> str | None:
     return "; ".join(distinct) or None
 
 
+def equal_options(spans: dict[str, Span]) -> str | None:
+    """Return a flag if a tokenizer makes two different options equal, as XLM-R's does with marks; None otherwise."""
+    seen: dict[tuple, tuple[str, str]] = {}
+    for role, span in spans.items():
+        if span.loglik is None or not (tokens := span.score["tokens"]) or (parsed := Role.parse(role)).index is None:
+            continue
+        key = parsed.kind, parsed.rotation, span.context, *tokens
+        other, text = seen.setdefault(key, (role, span.text))
+        if text != span.text and spans[other].logprobs == span.logprobs:
+            return f"options of equal tokens: {other} and {role}"
+    return None
+
+
 def items_with_spans(
     items: list[Item], requests: list[Request], scores: list[Score]
 ) -> Iterator[tuple[dict, dict[str, Span]]]:
@@ -229,7 +242,9 @@ def result(
         prompt = "\n".join(part for part in (item["context"], item["question"]) if part)
     if prediction is None and choice and choice.predicted_indices:
         prediction = " | ".join(item["choices"][i] for i in choice.predicted_indices)
-    return result_row(item, [flags(spans), flag], prompt, values, option_scores, choice, prediction)
+    return result_row(
+        item, [flags(spans), equal_options(spans), flag], prompt, values, option_scores, choice, prediction
+    )
 
 
 def result_row(

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from vernacular import __version__
 from vernacular.core.fingerprint import import_modules
+from vernacular.core.languages import has_two_scripts
 from vernacular.metrics.bits import as_pseudo
 from vernacular.metrics.classification import METRICS as CLASSIFICATION
 from vernacular.metrics.classification import add_classes, with_classes
@@ -26,7 +27,7 @@ def declared_metrics(protocol: str | None) -> dict[str, Metric]:
     """Return the metrics that a protocol declares, by name and in their order; none for that of another tool."""
     module = PROTOCOL_METRICS.get(protocol)
     declaration = PROTOCOLS.get(protocol)
-    metrics = [*(module.METRICS if module else [])]
+    metrics = [*(module.METRICS if module else []), *getattr(module, "SCRIPT_METRICS", [])]
     metrics += CLASSIFICATION if declaration and declaration.majority == "position" else []
     metrics += LANGUAGE if protocol in PROSE else []
     return {metric.name: metric for metric in metrics}
@@ -36,6 +37,12 @@ def missing_metrics(protocol: str) -> tuple[dict[str, str], dict[str, str]]:
     """Return why metrics of a protocol lack, by name: (a package is not installed, a file cannot be fetched)."""
     module = PROTOCOL_METRICS.get(protocol)
     return module.missing() if hasattr(module, "missing") else ({}, {})
+
+
+def tool_signatures(protocol: str, language: str) -> dict[str, str]:
+    """Return the signatures of metrics, by name, that a tool computes in another way in this language."""
+    module = PROTOCOL_METRICS.get(protocol)
+    return module.signatures(language) if hasattr(module, "signatures") else {}
 
 
 def evaluate(
@@ -48,25 +55,29 @@ def evaluate(
     masked: bool = False,
     pass_at: int | None = None,
     answers: Sequence[Mapping] = (),
+    language: str | None = None,
 ) -> tuple[list[dict], list[Metric]]:
     """Return (rows per TASK_RESULTS, their metrics). `outputs` are scores, or generations with `similarities`.
 
-    `masked`: pseudo-log-likelihoods. `pass_at`: k of pass@k. `answers`: see `protocols.choice.parser`.
+    `masked`: pseudo-log-likelihoods. `pass_at`: k of pass@k. `answers`: see `protocols.choice.parser`. `language`: of
+    the outputs, whose texts are compared in one script, too, if it has two.
     """
     module = PROTOCOL_METRICS[protocol]
     if PROTOCOLS[protocol].generates:
-        rows = _generated_rows(protocol, items, requests, outputs, similarities, pass_at, answers)
+        rows = _generated_rows(protocol, items, requests, outputs, similarities, pass_at, answers, language)
     else:
         rows = [module.result_of(item, spans) for item, spans in items_with_spans(items, requests, outputs)]
     if masked:
         rows = [row | {"metrics": as_pseudo(without_signals(row["metrics"]))} for row in rows]
     add_classes(items, rows)
-    return rows, with_classes(module.METRICS, {name for row in rows for name in row["metrics"]})
+    metrics = [*module.METRICS, *(getattr(module, "SCRIPT_METRICS", []) if has_two_scripts(language) else [])]
+    return rows, with_classes(metrics, {name for row in rows for name in row["metrics"]})
 
 
-def _generated_rows(protocol, items, requests, outputs, similarities, pass_at, answers) -> list[Result]:
+def _generated_rows(protocol, items, requests, outputs, similarities, pass_at, answers, language) -> list[Result]:
     """Return the row of each item; of several samples, values are means, and all else is the first's."""
-    declaration, result_of = PROTOCOLS[protocol], PROTOCOL_METRICS[protocol].result_of
+    declaration, module = PROTOCOLS[protocol], PROTOCOL_METRICS[protocol]
+    result_of = module.result_of
     similar = {(row["item_id"], row["metric"]): row["similarities"] for row in similarities}
     inputs = {"answers": answers} if declaration.letters else {}
     rows = []
@@ -77,6 +88,10 @@ def _generated_rows(protocol, items, requests, outputs, similarities, pass_at, a
                 keys = {name: (item["item_id"], sample_name(name, number)) for name in SIMILARITIES}
                 inputs["similarities"] = {name: similar[key] for name, key in keys.items() if key in similar}
             results.append(result_of(item, request, output, **inputs))
+            if has_two_scripts(language) and hasattr(module, "script_values") and output.text is not None:
+                own = {name: (item["item_id"], sample_name(f"{name}_script", number)) for name in SIMILARITIES}
+                own = {name: similar[key] for name, key in own.items() if key in similar}
+                results[-1]["metrics"] |= module.script_values(item, output.text, own, language)
         outcome = "accuracy" if declaration.letters else "exact_match"
         rows.append(mean_row(results, pass_at, outcome) if len(results) > 1 else results[0])
     return rows
@@ -125,7 +140,7 @@ def signature(
     for name, value in (conditions or {}).items():
         if metric.startswith(_ORDER) or not name.startswith(_ORDER):
             parts.append(f"{name}:{value}")
-    if (declared := declared_metrics(metadata["protocol"]).get(metric)) and declared.tool_signature:
+    if (declared := declared_metrics(metadata["protocol"]).get(metric)) and declared.tool_signature and not encoder:
         parts.append(declared.tool_signature)
     if "bits_per_" in metric:
         parts.append("length:span")  # bytes and characters of the scored span, its leading space included

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from vernacular.core.fingerprint import fingerprint
-from vernacular.types import Item, Request, Role, is_unspaced, skipped_reason, skipped_role
+from vernacular.core.languages import is_unspaced
+from vernacular.types import Item, Request, Role, skipped_reason, skipped_role
 
 
 @dataclass(frozen=True)

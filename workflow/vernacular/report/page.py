@@ -18,6 +18,7 @@ from vernacular.comparison.labels import ESTIMATES
 from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count, writing
+from vernacular.core.languages import base_language, english_names
 from vernacular.core.logs import Progress
 from vernacular.core.model_record import ModelRecord
 from vernacular.core.processes import pool
@@ -127,6 +128,8 @@ def build(
             Row.TaskTitle(name=name, title=task.get("title"), note=task.get("note"), short=short[name])
             for name, task in (tasks or {}).items()
         ]
+        bases = sorted({base_language(entry["language"] or "") for entry in index["evaluations"]})
+        index["languages"] = {base: name for base in bases if (name := english_names().get(base))}
         index["missing"] = leaderboard.missing(notes, report_index)
         index["rankings"] = leaderboard.ranking_marks(_read_optional(results, "rankings", RANKINGS), report_index)
         index["overall"] = leaderboard.overall(_read_optional(results, "overall", OVERALL), report_index)

@@ -35,7 +35,7 @@ from vernacular.metrics.tokens import token_counts
 from vernacular.protocols import judge_metrics
 from vernacular.protocols.declaration import Protocol
 from vernacular.protocols.diagnosis import Diagnoser, disagreement, order
-from vernacular.protocols.evaluate import evaluate, label_values, missing_metrics, signature_conditions
+from vernacular.protocols.evaluate import evaluate, label_values, missing_metrics, signature_conditions, tool_signatures
 from vernacular.protocols.observations import Subject
 from vernacular.protocols.registry import COMPARED, PROSE, PROTOCOLS
 from vernacular.protocols.schema import REQUESTS
@@ -186,6 +186,7 @@ def _compute(args, inputs: _Inputs, record: ModelRecord, others: dict) -> tuple[
         outcome, signatures = similarities.outcome, similarities.signatures
         stated, known = similarities.generations, outputs.fingerprint
         artifacts.check_input_fingerprint(inputs.similarities, stated, known, "generations")
+    signatures = signatures | tool_signatures(spec.protocol, requests.output_language or spec.language)
     not_installed, not_fetched = missing_metrics(spec.protocol)
     outcome = replace(outcome, missing=outcome.missing | not_fetched)
     refusals = tuple(args.spec.refusals.get(spec.language, ()))
@@ -286,7 +287,7 @@ def _results(
     for part in by_items(artifacts.read(inputs.items, ITEMS), tables, _ITEMS_AT_A_TIME):
         items, requests, outputs, similarity_rows, rows = map(rows_of, part)
         if not inputs.tool_results:  # otherwise, the tool's own code has computed them
-            options = {"masked": masked, "pass_at": pass_at, "answers": answers}
+            options = {"masked": masked, "pass_at": pass_at, "answers": answers, "language": meter and meter.language}
             rows, known = evaluate(protocol, items, requests, outputs, similarity_rows, **options)
             metrics = max(metrics, known, key=len)  # of a classification, more: a part may have no classified item
         if meter:

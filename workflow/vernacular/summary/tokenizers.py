@@ -16,12 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vernacular.core.artifacts import Kind
+from vernacular.core.languages import is_unspaced
 from vernacular.core.tables import finite_or_none, rows_of
 from vernacular.metrics.bits import ratio
 from vernacular.statistics.intervals import cluster_bootstrap
 from vernacular.summary import cells
 from vernacular.summary.rows import Column, write_rows
-from vernacular.types import DEFAULT_PROMPT, SETTING, is_unspaced
+from vernacular.types import DEFAULT_PROMPT, SETTING
 
 REFERENCE = "en"
 RESAMPLES = 2_000

@@ -4,6 +4,8 @@ Forms are those attested in the treebanks, and those of UniMorph tables (per lin
 `workflow/treebank_patterns/unimorph/tags.yaml` maps to UD features.
 """
 
+import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -11,6 +13,7 @@ from functools import cache
 
 from vernacular.core.errors import DataError
 from vernacular.core.fingerprint import fingerprint
+from vernacular.core.languages import script_of
 from vernacular.core.yaml import read
 from vernacular.data.readers import read_text
 from vernacular.data.treebank.patterns import TAGS
@@ -89,7 +92,8 @@ def _table() -> dict:
     return read(TAGS)[0]
 
 
-_EXCLUDED_FEATURES = ("Typo", "Abbr", "Foreign")  # words with these features do not attest a form
+_EXCLUDED_FEATURES = ("Abbr", "Foreign")  # words with these features do not attest a form
+_FREQUENT = 0.01  # share of the words with dotless i, from which I is its capital
 _ERROR_RATIO = 20  # an analysis this many times rarer than the other is an annotation error, not syncretism
 
 
@@ -100,14 +104,26 @@ class Forms:
         self.tables = list(tables)
         self._attested: dict[tuple[str, str], dict[tuple, Counter]] = {}
         self._cache: dict[tuple, Counter] = {}
+        self._dotless = 0  # words with dotless i
         self._counts: Counter = Counter()
         for sentence in sentences:
             for word in sentence.words.values():
-                self._counts[word.form.lower()] += 1
-                if word.start is None or any(word.feats.get(name) == "Yes" for name in _EXCLUDED_FEATURES):
+                self._counts[folded(word.form)] += 1
+                self._dotless += "ı" in word.form
+                if (
+                    word.start is None
+                    or word.misspelled
+                    or word.form == "_"
+                    or any(word.feats.get(name) == "Yes" for name in _EXCLUDED_FEATURES)
+                ):
                     continue
                 bundles = self._attested.setdefault((word.lemma, word.upos), {})
                 bundles.setdefault(tuple(sorted(word.feats.items())), Counter())[word.form] += 1
+
+    @property
+    def is_dotted(self) -> bool:
+        """Whether the capitals of i and ı are İ and I, as in Turkish and Azerbaijani."""
+        return self._dotless > _FREQUENT * self._counts.total()
 
     def find(self, lemma: str, upos: str, feats: dict, *, swapped: tuple[str, ...], ignore=()) -> Counter:
         """Return counts of the forms with exactly these features: attested ones, or else those in the tables."""
@@ -119,7 +135,7 @@ class Forms:
         counts: Counter = Counter()
         for forms in (self.attested_forms(*analysis, ignore), self.listed_forms(*analysis, (), ignore)):
             for form, count in forms.items():
-                counts[form.lower()] += count
+                counts[folded(form)] += count
         return counts
 
     def attested_forms(self, lemma: str, upos: str, feats: dict, ignore=()) -> Counter:
@@ -138,7 +154,7 @@ class Forms:
     def listed_forms(self, lemma: str, upos: str, feats: dict, swapped: tuple[str, ...], ignore=()) -> Counter:
         """Return the forms in the tables with 1 + the count of their spelling in the treebanks under any analysis."""
         forms = {form for table in self.tables for form in table.find(lemma, upos, feats, swapped, ignore)}
-        return Counter({form: self._counts[form.lower()] + 1 for form in forms})
+        return Counter({form: self._counts[folded(form)] + 1 for form in forms})
 
 
 def is_correct(form: str, count: int, correct: Counter) -> bool:
@@ -147,23 +163,68 @@ def is_correct(form: str, count: int, correct: Counter) -> bool:
     >>> is_correct("cantaba", 9, Counter(cantaba=7)), is_correct("son", 400, Counter(é=900, son=1))
     (True, False)
     """
-    return form.lower() in correct and correct[form.lower()] * _ERROR_RATIO >= count
+    return folded(form) in correct and correct[folded(form)] * _ERROR_RATIO >= count
 
 
-def match_case(form: str, reference: str) -> str:
+def folded(form: str) -> str:
+    """Return a form as forms are compared: in lower case, dotted and dotless i as one, of which I may be the capital.
+
+    >>> folded("İSTİYOR"), folded("Ιsı")
+    ('istiyor', 'ιsi')
+    """
+    return form.replace("İ", "i").replace("ı", "i").lower()
+
+
+def match_case(form: str, reference: str, is_dotted: bool = False) -> str | None:
     """Return `form` with the case of `reference`: all capitals, a capital first letter, or a lowercase first letter.
 
-    >>> match_case("cantan", "Canta"), match_case("cantan", "CANTA")
-    ('Cantan', 'CANTAN')
-    >>> match_case("Häuser", "Haus"), match_case("é", "Son")
-    ('Häuser', 'É')
+    None: the letters do not decide the spelling in that case. `is_dotted`: I is the capital of ı, as it also is if one
+    of the words has ı or İ. Greek capitals have accents if those of the reference do (Unicode, SpecialCasing).
+
+    >>> match_case("cantan", "Canta"), match_case("cantan", "CANTA"), match_case("istiyorum", "İSTİYOR")
+    ('Cantan', 'CANTAN', 'İSTİYORUM')
+    >>> match_case("Häuser", "Haus"), match_case("é", "Son"), match_case("μεγαλώνουν", "ΜΕΓΑΛΩΝΕΙ")
+    ('Häuser', 'É', 'ΜΕΓΑΛΩΝΟΥΝ')
     """
+    is_dotted = is_dotted or not {"ı", "İ"}.isdisjoint(form + reference)
     if _capitals(reference):
-        return form.upper()
+        return _upper(
+            form, is_dotted, has_accents=unicodedata.normalize("NFC", reference) != _without_accents(reference)
+        )
     if not form or reference == reference.swapcase():
         return form
-    form = form.lower() if _capitals(form) else form
-    return (form[0].title() if reference[0] != reference[0].lower() else form[0].lower()) + form[1:]
+    if _capitals(form):
+        if _is_greek(form) or "SS" in form:  # accents, and ß, which capitals lack
+            return None
+        form = _lower(form, is_dotted)
+    if reference[0] == reference[0].lower():
+        first = 2 if form[:2] == "IJ" else 1  # Dutch
+        return _lower(form[:first], is_dotted) + form[first:]
+    if form[:2] == "ij":
+        return None  # IJ in Dutch, Ij elsewhere
+    return ("İ" if is_dotted and form[0] == "i" else form[0].title()) + form[1:]
+
+
+def _lower(text: str, is_dotted: bool) -> str:
+    return (text.replace("İ", "i").replace("I", "ı") if is_dotted else text).lower()
+
+
+def _upper(form: str, is_dotted: bool, *, has_accents: bool) -> str | None:
+    if "և" in form:
+        return None  # two spellings in Armenian
+    if _is_greek(form) and not has_accents:
+        form = _without_accents(form)
+    return (form.replace("i", "İ") if is_dotted else form).upper()
+
+
+def _is_greek(text: str) -> bool:
+    return script_of([text]) == "Grek"
+
+
+def _without_accents(text: str) -> str:
+    """Return a Greek text without accents, as capitals are; vowels that one divided have a diaeresis (ρολόι, ΡΟΛΟΪ)."""
+    text = re.sub("([αεηιουωΑΕΗΙΟΥΩ])\u0301([ιυΙΥ])(?!\u0308)", "\\1\\2\u0308", unicodedata.normalize("NFD", text))
+    return unicodedata.normalize("NFC", re.sub("[\u0300\u0301\u0313\u0314\u0342]", "", text))
 
 
 def _capitals(form: str) -> bool:
@@ -181,7 +242,7 @@ def _merge_case(forms: Counter) -> Counter:
     merged: Counter = Counter()
     spelling: dict[str, str] = {}
     for form, count in sorted(forms.items(), key=lambda entry: (-entry[1], entry[0])):
-        merged[spelling.setdefault(form.lower(), form)] += count
+        merged[spelling.setdefault(folded(form), form)] += count
     return merged
 
 
@@ -190,6 +251,9 @@ MULTIWORD = "inside a multiword token"
 NO_FORM = "no form with the swapped feature"
 NO_LEMMA = "no lemma"
 NO_SWAP = "already has the value to swap to"
+NO_CASE = "its letters do not decide the spelling in the case of the correct form"
+MISSPELLED = "misspelled word: Typo, CorrectForm or goeswith"
+NO_WORDS = "form _ in place of a word: merge the words with the script in the treebank's repository"
 SYNCRETIC = "syncretic: correct and incorrect form are spelled alike"
 
 
@@ -238,6 +302,7 @@ def make_pairs(
         incorrect: list[tuple[str, dict]] = []
         if reason is None and match.target.start is None:
             reason = MULTIWORD
+        reason = next(filter(None, map(problem_of, match.words.values())), reason)
         if reason is None:
             incorrect, reason = incorrect_forms(match.target, pattern, forms)
         if incorrect:
@@ -246,6 +311,11 @@ def make_pairs(
             pairs.reject(reason, sentence, match.target)
     _limit_per_lemma(pairs, pattern["limits"].get("per_lemma"))
     return pairs
+
+
+def problem_of(word: Word) -> str | None:
+    """Return why a sentence is not correct with this word; None if nothing is known against it."""
+    return NO_WORDS if word.form == "_" else MISSPELLED if word.misspelled else None
 
 
 def incorrect_forms(target: Word, pattern: dict, forms: Forms) -> tuple[list[tuple[str, dict]], str | None]:
@@ -257,7 +327,8 @@ def incorrect_forms(target: Word, pattern: dict, forms: Forms) -> tuple[list[tup
     if target.lemma in ("_", ""):
         return [], NO_LEMMA
     correct_forms = forms.correct_forms(target, [*ignore, *pattern["open"]])
-    reasons, incorrect, spellings = set(), [], {target.form.lower()}
+    own = folded(target.form)
+    reasons, incorrect, spellings = set(), [], {own}
     for swap in pattern["swap"]:
         feats = {name: value for name, value in {**target.feats, **swap}.items() if value is not None}
         if feats == target.feats:
@@ -268,14 +339,17 @@ def incorrect_forms(target: Word, pattern: dict, forms: Forms) -> tuple[list[tup
             reasons.add(NO_FORM)
             continue
         form, count = min(counts.items(), key=lambda entry: (-entry[1], entry[0]))
-        if form.lower() == target.form.lower() or is_correct(form, count, correct_forms):
+        spelled = match_case(form, target.form, forms.is_dotted)
+        if target.form in (form, spelled) or folded(form) == own or is_correct(form, count, correct_forms):
             reasons.add(SYNCRETIC)
-        elif form.lower() not in spellings:  # two swaps may yield the same form
-            spellings.add(form.lower())
-            incorrect.append((match_case(form, target.form), swap))
+        elif spelled is None:
+            reasons.add(NO_CASE)
+        elif folded(form) not in spellings:  # two swaps may yield the same form
+            spellings.add(folded(form))
+            incorrect.append((spelled, swap))
     if incorrect:
         return incorrect, None
-    return [], next(reason for reason in (SYNCRETIC, NO_FORM, NO_SWAP) if reason in reasons)
+    return [], next(reason for reason in (SYNCRETIC, NO_CASE, NO_FORM, NO_SWAP) if reason in reasons)
 
 
 def mark_word(sentence: Sentence, word: Word) -> str:

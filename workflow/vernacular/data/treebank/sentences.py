@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from conllu.exceptions import ParseException
-from conllu.models import TokenList
+from conllu.models import Token, TokenList
 from conllu.parser import DEFAULT_FIELDS, parse_dict_value, parse_token_and_metadata
 
 from vernacular.core.errors import DataError, first_line
@@ -36,6 +36,7 @@ class Word(NamedTuple):
     deprel: str
     start: int | None
     end: int | None
+    misspelled: bool = False  # by its annotation: Typo, CorrectForm, or split by goeswith
 
 
 @dataclass
@@ -64,10 +65,30 @@ def read_sentences(path, name: str | None = None) -> Iterator[Sentence]:
     lines = enumerate(io.StringIO(read_text(path, name, "CoNLL-U"), newline=None), start=1)
     groups = itertools.groupby(lines, key=lambda line: bool(line[1].strip()))
     blocks = (list(group) for has_text, group in groups if has_text)
-    for sentence_number, block in enumerate(blocks, start=1):
+    fields, sentence_number = DEFAULT_FIELDS, 0
+    for block in blocks:
+        for header in filter(None, (_COLUMNS.match(line) for _, line in block)):
+            fields = _fields(header[1], f"{name}, lines {block[0][0]} to {block[-1][0]}")
+        if len(block) == 1 and _COLUMNS.match(block[0][1]):
+            continue  # a line of the file, not of a sentence
+        sentence_number += 1
         location = f"{name}, sentence {sentence_number} (lines {block[0][0]} to {block[-1][0]})"
-        tokens = _parse("".join(line for _, line in block).rstrip(), location)
+        tokens = _parse("".join(line for _, line in block).rstrip(), location, fields)
         yield _sentence(tokens, location, f"{path.name.split('.')[0]}.{sentence_number}", path.name)
+
+
+_COLUMNS = re.compile(r"# *global\.columns *=(.*)")
+_OPTIONAL = {"xpos", "deps", "misc"}
+
+
+def _fields(header: str, location: str) -> tuple[str, ...]:
+    """Return the columns that a header of CoNLL-U Plus names, those of CoNLL-U in lower case."""
+    fields = tuple(name.lower() if name.lower() in DEFAULT_FIELDS else name for name in header.split())
+    if missing := [name for name in DEFAULT_FIELDS if name not in fields and name not in _OPTIONAL]:
+        raise DataError(f"{location}: global.columns: column {missing[0].upper()} not found.")
+    if len(set(fields)) < len(fields):
+        raise DataError(f"{location}: global.columns: expected different columns, got{header.rstrip()}.")
+    return fields
 
 
 @lru_cache(maxsize=100_000)
@@ -85,11 +106,11 @@ _PARSERS = {  # unused columns stay text; features are cached, because a treeban
 _TWO_SPACES = "\ue000"  # replaces two spaces, at which `conllu` splits columns even if a line has tabs
 
 
-def _parse(block: str, location: str) -> TokenList:
+def _parse(block: str, location: str, fields: tuple[str, ...]) -> TokenList:
     has_double_spaces = "\t" in block and "  " in block
     try:
         text = block.replace("  ", _TWO_SPACES) if has_double_spaces else block
-        tokens = parse_token_and_metadata(text, field_parsers=_PARSERS)
+        tokens = parse_token_and_metadata(text, fields, field_parsers=_PARSERS)
     except (ParseException, ValueError) as error:  # ValueError: a number with thousands of digits
         raise DataError(f"{location}: not CoNLL-U ({first_line(error)}).") from None
     for mapping in (tokens.metadata, *tokens) if has_double_spaces else ():
@@ -104,8 +125,9 @@ def _sentence(tokens: TokenList, location: str, fallback: str, file: str) -> Sen
     offset = 0
     multiword_end = 0  # id of the last word of the current multiword token
     for token in tokens:
-        if len(token) < len(DEFAULT_FIELDS):
-            raise DataError(f"{location}: expected {len(DEFAULT_FIELDS)} columns in each line, got {len(token)}.")
+        if len(token) < len(tokens.default_fields):
+            expected = len(tokens.default_fields)
+            raise DataError(f"{location}: expected {expected} columns in each line, got {len(token)}.")
         token_id = token["id"]
         if isinstance(token_id, tuple) and token_id[1] == ".":
             continue  # an empty node (8.1) is not part of the text
@@ -116,7 +138,7 @@ def _sentence(tokens: TokenList, location: str, fallback: str, file: str) -> Sen
         span = (None, None)
         if isinstance(token_id, tuple) or token_id > multiword_end:
             span = (offset, offset + len(token["form"]))
-            space = "" if "SpaceAfter=No" in token["misc"].split("|") else " "
+            space = "" if "SpaceAfter=No" in token.get("misc", "_").split("|") else " "
             parts += (token["form"], space)
             offset = span[1] + len(space)
         if isinstance(token_id, int):
@@ -124,9 +146,12 @@ def _sentence(tokens: TokenList, location: str, fallback: str, file: str) -> Sen
                 raise DataError(f"{location}: duplicate ID {token_id}.")
             head = token["head"]
             words[token_id] = Word(
-                token_id, token["form"], token["lemma"], token["upos"], token["xpos"] or "_", token["feats"],
-                -1 if head is None else head, token["deprel"], *span,
+                token_id, token["form"], token["lemma"], token["upos"], token.get("xpos") or "_", token["feats"],
+                -1 if head is None else head, token["deprel"], *span, _is_misspelled(token),
             )  # fmt: skip
+    for word in [word for word in words.values() if word.deprel.partition(":")[0] == "goeswith"]:
+        parts_of_word = (each for each in (word.id, word.head) if each in words)
+        words |= {each: words[each]._replace(misspelled=True) for each in parts_of_word}
     text = "".join(parts).rstrip(" ")
     text_comment = tokens.metadata.get("text")
     return Sentence(
@@ -135,6 +160,13 @@ def _sentence(tokens: TokenList, location: str, fallback: str, file: str) -> Sen
         words,
         file,
         mismatch=text_comment is not None and text_comment.strip() != text.strip(),
+    )
+
+
+def _is_misspelled(token: Token) -> bool:
+    misc = token.get("misc", "_").split("|")
+    return token["feats"].get("Typo") == "Yes" or any(
+        each == "Typo=Yes" or each[:12] == "CorrectForm=" for each in misc
     )
 
 

@@ -17,7 +17,7 @@ from vernacular.core.errors import DataError, format_count
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.paths import display_path
 from vernacular.data.readers import digest_of
-from vernacular.data.treebank.pairs import Forms, Inflections, Pairs, make_pairs, pair_row
+from vernacular.data.treebank.pairs import Forms, Inflections, Pairs, make_pairs, pair_row, problem_of
 from vernacular.data.treebank.patterns import entries, source_name
 from vernacular.data.treebank.sentences import Match, Sentence, Word, read_sentences
 
@@ -217,18 +217,23 @@ def corrupted_pairs(sentences: list[Sentence], pattern: dict) -> Pairs:
     for sentence in filter(lambda sentence: sentence.words, sentences):
         pairs.targets += 1
         pairs.related += 1
-        found = [place for place in places(sentence) if place[3] != sentence.text]
-        if not found:
-            pairs.reject("no place for this corruption", sentence, next(iter(sentence.words.values())))
+        found = list(places(sentence))
+        problems = [next(filter(None, map(problem_of, words)), None) for words, *_ in found]
+        sound = [
+            place for place, problem in zip(found, problems, strict=True) if not problem and place[3] != sentence.text
+        ]
+        if not sound:
+            reason = next(filter(None, problems), "no place for this corruption")
+            pairs.reject(reason, sentence, next(iter(sentence.words.values())))
             continue
-        place = min(found, key=lambda place: fingerprint([pattern["corrupt"], sentence.id, place[0].id]))
-        word, form, replacement, text = place
+        place = min(sound, key=lambda place: fingerprint([pattern["corrupt"], sentence.id, place[0][0].id]))
+        (word, *_), form, replacement, text = place
         pairs.rows.append(pair_row(sentence, word, form, [(replacement, text)], pattern))
     return pairs
 
 
-def _deletions(sentence: Sentence) -> Iterator[tuple[Word, str, str, str]]:
-    """Yield (word, its text, the text in its place, the sentence without it)."""
+def _deletions(sentence: Sentence) -> Iterator[tuple[tuple[Word, ...], str, str, str]]:
+    """Yield ((word,), its text, the text in its place, the sentence without it)."""
     tags = [word.upos for word in sentence.words.values()]
     for index, word in enumerate(sentence.words.values()):
         neighbors = {*tags[max(0, index - 1) : index], *tags[index + 1 : index + 2]}
@@ -236,11 +241,11 @@ def _deletions(sentence: Sentence) -> Iterator[tuple[Word, str, str, str]]:
             continue
         left, right = sentence.text[: word.start], sentence.text[word.end :]
         text = left + right[1:] if right[:1] == " " and left[-1:] == " " else left.rstrip() + right
-        yield word, word.form, "", text
+        yield (word,), word.form, "", text
 
 
-def _swaps(sentence: Sentence) -> Iterator[tuple[Word, str, str, str]]:
-    """Yield (first word, both words, both in the other order, the sentence with them swapped)."""
+def _swaps(sentence: Sentence) -> Iterator[tuple[tuple[Word, ...], str, str, str]]:
+    """Yield ((first word, second word), both words, both in the other order, the sentence with them swapped)."""
     words = list(sentence.words.values())
     for word, neighbor in itertools.pairwise(words[1:]):
         if None in (word.start, neighbor.start) or sentence.text[word.end : neighbor.start] != " ":
@@ -249,4 +254,4 @@ def _swaps(sentence: Sentence) -> Iterator[tuple[Word, str, str, str]]:
             continue
         swapped = f"{neighbor.form} {word.form}"
         text = sentence.text[: word.start] + swapped + sentence.text[neighbor.end :]
-        yield word, f"{word.form} {neighbor.form}", swapped, text
+        yield (word, neighbor), f"{word.form} {neighbor.form}", swapped, text

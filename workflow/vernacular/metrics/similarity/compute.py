@@ -6,7 +6,9 @@ Nothing depends on the evaluated model itself, so another metric or encoder requ
 """
 
 import functools
+import itertools
 import math
+import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -16,6 +18,7 @@ import torch
 from vernacular.checkpoints import inputs
 from vernacular.checkpoints.files import bounded_build
 from vernacular.core.errors import ConfigError, MachineError, ModelError, suggest
+from vernacular.core.languages import has_two_scripts, in_one_script
 from vernacular.core.library_errors import LibraryError, wrap_library_errors, wrap_tokenizer_panics
 from vernacular.core.metadata import Outcome
 from vernacular.core.model_record import ModelRecord
@@ -66,12 +69,16 @@ def similarities(
     specs = [_resolve(metric) for metric in metrics]
     samples = parse_samples(requests, generations)
     outputs = {(item, number): out for item, outs in samples.items() for number, out in enumerate(outs)}
-    strip = str if style in SIMIL_EVAL_STYLES else str.strip  # that tool compares surrounding whitespace, too
+    strip = str if style in SIMIL_EVAL_STYLES else composed  # that tool compares surrounding whitespace, too
     # the texts with which an answer is compared: the choices, or the accepted answers if there are none
     options_by_item = {item["item_id"]: list(item["choices"]) or accepted_answers(item) for item in items}
     options = {key: options_by_item[key[0]] for key in outputs if key[0] in options_by_item}
+    forms = {"": strip}  # by the end of the metrics' names
+    if has_two_scripts(language):
+        forms["_script"] = lambda text: in_one_script(strip(text), language)
     pairs = {  # a dict: ordered and unique
-        (strip(outputs[key].text), strip(option)): None
+        (form(outputs[key].text), form(option)): None
+        for form in forms.values()
         for key, texts in options.items()
         for option in texts
         if _has_text(outputs[key].text) and _has_text(option)
@@ -113,12 +120,21 @@ def similarities(
         record_info = {key: getattr(records[name], key) for key in ("name", "revision", "fingerprint")}
         metadata["encoders"][name] = record_info | info
         value_by_pair = dict(zip(pairs, values, strict=True))
-        for (item, number), texts in options.items():
-            text = strip(outputs[item, number].text or "")
-            scores = [value_by_pair.get((text, strip(option or ""))) for option in texts]
+        for ((item, number), texts), (end, form) in itertools.product(options.items(), forms.items()):
+            text = form(outputs[item, number].text or "")
+            scores = [value_by_pair.get((text, form(option or ""))) for option in texts]
             scores = [None if score is None or math.isnan(score) else float(score) for score in scores]
-            rows.append({"item_id": item, "metric": sample_name(name, number), "similarities": scores})
+            rows.append({"item_id": item, "metric": sample_name(name + end, number), "similarities": scores})
     return rows, metadata
+
+
+def composed(text: str) -> str:
+    """Return a text as encoders get it: in NFC, because normalizers drop marks of decomposed text (XLM-R's, of ọ̀).
+
+    >>> composed(" mazo\u0301 "), len(composed("o\u0323"))
+    ('mazó', 1)
+    """
+    return unicodedata.normalize("NFC", text).strip()
 
 
 def _has_text(text: str | None) -> bool:

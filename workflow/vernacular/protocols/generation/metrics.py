@@ -23,7 +23,8 @@ from statistics import fmean, stdev
 import numpy as np
 from sacrebleu.metrics import CHRF
 
-from vernacular.metrics.metric import Metric
+from vernacular.core.languages import in_one_script as one_script
+from vernacular.metrics.metric import Metric, in_one_script
 from vernacular.metrics.similarity.outputs import ParsedOutput
 from vernacular.metrics.spans import Choice, choose_option, correct_options, margin, result_row
 from vernacular.types import Item, Request, Result, correct_answers, is_number, last_number
@@ -75,6 +76,8 @@ METRICS = [
     *SAMPLES,
     *RESPONSES,
 ]  # fmt: skip
+_OF_TEXTS = (*SIMILARITIES, "exact_match", "token_f1", "chrf")
+SCRIPT_METRICS = in_one_script([each for each in METRICS if each.name.startswith(_OF_TEXTS)])
 
 _CHRF = CHRF()
 
@@ -139,6 +142,26 @@ def result_of(item: Item, request: Request, output: ParsedOutput, similarities: 
     if not item["choices"] and "exact_match" in values:
         row["correct"] = values["exact_match"] == 1.0
     return row
+
+
+def script_values(item: Item, text: str, similarities: dict[str, list], language: str) -> dict[str, float]:
+    """Return the values of an answer in one script, `similarities` those of transliterated texts."""
+    if is_number(item):
+        return {}
+    correct = correct_options(item["choices"], item["gold"])
+    references = [item["choices"][i] for i in correct] if item["choices"] else correct_answers(item)
+    row = {"choices": [each and one_script(each, language) for each in item["choices"]]}
+    row = item | row | ({} if item["target"] is None else {"target": one_script(item["target"], language)})
+    response, references = one_script(text, language), [one_script(each, language) for each in references]
+    values = text_metrics(scored_part(row, response), references) if references else {}
+    output = ParsedOutput(text, None, {})
+    values |= {
+        name: value
+        for name, value in result_of(item, {"text": ""}, output, similarities)["metrics"].items()
+        if name.startswith(tuple(SIMILARITIES))
+    }
+    known = {metric.name for metric in SCRIPT_METRICS}
+    return {f"{name}_script": value for name, value in values.items() if f"{name}_script" in known}
 
 
 def _option_metrics(name: str, scores: list[float | None], correct: list[int], choice: Choice) -> dict[str, float]:
