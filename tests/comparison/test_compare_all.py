@@ -47,6 +47,19 @@ def test_external_results_are_compared_but_not_ranked():
     assert rows == compare_all(pairs, results, {"e1": SPEC}, resamples=50).comparisons
 
 
+@pytest.mark.parametrize(("language", "compared"), [("sr-Latn", {"chrf", "chrf_script"}), ("ru", {"chrf"})])
+def test_values_in_one_script_are_compared_where_a_language_has_two(language, compared):
+    results = {
+        name: {"e1": as_table([row(f"i{k}", None, chrf=value - k, chrf_script=2 * value - k) for k in range(20)])}
+        for name, value in (("a", 30.0), ("b", 40.0))
+    }
+    spec = SPEC | {"protocol": "generation", "language": language}
+    found = compare_all([("a", "b")], results, {"e1": spec}, resamples=50).comparisons
+    assert {each["metric"]: each["difference"] for each in found if each["n"]} == {
+        name: pytest.approx({"chrf": 10.0, "chrf_script": 20.0}[name]) for name in compared
+    }
+
+
 def test_different_signatures_are_noted():
     results = {name: {"e1": as_table(random_rows(i))} for i, name in enumerate("abc")}
     signatures = {"a": {("e1", "accuracy"): "accuracy|v:1"}, "b": {("e1", "accuracy"): "accuracy|v:2"}, "c": {}}

@@ -24,7 +24,7 @@ from vernacular.comparison.pairwise import RESAMPLES, Pair, compare_sides
 from vernacular.core.tables import finite_or_none
 from vernacular.metrics.classification import GOLD, with_classes
 from vernacular.metrics.metric import Metric
-from vernacular.protocols.evaluate import PROTOCOL_METRICS
+from vernacular.protocols.evaluate import metrics_in
 from vernacular.statistics.paired import ALPHA, competition_ranks, holm, significantly_better
 from vernacular.types import OPTIONS_ONLY, SETTING
 
@@ -115,8 +115,7 @@ def compare_pairs(
 
 def _aligned(evaluation: str, spec: dict, results: Mapping, tool_metrics: Mapping | None) -> tuple:
     """Return (columns of the evaluation, its metrics, items, sides by model), from all results that have it."""
-    own_metrics = PROTOCOL_METRICS.get(spec["protocol"])
-    metrics = [*(own_metrics.METRICS if own_metrics else []), *(tool_metrics or {}).get(evaluation, [])]
+    metrics = [*metrics_in(spec["protocol"], spec["language"]), *(tool_metrics or {}).get(evaluation, [])]
     names = {name for metric in with_classes(metrics, [GOLD]) for name in metric.inputs}
     tables = ((model, tables[evaluation]) for model, tables in results.items() if evaluation in tables)
     items, sides = align(tables, names)

@@ -33,6 +33,15 @@ def declared_metrics(protocol: str | None) -> dict[str, Metric]:
     return {metric.name: metric for metric in metrics}
 
 
+def metrics_in(protocol: str, language: str | None) -> list[Metric]:
+    """Return the metrics of a protocol in a language, also those in one script; [] for that of another tool."""
+    module = PROTOCOL_METRICS.get(protocol)
+    return [
+        *(module.METRICS if module else []),
+        *(getattr(module, "SCRIPT_METRICS", []) if has_two_scripts(language) else []),
+    ]
+
+
 def missing_metrics(protocol: str) -> tuple[dict[str, str], dict[str, str]]:
     """Return why metrics of a protocol lack, by name: (a package is not installed, a file cannot be fetched)."""
     module = PROTOCOL_METRICS.get(protocol)
@@ -70,8 +79,7 @@ def evaluate(
     if masked:
         rows = [row | {"metrics": as_pseudo(without_signals(row["metrics"]))} for row in rows]
     add_classes(items, rows)
-    metrics = [*module.METRICS, *(getattr(module, "SCRIPT_METRICS", []) if has_two_scripts(language) else [])]
-    return rows, with_classes(metrics, {name for row in rows for name in row["metrics"]})
+    return rows, with_classes(metrics_in(protocol, language), {name for row in rows for name in row["metrics"]})
 
 
 def _generated_rows(protocol, items, requests, outputs, similarities, pass_at, answers, language) -> list[Result]:

@@ -35,7 +35,7 @@ from vernacular.comparison.curves.schema import ALL
 from vernacular.core.tables import finite_or_none
 from vernacular.metrics.classification import with_classes
 from vernacular.metrics.metric import Metric
-from vernacular.protocols.evaluate import PROTOCOL_METRICS
+from vernacular.protocols.evaluate import metrics_in
 from vernacular.statistics import curves as statistics
 from vernacular.statistics.paired import ALPHA, corpus_difference
 from vernacular.types import SETTING
@@ -72,8 +72,7 @@ def curve_tables(
         items, sides = align({model: results(model, evaluation) for model in checkpoints})
         metric_values = {model: values(model, evaluation) for model in checkpoints}
         categories = ["", *sorted({label for label in items.categories if label})]
-        own_metrics = PROTOCOL_METRICS.get(setting["protocol"])
-        metrics = own_metrics.METRICS if own_metrics else (tool_metrics or {}).get(evaluation, [])
+        metrics = metrics_in(setting["protocol"], setting["language"]) or (tool_metrics or {}).get(evaluation, [])
         metrics = with_classes(metrics, {name for side in sides.values() for name in side.values})
         for metric in (metric for metric in metrics if metric.headline):
             if not any(("", metric.name) in rows for rows in metric_values.values()):
