@@ -4,6 +4,7 @@ Scoring and generation share these rules: the number of tokens in a batch, the h
 allowed difference between two computations of one log-probability.
 """
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,6 +19,10 @@ from vernacular.core.model_record import ModelRecord
 from vernacular.inference.model.tokenization import Lengths, TextModel, read_lengths, special_tokens
 
 T = TypeVar("T")
+
+# Names of what a text continues from, in a model's signature and outputs: in transformers since 5.24; before, and in
+# remote code; there, of Mamba; of RWKV
+STATES = ("cache", "past_key_values", "cache_params", "state")
 
 # Position embeddings of RoBERTa-like models start after the padding index; the rows up to it cannot be used.
 _OFFSET_POSITIONS = {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "roberta-prelayernorm", "data2vec-text"}
@@ -99,6 +104,15 @@ class LoadedModel(TextModel):
             "remote_code": self.record.trust_remote_code,
             **self.notes,
         }
+
+
+def state_name(function: Callable) -> str | None:
+    """Return the name under which a forward pass, or what prepares its inputs, takes a state; None if under none.
+
+    Under another name, many would ignore it: they take any argument.
+    """
+    parameters = inspect.signature(function).parameters
+    return next((name for name in STATES if name in parameters), None)
 
 
 def wrap(model, tokenizer, record: ModelRecord) -> LoadedModel:

@@ -15,6 +15,7 @@ from vernacular.inference.model.loaded import (
     agreement,
     check_is_causal,
     halve,
+    state_name,
     within_memory,
 )
 from vernacular.inference.scoring.head import Body, Head, score_batch
@@ -117,7 +118,9 @@ def unsupported_reason(loaded: LoadedModel, strategy: str) -> str | None:
     model, config = loaded.model, loaded.model.config.get_text_config(decoder=True)
     parameters = inspect.signature(loaded.body.forward).parameters
     layer_types = set(getattr(config, "layer_types", None) or ())
-    if getattr(model, "_is_stateful", False) or "past_key_values" not in parameters:
+    if (state := state_name(loaded.body.forward)) is None:
+        return f"{type(model).__name__} takes no cache"
+    if getattr(model, "_is_stateful", False) or state not in ("cache", "past_key_values"):
         return f"{type(model).__name__} has a recurrent state instead of cached keys and values"
     if unsupported := sorted(layer_types - _ATTENTION):
         return f"{type(model).__name__} has {unsupported[0]} layers"
