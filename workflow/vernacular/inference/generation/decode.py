@@ -156,7 +156,7 @@ class DecodingBatch:
         self.loaded, self.counters, self.way = loaded, counters, way
         self.parameters = inspect.signature(loaded.model.forward).parameters
         self.state, self.state_name = None, state_name(loaded.model.forward)
-        # transformers prepares the state under the name of its own classes; remote code may have that of another version
+        # transformers prepares it under the name of its own classes; remote code may have that of another version
         self.prepared_name = state_name(loaded.model.prepare_inputs_for_generation) or self.state_name
         if way.takes_state:
             if self.state_name is None:
