@@ -63,6 +63,18 @@ class LoadedModel(TextModel):
         """The lengths of texts at which the computation changes."""
         return read_lengths(self.model.config)
 
+    def threshold(self, low: int, high: int) -> int | None:
+        """Return the largest integer of the config from `low` to below `high` tokens; None without one.
+
+        Whatever its name, it may be a length of texts at which a window, a chunk or a choice of tokens begins.
+        """
+        values, numbers = [self.model.config.get_text_config(decoder=True).to_dict()], []
+        for value in values:  # which grows
+            nested = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+            values += nested
+            numbers += [value] if type(value) is int and low <= value < high else []
+        return max(numbers, default=None)
+
     @cached_property
     def depends_on_batch(self) -> bool:
         """Whether a token's outputs depend on all tokens of its pass, so that texts are computed singly.
