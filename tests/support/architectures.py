@@ -29,7 +29,7 @@ from support import tiny
 from support.engines import generate, score
 
 NEW_TOKENS = 12
-LARGEST = 3_000_000  # parameters of a model that counts as tiny
+LARGEST = 15_000_000  # parameters of a model that counts as tiny
 
 # Sizes by the names of config attributes; those that a config lacks are ignored.
 _LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers", "decoder_layers", "num_blocks")
@@ -71,11 +71,33 @@ _OWN: dict[str, dict] = {
     "bailing_hybrid": {"layer_types": _LINEAR},
     "granitemoehybrid": {"layer_types": ["mamba", "attention"] * 2},
     "gpt_neo": {"attention_types": [[["global", "local"], 2]]},
-    "gemma4_assistant": {"hidden_size_per_layer_input": 0},
+    "blt": {"encoder_hash_byte_group_vocab": 100, "encoder_hash_byte_group_nb_functions": 1},
+    "cohere_compass_text": {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 10_000.0}}},
+    "dory": {"n_input_layers": 1, "n_output_layers": 1},
+    "dots3_note_text": {
+        f"swa_{name}": size
+        for names, size in (
+            (("num_attention_heads", "num_key_value_heads"), 4), (("q_lora_rank", "kv_lora_rank", "head_dim"), 16),
+            (("qk_nope_head_dim", "v_head_dim"), 8),
+        )
+        for name in names
+    },
+    "dbrx": {"attn_config": {"rope_theta": 10_000.0, "kv_n_heads": 2}, "ffn_config": {"ffn_hidden_size": 48}},
+    "inkling2_text": {"unpadded_vocab_size": 400}, "inkling2_loop_text": {"unpadded_vocab_size": 400},
+    "kimi_linear": {"layer_types": _LINEAR},
+    "qwen4_exp_text": {
+        "layer_types": _LINEAR, "indexer_n_heads": 2, "indexer_kv_heads": 1, "indexer_head_dim": 8, "indexer_budget": 64,
+        "indexer_compress_ratio": 4,
+    },
+    "xlstm": {"hidden_size": 64, "embedding_dim": 64, "qk_dim_factor": 1.0},
+    "zamba": {"layers_block_type": ["linear_attention", "hybrid"] * 2, "attention_hidden_size": 64, "attention_head_dim": 16},
+    "zamba2": {"layers_block_type": ["linear_attention", "hybrid"] * 2, "num_key_value_heads": 4, "attention_hidden_size": 64, "attention_head_dim": 16},
+    "zaya": {"num_experts_per_tok": 1},
+    "esm": {"vocab_size": 300, "pad_token_id": 1, "mask_token_id": 4}, "esmc": {"num_key_value_heads": 4},
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 2},
     "mamba2": {"num_heads": 8, "head_dim": 8, "n_groups": 1, "chunk_size": 16},
-    "reformer": {"attn_layers": ["local", "lsh"]},
+    "reformer": {"attn_layers": ["local", "lsh"] * 2, "attention_head_size": 8, "local_attn_chunk_length": 16, "lsh_attn_chunk_length": 16},
     "gemma3n_text": {
         "num_kv_shared_layers": 0, "num_hidden_layers": 5, "layer_types": ["sliding_attention"] * 4 + ["full_attention"],
     },
@@ -127,10 +149,9 @@ def _config(cls, vocabulary: int, own: dict):
         kwargs |= {"head_dim": 8, "num_key_value_heads": 4}
     for name, sub in getattr(cls, "sub_configs", {}).items():
         value = getattr(default, name, None)
-        if value is not None and sub is not tf.AutoConfig:
-            kwargs[name] = _config(sub, vocabulary, {}).to_dict()
-        elif value is not None:
-            kwargs[name] = _config(type(value), vocabulary, {}).to_dict()
+        if value is not None:
+            sub = type(value) if sub is tf.AutoConfig else sub
+            kwargs[name] = _config(sub, vocabulary, _OWN.get(sub.model_type, {})).to_dict()
     for name in ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id"):
         if isinstance(getattr(default, name, None), int):
             kwargs[name] = 1 if name == "pad_token_id" else 0
@@ -173,7 +194,7 @@ def sweep(model_type: str, kind: str, **own) -> Result:
             loaded.model(input_ids=torch.tensor([loaded.tokenizer(text)["input_ids"]]))
         except RuntimeError as error:  # sizes that do not go together
             raise Unbuildable(f"{type(error).__name__}: {error}") from error
-        except ValueError:  # a setting that is missing: to be refused
+        except (ValueError, AttributeError):  # a setting that is missing: to be refused
             break
     scored, problems = _score(loaded, kind)
     generated = "–"

@@ -182,7 +182,7 @@ def token_budget(loaded: LoadedModel) -> int:
 def _bytes_per_token(loaded: LoadedModel) -> int:
     """Return a high estimate of one token's memory: keys and values of all layers, activations of one layer."""
     config = loaded.model.config.get_text_config(decoder=True)
-    hidden_size, n_layers = config.hidden_size, config.num_hidden_layers
+    hidden_size, n_layers = config.hidden_size, getattr(config, "num_hidden_layers", 1)
     intermediate_size = getattr(config, "intermediate_size", None) or 4 * hidden_size
     size = loaded.dtype.itemsize
     return size * (2 * hidden_size * n_layers + 8 * hidden_size + 4 * intermediate_size)

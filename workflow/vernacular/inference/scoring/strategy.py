@@ -149,30 +149,28 @@ def check(
     first = loaded.lengths.first(longest)  # shorter texts have other positions
     name = _label(strategy, head, batching) + (f", from {first} tokens" if first else "")
     max_tokens = max(_SHORTEST_CHECK, int(_SHARE * tokens / 2))
-    sizes = [min(longest, first + _BEYOND if first > max_tokens else max_tokens)]
-    if (threshold := loaded.threshold(sizes[0], longest)) is not None:
-        sizes.append(min(longest, threshold + _BEYOND))
-    texts = None
-    for beyond, size in enumerate(sizes):
+    size, beyond, texts = min(longest, first + _BEYOND if first > max_tokens else max_tokens), False, []
+    while True:
         key = name, beyond, True  # whether its texts shared a beginning
         if key not in loaded.checks:
-            texts = _sorted_texts(paths) if texts is None else texts
+            texts = texts or _sorted_texts(paths)
             key = name, beyond, len(_sharing(texts)) > 1
         done, result = loaded.checks.get(key, (0, None))
         if result is None or ALL_NAN in (result.reason or "") or (result.agrees and size > (1 if beyond else 2) * done):
-            texts = _sorted_texts(paths) if texts is None else texts
-            sample = _sample(texts, size, beyond=bool(beyond))
+            texts = texts or _sorted_texts(paths)
+            sample = _sample(texts, size, beyond=beyond)
             if batching == "equal":
-                length = min(len(path.tokens) for path in sample)
-                sample = [Path(path.tokens[:length], 1, path.tokens[1:length]) for path in sample]
+                longest_text = max((path.tokens for path in sample), key=len)
+                sample = [Path(row, 1, row[1:]) for row in (np.roll(longest_text, 1), longest_text)]
             # of a text beyond a threshold, only the last tokens are compared: all logits would not fit in memory
             if beyond or first > _SHORTEST_CHECK:
                 sample = [_last_queries(path) for path in sample]
-            result = _compare(loaded, strategy, sample, size, head == "full", batching)
+            result = _compare(loaded, strategy, sample, head == "full", batching)
             loaded.checks[key] = size, result
-        if not result.agrees:
+        threshold = loaded.threshold(result.tokens, longest)
+        if beyond or not result.agrees or threshold is None:
             return name, result
-    return name, result
+        size, beyond = min(longest, threshold + _BEYOND), True
 
 
 def _last_queries(path: Path) -> Path:
@@ -180,10 +178,9 @@ def _last_queries(path: Path) -> Path:
     return Path(path.tokens, start, path.tokens[start:])
 
 
-def _compare(
-    loaded: LoadedModel, strategy: str, sample: list[Path], max_tokens: int, full_model: bool, batching: str
-) -> Check:
-    last_rows = range(len(sample))[-2:]  # these follow other texts in their row
+def _compare(loaded: LoadedModel, strategy: str, sample: list[Path], full_model: bool, batching: str) -> Check:
+    last_rows = range(len(sample))[-2:]  # one is padded, and one follows another text in its row
+    max_tokens = max(len(path.tokens) for path in sample)
 
     def compute_pairs() -> list[tuple[float, float]]:
         trie, pairs = build_trie(sample), []
@@ -203,7 +200,7 @@ def _compare(
         raise ModelError(
             f"model {loaded.record.name}: out of memory for a text of {max_tokens} tokens on {loaded.device}."
         )
-    return _compare(loaded, strategy, [_truncate(path, shorter) for path in sample], shorter, full_model, batching)
+    return _compare(loaded, strategy, [_truncate(path, shorter) for path in sample], full_model, batching)
 
 
 def _truncate(path: Path, max_tokens: int) -> Path:
