@@ -56,7 +56,7 @@ _SIZES = {
     "lru_width": 32, "word_embed_proj_dim": 32, "global_head_dim": 8, "hidden_size_per_layer_input": 8,
     "vocab_size_per_layer_input": 400, "ssm_state_size": 8, "attention_window": tiny.WINDOW, "index_n_heads": 2,
     "index_head_dim": 8, "index_topk": 512, "n_mamba_heads": 2, "axial_pos_shape": [16, 32], "axial_pos_embds_dim": [16, 16],
-    "num_channels": 3, "image_size": 16, "patch_size": 8, "depth": 2, "out_hidden_size": 32, "rotary_dim": 8,
+    "hidden_size_global": 32, "num_channels": 3, "image_size": 16, "patch_size": 8, "depth": 2, "out_hidden_size": 32, "rotary_dim": 8,
     "laurel_rank": 8, "altup_num_inputs": 2, "query_pre_attn_scalar": 8, "final_dim": 32, "attention_hidden_size": 32,
     "d_head": 8, "d_kv": 8, "qk_dim": 8, "chunk_size": 16, "segment_means_seq_len": 64, "num_landmarks": 64, "d_embed": 32, "pad_index": 1,
 }  # fmt: skip

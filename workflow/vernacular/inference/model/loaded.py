@@ -5,6 +5,7 @@ allowed difference between two computations of one log-probability.
 """
 
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,9 +25,8 @@ T = TypeVar("T")
 # remote code; there, of Mamba; of RWKV
 STATES = ("cache", "past_key_values", "cache_params", "state")
 
-# Position embeddings of RoBERTa-like models start after the padding index; the rows up to it cannot be used.
-_OFFSET_POSITIONS = {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "roberta-prelayernorm", "data2vec-text"}
 _LENGTH_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length", "seq_length")
+_NO_LENGTH = re.compile(r"(dim|heads?|layers?|hidden_size|intermediate_size|vocab_size|experts|rank|ids?)$")
 _UNLIMITED = 1_000_000  # tokenizers without a limit report 1e30
 
 
@@ -63,17 +63,17 @@ class LoadedModel(TextModel):
         """The lengths of texts at which the computation changes."""
         return read_lengths(self.model.config)
 
-    def threshold(self, low: int, high: int) -> int | None:
-        """Return the largest integer of the config from `low` to below `high` tokens; None without one.
+    def has_threshold(self, low: int, high: int) -> bool:
+        """Return whether an integer of the config from `low` to below `high` may be a length of texts, in tokens.
 
-        Whatever its name, it may be a length of texts at which a window, a chunk or a choice of tokens begins.
+        It may be one at which a window, a chunk or a selection of tokens begins, whatever its name, except names of
+        other sizes.
         """
-        values, numbers = [self.model.config.get_text_config(decoder=True).to_dict()], []
-        for value in values:  # which grows
-            nested = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
-            values += nested
-            numbers += [value] if type(value) is int and low <= value < high else []
-        return max(numbers, default=None)
+        values = list(self.model.config.get_text_config(decoder=True).to_dict().items())
+        for name, value in values:  # which grows
+            nested = value.items() if isinstance(value, dict) else ()
+            values += nested or [(name, item) for item in (value if isinstance(value, list | tuple) else ())]
+        return any(type(n) is int and low <= n < high and not _NO_LENGTH.search(str(name)) for name, n in values)
 
     @cached_property
     def depends_on_batch(self) -> bool:
@@ -149,8 +149,10 @@ def _limits(model, tokenizer, record: ModelRecord) -> tuple[int | None, int | No
     config = model.config.get_text_config(decoder=True)
     limits = [getattr(config, key, None) for key in _LENGTH_KEYS]
     limits = [limit for limit in limits if isinstance(limit, int) and limit > 0][:1]
-    if limits and config.model_type in _OFFSET_POSITIONS:
-        limits[0] -= (config.pad_token_id or 0) + 1
+    positions = next((m for n, m in model.named_modules() if n.endswith("position_embeddings")), None)
+    if limits and getattr(positions, "padding_idx", None) is not None:
+        # positions of RoBERTa-like models start after the padding index: the rows up to it cannot be used
+        limits[0] = min(limits[0], positions.weight.shape[0] - positions.padding_idx - 1)
     if record.max_length:
         limits.append(record.max_length)
     tokenizer_limit = tokenizer.model_max_length

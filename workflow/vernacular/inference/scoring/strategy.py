@@ -141,9 +141,9 @@ def check(
     """Compare a strategy with scoring one text at a time, on a few of the evaluation's texts; cached per load.
 
     The texts have unequal lengths, and share a beginning if some of the evaluation do. They are truncated, so that the
-    check costs a few percent of the evaluation's `tokens`; but texts that reach beyond the largest integer of the
-    config that some exceed are compared as well, see `LoadedModel.threshold`. Raises ModelError if memory does not
-    suffice even for that. Returns (name of the check, its outcome).
+    check costs a few percent of the evaluation's `tokens`; but if something may change in longer ones, the longest is
+    compared as well, see `LoadedModel.has_threshold`. Raises ModelError if memory does not suffice even for that.
+    Returns (name of the check, its outcome).
     """
     longest = max(len(path.tokens) for path in paths)
     first = loaded.lengths.first(longest)  # shorter texts have other positions
@@ -156,7 +156,8 @@ def check(
             texts = texts or _sorted_texts(paths)
             key = name, beyond, len(_sharing(texts)) > 1
         done, result = loaded.checks.get(key, (0, None))
-        if result is None or ALL_NAN in (result.reason or "") or (result.agrees and size > (1 if beyond else 2) * done):
+        is_longer = size > 2 * done or (beyond and loaded.has_threshold(done, size))
+        if result is None or ALL_NAN in (result.reason or "") or (result.agrees and is_longer):
             texts = texts or _sorted_texts(paths)
             sample = _sample(texts, size, beyond=beyond)
             if batching == "equal":
@@ -167,10 +168,9 @@ def check(
                 sample = [_last_queries(path) for path in sample]
             result = _compare(loaded, strategy, sample, head == "full", batching)
             loaded.checks[key] = size, result
-        threshold = loaded.threshold(result.tokens, longest)
-        if beyond or not result.agrees or threshold is None:
+        if beyond or not result.agrees or not loaded.has_threshold(result.tokens, longest):
             return name, result
-        size, beyond = min(longest, threshold + _BEYOND), True
+        size, beyond = longest, True
 
 
 def _last_queries(path: Path) -> Path:
@@ -182,11 +182,15 @@ def _compare(loaded: LoadedModel, strategy: str, sample: list[Path], full_model:
     last_rows = range(len(sample))[-2:]  # one is padded, and one follows another text in its row
     max_tokens = max(len(path.tokens) for path in sample)
 
+    # the last token has no target: only the single text, as it stands in the evaluation, reads it
+    ends = [None if loaded.lengths.varies or len(path.tokens) < 2 else -1 for path in sample]
+    read = [Path(path.tokens[:end], path.start, path.targets) for path, end in zip(sample, ends, strict=True)]
+
     def compute_pairs() -> list[tuple[float, float]]:
-        trie, pairs = build_trie(sample), []
+        trie, pairs = build_trie(read), []
         references = {row: _reference_logprobs(loaded, sample[row]) for row in last_rows}
         for limit in _row_limits(trie) if strategy == "tree" else [trie.size]:
-            logprobs = _strategy_logprobs(loaded, strategy, sample, full_model, batching, limit, trie)
+            logprobs = _strategy_logprobs(loaded, strategy, read, full_model, batching, limit, trie)
             pairs += [(a, b) for row in last_rows for a, b in zip(logprobs[row], references[row], strict=True)]
         return pairs
 
