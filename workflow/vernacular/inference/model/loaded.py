@@ -59,6 +59,11 @@ class LoadedModel(TextModel):
         return self.model.get_decoder() if self.kind == "causal" else self.model.base_model
 
     @cached_property
+    def without_cache(self) -> dict[str, bool]:
+        """Arguments of a forward pass that stores no state, which not every architecture can create (BLT)."""
+        return {"use_cache": False} if "use_cache" in self.model.config.to_dict() else {}
+
+    @cached_property
     def lengths(self) -> Lengths:
         """The lengths of texts at which the computation changes."""
         return read_lengths(self.model.config)
@@ -284,7 +289,8 @@ def check_is_causal(loaded: LoadedModel, tokens) -> None:
     changed[0, -1] = ids[0, 0] if ids[0, 0] != ids[0, -1] else (ids[0, -1] + 1) % loaded.n_embeddings
     try:
         reference, values = (
-            loaded.model(input_ids=row).logits[0, : ids.shape[1] - 1].float().log_softmax(-1) for row in (ids, changed)
+            loaded.model(input_ids=row, **loaded.without_cache).logits[0, : ids.shape[1] - 1].float().log_softmax(-1)
+            for row in (ids, changed)
         )
     except MODEL_ERRORS:
         return

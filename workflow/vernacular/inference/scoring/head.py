@@ -31,7 +31,6 @@ class Body:
         self.model = loaded.model if full_model else loaded.body  # full_model: the "hidden states" are logits
         self.windows = layer_windows(loaded.model.config) if tree else {}
         self.state_name = state_name(self.model.forward)
-        self.has_use_cache = "use_cache" in loaded.model.config.to_dict()
         self.cached: dict[CachedPrefix, list] = {}  # (keys, values) or None per layer, [1, heads, length, size]
         self.forwards = self.tokens = 0
         self.output = None  # the last output object, whose type the head reuses
@@ -77,8 +76,8 @@ class Body:
         if past_states is not None or use_cache:
             cache = _cache(past_states or [], len(rows), stores=use_cache)
             kwargs |= {self.state_name: cache, "use_cache": True}
-        elif self.has_use_cache:
-            kwargs["use_cache"] = False
+        else:
+            kwargs |= self.loaded.without_cache
         if self.tree and not all(row.is_path for row in rows):
             positions, ends = (to_device(array, self.loaded.device) for array in tree_layout(rows, longest))
             kwargs |= {"position_ids": positions, "attention_mask": self._masks(positions, ends, past)}

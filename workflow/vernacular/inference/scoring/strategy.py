@@ -326,6 +326,6 @@ def _reference_logprobs(loaded: LoadedModel, path: Path) -> list[float]:
     n_logits = len(path.targets) + 1
     takes_number = "logits_to_keep" in inspect.signature(loaded.model.forward).parameters
     kwargs = {"logits_to_keep": n_logits} if takes_number and n_logits < ids.shape[1] else {}
-    logits = loaded.model(input_ids=ids, **kwargs).logits[0, -n_logits:-1].float()
+    logits = loaded.model(input_ids=ids, **kwargs, **loaded.without_cache).logits[0, -n_logits:-1].float()
     targets = ids[0, path.start :, None]
     return (logits.gather(-1, targets)[:, 0] - logits.logsumexp(-1)).tolist()
