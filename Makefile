@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # directory of a fetched model, from its record
 DIRECTORY = $(BIN)/python -c 'import json, sys; print(json.load(open(sys.argv[1]))["directory"])'
 
-.PHONY: quickstart test test-all soak coverage test-slurm tools lint bench replicate lm-eval docs release environment clean
+.PHONY: quickstart test test-all soak coverage test-slurm tools lint bench replicate lm-eval docs release newest environment clean
 
 # create the environment and run the evaluations of config.yaml
 quickstart: environment
@@ -120,6 +120,10 @@ docs: .docs/.complete
 # sdist and wheel in dist/; the quickstart from each, in an empty directory, must have the values of the clone
 release: environment
 	CORES=$(CORES) .ci/release
+
+# the newest versions of the registry: values of the quickstart, tests of inference and the sweep over architectures
+newest: environment
+	CORES=$(CORES) .ci/newest
 
 environment: .venv/.complete
 

@@ -4,6 +4,7 @@
 docs/models.md.
 """
 
+import re
 import sys
 import warnings
 from pathlib import Path
@@ -261,7 +262,8 @@ def greedy(loaded, text: str, n_tokens: int) -> str:
 
 
 def _reason(error: ModelError) -> str:
-    return "not causal" if "not a causal language model" in str(error) else str(error).partition(": ")[2]
+    text = re.sub(r" by \S+ nats( per token)?", "", str(error).partition(": ")[2])  # of random numbers
+    return "not causal" if "not a causal language model" in text else text
 
 
 def sweep_all(kind: str, model_types: list[str] | None = None) -> dict[str, Result | str]:

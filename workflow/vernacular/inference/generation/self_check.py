@@ -109,7 +109,8 @@ def _thresholds(loaded: LoadedModel, prompts: list[PreparedPrompt]) -> set[int]:
     longest = max(len(p.ids) + p.max_new_tokens for p in prompts)
     last = lengths.last(len(prompts[0].ids))
     thresholds = {window for window in lengths.windows if window < longest}
-    if loaded.has_threshold(longest_prompt, longest) and not any(longest_prompt <= length for length in thresholds):
+    is_known = lengths.varies or any(longest_prompt <= length for length in thresholds)
+    if not is_known and loaded.has_threshold(longest_prompt, longest):
         thresholds.add(longest - _CROSSING)
     return thresholds | ({last} if last and last < longest else set())
 

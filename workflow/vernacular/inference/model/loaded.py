@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -27,6 +28,7 @@ STATES = ("cache", "past_key_values", "cache_params", "state")
 
 _LENGTH_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length", "seq_length")
 _NO_LENGTH = re.compile(r"(dim|heads?|layers?|hidden_size|intermediate_size|vocab_size|experts|rank|ids?)$")
+_SMALLEST = 16  # tokens; texts of a few times as many are compared in any case
 _UNLIMITED = 1_000_000  # tokenizers without a limit report 1e30
 
 
@@ -59,6 +61,11 @@ class LoadedModel(TextModel):
         return self.model.get_decoder() if self.kind == "causal" else self.model.base_model
 
     @cached_property
+    def n_outputs(self) -> int:
+        """Rows of the output head, which may be fewer than those of the input embeddings (Apertus 1.5)."""
+        return min(self.n_embeddings, getattr(self.model.get_output_embeddings(), "out_features", self.n_embeddings))
+
+    @cached_property
     def without_cache(self) -> dict[str, bool]:
         """Arguments of a forward pass that stores no state, which not every architecture can create (BLT)."""
         return {"use_cache": False} if "use_cache" in self.model.config.to_dict() else {}
@@ -69,16 +76,17 @@ class LoadedModel(TextModel):
         return read_lengths(self.model.config)
 
     def has_threshold(self, low: int, high: int) -> bool:
-        """Return whether an integer of the config from `low` to below `high` may be a length of texts, in tokens.
+        """Return whether something may change in the computation of texts from `low` to below `high` tokens.
 
-        It may be one at which a window, a chunk or a selection of tokens begins, whatever its name, except names of
-        other sizes.
+        It may at an integer of the config, or at a small multiple: there, a window, chunks or a selection of tokens may
+        begin, whatever its name is, unless that is one of other sizes.
         """
         values = list(self.model.config.get_text_config(decoder=True).to_dict().items())
         for name, value in values:  # which grows
             nested = value.items() if isinstance(value, dict) else ()
             values += nested or [(name, item) for item in (value if isinstance(value, list | tuple) else ())]
-        return any(type(n) is int and low <= n < high and not _NO_LENGTH.search(str(name)) for name, n in values)
+        sizes = {n for name, n in values if type(n) is int and n >= _SMALLEST and not _NO_LENGTH.search(str(name))}
+        return any(low <= n * factor < high for n in sizes for factor in (1, 2, 3, 4))
 
     @cached_property
     def depends_on_batch(self) -> bool:
@@ -107,6 +115,14 @@ class LoadedModel(TextModel):
         """Whether a forward pass returns before it is computed, as on a GPU."""
         return self.device.type == "cuda"
 
+    @property
+    def _converted_tokenizer(self) -> str | None:
+        """The SentencePiece file that transformers converts, in a way that depends on its version; None: as it is."""
+        directory = self.record.tokenizer_directory
+        if not directory or not getattr(self.tokenizer, "is_fast", False) or Path(directory, "tokenizer.json").exists():
+            return None
+        return next((path.name for path in sorted(Path(directory).glob("*.model"))), None)
+
     def metadata(self) -> dict:
         """Return the metadata of the model and the machine for an artifact."""
         return super().metadata() | {
@@ -119,6 +135,7 @@ class LoadedModel(TextModel):
             "transformers": transformers.__version__,
             "threads": torch.get_num_threads(),
             "remote_code": self.record.trust_remote_code,
+            "converted_tokenizer": self._converted_tokenizer,
             **self.notes,
         }
 

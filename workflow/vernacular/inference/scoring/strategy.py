@@ -10,6 +10,7 @@ import torch
 from vernacular.core.errors import ModelError, named
 from vernacular.inference.model.batch_tokenization import common_length
 from vernacular.inference.model.loaded import (
+    LOGIT_BYTES,
     MODEL_ERRORS,
     LoadedModel,
     agreement,
@@ -165,7 +166,7 @@ def check(
                 sample = [Path(row, 1, row[1:]) for row in (np.roll(longest_text, 1), longest_text)]
             # of a text beyond a threshold, only the last tokens are compared: all logits would not fit in memory
             if beyond or first > _SHORTEST_CHECK:
-                sample = [_last_queries(path) for path in sample]
+                sample = [_last_queries(loaded, path) for path in sample]
             result = _compare(loaded, strategy, sample, head == "full", batching)
             loaded.checks[key] = size, result
         if beyond or not result.agrees or not loaded.has_threshold(result.tokens, longest):
@@ -173,8 +174,9 @@ def check(
         size, beyond = longest, True
 
 
-def _last_queries(path: Path) -> Path:
-    start = max(1, len(path.tokens) - _SHORTEST_CHECK)
+def _last_queries(loaded: LoadedModel, path: Path) -> Path:
+    n_queries = max(_SHORTEST_CHECK, LOGIT_BYTES // (16 * loaded.n_outputs))
+    start = max(1, len(path.tokens) - n_queries)
     return Path(path.tokens, start, path.tokens[start:])
 
 
@@ -184,7 +186,8 @@ def _compare(loaded: LoadedModel, strategy: str, sample: list[Path], full_model:
 
     # the last token has no target: only the single text, as it stands in the evaluation, reads it
     ends = [None if loaded.lengths.varies or len(path.tokens) < 2 else -1 for path in sample]
-    read = [Path(path.tokens[:end], path.start, path.targets) for path, end in zip(sample, ends, strict=True)]
+    cut = zip(sample, ends, strict=True)
+    read = [Path(path.tokens[:end], path.start, _predictable(loaded, path)) for path, end in cut]
 
     def compute_pairs() -> list[tuple[float, float]]:
         trie, pairs = build_trie(read), []
@@ -205,6 +208,11 @@ def _compare(loaded: LoadedModel, strategy: str, sample: list[Path], full_model:
             f"model {loaded.record.name}: out of memory for a text of {max_tokens} tokens on {loaded.device}."
         )
     return _compare(loaded, strategy, [_truncate(path, shorter) for path in sample], full_model, batching)
+
+
+def _predictable(loaded: LoadedModel, path: Path) -> np.ndarray:
+    """Return the targets of a path, with another token in place of those that the model cannot predict."""
+    return np.minimum(path.targets, np.int32(loaded.n_outputs - 1))
 
 
 def _truncate(path: Path, max_tokens: int) -> Path:
@@ -327,5 +335,5 @@ def _reference_logprobs(loaded: LoadedModel, path: Path) -> list[float]:
     takes_number = "logits_to_keep" in inspect.signature(loaded.model.forward).parameters
     kwargs = {"logits_to_keep": n_logits} if takes_number and n_logits < ids.shape[1] else {}
     logits = loaded.model(input_ids=ids, **kwargs, **loaded.without_cache).logits[0, -n_logits:-1].float()
-    targets = ids[0, path.start :, None]
+    targets = torch.from_numpy(_predictable(loaded, path).astype(np.int64)).to(logits.device)[:, None]
     return (logits.gather(-1, targets)[:, 0] - logits.logsumexp(-1)).tolist()
