@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # directory of a fetched model, from its record
 DIRECTORY = $(BIN)/python -c 'import json, sys; print(json.load(open(sys.argv[1]))["directory"])'
 
-.PHONY: quickstart test test-all soak coverage test-slurm tools lint bench replicate lm-eval docs release setup-lines environment clean
+.PHONY: quickstart test test-all soak coverage test-slurm tools lint bench replicate lm-eval docs release setup-lines newest environment clean
 
 # create the environment and run the evaluations of config.yaml
 quickstart: environment
@@ -126,6 +126,10 @@ release: environment
 # each set-up line of the documents on a bare machine; before a release
 setup-lines:
 	.ci/setup-lines
+
+# the newest versions of the registry: values of the quickstart, tests of inference and the sweep over architectures
+newest: environment
+	CORES=$(CORES) .ci/newest
 
 environment: .venv/.complete
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from vernacular import __version__
+from vernacular.inference.self_test import TESTED
 
 ROOT = Path(__file__).parent.parent
 PIN = re.compile(r"^([A-Za-z0-9_.-]+)==([^\s;]+)", re.MULTILINE)
@@ -31,6 +32,15 @@ def test_installed_versions_match_the_lock():
         if installed != version:
             mismatches[name] = (version, installed)
     assert mismatches == {}
+
+
+def test_upper_bounds_are_those_of_the_tested_versions():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert f"transformers>=5,<{TESTED[1]}" in project["dependencies"]
+    assert tuple(map(int, LOCK["transformers"].split(".")[:2])) < tuple(map(int, TESTED[1].split(".")))
+    versions = (ROOT / "docs" / "versions.md").read_text("utf-8")
+    assert f"| transformers | {TESTED[0]} to {LOCK['transformers'].rpartition('.')[0]} |" in versions
+    assert f"| PEFT | {LOCK['peft'].rpartition('.')[0]} |" in versions
 
 
 def test_torch_is_pinned_to_the_tested_version():

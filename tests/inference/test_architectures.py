@@ -29,6 +29,12 @@ CAUSAL = {
     "qwen3_next": ("plain", "batch"),  # linear attention
     "minimax": ("plain", "batch"),  # a cache class of its own
     "rwkv": ("plain", "single"),  # a list of states
+    "dory": ("tree", "batch"),  # layers that run in loops, each with a cache of its own
+    "kimi_linear": ("plain", "batch"),
+    "xlstm": ("plain", "single"),  # a class of states of its own
+    "zamba": ("plain", "batch"),  # shared layers
+    "sarvam_mla": ("tree", "batch"),
+    "apertus1p5_text": ("tree", "batch"),
     "openai-gpt": ("plain", "uncached"),  # no state
     "bart": ("prefix", "single"),  # a decoder of an encoder-decoder
     "xlnet": ("refused: not causal", "refused: not causal"),
@@ -62,5 +68,6 @@ def test_every_architecture_equals_single_texts_as_documented():
     results = {**causal, **{f"masked {name}": result for name, result in masked.items()}}
     built = {name: result for name, result in results.items() if isinstance(result, Result)}
     assert {name: result.problems for name, result in built.items() if result.problems} == {}
-    assert len(built) > 0.85 * len(results), {name: result for name, result in results.items() if name not in built}
+    others = {name.split()[-1]: result for name, result in results.items() if name not in built}
+    assert others == {name: reason for name, reason in architectures.NOT_BUILT.items() if name in others}
     assert architectures.table(causal, masked) == architectures.table_in_docs()

@@ -1,15 +1,20 @@
 """Greedy texts are independent of batches, prefixes, interruptions and memory; reference: transformers' `generate`."""
 
+import inspect
+import json
+
 import pyarrow as pa
 import pytest
 import torch
 from support import tiny
-from support.engines import generate
+from support.engines import generate, score
 from support.result_rows import stored
 from vernacular.core.processes import StopFlag, Stopped
 from vernacular.inference.generation import self_check
 from vernacular.inference.generation.prepare import decode_continuation
 from vernacular.inference.job.store import Journal
+from vernacular.inference.model.load import load
+from vernacular.inference.model.loaded import STATES
 from vernacular.inference.schema import GENERATIONS, MemoryJournal
 from vernacular.protocols.schema import REQUESTS
 
@@ -106,6 +111,52 @@ def test_sliding_window_and_recurrent_models_share_no_prefix(arch):
     assert metadata["counters"]["prefix_tokens"] == 0
 
 
+OLD_NAMES = """from transformers import LlamaConfig, LlamaForCausalLM, LlamaModel
+from transformers.modeling_outputs import CausalLMOutputWithPast
+class C(LlamaConfig): model_type = "old"
+class B(LlamaModel):
+    def forward(self, input_ids=None, attention_mask=None, position_ids=None, past_key_values=None, use_cache=None):
+        return super().forward(input_ids, attention_mask, position_ids, past_key_values, use_cache=use_cache)
+class M(LlamaForCausalLM):
+    config_class = C
+    def __init__(self, config):
+        super().__init__(config)
+        self.model = B(config)
+        self.post_init()
+    def forward(self, input_ids=None, attention_mask=None, position_ids=None, past_key_values=None, use_cache=None,
+                logits_to_keep=0, return_dict=None):
+        options = {"past_key_values": past_key_values, "use_cache": use_cache}
+        outputs = self.model(input_ids, attention_mask, position_ids, **options)
+        logits = self.lm_head(outputs[0][:, -logits_to_keep:])
+        return CausalLMOutputWithPast(logits=logits, past_key_values=outputs.past_key_values)
+"""
+
+
+def test_remote_code_with_the_names_of_earlier_versions_is_computed_at_the_same_speed(tmp_path):
+    """Its forward pass takes `past_key_values`, whereas transformers prepares `cache`."""
+    record = tiny.save("llama", tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    classes = {"AutoConfig": "old_names.C", "AutoModelForCausalLM": "old_names.M"}
+    (tmp_path / "config.json").write_text(json.dumps(config | {"model_type": "old", "auto_map": classes}))
+    (tmp_path / "old_names.py").write_text(OLD_NAMES)
+    loaded = load(record | {"trust_remote_code": True})
+    assert "past_key_values" in inspect.signature(loaded.model.forward).parameters
+    own, expected = (
+        run_generate(each, build_requests()) for each in (loaded, load(tiny.save("llama", tmp_path / "new")))
+    )
+    assert own[0] == expected[0]
+    assert own[1]["engine"]["strategies"][0]["used"] == "prefix"
+    assert own[1]["counters"]["tokens_computed"] == expected[1]["counters"]["tokens_computed"]
+    text = FEW_SHOT_EXAMPLES[0] * 3
+    requests = tiny.score_requests([(text + end, len(text), len(text) + 2) for end in (" A", " B", " D", "O gato")])
+    (scores, metadata), (expected_scores, _) = (score(each, requests) for each in (loaded, tiny.load_model("llama")))
+    assert metadata["engine"]["strategy"] == "tree"
+    assert metadata["counters"]["tokens_computed"] == metadata["counters"]["tokens_trie"]
+    assert scores["logprobs"].to_pylist() == [
+        pytest.approx(row, abs=1e-5) for row in expected_scores["logprobs"].to_pylist()
+    ]
+
+
 def test_prefix_failing_self_check_is_not_used():
     """GPT-Neo's local attention counts padding as text, which its cache does not reveal."""
     _, metadata = run_generate(tiny.load_model("gpt_neo"), build_requests())
@@ -119,7 +170,7 @@ def test_batching_failing_self_check_is_not_used():
     loaded = tiny.load_model("llama")
 
     def disturb(module, arguments, outputs):
-        if outputs.past_key_values is not None:
+        if any(getattr(outputs, name, None) is not None for name in STATES):
             outputs.logits = outputs.logits.flip(-1)
 
     with loaded.model.register_forward_hook(disturb):

@@ -76,3 +76,11 @@ def test_directory_without_tokenizer_raises(llama, tmp_path):
     with pytest.raises(ModelError) as raised:
         load(llama | {"directory": str(tmp_path)})
     assert_states(raised.value, "tokenizer", str(tmp_path), "loaded")
+
+
+@pytest.mark.parametrize(("has_json", "expected"), [(True, None), (False, "spiece.model")])
+def test_metadata_name_the_tokenizer_that_transformers_converts(tmp_path, has_json, expected):
+    (tmp_path / "spiece.model").write_bytes(b"")
+    if has_json:
+        (tmp_path / "tokenizer.json").write_text("{}")
+    assert tiny.load_model(directory=str(tmp_path)).metadata()["converted_tokenizer"] == expected

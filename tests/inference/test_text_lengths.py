@@ -149,6 +149,72 @@ def test_masked_model_that_reads_padding_is_scored_without(arch):
     assert "differs from single texts" in metadata["engine"]["fallback"][0]
 
 
+def spans_of(loaded, *lengths: int):
+    texts = [text_of(loaded, length) for length in lengths]
+    return [(text, 0, len(text)) for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("arch", "own", "n_long"),
+    [
+        ("doge", {"keep_window_size": 80}, 110),  # selects keys by their number, later ones included
+        ("reformer", {"local_attn_chunk_length": 32, "lsh_attn_chunk_length": 32}, 200),  # with random hashes
+    ],
+)
+def test_model_that_computes_long_texts_in_another_way_each_time_is_refused_for_them_alone(arch, own, n_long):
+    loaded = architectures.build(arch, "causal", **own)
+    loaded.max_length = None
+    short = spans_of(loaded, 9, 20, 31, 12)
+    table, _ = score(loaded, tiny.score_requests(short))
+    for (text, start, end), row in zip(short, table.to_pylist(), strict=True):
+        expected = surprisal.causal(loaded.model, loaded.tokenizer, text, start, end)
+        assert row["logprobs"] == pytest.approx(expected.logprobs, abs=1e-4)
+    with pytest.raises(ModelError, match="not even one text at a time"):
+        score(loaded, tiny.score_requests([*short, *spans_of(loaded, n_long)]))
+
+
+def test_cache_is_checked_in_the_first_evaluation_that_shares_a_beginning():
+    """With `last_loop`, Dory computes other values after a cached prefix."""
+    own = {"n_input_layers": 1, "n_output_layers": 1, "ngpt_alpha_init": 0.5}
+    beginning = "".join(tiny.LINES[:4])
+    questions = [f"{beginning} {line[:20]}" for line in tiny.LINES[4:9]]
+    requests = tiny.score_requests(
+        [(text + end, len(text), len(text) + 2) for text in questions for end in (" A", " B")]
+    )
+    strategies = {}
+    for mode in ("per_loop", "last_loop"):
+        loaded = architectures.build("dory", "causal", recurrent_kv_cache_mode=mode, **own)
+        _, alone = score(loaded, tiny.score_requests([("O gato dorme", 0, 12), ("A choiva cae", 0, 12)]))
+        table, metadata = score(loaded, requests)
+        strategies[mode] = alone["engine"]["strategy"], metadata["engine"]["strategy"]
+        for request, row in zip(requests.to_pylist(), table.to_pylist(), strict=True):
+            span = request["text"], request["span_start"], request["span_end"]
+            expected = surprisal.causal(loaded.model, loaded.tokenizer, *span)
+            assert row["logprobs"] == pytest.approx(expected.logprobs, abs=1e-4)
+    assert strategies == {"per_loop": ("tree", "tree"), "last_loop": ("tree", "plain")}
+
+
+def test_text_with_tokens_that_the_model_cannot_predict_is_flagged_alone():
+    loaded = architectures.build("apertus1p5_text", "causal", output_vocab_size=300)
+    texts = ["zq xw", "O gato dorme no tellado"]
+    assert [max(loaded.tokenizer(text)["input_ids"]) < 300 for text in texts] == [True, False]
+    table, _ = score(loaded, tiny.score_requests([(text, 0, len(text)) for text in texts]))
+    assert table["flags"].to_pylist() == [None, "error: a token is one that the model cannot predict"]
+    expected = surprisal.causal(loaded.model, loaded.tokenizer, texts[0], 0, len(texts[0]))
+    assert table["logprobs"][0].as_py() == pytest.approx(expected.logprobs, abs=1e-4)
+
+
+@pytest.mark.parametrize("arch", ["mpnet", "ibert", "longformer", "xmod", "roberta", "bert"])
+def test_text_beyond_the_positions_of_a_masked_model_is_flagged_alone(arch):
+    own = {"default_language": "en_XX"} if arch == "xmod" else {}
+    loaded = architectures.build(arch, "masked", max_position_embeddings=64, **own)
+    assert loaded.max_length == (64 if arch == "bert" else 62)
+    texts = ["O gato dorme", " ".join(tiny.LINES[:4])]
+    table, _ = score(loaded, tiny.score_requests([(text, 0, 6) for text in texts]))
+    assert [flag and flag.split(":")[0] for flag in table["flags"].to_pylist()] == [None, "truncated"]
+    assert all(len(logprobs) > 1 for logprobs in table["logprobs"].to_pylist())
+
+
 def test_sparse_attention_of_long_texts_remains_after_short_ones():
     """BigBird computes texts of up to 28 tokens with full attention, and after the first one all others, too."""
     sparse = {"attention_type": "block_sparse", "block_size": 4, "num_random_blocks": 1}

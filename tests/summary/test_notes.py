@@ -178,6 +178,20 @@ def test_mixed_versions_are_one_note_with_evaluation_count():
     assert "b: torch 2.13.0, transformers 5.2" in note["note"]
 
 
+def test_tokenizer_that_each_version_converts_anew_is_noted_and_in_the_comparison_of_versions():
+    def metadata_with(version: str) -> MetricsMetadata:
+        library = ModelInfo(transformers=version, converted_tokenizer="spiece.model")
+        outputs = OutputsMetadata(engine=EngineInfo(version=version), model=library)
+        return MetricsMetadata(model=f"of-{version}", evaluations={"x": ResultsMetadata(inference=outputs)})
+
+    models = [metadata_with("5.23.0"), metadata_with("5.24.0")]
+    [own] = make_notes(models[0])
+    assert (own["kind"], own["evaluation"]) == ("converted tokenizer", None)
+    assert "spiece.model was converted by transformers 5.23.0" in own["note"]
+    [mixed] = mixed_version_notes(models)
+    assert mixed["note"].count("may give it other token IDs") == 2
+
+
 def test_version_of_a_served_model_is_that_of_the_engine_only():
     results = ResultsMetadata(inference=OutputsMetadata(engine=EngineInfo(version="0123456789"), model=ModelInfo()))
     [note] = mixed_version_notes([metadata_of("a", "5.1", "x"), MetricsMetadata(model="b", evaluations={"x": results})])

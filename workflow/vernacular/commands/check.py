@@ -25,6 +25,7 @@ from vernacular.core.validate import Problems
 from vernacular.data.load import load_items
 from vernacular.data.tasks import load_task, task_names
 from vernacular.inference.job.work import not_answerable
+from vernacular.inference.self_test import is_tested, speed_problem
 from vernacular.protocols.build import build_evaluation, inference_metadata
 from vernacular.protocols.prompts import LINES, PURPOSES, load_labels, prompts_directory
 from vernacular.protocols.registry import uses_prompt_lines
@@ -179,7 +180,8 @@ def check(args) -> str:
     for name in config.servers:
         if server := _server(config, name, references, online=args.online):
             print("\n".join(_protocol_lines(config, name, server)), flush=True)
-    for note in references.notes:
+    speed = speed_problem() if config.models and not is_tested() else None
+    for note in filter(None, (*references.notes, speed)):
         print(f"Note: {note}")
     if names := ", ".join(dict.fromkeys(references.unchecked)):
         asked = f" (--online asks the Hub{' and servers' if config.servers else ''})"

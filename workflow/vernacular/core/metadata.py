@@ -163,6 +163,7 @@ class ModelInfo:
     torch: str | None = None  # version
     transformers: str | None = None  # version
     remote_code: bool = False  # whether custom code of the model was run
+    converted_tokenizer: str | None = None  # its file, which transformers converts when it is loaded
     unused_weights: UnusedWeights | None = None
     adapter: AdapterInfo | None = None
     details: dict = field(default_factory=dict)  # revision, architecture, threads, what a server states, …

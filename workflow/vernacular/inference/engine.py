@@ -13,6 +13,7 @@ can do is also asked where no model is loaded.
 
 import contextlib
 import importlib
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -26,6 +27,9 @@ from vernacular.core.errors import ModelError, named
 from vernacular.core.library_errors import LOADING_ERRORS
 from vernacular.core.model_record import ModelRecord
 from vernacular.inference.schema import SCORES, Journal
+from vernacular.inference.self_test import speed_problem
+
+log = logging.getLogger("vernacular")
 
 
 @dataclass(frozen=True)
@@ -115,6 +119,8 @@ class Local(Engine):
         super().__init__(record)
         check_rendering(record)
         self.base = Base(record, threads=threads, shared=is_shared)
+        if problem := speed_problem():
+            log.warning(problem)
         self.loaded = None  # the model that is computed; not kept, so that its memory is free if it is loaded again
 
     @classmethod

@@ -34,8 +34,8 @@ def make_notes(metadata: MetricsMetadata) -> list[dict]:
     "rows" (warnings about the dataset), "prompts" (what is suspicious in them), "skipped" (items that were skipped),
     "flagged" (outputs), "reasoning" (before answers), "samples" (several per item), "fallback" (the engine used a
     fallback strategy), "judge" (what its values are worth), "language" (of responses, if it is not identified),
-    "diagnosis" (a symptom that explains the value), "trusted code", "adapter" (without effect) and "unused weights" (of
-    the model itself, reported once).
+    "diagnosis" (a symptom that explains the value), "trusted code", "converted tokenizer", "adapter" (without effect)
+    and "unused weights" (of the model itself, reported once).
     """
     notes = []
 
@@ -80,6 +80,9 @@ def make_notes(metadata: MetricsMetadata) -> list[dict]:
     models = [results.inference.model for results in metadata.evaluations.values() if results.inference.model]
     if any(model.remote_code for model in models):
         add_note(None, "trusted code", "custom code of the model was run (trust_remote_code)")
+    for name, version in sorted({(m.converted_tokenizer, m.transformers) for m in models if m.converted_tokenizer}):
+        text = f"{name} was converted by transformers {version}; token IDs of another version may differ"
+        add_note(None, "converted tokenizer", text)
     if any(model.adapter and model.adapter.without_effect for model in models):
         text = "no output differs from the base's: untrained, or saved without its weights (every lora_B is zero)"
         add_note(None, "adapter", text)
@@ -183,6 +186,8 @@ def mixed_version_notes(models: list[MetricsMetadata]) -> list[dict]:
                 libraries = {"torch": model.torch, "transformers": model.transformers}
                 names = ", ".join(f"{name} {version}" for name, version in libraries.items() if version)
                 version = f"{names or 'a server'} (engine {engine.version[:8]})"
+                if model.converted_tokenizer:
+                    version += f", which converted its {model.converted_tokenizer} and may give it other token IDs"
                 versions.setdefault(evaluation, {}).setdefault(version, []).append(metadata.model)
     # scoring and generation have separate versions: group by the models that share a version
     groups: dict[tuple, list[str]] = {}

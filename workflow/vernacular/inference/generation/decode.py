@@ -17,7 +17,7 @@ from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from vernacular.inference.generation.prepare import PreparedPrompt, find_stop, outcome_of, reader_of
 from vernacular.inference.generation.reasoning import Reader
-from vernacular.inference.model.loaded import LoadedModel
+from vernacular.inference.model.loaded import STATES, LoadedModel, state_name
 from vernacular.inference.model.tokenization import decode_continuation
 
 
@@ -60,12 +60,11 @@ class GrowingLayer(DynamicLayer):
         return space
 
 
-STATES = ("past_key_values", "cache_params", "state")  # names in a model's outputs, and of the argument that takes it
-
-
 def new_cache(loaded: LoadedModel, room: int) -> DynamicCache | None:
     """Return an empty cache, growing where attention is full; None: the model creates its own, of another kind."""
-    if "past_key_values" not in inspect.signature(loaded.model.forward).parameters:
+    if state_name(loaded.model.forward) not in ("cache", "past_key_values"):
+        return None
+    if not loaded.model._supports_default_dynamic_cache():
         return None
     cache = DynamicCache(config=loaded.model.config)
     if any(type(layer) not in (DynamicLayer, DynamicSlidingWindowLayer) for layer in cache.layers):
@@ -74,11 +73,11 @@ def new_cache(loaded: LoadedModel, room: int) -> DynamicCache | None:
     return cache
 
 
-def returned_state(outputs) -> tuple[str, Any]:
-    """Return (name, state) of a model's outputs. Raises ValueError if they have none."""
+def returned_state(outputs) -> Any:
+    """Return the state of a model's outputs, whose name need not be that of the argument. Raises ValueError if none."""
     for name in STATES:
         if (state := getattr(outputs, name, None)) is not None:
-            return name, state
+            return state
     raise ValueError("the model returns no state from which it could continue")
 
 
@@ -158,8 +157,12 @@ class DecodingBatch:
         """Initialize with `suffixes`: the tokens of each row after the prefix, at least one per row."""
         self.loaded, self.counters, self.way = loaded, counters, way
         self.parameters = inspect.signature(loaded.model.forward).parameters
-        self.state_name, self.state = "past_key_values", None
+        self.state, self.state_name = None, state_name(loaded.model.forward)
+        # transformers prepares it under the name of its own classes; remote code may have that of another version
+        self.prepared_name = state_name(loaded.model.prepare_inputs_for_generation) or self.state_name
         if way.takes_state:
+            if self.state_name is None:
+                raise ValueError("the model takes no state from which it could continue")
             self.state = prefix.for_rows(len(suffixes), room) if prefix else new_cache(loaded, room)
         start = len(prefix.ids) if prefix else 0
         longest = max(map(len, suffixes))
@@ -181,7 +184,7 @@ class DecodingBatch:
         kwargs = {"logits_to_keep": positions} if "logits_to_keep" in self.parameters else {}
         outputs = self.loaded.model(**self._inputs(kwargs), return_dict=True)
         if self.way.takes_state:
-            self.state_name, self.state = returned_state(outputs)
+            self.state = returned_state(outputs)
         self.is_first_iteration = False
         self.counters.forwards += 1
         self.counters.tokens_computed += self.ids.numel()
@@ -198,9 +201,11 @@ class DecodingBatch:
             last = self.last_length
             kwargs["position_ids"] = positions if last is None else positions.clamp_max(last - 1)
         if self.state is not None:
-            kwargs[self.state_name] = self.state
+            kwargs[self.prepared_name] = self.state
         kwargs |= {"use_cache": True, "is_first_iteration": self.is_first_iteration}
-        return self.loaded.model.prepare_inputs_for_generation(self.ids, attention_mask=self.mask, **kwargs)
+        inputs = self.loaded.model.prepare_inputs_for_generation(self.ids, attention_mask=self.mask, **kwargs)
+        states = [inputs.pop(name) for name in STATES if name in inputs]
+        return inputs | {self.state_name: next((state for state in states if state is not None), None)}
 
     def append(self, tokens: list[int]) -> None:
         """Set the next input token of each row."""

@@ -228,7 +228,7 @@ def _cache_bytes(loaded: LoadedModel) -> int:
     n_attention_heads = largest("num_attention_heads")
     n_heads = largest("num_key_value_heads") or n_attention_heads
     width = largest("head_dim") or (largest("hidden_size") or 1) // (n_attention_heads or 1)
-    return 2 * config.num_hidden_layers * (n_heads or 1) * width * loaded.dtype.itemsize
+    return 2 * (largest("num_hidden_layers") or 1) * (n_heads or 1) * width * loaded.dtype.itemsize
 
 
 CHUNK_SIZE = 512  # prompts per journal entry

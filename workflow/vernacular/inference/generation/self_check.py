@@ -101,11 +101,18 @@ def compare(loaded: LoadedModel, batched: list[torch.Tensor], single: list[torch
 
 
 def _thresholds(loaded: LoadedModel, prompts: list[PreparedPrompt]) -> set[int]:
-    """Return the lengths at which the computation changes that the prompts or their continuations reach."""
-    lengths = loaded.lengths
+    """Return the lengths at which the computation changes that the prompts or their continuations reach.
+
+    If something else may change in the continuations only, they are followed to their end.
+    """
+    lengths, longest_prompt = loaded.lengths, max(len(p.ids) for p in prompts)
     longest = max(len(p.ids) + p.max_new_tokens for p in prompts)
     last = lengths.last(len(prompts[0].ids))
-    return {window for window in lengths.windows if window < longest} | ({last} if last and last < longest else set())
+    thresholds = {window for window in lengths.windows if window < longest}
+    is_known = lengths.varies or any(longest_prompt <= length for length in thresholds)
+    if not is_known and loaded.has_threshold(longest_prompt, longest):
+        thresholds.add(longest - _CROSSING)
+    return thresholds | ({last} if last and last < longest else set())
 
 
 def _cases(loaded: LoadedModel, prompts: list[PreparedPrompt], pair: list[PreparedPrompt]) -> list[_Case]:

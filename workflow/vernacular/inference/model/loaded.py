@@ -4,9 +4,12 @@ Scoring and generation share these rules: the number of tokens in a batch, the h
 allowed difference between two computations of one log-probability.
 """
 
+import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -19,9 +22,13 @@ from vernacular.inference.model.tokenization import Lengths, TextModel, read_len
 
 T = TypeVar("T")
 
-# Position embeddings of RoBERTa-like models start after the padding index; the rows up to it cannot be used.
-_OFFSET_POSITIONS = {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "roberta-prelayernorm", "data2vec-text"}
+# Names of what a text continues from, in a model's signature and outputs: in transformers since 5.24; before, and in
+# remote code; there, of Mamba; of RWKV
+STATES = ("cache", "past_key_values", "cache_params", "state")
+
 _LENGTH_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length", "seq_length")
+_NO_LENGTH = re.compile(r"(dim|heads?|layers?|hidden_size|intermediate_size|vocab_size|experts|rank|ids?)$")
+_SMALLEST = 16  # tokens; texts of a few times as many are compared in any case
 _UNLIMITED = 1_000_000  # tokenizers without a limit report 1e30
 
 
@@ -54,9 +61,32 @@ class LoadedModel(TextModel):
         return self.model.get_decoder() if self.kind == "causal" else self.model.base_model
 
     @cached_property
+    def n_outputs(self) -> int:
+        """Rows of the output head, which may be fewer than those of the input embeddings (Apertus 1.5)."""
+        return min(self.n_embeddings, getattr(self.model.get_output_embeddings(), "out_features", self.n_embeddings))
+
+    @cached_property
+    def without_cache(self) -> dict[str, bool]:
+        """Arguments of a forward pass that stores no state, which not every architecture can create (BLT)."""
+        return {"use_cache": False} if "use_cache" in self.model.config.to_dict() else {}
+
+    @cached_property
     def lengths(self) -> Lengths:
         """The lengths of texts at which the computation changes."""
         return read_lengths(self.model.config)
+
+    def has_threshold(self, low: int, high: int) -> bool:
+        """Return whether something may change in the computation of texts from `low` to below `high` tokens.
+
+        It may at an integer of the config, or at a small multiple: there, a window, chunks or a selection of tokens may
+        begin, whatever its name is, unless that is one of other sizes.
+        """
+        values = list(self.model.config.get_text_config(decoder=True).to_dict().items())
+        for name, value in values:  # which grows
+            nested = value.items() if isinstance(value, dict) else ()
+            values += nested or [(name, item) for item in (value if isinstance(value, list | tuple) else ())]
+        sizes = {n for name, n in values if type(n) is int and n >= _SMALLEST and not _NO_LENGTH.search(str(name))}
+        return any(low <= n * factor < high for n in sizes for factor in (1, 2, 3, 4))
 
     @cached_property
     def depends_on_batch(self) -> bool:
@@ -85,6 +115,14 @@ class LoadedModel(TextModel):
         """Whether a forward pass returns before it is computed, as on a GPU."""
         return self.device.type == "cuda"
 
+    @property
+    def _converted_tokenizer(self) -> str | None:
+        """The SentencePiece file that transformers converts, in a way that depends on its version; None: as it is."""
+        directory = self.record.tokenizer_directory
+        if not directory or not getattr(self.tokenizer, "is_fast", False) or Path(directory, "tokenizer.json").exists():
+            return None
+        return next((path.name for path in sorted(Path(directory).glob("*.model"))), None)
+
     def metadata(self) -> dict:
         """Return the metadata of the model and the machine for an artifact."""
         return super().metadata() | {
@@ -97,8 +135,18 @@ class LoadedModel(TextModel):
             "transformers": transformers.__version__,
             "threads": torch.get_num_threads(),
             "remote_code": self.record.trust_remote_code,
+            "converted_tokenizer": self._converted_tokenizer,
             **self.notes,
         }
+
+
+def state_name(function: Callable) -> str | None:
+    """Return the name under which a forward pass, or what prepares its inputs, takes a state; None if under none.
+
+    Under another name, many would ignore it: they take any argument.
+    """
+    parameters = inspect.signature(function).parameters
+    return next((name for name in STATES if name in parameters), None)
 
 
 def wrap(model, tokenizer, record: ModelRecord) -> LoadedModel:
@@ -123,8 +171,10 @@ def _limits(model, tokenizer, record: ModelRecord) -> tuple[int | None, int | No
     config = model.config.get_text_config(decoder=True)
     limits = [getattr(config, key, None) for key in _LENGTH_KEYS]
     limits = [limit for limit in limits if isinstance(limit, int) and limit > 0][:1]
-    if limits and config.model_type in _OFFSET_POSITIONS:
-        limits[0] -= (config.pad_token_id or 0) + 1
+    positions = next((m for n, m in model.named_modules() if n.endswith("position_embeddings")), None)
+    if limits and getattr(positions, "padding_idx", None) is not None:
+        # positions of RoBERTa-like models start after the padding index: the rows up to it cannot be used
+        limits[0] = min(limits[0], positions.weight.shape[0] - positions.padding_idx - 1)
     if record.max_length:
         limits.append(record.max_length)
     tokenizer_limit = tokenizer.model_max_length
@@ -156,7 +206,7 @@ def token_budget(loaded: LoadedModel) -> int:
 def _bytes_per_token(loaded: LoadedModel) -> int:
     """Return a high estimate of one token's memory: keys and values of all layers, activations of one layer."""
     config = loaded.model.config.get_text_config(decoder=True)
-    hidden_size, n_layers = config.hidden_size, config.num_hidden_layers
+    hidden_size, n_layers = config.hidden_size, getattr(config, "num_hidden_layers", 1)
     intermediate_size = getattr(config, "intermediate_size", None) or 4 * hidden_size
     size = loaded.dtype.itemsize
     return size * (2 * hidden_size * n_layers + 8 * hidden_size + 4 * intermediate_size)
@@ -256,7 +306,8 @@ def check_is_causal(loaded: LoadedModel, tokens) -> None:
     changed[0, -1] = ids[0, 0] if ids[0, 0] != ids[0, -1] else (ids[0, -1] + 1) % loaded.n_embeddings
     try:
         reference, values = (
-            loaded.model(input_ids=row).logits[0, : ids.shape[1] - 1].float().log_softmax(-1) for row in (ids, changed)
+            loaded.model(input_ids=row, **loaded.without_cache).logits[0, : ids.shape[1] - 1].float().log_softmax(-1)
+            for row in (ids, changed)
         )
     except MODEL_ERRORS:
         return

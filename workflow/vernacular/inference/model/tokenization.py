@@ -130,6 +130,11 @@ class TextModel:
             self._of_template[key] = compute()
         return self._of_template[key]
 
+    @property
+    def n_outputs(self) -> int:
+        """Number of tokens that can be predicted: their IDs are smaller."""
+        return self.n_embeddings
+
     def metadata(self) -> dict:
         """Return the metadata of the model for an artifact."""
         names = ("name", "revision", "fingerprint")

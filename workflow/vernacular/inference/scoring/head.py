@@ -19,7 +19,7 @@ import torch
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
-from vernacular.inference.model.loaded import LOGIT_BYTES, LoadedModel
+from vernacular.inference.model.loaded import LOGIT_BYTES, LoadedModel, state_name
 from vernacular.inference.scoring.plan import Batch, CachedPrefix, PackedRow
 
 
@@ -30,7 +30,7 @@ class Body:
         self.loaded, self.tree = loaded, tree
         self.model = loaded.model if full_model else loaded.body  # full_model: the "hidden states" are logits
         self.windows = layer_windows(loaded.model.config) if tree else {}
-        self.has_use_cache = "use_cache" in loaded.model.config.to_dict()
+        self.state_name = state_name(self.model.forward)
         self.cached: dict[CachedPrefix, list] = {}  # (keys, values) or None per layer, [1, heads, length, size]
         self.forwards = self.tokens = 0
         self.output = None  # the last output object, whose type the head reuses
@@ -67,7 +67,7 @@ class Body:
 
     def _run(self, rows: list[PackedRow], prefix: CachedPrefix, *, use_cache: bool = False):
         """Run one forward pass; return (hidden states, the cache or None)."""
-        past_states, past = self._past_states(prefix), prefix.length
+        past_states, past, cache = self._past_states(prefix), prefix.length, None
         longest = max(map(len, rows))
         ids = np.zeros((len(rows), longest), np.int64)
         for r, row in enumerate(rows):
@@ -75,9 +75,9 @@ class Body:
         kwargs = {"input_ids": to_device(ids, self.loaded.device)}
         if past_states is not None or use_cache:
             cache = _cache(past_states or [], len(rows), stores=use_cache)
-            kwargs |= {"past_key_values": cache, "use_cache": True}
-        elif self.has_use_cache:
-            kwargs["use_cache"] = False
+            kwargs |= {self.state_name: cache, "use_cache": True}
+        else:
+            kwargs |= self.loaded.without_cache
         if self.tree and not all(row.is_path for row in rows):
             positions, ends = (to_device(array, self.loaded.device) for array in tree_layout(rows, longest))
             kwargs |= {"position_ids": positions, "attention_mask": self._masks(positions, ends, past)}
@@ -85,7 +85,7 @@ class Body:
         self.forwards += 1
         self.tokens += ids.size
         self.output = output
-        return output[0], kwargs.get("past_key_values")
+        return output[0], cache
 
     def _masks(self, positions: torch.Tensor, ends: torch.Tensor, past: int):
         """Return additive masks [rows, 1, query, past + query]: one, or one per layer type if these differ."""

@@ -29,6 +29,7 @@ class PlanLimits:
     row: int  # tokens of a tree row: attention between unrelated branches is wasted, and grows quadratically
     forward: int  # fixed cost of a forward pass, in tokens: a cached prefix must save more
     shortest_prefix: int = 0  # tokens: shorter texts have other positions, so that their keys are not those of a prefix
+    slack: int | None = None  # tokens by which rows of a batch may be shorter than the longest; None: by strategy
 
 
 @dataclass(eq=False, slots=True)
@@ -237,6 +238,7 @@ class _Planner:
             longest = len(rows[0])
             # a row much shorter than the longest goes into another batch, unless a pass costs more than its padding
             slack = longest // 10 if self.strategy == "tree" else self.limits.forward
+            slack = slack if self.limits.slack is None else self.limits.slack
             max_rows = self.limits.budget // longest
             count = 1
             while count < min(max_rows, len(rows)) and longest - len(rows[count]) <= slack:

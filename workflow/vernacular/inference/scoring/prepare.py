@@ -167,6 +167,9 @@ def _finish(loaded: TextModel, request: PreparedRequest, unknown_id: int | None)
         request.flags.append("error: a token is outside the model's vocabulary")
         request.stop = request.first
     request.span = request.ids[request.first : request.stop].copy()
+    if len(request.span) and request.span.max() >= loaded.n_outputs:
+        request.flags.append("error: a token is one that the model cannot predict")
+        request.stop, request.span = request.first, request.span[:0]
     if unknown_id is not None and (request.span == unknown_id).any():
         request.flags.append("unknown token: part of the scored text is not in the vocabulary")
     return request

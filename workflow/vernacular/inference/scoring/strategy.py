@@ -2,24 +2,26 @@
 
 import inspect
 from dataclasses import asdict, dataclass
-from itertools import takewhile
 from math import isfinite, isnan
 
 import numpy as np
 import torch
 
 from vernacular.core.errors import ModelError, named
+from vernacular.inference.model.batch_tokenization import common_length
 from vernacular.inference.model.loaded import (
+    LOGIT_BYTES,
     MODEL_ERRORS,
     LoadedModel,
     agreement,
     check_is_causal,
     halve,
+    state_name,
     within_memory,
 )
 from vernacular.inference.scoring.head import Body, Head, score_batch
 from vernacular.inference.scoring.plan import MIN_PREFIX_TOKENS, STRATEGIES, PlanLimits, plan
-from vernacular.inference.scoring.trie import Path, build_trie, sort_key
+from vernacular.inference.scoring.trie import Path, Trie, build_trie, sort_key
 
 
 def select_strategy(loaded: LoadedModel, requested: str, paths: list[Path], tokens: int) -> tuple[str, dict]:
@@ -117,7 +119,9 @@ def unsupported_reason(loaded: LoadedModel, strategy: str) -> str | None:
     model, config = loaded.model, loaded.model.config.get_text_config(decoder=True)
     parameters = inspect.signature(loaded.body.forward).parameters
     layer_types = set(getattr(config, "layer_types", None) or ())
-    if getattr(model, "_is_stateful", False) or "past_key_values" not in parameters:
+    if (state := state_name(loaded.body.forward)) is None:
+        return f"{type(model).__name__} takes no cache"
+    if getattr(model, "_is_stateful", False) or state not in ("cache", "past_key_values"):
         return f"{type(model).__name__} has a recurrent state instead of cached keys and values"
     if unsupported := sorted(layer_types - _ATTENTION):
         return f"{type(model).__name__} has {unsupported[0]} layers"
@@ -137,50 +141,61 @@ def check(
 ) -> tuple[str, Check]:
     """Compare a strategy with scoring one text at a time, on a few of the evaluation's texts; cached per load.
 
-    The texts are truncated, so that the check costs a few percent of the evaluation's `tokens`. If some are longer than
-    a window of the model's attention, two texts that reach beyond it are compared as well. Raises ModelError if memory
-    does not suffice even for that. Returns (name of the check, its outcome).
+    The texts have unequal lengths, and share a beginning if some of the evaluation do. They are truncated, so that the
+    check costs a few percent of the evaluation's `tokens`; but if something may change in longer ones, the longest is
+    compared as well, see `LoadedModel.has_threshold`. Raises ModelError if memory does not suffice even for that.
+    Returns (name of the check, its outcome).
     """
     longest = max(len(path.tokens) for path in paths)
     first = loaded.lengths.first(longest)  # shorter texts have other positions
     name = _label(strategy, head, batching) + (f", from {first} tokens" if first else "")
     max_tokens = max(_SHORTEST_CHECK, int(_SHARE * tokens / 2))
-    sizes = [min(longest, first + _BEYOND if first > max_tokens else max_tokens)]
-    sizes += [window + _BEYOND for window in loaded.lengths.windows if window < longest and window + _BEYOND > sizes[0]]
-    for index, size in enumerate(sizes):
-        key = f"{name}, window {size - _BEYOND}" if index else name
-        cached = loaded.checks.get(key)
-        is_cached = cached is not None and ALL_NAN not in (cached.reason or "")
-        if not is_cached or (cached.agrees and size > 2 * cached.tokens):
-            sample = _sample(paths, size, beyond=bool(index))
+    size, beyond, texts = min(longest, first + _BEYOND if first > max_tokens else max_tokens), False, []
+    while True:
+        key = name, beyond, True  # whether its texts shared a beginning
+        if key not in loaded.checks:
+            texts = texts or _sorted_texts(paths)
+            key = name, beyond, len(_sharing(texts)) > 1
+        done, result = loaded.checks.get(key, (0, None))
+        is_longer = size > 2 * done or (beyond and loaded.has_threshold(done, size))
+        if result is None or ALL_NAN in (result.reason or "") or (result.agrees and is_longer):
+            texts = texts or _sorted_texts(paths)
+            sample = _sample(texts, size, beyond=beyond)
             if batching == "equal":
-                length = min(len(path.tokens) for path in sample)
-                sample = [Path(path.tokens[:length], 1, path.tokens[1:length]) for path in sample]
+                longest_text = max((path.tokens for path in sample), key=len)
+                sample = [Path(row, 1, row[1:]) for row in (np.roll(longest_text, 1), longest_text)]
             # of a text beyond a threshold, only the last tokens are compared: all logits would not fit in memory
-            if index or first > _SHORTEST_CHECK:
-                sample = [_last_queries(path) for path in sample]
-            loaded.checks[key] = _compare(loaded, strategy, sample, size, head == "full", batching)
-        if index == 0 or not loaded.checks[key].agrees:
-            result = loaded.checks[key]
-        if not result.agrees:
-            break
-    return name, result
+            if beyond or first > _SHORTEST_CHECK:
+                sample = [_last_queries(loaded, path) for path in sample]
+            result = _compare(loaded, strategy, sample, head == "full", batching)
+            loaded.checks[key] = size, result
+        if beyond or not result.agrees or not loaded.has_threshold(result.tokens, longest):
+            return name, result
+        size, beyond = longest, True
 
 
-def _last_queries(path: Path) -> Path:
-    start = max(1, len(path.tokens) - _SHORTEST_CHECK)
+def _last_queries(loaded: LoadedModel, path: Path) -> Path:
+    n_queries = max(_SHORTEST_CHECK, LOGIT_BYTES // (16 * loaded.n_outputs))
+    start = max(1, len(path.tokens) - n_queries)
     return Path(path.tokens, start, path.tokens[start:])
 
 
-def _compare(
-    loaded: LoadedModel, strategy: str, sample: list[Path], max_tokens: int, full_model: bool, batching: str
-) -> Check:
-    last_rows = range(len(sample))[-2:]  # these follow other texts in their row
+def _compare(loaded: LoadedModel, strategy: str, sample: list[Path], full_model: bool, batching: str) -> Check:
+    last_rows = range(len(sample))[-2:]  # one is padded, and one follows another text in its row
+    max_tokens = max(len(path.tokens) for path in sample)
+
+    # the last token has no target: only the single text, as it stands in the evaluation, reads it
+    ends = [None if loaded.lengths.varies or len(path.tokens) < 2 else -1 for path in sample]
+    cut = zip(sample, ends, strict=True)
+    read = [Path(path.tokens[:end], path.start, _predictable(loaded, path)) for path, end in cut]
 
     def compute_pairs() -> list[tuple[float, float]]:
-        logprobs = _strategy_logprobs(loaded, strategy, sample, full_model, batching)
+        trie, pairs = build_trie(read), []
         references = {row: _reference_logprobs(loaded, sample[row]) for row in last_rows}
-        return [(a, b) for row in last_rows for a, b in zip(logprobs[row], references[row], strict=True)]
+        for limit in _row_limits(trie) if strategy == "tree" else [trie.size]:
+            logprobs = _strategy_logprobs(loaded, strategy, read, full_model, batching, limit, trie)
+            pairs += [(a, b) for row in last_rows for a, b in zip(logprobs[row], references[row], strict=True)]
+        return pairs
 
     try:
         pairs = within_memory(loaded, compute_pairs)
@@ -192,7 +207,12 @@ def _compare(
         raise ModelError(
             f"model {loaded.record.name}: out of memory for a text of {max_tokens} tokens on {loaded.device}."
         )
-    return _compare(loaded, strategy, [_truncate(path, shorter) for path in sample], shorter, full_model, batching)
+    return _compare(loaded, strategy, [_truncate(path, shorter) for path in sample], full_model, batching)
+
+
+def _predictable(loaded: LoadedModel, path: Path) -> np.ndarray:
+    """Return the targets of a path, with another token in place of those that the model cannot predict."""
+    return np.minimum(path.targets, np.int32(loaded.n_outputs - 1))
 
 
 def _truncate(path: Path, max_tokens: int) -> Path:
@@ -225,42 +245,78 @@ def _evaluate_check(loaded: LoadedModel, pairs: list[tuple[float, float]], max_t
     return Check(result.agrees, result.largest if isfinite(result.largest) else None, max_tokens, reason)
 
 
-def _sample(paths: list[Path], max_tokens: int, *, beyond: bool = False) -> list[Path]:
-    """Return two neighbors in the trie and its last text, truncated to `max_tokens`, with all token queries.
-
-    `beyond`: the longest text and its neighbor instead.
-    """
+def _sorted_texts(paths: list[Path]) -> list[np.ndarray]:
+    """Return the distinct texts, in the order of the trie."""
     by_key = {sort_key(path.tokens): path.tokens for path in paths}
-    ordered = sorted(by_key)
-    middle = max(0, len(ordered) // 2 - 1)
-    keys = [*ordered[middle : middle + 2], ordered[-1]]
+    return [by_key[key] for key in sorted(by_key)]
+
+
+def _n_common(texts: list[np.ndarray]) -> int:
+    """Return the number of tokens with which all of some sorted texts begin."""
+    return common_length(sort_key(texts[0]), sort_key(texts[-1])) // 4
+
+
+def _sharing(texts: list[np.ndarray]) -> list[np.ndarray]:
+    """Return the largest group of sorted texts with a common beginning that a plan may cache; at least one text."""
+    groups = [[texts[0]]]
+    for text in texts[1:]:
+        if _n_common([groups[-1][0], text]) >= MIN_PREFIX_TOKENS:
+            groups[-1].append(text)
+        else:
+            groups.append([text])
+    return max(groups, key=len)
+
+
+def _sample(texts: list[np.ndarray], max_tokens: int, *, beyond: bool) -> list[Path]:
+    """Return three texts of unequal lengths, two of them neighbors in the trie, with all token queries.
+
+    They share a beginning if some of the sorted `texts` do, and are truncated to `max_tokens`; `beyond`: one is the
+    longest.
+    """
     if beyond:
-        longest = max(ordered, key=lambda key: (len(key), key))
-        index = ordered.index(longest)
-        keys = [*(ordered[index - 1 : index] or ordered[1:2]), longest]
-    selected = [by_key[key] for key in dict.fromkeys(keys)]
-    n_shared = sum(1 for _ in takewhile(lambda tokens: len(set(tokens)) == 1, zip(*selected, strict=False)))
+        index = max(range(len(texts)), key=lambda number: len(texts[number]))
+        neighbor = index - 1 if index else index + 1
+        others = [number for number in (0, len(texts) - 1) if number not in (index, neighbor)]
+        chosen = [texts[number] for number in (neighbor, *others[:1], index) if number < len(texts)]
+        n_shared = _n_common(sorted(chosen, key=sort_key))
+    else:
+        texts = group if len(group := _sharing(texts)) > 1 else texts
+        n_shared = _n_common(texts)
+        # those that differ soon
+        distinct = list({text[n_shared : n_shared + max_tokens // 2].tobytes(): text for text in texts}.values())
+        middle = max(0, len(distinct) // 2 - 1)
+        chosen = [distinct[middle], *distinct[middle + 2 :][-1:], *distinct[middle + 1 : middle + 2]]
     # the same start for all texts, with half of the remainder still shared, so that cached prefixes are checked, too
-    start = max(0, min(min(map(len, selected)) - max_tokens, n_shared - max_tokens // 2))
-    texts = [tokens[start : start + max_tokens] for tokens in selected]
-    return [Path(text, 1, text[1:]) for text in texts]
+    start = max(0, min(min(map(len, chosen)) - max_tokens, n_shared - max_tokens // 2))
+    chosen = [text[start : start + max_tokens] for text in chosen]
+    if len(chosen) > 1 and len(chosen[-2]) == len(chosen[-1]):  # padding is checked, too
+        chosen[-2] = chosen[-2][: max(n_shared - start + 1, 3 * len(chosen[-2]) // 4)]
+    return [Path(text, 1, text[1:]) for text in chosen]
+
+
+def _row_limits(trie: Trie) -> list[int]:
+    """Return tokens of a tree row with which a plan of the sample caches a prefix, and two texts share a row."""
+    node = max(trie.roots, key=lambda node: node.leaves)
+    while node.end < MIN_PREFIX_TOKENS and node.children:
+        node = max(node.children.values(), key=lambda child: child.leaves)
+    if node.leaves == 1:
+        return [trie.size]
+    below = node.size - len(node.tokens)
+    return [below - 1] if node.leaves > 2 else [below - 1, below]  # not all branches, but two of three
 
 
 def _strategy_logprobs(
-    loaded: LoadedModel, strategy: str, sample: list[Path], full_model: bool, batching: str = "padded"
+    loaded: LoadedModel, strategy: str, sample: list[Path], full_model: bool, batching: str, row: int, trie: Trie
 ) -> list[list[float]]:
-    """Return, per text of the sample, the log-probabilities of its targets."""
+    """Return, per text of the sample, the log-probabilities of its targets; texts of all lengths share a batch."""
     loaded.forget_lengths()
-    trie = build_trie(sample)
-    n_shared = len(trie.roots[0].tokens) if len(trie.roots) == 1 else 0
-    n_shared = n_shared if n_shared >= MIN_PREFIX_TOKENS else 0
-    # a row too short for all branches by one token: the shared tokens become a cached prefix, and two texts share a row
     longest = max(len(path.tokens) for path in sample)
     limits = PlanLimits(
-        budget=1 if batching == "single" else 2 * longest,
-        row=trie.size - n_shared - 1,
-        forward=0 if batching == "equal" else 1 if strategy != "plain" else longest,
+        budget=1 if batching == "single" else len(sample) * longest,
+        row=row,
+        forward=1,
         shortest_prefix=loaded.lengths.first(longest),
+        slack=0 if batching == "equal" else longest,
     )
     body, head = Body(loaded, tree=strategy == "tree", full_model=full_model), Head(loaded, full_model=full_model)
     logprobs = np.zeros(len(trie.positions), np.float32)  # of each distinct token query
@@ -278,6 +334,6 @@ def _reference_logprobs(loaded: LoadedModel, path: Path) -> list[float]:
     n_logits = len(path.targets) + 1
     takes_number = "logits_to_keep" in inspect.signature(loaded.model.forward).parameters
     kwargs = {"logits_to_keep": n_logits} if takes_number and n_logits < ids.shape[1] else {}
-    logits = loaded.model(input_ids=ids, **kwargs).logits[0, -n_logits:-1].float()
-    targets = ids[0, path.start :, None]
+    logits = loaded.model(input_ids=ids, **kwargs, **loaded.without_cache).logits[0, -n_logits:-1].float()
+    targets = torch.from_numpy(_predictable(loaded, path).astype(np.int64)).to(logits.device)[:, None]
     return (logits.gather(-1, targets)[:, 0] - logits.logsumexp(-1)).tolist()
