@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -18,7 +19,9 @@ import torch
 from tokenizers.normalizers import BertNormalizer
 from transformers import AutoModel, AutoTokenizer
 
+from vernacular.checkpoints.files import weights_of
 from vernacular.checkpoints.linear_layers import use_onednn
+from vernacular.checkpoints.source_check import check_tensors, tokenizer_of_file
 from vernacular.core.errors import MachineError, ModelError, first_of, writing
 from vernacular.core.library_errors import LOADING_ERRORS, describe_error, is_out_of_memory
 from vernacular.core.model_record import ModelRecord
@@ -45,16 +48,19 @@ class Tokens:
 class TokenEncoder:
     """A local encoder that returns the hidden states of requested layers.
 
-    `record` is written by the command `encoder`: name, directory, revision, layer, allow_pickle. Raises ModelError if
-    the directory cannot be loaded, lacks weights, or has a tokenizer without character offsets; MachineError if memory
-    does not suffice.
+    `record` is written by the command `encoder`: name, directory, allow_pickle, tokenizer_pipeline. Raises ModelError
+    if the directory cannot be loaded, lacks weights, or has a tokenizer without character offsets; MachineError if
+    memory does not suffice.
     """
 
     def __init__(self, record: ModelRecord):
         self.name = record.name
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         try:
-            self.tokenizer = AutoTokenizer.from_pretrained(record.directory, trust_remote_code=False)
+            tokenizer = AutoTokenizer.from_pretrained(record.directory, trust_remote_code=False)
+            self.tokenizer, self.loading = tokenizer_of_file(
+                tokenizer, record.directory, self.name, record.tokenizer_pipeline
+            )
             model, report = AutoModel.from_pretrained(
                 record.directory,
                 dtype=torch.float32,
@@ -65,6 +71,7 @@ class TokenEncoder:
         except LOADING_ERRORS as error:
             raise loading_error(self.name, error, bool(record.allow_pickle)) from error
         check_missing_weights(self.name, report)
+        check_loaded_weights(self.name, model, record.directory, bool(record.allow_pickle), report)
         if not self.tokenizer.is_fast:
             reason = "its tokenizer provides no character offsets, which similarity metrics require"
             raise ModelError(f"{self.name}: {reason}.")
@@ -196,6 +203,12 @@ def check_missing_weights(name: str, report: dict) -> None:
     if missing := sorted(key for key in report["missing_keys"] if "pooler" not in key):
         reason = f"{len(missing)} of the encoder's weights not found ({first_of(missing)})"
         raise ModelError(f"{name}: {reason}. Use a complete checkpoint.")
+
+
+def check_loaded_weights(name: str, model, directory: str, allow_pickle: bool, report: dict) -> None:
+    """Raise ModelError if the weights of a model are not those in the files of its directory."""
+    weights = weights_of(name, Path(directory), allow_pickle=allow_pickle)
+    check_tensors(name, model, weights, report["unexpected_keys"])
 
 
 _WEIGHTS: WeakValueDictionary[tuple[str, str], torch.nn.Parameter] = WeakValueDictionary()

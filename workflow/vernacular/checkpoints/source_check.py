@@ -1,0 +1,211 @@
+"""Comparison of what was loaded with the files of its source: tokenizer.json and tensors, of models and encoders alike.
+
+Loaders drop and replace what a checkpoint contains without a message. Here, every component of `tokenizer.json` and
+every tensor is found in the loaded object, is in a list of what has no effect, or raises an error or a note. What a
+GGUF file contains is compared in `gguf_conversion`.
+
+transformers 5 builds the tokenizers of most classes from vocabulary and merges, with the class's own normalizer and
+pre-tokenizer. `tokenizer.json` decides: transformers writes it from the pipeline in memory, so that it differs from the
+class's only if the model was trained with another one, by an earlier version or another tool. It is incorrect if an
+early conversion of a SentencePiece model was; with `tokenizer_pipeline: class`, the class decides.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerFast
+
+from vernacular.checkpoints.files import read_json
+from vernacular.core.errors import ModelError, format_count
+
+CLASS = "class"  # value of tokenizer_pipeline: the class named in tokenizer_config.json decides
+_PARTS = ("normalizer", "pre_tokenizer", "model", "post_processor", "decoder", "added_tokens")
+_BOS_SETTINGS = ("add_bos_token", "add_eos_token")  # of tokenizer_config.json, which replace the post-processor
+# Settings of tokenizer_config.json that repeat one of tokenizer.json, by the name that they have there.
+_REPEATED = {
+    "add_prefix_space": "add_prefix_space",
+    "do_lower_case": "lowercase",
+    "strip_accents": "strip_accents",
+    "tokenize_chinese_chars": "handle_chinese_chars",
+}
+_ATTRIBUTES = ("padding_side", "truncation_side", "model_max_length", "model_input_names")
+# Only for the note: which pipeline is used does not depend on them. Scripts, marks, composed and decomposed letters,
+# ligatures, capitals, digits, runs of spaces, punctuation and line ends.
+_TEXTS = (
+    "O gato dorme no tellado.", "L'home va dir-m'ho: 'no vull anar-hi'.", "cafe\u0301 ﬁn NAÏVE ½ Ǆ",
+    "  a   b\t c\r\n\n d ", "1234567 12,5 % -3", "(x_1)!? «…» — @a#b <c>", "Ђаци уче: Ёж",
+    "Καλημέρα ά", "قِطَّةٌ ٱلْبَيْت ١٢٣", "שָׁלוֹם עולם", "नमस्ते क़लम", "বাংলা ভাষা", "தமிழ் மொழி",
+    "తెలుగు", "ಕನ್ನಡ", "മലയാളം", "ગુજરાતી", "ਪੰਜਾਬੀ", "සිංහල", "ไทย ภาษา", "ភាសាខ្មែរ", "မြန်မာ",
+    "ລາວ", "བོད་སྐད།", "ქართული", "Հայերեն", "አማርኛ ነው።", "ᏣᎳᎩ", "ᐃᓄᒃᑎᑐᑦ", "ⵜⴰⵎⴰⵣⵉⵖⵜ", "한국어 가",
+    "日本語のテキスト", "中文，测试", "😀👍🏽",
+)  # fmt: skip
+
+
+def tokenizer_of_file(
+    tokenizer, directory: str | Path, name: str, pipeline: str | None = None
+) -> tuple[PreTrainedTokenizerFast, list[str]]:
+    """Return (the tokenizer of `directory` with the pipeline of its tokenizer.json, notes on what differs).
+
+    `tokenizer`: as its class loads it, which is returned if it is equal, or if `pipeline` is CLASS. Raises ModelError
+    if neither has the pipeline of the file.
+    """
+    file, settings = Path(directory, "tokenizer.json"), _settings(directory, name)
+    class_name = type(tokenizer).__name__
+    if not file.is_file():
+        return tokenizer, []
+    if not getattr(tokenizer, "is_fast", False):
+        return tokenizer, [f"tokenizer.json is not read: {class_name} has its own pipeline"]
+    stored = Tokenizer.from_file(str(file))
+    differing = _differing(tokenizer.backend_tokenizer, stored, settings)
+    texts = _differing_texts(tokenizer, stored) if differing else 0
+    reason = f"the {', '.join(differing)} of {class_name}, which tokenizer_config.json or config.json names"
+    seen = f"{format_count(texts, 'test text')} with other tokens"
+    if pipeline == CLASS or (differing and not type(tokenizer).__module__.startswith("transformers.")):
+        return tokenizer, [f"{reason}, instead of tokenizer.json ({seen})"] if texts else []
+    notes = [f"tokenizer.json instead of {reason} ({seen})"] if texts else []
+    if differing:
+        tokenizer = _load_from_file(tokenizer, stored, directory)
+        left = set(_differing(tokenizer.backend_tokenizer, stored, settings)) - {"post_processor", "added_tokens"}
+        if left:
+            parts = ", ".join(sorted(left))
+            raise ModelError(f"model {name}: {file}: transformers does not load its {parts} as stored.")
+    return tokenizer, notes + _contradictions(stored, settings)
+
+
+def _load_from_file(tokenizer, stored: Tokenizer, directory: str | Path) -> PreTrainedTokenizerFast:
+    """Return the generic tokenizer of a directory, with the special tokens and limits of its class."""
+    tokens = {key: str(token) for key, token in tokenizer.special_tokens_map.items() if isinstance(token, str)}
+    tokens = {key: token for key, token in tokens.items() if stored.token_to_id(token) is not None}
+    loaded = PreTrainedTokenizerFast.from_pretrained(directory, local_files_only=True, **tokens)
+    for attribute in _ATTRIBUTES:
+        setattr(loaded, attribute, getattr(tokenizer, attribute))
+    return loaded
+
+
+def _settings(directory: str | Path, name: str) -> dict:
+    path = Path(directory, "tokenizer_config.json")
+    settings = read_json(name, path) if path.is_file() else {}
+    return settings if isinstance(settings, dict) else {}
+
+
+def _differing(loaded: Tokenizer, stored: Tokenizer, settings: dict) -> list[str]:
+    """Return the parts that differ; a part that tokenizer_config.json states explicitly, in addition, does not."""
+    own, expected = json.loads(loaded.to_str()), json.loads(stored.to_str())
+    parts = [part for part in _PARTS if own[part] != expected[part]]
+    if (
+        any(settings.get(key) is not None for key in _BOS_SETTINGS)
+        or loaded.num_special_tokens_to_add(False) == (stored.num_special_tokens_to_add(False)) == 0
+    ):
+        parts = [part for part in parts if part != "post_processor"]
+    stated = json.dumps(settings, ensure_ascii=False)
+    extra = [token for token in own["added_tokens"] if token not in expected["added_tokens"]]
+    is_kept = all(token in own["added_tokens"] for token in expected["added_tokens"])
+    if is_kept and all(json.dumps(token["content"], ensure_ascii=False) in stated for token in extra):
+        parts = [part for part in parts if part != "added_tokens"]
+    return parts
+
+
+def _differing_texts(tokenizer, stored: Tokenizer) -> int:
+    special = (f"a {token} b" for token in stored.get_added_tokens_decoder().values())
+    return sum(not _encodes(tokenizer, text, stored.encode(text).ids) for text in (*_TEXTS, *islice(special, 8)))
+
+
+def _encodes(tokenizer, text: str, ids: list[int]) -> bool:
+    try:
+        return tokenizer(text, verbose=False)["input_ids"] == ids
+    except Exception:  # noqa: BLE001 (of tokenizers: the vocabulary of the file does not fit the class)
+        return False
+
+
+def _contradictions(stored: Tokenizer, settings: dict) -> list[str]:
+    """Return notes on settings of tokenizer_config.json that differ from those in tokenizer.json, which are used."""
+    notes, pending = [], [json.loads(stored.to_str())[part] for part in ("normalizer", "pre_tokenizer")]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, list):
+            pending += part
+        elif isinstance(part, dict):
+            pending += part.values()
+            for key, key_there in _REPEATED.items():
+                value, used = settings.get(key), part.get(key_there)
+                if isinstance(value, bool) and isinstance(used, bool) and value != used:
+                    kind = part["type"]
+                    notes.append(f"{kind} of tokenizer.json has {key_there}: {used}; {key}: {value} is not used")
+    return notes
+
+
+_ROWS = 4  # compared at both ends of a tensor: those of another tensor differ, and reading all takes as long as loading
+# Tensors inside of computed layers that no computation reads: masks and positions that old versions stored, and scales
+# of a cache of 8 bits, which this one is not.
+_WITHOUT_EFFECT = re.compile(
+    r"(?:^|\.)(?:rotary_emb\.inv_freq|(?:attn|attention|self|self_attention)\.(?:masked_)?bias|position_ids|"
+    r"token_type_ids|num_batches_tracked|k_scale|v_scale|(?:decoder|encoder)\.version|embed_positions\.weights)$"
+)
+
+
+def check_tensors(name: str, model: torch.nn.Module, weights: list[Path], unused: list[str]) -> None:
+    """Raise ModelError if a tensor in the files `weights` is not the loaded one of its name, or changes a layer unread.
+
+    `unused`: the tensors that transformers did not load. Those of a layer or module that is computed, such as biases,
+    would change its outputs; those of other modules (another head, more layers) are not an error.
+    """
+    modules = {module for module, _ in model.named_modules()} - {""}
+    for key in sorted(unused):
+        parents = {key.rpartition(".")[0], *(key[: match.end()] for match in re.finditer(r"\.\d+(?=\.)", key))}
+        prefix = f"{model.base_model_prefix}."
+        if not _WITHOUT_EFFECT.search(key) and modules & {p for k in parents for p in (k, prefix + k)}:
+            raise ModelError(
+                f"model {name}: {weights[0].parent} contains {key}, which a {type(model).__name__} with its config "
+                "does not use, although it computes the same layer. Correct the config, or use the class that saved it."
+            )
+    if getattr(model.config, "quantization_config", None) is not None:
+        return  # the loaded tensors are packed
+    loaded = dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers(remove_duplicate=False))
+    prefix = f"{model.base_model_prefix}."
+    for file, key, shape, rows in _stored_rows(weights):
+        names = (key, prefix + key, key.removeprefix(prefix))
+        tensor = next((loaded[candidate] for candidate in names if candidate in loaded), None)
+        if (
+            tensor is None
+            or list(tensor.shape) != shape
+            or tensor.device.type == "meta"
+            or not rows.is_floating_point()
+        ):
+            continue
+        own = _rows_of(tensor.detach()).cpu()
+        if not torch.equal(own.nan_to_num(), rows.to(own.dtype).nan_to_num()):
+            raise ModelError(
+                f"model {name}: the loaded {key} is not that in {file}. Another file or name of the checkpoint, or a "
+                "tie stated by its config (tie_word_embeddings), replaced it. Correct the config or the files."
+            )
+
+
+def _rows_of(tensor):
+    """Return the first and last rows of a tensor, or of a slice of safetensors."""
+    return torch.cat([tensor[:_ROWS], tensor[-_ROWS:]]) if len(tensor.shape) else tensor[None]
+
+
+def _stored_rows(weights: list[Path]) -> Iterator[tuple[Path, str, list[int], torch.Tensor]]:
+    """Yield (file, name, shape, first and last rows) of each tensor in files of safetensors or pickles."""
+    for file in weights:
+        if file.suffix == ".safetensors":
+            with safe_open(file, framework="pt") as handle:
+                for key in handle.keys():  # noqa: SIM118 (no mapping)
+                    part = handle.get_slice(key)
+                    shape = part.get_shape()
+                    if not shape:
+                        yield file, key, shape, handle.get_tensor(key)[None]
+                    elif shape[0]:
+                        low, high = part[: min(_ROWS, shape[0])], part[max(0, shape[0] - _ROWS) :]
+                        yield file, key, shape, torch.cat([low, high])
+        else:
+            tensors = torch.load(file, map_location="cpu", mmap=True, weights_only=True)
+            tensors = {key: tensor for key, tensor in tensors.items() if isinstance(tensor, torch.Tensor)}
+            for key, tensor in tensors.items():
+                yield file, key, list(tensor.shape), _rows_of(tensor)
