@@ -9,7 +9,7 @@ from support.engines import score
 from support.messages import assert_states
 from tokenizers import Tokenizer, models
 from transformers import LlamaTokenizer
-from vernacular.checkpoints.gguf_conversion import check_tokenizer
+from vernacular.checkpoints.gguf_conversion import check_keys, check_tokenizer
 from vernacular.checkpoints.resolve import resolve
 from vernacular.core.errors import ModelError
 from vernacular.inference.model.load import load
@@ -126,3 +126,42 @@ def test_control_token_of_a_template_must_be_one_token():
     check_tokenizer("x.gguf", metadata | {"tokenizer.chat_template": "{{ messages }}"}, tokenizer)
     with pytest.raises(ModelError, match=r"x.gguf: its chat template contains '<u>'"):
         check_tokenizer("x.gguf", metadata | {"tokenizer.chat_template": "<u>{{ messages }}"}, tokenizer)
+
+
+SIZES = {"num_attention_heads": 4, "num_key_value_heads": 2, "hidden_size": 64, "max_position_embeddings": 512}
+HEADS = {"attention.head_count": 4, "attention.head_count_kv": 2, "context_length": 512}
+GEMMA = {**SIZES, "head_dim": 16, "sliding_window": 32}
+OTHERS = {  # architecture, config as transformers makes it, keys, key that is rejected
+    "base of starcoder2": ("starcoder2", tf.Starcoder2Config(**SIZES), {"rope.freq_base": 1e6}, "rope.freq_base"),
+    "base that is the default": ("starcoder2", tf.Starcoder2Config(**SIZES), {"rope.freq_base": 1e4}, None),
+    "base of llama.cpp": ("qwen2", tf.Qwen2Config(**SIZES, rope_parameters={"rope_theta": 5e5}), {}, "rope.freq_base"),
+    "part of phi3": ("phi3", tf.Phi3Config(**SIZES), {"rope.dimension_count": 12}, "rope.dimension_count"),
+    "window of phi3": ("phi3", tf.Phi3Config(**SIZES), {"attention.sliding_window": 32}, "attention.sliding_window"),
+    "window that is not stated": ("llama", tf.MistralConfig(**SIZES, sliding_window=32), {}, "attention.sliding_window"),
+    "gemma3": (
+        "gemma3", tf.Gemma3TextConfig(**GEMMA),
+        {"rope.freq_base": 1e6, "rope.freq_base_swa": 1e4, "attention.sliding_window": 32, "attention.key_length": 16}, None,
+    ),
+    "scaled gemma3": (
+        "gemma3", tf.Gemma3TextConfig(**GEMMA),
+        {"rope.freq_base": 1e6, "attention.sliding_window": 32, "rope.scaling.factor": 8.0}, "rope.scaling.factor",
+    ),
+    "soft caps of gemma2": (
+        "gemma2", tf.Gemma2Config(**GEMMA), {"attention.sliding_window": 32, "attn_logit_softcapping": 30.0},
+        "attn_logit_softcapping",
+    ),
+    "heads of layers": ("llama", tf.LlamaConfig(**SIZES), {"attention.head_count_kv": [2, 4]}, "attention.head_count_kv"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_key_must_be_in_the_config_whether_it_is_mapped_or_a_default(name):
+    architecture, config, keys, rejected = OTHERS[name]
+    metadata = {f"{architecture}.{key}": value for key, value in (HEADS | keys).items()}
+    metadata["general.architecture"] = architecture
+    if rejected is None:
+        check_keys("x.gguf", metadata, config)
+        return
+    with pytest.raises(ModelError) as raised:
+        check_keys("x.gguf", metadata, config)
+    assert_states(raised.value, "x.gguf", f"{architecture}.{rejected}", "original checkpoint")

@@ -94,23 +94,18 @@ def check_keys(name: str, metadata: dict, config) -> None:
     if keys.get("rope.scaling.type") == "none":
         keys.pop("rope.scaling.factor", None)
     for key, value in keys.items():
-        is_stated = value not in (0, "") or value is False
-        if (
-            not is_stated
-            or key in _IN_SHAPES
-            or key in _WITHOUT_EFFECT
-            or (key.endswith("_window") and value == context)
-        ):
+        is_default = (value in (0, "") and value is not False) or (key.endswith("_window") and value == context)
+        if is_default or key in _IN_SHAPES | _WITHOUT_EFFECT:
             continue
         loaded = _loaded(config, key)
-        if not _equal(value, loaded):
+        if not _equal(value, loaded) and not (value is False and loaded is None):
             found = "transformers does not read it" if loaded is None else f"transformers loads {loaded}"
             raise ModelError(f"{name}: {prefix}{key}: {value}: {found}, so that its outputs would differ. {_ADVICE}")
 
 
 def _loaded(config, key: str):
     """Return the value of a config that a key of a GGUF file states; None: it has none."""
-    head_dim = getattr(config, "head_dim", None) or config.hidden_size // (config.num_attention_heads or 1)
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // getattr(config, "num_attention_heads", 1)
     rope = _rope(config)
     if key == "attention.head_count_kv":
         if getattr(config, "multi_query", False) and not config.new_decoder_architecture:  # Falcon
@@ -122,6 +117,8 @@ def _loaded(config, key: str):
     if key == "rope.dimension_count":
         share = rope.get("partial_rotary_factor") or getattr(config, "partial_rotary_factor", None) or 1
         return getattr(config, "rotary_dim", None) or int(head_dim * share)
+    if key == "rope.freq_base_swa":
+        return (config.rope_parameters.get("sliding_attention") or {}).get("rope_theta")
     if key.startswith("rope."):
         scaled = rope.get("rope_type", "default") != "default"
         unscaled = {"rope.scaling.type": "none", "rope.scaling.factor": 1.0, "rope.scaling.attn_factor": 1.0}

@@ -156,9 +156,9 @@ def check_tensors(name: str, model: torch.nn.Module, weights: list[Path], unused
     would change its outputs; those of other modules (another head, more layers) are not an error.
     """
     modules = {module for module, _ in model.named_modules()} - {""}
+    prefix = f"{model.base_model_prefix}."
     for key in sorted(unused):
         parents = {key.rpartition(".")[0], *(key[: match.end()] for match in re.finditer(r"\.\d+(?=\.)", key))}
-        prefix = f"{model.base_model_prefix}."
         if not _WITHOUT_EFFECT.search(key) and modules & {p for k in parents for p in (k, prefix + k)}:
             raise ModelError(
                 f"model {name}: {weights[0].parent} contains {key}, which a {type(model).__name__} with its config "
@@ -167,8 +167,11 @@ def check_tensors(name: str, model: torch.nn.Module, weights: list[Path], unused
     if getattr(model.config, "quantization_config", None) is not None:
         return  # the loaded tensors are packed
     loaded = dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers(remove_duplicate=False))
-    prefix = f"{model.base_model_prefix}."
+    file_of: dict[str, Path] = {}
     for file, key, shape, rows in _stored_rows(weights):
+        if key in file_of:  # of pickles; those of safetensors are compared before (`files.sizes_of`)
+            raise ModelError(f"model {name}: both {file_of[key]} and {file.name} contain {key}. Remove one of them.")
+        file_of[key] = file
         names = (key, prefix + key, key.removeprefix(prefix))
         tensor = next((loaded[candidate] for candidate in names if candidate in loaded), None)
         if (
