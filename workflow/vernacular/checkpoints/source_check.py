@@ -12,7 +12,7 @@ early conversion of a SentencePiece model was; with `tokenizer_pipeline: class`,
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -21,12 +21,11 @@ from safetensors import safe_open
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
-from vernacular.checkpoints.files import read_json
+from vernacular.checkpoints.files import read_json, weights_of
 from vernacular.core.errors import ModelError, format_count
 
 CLASS = "class"  # value of tokenizer_pipeline: the class named in tokenizer_config.json decides
 _PARTS = ("normalizer", "pre_tokenizer", "model", "post_processor", "decoder", "added_tokens")
-_BOS_SETTINGS = ("add_bos_token", "add_eos_token")  # of tokenizer_config.json, which replace the post-processor
 # Settings of tokenizer_config.json that repeat one of tokenizer.json, by the name that they have there.
 _REPEATED = {
     "add_prefix_space": "add_prefix_space",
@@ -55,72 +54,73 @@ def tokenizer_of_file(
     `tokenizer`: as its class loads it, which is returned if it is equal, or if `pipeline` is CLASS. Raises ModelError
     if neither has the pipeline of the file.
     """
-    file, settings = Path(directory, "tokenizer.json"), _settings(directory, name)
-    class_name = type(tokenizer).__name__
+    file, class_name = Path(directory, "tokenizer.json"), type(tokenizer).__name__
     if not file.is_file():
         return tokenizer, []
     if not getattr(tokenizer, "is_fast", False):
         return tokenizer, [f"tokenizer.json is not read: {class_name} has its own pipeline"]
+    path = Path(directory, "tokenizer_config.json")
+    settings = read_json(name, path) if path.is_file() else {}
     stored = Tokenizer.from_file(str(file))
-    differing = _differing(tokenizer.backend_tokenizer, stored, settings)
-    texts = _differing_texts(tokenizer, stored) if differing else 0
-    reason = f"the {', '.join(differing)} of {class_name}, which tokenizer_config.json or config.json names"
-    seen = f"{format_count(texts, 'test text')} with other tokens"
-    if pipeline == CLASS or (differing and not type(tokenizer).__module__.startswith("transformers.")):
-        return tokenizer, [f"{reason}, instead of tokenizer.json ({seen})"] if texts else []
-    notes = [f"tokenizer.json instead of {reason} ({seen})"] if texts else []
-    if differing:
-        tokenizer = _load_from_file(tokenizer, stored, directory)
-        left = set(_differing(tokenizer.backend_tokenizer, stored, settings)) - {"post_processor", "added_tokens"}
-        if left:
-            parts = ", ".join(sorted(left))
-            raise ModelError(f"model {name}: {file}: transformers does not load its {parts} as stored.")
-    return tokenizer, notes + _contradictions(stored, settings)
-
-
-def _load_from_file(tokenizer, stored: Tokenizer, directory: str | Path) -> PreTrainedTokenizerFast:
-    """Return the generic tokenizer of a directory, with the special tokens and limits of its class."""
-    tokens = {key: str(token) for key, token in tokenizer.special_tokens_map.items() if isinstance(token, str)}
+    notes = _contradictions(stored, settings)
+    if not (parts := _differing(tokenizer.backend_tokenizer, stored, settings)):
+        return tokenizer, notes
+    is_kept = pipeline == CLASS or not type(tokenizer).__module__.startswith("transformers.")  # own code, if allowed
+    own = f"the {', '.join(parts)} of {class_name}, which tokenizer_config.json or config.json names"
+    if n_texts := _differing_texts(tokenizer, stored, settings):
+        seen = f"({format_count(n_texts, 'test text')} with other tokens)"
+        notes.append(
+            f"{own}, instead of tokenizer.json {seen}" if is_kept else f"tokenizer.json instead of {own} {seen}"
+        )
+    if is_kept:
+        return tokenizer, notes
+    # the generic class, with the special tokens and limits of the other one
+    tokens = {key: token for key, token in tokenizer.special_tokens_map.items() if isinstance(token, str)}
     tokens = {key: token for key, token in tokens.items() if stored.token_to_id(token) is not None}
     loaded = PreTrainedTokenizerFast.from_pretrained(directory, local_files_only=True, **tokens)
     for attribute in _ATTRIBUTES:
         setattr(loaded, attribute, getattr(tokenizer, attribute))
-    return loaded
-
-
-def _settings(directory: str | Path, name: str) -> dict:
-    path = Path(directory, "tokenizer_config.json")
-    settings = read_json(name, path) if path.is_file() else {}
-    return settings if isinstance(settings, dict) else {}
+    left = set(_differing(loaded.backend_tokenizer, stored, settings))
+    if left - {"post_processor", "added_tokens"}:
+        raise ModelError(f"model {name}: {file}: transformers does not load its {', '.join(sorted(left))} as stored.")
+    if left and (n_texts := _differing_texts(loaded, stored, settings)):
+        notes.append(f"tokens of tokenizer_config.json replace those of tokenizer.json in {n_texts} test texts")
+    return loaded, notes
 
 
 def _differing(loaded: Tokenizer, stored: Tokenizer, settings: dict) -> list[str]:
-    """Return the parts that differ; a part that tokenizer_config.json states explicitly, in addition, does not."""
-    own, expected = json.loads(loaded.to_str()), json.loads(stored.to_str())
-    parts = [part for part in _PARTS if own[part] != expected[part]]
-    if (
-        any(settings.get(key) is not None for key in _BOS_SETTINGS)
-        or loaded.num_special_tokens_to_add(False) == (stored.num_special_tokens_to_add(False)) == 0
-    ):
-        parts = [part for part in parts if part != "post_processor"]
+    """Return the parts that differ, without what tokenizer_config.json adds to them explicitly."""
+    if (own := loaded.to_str()) == (expected := stored.to_str()):
+        return []
+    own, expected = json.loads(own), json.loads(expected)
+    parts = {part for part in _PARTS if own[part] != expected[part]}
+    n_special = [each.num_special_tokens_to_add(False) for each in (loaded, stored)]
+    if _sets_bos(settings) or n_special == [0, 0]:
+        parts -= {"post_processor"}
     stated = json.dumps(settings, ensure_ascii=False)
     extra = [token for token in own["added_tokens"] if token not in expected["added_tokens"]]
     is_kept = all(token in own["added_tokens"] for token in expected["added_tokens"])
     if is_kept and all(json.dumps(token["content"], ensure_ascii=False) in stated for token in extra):
-        parts = [part for part in parts if part != "added_tokens"]
-    return parts
+        parts -= {"added_tokens"}
+    return [part for part in _PARTS if part in parts]
 
 
-def _differing_texts(tokenizer, stored: Tokenizer) -> int:
-    special = (f"a {token} b" for token in stored.get_added_tokens_decoder().values())
-    return sum(not _encodes(tokenizer, text, stored.encode(text).ids) for text in (*_TEXTS, *islice(special, 8)))
+def _sets_bos(settings: dict) -> bool:
+    """Return whether tokenizer_config.json states which special tokens are added, instead of the post-processor."""
+    return any(settings.get(key) is not None for key in ("add_bos_token", "add_eos_token"))
 
 
-def _encodes(tokenizer, text: str, ids: list[int]) -> bool:
-    try:
-        return tokenizer(text, verbose=False)["input_ids"] == ids
-    except Exception:  # noqa: BLE001 (of tokenizers: the vocabulary of the file does not fit the class)
-        return False
+def _differing_texts(tokenizer, stored: Tokenizer, settings: dict) -> int:
+    added = (f"a {token} b" for token in stored.get_added_tokens_decoder().values())
+    options = {"add_special_tokens": not _sets_bos(settings)}
+
+    def differs(text: str) -> bool:
+        try:
+            return tokenizer(text, verbose=False, **options)["input_ids"] != stored.encode(text, **options).ids
+        except Exception:  # noqa: BLE001 (of tokenizers: the vocabulary of the file does not fit the class)
+            return True
+
+    return sum(map(differs, (*_TEXTS, *islice(added, 8))))
 
 
 def _contradictions(stored: Tokenizer, settings: dict) -> list[str]:
@@ -149,8 +149,10 @@ _WITHOUT_EFFECT = re.compile(
 )
 
 
-def check_tensors(name: str, model: torch.nn.Module, weights: list[Path], unused: list[str]) -> None:
-    """Raise ModelError if a tensor in the files `weights` is not the loaded one of its name, or changes a layer unread.
+def check_tensors(
+    name: str, model: torch.nn.Module, directory: str | Path, unused: Iterable[str], *, allow_pickle: bool | None
+) -> None:
+    """Raise ModelError if a tensor in the files is not the loaded one of its name, or belongs to a layer unread.
 
     `unused`: the tensors that transformers did not load. Those of a layer or module that is computed, such as biases,
     would change its outputs; those of other modules (another head, more layers) are not an error.
@@ -161,14 +163,14 @@ def check_tensors(name: str, model: torch.nn.Module, weights: list[Path], unused
         parents = {key.rpartition(".")[0], *(key[: match.end()] for match in re.finditer(r"\.\d+(?=\.)", key))}
         if not _WITHOUT_EFFECT.search(key) and modules & {p for k in parents for p in (k, prefix + k)}:
             raise ModelError(
-                f"model {name}: {weights[0].parent} contains {key}, which a {type(model).__name__} with its config "
+                f"model {name}: {directory} contains {key}, which a {type(model).__name__} with its config "
                 "does not use, although it computes the same layer. Correct the config, or use the class that saved it."
             )
     if getattr(model.config, "quantization_config", None) is not None:
         return  # the loaded tensors are packed
     loaded = dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers(remove_duplicate=False))
     file_of: dict[str, Path] = {}
-    for file, key, shape, rows in _stored_rows(weights):
+    for file, key, shape, rows in _stored_rows(weights_of(name, Path(directory), allow_pickle=bool(allow_pickle))):
         if key in file_of:  # of pickles; those of safetensors are compared before (`files.sizes_of`)
             raise ModelError(f"model {name}: both {file_of[key]} and {file.name} contain {key}. Remove one of them.")
         file_of[key] = file

@@ -29,7 +29,7 @@ from transformers.quantizers.auto import AutoQuantizationConfig
 
 from vernacular.checkpoints import inputs
 from vernacular.checkpoints.adapters import apply_adapter
-from vernacular.checkpoints.files import bounded_build, weights_of
+from vernacular.checkpoints.files import bounded_build
 from vernacular.checkpoints.linear_layers import use_onednn
 from vernacular.checkpoints.source_check import check_tensors
 from vernacular.core.errors import MachineError, ModelError, first_of
@@ -83,8 +83,7 @@ def load(record: ModelRecord, *, threads: int | None = None) -> LoadedModel:
             f"expected shape {expected}, got {actual}). Correct the config or the weights."
         )
     unexpected = sorted(loading_info.get("unexpected_keys") or [])
-    weights = weights_of(name, directory, allow_pickle=bool(record.allow_pickle))
-    check_tensors(name, model, weights, unexpected)
+    check_tensors(name, model, directory, unexpected, allow_pickle=record.allow_pickle)
     inputs.verify(record)  # detects files written while the model was read
     loaded = wrap(model.eval().requires_grad_(False), tokenizer, record)
     if use_onednn(model):

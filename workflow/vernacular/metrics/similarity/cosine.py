@@ -17,7 +17,7 @@ from transformers import AutoModel, AutoModelForCausalLM, PreTrainedModel
 
 from vernacular.checkpoints.adapters import apply_adapter
 from vernacular.checkpoints.linear_layers import use_onednn
-from vernacular.checkpoints.source_check import tokenizer_of_file
+from vernacular.checkpoints.source_check import check_tensors, tokenizer_of_file
 from vernacular.core.errors import ModelError
 from vernacular.core.library_errors import LOADING_ERRORS
 from vernacular.core.model_record import ModelRecord
@@ -27,7 +27,6 @@ from vernacular.metrics.similarity.encoder import (
     VECTOR_BYTES,
     VectorStore,
     blocks,
-    check_loaded_weights,
     check_missing_weights,
     loading_error,
     share_weights,
@@ -70,7 +69,7 @@ def _load(
         raise loading_error(name, error, allow_pickle) from error
     check_missing_weights(name, report)
     if not adapter and (body := next((m for m in encoder.modules() if isinstance(m, PreTrainedModel)), None)):
-        check_loaded_weights(name, body, directory, allow_pickle, report)
+        check_tensors(name, body, directory, report["unexpected_keys"], allow_pickle=allow_pickle)
         share_weights(body, directory)
     use_onednn(encoder)
     if encoder.tokenizer.pad_token_id is None:

@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -19,7 +18,6 @@ import torch
 from tokenizers.normalizers import BertNormalizer
 from transformers import AutoModel, AutoTokenizer
 
-from vernacular.checkpoints.files import weights_of
 from vernacular.checkpoints.linear_layers import use_onednn
 from vernacular.checkpoints.source_check import check_tensors, tokenizer_of_file
 from vernacular.core.errors import MachineError, ModelError, first_of, writing
@@ -71,7 +69,8 @@ class TokenEncoder:
         except LOADING_ERRORS as error:
             raise loading_error(self.name, error, bool(record.allow_pickle)) from error
         check_missing_weights(self.name, report)
-        check_loaded_weights(self.name, model, record.directory, bool(record.allow_pickle), report)
+        unused, allow_pickle = report["unexpected_keys"], record.allow_pickle
+        check_tensors(self.name, model, record.directory, unused, allow_pickle=allow_pickle)
         if not self.tokenizer.is_fast:
             reason = "its tokenizer provides no character offsets, which similarity metrics require"
             raise ModelError(f"{self.name}: {reason}.")
@@ -203,12 +202,6 @@ def check_missing_weights(name: str, report: dict) -> None:
     if missing := sorted(key for key in report["missing_keys"] if "pooler" not in key):
         reason = f"{len(missing)} of the encoder's weights not found ({first_of(missing)})"
         raise ModelError(f"{name}: {reason}. Use a complete checkpoint.")
-
-
-def check_loaded_weights(name: str, model, directory: str, allow_pickle: bool, report: dict) -> None:
-    """Raise ModelError if the weights of a model are not those in the files of its directory."""
-    weights = weights_of(name, Path(directory), allow_pickle=allow_pickle)
-    check_tensors(name, model, weights, report["unexpected_keys"])
 
 
 _WEIGHTS: WeakValueDictionary[tuple[str, str], torch.nn.Parameter] = WeakValueDictionary()
