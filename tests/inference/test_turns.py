@@ -29,13 +29,16 @@ TEMPLATES = {
     "{% if add_generation_prompt %}### Assistant:{% endif %}",
     "no punctuation": "{% for m in messages %}{{m['role']}}\n{{m['content']}}\n\n{% endfor %}"
     "{% if add_generation_prompt %}assistant\n{% endif %}",
+    "one exchange": "{% if messages|length > 2 %}{{ raise_exception('one turn') }}{% endif %}"
+    "{% for m in messages %}<|{{m['role']}}|>{{m['content']}}<|end|>{% endfor %}",
 }
 TOKENS = {
     "chatml": ["<|im_start|>", "<|im_end|>"],
     "header only": ["<|user|>", "<|assistant|>"],
     "instructions": ["<s>", "</s>"],
+    "one exchange": ["<|end|>"],
 }
-ENDS = {"chatml": "<|im_end|>", "header only": "<|user|>", "instructions": "</s>"}
+ENDS = {"one exchange": "<|end|>", "chatml": "<|im_end|>", "header only": "<|user|>", "instructions": "</s>"}
 STOPS = {"plain": "\n\n### User: "}
 
 

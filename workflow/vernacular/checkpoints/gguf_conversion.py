@@ -205,10 +205,9 @@ def convert(file: Path, out: Path) -> None:
         file_record = ModelRecord(name=file.name, directory=str(file), bytes=file.stat().st_size)
         with wrap_library_errors(), bounded_build(file_record):
             load_kwargs = {"gguf_file": file.name, "trust_remote_code": False, "local_files_only": True}
-            metadata, _ = read_gguf_metadata(str(file), ("tokenizer.ggml.tokens",))
+            metadata, _ = read_gguf_metadata(str(file))
             check_keys(file.name, metadata, AutoConfig.from_pretrained(str(file.parent), **load_kwargs))
             tokenizer = read_tokenizer(file)
-            check_tokenizer(file.name, metadata, tokenizer)
             options = {"dtype": torch.float32, "output_loading_info": True, "ignore_mismatched_sizes": True}
             model, report = AutoModelForCausalLM.from_pretrained(str(file.parent), **options, **load_kwargs)
             check_tensors(file, model, report["mismatched_keys"])
@@ -235,8 +234,16 @@ def convert(file: Path, out: Path) -> None:
 def read_tokenizer(file: Path):
     """Return the tokenizer of a GGUF file, which divides texts as llama.cpp does.
 
-    Raises ModelError if its pre-tokenizer is unknown: it would divide them unlike in training.
+    Raises ModelError if transformers does not read one of its keys, or its pre-tokenizer is unknown: it would divide
+    texts unlike in training.
     """
+    tokenizer = _split_as_stated(file)
+    metadata, _ = read_gguf_metadata(str(file), ("tokenizer.ggml.tokens",))
+    check_tokenizer(file.name, metadata, tokenizer)
+    return tokenizer
+
+
+def _split_as_stated(file: Path):
     tokenizer = AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name, local_files_only=True)
     _, settings, _ = get_gguf_tokenizer(str(file))
     name = settings.get("pre_tokenizer_type")

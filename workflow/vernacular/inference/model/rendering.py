@@ -4,6 +4,7 @@ Shared by scoring and generation. What the settings of a model pass to its templ
 that renders the same prompt for two values of an argument does not have it.
 """
 
+import contextlib
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -230,12 +231,14 @@ def turn_end(loaded: TextModel) -> TurnEnd:
     """Return how the template of a model ends its turns; nothing if it has none, or does not render this."""
 
     def find() -> TurnEnd:
-        turns = [{"role": "user", "content": USER}, {"role": "assistant", "content": _ANSWER}]
-        try:
-            text = render_with(loaded, [*turns, {"role": "user", "content": _NEXT}], template_arguments(loaded))
-        except ModelError:
-            return TurnEnd()
-        between = text.rpartition(_ANSWER)[2].partition(_NEXT)[0] if _ANSWER in text and _NEXT in text else ""
+        turns = [{"role": role, "content": text} for role, text in (("user", USER), ("assistant", _ANSWER))]
+        texts = []
+        for conversation, begins in (([*turns, {"role": "user", "content": _NEXT}], True), (turns, False)):
+            with contextlib.suppress(ModelError):  # some templates render a single exchange only
+                arguments = template_arguments(loaded) | {"add_generation_prompt": begins}
+                texts.append(render_with(loaded, conversation, arguments))
+        text = next((text for text in texts if _ANSWER in text), "")
+        between = text.rpartition(_ANSWER)[2].partition(_NEXT)[0]
         control, pattern = control_tokens(loaded.tokenizer, only_special=False)
         parts = pattern.split(between)
         ids = [control[part] for part in parts if part in control]
