@@ -91,6 +91,8 @@ def load(record: ModelRecord, *, threads: int | None = None) -> LoadedModel:
     # layers beyond the configured number, or an unused part
     if unexpected:
         loaded.notes["unused_weights"] = {"count": len(unexpected), "first": unexpected[0]}
+    for note in loading:
+        log.warning("model %s: %s.", name, note)
     loaded.notes |= {"loading": loading} if loading else {}
     loaded.seconds = time.perf_counter() - started
     return loaded
