@@ -220,3 +220,27 @@ def test_adapter_inside_of_a_complete_model_is_rejected(tmp_path):
     (tmp_path / "m" / "adapter_config.json").write_text('{"peft_type": "LORA"}')
     with pytest.raises(ModelError, match=r"model m: .* contains config.json and adapter_config.json"):
         resolve("m", str(tmp_path / "m"), tmp_path / "out")
+
+
+@pytest.mark.parametrize("is_zip", [True, False])
+def test_tensor_in_two_pickles_is_rejected(tmp_path, is_zip):
+    tiny.save("llama", tmp_path / "m")
+    tensors = load_file(tmp_path / "m" / "model.safetensors")
+    (tmp_path / "m" / "model.safetensors").unlink()
+    names = sorted(tensors)
+    parts = [names[:9], names[9:]]
+    files = [f"pytorch_model-0000{number}-of-00002.bin" for number in (1, 2)]
+    index = {name: file for part, file in zip(parts, files, strict=True) for name in part}
+    (tmp_path / "m" / "pytorch_model.bin.index.json").write_text(json.dumps({"metadata": {}, "weight_map": index}))
+
+    def write(parts):
+        for part, file in zip(parts, files, strict=True):
+            stored = {name: tensors[name] for name in part}
+            torch.save(stored, tmp_path / "m" / file, _use_new_zipfile_serialization=is_zip)
+        record = resolve("m", str(tmp_path / "m"), tmp_path / "out", allow_pickle=True)
+        return load(record | {"dtype": "float32", "device": "cpu", "allow_pickle": True})
+
+    assert torch.equal(write(parts).model.lm_head.weight, tensors["lm_head.weight"])
+    with pytest.raises(ModelError) as raised:
+        write([names[:10], names[9:]])
+    assert_states(raised.value, files[0], files[1], names[9])

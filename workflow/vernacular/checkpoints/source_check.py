@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
+from zipfile import is_zipfile
 
 import torch
 from safetensors import safe_open
@@ -168,7 +169,7 @@ def check_tensors(
             )
     if getattr(model.config, "quantization_config", None) is not None:
         return  # the loaded tensors are packed
-    loaded = dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers(remove_duplicate=False))
+    loaded = model.state_dict()  # without buffers that are computed, such as masks
     file_of: dict[str, Path] = {}
     for file, key, shape, rows in _stored_rows(weights_of(name, Path(directory), allow_pickle=bool(allow_pickle))):
         if key in file_of:  # of pickles; those of safetensors are compared before (`files.sizes_of`)
@@ -210,7 +211,7 @@ def _stored_rows(weights: list[Path]) -> Iterator[tuple[Path, str, list[int], to
                         low, high = part[: min(_ROWS, shape[0])], part[max(0, shape[0] - _ROWS) :]
                         yield file, key, shape, torch.cat([low, high])
         else:
-            tensors = torch.load(file, map_location="cpu", mmap=True, weights_only=True)
+            tensors = torch.load(file, map_location="cpu", mmap=is_zipfile(file), weights_only=True)
             tensors = {key: tensor for key, tensor in tensors.items() if isinstance(tensor, torch.Tensor)}
             for key, tensor in tensors.items():
                 yield file, key, list(tensor.shape), _rows_of(tensor)
