@@ -183,7 +183,7 @@ def _check_vocabulary(name: str, source: str, directory: Path, base: ModelRecord
         return True
     if differing := _read_vocabulary(name, adapter_tokenizer) ^ _read_vocabulary(name, base_tokenizer):
         tokens = {token for token, _ in differing}
-        details = f"{len(tokens)} of the tokens, or their IDs, differ, such as {min(tokens)!r}"
+        details = f"{len(tokens)} of the tokens differ, such as {min(tokens)!r}"
         raise ModelError(vocabulary_mismatch(name, source, details))
     return True
 
