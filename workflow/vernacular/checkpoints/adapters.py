@@ -170,10 +170,10 @@ def _check_vocabulary(name: str, source: str, directory: Path, base: ModelRecord
     """Return whether the adapter has its own tokenizer; raise ModelError if its vocabulary differs or is missing."""
     adapter_tokenizer, base_tokenizer = (Path(path) / "tokenizer.json" for path in (directory, base.directory))
     if not adapter_tokenizer.exists():
-        for file in sorted(directory.iterdir()):
+        settings = (*inputs.TOKENIZER_FILES, "chat_template")
+        for file in sorted(path for path in directory.iterdir() if path.is_file() and path.name.startswith(settings)):
             of_base = Path(base.directory, file.name)
-            is_same = of_base.exists() and file.read_bytes() == of_base.read_bytes()
-            if file.name.startswith((*inputs.TOKENIZER_FILES, "chat_template")) and not is_same:
+            if not of_base.exists() or file.read_bytes() != of_base.read_bytes():
                 raise ModelError(
                     f"model {name}: the adapter {source} contains {file.name}, unlike that of its base, but no "
                     "tokenizer.json. Save its tokenizer there, or remove the file if the adapter was trained without."
