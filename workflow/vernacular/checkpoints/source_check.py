@@ -141,7 +141,9 @@ def _contradictions(stored: Tokenizer, settings: dict) -> list[str]:
     return notes
 
 
-_ROWS = 4  # compared at both ends of a tensor: those of another tensor differ, and reading all takes as long as loading
+_AT_ENDS = (
+    4  # compared at both ends of a tensor: those of another tensor differ, and reading all takes as long as loading
+)
 # Tensors inside of computed layers that no computation reads: masks and positions that old versions stored, and scales
 # of a cache of 8 bits, which this one is not.
 _WITHOUT_EFFECT = re.compile(
@@ -194,7 +196,7 @@ def check_tensors(
 
 def _rows_of(tensor):
     """Return the first and last rows of a tensor, or of a slice of safetensors."""
-    return torch.cat([tensor[:_ROWS], tensor[-_ROWS:]]) if len(tensor.shape) else tensor[None]
+    return torch.cat([tensor[:_AT_ENDS], tensor[-_AT_ENDS:]]) if len(tensor.shape) else tensor[None]
 
 
 def _stored_rows(weights: list[Path]) -> Iterator[tuple[Path, str, list[int], torch.Tensor]]:
@@ -208,7 +210,7 @@ def _stored_rows(weights: list[Path]) -> Iterator[tuple[Path, str, list[int], to
                     if not shape:
                         yield file, key, shape, handle.get_tensor(key)[None]
                     elif shape[0]:
-                        low, high = part[: min(_ROWS, shape[0])], part[max(0, shape[0] - _ROWS) :]
+                        low, high = part[: min(_AT_ENDS, shape[0])], part[max(0, shape[0] - _AT_ENDS) :]
                         yield file, key, shape, torch.cat([low, high])
         else:
             tensors = torch.load(file, map_location="cpu", mmap=is_zipfile(file), weights_only=True)
