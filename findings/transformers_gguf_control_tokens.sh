@@ -10,6 +10,8 @@ python3 -m venv "$directory/venv"
 "$directory/venv/bin/pip" install -q transformers==5.23.0 gguf==0.19.0 torch==2.13.0 numpy
 cd "$directory"
 "$directory/venv/bin/python" - <<'PYTHON'
+from importlib.metadata import version
+
 import gguf
 import numpy as np
 import transformers
@@ -38,7 +40,7 @@ writer.write_tensors_to_file()
 writer.close()
 
 tokenizer = AutoTokenizer.from_pretrained(".", gguf_file="x.gguf")
-print("transformers", transformers.__version__, "gguf", gguf.__name__)
+print("transformers", transformers.__version__, "gguf", version("gguf"))
 ids = {token: tokenizer(token, add_special_tokens=False)["input_ids"] for token in control}
 for token in control:
     print(f"control token {token}: ID in the file {tokens.index(token)}, IDs of its text {ids[token]}")
