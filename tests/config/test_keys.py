@@ -151,11 +151,18 @@ def test_model_and_encoder_specs_contain_source_and_permissions(load_config):
     assert (encoder["name"], encoder["source"], encoder["layer"]) == ("encoder.layer3", "./encoder", 3)
 
 
+def test_pipeline_of_an_encoder_s_class_is_in_its_spec_and_name(load_config):
+    cfg = load_config(lambda c, task: c["similarity"]["encoders"]["default"].update(tokenizer_pipeline="class"))
+    encoder = specs.encoder_spec(cfg, "encoder.layer3.class")
+    assert (encoder["tokenizer_pipeline"], encoder["layer"]) == ("class", 3)
+
+
 def test_every_model_setting_is_in_a_spec_or_determines_the_job(load_config):
     settings = set(schema(WORKFLOW / "schemas" / "config.schema.yaml")["$defs"]["model"]["properties"])
     Path("mine.jinja").write_text("{{ messages }}")
     settings -= {"chat_template_kwargs"}  # another name of chat_template_args
     rendering = {"chat_template": "./mine.jinja", "think_end_token": "</t>", "gen_kwargs": {"top_k": 1}}
+    rendering["tokenizer_pipeline"] = "class"
     cfg = load_config(lambda c, task: c["models"]["base"].update(rendering))
     assert specs.inference_spec(cfg, ["base"])["models"]["base"]["chat_template"] == "{{ messages }}"
     in_keys = {*specs.model_spec(cfg, "base"), *specs.model_spec(cfg, "tuned")}
@@ -347,6 +354,7 @@ CHANGES = {
     "dtype": "bfloat16",
     "quantization": {"load_in_8bit": True},
     "bos": "never",
+    "tokenizer_pipeline": "class",
     "max_length": 99,
     "chat": True,
     "strategy": "plain",

@@ -5,7 +5,9 @@ import unicodedata
 
 import numpy as np
 import pytest
+from support import tiny
 from support.scoring import build_requests, item, metric_rows, score
+from tokenizers import Tokenizer, normalizers
 from vernacular.metrics.aggregate import aggregate
 from vernacular.metrics.bits import bits_metrics, ratio, scored_text, sizes
 from vernacular.metrics.spans import by_item
@@ -110,8 +112,33 @@ def test_scored_characters_do_not_depend_on_the_tokenizer(offsets, logprobs, exp
 
 
 def test_chat_text_is_read_from_the_rendered_prompt():
-    span = span_of(TEXT, [-1.0], [[6, 11]], rendered="<user>Olá!")
-    assert scored_text(span) == "Olá!"
+    span = span_of(TEXT, [-1.0], [[6, 15]], rendered="<user>O corazón")
+    assert scored_text(span) == TEXT
+
+
+# what a normalizer composes or removes has no token, or one that begins or ends within it
+NORMALIZED = {
+    "composed at the end": (normalizers.NFC(), "cafe\u0301"),
+    "composed at both ends": (normalizers.NFC(), "e\u0301 cafe\u0301"),
+    "ligature": (normalizers.NFKC(), "ﬁn dun ﬁ"),
+    "marks removed": (normalizers.BertNormalizer(lowercase=True), "كَتَبَ الوَلَدُ"),
+    "removed at both ends": (normalizers.Replace("\u200b", ""), "\u200bgato\u200b"),
+    "stripped accents": (normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents()]), "नमस्ते क़ि"),
+}
+
+
+@pytest.mark.parametrize("rendered", [False, True])
+@pytest.mark.parametrize("name", NORMALIZED)
+def test_characters_without_a_token_belong_to_the_text(name, rendered):
+    normalizer, text = NORMALIZED[name]
+    core = Tokenizer.from_str(tiny.tokenizer("bytes").backend_tokenizer.to_str())
+    core.normalizer = normalizer
+    prefix = "<user>" if rendered else ""
+    encoding = core.encode(prefix + text, add_special_tokens=False)
+    offsets = [list(pair) for pair in encoding.offsets if pair[1] > len(prefix)]
+    span = span_of(text, [-1.0] * len(offsets), offsets, rendered=prefix + text if rendered else None)
+    assert scored_text(span) == text
+    assert sizes(span, "")["bytes"] == len(text.encode())
 
 
 def test_same_surprisal_in_two_scripts():

@@ -92,20 +92,25 @@ class Killing(MemoryJournal):
             self.server.kill()
 
 
-def write_gguf(loaded: LoadedModel, path, *, pre: str | None = "gpt-2") -> None:
-    """Write a tiny Llama model with a byte-level tokenizer, whose pre-tokenizer is named `pre`, as GGUF in float32."""
+def write_gguf(
+    loaded: LoadedModel, path, *, pre: str | None = "gpt-2", architecture: str = "llama", add=lambda writer: None
+) -> None:
+    """Write a tiny Llama model with a byte-level tokenizer, whose pre-tokenizer is named `pre`, as GGUF in float32.
+
+    `add`: adds further keys and tensors to the writer.
+    """
     import gguf
 
     config, weights = loaded.model.config, {n: w.numpy() for n, w in loaded.model.state_dict().items()}
     heads, kv_heads = config.num_attention_heads, config.num_key_value_heads
-    writer = gguf.GGUFWriter(str(path), "llama")
+    writer = gguf.GGUFWriter(str(path), architecture)
     writer.add_block_count(config.num_hidden_layers)
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
     writer.add_feed_forward_length(config.intermediate_size)
     writer.add_head_count(heads)
     writer.add_head_count_kv(kv_heads)
-    writer.add_rope_dimension_count(config.hidden_size // heads)
+    writer.add_rope_dimension_count(config.head_dim)
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     _add_tokenizer(writer, loaded.tokenizer, gguf.TokenType, pre)
@@ -127,6 +132,7 @@ def write_gguf(loaded: LoadedModel, path, *, pre: str | None = "gpt-2") -> None:
             tensors[f"blk.{layer}.{name}"] = weight
     for name, tensor in tensors.items():
         writer.add_tensor(f"{name}.weight", np.ascontiguousarray(tensor, dtype=np.float32))
+    add(writer)
     _write(writer)
 
 

@@ -17,7 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vernacular.checkpoints import inputs
-from vernacular.checkpoints.files import PREFIX, check_size, find_in_package, read_json, shapes_in, subdirectories_with
+from vernacular.checkpoints.files import (
+    PREFIX,
+    check_size,
+    find_in_package,
+    read_json,
+    shapes_in,
+    subdirectories_with,
+)
 from vernacular.core.errors import ModelError, suggest
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.hub_snapshot import snapshot
@@ -160,25 +167,34 @@ def _check_name(name: str, source: str, config: dict, base: ModelRecord, allowed
 
 
 def _check_vocabulary(name: str, source: str, directory: Path, base: ModelRecord) -> bool:
-    """Return whether the adapter has its own tokenizer; raise ModelError if its vocabulary differs."""
+    """Return whether the adapter has its own tokenizer; raise ModelError if its vocabulary differs or is missing."""
     adapter_tokenizer, base_tokenizer = (Path(path) / "tokenizer.json" for path in (directory, base.directory))
     if not adapter_tokenizer.exists():
+        settings = (*inputs.TOKENIZER_FILES, "chat_template")
+        for file in sorted(path for path in directory.iterdir() if path.is_file() and path.name.startswith(settings)):
+            of_base = Path(base.directory, file.name)
+            if not of_base.exists() or file.read_bytes() != of_base.read_bytes():
+                raise ModelError(
+                    f"model {name}: the adapter {source} contains {file.name}, unlike that of its base, but no "
+                    "tokenizer.json. Save its tokenizer there, or remove the file if the adapter was trained without."
+                )
         return False
     if not base_tokenizer.exists():
         return True
     if differing := _read_vocabulary(name, adapter_tokenizer) ^ _read_vocabulary(name, base_tokenizer):
-        raise ModelError(
-            vocabulary_mismatch(name, source, f"{len(differing)} of the tokens differ, such as {min(differing)!r}")
-        )
+        tokens = {token for token, _ in differing}
+        details = f"{len(tokens)} of the tokens differ, such as {min(tokens)!r}"
+        raise ModelError(vocabulary_mismatch(name, source, details))
     return True
 
 
-def _read_vocabulary(name: str, tokenizer: Path) -> set[str]:
+def _read_vocabulary(name: str, tokenizer: Path) -> set[tuple[str, int]]:
+    """Return the tokens of a tokenizer.json and their IDs."""
     content = read_json(name, tokenizer)
     try:
         vocabulary = content["model"].get("vocab") or {}
-        tokens = vocabulary if isinstance(vocabulary, dict) else [token for token, _ in vocabulary]
-        return {*tokens, *(token["content"] for token in content.get("added_tokens") or [])}
+        pairs = vocabulary.items() if isinstance(vocabulary, dict) else ((t, i) for i, (t, _) in enumerate(vocabulary))
+        return {*pairs, *((token["content"], token["id"]) for token in content.get("added_tokens") or [])}
     except (LookupError, TypeError, ValueError, AttributeError):
         raise ModelError(f"model {name}: {tokenizer} is not a tokenizer.") from None
 

@@ -66,10 +66,22 @@ def weights_of(name: str, directory: Path, *, allow_pickle: bool = False) -> lis
 
 
 def _find_weights(name: str, directory: Path, single: str) -> list[Path]:
-    """Return the file `single`, or the files that its index names; [] if there is neither."""
-    if (directory / single).exists():
-        return [_check_not_pointer(name, directory / single)]
+    """Return the file `single`, or the files that its index names; [] if there is neither.
+
+    Raises ModelError if there are both: transformers would read the first, whatever the others contain.
+    """
     index = directory / f"{single}.index.json"
+    if (directory / single).exists():
+        content = read_json(name, index) if index.exists() else {}
+        shards = content.get("weight_map") if isinstance(content, dict) else None
+        shards = sorted({str(file) for file in shards.values()} - {single}) if isinstance(shards, dict) else []
+        if shards := [file for file in shards if (directory / file).exists()]:
+            raise ModelError(
+                f"model {name}: {directory} contains two sets of weights: {single}, and {shards[0]}"
+                + (f" and {len(shards) - 1} more" if len(shards) > 1 else "")
+                + f" of {index.name}. Remove those that do not belong to the model."
+            )
+        return [_check_not_pointer(name, directory / single)]
     return [_check_not_pointer(name, directory / file) for file in _files_of(name, index)] if index.exists() else []
 
 
@@ -91,13 +103,25 @@ def _files_of(name: str, index: Path) -> list[str]:
 
 
 def sizes_of(name: str, weights: list[Path]) -> tuple[int | None, int | None]:
-    """Return (number of weights, of tensors) from the headers, (None, None) of pickles; raise ModelError if damaged."""
+    """Return (number of weights, of tensors) from the headers, (None, None) of pickles.
+
+    Raises ModelError if a file is damaged, or if two files contain a tensor of one name.
+    """
     for file in weights:
         check_size(name, file)
     if any(file.suffix != ".safetensors" for file in weights):
         return None, None
-    shapes = [shape for file in weights for shape in shapes_in(name, file).values()]
-    return sum(map(math.prod, shapes)), len(shapes)
+    shapes: dict[str, list[int]] = {}
+    file_of: dict[str, Path] = {}
+    for file in weights:
+        for key, shape in shapes_in(name, file).items():
+            if key in file_of:
+                raise ModelError(
+                    f"model {name}: both {file_of[key]} and {file.name} contain {key}, and transformers would use the "
+                    "last. Remove the file or tensor that does not belong to the model."
+                )
+            shapes[key], file_of[key] = shape, file
+    return sum(map(math.prod, shapes.values())), len(shapes)
 
 
 def check_size(name: str, file: Path) -> None:

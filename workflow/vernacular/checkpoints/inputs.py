@@ -30,7 +30,7 @@ PATTERNS = (
 PICKLED = ("*.bin",)
 CODE = ("*.py", "*/*.py")
 _NEVER_READ = {"training_args.bin", "optimizer.bin", "scheduler.bin"}  # written by trainers, not read for inference
-_TOKENIZER_FILES = ("tokenizer", "vocab", "spiece", "sentencepiece", "merges", "added_tokens", "bpe.codes", "special_")
+TOKENIZER_FILES = ("tokenizer", "vocab", "spiece", "sentencepiece", "merges", "added_tokens", "bpe.codes", "special_")
 _TEMPLATES = "additional_chat_templates"
 
 
@@ -87,7 +87,7 @@ def tokenizer_identity(record: ModelRecord) -> str | None:
     """Return a hash of `tokenizer.json`, or else of all files of the tokenizer; None: not recorded."""
     files = record.contents.files if record.contents else {}
     names = [name for name in files if name == "tokenizer.json"]
-    names = names or [name for name in files if name.startswith(_TOKENIZER_FILES)]
+    names = names or [name for name in files if name.startswith(TOKENIZER_FILES)]
     return fingerprint({name: files[name]["sha256"] for name in names})[:12] if names else None
 
 

@@ -76,6 +76,9 @@ def check_files(name: str, path: Path, *, kind: str, allow_pickle: bool, code: b
     if not path.is_dir():
         raise ModelError(f"model {name}: {path} is neither a directory nor a GGUF file.")
     config = files.config_of(name, path)
+    if (path / "adapter_config.json").exists():
+        problem = "contains config.json and adapter_config.json, so that transformers would apply the adapter as well"
+        raise ModelError(f"model {name}: {path} {problem}. Move the adapter to a directory of its own (base, adapter).")
     weights = files.weights_of(name, path, allow_pickle=allow_pickle)
     parameters, tensors = files.sizes_of(name, weights)
     files.check_layers(name, path / "config.json", config, tensors)

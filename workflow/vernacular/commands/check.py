@@ -329,9 +329,10 @@ def _print_tokens(row: Request, loaded) -> None:
 def _tokenizer_only(config: Config, name: str, file: Path):
     """Return the model without weights: its config and its tokenizer; or a server, of which nothing is asked."""
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
 
     from vernacular.inference.model.loaded import wrap
+    from vernacular.inference.model.tokenization import load_tokenizer
 
     check_known("model", name, config.models, f"{display_path(file)}: ")
     path = check_written(Path("resources", "models", f"{name}.json"), file, only=True, purpose="to fetch the model ")
@@ -348,7 +349,8 @@ def _tokenizer_only(config: Config, name: str, file: Path):
     with torch.device("meta"):
         config = AutoConfig.from_pretrained(record.directory, **kwargs)
         model = model_class.from_config(config, trust_remote_code=kwargs["trust_remote_code"])
-    return wrap(model, AutoTokenizer.from_pretrained(record.tokenizer_directory, **kwargs), record)
+    kwargs = {"trust_remote_code": kwargs["trust_remote_code"]}
+    return wrap(model, load_tokenizer(record, record.tokenizer_directory, **kwargs), record)
 
 
 def snakefile(args) -> None:

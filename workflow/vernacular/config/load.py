@@ -143,7 +143,8 @@ def encoder_name(encoder: dict) -> str:
     layer = f".layer{encoder['layer']}" if "layer" in encoder else ""
     prefix = f".prefix-{fingerprint(encoder['prefix'])[:8]}" if "prefix" in encoder else ""
     pickle_suffix = ".pickled" if encoder.get("allow_pickle") else ""
-    return (name or "here") + layer + prefix + pickle_suffix
+    class_suffix = ".class" if encoder.get("tokenizer_pipeline") == "class" else ""
+    return (name or "here") + layer + prefix + pickle_suffix + class_suffix
 
 
 def load(paths, overrides: dict | None = None, **options) -> Config:

@@ -106,6 +106,7 @@ class EncoderSpec(Spec):
     layer: int | None = None  # whose vectors are compared; None: the last
     prefix: str | None = None  # that precedes every sentence; None: as the encoder defines
     allow_pickle: bool | None = None  # whether weights in pickle files are read; None: not
+    tokenizer_pipeline: str | None = None  # whether tokenizer.json or the class of the tokenizer decides
 
 
 class ServerSpec(Spec):

@@ -165,6 +165,7 @@ class ModelInfo:
     remote_code: bool = False  # whether custom code of the model was run
     converted_tokenizer: str | None = None  # its file, which transformers converts when it is loaded
     unused_weights: UnusedWeights | None = None
+    loading: list[str] = field(default_factory=list)  # where what is loaded is not what a library makes of its files
     adapter: AdapterInfo | None = None
     details: dict = field(default_factory=dict)  # revision, architecture, threads, what a server states, …
 
@@ -227,7 +228,7 @@ class SimilaritiesMetadata(Metadata):
     evaluation: str | None = None
     generations: str | None = None  # fingerprint of the generations
     signatures: dict[str, str] = field(default_factory=dict)  # by metric: encoder, layer, versions
-    encoders: dict[str, dict] = field(default_factory=dict)  # by metric: name, revision, fingerprint, truncated texts
+    encoders: dict[str, dict] = field(default_factory=dict)  # by metric: name, revision, truncated texts, loading, …
     counts: dict[str, int] = field(default_factory=dict)  # items, empty answers, distinct pairs and texts
 
 

@@ -193,6 +193,7 @@ class ModelRecord(Settings):
     base: str | None = None  # name of the base of an adapter
     adapter: AdapterRecord | None = None
     allow_pickle: bool | None = None  # whether pickled weights may be read: of an encoder, or a setting of the run
+    tokenizer_pipeline: str | None = None  # "class": what decides, if it differs from tokenizer.json; None: the file
     layer: int | None = None  # of an encoder, whose vectors are compared; None: the last, or a tuned one
     prefix: str | None = None  # of an encoder, before each text; None: that of its files
     tokenizer: str | None = None  # of a server: source of the local tokenizer, as in the config

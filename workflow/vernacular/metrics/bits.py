@@ -30,8 +30,9 @@ PREFIXES = {"": "the text", "answer_": "the correct text given its prompt"}
 def scored_text(span: Span) -> str:
     """Return the characters to which the span's log-likelihood belongs; "" if nothing was scored.
 
-    It is the span with its outer whitespace, whatever whitespace the tokens of a tokenizer include. It begins later if
-    the first token was not scored, because no token precedes it, and it includes all of a token that crosses an edge.
+    It is the span with its outer whitespace, and with what a normalizer removed or composed at its ends: whatever the
+    offsets of the tokens include. It begins later if the first token was not scored, because no token precedes it, and
+    it includes all of a token that crosses an edge.
     """
     logprobs = (span.score or {}).get("logprobs") or []
     n_unscored = next((i for i, value in enumerate(logprobs) if value is not None), len(logprobs))
@@ -43,13 +44,12 @@ def span_text(span: Span, first: int = 0) -> tuple[str, int]:
     score, request = span.score, span.request
     offsets = score["offsets"][first:]
     start, end = offsets[0][0], max(last for _, last in offsets)
-    if score["rendered"] is not None:
-        return score["rendered"][start:end], start
     text, low, high = request["prefix"] + request["text"], request["span_start"], request["span_end"]
-    if not first and low < start and not text[low:start].strip():
-        start = low
-    if end < high and not text[end:high].strip():
-        end = high
+    if score["rendered"] is not None:  # the prompt, and the span without leading whitespace, which is its end
+        n_span, text = len(text[low:high].lstrip()), score["rendered"]
+        low, high = len(text) - n_span, len(text)
+    # all tokens of the span are scored, so that a character without one belongs to its neighbor
+    start, end = start if first else min(start, low), max(end, high)
     return text[start:end], start
 
 

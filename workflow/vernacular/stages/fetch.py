@@ -85,7 +85,7 @@ def encoder(args: FetchEncoder) -> str:
             record = resolve(spec.name, spec.source, args.out.parent / "converted", **options)
     except ModelError as error:
         return write_unavailable(args, "encoder", str(error))
-    settings = {key: getattr(spec, key) for key in ("layer", "prefix", "allow_pickle")}
+    settings = {key: getattr(spec, key) for key in ("layer", "prefix", "allow_pickle", "tokenizer_pipeline")}
     write_model(args.out, record | settings | {"files_key": spec.files}, keep=True)
     return f"encoder: {spec.name}: {record.architecture}, {_size(record.bytes)}"
 

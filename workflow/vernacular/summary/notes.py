@@ -89,6 +89,8 @@ def make_notes(metadata: MetricsMetadata) -> list[dict]:
     if unused := next((model.unused_weights for model in models if model.unused_weights), None):
         text = f"weights in the checkpoint that the architecture does not use; the first is {unused.first}"
         add_note(None, "unused weights", text, unused.count)
+    for text in dict.fromkeys(text for model in models for text in model.loading):
+        add_note(None, "loading", text)
     return notes
 
 

@@ -15,7 +15,7 @@ import torch
 from transformers import DynamicCache, MinPLogitsWarper, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
-from vernacular.inference.generation.prepare import PreparedPrompt, find_stop, outcome_of, reader_of
+from vernacular.inference.generation.prepare import PreparedPrompt, ending_of, find_stop, outcome_of, reader_of
 from vernacular.inference.generation.reasoning import Reader
 from vernacular.inference.model.loaded import STATES, LoadedModel, state_name
 from vernacular.inference.model.tokenization import decode_continuation
@@ -338,8 +338,8 @@ def _outcome(loaded: LoadedModel, row: _Sequence) -> dict:
 
 
 def end_token_ids(loaded: LoadedModel) -> set[int]:
-    """Return all end-of-text tokens of the tokenizer, the model and its generation config (several for chat models)."""
-    end_ids = {loaded.eos_id} - {None}
+    """Return all tokens that end a text: of the tokenizer, the model, its generation config and its chat template."""
+    end_ids = {loaded.eos_id, ending_of(loaded).end_id} - {None}
     for config in (loaded.model.generation_config, loaded.model.config):
         eos_ids = getattr(config, "eos_token_id", None)
         eos_ids = eos_ids if isinstance(eos_ids, list | tuple) else [eos_ids]

@@ -305,7 +305,7 @@ def _engine(loaded: LoadedModel):
 def _generate(loaded: LoadedModel, engine, prompts: list[PreparedPrompt]) -> list[dict]:
     from vllm import SamplingParams
 
-    parameters = []
+    parameters, end_ids = [], end_token_ids(loaded)
     for prompt in prompts:
         decoding = prompt.decoding
         parameters.append(
@@ -318,11 +318,12 @@ def _generate(loaded: LoadedModel, engine, prompts: list[PreparedPrompt]) -> lis
                 seed=prompt.seed(8) if decoding["temperature"] else None,
                 max_tokens=max(1, prompt.max_new_tokens),
                 stop=[] if prompt.rendered is not None else prompt.stops,  # a chat turn may begin with an empty line
+                stop_token_ids=sorted(end_ids),
                 include_stop_str_in_output=True,
             )
         )
     inputs = [{"prompt_token_ids": prompt.ids} for prompt in prompts]
-    outcomes, end_ids = [], end_token_ids(loaded)
+    outcomes = []
     for prompt, request in zip(prompts, engine.generate(inputs, parameters, use_tqdm=False), strict=True):
         completion = request.outputs[0]
         ids, reason = list(completion.token_ids), "length" if completion.finish_reason == "length" else "eos"

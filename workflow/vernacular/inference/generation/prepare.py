@@ -1,6 +1,7 @@
 """Generate requests as token IDs, and generated IDs as rows: prompt length, number of new tokens, stop strings."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from vernacular.inference.model.tokenization import (
     AlignmentError,
     Encoded,
     TextModel,
+    control_token_flag,
     decode_continuation,
     encode,
     prompt_ids,
@@ -32,6 +34,7 @@ from vernacular.inference.schema import iter_rows
 from vernacular.protocols.schema import REASONING_BUDGET
 from vernacular.types import Request, skipped_reason
 
+NEXT_TURN = "another turn: the response contains the header of one"  # flag
 MARGIN = 4  # tokens in addition to the longest expected output: the model may tokenize it differently
 DEFAULT_NEW_TOKENS = 64  # for requests with neither max_new_tokens nor longest_target
 
@@ -119,6 +122,7 @@ def _begin(loaded: TextModel, row: Request) -> tuple[PreparedPrompt, str, bool]:
     """Return (a prompt without tokens, its text, whether it may be truncated)."""
     chat = rendering.uses_chat(loaded, row["messages"], row["kind"], row["extras"])
     text, note = rendering.render_row(loaded, row) if chat else (row["prefix"] + row["text"], None)
+    texts = rendering.own_texts(row, chat=chat)
     begins_turn = chat and not rendering.is_continued(row["messages"])
     decoding = decoding_of(loaded, row, is_chat=chat)
     prompt = PreparedPrompt(
@@ -126,10 +130,10 @@ def _begin(loaded: TextModel, row: Request) -> tuple[PreparedPrompt, str, bool]:
         ids=[],
         rendered=text if chat else None,
         max_new_tokens=decoding.max_new_tokens or max_new_tokens(loaded, row),
-        stops=list(row["stop"] or []),
+        stops=list(row["stop"] or []) + ([ending.stop] if chat and (ending := ending_of(loaded)).stop else []),
         decoding=decoding.values,
         opened=begins_turn and opens_reasoning(loaded, text, row["messages"]),
-        note=note,
+        note="; ".join(filter(None, (note, control_token_flag(loaded.tokenizer, texts)))) or None,
         adds_special_tokens=rendering.adds_special_tokens(loaded, row, text if chat else None),
         wanted_tokens=decoding.think_tokens,
     )
@@ -284,7 +288,26 @@ def outcome_of(loaded: TextModel, prompt: PreparedPrompt, ids: list[int], finish
         finish_reason = "length"
     output = truncate_output(raw_output, prompt.stops, skip_leading_space=prompt.rendered is not None)
     outcome = {"raw_output": raw_output, "output": output, "finish_reason": finish_reason, "n_tokens": n_tokens}
-    return outcome | parts | {"error": None}
+    return outcome | parts | {"error": None, "next_turn": has_next_turn(loaded, prompt, raw_output, ids)}
+
+
+def ending_of(loaded: TextModel) -> rendering.TurnEnd:
+    """Return how a model's template ends a turn, except by what also ends its reasoning (gpt-oss), which continues."""
+    ending, markers = rendering.turn_end(loaded), None
+    if ending.end_id is not None:
+        markers = markers_of(loaded)
+    ends = {loaded.tokenizer.convert_tokens_to_ids(text) for text in markers.texts} if markers else set()
+    return rendering.TurnEnd() if ending.end_id in ends else ending
+
+
+def has_next_turn(loaded: TextModel, prompt: PreparedPrompt, raw_output: str, ids: Iterable[int] = ()) -> bool:
+    """Return whether a response, up to its first stop string, contains the header of another turn."""
+    if prompt.rendered is None:
+        return False
+    ending = ending_of(loaded)
+    end = find_stop(raw_output, prompt.stops, skip_leading_space=True)
+    header, text = ending.header.strip(" "), raw_output[:end]
+    return (bool(header.strip()) and header in text) or (end is None and not ending.header_ids.isdisjoint(ids))
 
 
 _OUTCOME = ("raw_output", "output", "finish_reason", "n_tokens", "reasoning", "think_state", "n_reasoning_tokens")
@@ -299,6 +322,7 @@ def output_row(row: dict, prompts: dict[str, PreparedPrompt], outcomes: dict[str
     outcome = outcomes.get(row["request_id"], {"error": None})
     flags = [prompt.flag, f"error: {outcome['error']}" if outcome["error"] else None]
     flags.append(UNCLOSED_FLAG if outcome.get("think_state") == UNCLOSED else None)
+    flags.append(NEXT_TURN if outcome.get("next_turn") else None)
     return ids | {
         **{name: outcome.get(name) for name in _OUTCOME},
         "think_budget": prompt.think_tokens or None,

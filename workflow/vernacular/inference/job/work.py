@@ -180,6 +180,7 @@ OPTIONS = (
     "dtype",
     "quantization",
     "bos",
+    "tokenizer_pipeline",
     "max_length",
     "chat",
     "strategy",

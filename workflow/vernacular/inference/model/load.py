@@ -6,6 +6,8 @@ the base was loaded. If they differ, the base is loaded again. PEFT inserts its 
 modules of the base are recorded before and restored after; tensors that PEFT overwrites (trained biases, weights from
 which PiSSA subtracts its components) are not, hence the checksums.
 
+The tensors of the loaded model are compared with those in its files (`checkpoints/source_check.py`).
+
 Nothing is downloaded: a model is a directory (or a GGUF file in one) that an earlier step stored on disk. Weights are
 read from safetensors unless pickles are allowed, code in a model directory is not run unless allowed, and a checkpoint
 with missing weights is rejected instead of being completed with random ones.
@@ -29,6 +31,7 @@ from vernacular.checkpoints import inputs
 from vernacular.checkpoints.adapters import apply_adapter
 from vernacular.checkpoints.files import bounded_build
 from vernacular.checkpoints.linear_layers import use_onednn
+from vernacular.checkpoints.source_check import check_tensors
 from vernacular.core.errors import MachineError, ModelError, first_of
 from vernacular.core.library_errors import (
     LOADING_ERRORS,
@@ -38,7 +41,7 @@ from vernacular.core.library_errors import (
     wrap_library_errors,
 )
 from vernacular.core.model_record import ModelRecord
-from vernacular.inference.model.loaded import LoadedModel, wrap
+from vernacular.inference.model.loaded import LoadedModel, tokenizer_fields, wrap
 from vernacular.inference.model.tokenization import load_tokenizer
 
 if TYPE_CHECKING:
@@ -63,7 +66,8 @@ def load(record: ModelRecord, *, threads: int | None = None) -> LoadedModel:
         advice = f"If it was deleted, delete resources/models/{name}.json as well and run the workflow again."
         raise ModelError(f"model {name}: directory not found: {directory}. {advice}")
     inputs.verify(record)
-    tokenizer = load_tokenizer(record, directory, trust_remote_code=record.trust_remote_code)
+    loading: list[str] = []
+    tokenizer = load_tokenizer(record, directory, trust_remote_code=record.trust_remote_code, notes=loading)
     model, loading_info = _read_weights(name, directory, record, *_select_device(name, record))
     if missing := sorted(loading_info.get("missing_keys") or []):
         raise ModelError(
@@ -78,13 +82,18 @@ def load(record: ModelRecord, *, threads: int | None = None) -> LoadedModel:
             f"model {name}: {len(mismatched)} of the weights in {directory} do not match its config.json ({key}: "
             f"expected shape {expected}, got {actual}). Correct the config or the weights."
         )
+    unexpected = sorted(loading_info.get("unexpected_keys") or [])
+    check_tensors(name, model, directory, unexpected, allow_pickle=record.allow_pickle)
     inputs.verify(record)  # detects files written while the model was read
     loaded = wrap(model.eval().requires_grad_(False), tokenizer, record)
     if use_onednn(model):
         loaded.notes["linear_layers"] = "oneDNN"
     # layers beyond the configured number, or an unused part
-    if unexpected := sorted(loading_info.get("unexpected_keys") or []):
+    if unexpected:
         loaded.notes["unused_weights"] = {"count": len(unexpected), "first": unexpected[0]}
+    for note in loading:
+        log.warning("model %s: %s.", name, note)
+    loaded.notes |= {"loading": loading} if loading else {}
     loaded.seconds = time.perf_counter() - started
     return loaded
 
@@ -309,13 +318,16 @@ def use_adapter(loaded: LoadedModel, record: ModelRecord) -> Iterator[LoadedMode
     saved_modules = _save_modules(loaded.model)
     try:
         peft, has_effect = _apply(loaded, record)  # keep a reference: its modules may hold tensors that layers share
-        adapter, tokenizer = record.adapter, loaded.tokenizer
-        if adapter.own_tokenizer:  # same vocabulary, but the chat template may differ
-            tokenizer = load_tokenizer(record, adapter.directory)  # without running code from its directory
+        adapter, fields, notes = record.adapter, {}, dict(loaded.notes)
+        if adapter.own_tokenizer:  # same vocabulary, but its template, special tokens and limits may differ
+            loading: list[str] = []
+            tokenizer = load_tokenizer(record, adapter.directory, notes=loading)  # without running code from there
+            fields = tokenizer_fields(loaded.model, tokenizer, record)
+            notes = {**notes, "loading": loading}
         inputs.verify(record)  # detects files written while the adapter was read
         note = {key: getattr(adapter, key) for key in ("source", "revision", "type", "rank")}
         note |= {} if has_effect else {"without_effect": True}
-        yield replace(loaded, tokenizer=tokenizer, record=record, checks={}, notes={**loaded.notes, "adapter": note})
+        yield replace(loaded, record=record, checks={}, notes={**notes, "adapter": note}, **fields)
         del peft
     finally:
         _restore_modules(saved_modules)

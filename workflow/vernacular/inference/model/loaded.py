@@ -152,18 +152,24 @@ def state_name(function: Callable) -> str | None:
 def wrap(model, tokenizer, record: ModelRecord) -> LoadedModel:
     """Return a LoadedModel of a model that is already in memory (tests, models created by other code)."""
     embeddings = model.get_input_embeddings().weight
-    limit, tokenizer_limit = _limits(model, tokenizer, record)
     return LoadedModel(
         model=model,
-        tokenizer=tokenizer,
         kind=record.kind,
         device=embeddings.device,
-        max_length=min(filter(None, (limit, tokenizer_limit)), default=None),
-        tokenizer_limit=tokenizer_limit is not None and (limit is None or tokenizer_limit < limit),
         n_embeddings=embeddings.shape[0],
-        **special_tokens(tokenizer),
         record=record,
+        **tokenizer_fields(model, tokenizer, record),
     )
+
+
+def tokenizer_fields(model, tokenizer, record: ModelRecord) -> dict:
+    """Return the fields of LoadedModel that depend on the tokenizer: its special tokens, and the limits of a text."""
+    limit, tokenizer_limit = _limits(model, tokenizer, record)
+    return special_tokens(tokenizer) | {
+        "tokenizer": tokenizer,
+        "max_length": min(filter(None, (limit, tokenizer_limit)), default=None),
+        "tokenizer_limit": tokenizer_limit is not None and (limit is None or tokenizer_limit < limit),
+    }
 
 
 def _limits(model, tokenizer, record: ModelRecord) -> tuple[int | None, int | None]:

@@ -4,8 +4,10 @@ Shared by scoring and generation. What the settings of a model pass to its templ
 that renders the same prompt for two values of an argument does not have it.
 """
 
+import contextlib
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TypeVar
 
 from jinja2 import TemplateError
@@ -13,7 +15,7 @@ from jinja2 import TemplateError
 from vernacular.core.errors import ModelError, first_line, format_count, suggest
 from vernacular.core.model_record import EFFORT, SWITCHES, ModelRecord
 from vernacular.core.processes import TimeLimitExceeded, time_limit
-from vernacular.inference.model.tokenization import TextModel, load_tokenizer
+from vernacular.inference.model.tokenization import TextModel, control_tokens, load_tokenizer
 from vernacular.types import CHAT, Request
 
 T = TypeVar("T")
@@ -84,6 +86,14 @@ def render_row(loaded: TextModel, row: Request) -> tuple[str, str | None]:
         if not isinstance(error.__cause__, TemplateError) or len(turns) == len(messages):
             raise
         return render_with(loaded, turns, arguments), "system turn dropped: the chat template rejects it"
+
+
+def own_texts(row: Request, *, chat: bool) -> list[str]:
+    """Return the texts of a request that are not its template's; its prefix, which many requests share, is apart."""
+    if not chat:
+        return [row["prefix"], row["text"]]
+    span = (row["prefix"] + row["text"])[row["span_start"] : row["span_end"]] if row["kind"] == "score" else ""
+    return [*(turn["content"] for turn in row["messages"]), span]
 
 
 def is_continued(messages: list[dict]) -> bool:
@@ -202,6 +212,44 @@ def takes_system(loaded: TextModel) -> bool:
         return True
 
     return loaded.tokenizer is None or loaded.of_template("system", find)
+
+
+_ANSWER, _NEXT = "Vigo 1417", "Lugo 2653"  # texts of turns that no template contains
+
+
+@dataclass(frozen=True)
+class TurnEnd:
+    """What a template writes between the text of an assistant turn and that of the next user turn."""
+
+    end_id: int | None = None  # the first control token
+    header_ids: frozenset[int] = frozenset()  # the others, which begin another turn
+    header: str = ""  # the text without control tokens
+    stop: str | None = None  # beginning of the text, if it has no control token, and is no word that an answer contains
+
+
+def turn_end(loaded: TextModel) -> TurnEnd:
+    """Return how the template of a model ends its turns; nothing if it has none, or does not render this."""
+
+    def find() -> TurnEnd:
+        turns = [{"role": role, "content": text} for role, text in (("user", USER), ("assistant", _ANSWER))]
+        texts = []
+        for conversation, begins in (([*turns, {"role": "user", "content": _NEXT}], True), (turns, False)):
+            with contextlib.suppress(ModelError):  # some templates render a single exchange only
+                arguments = template_arguments(loaded) | {"add_generation_prompt": begins}
+                texts.append(render_with(loaded, conversation, arguments))
+        text = next((text for text in texts if _ANSWER in text), "")
+        between = text.rpartition(_ANSWER)[2].partition(_NEXT)[0]
+        control, pattern = control_tokens(loaded.tokenizer, only_special=False)
+        parts = pattern.split(between)
+        ids = [control[part] for part in parts if part in control]
+        header = "".join(part for part in parts if part not in control)
+        mark = re.match(r"\s*\S.*", header)
+        is_mark = mark and not ids and any(not c.isalnum() and not c.isspace() for c in mark.group())
+        return TurnEnd(ids[0] if ids else None, frozenset(ids[1:]), header, mark.group() if is_mark else None)
+
+    if not has_template(loaded) or not hasattr(loaded.tokenizer, "added_tokens_decoder"):
+        return TurnEnd()
+    return loaded.of_template("turn end", find)
 
 
 def open_template(record: ModelRecord, directory: str | None = None) -> TextModel:

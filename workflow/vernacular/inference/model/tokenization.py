@@ -12,9 +12,10 @@ self-checks compare both. BigBird's sparse attention begins at a threshold, too,
 shorter text.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +23,7 @@ from typing import Any, TypeVar
 import numpy as np
 from transformers import AutoTokenizer
 
+from vernacular.checkpoints.source_check import tokenizer_of_file
 from vernacular.core.errors import ModelError
 from vernacular.core.library_errors import LOADING_ERRORS, describe_error, wrap_library_errors
 from vernacular.core.model_record import ModelRecord
@@ -147,13 +149,21 @@ class TextModel:
         return Lengths()
 
 
-def load_tokenizer(record: ModelRecord, directory: str | Path, *, trust_remote_code: bool = False):
-    """Return the tokenizer in a directory of a model. Raises ModelError if it cannot be loaded."""
+def load_tokenizer(
+    record: ModelRecord, directory: str | Path, *, trust_remote_code: bool = False, notes: list[str] | None = None
+):
+    """Return the tokenizer in a directory of a model, as in its files; add what its class changes to `notes`.
+
+    Raises ModelError if it cannot be loaded.
+    """
     try:
         with wrap_library_errors():
             kwargs = {"local_files_only": True, "trust_remote_code": trust_remote_code}
             tokenizer = AutoTokenizer.from_pretrained(directory, **kwargs)
+            tokenizer, found = tokenizer_of_file(tokenizer, directory, record.name, record.tokenizer_pipeline)
             tokenizer("a")  # an invalid limit in its config raises only here
+            if notes is not None:
+                notes += found
             return tokenizer
     except LOADING_ERRORS as error:
         reason = describe_error(error, record)
@@ -166,6 +176,33 @@ def special_tokens(tokenizer) -> dict:
     # False for tokenizers like BERT's, whose first token is CLS and which define no BOS
     adds_bos = bos_id is not None and ids[:1] == [bos_id]
     return {"bos_id": bos_id, "eos_id": tokenizer.eos_token_id, "adds_bos": adds_bos}
+
+
+@lru_cache(maxsize=8)
+def control_tokens(tokenizer, *, only_special: bool = True) -> tuple[dict[str, int], re.Pattern]:
+    """Return (a tokenizer's special tokens, or all added ones, with their IDs; the pattern of any, as a group).
+
+    Added tokens of whitespace or letters, such as those of a language, control nothing.
+    """
+    added = getattr(tokenizer, "added_tokens_decoder", {})  # none: unknown, as of a server
+    ids = {token.content: index for index, token in added.items() if token.special or not only_special}
+    ids = {text: index for text, index in ids.items() if text.strip() and not text.isalnum()}
+    longest_first = sorted(ids, key=len, reverse=True)
+    return ids, re.compile(f"({'|'.join(map(re.escape, longest_first))})" if ids else r"(?!)()")
+
+
+@lru_cache(maxsize=256)
+def _control_tokens_in(tokenizer, text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(control_tokens(tokenizer)[1].findall(text)))
+
+
+def control_token_flag(tokenizer, texts: Iterable[str]) -> str | None:
+    """Return the flag of texts of an item in which the tokenizer reads control tokens (HTML <s>, <mask>), or None.
+
+    Their tokens are not changed: other tools read them so, too.
+    """
+    found = dict.fromkeys(token for text in texts for token in _control_tokens_in(tokenizer, text))
+    return f"control token: the text contains {', '.join(list(found)[:3])}" if found else None
 
 
 SPECIAL = -1  # in place of the offsets and of the word of a special token that the tokenizer added

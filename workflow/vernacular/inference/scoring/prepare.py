@@ -16,7 +16,15 @@ import pyarrow as pa
 from vernacular.core.errors import format_count
 from vernacular.inference.model import rendering
 from vernacular.inference.model.batch_tokenization import encode_all
-from vernacular.inference.model.tokenization import AlignmentError, Encoded, TextModel, encode, span_tokens, with_bos
+from vernacular.inference.model.tokenization import (
+    AlignmentError,
+    Encoded,
+    TextModel,
+    control_token_flag,
+    encode,
+    span_tokens,
+    with_bos,
+)
 from vernacular.inference.schema import iter_rows
 from vernacular.types import CHAT, Request
 
@@ -136,7 +144,9 @@ def _begin(loaded: TextModel, row: Request) -> tuple[PreparedRequest, str, int, 
     text, start, end = row["prefix"] + row["text"], row["span_start"], row["span_end"]
     is_empty, rendered = start >= end, None
     flag = None
-    if rendering.uses_chat(loaded, row["messages"], row["kind"], row["extras"]):
+    chat = rendering.uses_chat(loaded, row["messages"], row["kind"], row["extras"])
+    control = control_token_flag(loaded.tokenizer, rendering.own_texts(row, chat=chat))
+    if chat:
         text, start, flag = rendering.render_continuation(loaded, row, text[start:end])
         end, rendered = len(text), text
     request = PreparedRequest(row["request_id"], extras=frozenset(row["extras"] or ()), rendered=rendered, flags=[])
@@ -145,7 +155,7 @@ def _begin(loaded: TextModel, row: Request) -> tuple[PreparedRequest, str, int, 
         request.flags.append("empty")
     elif loaded.kind == "masked" and "causal_only" in request.extras:
         request.flags.append("not applicable: requires a causal model")
-    request.notes += [flag] if flag else []
+    request.notes += filter(None, (flag, control))
     return request, text, start, end
 
 

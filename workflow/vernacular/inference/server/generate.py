@@ -199,6 +199,7 @@ def _answer(served: ServedModel, call: Call) -> dict:
         served.client.stated.flag("redacted: the text contained the key of the server")
     return {
         "raw_output": text,
+        "next_turn": prepare.has_next_turn(served, prompt, text),
         "output": prepare.truncate_output(text, prompt.stops, skip_leading_space=prompt.rendered is not None),
         "finish_reason": _finish_reason(completion, text, prompt, bool(stops)),
         "n_tokens": n_tokens,

@@ -187,6 +187,7 @@ def _cosine(pairs: list[Pair], record: ModelRecord) -> tuple[np.ndarray, dict]:
     encoder = cosine.load(record)
     prefix = cosine.prefix_of(record, encoder)
     metadata = {"signature": cosine.signature(record, prefix), "truncated_texts": 0}
+    metadata |= {"loading": encoder.loading} if getattr(encoder, "loading", None) else {}
     if not pairs:
         return np.empty(0), metadata
     metadata["truncated_texts"] = cosine.n_truncated(encoder, list({text for pair in pairs for text in pair}), prefix)
@@ -223,13 +224,14 @@ def token_metrics(group: list[dict], pairs: list[Pair], documents: list[str], re
     then independent of the responses, and models are comparable.
     """
     record, variant = records[group[0]["metric"]], moverscore.VARIANTS[_variant(group[0])]
-    encoder = _encoder(record.directory, record.name, bool(record.allow_pickle))
+    encoder = _encoder(record.directory, record.name, bool(record.allow_pickle), record.tokenizer_pipeline)
     texts = list(dict.fromkeys([*(text for pair in pairs for text in pair), *documents]))
     tokens = dict(zip(texts, variant.tokenize(encoder, texts), strict=True))
     metrics = [_prepare(spec, encoder, records[spec["metric"]], tokens, documents, language, variant) for spec in group]
     values = _scores(metrics, encoder, pairs, tokens, threads)
     truncated = sum(tokens[text].truncated for text in {text for pair in pairs for text in pair})
-    return {metric.name: (values[metric.name], metric.metadata | {"truncated_texts": truncated}) for metric in metrics}
+    metadata = {"truncated_texts": truncated} | ({"loading": encoder.loading} if encoder.loading else {})
+    return {metric.name: (values[metric.name], metric.metadata | metadata) for metric in metrics}
 
 
 def _variant(spec: dict) -> str:
@@ -238,8 +240,9 @@ def _variant(spec: dict) -> str:
 
 
 @functools.lru_cache(maxsize=2)  # most evaluations of a model share one
-def _encoder(directory: str, name: str, allow_pickle: bool) -> TokenEncoder:
-    return TokenEncoder(ModelRecord(name=name, directory=directory, allow_pickle=allow_pickle))
+def _encoder(directory: str, name: str, allow_pickle: bool, pipeline: str | None) -> TokenEncoder:
+    settings = {"allow_pickle": allow_pickle, "tokenizer_pipeline": pipeline}
+    return TokenEncoder(ModelRecord(name=name, directory=directory, **settings))
 
 
 def _prepare(

@@ -17,6 +17,7 @@ from transformers import AutoModel, AutoModelForCausalLM, PreTrainedModel
 
 from vernacular.checkpoints.adapters import apply_adapter
 from vernacular.checkpoints.linear_layers import use_onednn
+from vernacular.checkpoints.source_check import check_tensors, tokenizer_of_file
 from vernacular.core.errors import ModelError
 from vernacular.core.library_errors import LOADING_ERRORS
 from vernacular.core.model_record import ModelRecord
@@ -38,11 +39,13 @@ def load(record: ModelRecord) -> SentenceTransformer:
     Raises ModelError if its directory cannot be loaded or lacks weights, MachineError if memory does not suffice.
     """
     adapter = record.adapter.directory if record.adapter else None
-    return _load(record.directory, record.name, bool(record.allow_pickle), adapter)
+    return _load(record.directory, record.name, bool(record.allow_pickle), adapter, record.tokenizer_pipeline)
 
 
 @functools.lru_cache(maxsize=2)  # most evaluations of a model share one
-def _load(directory: str, name: str, allow_pickle: bool, adapter: str | None) -> SentenceTransformer:
+def _load(
+    directory: str, name: str, allow_pickle: bool, adapter: str | None, pipeline: str | None
+) -> SentenceTransformer:
     model_kwargs = {"dtype": torch.float32, "use_safetensors": not allow_pickle, "local_files_only": True}
     try:
         # sentence-transformers does not report missing weights; on "meta", no weights are read
@@ -58,10 +61,15 @@ def _load(directory: str, name: str, allow_pickle: bool, adapter: str | None) ->
             encoder = SentenceTransformer(directory, local_files_only=True, model_kwargs=model_kwargs)
         else:
             encoder = _mean_pooling_encoder(directory, adapter, model_kwargs)
+        body = encoder[0]  # other first modules read tokenizer.json themselves
+        if isinstance(body, Transformer) and body.tokenizer is body.processor:
+            directory_of_tokenizer = body.processor.name_or_path
+            body.processor, encoder.loading = tokenizer_of_file(body.processor, directory_of_tokenizer, name, pipeline)
     except LOADING_ERRORS as error:
         raise loading_error(name, error, allow_pickle) from error
     check_missing_weights(name, report)
     if not adapter and (body := next((m for m in encoder.modules() if isinstance(m, PreTrainedModel)), None)):
+        check_tensors(name, body, directory, report["unexpected_keys"], allow_pickle=allow_pickle)
         share_weights(body, directory)
     use_onednn(encoder)
     if encoder.tokenizer.pad_token_id is None:

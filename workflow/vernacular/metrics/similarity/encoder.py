@@ -19,6 +19,7 @@ from tokenizers.normalizers import BertNormalizer
 from transformers import AutoModel, AutoTokenizer
 
 from vernacular.checkpoints.linear_layers import use_onednn
+from vernacular.checkpoints.source_check import check_tensors, tokenizer_of_file
 from vernacular.core.errors import MachineError, ModelError, first_of, writing
 from vernacular.core.library_errors import LOADING_ERRORS, describe_error, is_out_of_memory
 from vernacular.core.model_record import ModelRecord
@@ -45,16 +46,19 @@ class Tokens:
 class TokenEncoder:
     """A local encoder that returns the hidden states of requested layers.
 
-    `record` is written by the command `encoder`: name, directory, revision, layer, allow_pickle. Raises ModelError if
-    the directory cannot be loaded, lacks weights, or has a tokenizer without character offsets; MachineError if memory
-    does not suffice.
+    `record` is written by the command `encoder`: name, directory, allow_pickle, tokenizer_pipeline. Raises ModelError
+    if the directory cannot be loaded, lacks weights, or has a tokenizer without character offsets; MachineError if
+    memory does not suffice.
     """
 
     def __init__(self, record: ModelRecord):
         self.name = record.name
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         try:
-            self.tokenizer = AutoTokenizer.from_pretrained(record.directory, trust_remote_code=False)
+            tokenizer = AutoTokenizer.from_pretrained(record.directory, trust_remote_code=False)
+            self.tokenizer, self.loading = tokenizer_of_file(
+                tokenizer, record.directory, self.name, record.tokenizer_pipeline
+            )
             model, report = AutoModel.from_pretrained(
                 record.directory,
                 dtype=torch.float32,
@@ -65,6 +69,8 @@ class TokenEncoder:
         except LOADING_ERRORS as error:
             raise loading_error(self.name, error, bool(record.allow_pickle)) from error
         check_missing_weights(self.name, report)
+        unused, allow_pickle = report["unexpected_keys"], record.allow_pickle
+        check_tensors(self.name, model, record.directory, unused, allow_pickle=allow_pickle)
         if not self.tokenizer.is_fast:
             reason = "its tokenizer provides no character offsets, which similarity metrics require"
             raise ModelError(f"{self.name}: {reason}.")

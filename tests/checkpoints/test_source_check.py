@@ -1,0 +1,246 @@
+"""What is loaded is what the files contain: pipelines of tokenizers, tensors, and two checkpoints in one directory."""
+
+import json
+import shutil
+
+import pytest
+import torch
+import transformers as tf
+from safetensors.torch import load_file, save_file
+from support import tiny
+from support.messages import assert_states
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from vernacular.checkpoints.resolve import resolve
+from vernacular.checkpoints.source_check import check_tensors, tokenizer_of_file
+from vernacular.core.errors import ModelError
+from vernacular.inference.model.load import load
+from vernacular.inference.model.tokenization import load_tokenizer
+from vernacular.metrics.similarity import cosine
+from vernacular.metrics.similarity.encoder import TokenEncoder
+
+TEXTS = [
+    "O gato dorme no tellado.", "O ﬁn  da CHOIVA: 2024,5", "cafe\u0301 <s> a </s> <eos> [MASK] b", "أَكَلَت القِطَّة", "नमस्ते", "",
+]  # fmt: skip
+
+
+def bpe(normalizer=None, pre_tokenizer=None):
+    core = Tokenizer(models.BPE())
+    core.normalizer, core.decoder = normalizer, decoders.ByteLevel()
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=pre_tokenizer is None)
+    core.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizer, byte_level]) if pre_tokenizer else byte_level
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=420, special_tokens=["<eos>"], initial_alphabet=alphabet)
+    core.train_from_iterator(tiny.LINES, trainer)
+    return core
+
+
+def unigram(normalizer, pre_tokenizer):
+    core = Tokenizer(models.Unigram())
+    core.normalizer, core.pre_tokenizer, core.decoder = normalizer, pre_tokenizer, decoders.Metaspace()
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    trainer = trainers.UnigramTrainer(vocab_size=300, special_tokens=special, unk_token="<unk>")
+    core.train_from_iterator(tiny.LINES, trainer)
+    core.post_processor = processors.TemplateProcessing(
+        single=["<s>", "$A", "</s>"], special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    return core
+
+
+def word_piece():
+    return Tokenizer.from_str(tiny.tokenizer("wordpiece").backend_tokenizer.to_str())
+
+
+WORDS = pre_tokenizers.Split(Regex(r"[^ ]+ ?"), "isolated")  # with what follows them: "tellado."
+CASES = {  # tokenizer.json, the class that tokenizer_config.json names, type of the model
+    "normalizer as gpt2": (lambda: bpe(normalizers.NFKC()), "GPT2Tokenizer", "gpt2"),
+    "split as gpt2": (lambda: bpe(None, WORDS), "GPT2Tokenizer", "gpt2"),
+    "no normalizer as neox": (bpe, "GPTNeoXTokenizer", "gpt_neox"),
+    "split as qwen2": (lambda: bpe(normalizers.Lowercase(), WORDS), "Qwen2Tokenizer", "qwen2"),
+    "generic class of qwen2": (lambda: bpe(None, WORDS), "PreTrainedTokenizerFast", "qwen2"),
+    "words as roberta": (word_piece, "RobertaTokenizer", "roberta"),
+    "bytes as gemma": (bpe, "GemmaTokenizer", "gemma2"),
+    "normalizer as xlm-r": (
+        lambda: unigram(normalizers.Lowercase(), pre_tokenizers.Metaspace()), "XLMRobertaTokenizer", "xlm-roberta"
+    ),
+    "no prefix as t5": (
+        lambda: unigram(normalizers.NFD(), pre_tokenizers.Metaspace(prepend_scheme="never")), "T5Tokenizer", "t5"
+    ),
+    "case of bert": (word_piece, "BertTokenizer", "bert"),
+}  # fmt: skip
+
+
+def write(core, class_name, model_type, directory, **settings):
+    directory.mkdir()
+    core.save(str(directory / "tokenizer.json"))
+    names = {"eos_token": "<eos>"} if core.token_to_id("<eos>") is not None else {}
+    settings = {"tokenizer_class": class_name, "model_max_length": 99, **names, **settings}
+    (directory / "tokenizer_config.json").write_text(json.dumps(settings))
+    (directory / "config.json").write_text(json.dumps({"model_type": model_type}))
+    return directory
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_tokens_are_those_of_tokenizer_json(tmp_path, name):
+    make, class_name, model_type = CASES[name]
+    settings = {"do_lower_case": False} if name == "case of bert" else {}
+    directory = write(make(), class_name, model_type, tmp_path / "m", **settings)
+    notes = []
+    tokenizer = load_tokenizer(tiny.record("llama"), directory, notes=notes)
+    stored = Tokenizer.from_file(str(directory / "tokenizer.json"))
+    for text in TEXTS:
+        assert tokenizer(text)["input_ids"] == stored.encode(text).ids
+    assert tokenizer.model_max_length == 99
+    assert "tokenizer.json instead of" in notes[-1]
+    assert ("do_lower_case: False is not used" in notes[0]) is (name == "case of bert")
+
+
+def test_class_decides_if_the_setting_says_so(tmp_path):
+    directory = write(bpe(normalizers.NFKC()), "GPT2Tokenizer", "gpt2", tmp_path / "m")
+    notes = []
+    tokenizer = load_tokenizer(tiny.record("llama", tokenizer_pipeline="class"), directory, notes=notes)
+    own = tf.AutoTokenizer.from_pretrained(directory)
+    assert type(tokenizer) is type(own) is tf.GPT2Tokenizer
+    assert tokenizer("ﬁn")["input_ids"] == own("ﬁn")["input_ids"]
+    assert "GPT2Tokenizer" in notes[0]
+    assert "instead of tokenizer.json" in notes[0]
+
+
+@pytest.mark.parametrize("kind", ["bytes", "bytes-bos", "prepend", "metaspace", "wordpiece"])
+def test_equal_pipeline_has_no_note(tmp_path, kind):
+    tiny.save("llama", tmp_path / "m", tokens=kind)
+    tokenizer = tf.AutoTokenizer.from_pretrained(tmp_path / "m")
+    assert tokenizer_of_file(tokenizer, tmp_path / "m", "m") == (tokenizer, [])
+
+
+def test_encoders_of_the_similarity_use_tokenizer_json(tmp_path):
+    tiny.save("roberta", tmp_path / "e", tokens="wordpiece")
+    settings = json.loads((tmp_path / "e" / "tokenizer_config.json").read_text())
+    settings["tokenizer_class"] = "RobertaTokenizer"
+    (tmp_path / "e" / "tokenizer_config.json").write_text(json.dumps(settings))
+    record = tiny.record("roberta", directory=str(tmp_path / "e"), allow_pickle=False)
+    text = "O gato dorme."
+    ids = Tokenizer.from_file(str(tmp_path / "e" / "tokenizer.json")).encode(text).ids
+    encoder = TokenEncoder(record)
+    assert encoder.tokenize([text])[0].ids == ids
+    assert cosine.load(record).tokenizer(text)["input_ids"] == ids
+    assert "RobertaTokenizer" in encoder.loading[0]
+    other = TokenEncoder(record | {"tokenizer_pipeline": "class"})
+    assert other.tokenize([text])[0].ids != ids
+
+
+# ----- tensors -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shards(tmp_path):
+    tokenizer = tiny.tokenizer("bytes")
+    tiny.model("llama", len(tokenizer)).save_pretrained(tmp_path / "m", max_shard_size="20KB")
+    tokenizer.save_pretrained(tmp_path / "m")
+    return tmp_path / "m"
+
+
+def change(file, edit):
+    tensors = load_file(file)
+    edit(tensors)
+    save_file(tensors, file, metadata={"format": "pt"})
+
+
+def loaded(directory):
+    return load(resolve("m", str(directory), directory.parent / "out") | {"dtype": "float32", "device": "cpu"})
+
+
+def test_tensor_in_two_shards_is_rejected(shards):
+    loaded(shards)
+    first, *_, last = sorted(shards.glob("*.safetensors"))
+    name = next(iter(load_file(first)))
+    change(last, lambda tensors: tensors.update({name: torch.zeros(2)}))
+    with pytest.raises(ModelError) as raised:
+        loaded(shards)
+    assert_states(raised.value, first.name, last.name, name)
+
+
+def test_single_file_beside_shards_is_rejected_unless_they_are_gone(shards):
+    other = tiny.model("llama", len(tiny.tokenizer("bytes")), seed=1)
+    other.save_pretrained(shards.parent / "other")
+    shutil.copy(shards.parent / "other" / "model.safetensors", shards / "model.safetensors")
+    with pytest.raises(ModelError) as raised:
+        loaded(shards)
+    assert_states(raised.value, "two sets of weights", "model.safetensors", "model-00001", "index.json")
+    for file in shards.glob("model-0*.safetensors"):
+        file.unlink()
+    assert torch.equal(loaded(shards).model.lm_head.weight, other.lm_head.weight)
+
+
+@pytest.mark.parametrize("edit", [lambda w: w.zero_(), lambda w: w[-1].add_(1), lambda w: w.mul_(2)])
+def test_loaded_tensor_that_is_not_that_of_the_file_is_rejected(tmp_path, edit):
+    tiny.save("llama", tmp_path / "m")
+    model = tf.AutoModelForCausalLM.from_pretrained(tmp_path / "m")
+    check_tensors("m", model, tmp_path / "m", [], allow_pickle=False)
+    edit(model.model.layers[1].mlp.up_proj.weight.data)
+    with pytest.raises(ModelError) as raised:
+        check_tensors("m", model, tmp_path / "m", [], allow_pickle=False)
+    assert_states(raised.value, "model m", "model.layers.1.mlp.up_proj.weight", "model.safetensors")
+
+
+def test_stored_head_is_used_whatever_the_config_ties(tmp_path):
+    tiny.save("llama", tmp_path / "m")
+    head = load_file(tmp_path / "m" / "model.safetensors")["lm_head.weight"]
+    config = json.loads((tmp_path / "m" / "config.json").read_text())
+    (tmp_path / "m" / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": True}))
+    assert torch.equal(loaded(tmp_path / "m").model.lm_head.weight, head)
+
+
+EXTRA = {
+    "model.layers.0.self_attn.q_proj.bias": True,
+    "model.layers.2.self_attn.q_norm.weight": True,
+    "model.norm.bias": True,
+    "lm_head.bias": True,
+    "model.layers.0.self_attn.q_proj.weight_scale_inv": True,
+    "model.layers.0.self_attn.rotary_emb.inv_freq": False,
+    "model.layers.7.mlp.up_proj.weight": False,  # a layer beyond the configured ones
+    "vision_tower.patches.weight": False,
+    "score.weight": False,
+}
+
+
+@pytest.mark.parametrize("name", EXTRA)
+def test_unused_tensor_of_a_computed_layer_is_rejected(tmp_path, name):
+    tiny.save("llama", tmp_path / "m")
+    change(tmp_path / "m" / "model.safetensors", lambda tensors: tensors.update({name: torch.ones(8)}))
+    if not EXTRA[name]:
+        loaded(tmp_path / "m")
+        return
+    with pytest.raises(ModelError) as raised:
+        loaded(tmp_path / "m")
+    assert_states(raised.value, "model m", name, "LlamaForCausalLM")
+
+
+def test_adapter_inside_of_a_complete_model_is_rejected(tmp_path):
+    tiny.save("llama", tmp_path / "m")
+    (tmp_path / "m" / "adapter_config.json").write_text('{"peft_type": "LORA"}')
+    with pytest.raises(ModelError, match=r"model m: .* contains config.json and adapter_config.json"):
+        resolve("m", str(tmp_path / "m"), tmp_path / "out")
+
+
+@pytest.mark.parametrize("is_zip", [True, False])
+def test_tensor_in_two_pickles_is_rejected(tmp_path, is_zip):
+    tiny.save("llama", tmp_path / "m")
+    tensors = load_file(tmp_path / "m" / "model.safetensors")
+    (tmp_path / "m" / "model.safetensors").unlink()
+    names = sorted(tensors)
+    parts = [names[:9], names[9:]]
+    files = [f"pytorch_model-0000{number}-of-00002.bin" for number in (1, 2)]
+    index = {name: file for part, file in zip(parts, files, strict=True) for name in part}
+    (tmp_path / "m" / "pytorch_model.bin.index.json").write_text(json.dumps({"metadata": {}, "weight_map": index}))
+
+    def write(parts):
+        for part, file in zip(parts, files, strict=True):
+            stored = {name: tensors[name] for name in part}
+            torch.save(stored, tmp_path / "m" / file, _use_new_zipfile_serialization=is_zip)
+        record = resolve("m", str(tmp_path / "m"), tmp_path / "out", allow_pickle=True)
+        return load(record | {"dtype": "float32", "device": "cpu", "allow_pickle": True})
+
+    assert torch.equal(write(parts).model.lm_head.weight, tensors["lm_head.weight"])
+    with pytest.raises(ModelError) as raised:
+        write([names[:10], names[9:]])
+    assert_states(raised.value, files[0], files[1], names[9])

@@ -1,0 +1,219 @@
+"""Comparison of what was loaded with the files of its source: tokenizer.json and tensors, of models and encoders alike.
+
+Loaders drop and replace what a checkpoint contains without a message. Here, every component of `tokenizer.json` and
+every tensor is found in the loaded object, is in a list of what has no effect, or raises an error or a note. What a
+GGUF file contains is compared in `gguf_conversion`.
+
+transformers 5 builds the tokenizers of most classes from vocabulary and merges, with the class's own normalizer and
+pre-tokenizer. `tokenizer.json` decides: transformers writes it from the pipeline in memory, so that it differs from the
+class's only if the model was trained with another one, by an earlier version or another tool. It is incorrect if an
+early conversion of a SentencePiece model was; with `tokenizer_pipeline: class`, the class decides.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from zipfile import is_zipfile
+
+import torch
+from safetensors import safe_open
+from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerFast
+
+from vernacular.checkpoints.files import read_json, weights_of
+from vernacular.core.errors import ModelError, format_count
+
+CLASS = "class"  # value of tokenizer_pipeline: the class named in tokenizer_config.json decides
+_PARTS = ("normalizer", "pre_tokenizer", "model", "post_processor", "decoder", "added_tokens")
+# Settings of tokenizer_config.json that repeat one of tokenizer.json, by the name that they have there.
+_REPEATED = {
+    "add_prefix_space": "add_prefix_space",
+    "do_lower_case": "lowercase",
+    "strip_accents": "strip_accents",
+    "tokenize_chinese_chars": "handle_chinese_chars",
+}
+_ATTRIBUTES = ("padding_side", "truncation_side", "model_max_length", "model_input_names")
+# Only for the note: which pipeline is used does not depend on them. Scripts, marks, composed and decomposed letters,
+# ligatures, capitals, digits, runs of spaces, punctuation and line ends.
+_TEXTS = (
+    "O gato dorme no tellado.", "L'home va dir-m'ho: 'no vull anar-hi'.", "cafe\u0301 ﬁn NAÏVE ½ Ǆ",
+    "  a   b\t c\r\n\n d ", "1234567 12,5 % -3", "(x_1)!? «…» — @a#b <c>", "Ђаци уче: Ёж",
+    "Καλημέρα ά", "قِطَّةٌ ٱلْبَيْت ١٢٣", "שָׁלוֹם עולם", "नमस्ते क़लम", "বাংলা ভাষা", "தமிழ் மொழி",
+    "తెలుగు", "ಕನ್ನಡ", "മലയാളം", "ગુજરાતી", "ਪੰਜਾਬੀ", "සිංහල", "ไทย ภาษา", "ភាសាខ្មែរ", "မြန်မာ",
+    "ລາວ", "བོད་སྐད།", "ქართული", "Հայերեն", "አማርኛ ነው።", "ᏣᎳᎩ", "ᐃᓄᒃᑎᑐᑦ", "ⵜⴰⵎⴰⵣⵉⵖⵜ", "한국어 가",
+    "日本語のテキスト", "中文，测试", "😀👍🏽",
+)  # fmt: skip
+
+
+def tokenizer_of_file(
+    tokenizer, directory: str | Path, name: str, pipeline: str | None = None
+) -> tuple[PreTrainedTokenizerFast, list[str]]:
+    """Return (the tokenizer of `directory` with the pipeline of its tokenizer.json, notes on what differs).
+
+    `tokenizer`: as its class loads it, which is returned if it is equal, or if `pipeline` is CLASS. Raises ModelError
+    if neither has the pipeline of the file.
+    """
+    file, class_name = Path(directory, "tokenizer.json"), type(tokenizer).__name__
+    if not file.is_file():
+        return tokenizer, []
+    if not getattr(tokenizer, "is_fast", False):
+        return tokenizer, [f"tokenizer.json is not read: {class_name} has its own pipeline"]
+    path = Path(directory, "tokenizer_config.json")
+    settings = read_json(name, path) if path.is_file() else {}
+    stored = Tokenizer.from_file(str(file))
+    notes = _contradictions(stored, settings)
+    if not (parts := _differing(tokenizer.backend_tokenizer, stored, settings)):
+        return tokenizer, notes
+    is_kept = pipeline == CLASS or not type(tokenizer).__module__.startswith("transformers.")  # own code, if allowed
+    own = f"the {', '.join(parts)} of {class_name}, which tokenizer_config.json or config.json names"
+    if n_texts := _differing_texts(tokenizer, stored, settings):
+        seen = f"({format_count(n_texts, 'test text')} with other tokens)"
+        notes.append(
+            f"{own}, instead of tokenizer.json {seen}" if is_kept else f"tokenizer.json instead of {own} {seen}"
+        )
+    if is_kept:
+        return tokenizer, notes
+    # the generic class, with the special tokens and limits of the other one
+    tokens = {key: token for key, token in tokenizer.special_tokens_map.items() if isinstance(token, str)}
+    tokens = {key: token for key, token in tokens.items() if stored.token_to_id(token) is not None}
+    loaded = PreTrainedTokenizerFast.from_pretrained(directory, local_files_only=True, **tokens)
+    for attribute in _ATTRIBUTES:
+        setattr(loaded, attribute, getattr(tokenizer, attribute))
+    left = set(_differing(loaded.backend_tokenizer, stored, settings))
+    if left - {"post_processor", "added_tokens"}:
+        raise ModelError(f"model {name}: {file}: transformers does not load its {', '.join(sorted(left))} as stored.")
+    if left and (n_texts := _differing_texts(loaded, stored, settings)):
+        notes.append(f"tokens of tokenizer_config.json replace those of tokenizer.json in {n_texts} test texts")
+    return loaded, notes
+
+
+def _differing(loaded: Tokenizer, stored: Tokenizer, settings: dict) -> list[str]:
+    """Return the parts that differ, without what tokenizer_config.json adds to them explicitly."""
+    if (own := loaded.to_str()) == (expected := stored.to_str()):
+        return []
+    own, expected = json.loads(own), json.loads(expected)
+    parts = {part for part in _PARTS if own[part] != expected[part]}
+    n_special = [each.num_special_tokens_to_add(False) for each in (loaded, stored)]
+    if _sets_bos(settings) or n_special == [0, 0]:
+        parts -= {"post_processor"}
+    stated = json.dumps(settings, ensure_ascii=False)
+    extra = [token for token in own["added_tokens"] if token not in expected["added_tokens"]]
+    is_kept = all(token in own["added_tokens"] for token in expected["added_tokens"])
+    if is_kept and all(json.dumps(token["content"], ensure_ascii=False) in stated for token in extra):
+        parts -= {"added_tokens"}
+    return [part for part in _PARTS if part in parts]
+
+
+def _sets_bos(settings: dict) -> bool:
+    """Return whether tokenizer_config.json states which special tokens are added, instead of the post-processor."""
+    return any(settings.get(key) is not None for key in ("add_bos_token", "add_eos_token"))
+
+
+def _differing_texts(tokenizer, stored: Tokenizer, settings: dict) -> int:
+    added = (f"a {token} b" for token in stored.get_added_tokens_decoder().values())
+    options = {"add_special_tokens": not _sets_bos(settings)}
+
+    def differs(text: str) -> bool:
+        try:
+            return tokenizer(text, verbose=False, **options)["input_ids"] != stored.encode(text, **options).ids
+        except Exception:  # noqa: BLE001 (of tokenizers: the vocabulary of the file does not fit the class)
+            return True
+
+    return sum(map(differs, (*_TEXTS, *islice(added, 8))))
+
+
+def _contradictions(stored: Tokenizer, settings: dict) -> list[str]:
+    """Return notes on settings of tokenizer_config.json that differ from those in tokenizer.json, which are used."""
+    notes, pending = [], [json.loads(stored.to_str())[part] for part in ("normalizer", "pre_tokenizer")]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, list):
+            pending += part
+        elif isinstance(part, dict):
+            pending += part.values()
+            for key, key_there in _REPEATED.items():
+                value, used = settings.get(key), part.get(key_there)
+                if isinstance(value, bool) and isinstance(used, bool) and value != used:
+                    kind = part["type"]
+                    notes.append(f"{kind} of tokenizer.json has {key_there}: {used}; {key}: {value} is not used")
+    return notes
+
+
+_AT_ENDS = (
+    4  # compared at both ends of a tensor: those of another tensor differ, and reading all takes as long as loading
+)
+# Tensors inside of computed layers that no computation reads: masks and positions that old versions stored, and scales
+# of a cache of 8 bits, which this one is not.
+_WITHOUT_EFFECT = re.compile(
+    r"(?:^|\.)(?:rotary_emb\.inv_freq|(?:attn|attention|self|self_attention)\.(?:masked_)?bias|position_ids|"
+    r"token_type_ids|num_batches_tracked|k_scale|v_scale|(?:decoder|encoder)\.version|embed_positions\.weights)$"
+)
+
+
+def check_tensors(
+    name: str, model: torch.nn.Module, directory: str | Path, unused: Iterable[str], *, allow_pickle: bool | None
+) -> None:
+    """Raise ModelError if a tensor in the files is not the loaded one of its name, or belongs to a layer unread.
+
+    `unused`: the tensors that transformers did not load. Those of a layer or module that is computed, such as biases,
+    would change its outputs; those of other modules (another head, more layers) are not an error.
+    """
+    modules = {module for module, _ in model.named_modules()} - {""}
+    prefix = f"{model.base_model_prefix}."
+    for key in sorted(unused):
+        parents = {key.rpartition(".")[0], *(key[: match.end()] for match in re.finditer(r"\.\d+(?=\.)", key))}
+        if not _WITHOUT_EFFECT.search(key) and modules & {p for k in parents for p in (k, prefix + k)}:
+            raise ModelError(
+                f"model {name}: {directory} contains {key}, which a {type(model).__name__} with its config "
+                "does not use, although it computes the same layer. Correct the config, or use the class that saved it."
+            )
+    if getattr(model.config, "quantization_config", None) is not None:
+        return  # the loaded tensors are packed
+    loaded = model.state_dict()  # without buffers that are computed, such as masks
+    file_of: dict[str, Path] = {}
+    for file, key, shape, rows in _stored_rows(weights_of(name, Path(directory), allow_pickle=bool(allow_pickle))):
+        if key in file_of:  # of pickles; those of safetensors are compared before (`files.sizes_of`)
+            raise ModelError(f"model {name}: both {file_of[key]} and {file.name} contain {key}. Remove one of them.")
+        file_of[key] = file
+        names = (key, prefix + key, key.removeprefix(prefix))
+        tensor = next((loaded[candidate] for candidate in names if candidate in loaded), None)
+        if (
+            tensor is None
+            or list(tensor.shape) != shape
+            or tensor.device.type == "meta"
+            or not rows.is_floating_point()
+        ):
+            continue
+        own = _rows_of(tensor.detach()).cpu()
+        if not torch.equal(own.nan_to_num(), rows.to(own.dtype).nan_to_num()):
+            raise ModelError(
+                f"model {name}: the loaded {key} is not that in {file}. Another file or name of the checkpoint, or a "
+                "tie stated by its config (tie_word_embeddings), replaced it. Correct the config or the files."
+            )
+
+
+def _rows_of(tensor):
+    """Return the first and last rows of a tensor, or of a slice of safetensors."""
+    return torch.cat([tensor[:_AT_ENDS], tensor[-_AT_ENDS:]]) if len(tensor.shape) else tensor[None]
+
+
+def _stored_rows(weights: list[Path]) -> Iterator[tuple[Path, str, list[int], torch.Tensor]]:
+    """Yield (file, name, shape, first and last rows) of each tensor in files of safetensors or pickles."""
+    for file in weights:
+        if file.suffix == ".safetensors":
+            with safe_open(file, framework="pt") as handle:
+                for key in handle.keys():  # noqa: SIM118 (no mapping)
+                    part = handle.get_slice(key)
+                    shape = part.get_shape()
+                    if not shape:
+                        yield file, key, shape, handle.get_tensor(key)[None]
+                    elif shape[0]:
+                        low, high = part[: min(_AT_ENDS, shape[0])], part[max(0, shape[0] - _AT_ENDS) :]
+                        yield file, key, shape, torch.cat([low, high])
+        else:
+            tensors = torch.load(file, map_location="cpu", mmap=is_zipfile(file), weights_only=True)
+            tensors = {key: tensor for key, tensor in tensors.items() if isinstance(tensor, torch.Tensor)}
+            for key, tensor in tensors.items():
+                yield file, key, list(tensor.shape), _rows_of(tensor)
