@@ -202,6 +202,11 @@ def above(file, levels=1):
     return str(Path(file).parents[levels - 1])
 
 
+# The directory of the matched external results, as a field of a stage
+def matched_field(input):
+    return {"matched": above(input.matched[0])} if CONFIG.external_results else {}
+
+
 # The settings of a base, and the records of the base and its adapters
 def base_settings(wildcards):
     return CONFIG.models[wildcards.base]

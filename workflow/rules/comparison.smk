@@ -11,11 +11,6 @@ COMPARED = [
 MATCHED = expand(in_output("compared/external/{name}.parquet"), name=CONFIG.external_results)
 
 
-# the directory of the matched external results, as a field of a stage
-def matched_field(input):
-    return {"matched": above(input.matched[0])} if CONFIG.external_results else {}
-
-
 # what values and comparisons are without the faults that speakers have confirmed; only with `verdicts:`
 WITHOUT_FAULTS = expand(
     in_output("summary/{table}.parquet"),
