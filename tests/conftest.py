@@ -39,7 +39,7 @@ def _earlier_runs(config) -> list[dict]:
 
 
 def pytest_terminal_summary(terminalreporter, config):
-    if path := config.getoption("outcomes"):
+    if (path := config.getoption("outcomes")) and not hasattr(config, "workerinput"):  # of all processes
         reports = terminalreporter.stats
         run = {
             "passed": [report.nodeid for report in reports.get("passed", [])],
