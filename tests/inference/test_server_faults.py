@@ -42,7 +42,7 @@ def test_wait_that_a_server_asks_for_is_limited(value, seconds):
 @pytest.mark.skipif(os.geteuid() != 0, reason="requires two users")
 def test_slots_of_another_user_are_refused(tmp_path):
     os.chown(tmp_path, 65534, 65534)
-    with pytest.raises(ServerError, match=r"belongs to another user\. Set TMPDIR to a directory of your own"):
+    with pytest.raises(ServerError, match=r"belongs to another user\. Set TMPDIR to another directory"):
         Slots("http://node:1", 2, tmp_path)
 
 

@@ -48,7 +48,7 @@ class Slots:
         with writing(root):
             root.mkdir(mode=0o700, parents=True, exist_ok=True)
         if root.stat().st_uid != os.getuid():
-            raise ServerError(f"{root}: belongs to another user. Set TMPDIR to a directory of your own.")
+            raise ServerError(f"{root}: belongs to another user. Set TMPDIR to another directory.")
         stem = fingerprint(address)[:16]
         self._paths = [root / f"{stem}.{index}.lock" for index in range(count)]
         self._files = [open(path, "a") for path in self._paths]  # noqa: SIM115 (open as long as the object)
