@@ -80,7 +80,7 @@ def directory(plain_runs, tmp_path_factory) -> Path:
     run = run_snakemake(directory, "-c2", "--keep-going", *threads)
     assert run.returncode == 1, output_tail(run)
     failed = re.findall(r"Error in rule (\w+)", run.stdout + run.stderr)
-    assert set(failed) == {"sr_verify"}, output_tail(run)
+    assert set(failed) == {"sr_finish"}, output_tail(run)
     return directory
 
 

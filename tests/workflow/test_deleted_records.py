@@ -85,7 +85,8 @@ def check_run(workspace: Workspace, *changes) -> None:
     shutil.copytree(workspace.directory / "mine", empty.directory / "mine")
     empty.config = workspace.config
     assert empty.run_stages() == 0
-    pd.testing.assert_frame_equal(after, empty.results())
+    # a cosine near 0 differs by float noise with the number of threads
+    pd.testing.assert_frame_equal(after, empty.results(), atol=1e-6)
     assert not after.equals(before)
 
 

@@ -133,7 +133,7 @@ def test_every_kind_of_artifact_has_several_row_groups_with_the_same_rows(direct
         several[kind] = several.get(kind, False) or n_groups > 1
     empty = {"curve pairs", "curve pair points"}  # of one curve
     assert {kind for kind, has_several in several.items() if not has_several} == empty
-    assert len(several) == 20
+    assert len(several) == 21
 
 
 def test_tables_for_people_have_the_same_content(directories):

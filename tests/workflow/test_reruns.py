@@ -102,7 +102,7 @@ def test_edit_and_upgrade_for_the_tables_and_a_removed_model_rerun_only_the_tabl
 ):
     append_code("vernacular/summary/grid.py", "\n\ndef another(x):\n    return x\n")
     install_version("openpyxl", "99.0")
-    del config["models"]["other"]
+    del config["models"]["other"], config["comparisons"]
     assert set(workspace.planned_jobs()) <= AFTER_METRICS
 
 

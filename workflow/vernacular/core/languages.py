@@ -1,6 +1,7 @@
 """Tags of languages (BCP 47: `gl`, `sr-Latn`, `pt-BR`, `ca-valencia`), their names, and the script of a text.
 
-Codes of three letters (ISO 639-3), macrolanguages (IANA's registry) and usual scripts (CLDR) are those of langcodes.
+Codes of three letters (ISO 639-3), macrolanguages (IANA's registry) and usual scripts (CLDR) are those of langcodes. It is
+imported where it is used, because an environment of lm-eval may lack it.
 """
 
 import functools
@@ -9,10 +10,6 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-
-from langcodes import Language, standardize_tag, tag_is_valid
-from langcodes.data_dicts import LANGUAGE_ALPHA3, MACROLANGUAGES
-from langcodes.registry_parser import parse_registry
 
 from vernacular.core.paths import WORKFLOW, display_path
 from vernacular.core.yaml import read
@@ -68,7 +65,11 @@ def usual_script(language: str) -> str | None:
     ('Latn', 'Latn', 'Hani', 'Latn')
     """
     base = base_language(language)
-    script = script_of_tag(language) or _USUAL.get(base) or Language.get(base, normalize=False).maximize().script
+    script = script_of_tag(language) or _USUAL.get(base)
+    if script is None:
+        from langcodes import Language
+
+        script = Language.get(base, normalize=False).maximize().script
     return _SAME.get(script, script)
 
 
@@ -94,6 +95,9 @@ def matching_tags(language: str, available: Iterable[str]) -> tuple[list[str], l
     >>> matching_tags("Serbian", tags), matching_tags("zh", tags), matching_tags("no", tags), matching_tags("x", tags)
     ((['sr', 'sr-Latn'], ['sr-x-torlak']), (['zh-Hans'], ['yue']), (['nb', 'nn'], []), ([], []))
     """
+    from langcodes import standardize_tag, tag_is_valid
+    from langcodes.data_dicts import MACROLANGUAGES
+
     available, names = sorted(available), english_names()
     bases = [*map(base_language, available), *names]  # a name is first that of an available language
     named = (base for base in bases if len(language) > 3 and names.get(base, "").casefold() == language.casefold())
@@ -114,6 +118,8 @@ def iso_codes(language: str) -> dict[str, list[str]]:
     >>> iso_codes("gl"), iso_codes("hr"), iso_codes("no")
     ({'gl': ['glg']}, {'hr': ['hrv'], 'sh': ['hbs']}, {'no': ['nor', 'nob', 'nno']})
     """
+    from langcodes.data_dicts import LANGUAGE_ALPHA3, MACROLANGUAGES
+
     base = base_language(language)
     tags = {base: [base, *(member for member, macro in MACROLANGUAGES.items() if macro == base)]}
     tags |= {macro: [macro] for macro in [MACROLANGUAGES.get(base)] if macro}
@@ -159,6 +165,8 @@ or Odia; pa Punjabi; ps Pashto; to Tongan; ug Uyghur; yue Cantonese"""
 @functools.cache
 def english_names() -> dict[str, str]:
     """Return the English names of all languages by their subtags."""
+    from langcodes.registry_parser import parse_registry
+
     entries = [entry for entry in parse_registry() if entry["Type"] == "language" and "Subtag" in entry]
     names = {entry["Subtag"]: entry["Description"][0].partition(" (")[0] for entry in entries}
     return names | dict(entry.split(None, 1) for entry in _NAMES.split(";"))
