@@ -39,6 +39,10 @@ _SPLITS = {
     "falcon": (r"[\p{P}\$\+<=>\^~\|`]+", _GPT2, "[0-9][0-9][0-9]"),
     "stablelm2": (GGUF_PRE_TOKENIZER_SPLITS["qwen2"],),
 }
+# Those with which llama.cpp reads a word of the vocabulary as one token, even if no merges lead to it.
+_IGNORE_MERGES = {
+    "llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano", "tekken",
+}  # fmt: skip
 
 
 _ADVICE = "Use the original checkpoint, or serve the file by llama.cpp (docs/servers.md)."
@@ -247,6 +251,8 @@ def _split_as_stated(file: Path):
     tokenizer = AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name, local_files_only=True)
     _, settings, _ = get_gguf_tokenizer(str(file))
     name = settings.get("pre_tokenizer_type")
+    if settings.get("tokenizer_type") == "gpt2" and name in _IGNORE_MERGES:
+        tokenizer.backend_tokenizer.model.ignore_merges = True
     if settings.get("tokenizer_type") != "gpt2" or name in GGUF_PRE_TOKENIZER_SPLITS:
         return tokenizer  # set by transformers; the other types of tokenizer have none
     if name not in _SPLITS:
