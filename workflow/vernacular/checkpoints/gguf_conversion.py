@@ -205,6 +205,7 @@ def check_tokenizer(name: str, metadata: dict, tokenizer) -> None:
 
 def convert(file: Path, out: Path) -> None:
     """Write the model and tokenizer of a GGUF file to `out` as float32; raise ModelError if it is not supported."""
+    metadata = {}
     try:
         file_record = ModelRecord(name=file.name, directory=str(file), bytes=file.stat().st_size)
         with wrap_library_errors(), bounded_build(file_record):
@@ -215,7 +216,14 @@ def convert(file: Path, out: Path) -> None:
             options = {"dtype": torch.float32, "output_loading_info": True, "ignore_mismatched_sizes": True}
             model, report = AutoModelForCausalLM.from_pretrained(str(file.parent), **options, **load_kwargs)
             check_tensors(file, model, report["mismatched_keys"])
-    except DAMAGED_FILE_ERRORS as error:
+    except (*DAMAGED_FILE_ERRORS, AssertionError) as error:
+        architecture = metadata.get("general.architecture")
+        if architecture and "architecture" in str(error):
+            problem = f"transformers {transformers.__version__} does not support its architecture, {architecture}"
+            raise ModelError(f"{file.name}: {problem}. {_ADVICE}") from None
+        if isinstance(error, AssertionError):
+            problem = f"transformers cannot build its model ({first_line(error)})"
+            raise ModelError(f"{file.name}: {problem}. {_ADVICE}") from None
         raise ModelError(
             f"{file.name}: cannot be read as GGUF ({first_line(error)}); the download may be incomplete. "
             "Download it again."
