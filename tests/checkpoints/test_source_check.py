@@ -94,6 +94,22 @@ def test_tokens_are_those_of_tokenizer_json(tmp_path, name):
     assert ("do_lower_case: False is not used" in notes[0]) is (name == "case of bert")
 
 
+@pytest.mark.parametrize("class_name", ["T5Tokenizer", "XLMRobertaTokenizer", "DebertaV2Tokenizer", "AlbertTokenizer"])
+@pytest.mark.parametrize("make", [bpe, word_piece])
+def test_file_decides_where_its_class_cannot_load_it(tmp_path, make, class_name):
+    directory = write(make(), class_name, "llama", tmp_path / "m")
+    notes = []
+    tokenizer = load_tokenizer(tiny.record("llama"), directory, notes=notes)
+    stored = Tokenizer.from_file(str(directory / "tokenizer.json"))
+    assert [tokenizer(text)["input_ids"] for text in TEXTS] == [stored.encode(text).ids for text in TEXTS]
+    assert f"tokenizer.json instead of {class_name}" in notes[0]
+    with pytest.raises(ModelError, match="cannot be loaded"):
+        load_tokenizer(tiny.record("llama", tokenizer_pipeline="class"), directory)
+    (directory / "tokenizer.json").write_text("{}")
+    with pytest.raises(ModelError, match="cannot be loaded"):
+        load_tokenizer(tiny.record("llama"), directory)
+
+
 def test_class_decides_if_the_setting_says_so(tmp_path):
     directory = write(bpe(normalizers.NFKC()), "GPT2Tokenizer", "gpt2", tmp_path / "m")
     notes = []

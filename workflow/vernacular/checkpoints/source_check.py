@@ -18,6 +18,7 @@ from pathlib import Path
 from zipfile import is_zipfile
 
 import torch
+import transformers
 from safetensors import safe_open
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
@@ -87,6 +88,24 @@ def tokenizer_of_file(
     if left and (n_texts := _differing_texts(loaded, stored, settings)):
         notes.append(f"tokens of tokenizer_config.json replace those of tokenizer.json in {n_texts} test texts")
     return loaded, notes
+
+
+def tokenizer_without_class(
+    directory: str | Path, name: str, error: Exception
+) -> tuple[PreTrainedTokenizerFast, list[str]]:
+    """Return (the tokenizer of tokenizer.json, notes) where its class raised `error`: it reads other vocabularies.
+
+    Raises `error` if there is no such file, its class is unknown, or the file is invalid, too.
+    """
+    settings = Path(directory, "tokenizer_config.json")
+    class_name = (read_json(name, settings) if settings.is_file() else {}).get("tokenizer_class")
+    if not Path(directory, "tokenizer.json").is_file() or not hasattr(transformers, str(class_name)):
+        raise error
+    try:
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(directory, local_files_only=True)
+    except Exception:  # noqa: BLE001 (of tokenizers)
+        raise error from None
+    return tokenizer, [f"tokenizer.json instead of {class_name}, which tokenizer_config.json names: it cannot load it"]
 
 
 def _differing(loaded: Tokenizer, stored: Tokenizer, settings: dict) -> list[str]:

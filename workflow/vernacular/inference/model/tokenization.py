@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 import numpy as np
 from transformers import AutoTokenizer
 
-from vernacular.checkpoints.source_check import tokenizer_of_file
+from vernacular.checkpoints.source_check import CLASS, tokenizer_of_file, tokenizer_without_class
 from vernacular.core.errors import ModelError
 from vernacular.core.library_errors import LOADING_ERRORS, describe_error, wrap_library_errors
 from vernacular.core.model_record import ModelRecord
@@ -159,8 +159,16 @@ def load_tokenizer(
     try:
         with wrap_library_errors():
             kwargs = {"local_files_only": True, "trust_remote_code": trust_remote_code}
-            tokenizer = AutoTokenizer.from_pretrained(directory, **kwargs)
+            replaced = []
+            try:
+                with wrap_library_errors():
+                    tokenizer = AutoTokenizer.from_pretrained(directory, **kwargs)
+            except LOADING_ERRORS as error:
+                if record.tokenizer_pipeline == CLASS or "custom code" in str(error):
+                    raise
+                tokenizer, replaced = tokenizer_without_class(directory, record.name, error)
             tokenizer, found = tokenizer_of_file(tokenizer, directory, record.name, record.tokenizer_pipeline)
+            found = replaced + found
             tokenizer("a")  # an invalid limit in its config raises only here
             if notes is not None:
                 notes += found
