@@ -54,6 +54,18 @@ def factor(writer):
     writer.add_float32("llama.rope.scaling.factor", 4.0)
 
 
+@pytest.mark.parametrize("architecture", ["unheard-of", "bert", "deci", "phi3"])
+def test_model_that_transformers_does_not_build_is_no_incomplete_download(model, tmp_path, architecture):
+    llama.write_gguf(model, tmp_path / "x.gguf", architecture=architecture)
+    with pytest.raises(ModelError) as raised:
+        resolve("x", str(tmp_path / "x.gguf"), tmp_path / "out")
+    reason = (
+        "cannot build its model" if architecture == "phi3" else f"does not support its architecture, {architecture}"
+    )
+    assert_states(raised.value, "x.gguf", reason, "original checkpoint", "docs/servers.md")
+    assert "incomplete" not in str(raised.value)
+
+
 @pytest.mark.parametrize("name", EFFECTS)
 def test_key_or_tensor_with_effect_is_rejected_by_name(model, tmp_path, name):
     llama.write_gguf(model, tmp_path / "x.gguf", add=EFFECTS[name])

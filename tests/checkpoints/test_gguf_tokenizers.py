@@ -50,6 +50,23 @@ def test_boundaries_of_viking_survive_the_conversion(tmp_path):
     assert converted.encode(TEXTS[0]).ids != read_tokenizer(tmp_path / "g.gguf")(TEXTS[0])["input_ids"]
 
 
+@pytest.mark.parametrize(
+    ("pre", "n_tokens"), [("llama-bpe", 1), ("lfm2", 1), ("tekken", 1), ("qwen2", 4), ("gpt-2", 4)]
+)
+def test_word_that_no_merges_lead_to_is_one_token_where_it_is_in_llama_cpp(tmp_path, pre, n_tokens):
+    words = [*sorted(pre_tokenizers.ByteLevel.alphabet()), "<s>", "</s>", "gato", "xy"]
+    core = Tokenizer(models.BPE({word: index for index, word in enumerate(words)}, [("x", "y")]))
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    core.decoder = decoders.ByteLevel()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, bos_token="<s>", eos_token="</s>")
+    loaded = wrap(tiny.model("llama", len(tokenizer)), tokenizer, tiny.record("llama"))
+    llama.write_gguf(loaded, tmp_path / "x.gguf", pre=pre)
+    record = resolve("x", str(tmp_path / "x.gguf"), tmp_path / "out")
+    converted = Tokenizer.from_file(f"{record.directory}/tokenizer.json")
+    assert len(converted.encode("gato", add_special_tokens=False).ids) == n_tokens
+    assert converted.model.ignore_merges is (n_tokens == 1)
+
+
 @pytest.mark.parametrize("pre", ["unheard-of", None])
 def test_unknown_pre_tokenizer_is_rejected(tmp_path, pre):
     llama.write_gguf(model(), tmp_path / "x.gguf", pre=pre)

@@ -94,6 +94,22 @@ def test_tokens_are_those_of_tokenizer_json(tmp_path, name):
     assert ("do_lower_case: False is not used" in notes[0]) is (name == "case of bert")
 
 
+@pytest.mark.parametrize("class_name", ["T5Tokenizer", "XLMRobertaTokenizer", "DebertaV2Tokenizer", "AlbertTokenizer"])
+@pytest.mark.parametrize("make", [bpe, word_piece])
+def test_file_decides_where_its_class_cannot_load_it(tmp_path, make, class_name):
+    directory = write(make(), class_name, "llama", tmp_path / "m")
+    notes = []
+    tokenizer = load_tokenizer(tiny.record("llama"), directory, notes=notes)
+    stored = Tokenizer.from_file(str(directory / "tokenizer.json"))
+    assert [tokenizer(text)["input_ids"] for text in TEXTS] == [stored.encode(text).ids for text in TEXTS]
+    assert f"tokenizer.json instead of {class_name}" in notes[0]
+    with pytest.raises(ModelError, match="cannot be loaded"):
+        load_tokenizer(tiny.record("llama", tokenizer_pipeline="class"), directory)
+    (directory / "tokenizer.json").write_text("{}")
+    with pytest.raises(ModelError, match="cannot be loaded"):
+        load_tokenizer(tiny.record("llama"), directory)
+
+
 def test_class_decides_if_the_setting_says_so(tmp_path):
     directory = write(bpe(normalizers.NFKC()), "GPT2Tokenizer", "gpt2", tmp_path / "m")
     notes = []
@@ -196,7 +212,6 @@ EXTRA = {
     "model.norm.bias": True,
     "lm_head.bias": True,
     "model.layers.0.self_attn.q_proj.weight_scale_inv": True,
-    "model.layers.0.self_attn.rotary_emb.inv_freq": False,
     "model.layers.7.mlp.up_proj.weight": False,  # a layer beyond the configured ones
     "vision_tower.patches.weight": False,
     "score.weight": False,
@@ -213,6 +228,26 @@ def test_unused_tensor_of_a_computed_layer_is_rejected(tmp_path, name):
     with pytest.raises(ModelError) as raised:
         loaded(tmp_path / "m")
     assert_states(raised.value, "model m", name, "LlamaForCausalLM")
+
+
+@pytest.mark.parametrize("theta", [10_000.0, 2_000_000.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_stored_frequencies_must_be_those_of_the_config(tmp_path, theta, dtype):
+    tiny.save("llama", tmp_path / "m")
+    config = json.loads((tmp_path / "m" / "config.json").read_text())
+    rope = {"rope_type": "linear", "factor": 4.0, "rope_theta": theta}
+    size = config["head_dim"]
+    stored = (theta ** -(torch.arange(0, size, 2) / size)).to(dtype)
+    name = "model.layers.1.self_attn.rotary_emb.inv_freq"
+    change(tmp_path / "m" / "model.safetensors", lambda tensors: tensors.update({name: stored}))
+    for parameters in (rope, rope | {"rope_type": "default"}):
+        (tmp_path / "m" / "config.json").write_text(json.dumps(config | {"rope_parameters": parameters}))
+        loaded(tmp_path / "m")
+    other = config | {"rope_parameters": {"rope_type": "default", "rope_theta": 3 * theta}}
+    (tmp_path / "m" / "config.json").write_text(json.dumps(other))
+    with pytest.raises(ModelError) as raised:
+        loaded(tmp_path / "m")
+    assert_states(raised.value, "model m", name, "model.safetensors", "rope_theta")
 
 
 def test_adapter_inside_of_a_complete_model_is_rejected(tmp_path):

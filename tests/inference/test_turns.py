@@ -16,6 +16,7 @@ from vernacular.core.errors import ModelError
 from vernacular.inference.generation.decode import end_token_ids
 from vernacular.inference.model.load import load, use_adapter
 from vernacular.inference.model.rendering import render, turn_end
+from vernacular.inference.model.tokenization import control_token_flag
 
 TURN = [{"role": "user", "content": "Cal é a capital?"}]
 TEMPLATES = {
@@ -185,3 +186,13 @@ def test_control_tokens_of_the_template_are_not_flagged_but_those_of_its_turns_a
     flags = generate(loaded, reasoning.table(*rows))[0]["flags"].to_pylist()
     assert "control token" not in (flags[0] or "")
     assert "control token: the text contains <|im_end|>" in flags[1]
+
+
+def test_control_tokens_that_were_not_added_as_special_are_flagged():
+    tokenizer = tiny.tokenizer("bytes")
+    tokenizer.add_tokens(["<|fin|>", "<|outro|>"])
+    text = "O gato <|fin|> dorme <|outro|>."
+    assert control_token_flag(tokenizer, [text]) is None
+    other = copy.deepcopy(tokenizer)
+    other.chat_template = "{% for m in messages %}{{ m.content }}<|fin|>{% endfor %}"
+    assert control_token_flag(other, [text]) == "control token: the text contains <|fin|>"

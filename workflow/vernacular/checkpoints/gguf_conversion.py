@@ -39,6 +39,10 @@ _SPLITS = {
     "falcon": (r"[\p{P}\$\+<=>\^~\|`]+", _GPT2, "[0-9][0-9][0-9]"),
     "stablelm2": (GGUF_PRE_TOKENIZER_SPLITS["qwen2"],),
 }
+# Those with which llama.cpp reads a word of the vocabulary as one token, even if no merges lead to it.
+_IGNORE_MERGES = {
+    "llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano", "tekken",
+}  # fmt: skip
 
 
 _ADVICE = "Use the original checkpoint, or serve the file by llama.cpp (docs/servers.md)."
@@ -201,6 +205,7 @@ def check_tokenizer(name: str, metadata: dict, tokenizer) -> None:
 
 def convert(file: Path, out: Path) -> None:
     """Write the model and tokenizer of a GGUF file to `out` as float32; raise ModelError if it is not supported."""
+    metadata = {}
     try:
         file_record = ModelRecord(name=file.name, directory=str(file), bytes=file.stat().st_size)
         with wrap_library_errors(), bounded_build(file_record):
@@ -211,7 +216,14 @@ def convert(file: Path, out: Path) -> None:
             options = {"dtype": torch.float32, "output_loading_info": True, "ignore_mismatched_sizes": True}
             model, report = AutoModelForCausalLM.from_pretrained(str(file.parent), **options, **load_kwargs)
             check_tensors(file, model, report["mismatched_keys"])
-    except DAMAGED_FILE_ERRORS as error:
+    except (*DAMAGED_FILE_ERRORS, AssertionError) as error:
+        architecture = metadata.get("general.architecture")
+        if architecture and "architecture" in str(error):
+            problem = f"transformers {transformers.__version__} does not support its architecture, {architecture}"
+            raise ModelError(f"{file.name}: {problem}. {_ADVICE}") from None
+        if isinstance(error, AssertionError):
+            problem = f"transformers cannot build its model ({first_line(error)})"
+            raise ModelError(f"{file.name}: {problem}. {_ADVICE}") from None
         raise ModelError(
             f"{file.name}: cannot be read as GGUF ({first_line(error)}); the download may be incomplete. "
             "Download it again."
@@ -247,6 +259,8 @@ def _split_as_stated(file: Path):
     tokenizer = AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name, local_files_only=True)
     _, settings, _ = get_gguf_tokenizer(str(file))
     name = settings.get("pre_tokenizer_type")
+    if settings.get("tokenizer_type") == "gpt2" and name in _IGNORE_MERGES:
+        tokenizer.backend_tokenizer.model.ignore_merges = True
     if settings.get("tokenizer_type") != "gpt2" or name in GGUF_PRE_TOKENIZER_SPLITS:
         return tokenizer  # set by transformers; the other types of tokenizer have none
     if name not in _SPLITS:

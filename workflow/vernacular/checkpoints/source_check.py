@@ -18,6 +18,7 @@ from pathlib import Path
 from zipfile import is_zipfile
 
 import torch
+import transformers
 from safetensors import safe_open
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
@@ -87,6 +88,24 @@ def tokenizer_of_file(
     if left and (n_texts := _differing_texts(loaded, stored, settings)):
         notes.append(f"tokens of tokenizer_config.json replace those of tokenizer.json in {n_texts} test texts")
     return loaded, notes
+
+
+def tokenizer_without_class(
+    directory: str | Path, name: str, error: Exception
+) -> tuple[PreTrainedTokenizerFast, list[str]]:
+    """Return (the tokenizer of tokenizer.json, notes) where its class raised `error`: it reads other vocabularies.
+
+    Raises `error` if there is no such file, its class is unknown, or the file is invalid, too.
+    """
+    settings = Path(directory, "tokenizer_config.json")
+    class_name = (read_json(name, settings) if settings.is_file() else {}).get("tokenizer_class")
+    if not Path(directory, "tokenizer.json").is_file() or not hasattr(transformers, str(class_name)):
+        raise error
+    try:
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(directory, local_files_only=True)
+    except Exception:  # noqa: BLE001 (of tokenizers)
+        raise error from None
+    return tokenizer, [f"tokenizer.json instead of {class_name}, which tokenizer_config.json names: it cannot load it"]
 
 
 def _differing(loaded: Tokenizer, stored: Tokenizer, settings: dict) -> list[str]:
@@ -172,11 +191,17 @@ def check_tensors(
     if getattr(model.config, "quantization_config", None) is not None:
         return  # the loaded tensors are packed
     loaded = model.state_dict()  # without buffers that are computed, such as masks
+    frequencies = _frequencies(model)
     file_of: dict[str, Path] = {}
     for file, key, shape, rows in _stored_rows(weights_of(name, Path(directory), allow_pickle=bool(allow_pickle))):
         if key in file_of:  # of pickles; those of safetensors are compared before (`files.sizes_of`)
             raise ModelError(f"model {name}: both {file_of[key]} and {file.name} contain {key}. Remove one of them.")
         file_of[key] = file
+        if key.endswith("rotary_emb.inv_freq") and frequencies and not any(_rounded(rows, f) for f in frequencies):
+            raise ModelError(
+                f"model {name}: {key} in {file} are not the frequencies of RoPE that a {type(model).__name__} computes "
+                "from its config. Correct its RoPE (rope_theta, rope_scaling), or use the class that saved it."
+            )
         names = (key, prefix + key, key.removeprefix(prefix))
         tensor = next((loaded[candidate] for candidate in names if candidate in loaded), None)
         if (
@@ -192,6 +217,19 @@ def check_tensors(
                 f"model {name}: the loaded {key} is not that in {file}. Another file or name of the checkpoint, or a "
                 "tie stated by its config (tie_word_embeddings), replaced it. Correct the config or the files."
             )
+
+
+def _frequencies(model: torch.nn.Module) -> list[torch.Tensor]:
+    """Return the frequencies of RoPE that a model computes; old versions store those before linear scaling."""
+    buffers = [tensor for key, tensor in model.named_buffers() if key.endswith("inv_freq")]
+    found = [_rows_of(tensor.detach()).cpu().float() for tensor in buffers if tensor.device.type != "meta"]
+    rope = getattr(model.config.get_text_config(decoder=True), "rope_parameters", None) or {}
+    return found + [tensor * rope["factor"] for tensor in found if rope.get("rope_type") == "linear"]
+
+
+def _rounded(rows: torch.Tensor, own: torch.Tensor) -> bool:
+    """Return whether frequencies are equal but for storage as bfloat16, or as float16 with its smallest step."""
+    return rows.shape == own.shape and torch.allclose(rows.float(), own, rtol=1e-2, atol=2**-24)
 
 
 def _rows_of(tensor):

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 import numpy as np
 from transformers import AutoTokenizer
 
-from vernacular.checkpoints.source_check import tokenizer_of_file
+from vernacular.checkpoints.source_check import CLASS, tokenizer_of_file, tokenizer_without_class
 from vernacular.core.errors import ModelError
 from vernacular.core.library_errors import LOADING_ERRORS, describe_error, wrap_library_errors
 from vernacular.core.model_record import ModelRecord
@@ -159,8 +159,16 @@ def load_tokenizer(
     try:
         with wrap_library_errors():
             kwargs = {"local_files_only": True, "trust_remote_code": trust_remote_code}
-            tokenizer = AutoTokenizer.from_pretrained(directory, **kwargs)
+            replaced = []
+            try:
+                with wrap_library_errors():
+                    tokenizer = AutoTokenizer.from_pretrained(directory, **kwargs)
+            except LOADING_ERRORS as error:
+                if record.tokenizer_pipeline == CLASS or "custom code" in str(error):
+                    raise
+                tokenizer, replaced = tokenizer_without_class(directory, record.name, error)
             tokenizer, found = tokenizer_of_file(tokenizer, directory, record.name, record.tokenizer_pipeline)
+            found = replaced + found
             tokenizer("a")  # an invalid limit in its config raises only here
             if notes is not None:
                 notes += found
@@ -182,10 +190,13 @@ def special_tokens(tokenizer) -> dict:
 def control_tokens(tokenizer, *, only_special: bool = True) -> tuple[dict[str, int], re.Pattern]:
     """Return (a tokenizer's special tokens, or all added ones, with their IDs; the pattern of any, as a group).
 
-    Added tokens of whitespace or letters, such as those of a language, control nothing.
+    Tokens that end texts, or that its chat template writes, are special however they were added. Added tokens of
+    whitespace or letters, such as those of a language, control nothing.
     """
     added = getattr(tokenizer, "added_tokens_decoder", {})  # none: unknown, as of a server
-    ids = {token.content: index for index, token in added.items() if token.special or not only_special}
+    written = f"{getattr(tokenizer, 'chat_template', None) or ''}{getattr(tokenizer, 'eos_token', None) or ''}"
+    control = [each for each in added.items() if each[1].special or not only_special or each[1].content in written]
+    ids = {token.content: index for index, token in control}
     ids = {text: index for text, index in ids.items() if text.strip() and not text.isalnum()}
     longest_first = sorted(ids, key=len, reverse=True)
     return ids, re.compile(f"({'|'.join(map(re.escape, longest_first))})" if ids else r"(?!)()")
