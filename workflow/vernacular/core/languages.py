@@ -1,7 +1,7 @@
 """Tags of languages (BCP 47: `gl`, `sr-Latn`, `pt-BR`, `ca-valencia`), their names, and the script of a text.
 
-Codes of three letters (ISO 639-3), macrolanguages (IANA's registry) and usual scripts (CLDR) are those of langcodes. It is
-imported where it is used, because an environment of lm-eval may lack it.
+Codes of three letters (ISO 639-3), macrolanguages (IANA's registry) and usual scripts (CLDR) are those of langcodes, imported
+where it is used, because an environment of lm-eval may lack it.
 """
 
 import functools
