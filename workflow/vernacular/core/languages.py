@@ -1,7 +1,7 @@
 """Tags of languages (BCP 47: `gl`, `sr-Latn`, `pt-BR`, `ca-valencia`), their names, and the script of a text.
 
-Codes of three letters (ISO 639-3), macrolanguages (IANA's registry) and usual scripts (CLDR) are those of langcodes, imported
-where it is used, because an environment of lm-eval may lack it.
+Codes of three letters (ISO 639-3), macrolanguages (IANA's registry) and usual scripts (CLDR) are those of langcodes.
+It and ruamel.yaml are imported where they are used: an environment of lm-eval may lack them.
 """
 
 import functools
@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from vernacular.core.paths import WORKFLOW, display_path
-from vernacular.core.yaml import read
 
 # ISO 15924 codes, by `script_name`
 _SCRIPTS = {
@@ -184,6 +183,8 @@ def language_name(language: str) -> str:
 
 def prompts_file(language: str, directory) -> Path | None:
     """Return the prompt lines' file of a language or a more general tag, in the tag's script; None without one."""
+    from vernacular.core.yaml import read
+
     script = script_of_tag(language)
     for tag in fallbacks(language):
         path = Path(directory) / f"{tag}.yaml"
