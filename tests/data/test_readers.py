@@ -202,11 +202,12 @@ def test_file_above_the_limit_of_size_when_unpacked_is_refused(tmp_path, low_lim
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+@pytest.mark.parametrize("repeated", [["boa", " mala"], ['"boa"', "MALA"]])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
-def test_a_header_in_the_middle_of_a_table_is_an_error_with_its_line(tmp_path, name, mark):
+def test_a_header_in_the_middle_of_a_table_is_an_error_with_its_line(tmp_path, name, mark, repeated):
     """As in files that were joined, also those that begin with a byte-order mark."""
     separator = "," if name == "a.csv" else "\t"
-    lines = [["boa", "mala"], ["Chove.", "Choven."], [f"{mark}boa", " mala"], ["Neva.", "Nevan."]]
+    lines = [["boa", "mala"], ["Chove.", "Choven."], [mark + repeated[0], repeated[1]], ["Neva.", "Nevan."]]
     path = write(tmp_path, name, mark + "".join(separator.join(line) + "\n" for line in lines))
     with pytest.raises(DataError) as raised:
         read_rows(path)

@@ -136,10 +136,10 @@ def target_language(item: Item) -> str | None:
 
 
 # one spelling of what has several: spaces, apostrophes, commas (also of Arabic), points, minus signs; of TeX {,} and \,
-_SPELLINGS = {" ": "\u00a0\u2007\u2008\u2009\u202f", "'": "’＇ʼ", ",": "،，", ".": "．", "-": "−－﹣"}
+_SPELLINGS = {" ": "\u00a0\u2007\u2008\u2009\u202f", "'": "’＇ʼ", ",": "،，", ".": "．", "-": "−－﹣‐‑‒–"}
 _ONE_SPELLING = str.maketrans({char: one for one, chars in _SPELLINGS.items() for char in chars})
 _NUMBER = re.compile(
-    r"(?P<sign>(?<!\d)-)?(?P<whole>"
+    r"(?P<sign>(?<!\w)-)?(?P<whole>"
     r"[1-9]\d?(?:(?P<by2>[,٬])\d\d)(?:(?P=by2)\d\d)*(?P=by2)\d{3}(?!\d)"  # 12,34,567: lakhs and crores
     r"|[1-9]\d{0,2}(?:(?P<by3>[.,٬' ])\d{3})(?:(?P=by3)\d{3})*(?!\d)"
     r"|[1-9]\d{0,3}(?:,\d{4}){2,}(?!\d)"  # 1,2345,6789: myriads
@@ -157,6 +157,8 @@ def last_number(text: str) -> str | None:
     ('7', '1234.5', '12', '1200', None)
     >>> last_number("0.125"), last_number("10-12"), last_number("= −3,50"), last_number("2 000 000")
     ('0.125', '12', '-3.5', '2000000')
+    >>> last_number("COVID-19"), last_number("–5"), last_number("-0.0")
+    ('19', '-5', '0')
     >>> last_number("₹1,25,000"), last_number("١٢٬٣٤٥٫٥"), last_number("1’200"), last_number("En 2024 500 persoas")
     ('125000', '12345.5', '1200', '500')
     """
@@ -164,7 +166,8 @@ def last_number(text: str) -> str | None:
     for number in reversed([*_NUMBER.finditer(text.translate(_ONE_SPELLING))]):
         whole = re.sub(r"\D", "", number["whole"]).lstrip("0") or "0"
         decimals = (number["decimals"] or "").rstrip("0")
-        return (number["sign"] or "") + whole + (f".{decimals}" if decimals else "")
+        value = whole + (f".{decimals}" if decimals else "")
+        return value if value == "0" else (number["sign"] or "") + value
     return None
 
 

@@ -214,7 +214,7 @@ _SLAVIC = "ђ đ ж ž ј j љ lj њ nj ћ ć х h ц c ч č џ dž ш š с́ 
 _OWN_LETTERS = {
     **dict.fromkeys(("sr", "bs", "cnr", "sh"), _SLAVIC),
     "uz": "ж j",
-    "kk": "ә ä ғ ğ ң ñ ұ ū ш ş ч ç щ şş і i й i ы y х h ъ _ ю iu я ia ё io",
+    "kk": "ә ä ғ ğ ң ñ ұ ū ш ş ч ç щ şş і ı й i ы y х h ъ _ ю iu я ia ё io",
     "az": "г q ғ ğ ж j ы ı ј y ҝ g ч ç ҹ c ш ş",
     "tk": "ж ž җ j й ý ң ň ч ç ш ş щ şç ы y х h ю ýu я ýa ё ýo в w ә ä ц s",
     "tg": "ғ gh ж zh ӣ i х kh ӯ u ҷ j щ shch",
@@ -238,20 +238,26 @@ def in_one_script(text: str, language: str) -> str:
     >>> in_one_script("Његов џеп је пун.", "sr"), in_one_script("ЊЕГОШ", "sr"), in_one_script("Ўзбек тили", "uz")
     ('Njegov džep je pun.', 'NJEGOŠ', "O'zbek tili")
     """
-    letters = _latin_letters(base_language(language))
+    base = base_language(language)
+    letters = _latin_letters(base)
 
-    def latin(match: re.Match) -> str:
-        letter = letters[match[0].lower()]
+    def in_case_of(match: re.Match, letter: str) -> str:
+        """Return a letter, or two, in the case of what they replace; of one capital, that of its neighbor counts."""
         if match[0] == match[0].lower():
             return letter
         before, after = text[max(match.start() - 1, 0) : match.start()], text[match.end() : match.end() + 1]
-        return letter.upper() if (after if after.isalpha() else before).isupper() else letter.capitalize()
+        is_upper = (after if after.isalpha() else before).isupper()
+        letter = letter.replace("i", "İ", 1) if base in ("az", "kk") and (is_upper or letter[0] == "i") else letter
+        return letter.upper() if is_upper else letter[0].upper() + letter[1:]
 
     text = unicodedata.normalize("NFC", text)
-    if base_language(language) == "uz":
-        text = re.sub(r"(?<![бвгджзйклмнпрстфхцчшқғҳ])е", "йе", text)  # after a vowel, or none: ye
-        text = re.sub(r"(?<!\w)Е", "Йе", text)
-    text = re.sub("|".join(sorted(letters, key=len, reverse=True)), latin, text, flags=re.IGNORECASE)
+    if base == "uz":  # the spelling of 1995: ye after a vowel, or none; ъ is silent before it; a first ц is s
+        consonant = "бвгджзйклмнпрстфхцчшқғҳ"
+        text = re.sub(f"(?<![{consonant}])е", lambda match: in_case_of(match, "йе"), text, flags=re.IGNORECASE)
+        text = re.sub(r"ъ(?=[йёюя])", "", text, flags=re.IGNORECASE)
+        text = re.sub(r"(?<!\w)ц", lambda match: in_case_of(match, "с"), text, flags=re.IGNORECASE)
+    pattern = "|".join(sorted(letters, key=len, reverse=True))
+    text = re.sub(pattern, lambda match: in_case_of(match, letters[match[0].lower()]), text, flags=re.IGNORECASE)
     text = re.sub("[Ǆ-ǌ]", lambda match: unicodedata.normalize("NFKC", match[0]), text)  # letters such as ǆ
     return re.sub("[ʻʼ‘’`]", "'", text)
 

@@ -240,13 +240,15 @@ def _to_rows(lines: list[tuple[int, list[str]]], name: str, columns: list[str] |
     lines = [(line_number, fields) for line_number, fields in lines if fields]
     header = columns or [column.strip() for column in lines[0][1]]
     _check_header(header, name)
+    names = [column.casefold() for column in header]
     for row_number, (line_number, fields) in enumerate(lines if columns else lines[1:], start=1 if columns else 2):
         if len(fields) != len(header):
             raise DataError(
                 f"{name}, line {line_number}: row {row_number}: expected {format_count(len(header), 'column')} as in "
                 f"the header, got {len(fields)}; quote texts that contain the separator."
             )
-        if [field.removeprefix("\ufeff").strip() for field in fields] == header:
+        # also with the byte-order mark of a joined file, after which quotes are text, or in another case
+        if [field.removeprefix("\ufeff").strip().strip('"').casefold() for field in fields] == names:
             raise DataError(
                 f"{name}, line {line_number}: repeats the header; the file may be joined from several. Remove the line."
             )
