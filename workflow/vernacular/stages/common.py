@@ -1,4 +1,4 @@
-"""What several commands share: reading and checking of inputs, and jobs that make several files.
+"""What several stages share: reading and checking of inputs, and jobs that make several files.
 
 In a job of several files, a failure affects one file only, and a killed job continues with the others.
 """
