@@ -7,11 +7,11 @@ import pytest
 import torch
 import transformers as tf
 from safetensors.torch import load_file, save_file
-from support import tiny
+from support import architectures, tiny
 from support.messages import assert_states
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from vernacular.checkpoints.resolve import resolve
-from vernacular.checkpoints.source_check import check_tensors, tokenizer_of_file
+from vernacular.checkpoints.source_check import check_tensors, tokenizer_of_file, unread_settings
 from vernacular.core.errors import ModelError
 from vernacular.inference.model.load import load
 from vernacular.inference.model.tokenization import load_tokenizer
@@ -147,6 +147,29 @@ def test_encoders_of_the_similarity_use_tokenizer_json(tmp_path):
 # ----- tensors -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("class_name", ["GPT2Tokenizer", "PreTrainedTokenizerFast"])
+def test_random_splits_of_a_stored_tokenizer_are_not_used(tmp_path, class_name):
+    tiny.save("gpt2", tmp_path / "m")
+    expected = load_tokenizer(tiny.record("gpt2"), tmp_path / "m")(TEXTS)["input_ids"]
+    file, settings = tmp_path / "m" / "tokenizer.json", tmp_path / "m" / "tokenizer_config.json"
+    content = json.loads(file.read_text("utf-8"))
+    content["model"]["dropout"] = 0.5
+    file.write_text(json.dumps(content), "utf-8")
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | {"tokenizer_class": class_name}))
+    notes = []
+    tokenizer = load_tokenizer(tiny.record("gpt2"), tmp_path / "m", notes=notes)
+    assert all(tokenizer(TEXTS)["input_ids"] == expected for _ in range(20))
+    assert "dropout of tokenizer.json (0.5), which splits words at random, is not used" in notes
+
+
+def test_special_tokens_that_the_vocabulary_lacks_are_noted(tmp_path):
+    tiny.save("gpt2", tmp_path / "m")
+    settings, notes = tmp_path / "m" / "tokenizer_config.json", []
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | {"eos_token": "<|fin|>"}))
+    load_tokenizer(tiny.record("gpt2"), tmp_path / "m", notes=notes)
+    assert notes == ["the vocabulary lacks the eos_token of tokenizer_config.json, <|fin|>"]
+
+
 @pytest.fixture
 def shards(tmp_path):
     tokenizer = tiny.tokenizer("bytes")
@@ -196,6 +219,39 @@ def test_loaded_tensor_that_is_not_that_of_the_file_is_rejected(tmp_path, edit):
     with pytest.raises(ModelError) as raised:
         check_tensors("m", model, tmp_path / "m", [], allow_pickle=False)
     assert_states(raised.value, "model m", "model.layers.1.mlp.up_proj.weight", "model.safetensors")
+
+
+@pytest.mark.parametrize("arch", ["mixtral", "qwen3_moe"])
+def test_tensors_that_transformers_joins_are_compared_too(tmp_path, arch):
+    architectures.build(arch, "causal").model.save_pretrained(tmp_path / "m")
+    model = tf.AutoModelForCausalLM.from_pretrained(tmp_path / "m")
+    name = next(name for name, _ in model.named_parameters() if "experts" in name and "down" in name)
+    assert name not in load_file(tmp_path / "m" / "model.safetensors")
+    check_tensors("m", model, tmp_path / "m", [], allow_pickle=False)
+    model.get_parameter(name).data[1].mul_(2)
+    with pytest.raises(ModelError) as raised:
+        check_tensors("m", model, tmp_path / "m", [], allow_pickle=False)
+    assert_states(raised.value, "model m", "experts.1.", "model.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("arch", "settings", "expected"),
+    [
+        ("llama", {"logits_scaling": 8.0, "clip_qkv": 0.5}, ["logits_scaling: 8.0", "clip_qkv: 0.5"]),
+        ("llama", {"position_embedding_type": "alibi"}, ["position_embedding_type: alibi"]),
+        ("llama", {"position_embedding_type": "absolute", "qk_norm": False, "residual_dropout": 0.1}, []),
+        ("llama", {"mlp_bias": False, "rope_theta": 10000.0, "unsloth_version": "2026.1", "pretraining_tp": 2}, []),
+        ("gpt2", {"n_ctx": 512, "num_attention_heads": 2, "scale_attn_weights": True}, []),
+    ],
+)
+def test_settings_that_no_class_reads_are_noted(tmp_path, arch, settings, expected):
+    tiny.save(arch, tmp_path / "m")
+    config = json.loads((tmp_path / "m" / "config.json").read_text())
+    (tmp_path / "m" / "config.json").write_text(json.dumps(config | settings))
+    model = tf.AutoModelForCausalLM.from_pretrained(tmp_path / "m")
+    notes = unread_settings(model, tmp_path / "m", "m")
+    assert notes == [f"config.json has {text}, which {type(model).__name__} does not compute" for text in expected]
+    assert loaded(tmp_path / "m").notes.get("loading", []) == notes
 
 
 def test_stored_head_is_used_whatever_the_config_ties(tmp_path):

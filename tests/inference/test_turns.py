@@ -30,6 +30,10 @@ TEMPLATES = {
     "{% if add_generation_prompt %}### Assistant:{% endif %}",
     "no punctuation": "{% for m in messages %}{{m['role']}}\n{{m['content']}}\n\n{% endfor %}"
     "{% if add_generation_prompt %}assistant\n{% endif %}",
+    "one line": "{% for m in messages %}{{m['role']|upper}}: {{m['content']}}{{ ' ' if m['role'] == 'user' else '</s>' }}"
+    "{% endfor %}{% if add_generation_prompt %}ASSISTANT:{% endif %}",
+    "short": "{% for m in messages %}{{ 'Q: ' if m['role'] == 'user' else 'A: ' }}{{m['content']}}\n\n{% endfor %}"
+    "{% if add_generation_prompt %}A:{% endif %}",
     "one exchange": "{% if messages|length > 2 %}{{ raise_exception('one turn') }}{% endif %}"
     "{% for m in messages %}<|{{m['role']}}|>{{m['content']}}<|end|>{% endfor %}",
 }
@@ -38,9 +42,16 @@ TOKENS = {
     "header only": ["<|user|>", "<|assistant|>"],
     "instructions": ["<s>", "</s>"],
     "one exchange": ["<|end|>"],
+    "one line": ["</s>"],
 }
-ENDS = {"one exchange": "<|end|>", "chatml": "<|im_end|>", "header only": "<|user|>", "instructions": "</s>"}
-STOPS = {"plain": "\n\n### User: "}
+ENDS = {
+    "one exchange": "<|end|>",
+    "chatml": "<|im_end|>",
+    "header only": "<|user|>",
+    "instructions": "</s>",
+    "one line": "</s>",
+}
+STOPS = {"plain": "\n### User:", "short": "\nQ:"}
 
 
 def chat(name, *, special=True, arch="gpt2", **settings):
@@ -85,6 +96,18 @@ def respond(name, text, **content):
         ("plain", " Lugo\n\n### User: E?\n\n### Assistant: Vigo", "Lugo", False),
         ("no punctuation", "Lugo\n\nuser\nE?\n\nassistant\nVigo", "Lugo\n\nuser\nE?\n\nassistant\nVigo", True),
         ("no punctuation", "Lugo\n\nVigo", "Lugo\n\nVigo", False),
+        ("no punctuation", "Lugo\nuser\nE?", "Lugo\nuser\nE?", True),
+        ("no punctuation", "user", "user", False),
+        ("chatml", "assistant\nLugo", "assistant\nLugo", True),
+        ("plain", " Lugo\n### User: E?", "Lugo", False),
+        ("plain", " Lugo\n\n\n###  User: E?", "Lugo\n\n\n###  User: E?", True),
+        ("plain", "### Assistant: Lugo", "### Assistant: Lugo", True),
+        ("one line", " Lugo USER: E? ASSISTANT: Vigo", "Lugo USER: E? ASSISTANT: Vigo", True),
+        ("one line", " Lugo\nASSISTANT: Vigo", "Lugo\nASSISTANT: Vigo", True),
+        ("one line", " O meu SUPERUSER: eu", "O meu SUPERUSER: eu", False),
+        ("short", " Lugo\nQ: E?", "Lugo", False),
+        ("short", " Lugo\nA: Vigo", "Lugo\nA: Vigo", True),
+        ("short", " Lugo, ou A: Vigo", "Lugo, ou A: Vigo", False),
     ],
 )
 def test_response_ends_with_its_turn_or_is_flagged(name, text, output, is_flagged):

@@ -10,8 +10,10 @@ class's only if the model was trained with another one, by an earlier version or
 early conversion of a SentencePiece model was; with `tokenizer_pipeline: class`, the class decides.
 """
 
+import inspect
 import json
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -22,6 +24,7 @@ import transformers
 from safetensors import safe_open
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
+from transformers.core_model_loading import revert_weight_conversion
 
 from vernacular.checkpoints.files import read_json, weights_of
 from vernacular.core.errors import ModelError, format_count
@@ -64,7 +67,11 @@ def tokenizer_of_file(
     path = Path(directory, "tokenizer_config.json")
     settings = read_json(name, path) if path.is_file() else {}
     stored = Tokenizer.from_file(str(file))
-    notes = _contradictions(stored, settings)
+    notes = _contradictions(stored, settings) + _missing_tokens(stored, settings)
+    if getattr(stored.model, "dropout", None):
+        notes.append(f"dropout of tokenizer.json ({stored.model.dropout}), which splits words at random, is not used")
+        for each in (stored, tokenizer.backend_tokenizer):
+            _without_dropout(each)
     if not (parts := _differing(tokenizer.backend_tokenizer, stored, settings)):
         return tokenizer, notes
     is_kept = pipeline == CLASS or not type(tokenizer).__module__.startswith("transformers.")  # own code, if allowed
@@ -80,6 +87,7 @@ def tokenizer_of_file(
     tokens = {key: token for key, token in tokenizer.special_tokens_map.items() if isinstance(token, str)}
     tokens = {key: token for key, token in tokens.items() if stored.token_to_id(token) is not None}
     loaded = PreTrainedTokenizerFast.from_pretrained(directory, local_files_only=True, **tokens)
+    _without_dropout(loaded.backend_tokenizer)
     for attribute in _ATTRIBUTES:
         setattr(loaded, attribute, getattr(tokenizer, attribute))
     left = set(_differing(loaded.backend_tokenizer, stored, settings))
@@ -105,6 +113,7 @@ def tokenizer_without_class(
         tokenizer = PreTrainedTokenizerFast.from_pretrained(directory, local_files_only=True)
     except Exception:  # noqa: BLE001 (of tokenizers)
         raise error from None
+    _without_dropout(tokenizer.backend_tokenizer)
     return tokenizer, [f"tokenizer.json instead of {class_name}, which tokenizer_config.json names: it cannot load it"]
 
 
@@ -141,6 +150,19 @@ def _differing_texts(tokenizer, stored: Tokenizer, settings: dict) -> int:
             return True
 
     return sum(map(differs, (*_TEXTS, *islice(added, 8))))
+
+
+def _without_dropout(tokenizer: Tokenizer) -> None:
+    if getattr(tokenizer.model, "dropout", None):
+        tokenizer.model.dropout = None
+
+
+def _missing_tokens(stored: Tokenizer, settings: dict) -> list[str]:
+    """Return notes on special tokens that the vocabulary lacks, so that the model has never seen or written them."""
+    tokens = {key: settings.get(key) for key in ("bos_token", "eos_token", "mask_token")}
+    tokens = {key: token.get("content") if isinstance(token, dict) else token for key, token in tokens.items()}
+    missing = {key: text for key, text in tokens.items() if isinstance(text, str) and stored.token_to_id(text) is None}
+    return [f"the vocabulary lacks the {key} of tokenizer_config.json, {text}" for key, text in missing.items()]
 
 
 def _contradictions(stored: Tokenizer, settings: dict) -> list[str]:
@@ -188,11 +210,10 @@ def check_tensors(
                 f"model {name}: {directory} contains {key}, which a {type(model).__name__} with its config "
                 "does not use, although it computes the same layer. Correct the config, or use the class that saved it."
             )
-    if getattr(model.config, "quantization_config", None) is not None:
-        return  # the loaded tensors are packed
     loaded = model.state_dict()  # without buffers that are computed, such as masks
     frequencies = _frequencies(model)
     file_of: dict[str, Path] = {}
+    others: dict[str, tuple[Path, list[int], torch.Tensor]] = {}
     for file, key, shape, rows in _stored_rows(weights_of(name, Path(directory), allow_pickle=bool(allow_pickle))):
         if key in file_of:  # of pickles; those of safetensors are compared before (`files.sizes_of`)
             raise ModelError(f"model {name}: both {file_of[key]} and {file.name} contain {key}. Remove one of them.")
@@ -203,20 +224,79 @@ def check_tensors(
                 "from its config. Correct its RoPE (rope_theta, rope_scaling), or use the class that saved it."
             )
         names = (key, prefix + key, key.removeprefix(prefix))
-        tensor = next((loaded[candidate] for candidate in names if candidate in loaded), None)
-        if (
-            tensor is None
-            or list(tensor.shape) != shape
-            or tensor.device.type == "meta"
-            or not rows.is_floating_point()
-        ):
-            continue
-        own = _rows_of(tensor.detach()).cpu()
-        if not torch.equal(own.nan_to_num(), rows.to(own.dtype).nan_to_num()):
-            raise ModelError(
-                f"model {name}: the loaded {key} is not that in {file}. Another file or name of the checkpoint, or a "
-                "tie stated by its config (tie_word_embeddings), replaced it. Correct the config or the files."
-            )
+        if (tensor := next((loaded[candidate] for candidate in names if candidate in loaded), None)) is None:
+            others[key] = file, shape, rows
+        elif not _is_equal(tensor, shape, rows):
+            raise _replaced(name, key, file)
+    # names and parts of other versions, such as the experts of a layer, which transformers joins
+    for key, tensor in _converted_back(model, loaded) if others else ():
+        if (stored := others.pop(key, None)) and not _is_equal(tensor, *stored[1:]):
+            raise _replaced(name, key, stored[0])
+
+
+def _replaced(name: str, key: str, file: Path) -> ModelError:
+    return ModelError(
+        f"model {name}: the loaded {key} is not that in {file}. Another file or name of the checkpoint, or a "
+        "tie stated by its config (tie_word_embeddings), replaced it. Correct the config or the files."
+    )
+
+
+def _is_equal(tensor: torch.Tensor, shape: list[int], rows: torch.Tensor) -> bool:
+    """Return whether a loaded tensor has these first and last rows, in its dtype; also where they cannot be compared.
+
+    Those that a quantization packs when it loads them have another shape or kind of numbers.
+    """
+    tensor = tensor.detach()
+    is_other = list(tensor.shape) != shape or tensor.is_floating_point() != rows.is_floating_point()
+    if is_other or tensor.device.type == "meta" or type(tensor.data) is not torch.Tensor:
+        return True
+    own = _rows_of(tensor).cpu()
+    rows = rows.to(own.dtype)
+    return torch.equal(*(each.float().nan_to_num() if each.is_floating_point() else each for each in (own, rows)))
+
+
+def _converted_back(model: torch.nn.Module, loaded: dict) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield the tensors of a loaded model under the names and in the parts that its class saves, layer by layer."""
+    if not getattr(model, "_weight_conversions", None):
+        return
+    layers: dict[str, dict] = {}
+    for key, tensor in loaded.items():
+        layers.setdefault(key[: found.end()] if (found := re.search(r"\.\d+\.", key)) else "", {})[key] = tensor
+    for tensors in layers.values():
+        yield from revert_weight_conversion(model, tensors).items()
+
+
+# Names of settings that change a computation, and of those that only concern training, memory or speed.
+_COMPUTED = re.compile(
+    r"rope|rotary|alibi|position_embedding|norm|eps(?:ilon)?$|bias|scal|multiplier|cap|window|activation|residual|"
+    r"temperature|qk|theta|logit|heads?(?:_|$)|expert|layers|attention|clip"
+)
+_TRAINING = re.compile(
+    r"drop|init|grad|cache|loss|aux|fus|flash|kernel|quant|implementation|jitter|classifier|summary|token"
+)
+_NEUTRAL = (None, False, 0, 1, "", "absolute", "none", "default")
+
+
+def unread_settings(model: torch.nn.Module, directory: str | Path, name: str) -> list[str]:
+    """Return notes on settings of config.json that by their names change a computation, and that transformers ignores.
+
+    It keeps a setting that a class does not know as an attribute of the config, which nothing reads.
+    """
+    stored = read_json(name, Path(directory, "config.json"))
+    modules = {type(module).__module__ for module in model.modules()} | {type(model.config).__module__}
+    pairs, text = [(stored, model.config)], stored.get("text_config")
+    pairs += [(text, model.config.get_text_config(decoder=True))] if isinstance(text, dict) else []
+    found = []
+    for values, config in pairs:
+        known = {*dir(type(config)), *type(config).attribute_map, *inspect.signature(type(config)).parameters}
+        for key, value in values.items():
+            is_set = bool(value) if isinstance(value, list | dict) else value not in _NEUTRAL
+            if key not in known and is_set and _COMPUTED.search(key) and not _TRAINING.search(key):
+                found.append((key, value))
+    if found:
+        source = "".join(inspect.getsource(sys.modules[module]) for module in modules if not module.startswith("torch"))
+        found = [(key, value) for key, value in found if not re.search(rf"\b{re.escape(key)}\b", source)]
+    return [f"config.json has {key}: {value}, which {type(model).__name__} does not compute" for key, value in found]
 
 
 def _frequencies(model: torch.nn.Module) -> list[torch.Tensor]:

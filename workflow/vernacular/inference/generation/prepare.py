@@ -306,8 +306,9 @@ def has_next_turn(loaded: TextModel, prompt: PreparedPrompt, raw_output: str, id
         return False
     ending = ending_of(loaded)
     end = find_stop(raw_output, prompt.stops, skip_leading_space=True)
-    header, text = ending.header.strip(" "), raw_output[:end]
-    return (bool(header.strip()) and header in text) or (end is None and not ending.header_ids.isdisjoint(ids))
+    if ending.headers and ending.headers.search(raw_output[:end]):
+        return True
+    return end is None and not ending.header_ids.isdisjoint(ids)
 
 
 _OUTCOME = ("raw_output", "output", "finish_reason", "n_tokens", "reasoning", "think_state", "n_reasoning_tokens")

@@ -31,7 +31,7 @@ from vernacular.checkpoints import inputs
 from vernacular.checkpoints.adapters import apply_adapter
 from vernacular.checkpoints.files import bounded_build
 from vernacular.checkpoints.linear_layers import use_onednn
-from vernacular.checkpoints.source_check import check_tensors
+from vernacular.checkpoints.source_check import check_tensors, unread_settings
 from vernacular.core.errors import MachineError, ModelError, first_of
 from vernacular.core.library_errors import (
     LOADING_ERRORS,
@@ -84,6 +84,7 @@ def load(record: ModelRecord, *, threads: int | None = None) -> LoadedModel:
         )
     unexpected = sorted(loading_info.get("unexpected_keys") or [])
     check_tensors(name, model, directory, unexpected, allow_pickle=record.allow_pickle)
+    loading += unread_settings(model, directory, name)
     inputs.verify(record)  # detects files written while the model was read
     loaded = wrap(model.eval().requires_grad_(False), tokenizer, record)
     if use_onednn(model):

@@ -223,7 +223,7 @@ class TurnEnd:
 
     end_id: int | None = None  # the first control token
     header_ids: frozenset[int] = frozenset()  # the others, which begin another turn
-    header: str = ""  # the text without control tokens
+    headers: re.Pattern | None = None  # the text before a turn of either role, without control tokens
     stop: str | None = None  # beginning of the text, if it has no control token, and is no word that an answer contains
 
 
@@ -237,19 +237,39 @@ def turn_end(loaded: TextModel) -> TurnEnd:
             with contextlib.suppress(ModelError):  # some templates render a single exchange only
                 arguments = template_arguments(loaded) | {"add_generation_prompt": begins}
                 texts.append(render_with(loaded, conversation, arguments))
-        text = next((text for text in texts if _ANSWER in text), "")
-        between = text.rpartition(_ANSWER)[2].partition(_NEXT)[0]
+        before, _, after = next((text for text in texts if _ANSWER in text), "").rpartition(_ANSWER)
         control, pattern = control_tokens(loaded.tokenizer, only_special=False)
-        parts = pattern.split(between)
+        parts = pattern.split(after.partition(_NEXT)[0])
         ids = [control[part] for part in parts if part in control]
         header = "".join(part for part in parts if part not in control)
-        mark = re.match(r"\s*\S.*", header)
-        is_mark = mark and not ids and any(not c.isalnum() and not c.isspace() for c in mark.group())
-        return TurnEnd(ids[0] if ids else None, frozenset(ids[1:]), header, mark.group() if is_mark else None)
+        own_header = pattern.sub("", before.rpartition(USER)[2])
+        found = [*_header_patterns(header), *_header_patterns(own_header)]
+        mark = re.match(r"(\s*)(\S.*)", header)
+        stop = None
+        if mark and not ids and any(not c.isalnum() and not c.isspace() for c in mark[2]):
+            stop = ("\n" if "\n" in mark[1] else mark[1]) + mark[2].rstrip()  # in whatever lines a model leaves empty
+        headers = re.compile("|".join(found), re.MULTILINE) if found else None
+        return TurnEnd(ids[0] if ids else None, frozenset(ids[1:]), headers, stop)
 
     if not has_template(loaded) or not hasattr(loaded.tokenizer, "added_tokens_decoder"):
         return TurnEnd()
     return loaded.of_template("turn end", find)
+
+
+def _header_patterns(header: str) -> list[str]:
+    """Return the patterns of a turn's header: as it is written, and its words in other spacing.
+
+    A header with punctuation ("### User:", "USER:") follows whitespace, a short one ("Q:") begins a line; one of
+    letters alone ("user") is a line between others.
+    """
+    words = next((words for line in header.splitlines() if (words := line.split())), [])
+    n_letters = sum(c.isalnum() for word in words for c in word)
+    if not n_letters:
+        return []
+    text = r"[ \t]+".join(map(re.escape, words))
+    if all(word.isalnum() for word in words):
+        return [re.escape(header.strip(" ")), rf"^[ \t]*{text}[ \t]*\n", rf"\n[ \t]*{text}[ \t]*\Z"]
+    return [rf"(?<!\S){text}" if n_letters > 2 else rf"^[ \t]*{text}"]
 
 
 def open_template(record: ModelRecord, directory: str | None = None) -> TextModel:

@@ -17,7 +17,7 @@ from transformers import AutoModel, AutoModelForCausalLM, PreTrainedModel
 
 from vernacular.checkpoints.adapters import apply_adapter
 from vernacular.checkpoints.linear_layers import use_onednn
-from vernacular.checkpoints.source_check import check_tensors, tokenizer_of_file
+from vernacular.checkpoints.source_check import check_tensors, tokenizer_of_file, unread_settings
 from vernacular.core.errors import ModelError
 from vernacular.core.library_errors import LOADING_ERRORS
 from vernacular.core.model_record import ModelRecord
@@ -70,6 +70,7 @@ def _load(
     check_missing_weights(name, report)
     if not adapter and (body := next((m for m in encoder.modules() if isinstance(m, PreTrainedModel)), None)):
         check_tensors(name, body, directory, report["unexpected_keys"], allow_pickle=allow_pickle)
+        encoder.loading = [*getattr(encoder, "loading", []), *unread_settings(body, directory, name)]
         share_weights(body, directory)
     use_onednn(encoder)
     if encoder.tokenizer.pad_token_id is None:

@@ -19,7 +19,7 @@ from tokenizers.normalizers import BertNormalizer
 from transformers import AutoModel, AutoTokenizer
 
 from vernacular.checkpoints.linear_layers import use_onednn
-from vernacular.checkpoints.source_check import check_tensors, tokenizer_of_file
+from vernacular.checkpoints.source_check import check_tensors, tokenizer_of_file, unread_settings
 from vernacular.core.errors import MachineError, ModelError, first_of, writing
 from vernacular.core.library_errors import LOADING_ERRORS, describe_error, is_out_of_memory
 from vernacular.core.model_record import ModelRecord
@@ -71,6 +71,7 @@ class TokenEncoder:
         check_missing_weights(self.name, report)
         unused, allow_pickle = report["unexpected_keys"], record.allow_pickle
         check_tensors(self.name, model, record.directory, unused, allow_pickle=allow_pickle)
+        self.loading += unread_settings(model, record.directory, self.name)
         if not self.tokenizer.is_fast:
             reason = "its tokenizer provides no character offsets, which similarity metrics require"
             raise ModelError(f"{self.name}: {reason}.")
