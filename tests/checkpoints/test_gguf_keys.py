@@ -66,6 +66,19 @@ def test_model_that_transformers_does_not_build_is_no_incomplete_download(model,
     assert "incomplete" not in str(raised.value)
 
 
+@pytest.mark.parametrize("number", [99])  # of a later version
+def test_kind_of_weights_that_transformers_does_not_read_is_no_incomplete_download(model, tmp_path, number):
+    llama.write_gguf(model, tmp_path / "x.gguf")
+    content = bytearray((tmp_path / "x.gguf").read_bytes())
+    place = content.index(b"output.weight") + len("output.weight") + 4 + 2 * 8  # dimensions: how many, and each
+    content[place : place + 4] = number.to_bytes(4, "little")
+    (tmp_path / "x.gguf").write_bytes(content)
+    with pytest.raises(ModelError) as raised:
+        resolve("x", str(tmp_path / "x.gguf"), tmp_path / "out")
+    assert_states(raised.value, "x.gguf", str(number), "original checkpoint", "docs/servers.md")
+    assert "incomplete" not in str(raised.value)
+
+
 @pytest.mark.parametrize("name", EFFECTS)
 def test_key_or_tensor_with_effect_is_rejected_by_name(model, tmp_path, name):
     llama.write_gguf(model, tmp_path / "x.gguf", add=EFFECTS[name])

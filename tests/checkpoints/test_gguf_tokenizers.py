@@ -10,7 +10,7 @@ from support.messages import assert_states
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS
-from vernacular.checkpoints.gguf_conversion import _SPLITS, read_tokenizer
+from vernacular.checkpoints.gguf_conversion import _IGNORE_MERGES, _SPLITS, read_tokenizer
 from vernacular.checkpoints.resolve import resolve
 from vernacular.core.errors import ModelError
 from vernacular.inference.model.loaded import wrap
@@ -81,6 +81,27 @@ def test_unknown_pre_tokenizer_is_rejected(tmp_path, pre):
 NAMES = sorted({*_SPLITS, *{split: name for name, split in GGUF_PRE_TOKENIZER_SPLITS.items()}.values()})
 
 
+def tokens_of_llama_cpp(server, text, *, add_special):
+    body = json.dumps({"content": text, "add_special": add_special}).encode()
+    address = server.source.removesuffix("/v1") + "/tokenize"
+    request = urllib.request.Request(address, body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as response:
+        return json.load(response)["tokens"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("adds_bos", [None, True, False])
+@pytest.mark.parametrize("pre", ["gpt-2", *sorted(_IGNORE_MERGES - {"jina-v5-nano"}), "qwen2"])
+def test_texts_begin_as_in_llama_cpp(tmp_path, pre, adds_bos):
+    pytest.importorskip("xllamacpp", exc_type=ImportError)
+    llama.write_gguf(model(), tmp_path / "x.gguf", pre=pre, adds_bos=adds_bos)
+    read_tokenizer(tmp_path / "x.gguf").save_pretrained(tmp_path / "out")
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(tmp_path / "out")
+    with llama.LlamaServer(tmp_path / "x.gguf") as server:
+        expected = tokens_of_llama_cpp(server, "a", add_special=True)
+    assert tokenizer("a")["input_ids"] == expected
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("pre", NAMES)
 def test_tokens_are_those_of_llama_cpp(tmp_path, pre):
@@ -91,9 +112,5 @@ def test_tokens_are_those_of_llama_cpp(tmp_path, pre):
         # llama.cpp approximates the patterns of GPT-4o and Tekken, without their combining marks
         is_approximate = r"\p{Lm}" in GGUF_PRE_TOKENIZER_SPLITS.get(pre, "")
         for text in TEXTS[3:] if is_approximate else TEXTS:
-            body = json.dumps({"content": text, "add_special": False}).encode()
-            address = server.source.removesuffix("/v1") + "/tokenize"
-            request = urllib.request.Request(address, body, {"Content-Type": "application/json"})
-            with urllib.request.urlopen(request, timeout=60) as response:
-                expected = json.load(response)["tokens"]
+            expected = tokens_of_llama_cpp(server, text, add_special=False)
             assert tokenizer(text, add_special_tokens=False)["input_ids"] == expected, text

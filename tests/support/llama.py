@@ -93,11 +93,17 @@ class Killing(MemoryJournal):
 
 
 def write_gguf(
-    loaded: LoadedModel, path, *, pre: str | None = "gpt-2", architecture: str = "llama", add=lambda writer: None
+    loaded: LoadedModel,
+    path,
+    *,
+    pre: str | None = "gpt-2",
+    architecture: str = "llama",
+    adds_bos: bool | None = False,
+    add=lambda writer: None,
 ) -> None:
     """Write a tiny Llama model with a byte-level tokenizer, whose pre-tokenizer is named `pre`, as GGUF in float32.
 
-    `add`: adds further keys and tensors to the writer.
+    `adds_bos`: whether texts begin with BOS; None: not stated. `add`: adds further keys and tensors to the writer.
     """
     import gguf
 
@@ -114,6 +120,8 @@ def write_gguf(
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     _add_tokenizer(writer, loaded.tokenizer, gguf.TokenType, pre)
+    if adds_bos is not None:
+        writer.add_add_bos_token(adds_bos)
     tensors = {
         "token_embd": weights["model.embed_tokens.weight"],
         "output_norm": weights["model.norm.weight"],
@@ -179,6 +187,5 @@ def _add_tokenizer(writer, tokenizer, token_type, pre: str | None) -> None:
     writer.add_token_merges([" ".join(pair) if isinstance(pair, list) else pair for pair in content["model"]["merges"]])
     writer.add_bos_token_id(tokenizer.bos_token_id)
     writer.add_eos_token_id(tokenizer.eos_token_id)
-    writer.add_add_bos_token(False)
     if tokenizer.chat_template:
         writer.add_chat_template(tokenizer.chat_template)

@@ -8,6 +8,7 @@ rejected by its name.
 """
 
 import math
+import re
 from pathlib import Path
 
 import torch
@@ -39,7 +40,8 @@ _SPLITS = {
     "falcon": (r"[\p{P}\$\+<=>\^~\|`]+", _GPT2, "[0-9][0-9][0-9]"),
     "stablelm2": (GGUF_PRE_TOKENIZER_SPLITS["qwen2"],),
 }
-# Those with which llama.cpp reads a word of the vocabulary as one token, even if no merges lead to it.
+# Those with which llama.cpp reads a word of the vocabulary as one token, even if no merges lead to it, and begins a
+# text with BOS, as with a SentencePiece vocabulary, if the file does not state it.
 _IGNORE_MERGES = {
     "llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano", "tekken",
 }  # fmt: skip
@@ -221,7 +223,7 @@ def convert(file: Path, out: Path) -> None:
         if architecture and "architecture" in str(error):
             problem = f"transformers {transformers.__version__} does not support its architecture, {architecture}"
             raise ModelError(f"{file.name}: {problem}. {_ADVICE}") from None
-        if isinstance(error, AssertionError):
+        if isinstance(error, AssertionError) or re.search(r"ggml type|GGMLQuantizationType", str(error)):
             problem = f"transformers cannot build its model ({first_line(error)})"
             raise ModelError(f"{file.name}: {problem}. {_ADVICE}") from None
         raise ModelError(
@@ -249,19 +251,22 @@ def read_tokenizer(file: Path):
     Raises ModelError if transformers does not read one of its keys, or its pre-tokenizer is unknown: it would divide
     texts unlike in training.
     """
-    tokenizer = _split_as_stated(file)
     metadata, _ = read_gguf_metadata(str(file), ("tokenizer.ggml.tokens",))
+    tokenizer = _split_as_stated(file, metadata)
     check_tokenizer(file.name, metadata, tokenizer)
     return tokenizer
 
 
-def _split_as_stated(file: Path):
+def _split_as_stated(file: Path, metadata: dict):
     tokenizer = AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name, local_files_only=True)
     _, settings, _ = get_gguf_tokenizer(str(file))
     name = settings.get("pre_tokenizer_type")
-    if settings.get("tokenizer_type") == "gpt2" and name in _IGNORE_MERGES:
+    is_gpt2, ignores_merges = settings.get("tokenizer_type") == "gpt2", name in _IGNORE_MERGES
+    if is_gpt2 and ignores_merges:
         tokenizer.backend_tokenizer.model.ignore_merges = True
-    if settings.get("tokenizer_type") != "gpt2" or name in GGUF_PRE_TOKENIZER_SPLITS:
+    if is_gpt2 and tokenizer.bos_token_id is not None:
+        tokenizer.add_bos_token = bool(metadata.get("tokenizer.ggml.add_bos_token", ignores_merges))
+    if not is_gpt2 or name in GGUF_PRE_TOKENIZER_SPLITS:
         return tokenizer  # set by transformers; the other types of tokenizer have none
     if name not in _SPLITS:
         unknown = f'"{name}", which transformers {transformers.__version__} does not know'
