@@ -7,8 +7,11 @@ import pytest
 from support import tiny
 from support.engines import score
 from transformers import LlamaForCausalLM
+from vernacular.checkpoints.resolve import resolve
 from vernacular.cli import main
-from vernacular.inference.self_test import is_tested, slower_ways, speed_problem, tiny_models
+from vernacular.core.fingerprint import version_of
+from vernacular.inference.engine import Local
+from vernacular.inference.self_test import FASTEST, TESTED, is_tested, slower_ways, speed_problem, tiny_models
 
 
 class WithoutCache(LlamaForCausalLM):
@@ -41,6 +44,35 @@ def test_tokens_computed_are_those_of_the_trie(arch):
     _, metadata = score(loaded, tiny.score_requests([(f"{t} {x}", len(t), len(t) + 2) for t in texts for x in "ABCD"]))
     assert metadata["engine"]["strategy"] == "tree"
     assert metadata["counters"]["tokens_computed"] <= 1.05 * metadata["counters"]["tokens_trie"]
+
+
+@pytest.fixture
+def slower(low_limits):
+    """Expect of Mamba what it does not allow, as if an earlier version of transformers had computed it so."""
+    speed_problem.cache_clear()
+    low_limits("inference.self_test", FASTEST={**FASTEST, "mamba": ("tree", "batch")})
+    yield "mamba scored by plain instead of tree"
+    speed_problem.cache_clear()
+
+
+def test_job_and_check_state_in_one_line_that_a_version_is_slower(
+    slower, tmp_path, set_version, monkeypatch, capsys, caplog
+):
+    monkeypatch.chdir(tmp_path)
+    tiny.save("gpt2", tmp_path / "m")
+    Local(resolve("m", "./m", tmp_path / "out") | {"device": "cpu"})
+    [line] = [line for line in caplog.messages if slower in line]
+    supported = f'Supported: pip install "transformers>={TESTED[0]},<{TESTED[1]}".'
+    assert line.startswith(f"transformers {version_of('transformers')} is not supported at full speed")
+    assert line.endswith(supported)
+    (tmp_path / "own.yaml").write_text(
+        "models: {m: {source: ./m}}\ndata: samples\nevaluations: [{task: cola, languages: [en], protocols: [acceptability]}]\n"
+    )
+    set_version("transformers", "5.99.0")
+    speed_problem.cache_clear()
+    main(["check", "own.yaml"])
+    [line] = [line for line in capsys.readouterr().out.splitlines() if slower in line]
+    assert line.startswith("Note: transformers 5.99.0 is not supported at full speed")
 
 
 def test_other_version_is_tried_by_check_and_only_then_imported(tmp_path, set_version, monkeypatch, capsys):
