@@ -402,6 +402,15 @@ def test_misspelled_and_missing_words_are_neither_deleted_nor_swapped(tmp_path, 
         assert (len(pairs.rows), pairs.rejections) == (not reasons, reasons)
 
 
+@pytest.mark.parametrize("stripped", ["_ vello ADJ _ 1 amod", "4-5 _"])
+def test_a_word_without_its_form_anywhere_in_a_sentence_leaves_no_pair(tmp_path, stripped):
+    """Also one that no pattern matches, or of several words; an underscore that is a sign is a word like others."""
+    added = [stripped] if "-" not in stripped else [stripped, "de de ADP _ 1 case", "o o DET _ 1 det"]
+    pairs = pairs_of(tmp_path, AGREEMENT, [*NENO, *added], [*NENO, "_ _ SYM _ 3 dep"], NENOS)
+    assert [row["sentence_id"] for row in pairs.rows if "_" in row["original_text"]] == ["s2"]
+    assert pairs.rejections == {NO_WORDS: 1}
+
+
 def test_a_treebank_without_its_words_has_no_pairs_and_the_reason(tmp_path):
     write_treebank(tmp_path, [" ".join(["_", "_", *row.split()[2:]]) for row in NENO])
     source = {"treebank": "t.conllu", "pattern": [load_pattern("deleted_word")], "unit": "pair"}

@@ -10,7 +10,8 @@ from vernacular.config.specs import EncoderSpec, ModelSpec
 from vernacular.core.errors import ModelError
 from vernacular.core.fields import Stage, to_json
 from vernacular.core.library_errors import LOADING_ERRORS, describe_error, wrap_library_errors
-from vernacular.core.model_record import EFFORT, ModelRecord, previous_model, read_model, write_model
+from vernacular.core.model_record import ModelRecord, previous_model, read_model, write_model
+from vernacular.inference.job.work import mentions_reasoning
 from vernacular.stages.common import raise_failure, write_unavailable
 
 
@@ -56,16 +57,13 @@ def model(args: FetchModel) -> str:
 
 
 def _reasons(record: ModelRecord) -> bool | None:
-    """Return whether a model's chat template asks for reasoning by default, for estimates; None: it mentions none."""
-    directory = Path(record.tokenizer_directory)
-    templates = [directory / "tokenizer_config.json", *directory.glob("*chat_template*"), *directory.glob("*/*.jinja")]
-    texts = (path.read_text("utf-8", errors="replace") for path in templates if path.is_file())
-    if not any(word in text for text in texts for word in ("think", "THINK", EFFORT, "reasoning")):
+    """Return whether a model's chat template asks for reasoning by default; None: it mentions none."""
+    if not mentions_reasoning(Path(record.tokenizer_directory)):
         return None
     from vernacular.inference.generation.reasoning import thinks
     from vernacular.inference.model.rendering import open_template
 
-    return thinks(open_template(record, str(directory)))
+    return thinks(open_template(record, record.tokenizer_directory))
 
 
 class FetchEncoder(Stage):

@@ -302,7 +302,7 @@ def make_pairs(
         incorrect: list[tuple[str, dict]] = []
         if reason is None and match.target.start is None:
             reason = MULTIWORD
-        reason = next(filter(None, map(problem_of, match.words.values())), reason)
+        reason = problem_of(sentence, match.words.values()) or reason
         if reason is None:
             incorrect, reason = incorrect_forms(match.target, pattern, forms)
         if incorrect:
@@ -313,9 +313,9 @@ def make_pairs(
     return pairs
 
 
-def problem_of(word: Word) -> str | None:
-    """Return why a sentence is not correct with this word; None if nothing is known against it."""
-    return NO_WORDS if word.form == "_" else MISSPELLED if word.misspelled else None
+def problem_of(sentence: Sentence, words: Iterable[Word]) -> str | None:
+    """Return why a sentence is not correct, or its words `words` are not; None if nothing is known against it."""
+    return NO_WORDS if sentence.is_stripped else MISSPELLED if any(word.misspelled for word in words) else None
 
 
 def incorrect_forms(target: Word, pattern: dict, forms: Forms) -> tuple[list[tuple[str, dict]], str | None]:

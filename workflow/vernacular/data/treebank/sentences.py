@@ -48,6 +48,7 @@ class Sentence:
     words: dict[int, Word]  # by id, in the order of the text
     file: str
     mismatch: bool = False
+    is_stripped: bool = False  # a word of its text is "_": released without its words
     children: dict[int, list[Word]] = field(default_factory=dict)  # by id of the head
 
     def __post_init__(self):
@@ -124,6 +125,7 @@ def _sentence(tokens: TokenList, location: str, fallback: str, file: str) -> Sen
     parts: list[str] = []
     offset = 0
     multiword_end = 0  # id of the last word of the current multiword token
+    is_stripped = False
     for token in tokens:
         if len(token) < len(tokens.default_fields):
             expected = len(tokens.default_fields)
@@ -141,6 +143,7 @@ def _sentence(tokens: TokenList, location: str, fallback: str, file: str) -> Sen
             space = "" if "SpaceAfter=No" in token.get("misc", "_").split("|") else " "
             parts += (token["form"], space)
             offset = span[1] + len(space)
+            is_stripped |= token["form"] == "_" and token.get("upos") not in ("PUNCT", "SYM")
         if isinstance(token_id, int):
             if token_id in words:
                 raise DataError(f"{location}: duplicate ID {token_id}.")
@@ -160,6 +163,7 @@ def _sentence(tokens: TokenList, location: str, fallback: str, file: str) -> Sen
         words,
         file,
         mismatch=text_comment is not None and text_comment.strip() != text.strip(),
+        is_stripped=is_stripped,
     )
 
 

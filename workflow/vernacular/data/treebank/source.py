@@ -218,7 +218,7 @@ def corrupted_pairs(sentences: list[Sentence], pattern: dict) -> Pairs:
         pairs.targets += 1
         pairs.related += 1
         found = list(places(sentence))
-        problems = [next(filter(None, map(problem_of, words)), None) for words, *_ in found]
+        problems = [problem_of(sentence, words) for words, *_ in found]
         sound = [
             place for place, problem in zip(found, problems, strict=True) if not problem and place[3] != sentence.text
         ]

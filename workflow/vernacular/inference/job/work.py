@@ -13,12 +13,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from vernacular.checkpoints.files import read_json
 from vernacular.core import artifacts
 from vernacular.core.artifacts import Kind
 from vernacular.core.errors import ModelError
 from vernacular.core.fingerprint import code_fingerprint, content_hash, fingerprint, version_of
 from vernacular.core.metadata import Outcome, RequestsMetadata, not_applicable, unavailable
-from vernacular.core.model_record import ModelRecord
+from vernacular.core.model_record import EFFORT, ModelRecord
 from vernacular.inference.engine import ENGINES, engine_name, engine_of
 from vernacular.inference.schema import GENERATIONS, SCORES, output_schema
 from vernacular.protocols.schema import REQUESTS, generated_tokens, reasoning_tokens, request_cost
@@ -114,6 +115,14 @@ def _chats(record: ModelRecord) -> tuple[bool, bool]:
     if record.server and not (record.directory and record.server.tokenizer == "local"):
         # with the server's own tokenizer, token IDs are sent, and its template is not known
         return record.server.forms.chat and record.server.tokenizer is None, record.server.reasons_by_default
+    directory = Path(record.tokenizer_directory)
+    if not (record.rendering or record.trust_remote_code):  # its files and record answer it, and no library is imported
+        settings = directory / "tokenizer_config.json"
+        template = read_json(record.name, settings).get("chat_template") if settings.is_file() else None
+        if not template and not any(file.stat().st_size for file in _template_files(directory)):
+            return False, False
+        if record.reasons is not None or not mentions_reasoning(directory):
+            return True, bool(record.reasons)
     key = record.tokenizer_directory, record.fingerprint, str(record.rendering)
     if key not in _CHATS:
         from vernacular.inference.generation.reasoning import thinks
@@ -125,6 +134,17 @@ def _chats(record: ModelRecord) -> tuple[bool, bool]:
             _CHATS[key] = (has_template(loaded), False)
             _CHATS[key] = (has_template(loaded), thinks(loaded))
     return _CHATS[key]
+
+
+def _template_files(directory: Path) -> list[Path]:
+    return [*directory.glob("*.jinja"), *directory.glob("additional_chat_templates/*.jinja")]
+
+
+def mentions_reasoning(directory: Path) -> bool:
+    """Return whether a word of reasoning is in the templates, or the tokens, of the tokenizer in a directory."""
+    files = [file for file in [directory / "tokenizer_config.json", *_template_files(directory)] if file.is_file()]
+    texts = (file.read_text("utf-8", errors="replace") for file in files)
+    return any(word in text for text in texts for word in ("think", "THINK", EFFORT, "reasoning"))
 
 
 _CHATS: dict[tuple, tuple[bool, bool]] = {}
