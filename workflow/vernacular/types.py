@@ -7,6 +7,7 @@ validated on every write, are in the `schema.py` of the stage that writes the ro
 import json
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import NamedTuple, TypedDict
 
 DEFAULT_PROMPT, ALL_PROMPTS = "default", "all"  # all: the mean over several prompts, in tables
@@ -136,15 +137,18 @@ def target_language(item: Item) -> str | None:
 
 
 # one spelling of what has several: spaces, apostrophes, commas (also of Arabic), points, minus signs; of TeX {,} and \,
-_SPELLINGS = {" ": "\u00a0\u2007\u2008\u2009\u202f", "'": "’＇ʼ", ",": "،，", ".": "．", "-": "−－﹣‐‑‒–"}
+_SPELLINGS = {" ": "\u00a0\u2007\u2008\u2009\u202f", "'": "’‘＇ʼ′´", ",": "،，", ".": "．", "-": "−－﹣‐‑‒–"}
 _ONE_SPELLING = str.maketrans({char: one for one, chars in _SPELLINGS.items() for char in chars})
 _NUMBER = re.compile(
     r"(?P<sign>(?<!\w)-)?(?P<whole>"
     r"[1-9]\d?(?:(?P<by2>[,٬])\d\d)(?:(?P=by2)\d\d)*(?P=by2)\d{3}(?!\d)"  # 12,34,567: lakhs and crores
-    r"|[1-9]\d{0,2}(?:(?P<by3>[.,٬' ])\d{3})(?:(?P=by3)\d{3})*(?!\d)"
+    r"|[1-9]\d{0,2}(?:(?P<by3>[.,٬'_ ])\d{3})(?:(?P=by3)\d{3})*(?!\d)"
     r"|[1-9]\d{0,3}(?:,\d{4}){2,}(?!\d)"  # 1,2345,6789: myriads
     r"|\d+)(?:[.,٫](?P<decimals>\d+))?"
+    r"(?:[eE](?P<power>[+-]?\d{1,2})(?!\w)"  # 1.5e3
+    r"| ?[×x·*] ?10(?:(?:\^|\*\*)\{?(?P<power_of_ten>-?\d{1,2})\}?|(?P<raised>⁻?[⁰¹²³⁴-⁹]{1,2})))?"
 )
+_RAISED = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 
 
 def last_number(text: str) -> str | None:
@@ -159,14 +163,18 @@ def last_number(text: str) -> str | None:
     ('0.125', '12', '-3.5', '2000000')
     >>> last_number("COVID-19"), last_number("–5"), last_number("-0.0")
     ('19', '-5', '0')
+    >>> last_number("1.5e3"), last_number("3 × 10⁸"), last_number("2,5 \\\\cdot 10^{-2}"), last_number("1_000")
+    ('1500', '300000000', '0.025', '1000')
     >>> last_number("₹1,25,000"), last_number("١٢٬٣٤٥٫٥"), last_number("1’200"), last_number("En 2024 500 persoas")
     ('125000', '12345.5', '1200', '500')
     """
-    text = re.sub(r"\d", lambda digit: str(int(digit[0])), text.replace("{,}", ",").replace("\\,", " "))
+    text = re.sub(r"\\(?:cdot|times)\b", "·", text.replace("{,}", ",").replace("\\,", " "))
+    text = re.sub(r"\d", lambda digit: str(int(digit[0])), text)
     for number in reversed([*_NUMBER.finditer(text.translate(_ONE_SPELLING))]):
-        whole = re.sub(r"\D", "", number["whole"]).lstrip("0") or "0"
-        decimals = (number["decimals"] or "").rstrip("0")
-        value = whole + (f".{decimals}" if decimals else "")
+        power = number["power"] or number["power_of_ten"] or (number["raised"] or "0").translate(_RAISED)
+        value = Decimal(f"{re.sub(r'[^0-9]', '', number['whole'])}.{number['decimals'] or 0}E{power}")
+        whole, _, decimals = f"{value:f}".partition(".")
+        value = (whole.lstrip("0") or "0") + (f".{decimals}".rstrip("0") if decimals.strip("0") else "")
         return value if value == "0" else (number["sign"] or "") + value
     return None
 
