@@ -106,6 +106,20 @@ def test_languages_are_found_by_their_english_name(capsys):
     assert all(matching_tags(english_names()[base], bases)[0] == [base] for base in bases)
 
 
+@pytest.mark.parametrize(
+    ("given", "tags"),
+    [
+        ("hbs", ["bs", "sr", "sr-Latn"]), ("zh-CN", ["zh-Hans"]), ("zh_TW", ["zh-Hant"]), ("nb_NO", ["nb"]), ("en-GB", ["en"]),
+        ("pt-PT", ["pt"]), ("PT_br", ["pt-BR"]), ("sr-ME", ["sr-Latn"]), ("Castilian", ["es"]), ("valencian", ["ca"]),
+        ("iw", ["he"]), ("glg", ["gl"]), ("swh", ["sw"]), ("ar-EG", ["ar"]), ("xx-YY", []), ("galego", []),
+    ],
+)  # fmt: skip
+def test_language_is_found_by_other_tags_and_names_that_mean_it(given, tags):
+    available = ["ar", "bs", "ca", "ca-valencia", "en", "es", "gl", "he", "nb", "nn", "pt", "pt-BR", "sr", "sr-Latn"]
+    available += ["sw", "yue", "zh-Hans", "zh-Hant"]
+    assert matching_tags(given, available)[0] == tags
+
+
 def test_tasks_of_a_language_list_its_scripts_and_what_is_lacking(capsys):
     assert cli.main(["tasks", "sr"]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -217,7 +217,9 @@ def test_a_header_in_the_middle_of_a_table_is_an_error_with_its_line(tmp_path, n
     assert_states(raised.value, f"{name}, line 1", "repeats the header")
 
 
-@pytest.mark.parametrize("marker", ["-DOCSTART-\tO\n", "-DOCSTART- -X- O O\n", "-DOCSTART-\n", "--DOCSTART--\t_\n"])
+@pytest.mark.parametrize(
+    "marker", ["-DOCSTART-\tO\n", "-DOCSTART- -X- O O\n", "-DOCSTART-\n", "--DOCSTART--\t_\n", "-docstart- O\n"]
+)
 @pytest.mark.parametrize("end", ["", "\n"])
 def test_a_document_marker_of_conll_is_a_row_of_its_own(tmp_path, marker, end):
     path = write(tmp_path, "a.iob", f"{marker}{end}Ana\tB-PER\nvén\tO\n{end}{marker}{end}Paris\tB-LOC\n")

@@ -93,18 +93,24 @@ def matching_tags(language: str, available: Iterable[str]) -> tuple[list[str], l
     >>> tags = ["sr", "sr-Latn", "sr-x-torlak", "zh-Hans", "yue", "nb", "nn"]
     >>> matching_tags("Serbian", tags), matching_tags("zh", tags), matching_tags("no", tags), matching_tags("x", tags)
     ((['sr', 'sr-Latn'], ['sr-x-torlak']), (['zh-Hans'], ['yue']), (['nb', 'nn'], []), ([], []))
+    >>> matching_tags("zh-CN", tags), matching_tags("nb_NO", tags), matching_tags("hbs", tags)
+    ((['zh-Hans'], []), (['nb'], []), (['sr', 'sr-Latn'], ['sr-x-torlak']))
     """
-    from langcodes import standardize_tag, tag_is_valid
-    from langcodes.data_dicts import MACROLANGUAGES
+    from langcodes import Language, standardize_tag, tag_is_valid
+    from langcodes.data_dicts import LANGUAGE_ALPHA3, MACROLANGUAGES
 
     available, names = sorted(available), english_names()
     bases = [*map(base_language, available), *names]  # a name is first that of an available language
     named = (base for base in bases if len(language) > 3 and names.get(base, "").casefold() == language.casefold())
-    tag = next(named, language)
+    tag = next(named, None) or _other_names().get(language.casefold(), language)
+    tag = {code: two for two, code in LANGUAGE_ALPHA3.items() if "-" not in two}.get(tag.lower(), tag)
     tags = dict.fromkeys([tag, *(standardize_tag(tag, macro) for macro in (False, True) if tag_is_valid(tag))])
     above = {each: [MACROLANGUAGES.get(base_language(each))] for each in available}
     levels = {each: fallbacks(each) for each in available}, above
     groups = [[each for each in available if tag in level[each]] for tag in tags for level in levels]
+    if not any(groups) and tag_is_valid(tag):  # a region in which no task is: the language, in the script of the region
+        for general in fallbacks(Language.get(tag).maximize().to_tag()):
+            groups += [[general] * (general in available), [each for each in available if general in levels[0][each]]]
     own = next(filter(None, groups), [])
     kept = [each for each in own if each in tags or all(len(part) in (2, 3, 4) for part in each.split("-"))] or own
     others = [*own, *(each for group in groups for each in group if above[each][0] in tags)]
@@ -171,6 +177,15 @@ def english_names() -> dict[str, str]:
     return names | dict(entry.split(None, 1) for entry in _NAMES.split(";"))
 
 
+@functools.cache
+def _other_names() -> dict[str, str]:
+    """Return the subtags of languages by their other names in IANA's registry: Castilian, Valencian."""
+    from langcodes.registry_parser import parse_registry
+
+    entries = [entry for entry in parse_registry() if entry["Type"] == "language" and "Subtag" in entry]
+    return {name.casefold(): entry["Subtag"] for entry in reversed(entries) for name in entry["Description"][1:]}
+
+
 def language_name(language: str) -> str:
     """Return the English name of a tag's language, and the tag; the tag alone if the name is not known.
 
@@ -229,16 +244,32 @@ def _latin_letters(language: str) -> dict[str, str]:
 
 def has_two_scripts(language: str | None) -> bool:
     """Return whether texts of a language are compared in one script, too: it is written in Cyrillic and in Latin."""
-    return base_language(language or "") in _OWN_LETTERS
+    return _in_two_letters(language or "") in _OWN_LETTERS
+
+
+@functools.cache
+def _in_two_letters(language: str) -> str:
+    """Return the language of a tag by its code of two letters, or that of its macrolanguage: uzn, srp.
+
+    >>> _in_two_letters("uzn-Cyrl"), _in_two_letters("srp"), _in_two_letters("cnr")
+    ('uz', 'sr', 'cnr')
+    """
+    from langcodes.data_dicts import LANGUAGE_ALPHA3, MACROLANGUAGES
+
+    base = base_language(language)
+    if len(base) != 3 or base in _OWN_LETTERS:
+        return base
+    codes = {code: two for two, code in LANGUAGE_ALPHA3.items() if "-" not in two}
+    return codes.get(base) or MACROLANGUAGES.get(base, base)
 
 
 def in_one_script(text: str, language: str) -> str:
     """Return a text of such a language in Latin letters; only this direction is unambiguous (nj is њ, or н and ј).
 
-    >>> in_one_script("Његов џеп је пун.", "sr"), in_one_script("ЊЕГОШ", "sr"), in_one_script("Ўзбек тили", "uz")
+    >>> in_one_script("Његов џеп је пун.", "sr"), in_one_script("ЊЕГОШ", "srp"), in_one_script("Ўзбек тили", "uz")
     ('Njegov džep je pun.', 'NJEGOŠ', "O'zbek tili")
     """
-    base = base_language(language)
+    base = _in_two_letters(language)
     letters = _latin_letters(base)
 
     def in_case_of(match: re.Match, letter: str) -> str:

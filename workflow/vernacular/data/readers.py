@@ -250,7 +250,8 @@ def _to_rows(lines: list[tuple[int, list[str]]], name: str, columns: list[str] |
         # also with the byte-order mark of a joined file, after which quotes are text, or in another case
         if [field.removeprefix("\ufeff").strip().strip('"').casefold() for field in fields] == names:
             raise DataError(
-                f"{name}, line {line_number}: repeats the header; the file may be joined from several. Remove the line."
+                f"{name}, line {line_number}: repeats the header; the file may be joined from several. Remove the "
+                "line, or name the column differently if it is an item."
             )
         yield f"{name}, line {line_number}", dict(zip(header, fields, strict=True))
 
@@ -431,7 +432,7 @@ _COMMENT = re.compile(r"# ?(\w[\w ]*?) = (.*)")
 
 def is_document_marker(token: str) -> bool:
     """Return whether a token is no word, but where a document begins in CoNLL's files."""
-    return re.fullmatch(r"-+DOC(START|END)-.*", token) is not None
+    return re.fullmatch(r"\ufeff?-+DOC(START|END)-.*", token, re.IGNORECASE) is not None
 
 
 def _read_iob(text: str, name: str, columns: list[str] | None = None) -> _LocatedRows:

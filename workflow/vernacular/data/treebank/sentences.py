@@ -78,7 +78,7 @@ def read_sentences(path, name: str | None = None) -> Iterator[Sentence]:
         yield _sentence(tokens, location, f"{path.name.split('.')[0]}.{sentence_number}", path.name)
 
 
-_COLUMNS = re.compile(r"# *global\.columns *=(.*)")
+_COLUMNS = re.compile(r"# *global\.columns *=(.*)", re.IGNORECASE)
 _OPTIONAL = {"xpos", "deps", "misc"}
 
 
