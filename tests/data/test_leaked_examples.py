@@ -45,6 +45,7 @@ def repeated(directory, train):
         (0, {"q": "«Onde nace o río Miño, o máis longo de Galicia…»"}),
         (0, {"o": ["Vigo", "Lugo", "Ourense", "Lalín"]}),
         (0, {"q": "Onde nace o río Miño, o máis longo de toda Galicia?"}),
+        (0, {"o": ["Monforte", "Lugo", "Ribadeo", "Noia"], "k": 1}),
         (2, {"o": ["a choiva molla", "A CHOIVA SECA"]}),
     ],
 )

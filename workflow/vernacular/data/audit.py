@@ -249,7 +249,7 @@ def folded(text: str) -> str:
 def leaked(examples: list[Item], items: list[Item]) -> dict[str, str]:
     """Return the few-shot examples that are nearly an evaluated item, with its ID.
 
-    Context and question are the same, and all options but one; or question and options share most of their n-grams,
+    Context and question are the same, and all options but one, or the answer; or question and options share most of their n-grams,
     and have the same numbers.
     """
     by_text: dict[tuple, list[Item]] = {}
@@ -257,10 +257,11 @@ def leaked(examples: list[Item], items: list[Item]) -> dict[str, str]:
         by_text.setdefault((folded(item["context"]), folded(item["question"])), []).append(item)
     found = {}
     for example in examples:
-        options = set(map(folded, example["choices"]))
+        options, gold = set(map(folded, example["choices"])), set(map(folded, correct_answers(example)))
         for item in by_text.get((folded(example["context"]), folded(example["question"])), ()):
             n_others = len({folded(option) for option in item["choices"]} ^ options)
-            if options and (example["question"] or example["context"]) and n_others <= 2:
+            is_same = n_others <= 2 or gold == set(map(folded, correct_answers(item)))
+            if options and (example["question"] or example["context"]) and is_same:
                 found.setdefault(example["item_id"], item["item_id"])
     asked = [[each for each in own if each["question"]] for own in (examples, items)]
     texts = [[folded(" ".join([each["question"], *each["choices"]])) for each in own] for own in asked]
