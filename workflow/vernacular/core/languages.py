@@ -72,15 +72,19 @@ def usual_script(language: str) -> str | None:
     return _SAME.get(script, script)
 
 
-# scripts without spaces between words: ideographs, and those whose lines are broken by a dictionary (UAX 14: SA)
-UNSPACED = {"Hani", "Thai", "Laoo", "Khmr", "Mymr", "Tibt", "Lana", "Tale", "Talu", "Tavt", "Ahom", "Java", "Bali"}
+# scripts without spaces between words: ideographs and syllables, and those whose lines are broken by a dictionary or
+# at any syllable (UAX 14: SA, AK)
+UNSPACED = {
+    "Hani", "Hira", "Kana", "Hrkt", "Yiii", "Thai", "Laoo", "Khmr", "Mymr", "Tibt", "Lana", "Tale", "Talu", "Tavt", "Ahom",
+    "Java", "Bali", "Batk", "Bugi", "Maka",
+}  # fmt: skip
 
 
 def is_unspaced(language: str) -> bool:
     """Return whether a language, given by its tag, is written without spaces between words.
 
-    >>> is_unspaced("zh-Hant"), is_unspaced("dz"), is_unspaced("ja-Latn"), is_unspaced("ko"), is_unspaced("gl")
-    (True, True, False, False, False)
+    >>> is_unspaced("zh-Hant"), is_unspaced("dz"), is_unspaced("ja-Latn"), is_unspaced("ko"), is_unspaced("ii")
+    (True, True, False, False, True)
     """
     return usual_script(language) in UNSPACED
 
