@@ -75,8 +75,8 @@ def usual_script(language: str) -> str | None:
 # scripts without spaces between words: ideographs and syllables, and those whose lines are broken by a dictionary or
 # at any syllable (UAX 14: SA, AK)
 UNSPACED = {
-    "Hani", "Hira", "Kana", "Hrkt", "Yiii", "Thai", "Laoo", "Khmr", "Mymr", "Tibt", "Lana", "Tale", "Talu", "Tavt", "Ahom",
-    "Java", "Bali", "Batk", "Bugi", "Maka",
+    "Hani", "Hira", "Kana", "Hrkt", "Yiii", "Thai", "Laoo", "Khmr", "Mymr", "Tibt", "Lana", "Tale", "Talu", "Tavt",
+    "Ahom", "Java", "Bali", "Batk", "Bugi", "Maka",
 }  # fmt: skip
 
 

@@ -249,8 +249,8 @@ def folded(text: str) -> str:
 def leaked(examples: list[Item], items: list[Item]) -> dict[str, str]:
     """Return the few-shot examples that are nearly an evaluated item, with its ID.
 
-    Context and question are the same, and all options but one, or the answer; or question and options share most of their n-grams,
-    and have the same numbers.
+    Context and question are the same, and all options but one, or the answer; or question and options share most of
+    their n-grams, and have the same numbers.
     """
     by_text: dict[tuple, list[Item]] = {}
     for item in items:
