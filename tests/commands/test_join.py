@@ -68,7 +68,7 @@ def test_new_name_of_a_model_is_not_that_of_another_model(folder):
     change(folder / "B", value=lambda value: 0.125)
     values, _ = join(folder)
     assert set(values["model"]) == {"base (A) (2)", "base (B)", "tuned", "base (A)"}
-    assert accuracy(values, "base (A)") == accuracy(values, "base (B)") == 0.125
+    assert accuracy(values, "base (A)") == 0.125, "as stated: without results per item under this name"
     assert accuracy(values, "base (A) (2)") != 0.125
 
 
@@ -114,6 +114,30 @@ def test_notes_are_in_the_order_of_the_values(folder):
     notes = notes[notes["note"].str.startswith("signatures: ")][["evaluation", "metric"]]
     assert len(notes) > 1
     assert notes.to_numpy().tolist() == pairs.to_numpy().tolist()
+
+
+@pytest.mark.parametrize("lie", [{"value": 0.99}, {"n": 10**9}, {"value": None}, {"n": 0, "value": 0.5}])
+def test_value_that_the_results_per_item_contradict_is_computed_from_them(folder, lie):
+    expected = accuracy(join(folder)[0], "base (B)")
+    change(folder / "B", **{name: lambda _, new=new: new for name, new in lie.items()})
+    values, notes = join(folder)
+    assert accuracy(values, "base (B)") == expected
+    [row] = values[(values["model"] == "base (B)") & (values["evaluation"] == EVALUATION)].to_dict("records")
+    assert (row["basis"], int(row["n"])) == ("results per item", 12)
+    assert any(note.startswith("contradicted: B: base: ") for note in notes["note"])
+
+
+def test_value_without_results_per_item_is_marked_as_stated(folder):
+    for file in (folder / "B").rglob("*_samples.jsonl"):
+        file.unlink()
+    for file in (folder / "B" / "data").rglob("*.json"):
+        record = json.loads(file.read_text("utf-8"))
+        record.pop("detailed_evaluation_results", None)
+        file.write_text(json.dumps(record), "utf-8")
+    values, _ = join(folder)
+    basis = values.groupby("model")["basis"].unique().map(list)
+    assert basis["base (B)"] == ["stated by the publisher"]
+    assert "results per item" in basis["base (A)"]
 
 
 def test_values_that_are_comparable_have_no_note(folder, capsys):

@@ -1,6 +1,7 @@
 """Publications of other groups as external results: their models, values and signatures, and what does not match."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,10 @@ def test_published_results_are_those_of_the_run(run):
         assert row["metrics"] == {"accuracy": expected[item]["metrics"]["accuracy"]}
         for name in ("prompt", "choices", "gold", "prediction", "predicted_indices", "correct", "tie", "flags"):
             assert row[name] == expected[item][name], name
-    assert any(note.endswith(f"{report_run.N} of {report_run.N} items match {report_run.OPTIONS}.") for note in notes)
+    assert any(
+        note.endswith(f"{report_run.N} of {report_run.N} items match the {report_run.N} items of {report_run.OPTIONS}.")
+        for note in notes
+    )
     assert published_signatures(publication, MODEL)[report_run.OPTIONS, "accuracy"] == "accuracy|v"
 
 
@@ -74,6 +78,46 @@ def test_items_with_other_texts_do_not_match(run):
     other = {report_run.OPTIONS: Reference("options", 0, as_table(rows), [])}
     with pytest.raises(DataError, match=r"130 of 260 items match .*: fewer than 80 %; not used"):
         load_publication(publication, MODEL, other)
+
+
+def edited(run, tmp_path, edit) -> Path:
+    """Return a copy of the publication whose lines of MODEL and its options `edit` changed; None: removed."""
+    copy = tmp_path / "lab"
+    shutil.copytree(run[1], copy)
+    [file] = [file for file in copy.rglob("*_samples.jsonl") if MODEL in file.name or MODEL in str(file.parent)]
+    lines = [json.loads(line) for line in file.read_text("utf-8").split("\n") if line]
+    lines = [edit(line) if line["evaluation_name"] == report_run.OPTIONS else line for line in lines]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines if line), "utf-8")
+    return copy
+
+
+def all_right(line):
+    return line | {"evaluation": line["evaluation"] | {"score": 1.0, "is_correct": True}}
+
+
+def test_scores_follow_from_the_outputs(run, tmp_path):
+    results, copy = run[0], edited(run, tmp_path, all_right)
+    tables, notes = load_publication(copy, MODEL, references(results))
+    published, expected = by_item(tables[report_run.OPTIONS]), by_item(task_results(results, MODEL))
+    assert {item: (row["metrics"], row["correct"]) for item, row in published.items()} == {
+        item: ({"accuracy": row["metrics"]["accuracy"]}, row["correct"]) for item, row in expected.items()
+    }
+    n_wrong = sum(row["metrics"]["accuracy"] == 0 for row in expected.values())
+    assert n_wrong > 10
+    assert any(f"; {n_wrong} with other scores than follow from their outputs" in note for note in notes)
+
+
+def test_scores_without_an_output_count_for_nothing(run, tmp_path):
+    copy = edited(run, tmp_path, lambda line: all_right(line) | {"output": {"raw": [""]}})
+    tables, _ = load_publication(copy, MODEL, references(run[0]))
+    rows = by_item(tables[report_run.OPTIONS]).values()
+    assert all(row["metrics"] == {} and row["correct"] is None and row["flags"] for row in rows)
+
+
+def test_items_that_were_left_out_are_missing(run, tmp_path):
+    copy = edited(run, tmp_path, lambda line: line if line["evaluation"]["is_correct"] else None)
+    with pytest.raises(DataError, match=rf"match the {report_run.N} items of .*: fewer than 80 %; not used.* missing"):
+        load_publication(copy, MODEL, references(run[0]))
 
 
 def write_config(directory: Path, **external) -> list[Path]:

@@ -399,7 +399,7 @@ def test_prompt_that_the_server_cuts_is_an_error_of_its_row(model, honest, form)
 @pytest.mark.parametrize("form", ["vllm", "text", "chat"])
 def test_longest_request_of_the_run_is_read_whole_or_the_job_stops(model, form, tmp_path):
     tokenizer = model if form == "vllm" else None
-    table = requests([*PROMPTS, LONG])
+    table = requests([*PROMPTS, LONG * 2])
     with served.Server(model, form, length=None) as server:
         record = served.record(server, tmp_path, tokenizer=tokenizer)
         started = Server(record, requests=[table])
@@ -407,17 +407,17 @@ def test_longest_request_of_the_run_is_read_whole_or_the_job_stops(model, form, 
         assert all(isinstance(check["seen"], str) for check in checks)
         lengths = [check for check in checks if check["name"] == "length"]
         assert [check["passed"] for check in lengths] == [True] * len(lengths) != []
-        server.encode = lambda text, original=server.encode: original(text)[-150:]
-        server.prompt_ids = lambda prompt, original=server.prompt_ids: original(prompt)[-150:]
+        server.encode = lambda text, original=server.encode: original(text)[-330:]
+        server.prompt_ids = lambda prompt, original=server.prompt_ids: original(prompt)[-330:]
         Server(record, requests=[requests()])
         with pytest.raises(ModelError) as raised:
             Server(record, requests=[table])
         if form == "vllm":
-            Server(record | {"max_length": 150}, requests=[table])
+            Server(record | {"max_length": 330}, requests=[table])
     n, advice = (r"\d+", ", or set max_length") if form == "vllm" else (r"about \d+", "")
     assert re.fullmatch(
         f"model big: {server.source} does not read a prompt of this run whole: of a prompt of {n} tokens, the server "
-        f"read 150. Start the server with a longer context{advice}.",
+        f"read 330. Start the server with a longer context{advice}.",
         str(raised.value),
     )
 
@@ -606,12 +606,12 @@ def test_lists_in_another_base_or_at_another_temperature_are_refused(model, form
 
 def test_lists_that_are_sampled_from_are_not_refused():
     """Sample from the lists themselves: 60 probes, with an error rate of 1e-6."""
-    from vernacular.inference.server import checks
+    from vernacular.inference.server.sampled import ERROR_RATE, Bets
 
     source = random.Random(0)
     refused = 0
     for _ in range(60):
-        bets = checks.Bets()
+        bets = Bets()
         for _ in range(4):
             tokens = []
             for _ in range(16):
@@ -621,7 +621,7 @@ def test_lists_that_are_sampled_from_are_not_refused():
                 top = dict(sorted(logs.items(), key=lambda pair: -pair[1])[:20])
                 tokens.append((chosen, top | {chosen: logs[chosen]}))
             bets.add(tokens)
-            refused += bets.evidence() >= -math.log(checks.ERROR_RATE)
+            refused += bets.evidence() >= -math.log(ERROR_RATE)
     assert refused == 0
 
 

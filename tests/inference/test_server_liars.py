@@ -81,6 +81,50 @@ def batch_dependent(server, original, ids, body):
     return [(v if v is None or server.most_active < 3 else v - 3.0, b, t) for v, b, t in original(ids, body)]
 
 
+def floored(server, original, ids, body, rank=20, value=-20.0):
+    """Tokens that are not among the most probable ones have the value of a limit."""
+    rows = server.logprobs(ids)
+    limits = [float(row.topk(rank).values[-1]) for row in rows]
+    values = original(ids, body)
+    return [
+        (v if v is None or v >= limits[i - 1] else limits[i - 1] if value is None else value, b, t)
+        for i, (v, b, t) in enumerate(values)
+    ]
+
+
+def floored_at_the_50th(server, original, ids, body):
+    return floored(server, original, ids, body, 50, None)
+
+
+def clipped(server, original, ids, body):
+    return [(v if v is None else max(v, -3.0), b, t) for v, b, t in original(ids, body)]
+
+
+def cached_by_length_and_end(server, original, ids, body):
+    """A cache whose key is the end of a prompt, and its length: another beginning has the values of the first one."""
+    cache = server.__dict__.setdefault("cache", {})
+    values = cache.setdefault((len(ids), tuple(ids[-4:])), original(ids, body))
+    return [(v, b, t) for v, b, t in values]
+
+
+def shifted_in_long_prompts(server, original, ids, body):
+    values = original(ids, body)
+    return values if len(ids) < 200 else [values[0], *values[2:], values[1]]
+
+
+def context_shifted(server, original, ids, body):
+    """Of a long prompt, the middle is dropped, and its full length stated."""
+    if len(ids) < 132:
+        return original(ids, body)
+    values = original([*ids[:16], *ids[-100:]], body)
+    return [*values[:16], *[values[16]] * (len(ids) - 116), *values[16:]]
+
+
+def renormalized(server, original, ids, size=20):
+    rows = original(ids)
+    return rows - rows.topk(size).values.logsumexp(-1, keepdim=True)
+
+
 VALUES, PROMPT = "prompt_values", "prompt_ids"
 LIARS = [
     ("completions", echo_ignored, {3}),
@@ -98,6 +142,13 @@ LIARS = [
     (VALUES, penalized, {6, 7, 9}),
     (VALUES, shuffled, {6, 7}),
     (VALUES, batch_dependent, {8}),
+    (VALUES, floored, {5, 6, 7}),
+    (VALUES, floored_at_the_50th, {5, 6, 7}),
+    (VALUES, clipped, {5, 6, 7}),
+    (VALUES, cached_by_length_and_end, {5, 6, 7}),
+    (VALUES, shifted_in_long_prompts, {14}),
+    (VALUES, context_shifted, {14}),
+    ("logprobs", renormalized, {5, 6, 9}),
 ]
 
 
@@ -130,6 +181,8 @@ def test_liar_is_refused_by_the_check_that_it_fails(model, form, method, lie, ch
         server.most_active = 0
         found = run_probe(server, model.tokenizer)
     assert found.forms.spans is None
+    if lie is floored or lie is clipped:
+        assert found.forms.labels is not None, "sampled tokens have the values of labels"
     reason = found.reasons["spans"]
     assert any(reason.startswith(f"the server fails check {n} ({CHECKS[n]}): ") for n in checks), reason
     assert "\n" not in reason
@@ -142,6 +195,27 @@ def stop_ignored(server, original, ids, n, temperature, seed, stop):
 
 def stop_kept_in_the_middle(server, original, body):
     return original({name: value for name, value in body.items() if name != "stop"})
+
+
+def sampled_with_temperature_0(server, original, ids, n, temperature, seed, stop):
+    return original(ids, n, temperature or 1.0, 3, stop)
+
+
+def second_best_first(server, original, ids, n, temperature, seed, stop):
+    new, values, reason = original(ids, n, temperature, seed, stop)
+    if temperature == 0 and len(new) > 1:
+        best = server.logprobs(ids)[-1].topk(2)
+        new[0], values[0] = int(best.indices[1]), float(best.values[1])
+    return new, values, reason
+
+
+@pytest.mark.parametrize("lie", [sampled_with_temperature_0, second_best_first])
+@pytest.mark.parametrize("form", ["vllm", "echo", "text"])
+def test_server_whose_greedy_tokens_are_not_the_most_probable_is_refused_for_generation(model, form, lie):
+    with served.Server(model, form, lie={"generate": lie}) as server:
+        found = run_probe(server, None if form == "text" else model.tokenizer)
+    assert found.forms.generation is None
+    assert "a token is not the most probable one of its list" in found.reasons["generation"]
 
 
 def test_server_that_ignores_stop_strings_is_refused_for_generation(model):

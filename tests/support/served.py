@@ -293,12 +293,13 @@ class Server:
         text = self.loaded.tokenizer.decode(new, skip_special_tokens=True)
         choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": reason}
         if body.get("logprobs"):
-            row = self.logprobs(ids)[-1].topk(body["top_logprobs"])
-            top = [
-                {"token": self.loaded.tokenizer.decode([t]), "logprob": v}
-                for t, v in zip(row.indices.tolist(), row.values.tolist(), strict=True)
-            ]
-            choice["logprobs"] = {"content": [{"token": text, "logprob": values[0], "top_logprobs": top}]}
+            name, entries = self.loaded.tokenizer.decode, []
+            for i, (token, value) in enumerate(zip(new, values, strict=True)):
+                row = self.logprobs(ids + new[:i])[-1].topk(body["top_logprobs"])
+                pairs = zip(row.indices.tolist(), row.values.tolist(), strict=True)
+                top = [{"token": name([t]), "logprob": v} for t, v in pairs]
+                entries.append({"token": name([token]), "logprob": value, "top_logprobs": top})
+            choice["logprobs"] = {"content": entries}
         return {"object": "chat.completion", "choices": [choice], "usage": self.usage(ids, len(new))}
 
     def sglang(self, body: dict) -> dict:
@@ -324,8 +325,12 @@ class Server:
                     None if best is None else [[best, token, None]] for _, best, token in shown
                 ]
             meta["output_token_logprobs"] = [[value, token, None] for token, value in zip(new, values, strict=True)]
-            row = self.logprobs(ids)[-1]
-            meta["output_top_logprobs"] = [[[float(row.max()), int(row.argmax()), None]]]
+            k, rows = body.get("top_logprobs_num", 0), [self.logprobs(ids + new[:i])[-1] for i in range(len(new))]
+            meta["output_top_logprobs"] = [
+                [[value, token, None] for value, token in zip(*map(torch.Tensor.tolist, row.topk(k)), strict=True)]
+                for row in rows
+            ]
+            row = rows[0]
             if wanted := body.get("token_ids_logprob"):
                 meta["output_token_ids_logprobs"] = [[[float(row[token]), token, None] for token in wanted]]
         return {"text": self.loaded.tokenizer.decode(new), "meta_info": meta}

@@ -232,12 +232,13 @@ def join(args) -> str:
         for row in tables.prompts
     ]
     differences = [*_differences(values), *_prompt_differences(prompts), *_text_differences(publications)]
+    differences += _contradictions(publications)
     left_out = [
         {"evaluation": None, "metric": None, "note": f"publication {name}: left out: {reason}"}
         for name, reason in failed.items()
     ]
     notes = pd.DataFrame([*left_out, *differences], columns=["evaluation", "metric", "note"])
-    write_csv(args.out / "results.csv", values)
+    write_csv(args.out / "results.csv", values.assign(basis=_bases(values, publications, new_names)))
     write_csv(args.out / "wide.csv", wide(values, make_headings(values, {}, default_prompt=True)))
     write_csv(args.out / "notes.csv", notes)
     described = [
@@ -287,6 +288,27 @@ def _read(directory: Path) -> PublishedTables:
     except ArtifactError as error:  # two values of one metric
         raise DataError(f"{display_path(directory)}: {error}") from None
     return tables
+
+
+def _contradictions(publications: dict[str, PublishedTables]) -> list[dict]:
+    """Return a row for each value that the results per item beside it contradict; their mean is used instead."""
+    return [
+        {"evaluation": evaluation, "metric": metric, "note": f"contradicted: {publication}: {model}: {text}"}
+        for publication, tables in publications.items()
+        for (model, evaluation, metric), text in tables.computed.items()
+        if text
+    ]
+
+
+def _bases(values: pd.DataFrame, publications: dict[str, PublishedTables], new_names: dict) -> list[str]:
+    """Return what each value is based on: results per item that were read here, or its publisher's statement."""
+    computed = {
+        (new_names[publication].get(model, model), *rest)
+        for publication, tables in publications.items()
+        for model, *rest in tables.computed
+    }
+    keys = zip(values["model"], values["evaluation"], values["metric"], values["category"].fillna(""), strict=True)
+    return ["results per item" if key[:3] in computed and not key[3] else "stated by the publisher" for key in keys]
 
 
 def _new_names(publications: dict[str, pd.DataFrame]) -> dict[str, dict[str, str]]:

@@ -165,7 +165,9 @@ class ModelInfo:
     remote_code: bool = False  # whether custom code of the model was run
     converted_tokenizer: str | None = None  # its file, which transformers converts when it is loaded
     unused_weights: UnusedWeights | None = None
-    loading: list[str] = field(default_factory=list)  # where what is loaded is not what a library makes of its files
+    loading: list[str] = field(
+        default_factory=list
+    )  # where it is not what a library makes of its files, or not compared
     adapter: AdapterInfo | None = None
     details: dict = field(default_factory=dict)  # revision, architecture, threads, what a server states, …
 

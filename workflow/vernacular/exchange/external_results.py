@@ -221,6 +221,8 @@ def _match_message(file: Path, evaluation: str, match_result: classify.MatchResu
     details = ", ".join(f"{count} {outcome}" for outcome, count in match_result.counts.items() if count)
     message = f"{display_path(file)}: {len(match_result.results)} of {match_result.n_results} results match "
     message += f"the {format_count(match_result.n_items, 'item')} of {evaluation}"
+    if missing := match_result.n_items - len(match_result.results):
+        message += f", {missing} of which have no result: values are those of a selection"
     return f"{message} ({details})" if details else message
 
 

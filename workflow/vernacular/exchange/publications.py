@@ -11,9 +11,12 @@ schema of what is read of it, and names and values are checked before they becom
 import contextlib
 import functools
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
+from string import ascii_uppercase
 from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
@@ -24,10 +27,12 @@ from vernacular.core.names import check_readable, quoted
 from vernacular.core.paths import WORKFLOW, display_path
 from vernacular.core.tables import CELL_LIMIT, rows_of, to_frame
 from vernacular.data.readers import parse_object
-from vernacular.exchange.classify import MIN_MATCHED_SHARE, TOO_FEW
+from vernacular.exchange.classify import MIN_MATCHED_SHARE, SUPPORTED_PROTOCOLS, TOO_FEW, ExternalResult, build_row
 from vernacular.metrics.metric import value_problem
 from vernacular.metrics.schema import RESULTS, as_table
 from vernacular.protocols.evaluate import declared_metrics
+from vernacular.protocols.registry import PROTOCOLS
+from vernacular.types import is_number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -205,11 +210,15 @@ def load_publication(path: Path, model: str | None, references: dict) -> tuple[d
         by_id = {row["item_id"]: row for row in own}
         both = [(by_id[item], lines) for item, lines in items.items() if item in by_id]
         rows = [_row(own, lines) for own, lines in both if _fits(own, lines)]
-        n_possible = min(len(by_id), len(items))
-        message = f"{display_path(path)}: {model}: {len(rows)} of {format_count(len(items), 'item')} match {evaluation}"
-        if len(rows) < MIN_MATCHED_SHARE * n_possible:
-            notes.append(f"{message}: {TOO_FEW} The data or the prompts may differ.")
+        message = f"{display_path(path)}: {model}: {len(rows)} of {format_count(len(items), 'item')} match "
+        message += f"the {format_count(len(by_id), 'item')} of {evaluation}"
+        if len(rows) < MIN_MATCHED_SHARE * len(by_id):  # those that were selected may be the easy ones
+            notes.append(f"{message}: {TOO_FEW} The data or the prompts may differ, or items are missing.")
         else:
+            numbers = {item["item_id"] for item in references[evaluation].items if is_number(item)}
+            protocol = references[evaluation].protocol
+            n = sum([_follow_output(row, protocol) for row in rows if row["item_id"] not in numbers])
+            message += f"; {n} with other scores than follow from their outputs, which are used" if n else ""
             tables[evaluation] = as_table(rows)
             notes.append(f"{message}.")
     if unknown:
@@ -289,13 +298,43 @@ def _row(own: dict, lines: _Lines) -> dict:
     }
 
 
+_Value = tuple[str, str, str]  # model, evaluation, metric
+
+
+def _follow_output(row: dict, protocol: str) -> bool:
+    """Replace what follows from the output of a row; return whether the published scores were others."""
+    if protocol not in SUPPORTED_PROTOCOLS or (row["flags"] or "").startswith("error"):
+        return False
+    result = ExternalResult("", (), item_id=row["item_id"], prediction=row["prediction"])
+    found, _ = build_row(row, result, protocol)
+    has_options = PROTOCOLS[protocol].external == "options"
+    if has_options and row["tie"]:
+        labels = ascii_uppercase if PROTOCOLS[protocol].letters else row["choices"]
+        correct = {labels[i] for i in row["gold"]}
+        found["metrics"] = {"accuracy": float({*(row["prediction"] or "").split(" | ")} <= correct)}
+    elif has_options and found["flags"]:
+        row |= {"metrics": {}, "correct": None, "flags": found["flags"]}
+        return True
+    own = {name: value for name, value in found["metrics"].items() if name in row["metrics"]}
+    differs = {name: own[name] for name in own if not math.isclose(row["metrics"][name], own[name], abs_tol=1e-6)}
+    row["metrics"] |= differs
+    if "accuracy" in differs:
+        row["correct"] = bool(differs["accuracy"])
+    return bool(differs)
+
+
 @dataclass(frozen=True)
 class PublishedTables:
-    """Values of a publication, means over prompts, and {evaluation: {item: hash of its texts}}."""
+    """Values of a publication, means over prompts, and {evaluation: {item: hash of its texts}}.
+
+    `computed`: values that are means of the results per item, {value: why another one was stated, None if none was};
+    the others are as their publisher states them.
+    """
 
     values: "pd.DataFrame"
     prompts: list[dict]
     hashes: dict[str, dict[str, str]]
+    computed: dict[_Value, str | None]
 
 
 def read_tables(directory: Path, prompts: artifacts.Kind) -> PublishedTables:
@@ -312,7 +351,28 @@ def read_tables(directory: Path, prompts: artifacts.Kind) -> PublishedTables:
         if problem := _value_problem(row):
             raise DataError(f"{location}: {row['model']}, {row['evaluation']}: {problem}")
     protocols = {row["evaluation"]: row["protocol"] for row in rows}
-    return PublishedTables(to_frame(values), _read_prompts(directory, prompts), _read_hashes(directory, protocols))
+    hashes, scores = _read_items(directory, protocols)
+    computed = _recompute(rows, scores)
+    values = pa.Table.from_pylist(rows, schema=values.schema)
+    return PublishedTables(to_frame(values), _read_prompts(directory, prompts), hashes, computed)
+
+
+def _recompute(rows: list[dict], scores: dict[_Value, list[float]]) -> dict[_Value, str | None]:
+    """Replace values over all items that are means, by the means of `scores`; see `PublishedTables.computed`."""
+    computed: dict[_Value, str | None] = {}
+    for row in rows:
+        metric = declared_metrics(row["protocol"]).get(row["metric"])
+        own = scores.get(key := (row["model"], row["evaluation"], row["metric"]))
+        if not own or metric is None or metric.corpus or row["category"]:
+            continue
+        value, n, computed[key] = fmean(own), len(own), None
+        if row["n"] != n or row["value"] is None or not math.isclose(row["value"], value, rel_tol=1e-6, abs_tol=1e-9):
+            stated = f"{row['value']:.6g}" if row["value"] is not None else "none"
+            computed[key] = (
+                f"{stated} of n = {row['n']} is stated, and its {len(own)} results per item give {value:.6g}"
+            )
+            row |= {"value": value, "n": n, "ci_low": None, "ci_high": None}
+    return computed
 
 
 def _read_prompts(directory: Path, kind: artifacts.Kind) -> list[dict]:
@@ -367,14 +427,17 @@ def _value_problem(row: dict) -> str | None:
     return None
 
 
-def _read_hashes(directory: Path, protocols: dict[str, str]) -> dict[str, dict[str, str]]:
-    """Return {evaluation: {item: hash of its texts}}, from the lines of all models; {} without results per item."""
+def _read_items(directory: Path, protocols: dict[str, str]) -> tuple[dict, dict[_Value, list[float]]]:
+    """Return ({evaluation: {item: hash of its texts}}, results per item of each value), of all models."""
     hashes: dict[str, dict[str, str]] = {}
+    scores: dict[_Value, list[float]] = {}
     if not (directory / "data").exists():
-        return hashes
-    for model in published_models(directory).values():
-        for location, _, line in checked_lines(directory, model, protocols):
-            items, digest = hashes.setdefault(line["evaluation_name"], {}), line.get("sample_hash")
+        return hashes, scores
+    for name, model in published_models(directory).items():
+        for location, metric, line in checked_lines(directory, model, protocols):
+            evaluation = line["evaluation_name"]
+            items, digest = hashes.setdefault(evaluation, {}), line.get("sample_hash")
             if digest is not None and items.setdefault(line["sample_id"], digest) != digest:
                 raise DataError(f"{location}: sample_hash differs from that of another model's line of this item.")
-    return hashes
+            scores.setdefault((name, evaluation, metric), []).append(float(line["evaluation"]["score"]))
+    return hashes, scores

@@ -9,14 +9,22 @@ import random
 from pathlib import Path
 from statistics import fmean
 
-import numpy as np
 import torch
 
 from vernacular.core.errors import format_count
 from vernacular.inference.model.tokenization import AlignmentError, TextModel, cycled, encode
 from vernacular.inference.server.client import RefusedError
-from vernacular.inference.server.completions import count_tokens
-from vernacular.inference.server.forms import AnswerError, Check, LabelForm, LengthError, SpanForm, TokenScore, read
+from vernacular.inference.server.completions import Echo, TopIds, count_tokens
+from vernacular.inference.server.forms import (
+    AnswerError,
+    Check,
+    LabelForm,
+    LengthError,
+    SpanForm,
+    TokenScore,
+    ValueLieError,
+    read,
+)
 from vernacular.inference.server.served import ServedModel
 
 MEAN_TOLERANCE, TOLERANCE = 0.15, 0.75  # nats: of the mean over a text's tokens, and of a single token
@@ -31,12 +39,9 @@ QUESTION = "Question: Which animal sleeps on the roof?\nA. the dog\nB. the cat\n
 LABELS = (" A", " B", " C", " D")
 _REPEATED = "yes yes yes yes yes no no no no yes yes yes"
 _SHUFFLE_SEED = 0
-_POWERS = (0.5, 0.6, math.log(2), 0.8, 1.25, 1.5, 2.0, math.log(10))  # of listed probabilities, of `check_samples`
-ERROR_RATE = 1e-6
-_SAMPLED_LENGTH, _SAMPLED_TOKENS = 64, 256  # per request, and in all
-_SAMPLED_REQUESTS = 128  # at most, of servers that return the list of the first token only
-_SUM_ROUNDING = 0.005  # of ln of a sum of probabilities
-_REPEATED_TEXTS = 4  # equal texts of a prompt after which a server does not sample
+_BEGINNING = 8  # tokens
+_IMPROBABLE = 12  # tokens, of which at most half may have the same value: those of 16 bits coincide
+_SAMPLED_HERE = 16  # tokens that are sampled to be scored
 OPEN_PROMPTS = ("Write some random words.", "Begin a story about a", "Here is a list of things:")
 
 
@@ -98,8 +103,14 @@ def check_repetition(loaded: TextModel, form: SpanForm) -> str:
         largest = max(deviations(a, b)[1] for a, b in zip(forward, others, strict=True))
         if not all(map(agree, forward, others)):
             error = f"{form.name}: a text has other values if it is {name} (by {largest:.2f})"
-            raise AnswerError(Check.REPETITION, error)
+            raise ValueLieError(Check.REPETITION, error)
         seen.append(largest)
+    beginning, other, text = ids[1][:_BEGINNING], ids[0][:_BEGINNING], ids[2][-_BEGINNING:]
+    middle = [*beginning[: _BEGINNING // 2], other[-1], *beginning[_BEGINNING // 2 + 1 :]]
+    values = [tuple(values_of(form.score(each + text, len(each) + 1))) for each in (beginning, other, middle)]
+    if len(set(values)) < len(values):
+        error = f"{form.name}: a text has the same values after another beginning of the same length"
+        raise ValueLieError(Check.REPETITION, error)
     return f"largest difference {seen[0]:.4f}"
 
 
@@ -111,23 +122,40 @@ def check_plausible(loaded: TextModel, form: SpanForm) -> str:
     if natural <= other:
         values = f"{natural:.2f} and {other:.2f} nats per token"
         error = f"{form.name}: sentences are less probable than their shuffled tokens ({values})"
-        raise AnswerError(Check.PLAUSIBLE, error)
+        raise ValueLieError(Check.PLAUSIBLE, error)
+    ids = ids_of(loaded, PROMPT)
+    check_improbable(form.name, lambda tokens: [form.score([*ids, t], len(ids))[0].logprob for t in tokens], texts)
     return f"{natural:.2f} nats per token, shuffled {other:.2f}"
 
 
+def check_improbable(name: str, score, texts: list[list[int]]) -> None:
+    """Check that tokens of other texts, improbable here, have values of their own, and not that of a limit.
+
+    `score`: returns the log-probabilities of tokens as the next one after `PROMPT`; `texts`: IDs to draw them from.
+    """
+    tokens = random.Random(_SHUFFLE_SEED).sample(sorted({token for text in texts for token in text[1:]}), _IMPROBABLE)
+    values = score(tokens)
+    if len(set(values)) <= len(values) // 2:
+        error = f"{name}: improbable tokens have the same value ({min(values):.2f}), a limit or a default"
+        raise ValueLieError(Check.PLAUSIBLE, error)
+
+
 def check_consistency(loaded: TextModel, form: SpanForm) -> str:
-    """Check that generated tokens have the values that the same tokens have as part of a prompt."""
+    """Check that generated tokens, also sampled ones, have the values that they have as part of a prompt."""
     seen = [_compare_generated(form, ids_of(loaded, text), Check.CONSISTENT) for text in (PROMPT, QUESTION)]
+    sampled = {"n": _SAMPLED_HERE, "temperature": 1.0}
+    for seed, text in enumerate(OPEN_PROMPTS[:2], start=1):
+        seen.append(_compare_generated(form, ids_of(loaded, text), Check.CONSISTENT, seed=seed, **sampled))
     return f"largest difference {max(seen):.4f}"
 
 
-def _compare_generated(form: SpanForm, ids: list[int], check: int) -> float:
-    generated = form.generated(ids, 3)
+def _compare_generated(form: SpanForm, ids: list[int], check: int, n: int = 3, **sampling) -> float:
+    generated = form.generated(ids, n, **sampling)
     scored = form.score(ids + [score.token_id for score in generated], len(ids))
     largest = deviations(values_of(generated), values_of(scored))[1]
     if not agree(values_of(generated), values_of(scored)):
         problem = f"generated tokens have other values as part of a prompt (by {largest:.2f})"
-        raise AnswerError(check, f"{form.name}: {problem}")
+        raise ValueLieError(check, f"{form.name}: {problem}")
     return largest
 
 
@@ -139,7 +167,7 @@ def check_batch(loaded: ServedModel, form: SpanForm) -> str:
     for index, scores in loaded.client.map(lambda i: form.score(ids[i % 4], len(ids[i % 4]) - 8), range(8)):
         largest = max(largest, deviations(values_of(scores), single[index % 4])[1])
     if largest > _BATCH_TOLERANCE:
-        raise AnswerError(Check.BATCH, f"{form.name}: concurrent requests change a value by {largest:.2f}")
+        raise ValueLieError(Check.BATCH, f"{form.name}: concurrent requests change a value by {largest:.2f}")
     return f"largest difference {largest:.4f}" + (": noise of the batch" if largest > MEAN_TOLERANCE else "")
 
 
@@ -149,12 +177,15 @@ def check_penalties(loaded: TextModel, form: SpanForm) -> str:
     cold, hot = (values_of(form.score(ids, 0, temperature=temperature, seed=1)) for temperature in (1.0, 2.0))
     if not agree(cold, hot):
         largest = deviations(cold, hot)[1]
-        raise AnswerError(Check.PENALTIES, f"{form.name}: values change with the temperature (by {largest:.2f})")
+        raise ValueLieError(Check.PENALTIES, f"{form.name}: values change with the temperature (by {largest:.2f})")
     return f"repeated words differ by {_compare_generated(form, ids_of(loaded, _REPEATED), Check.PENALTIES):.4f}"
 
 
-def check_labels(loaded: TextModel, form: LabelForm, spans: SpanForm | None) -> str:
-    """Check the labels of a question against their values as part of a prompt."""
+def check_labels(loaded: ServedModel, form: LabelForm, spans: SpanForm | None, *, in_doubt: bool = False) -> str:
+    """Check the labels of a question against their values as part of a prompt, or else those of sampled tokens.
+
+    `in_doubt`: other values of the server are wrong, so that labels without a comparison are refused.
+    """
     ids = ids_of(loaded, QUESTION)
     labels = [ids_of(loaded, QUESTION + label)[-1] for label in LABELS]
     values = [score.logprob for score in form.label_scores(ids, labels)]
@@ -166,83 +197,44 @@ def check_labels(loaded: TextModel, form: LabelForm, spans: SpanForm | None) -> 
             raise AnswerError(Check.LETTERS, f"{form.name}: labels have other values as part of a prompt")
     elif found and not agree(found, values_of(form.label_scores(ids, labels))):
         raise AnswerError(Check.LETTERS, f"{form.name}: repeated labels have other values")
+    else:
+        n = _compare_sampled(loaded, form)
+        if in_doubt and not n:
+            raise AnswerError(Check.LETTERS, f"{form.name}: other values are wrong, and these cannot be compared")
+    if not isinstance(form, TopIds):  # whose lists lack improbable tokens
+        texts = [ids_of(loaded, text) for text in TEXTS]
+        start = ids_of(loaded, PROMPT)
+        check_improbable(form.name, lambda tokens: _next_values(form, start, tokens), texts)
     return f"{len(found)} of {len(labels)} labels found"
 
 
-def check_samples(lister, prompts: list, lengths: tuple[int, ...] = (20, 5)) -> str:
-    """Check that sampled tokens have the listed probabilities: the values are natural logarithms, and not scaled.
+def _next_values(form: LabelForm, ids: list[int], tokens: list[int]) -> list[float | None]:
+    return [score.logprob for score in form.label_scores(ids, tokens)]
 
-    `lister(prompt, n, k, **sampling)`: see `Completions.listed`; `lengths`: values of `k` to try.
-    """
-    bets, n, texts, n_tokens = Bets(), 0, {}, _SAMPLED_LENGTH
-    for seed in range(1, _SAMPLED_REQUESTS + 1):
-        index = seed % len(prompts)
+
+def _compare_sampled(loaded: ServedModel, form: LabelForm) -> int:
+    """Compare the values of sampled tokens with those of the same tokens as labels; return how many were compared."""
+    pairs = []
+    for seed, text in enumerate(OPEN_PROMPTS[:2], start=1):
+        ids = ids_of(loaded, text)
         try:
-            tokens = lister(prompts[index], n_tokens, lengths[0], temperature=1.0, seed=seed)
-        except RefusedError as error:
-            if lengths[1:]:
-                return check_samples(lister, prompts, lengths[1:])
-            return f"samples not comparable: the server refuses lists of sampled tokens (HTTP {error.status})"
-        n_tokens = n_tokens if len(tokens) > 1 else 1
-        texts.setdefault(index, []).append(tuple(token for token, _ in tokens))
-        n += bets.add(tokens)
-        is_constant = all(len(set(same)) == 1 for same in texts.values())
-        if is_constant and len(texts[index]) >= _REPEATED_TEXTS:
-            return "samples not comparable: the server does not sample"
-        if not is_constant and bets.evidence() >= -math.log(ERROR_RATE):
-            cause = "the values are not natural logarithms, or scaled"
-            raise AnswerError(Check.PENALTIES, f"sampled tokens do not have the listed probabilities: {cause}")
-        if not is_constant and n >= _SAMPLED_TOKENS:
-            break
-    return f"{n} sampled tokens have the listed probabilities" if n else "samples not comparable: no lists are returned"
-
-
-class Bets:
-    """Likelihood ratios of sampled tokens: true probabilities that are powers of the listed ones, against those listed.
-
-    A power is that of a base (2, 10) or of a temperature. If the lists are right, the mean of the ratios ever reaches
-    1/x with probability x at most, however dependent the tokens of a text are (Ville's inequality). In the first
-    half, listed tokens are compared with each other; in the second one, all others are one further token, and a power
-    is impossible if it gives a list a probability above 1, as most lists do with powers below 1 unless they are scaled.
-    """
-
-    def __init__(self):
-        self._ratios = [0.0] * (2 * len(_POWERS))
-
-    def add(self, tokens: list[tuple]) -> int:
-        """Add the sampled tokens of one text; return the number of those that have lists."""
-        lists = [(token, {t: v for t, v in values.items() if v is not None}) for token, values in tokens]
-        lists = [(token, values) for token, values in lists if len(values) > 2]
-        # without the last one: some servers list a token because it was sampled
-        size = min((len(values) for _, values in lists), default=0) - 1
-        for token, values in lists:
-            known = dict(sorted(values.items(), key=lambda pair: -pair[1])[:size])
-            listed, chosen = list(known.values()), known.get(token)
-            total = np.logaddexp.reduce(listed)
-            rest = _log_rest(total)
-            for i, power in enumerate(_POWERS):
-                raised = np.logaddexp.reduce([power * value for value in listed])
-                if chosen is not None:
-                    self._ratios[i] += power * chosen - raised - (chosen - total)
-                whole = i + len(_POWERS)
-                if power >= 1 or raised > _SUM_ROUNDING:
-                    self._ratios[whole] = -math.inf
-                else:
-                    self._ratios[whole] += (power - 1) * chosen if chosen is not None else _log_rest(raised) - rest
-        return len(lists)
-
-    def evidence(self) -> float:
-        """Return ln of the mean ratio."""
-        return np.logaddexp.reduce(self._ratios) - math.log(len(self._ratios))
-
-
-def _log_rest(value: float) -> float:
-    """Return ln(1 - e^value), of a probability that values of few digits may put above 1."""
-    return math.log(max(-math.expm1(value), 1e-4))
+            generated = getattr(form, "generated", Echo(loaded.completions).generated)(
+                ids, _SAMPLED_HERE // 2, temperature=1.0, seed=seed
+            )
+        except (AnswerError, RefusedError):
+            continue
+        for score in generated:
+            pairs += [
+                (value, score.logprob) for value in _next_values(form, ids, [score.token_id]) if value is not None
+            ]
+            ids = [*ids, score.token_id]
+    if pairs and not agree(*map(list, zip(*pairs, strict=True))):
+        raise ValueLieError(Check.LETTERS, f"{form.name}: sampled tokens have other values as labels")
+    return len(pairs)
 
 
 _TOKENIZED = ("Avión, año, pingüíno.", "დედაქალაქი", "🙂 ok", "  two spaces", "<|im_start|>user")
-_LONG = 128  # tokens of a prompt that must be read completely
+_LONG = 320  # tokens of a prompt that must be read completely
 _JOINED = 8  # tokens that can be fewer in a text than in its halves
 
 
@@ -310,15 +302,19 @@ def check_longest(loaded: ServedModel, form: SpanForm | None, longest: str) -> s
 
 
 def _check_whole(loaded: ServedModel, form: SpanForm | None, size: int) -> int:
-    """Return the length of a prompt, `size` or what fits; raise AnswerError if its beginning has no effect."""
+    """Return the length of a prompt, `size` or what fits; raise AnswerError unless all of it has an effect."""
     size = min(size, (loaded.max_length or math.inf) - 8)
     ids, other = (cycled(ids_of(loaded, text), size) for text in TEXTS[:2])
     loaded.completions.complete(ids, 1)
-    if form is not None:
-        changed = max(4, size // 16)
-        prompts = ids, [*other[1 : changed + 1], *ids[changed:]]
-        if len({tuple(values_of(form.score(prompt, size - 8))) for prompt in prompts}) == 1:
-            raise AnswerError(Check.LENGTH, f"{form.name}: the beginning of a prompt of {size} tokens has no effect")
+    if form is None:
+        return size
+    changed = max(4, size // 16)
+    expected = values_of(form.score(ids, size - 8))
+    for part, start in (("beginning", 1), ("middle", size // 2)):
+        prompt = [*ids[:start], *other[start : start + changed], *ids[start + changed :]]
+        if values_of(form.score(prompt, size - 8)) == expected:
+            raise AnswerError(Check.LENGTH, f"{form.name}: the {part} of a prompt of {size} tokens has no effect")
+    _compare_generated(form, ids[: size - 4], Check.LENGTH)
     return size
 
 
@@ -351,8 +347,19 @@ def learn_offset(tokenizer, complete, message) -> int | None:
     return min(offsets) if constant else None
 
 
-def check_generation(complete, prompt: str | list, *, stops: bool) -> str:
-    """Check that greedy texts are equal, and if `stops` (not of chats), that a stop string ends one."""
+def check_generation(complete, prompt: str | list, *, stops: bool, lister) -> str:
+    """Check that greedy texts are equal, and if `stops` (not of chats), that a stop string ends one.
+
+    Where `lister` (see `Completions.listed`) returns lists, greedy tokens must be the most probable ones.
+    """
+    try:
+        lists = [(token, values) for token, values in lister(prompt, 12, 5) if values and None not in values.values()]
+    except (AnswerError, RefusedError):
+        lists = []
+    if not any(token in values for token, values in lists):  # lists may have other names than texts
+        lists = []
+    if any(values.get(token, -math.inf) < max(values.values()) - MEAN_TOLERANCE for token, values in lists):
+        raise AnswerError(Check.STOP, "with temperature 0, a token is not the most probable one of its list")
     first, second = (complete(prompt, 12).text for _ in range(2))
     # servers compare bytes: parts of a character, and in llama.cpp what follows them, are not found in the text
     whole = first.partition("\ufffd")[0]
@@ -366,7 +373,8 @@ def check_generation(complete, prompt: str | list, *, stops: bool) -> str:
     sampled = [complete(prompt, 12, temperature=1.0, seed=7).text for _ in range(2)]
     notes = ["greedy texts repeat" if first == second else "greedy texts differ"]
     notes += ["the seed repeats" if sampled[0] == sampled[1] else "the seed is ignored"]
-    return ", ".join([*notes, *(["no stop string compared"] if stops and stop is None else [])])
+    notes += ["no stop string compared"] if stops and stop is None else []
+    return ", ".join([*notes, *([] if lists else ["greedy tokens not compared, without lists"])])
 
 
 def known_answers(name: str, source: str, conversion_dir: Path) -> dict[str, list[float]]:
@@ -395,6 +403,8 @@ def check_known_answers(loaded: TextModel, form: SpanForm, known: dict[str, list
     for text, expected in known.items():
         mean, _ = deviations(values_of(form.score(ids_of(loaded, text), 0)), expected)
         if mean > _KNOWN_TOLERANCE:
-            raise AnswerError(Check.KNOWN, f"{form.name}: values of the local copy differ by {mean:.2f} nats per token")
+            raise ValueLieError(
+                Check.KNOWN, f"{form.name}: values of the local copy differ by {mean:.2f} nats per token"
+            )
         means.append(mean)
     return f"mean difference {max(means):.4f} nats per token"

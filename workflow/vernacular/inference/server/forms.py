@@ -46,6 +46,10 @@ class AnswerError(Exception):
         self.check = check
 
 
+class ValueLieError(AnswerError):
+    """Values that are not those of the model, in a form that returns values: those of other forms are in doubt, too."""
+
+
 class LengthError(AnswerError):
     """Response to another prompt than the one that was sent, which is an error of its row."""
 
@@ -114,7 +118,7 @@ def listed(pairs: Iterable[tuple], form: str) -> dict:
     total = sum(math.exp(value) for same in values.values() for value in set(same))  # a token may be repeated
     if total > 1 + _SUM_TOLERANCE:
         cause = "so the values are not natural logarithms, or scaled"
-        raise AnswerError(Check.PENALTIES, f"{form}: the listed probabilities sum to {total:.2f}, {cause}")
+        raise ValueLieError(Check.PENALTIES, f"{form}: the listed probabilities sum to {total:.2f}, {cause}")
     return {token: same[0] if len(same) == 1 else None for token, same in values.items()}
 
 

@@ -25,6 +25,7 @@ from vernacular.inference.server.forms import (
     STANDARD,
     AnswerError,
     Check,
+    ValueLieError,
     elements,
     file_name,
     one_line,
@@ -32,6 +33,7 @@ from vernacular.inference.server.forms import (
     text_of,
 )
 from vernacular.inference.server.native import LlamaCpp
+from vernacular.inference.server.sampled import check_samples
 from vernacular.inference.server.served import ServedModel, ServerTokenizer, label_forms, span_forms, wrap_server
 
 
@@ -63,9 +65,10 @@ class _Probe:
         self.report = report
         self.client, self.server, self.known = client, record.server, known
         self.counter, self.longest = tokenizer, longest
-        self.samples: dict[tuple, str | AnswerError] = {}  # source of lists -> outcome of `checks.check_samples`
+        self.samples: dict[tuple, str | AnswerError] = {}  # source of lists -> outcome of `check_samples`
         self.checks: list[dict] = []
         self.reasons: dict[str, str] = {}
+        self.in_doubt = False  # whether values of a form are not those of the model
         if tokenizer is None:
             tokenizer = self._server_tokenizer()
         self.loaded: ServedModel = wrap_server(record, client, tokenizer)
@@ -152,9 +155,13 @@ class _Probe:
                     rank = (passed, getattr(error, "check", Check.ECHO) != Check.ECHO)
                     if not isinstance(error, RefusedError) and (rank > best[0] or not best[1]):
                         best = (rank, reason)
+                    self.in_doubt = isinstance(error, ValueLieError)
                     break
             else:
                 return form
+            if self.in_doubt:  # not believed in another form
+                self.reasons["spans"] = reason
+                break
         if best[1]:
             self.reasons.setdefault("spans", best[1])
         none, unknown = "the server returns none", "no tokenizer is known; set tokenizer"
@@ -170,18 +177,21 @@ class _Probe:
             if isinstance(form, TextLabels) and ("chat" if form.chat else "text") not in prompts:
                 continue
             try:
+                if isinstance(form, TextLabels) and self.in_doubt:
+                    raise AnswerError(Check.LETTERS, "other values are wrong, and these cannot be compared")
                 if isinstance(form, TextLabels):
                     prompt = _message("chat" if form.chat else "text")(checks.QUESTION)
                     fields = template_fields(self.loaded) if form.chat else {}
                     values, _ = form.label_texts(prompt, list(checks.LABELS), **fields)
                     seen = f"{sum(v is not None for v in values)} of {len(values)} labels found"
                 else:
-                    seen = checks.check_labels(self.loaded, form, spans)
+                    seen = checks.check_labels(self.loaded, form, spans, in_doubt=self.in_doubt)
                 if spans is None:
                     self._note(Check.PENALTIES, form.name, True, self._check_samples(form))
             except (AnswerError, RefusedError) as error:
                 reason = self._fail(Check.LETTERS, form.name, error)
-                if getattr(error, "check", None) in (Check.BOUNDARY, Check.PENALTIES):  # of values that are returned
+                is_lie = isinstance(error, ValueLieError) or getattr(error, "check", None) == Check.BOUNDARY
+                if is_lie or self.in_doubt:  # of values that are returned
                     self.reasons["labels"] = reason
                 continue
             self._note(Check.LETTERS, form.name, True, seen)
@@ -202,7 +212,9 @@ class _Probe:
             form, prompt = ("native" if native else "ids"), checks.ids_of(self.loaded, checks.PROMPT)
             complete = self.native.complete if native else complete
         try:
-            self._note(Check.STOP, form, True, checks.check_generation(complete, prompt, stops=form != "chat"))
+            lister = self.native.listed if form == "native" else self.loaded.completions.listed
+            seen = checks.check_generation(complete, prompt, stops=form != "chat", lister=lister)
+            self._note(Check.STOP, form, True, seen)
             if form in ("text", "chat") and self.counter is not None:
                 offset = checks.learn_offset(self.counter, complete, _message(form))
                 self.server = replace(self.server, offset=offset)
@@ -275,7 +287,7 @@ class _Probe:
         return by is not None
 
     def _check_samples(self, form) -> str:
-        """Check the lists of the most probable tokens; see `checks.check_samples`."""
+        """Check the lists of the most probable tokens; see `check_samples`."""
         completions = self.loaded.completions
         if "temperature" not in completions.fields and not hasattr(form, "listed"):
             return "samples not comparable: the server accepts no temperature"
@@ -286,7 +298,7 @@ class _Probe:
         lister = getattr(form, "listed", completions.listed)
         if (source := (lister.__self__, by_text)) not in self.samples:  # several forms have one source of lists
             try:
-                self.samples[source] = checks.check_samples(lister, prompts)
+                self.samples[source] = check_samples(lister, prompts)
             except AnswerError as error:
                 self.samples[source] = error
         if isinstance(seen := self.samples[source], AnswerError):

@@ -35,6 +35,7 @@ from vernacular.inference.server.completions import (
 from vernacular.inference.server.forms import (
     CHECKS,
     AnswerError,
+    Check,
     LabelForm,
     LengthError,
     SpanForm,
@@ -148,6 +149,10 @@ def byte_offsets(text: str, pieces: list[bytes]) -> list[tuple[int, int]]:
 
 CONCURRENCY, TIMEOUT = 4, 600.0  # requests at a time; seconds without a byte of a response
 _TRIMMED, _UNCOUNTED = 8, 0.02  # tokens, and share of them, that chat templates strip around the texts of a chat
+_UNCOMPARED = (
+    "log-probabilities of a server that were not compared with a local copy (reference): a temperature that it applies "
+    "to all of its values would not be seen"
+)
 TOP = (20, 5)  # lengths of the lists of most probable tokens that servers offer
 
 
@@ -177,7 +182,10 @@ class ServedModel(TextModel):
     def metadata(self) -> dict:
         """Return the metadata of the model and its server for an artifact."""
         server = self.record.server
+        is_compared = any(c["check"] == Check.KNOWN and not c["seen"].startswith("not ") for c in server.checks)
+        returns_values = bool(server.forms.spans or server.forms.labels)
         return super().metadata() | {
+            "loading": [_UNCOMPARED] if returns_values and not is_compared else [],
             "server": {"source": self.record.source, "model": server.model, **server.reported},
             "forms": asdict(server.forms),
             "probe": server.checks,
