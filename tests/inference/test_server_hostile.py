@@ -399,7 +399,7 @@ def test_prompt_that_the_server_cuts_is_an_error_of_its_row(model, honest, form)
 @pytest.mark.parametrize("form", ["vllm", "text", "chat"])
 def test_longest_request_of_the_run_is_read_whole_or_the_job_stops(model, form, tmp_path):
     tokenizer = model if form == "vllm" else None
-    table = requests([*PROMPTS, LONG * 2])
+    table = requests([*PROMPTS, LONG * 3])
     with served.Server(model, form, length=None) as server:
         record = served.record(server, tmp_path, tokenizer=tokenizer)
         started = Server(record, requests=[table])
