@@ -57,7 +57,7 @@ def main(arguments: list[str] | None = None, *, supervised: bool = False, fields
     if not name.startswith("-") and name not in known:  # argparse would list the stages, too
         parser.error(f'unknown command "{name}".{suggest(name, known.keys() - set(STAGES))}')
     args, args.options = parser.parse_known_args(arguments)
-    if args.options and args.command != "run":  # whose other options are Snakemake's
+    if args.options and args.command not in ("run", "lm-eval"):  # whose others are Snakemake's and lm-eval's
         parser.error(f"unrecognized arguments: {' '.join(args.options)}")
     # libraries write no progress bars and no warnings to the terminal, unless the user sets these variables
     os.environ.setdefault("TQDM_DISABLE", "1")
@@ -379,6 +379,10 @@ def _add_user_commands(commands) -> None:
     dataset.add_argument("--split", metavar="NAME", help="default: test, validation, or the only one")
     add("snakefile", 'print the path of the workflow: snakemake -c4 --snakefile "$(vernacular snakefile)"')
 
+    add(
+        "lm-eval",
+        "run tasks of lm_eval by its own command line, with its options: vernacular lm-eval run --model_args …",
+    )
     add("lm-eval-index", "list the tasks of the lm_eval installed in this environment, which the workflow reads")
 
     treebank = add("treebank", "extract minimal pairs from treebanks and explain the steps")

@@ -145,6 +145,15 @@ def _requests(item: dict, instance: Instance, query: str, n_instances: int, seed
                                span_end=start + len(span), extras=extras, **content)  # fmt: skip
 
 
+def instance_requests(instance: Instance, name: str, seed: int) -> list[dict]:
+    """Return the request of an instance without its task, as an item of the ID `name`, truncated as by `hf`."""
+    _check(instance, instance.request_type == GENERATE)
+    row = next(_requests({"item_id": name}, instance, "", 1, seed))
+    if instance.request_type == "loglikelihood":
+        row["extras"] = [*(row["extras"] or ()), "truncate_left"]
+    return [row]
+
+
 def _as_chat(row: dict, task: Task, gen_kwargs: dict | None) -> dict:
     """Return a request with what a model needs to render it and to decode as the evaluation says."""
     fields = {name: row[name] for name in row if name not in ("request_id", "item_id", "role")}

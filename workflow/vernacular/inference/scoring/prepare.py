@@ -247,8 +247,10 @@ def option(request: PreparedRequest, name: str) -> int | None:
 def _truncate(loaded: TextModel, request: PreparedRequest, n_excess: int) -> None:
     """Truncate `n_excess` tokens, from the left, then (masked models) from the right, of what is not needed.
 
-    Special tokens and the span are retained, and the token from which the first of the span is predicted.
+    Special tokens and the span are retained, and the token from which the first of the span is predicted; with
+    "truncate_left" in its extras, special tokens are not, as in lm-eval.
     """
+    request.lead = 0 if "truncate_left" in request.extras else request.lead
     left = max(0, request.first - request.lead - (loaded.kind == "causal" and not request.lead))
     right = max(0, len(request.ids) - request.tail - request.stop)
     if n_excess > left + right:
