@@ -10,7 +10,7 @@ from vernacular.inference.server.forms import Check, ValueLieError
 _POWERS = (0.5, 0.6, math.log(2), 0.8, 1.25, 1.5, 2.0, math.log(10))  # of listed probabilities, of `check_samples`
 _SHIFTS = (0.1, 0.25, 0.5, 1.0, 2.0)  # nats by which listed values are too high, as if few tokens were all
 _LISTED, _PROBABLE, _EXACT = 5, math.log(0.9), 2e-4  # of lists in which limits are looked for
-_LIMITED = 12  # lists that all show a limit or a renormalization
+_ENOUGH = 12  # lists that all show a limit or a renormalization
 ERROR_RATE = 1e-6
 _SAMPLED_LENGTH, _SAMPLED_TOKENS = 64, 256  # per request, and in all
 _SAMPLED_REQUESTS = 128  # at most, of servers that return the list of the first token only
@@ -35,7 +35,7 @@ def check_samples(lister, prompts: list, lengths: tuple[int, ...] = (20, 5)) -> 
         n_tokens = n_tokens if len(tokens) > 1 else 1
         texts.setdefault(index, []).append(tuple(token for token, _ in tokens))
         n += bets.add(tokens)
-        if bets.n_limited >= _LIMITED and bets.n_limited == bets.n_open:
+        if bets.n_limited >= _ENOUGH and bets.n_limited == bets.n_open:
             error = "the lists of the most probable tokens have the same value many times, or sum to exactly one"
             raise ValueLieError(Check.PENALTIES, f"{error}: a limit, or a renormalization over a few tokens")
         is_constant = all(len(set(same)) == 1 for same in texts.values())
