@@ -1,6 +1,8 @@
 """Time entire runs, from the command to the results table, against the command line of lm-evaluation-harness.
 
-    python bench/whole_run.py --model DIRECTORY --lm-eval .bench/bin/lm_eval [--threads 1] [--reps 3]
+    python bench/whole_run.py --model DIRECTORY --lm-eval .bench/bin/lm_eval [--threads 1] [--reps 3] [--inside]
+
+With `--inside`, Vernacular is the model of lm-eval's own command line (`vernacular lm-eval run`), not the workflow.
 
 Both tools read the same lm-eval task files and rows: `pairs` are minimal pairs as in BLiMP, `shots5` are five-shot
 questions with the texts of four options and the same examples for all (lm-eval's sampler `first_n`), `drawn5` the same
@@ -100,8 +102,18 @@ def prepare(name: str, count: int, directory: Path) -> None:
 
 def run_lm_eval(args, name: str, directory: Path, out: Path) -> float:
     """Run lm-eval's command and return its value of the set's metric."""
+    return _run_lm_eval([args.lm_eval, "--model", "hf"], args, name, directory, out)
+
+
+def run_inside(args, name: str, directory: Path, out: Path) -> float:
+    """Run lm-eval's command with Vernacular as the model."""
+    python = Path(args.lm_eval).with_name("python")
+    return _run_lm_eval([str(python), "-m", "vernacular", "lm-eval", "run"], args, name, directory, out)
+
+
+def _run_lm_eval(command: list[str], args, name: str, directory: Path, out: Path) -> float:
     model_args = f"pretrained={args.model},dtype=float32"
-    command = [args.lm_eval, "--model", "hf", "--model_args", model_args, "--tasks", name, "--device", "cpu"]
+    command = [*command, "--model_args", model_args, "--tasks", name, "--device", "cpu"]
     command += [
         "--include_path",
         str(directory / "tasks"),
@@ -173,6 +185,7 @@ def main() -> None:
     parser.add_argument("--reps", type=int, default=3)
     parser.add_argument("--items", type=int, default=300, help="rows of `pairs`; the other sets have a fifth of them")
     parser.add_argument("--batch-size", type=int, default=8, help="of lm-eval")
+    parser.add_argument("--inside", action="store_true", help="Vernacular as the model of lm-eval's command line")
     parser.add_argument("--sets", default=",".join(N_SHOTS))
     args = parser.parse_args()
     args.model, args.lm_eval = args.model.resolve(), str(Path(args.lm_eval).absolute())
@@ -185,11 +198,12 @@ def main() -> None:
             ratios = []
             for turn in range(args.reps):
                 measured = {}
-                for tool in (run_lm_eval, run_vernacular) if turn % 2 else (run_vernacular, run_lm_eval):
+                own = run_inside if args.inside else run_vernacular
+                for tool in (run_lm_eval, own) if turn % 2 else (own, run_lm_eval):
                     out = directory / f"{tool.__name__}.{name}.{turn}"
                     out.mkdir()
                     measured[tool] = timed(tool, args, name, directory, out)
-                (theirs, wall, cpu), (value, own_wall, own_cpu) = measured[run_lm_eval], measured[run_vernacular]
+                (theirs, wall, cpu), (value, own_wall, own_cpu) = measured[run_lm_eval], measured[own]
                 if abs(theirs - value) > 1e-6:
                     sys.exit(f"{name}: {theirs} of lm-eval, {value} of Vernacular")
                 ratios.append((wall / own_wall, cpu / own_cpu))
