@@ -30,7 +30,8 @@ from vernacular.inference.generation.decode import (
 from vernacular.inference.generation.prepare import PreparedPrompt, outcome_of, output_row, prepare_prompts
 from vernacular.inference.generation.reasoning import describe
 from vernacular.inference.generation.self_check import select_batching
-from vernacular.inference.model.loaded import LoadedModel, halve, token_budget, within_memory
+from vernacular.inference.model.loaded import LoadedModel
+from vernacular.inference.model.memory import halve, token_budget, within_memory
 from vernacular.inference.model.rendering import has_template
 from vernacular.inference.model.tokenization import config_values
 from vernacular.inference.schema import GENERATIONS, Journal, iter_rows, rows_to_table

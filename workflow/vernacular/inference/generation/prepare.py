@@ -24,6 +24,7 @@ from vernacular.inference.model.batch_tokenization import encode_all
 from vernacular.inference.model.tokenization import (
     AlignmentError,
     Encoded,
+    Rendered,
     TextModel,
     control_token_flag,
     decode_continuation,
@@ -137,6 +138,8 @@ def _begin(loaded: TextModel, row: Request) -> tuple[PreparedPrompt, str, bool]:
         adds_special_tokens=rendering.adds_special_tokens(loaded, row, text if chat else None),
         wanted_tokens=decoding.think_tokens,
     )
+    if chat:
+        text = Rendered.of(loaded.tokenizer, text, texts)
     return prompt, text, "truncate_left" in (row["extras"] or ())
 
 

@@ -21,9 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from transformers import AutoTokenizer
 
-from vernacular.checkpoints.source_check import CLASS, tokenizer_of_file, tokenizer_without_class
 from vernacular.core.errors import ModelError
 from vernacular.core.library_errors import LOADING_ERRORS, describe_error, wrap_library_errors
 from vernacular.core.model_record import ModelRecord
@@ -156,6 +154,10 @@ def load_tokenizer(
 
     Raises ModelError if it cannot be loaded.
     """
+    from transformers import AutoTokenizer  # here: it takes seconds, and an engine may have a tokenizer of its own
+
+    from vernacular.checkpoints.source_check import CLASS, tokenizer_of_file, tokenizer_without_class
+
     try:
         with wrap_library_errors():
             kwargs = {"local_files_only": True, "trust_remote_code": trust_remote_code}
@@ -210,10 +212,27 @@ def _control_tokens_in(tokenizer, text: str) -> tuple[str, ...]:
 def control_token_flag(tokenizer, texts: Iterable[str]) -> str | None:
     """Return the flag of texts of an item in which the tokenizer reads control tokens (HTML <s>, <mask>), or None.
 
-    Their tokens are not changed: other tools read them so, too.
+    Their tokens are not changed: other tools read them so, too. None, if the tokenizer reads none in texts.
     """
+    if not getattr(tokenizer, "reads_control_tokens", True):
+        return None
     found = dict.fromkeys(token for text in texts for token in _control_tokens_in(tokenizer, text))
     return f"control token: the text contains {', '.join(list(found)[:3])}" if found else None
+
+
+class Rendered(str):
+    """The text of a chat template, in which a tokenizer reads control tokens, except in the texts of the turns."""
+
+    __slots__ = ("own",)  # the texts of the turns
+
+    @classmethod
+    def of(cls, tokenizer, text: str, own: Iterable[str]) -> str:
+        """Return `text`, marked if the tokenizer reads no control tokens in other texts."""
+        if getattr(tokenizer, "reads_control_tokens", True):
+            return text
+        marked = cls(text)
+        marked.own = tuple(own)
+        return marked
 
 
 SPECIAL = -1  # in place of the offsets and of the word of a special token that the tokenizer added

@@ -18,6 +18,9 @@ from vernacular.inference.scoring.trie import Node, Trie, ranges, split_node
 
 STRATEGIES = ("tree", "prefix", "plain")  # from the fastest to the one that every model supports
 
+# How the texts of a batch are combined, from the fastest to the one that every model supports.
+BATCHINGS = {"padded": "padded", "equal": "batches of equal length", "single": "one text at a time"}
+
 MIN_PREFIX_TOKENS = 32  # tokens; repeating a shorter prefix in each row costs less than its own forward pass
 
 

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,7 @@ import pyarrow.compute as pc
 
 from vernacular.core.errors import ArtifactError
 from vernacular.core.processes import Task
-from vernacular.inference.model.loaded import LoadedModel, token_budget
+from vernacular.inference.model.memory import token_budget
 from vernacular.inference.model.tokenization import TextModel, bos_policy
 from vernacular.inference.schema import SCORES, Journal, characters_of, distinct_rows, iter_rows
 from vernacular.inference.scoring.execute import (
@@ -30,12 +31,13 @@ from vernacular.inference.scoring.execute import (
     score_causal,
     split_by_positions,
 )
-from vernacular.inference.scoring.head import CAUSAL_EXTRAS, EXTRAS
-from vernacular.inference.scoring.masked import score_masked
+from vernacular.inference.scoring.outputs import CAUSAL_EXTRAS, EXTRAS, merge_metadata
 from vernacular.inference.scoring.prepare import PreparedRequest, pack, prepare_all, split_into_windows
-from vernacular.inference.scoring.strategy import merge_metadata, select_strategy
 from vernacular.inference.scoring.trie import Path, Trie, build_trie, ranges
 from vernacular.protocols.schema import CHARACTERS_PER_TOKEN
+
+if TYPE_CHECKING:
+    from vernacular.inference.model.loaded import LoadedModel
 
 # Measured: a chunk takes 70 to 150 MB; one is computed while another is prepared.
 CHUNK_CHARACTERS = 32_000_000  # characters
@@ -81,7 +83,7 @@ class Scoring:
         Stopped: A stop signal was received.
     """
 
-    def __init__(self, loaded: LoadedModel, requests: pa.Table, *, strategy: str = "auto"):
+    def __init__(self, loaded: "LoadedModel", requests: pa.Table, *, strategy: str = "auto"):
         started = time.perf_counter()
         _check(requests)
         requests = requests.drop_columns(_OF_GENERATION)
@@ -173,6 +175,8 @@ class Scoring:
         if not len(chunk.outputs.sizes) and self.engines:
             return
         if self.loaded.kind == "masked":
+            from vernacular.inference.scoring.masked import score_masked
+
             options = {"budget": self.counters.budget, "extras": chunk.extras, "journal": journal}
             counters, engine = score_masked(self.loaded, chunk.parts, chunk.outputs, **options)
             self.counters.add(counters)
@@ -184,6 +188,8 @@ class Scoring:
 
     def _compute_group(self, chunk: _Chunk, numbers: np.ndarray, trie: Trie, journal: Journal) -> None:
         """Run a causal model on requests that may share a forward pass."""
+        from vernacular.inference.scoring.strategy import select_strategy
+
         paths = chunk.paths if len(numbers) == len(chunk.paths) else [chunk.paths[number] for number in numbers]
         self.counters.tokens_trie += trie.size
         selected, engine = select_strategy(self.loaded, self.strategy, paths, trie.size)

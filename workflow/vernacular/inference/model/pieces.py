@@ -1,0 +1,99 @@
+"""Tokenizers that return the bytes of each token: character offsets follow exactly, in every script.
+
+They are those of llama.cpp: of a GGUF file, and behind a server. Both have the interface of a fast tokenizer of
+transformers, as far as scoring and generation use it.
+"""
+
+import functools
+from abc import ABC, abstractmethod
+from itertools import pairwise
+from types import SimpleNamespace
+
+import numpy as np
+
+from vernacular.inference.model.tokenization import AlignmentError, n_added
+
+
+class Tokens(dict):
+    """The value of a call: `input_ids`, and what an `Encoding` of tokenizers has."""
+
+    def __init__(self, encoding: SimpleNamespace):
+        super().__init__(input_ids=encoding.ids)
+        self.encodings = [encoding]
+
+
+class PieceTokenizer(ABC):
+    """A tokenizer whose tokens are pieces of bytes."""
+
+    is_fast = True
+    reads_control_tokens = True  # whether the text of a control token in a plain text is read as that token
+
+    @abstractmethod
+    def pieces(self, text: str, *, add_special: bool = False) -> list[tuple[int, bytes]]:
+        """Return (ID, bytes) of each token of a text. Raises AlignmentError if it cannot be tokenized."""
+
+    @abstractmethod
+    def piece(self, token: int) -> bytes:
+        """Return the bytes of a token; of one that no text has contained, b"" if they are unknown."""
+
+    def fragments(self, ids: list[int]) -> list[int]:
+        """Return the index of each token before whose text the tokenizer may have put a space."""
+        return [0]
+
+    @functools.lru_cache(maxsize=10_000)  # noqa: B019 (one tokenizer per job)
+    def _encode(self, text: str, add_special_tokens: bool, _own) -> SimpleNamespace:
+        pieces = self.pieces(text)
+        ids = [token for token, _ in pieces]
+        offsets = byte_offsets(text, [piece for _, piece in pieces], self.fragments(ids))
+        sequence_ids = [0] * len(ids)
+        if add_special_tokens:
+            full = [token for token, _ in self.pieces(text, add_special=True)]
+            lead, tail = n_added(full, ids)
+            ids, offsets = full, [(0, 0)] * lead + offsets + [(0, 0)] * tail
+            sequence_ids = [None] * lead + sequence_ids + [None] * tail
+        return SimpleNamespace(ids=ids, offsets=offsets, sequence_ids=sequence_ids, word_ids=[None] * len(ids))
+
+    def __call__(self, text: str, *, add_special_tokens: bool = True, verbose: bool = False) -> Tokens:
+        return Tokens(self._encode(text, add_special_tokens, getattr(text, "own", None)))
+
+    def convert_ids_to_tokens(self, ids: list[int]) -> list[str]:
+        """Return the text of each token; bytes that are no complete character are written as \\xe1."""
+        return [self.piece(token).decode("utf-8", "backslashreplace") for token in ids]
+
+    def get_chat_template(self) -> str:
+        """Return the template of chats."""
+        return self.chat_template
+
+
+def byte_offsets(text: str, pieces: list[bytes], fragments: list[int] | None = None) -> list[tuple[int, int]]:
+    """Return the characters [start, end) of each piece; one that ends inside a character has all of that character.
+
+    A space that the tokenizer puts before a fragment belongs to no character; `fragments`: indices of the pieces that
+    begin one. Raises AlignmentError if the pieces are not the bytes of the text.
+
+    >>> byte_offsets("aé", [b"a", b"\\xc3", b"\\xa9"])
+    [(0, 1), (1, 2), (1, 2)]
+    >>> byte_offsets("a b", [b" a", b" b"])
+    [(0, 1), (1, 3)]
+    >>> byte_offsets("<s>a", [b"<s>", b" a"], [0, 1])
+    [(0, 3), (3, 4)]
+    """
+    expected, edges = text.encode("utf-8", "surrogatepass"), np.zeros((len(pieces), 2), np.int64)
+    bounds = sorted({0, *(fragments or ()), len(pieces)})
+    position = 0
+    for low, high in pairwise(bounds):
+        joined = b"".join(pieces[low:high])
+        shift = 0 if expected.startswith(joined, position) else 1
+        if shift and not (joined[:1] == b" " and expected.startswith(joined[1:], position)):
+            raise AlignmentError("the pieces of its tokens are not the bytes of the text")
+        ends = position - shift + np.cumsum([len(piece) for piece in pieces[low:high]])
+        edges[low:high, 0] = np.maximum(position, np.concatenate([[position], ends[:-1]]))
+        edges[low:high, 1] = np.maximum(edges[low:high, 0], ends)
+        position += len(joined) - shift
+    if position != len(expected):
+        raise AlignmentError("the pieces of its tokens do not contain the end of the text")
+    begins = (np.frombuffer(expected, np.uint8) & 0xC0) != 0x80
+    character = np.append(np.cumsum(begins) - 1, len(text))  # that of each byte
+    starts = character[edges[:, 0]]
+    stops = np.where(edges[:, 1] > edges[:, 0], character[np.maximum(edges[:, 1], 1) - 1] + 1, starts)
+    return list(zip(starts.tolist(), stops.tolist(), strict=True))
