@@ -42,6 +42,8 @@ SHORTEST_PREFIX = 16  # tokens; recomputing a shorter prefix in each row costs l
 class Generation:
     """The generate requests of one evaluation: a row of GENERATIONS per row, equal requests once; see `engine.py`."""
 
+    engine = "transformers"
+
     def __init__(self, loaded: LoadedModel, requests: pa.Table):
         started = time.perf_counter()
         self.loaded, self.requests = loaded, requests
@@ -53,7 +55,7 @@ class Generation:
     def compute(self, journal: Journal) -> None:
         started = time.perf_counter()
         self.journal = journal
-        self.counters, self.limits = DecodingCounters(), batch_limits(self.loaded)
+        self.counters, self.limits = DecodingCounters(), self._limits()
         self.strategies: list[dict] = []
         self.n_batches = self.n_resumed = self.prefix_tokens = self.oom_retries = 0
         self.max_rows = None  # limit on the batch size after an out-of-memory error
@@ -67,10 +69,13 @@ class Generation:
         self.model_metadata = self.loaded.metadata()
         self.seconds += time.perf_counter() - started
 
+    def _limits(self) -> dict[str, int]:
+        return batch_limits(self.loaded)
+
     def finish(self) -> tuple[pa.Table, dict]:
         loaded = self.loaded
         reasons = Counter(row["finish_reason"] for row in self.outcomes.values())
-        engine = {"name": "transformers", "strategies": self.strategies, "limits": self.limits}
+        engine = {"name": self.engine, "strategies": self.strategies, "limits": self.limits}
         counters = vars(self.counters) | {
             "requests": self.requests.num_rows,
             "distinct": len(self.prompts),

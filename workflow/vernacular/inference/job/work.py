@@ -19,7 +19,7 @@ from vernacular.core.errors import ModelError
 from vernacular.core.fingerprint import code_fingerprint, content_hash, fingerprint, version_of
 from vernacular.core.metadata import Outcome, RequestsMetadata, not_applicable, unavailable
 from vernacular.core.model_record import ModelRecord
-from vernacular.inference.engine import ENGINES, engine_name, engine_of
+from vernacular.inference.engine import ENGINES, Engine, engine_name, engine_of
 from vernacular.inference.schema import GENERATIONS, SCORES, output_schema
 from vernacular.protocols.schema import REQUESTS, generated_tokens, reasoning_tokens, request_cost
 
@@ -188,14 +188,14 @@ OPTIONS = (
     "engine_class",
     "trust_remote_code",
 )
-LIBRARIES = ("torch", "transformers", "tokenizers")  # their versions are read without importing them
 
 
 @functools.cache
 def engine_version(kind: Kind, engine: str = "transformers") -> str:
     """Return a hash of the code and library versions behind artifacts of `kind`; of another package, all its files."""
     code = code_fingerprint(*ENGINES[engine].code[kind.name]) if engine in ENGINES else _hash_of_package(engine)
-    return fingerprint([code, *(f"{name} {version_of(name)}" for name in LIBRARIES)])[:16]
+    libraries = ENGINES.get(engine, Engine).libraries  # their versions are read without importing them
+    return fingerprint([code, *(f"{name} {version_of(name)}" for name in libraries)])[:16]
 
 
 def _hash_of_package(engine: str) -> str | None:

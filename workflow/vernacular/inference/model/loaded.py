@@ -58,6 +58,13 @@ class LoadedModel(TextModel):
         """Rows of the output head, which may be fewer than those of the input embeddings (Apertus 1.5)."""
         return min(self.n_embeddings, getattr(self.model.get_output_embeddings(), "out_features", self.n_embeddings))
 
+    @property
+    def stated_end_ids(self) -> set[int]:
+        """The tokens that end a text by the model's config, and by that of its generation."""
+        values = [getattr(c, "eos_token_id", None) for c in (self.model.generation_config, self.model.config)]
+        ids = [token for value in values for token in (value if isinstance(value, list | tuple) else [value])]
+        return {token for token in ids if isinstance(token, int)}
+
     @cached_property
     def without_cache(self) -> dict[str, bool]:
         """Arguments of a forward pass that stores no state, which not every architecture can create (BLT)."""
@@ -89,6 +96,10 @@ class LoadedModel(TextModel):
         """
         layers = (m for m in self.model.modules() if type(m).__name__ == "Linear8bitLt")
         return any(layer.state.threshold > 0 for layer in layers)
+
+    def computed_alone(self, n_tokens: int) -> bool:
+        """Return whether a text of so many tokens shares no pass with others."""
+        return self.depends_on_batch
 
     @property
     def precision(self) -> torch.dtype:

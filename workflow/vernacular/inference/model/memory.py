@@ -47,7 +47,7 @@ def _bytes_per_token(loaded: "LoadedModel") -> int:
 
 def release_memory(loaded: "LoadedModel") -> None:
     """Return cached memory blocks to the device after an out-of-memory error."""
-    if loaded.device.type == "cuda":
+    if getattr(loaded.device, "type", None) == "cuda":
         import torch
 
         torch.cuda.empty_cache()

@@ -220,15 +220,12 @@ def build_path(loaded: "LoadedModel", request: PreparedRequest) -> Path:
 
 def split_by_positions(loaded: "LoadedModel", paths: list[Path], numbers: np.ndarray) -> list[np.ndarray]:
     """Split the numbers of paths into groups whose texts have the same positions, and may share a forward pass."""
-    if loaded.depends_on_batch:  # only equal texts
-        groups: dict[bytes, list[int]] = {}
-        for number in numbers:
-            groups.setdefault(paths[number].tokens.tobytes(), []).append(number)
-        return [np.array(group) for group in groups.values()] or [numbers]
-    if not loaded.lengths.varies:
-        return [numbers]
-    first = np.array([loaded.lengths.first(len(paths[number].tokens)) for number in numbers], np.int64)
-    return [numbers[first == value] for value in np.unique(first)] or [numbers]
+    groups: dict[object, list[int]] = {}
+    for number in numbers:
+        tokens, size = paths[number].tokens, len(paths[number].tokens)
+        is_alone = loaded.computed_alone(size)  # only equal texts share
+        groups.setdefault(tokens.tobytes() if is_alone else loaded.lengths.first(size), []).append(number)
+    return [np.array(group) for group in groups.values()] or [numbers]
 
 
 def score_causal(

@@ -96,9 +96,13 @@ class Scoring:
         self.next_chunk: _Chunk | None = self._prepare(0)
         self.seconds = time.perf_counter() - started
 
+    def budget(self) -> int:
+        """Return the number of tokens of a batch."""
+        return token_budget(self.loaded)
+
     def compute(self, journal: Journal) -> None:
         started = time.perf_counter()
-        self.counters = Counters(budget=token_budget(self.loaded))
+        self.counters = Counters(budget=self.budget())
         computed: list[_Chunk] = []  # the last one, until its rows are built
         for index in range(len(self.chunk_rows)):
             chunk, self.next_chunk = self.next_chunk, None
@@ -160,7 +164,7 @@ class Scoring:
             paths = [build_path(self.loaded, request) for request in parts]
             for group in split_by_positions(self.loaded, paths, np.arange(len(paths))):
                 trie = build_trie([paths[number] for number in group])
-                groups.append((group, trie if groups else plan_ahead(self.loaded, trie)))
+                groups.append((group, trie if groups else self._plan_ahead(trie)))
             sizes = [len(path.targets) for path in paths]
             for request in prepared:
                 request.ids, request.rest = request.span, request.span[:0]  # the paths have the others
@@ -169,6 +173,9 @@ class Scoring:
         outputs = Outputs([part.request_id for part in parts], sizes, extras)
         rows = requests.select(["request_id", "item_id", "role"])
         return _Chunk(rows, prepared, row_requests, numbers, parts, outputs, extras, paths, groups)
+
+    def _plan_ahead(self, trie: Trie) -> Trie:
+        return plan_ahead(self.loaded, trie)
 
     def _compute(self, chunk: _Chunk, journal: Journal) -> None:
         """Run the model on a chunk."""
