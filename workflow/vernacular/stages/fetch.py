@@ -5,6 +5,7 @@ from pathlib import Path
 
 from vernacular.checkpoints.adapters import resolve_adapter
 from vernacular.checkpoints.inputs import identity, is_path
+from vernacular.checkpoints.llama_cpp import read_header
 from vernacular.checkpoints.resolve import resolve
 from vernacular.config.specs import EncoderSpec, ModelSpec
 from vernacular.core.errors import ModelError
@@ -37,7 +38,7 @@ def model(args: FetchModel) -> str:
                 permissions = {key: getattr(spec, key) for key in ("allow_pickle", "allow_base_mismatch")}
                 record = resolve_adapter(name, source, base, known=known, **permissions)
             else:
-                options = {key: getattr(spec, key) for key in ("kind", "allow_pickle", "trust_remote_code")}
+                options = {key: getattr(spec, key) for key in ("kind", "allow_pickle", "trust_remote_code", "converts")}
                 record = resolve(name, source, args.out.parent / "converted", known=known, **options)
     except ModelError as error:
         if known and spec.checkpoint and _remains(known, args.base):
@@ -51,15 +52,23 @@ def model(args: FetchModel) -> str:
         reasons = _reasons(record | {"trust_remote_code": spec.trust_remote_code or False})
     write_model(args.out, record | {"files_key": spec.files, "reasons": reasons}, keep=True)
     if adapter := record.adapter:
-        return f"model: {name}: {adapter.type} adapter of {record.base}, rank {adapter.rank}"
+        rank = "" if adapter.rank is None else f", rank {adapter.rank}"
+        return f"model: {name}: {adapter.type} adapter of {record.base}{rank}"
     return f"model: {name}: {record.architecture} ({record.kind}), {_size(record.bytes)}"
 
 
 def _reasons(record: ModelRecord) -> bool | None:
     """Return whether a model's chat template asks for reasoning by default, for estimates; None: it mentions none."""
     directory = Path(record.tokenizer_directory)
-    templates = [directory / "tokenizer_config.json", *directory.glob("*chat_template*"), *directory.glob("*/*.jinja")]
-    texts = (path.read_text("utf-8", errors="replace") for path in templates if path.is_file())
+    if record.is_gguf:
+        texts = [read_header(record.name, directory).values.get("tokenizer.chat_template", "")]
+    else:
+        templates = [
+            directory / "tokenizer_config.json",
+            *directory.glob("*chat_template*"),
+            *directory.glob("*/*.jinja"),
+        ]
+        texts = [path.read_text("utf-8", errors="replace") for path in templates if path.is_file()]
     if not any(word in text for text in texts for word in ("think", "THINK", EFFORT, "reasoning")):
         return None
     from vernacular.inference.generation.reasoning import thinks

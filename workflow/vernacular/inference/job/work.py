@@ -228,5 +228,6 @@ def evaluation_key(record: ModelRecord, requests: pa.Table, kind: Kind, renderin
 def additional_libraries(kind: Kind, generation_engine: str, adapter, quantization) -> list[str]:
     """Return the additional libraries that affect the outputs of a model with these settings, with their versions."""
     uses_vllm = generation_engine == "vllm" and kind is GENERATIONS
-    libraries = {"vllm": uses_vllm, "peft": bool(adapter), "bitsandbytes": bool(quantization)}
+    is_gguf = ".gguf" in str(getattr(adapter, "directory", adapter))
+    libraries = {"vllm": uses_vllm, "peft": bool(adapter) and not is_gguf, "bitsandbytes": bool(quantization)}
     return [f"{name} {version_of(name)}" for name, is_used in libraries.items() if is_used]

@@ -25,8 +25,8 @@ from vernacular.checkpoints import inputs
 from vernacular.checkpoints import llama_cpp as gguf
 from vernacular.core.errors import MachineError, ModelError
 from vernacular.core.model_record import ModelRecord
-from vernacular.inference.llama.tokenizer import LlamaTokenizer
 from vernacular.inference.model.tokenization import Lengths, TextModel, special_tokens
+from vernacular.inference.model.tokenizers import LlamaTokenizer
 
 SMALLEST = 8  # tokens of a pass
 LARGEST = 512  # tokens of a pass, as by default in llama.cpp
@@ -115,7 +115,7 @@ class LlamaModel(TextModel):
             self.llama.llama_free(self._context)
             self._context, self._size = None, 0
 
-    def close(self) -> None:
+    def __del__(self):
         """Free the model."""
         self.close_context()
         self.llama.llama_model_free(self.model)
@@ -270,6 +270,12 @@ def llama_model(record: ModelRecord, llama, model, header: gguf.Header) -> Llama
         device="cpu",
         **special_tokens(tokenizer),
     )
+
+
+def without_weights(record: ModelRecord) -> LlamaModel:
+    """Return a model whose texts can be prepared, and that computes nothing."""
+    file = Path(record.directory)
+    return llama_model(record, gguf.library(), gguf.open_model(record.name, file), gguf.read_header(record.name, file))
 
 
 def _rounds_by_batch(loaded: LlamaModel) -> bool:

@@ -17,13 +17,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import cycle, islice
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
 from vernacular.core.errors import ModelError
-from vernacular.core.library_errors import LOADING_ERRORS, describe_error, wrap_library_errors
 from vernacular.core.model_record import ModelRecord
 
 _SWITCHING, _GROWING = ("longrope", "su"), ("dynamic",)  # "su": an earlier name of longrope
@@ -145,39 +143,6 @@ class TextModel:
     def lengths(self) -> Lengths:
         """The lengths of texts at which the computation changes."""
         return Lengths()
-
-
-def load_tokenizer(
-    record: ModelRecord, directory: str | Path, *, trust_remote_code: bool = False, notes: list[str] | None = None
-):
-    """Return the tokenizer in a directory of a model, as in its files; add what its class changes to `notes`.
-
-    Raises ModelError if it cannot be loaded.
-    """
-    from transformers import AutoTokenizer  # here: it takes seconds, and an engine may have a tokenizer of its own
-
-    from vernacular.checkpoints.source_check import CLASS, tokenizer_of_file, tokenizer_without_class
-
-    try:
-        with wrap_library_errors():
-            kwargs = {"local_files_only": True, "trust_remote_code": trust_remote_code}
-            replaced = []
-            try:
-                with wrap_library_errors():
-                    tokenizer = AutoTokenizer.from_pretrained(directory, **kwargs)
-            except LOADING_ERRORS as error:
-                if record.tokenizer_pipeline == CLASS or "custom code" in str(error):
-                    raise
-                tokenizer, replaced = tokenizer_without_class(directory, record.name, error)
-            tokenizer, found = tokenizer_of_file(tokenizer, directory, record.name, record.tokenizer_pipeline)
-            found = replaced + found
-            tokenizer("a")  # an invalid limit in its config raises only here
-            if notes is not None:
-                notes += found
-            return tokenizer
-    except LOADING_ERRORS as error:
-        reason = describe_error(error, record)
-        raise ModelError(f"model {record.name}: the tokenizer in {directory} cannot be loaded: {reason}") from error
 
 
 def special_tokens(tokenizer) -> dict:

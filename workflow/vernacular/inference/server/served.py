@@ -16,7 +16,8 @@ from vernacular.core.errors import ModelError, ServerError
 from vernacular.core.logs import Progress
 from vernacular.core.model_record import ModelRecord
 from vernacular.inference.model.pieces import PieceTokenizer
-from vernacular.inference.model.tokenization import AlignmentError, TextModel, load_tokenizer, special_tokens
+from vernacular.inference.model.tokenization import AlignmentError, TextModel, special_tokens
+from vernacular.inference.model.tokenizers import load_tokenizer
 from vernacular.inference.schema import Journal
 from vernacular.inference.server.client import ATTEMPTS, Client, RefusedError
 from vernacular.inference.server.completions import (
