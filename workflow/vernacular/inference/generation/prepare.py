@@ -15,6 +15,7 @@ from vernacular.inference.generation.reasoning import (
     UNCLOSED,
     UNCLOSED_FLAG,
     Reader,
+    id_of,
     markers_of,
     opens_reasoning,
     thinks,
@@ -299,7 +300,7 @@ def ending_of(loaded: TextModel) -> rendering.TurnEnd:
     ending, markers = rendering.turn_end(loaded), None
     if ending.end_id is not None:
         markers = markers_of(loaded)
-    ends = {loaded.tokenizer.convert_tokens_to_ids(text) for text in markers.texts} if markers else set()
+    ends = {id_of(loaded, text) for text in markers.texts} if markers else set()
     return rendering.TurnEnd() if ending.end_id in ends else ending
 
 

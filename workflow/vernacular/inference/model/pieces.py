@@ -56,8 +56,10 @@ class PieceTokenizer(ABC):
     def __call__(self, text: str, *, add_special_tokens: bool = True, verbose: bool = False) -> Tokens:
         return Tokens(self._encode(text, add_special_tokens, getattr(text, "own", None)))
 
-    def convert_ids_to_tokens(self, ids: list[int]) -> list[str]:
-        """Return the text of each token; bytes that are no complete character are written as \\xe1."""
+    def convert_ids_to_tokens(self, ids: list[int] | int) -> list[str] | str:
+        """Return the text of each token, or of one; bytes that are no complete character are written as \\xe1."""
+        if isinstance(ids, int):
+            return self.convert_ids_to_tokens([ids])[0]
         return [self.piece(token).decode("utf-8", "backslashreplace") for token in ids]
 
     def get_chat_template(self) -> str:
