@@ -38,19 +38,19 @@ def resolve(
     allow_pickle: bool = False,
     kind: str = "auto",
     trust_remote_code: bool = False,
-    converts: bool = True,
+    as_is: bool = False,
     known: ModelRecord | None = None,
 ) -> ModelRecord:
     """Make `source` loadable from disk and return its record; conversions are written to `conversion_dir`.
 
-    `converts`: whether a GGUF file is converted for transformers, and not run by llama.cpp as it is; `known`: an
-    earlier record, whose hashes are reused. Raises ModelError if it is not found, incomplete or not
+    `as_is`: whether a GGUF file is run by llama.cpp, and not converted for transformers; `known`: an earlier record,
+    whose hashes are reused. Raises ModelError if it is not found, incomplete or not
     supported.
     """
     known = known or ModelRecord(name=name)
     path, revision, is_gguf = locate(source, allow_pickle=allow_pickle, code=trust_remote_code)
     source_contents = source_fingerprint = None
-    if is_gguf and not converts:
+    if is_gguf and as_is:
         files.check_size(name, path)
         contents = inputs.record_of(path, known=known.contents)
         return ModelRecord(

@@ -104,7 +104,7 @@ def model_spec(config: Config, name: str) -> specs.ModelSpec:
     is_checkpoint, settings = name in config.checkpoints, config.models[name]
     keys = _ADAPTER_KEYS if "adapter" in settings else _LOADING_KEYS
     files = files_key(Path(config.resources, "models", f"{name}.json").absolute(), is_checkpoint)
-    stated = {key: settings[key] for key in keys} | {"converts": not may_run_as_gguf(settings)}
+    stated = {key: settings[key] for key in keys} | {"as_is": may_run_as_gguf(settings)}
     return specs.ModelSpec(name=name, files=files, checkpoint=is_checkpoint, **stated)
 
 

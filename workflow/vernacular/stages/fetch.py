@@ -38,7 +38,7 @@ def model(args: FetchModel) -> str:
                 permissions = {key: getattr(spec, key) for key in ("allow_pickle", "allow_base_mismatch")}
                 record = resolve_adapter(name, source, base, known=known, **permissions)
             else:
-                options = {key: getattr(spec, key) for key in ("kind", "allow_pickle", "trust_remote_code", "converts")}
+                options = {key: getattr(spec, key) for key in ("kind", "allow_pickle", "trust_remote_code", "as_is")}
                 record = resolve(name, source, args.out.parent / "converted", known=known, **options)
     except ModelError as error:
         if known and spec.checkpoint and _remains(known, args.base):

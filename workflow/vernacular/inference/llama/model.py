@@ -76,9 +76,18 @@ class LlamaModel(TextModel):
         """Number of prefixes, each of which continues the one before, in memory at a time."""
         return (_STATES if self.holds_state else _SEQUENCES) - 1
 
+    @property
+    def largest(self) -> int:
+        """Number of tokens of a pass, at most."""
+        return min(LARGEST, self.record.max_batch_tokens or LARGEST)
+
     def computed_alone(self, n_tokens: int) -> bool:
         """Return whether a text of so many tokens shares no pass with others."""
-        return self.depends_on_batch or n_tokens < SMALLEST - 1
+        return self.depends_on_batch or n_tokens < SMALLEST
+
+    def reads_all(self, n_tokens: int, n_targets: int) -> bool:
+        """Return whether the last token of a text is read, too, so that a pass alone has all of its tokens."""
+        return n_tokens <= SMALLEST or (self.depends_on_batch and n_targets > 1)
 
     def open_context(self, n_tokens: int) -> None:
         """Make room for a text of so many tokens, with the positions of its length, in an empty cache.
@@ -171,7 +180,7 @@ class LlamaModel(TextModel):
         """
         parts, position = [], 0
         while position < len(ids):
-            size = min(LARGEST, len(ids) - position)
+            size = min(self.largest, len(ids) - position)
             if 0 < len(ids) - position - size < SMALLEST:
                 size -= SMALLEST  # the last pass has at least as many
             own = rows[(rows >= position) & (rows < position + size)] - position
@@ -181,8 +190,8 @@ class LlamaModel(TextModel):
 
     def _pass(self, ids: np.ndarray, start: int, sequence: int, rows: np.ndarray, *, fills: bool) -> np.ndarray:
         n_read = len(ids)
-        if fills and n_read < SMALLEST:
-            n_read = SMALLEST if not self.computed_alone(start + n_read) else n_read + 1
+        if fills and not self.computed_alone(start + n_read):
+            n_read = max(n_read, SMALLEST)
         n_filled = n_read - len(ids)
         batch, wanted = self._batch, np.zeros(n_read, np.int8)
         wanted[rows] = 1

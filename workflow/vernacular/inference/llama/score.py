@@ -29,7 +29,7 @@ class LlamaScoring(Scoring):
 
     def budget(self) -> int:
         """Return the number of tokens of a pass."""
-        return LARGEST
+        return self.loaded.largest
 
     def _plan_ahead(self, trie: Trie) -> Trie:
         return trie
@@ -41,7 +41,7 @@ class LlamaScoring(Scoring):
         reason = [f"prefix: {_ALONE}"] if loaded.depends_on_batch and self.strategy != "plain" else []
         self.engines.append(engine | {"fallback": reason, "head": "rows", "self_check": {}})
         body = Body(loaded, chunk.extras)
-        counters = Counters(budget=LARGEST, tokens_trie=trie.size)
+        counters = Counters(budget=self.budget(), tokens_trie=trie.size)
         limits = PlanLimits(LARGEST, LARGEST, _FORWARD, slack=-1, min_prefix=SMALLEST, depth=loaded.prefixes)
         if len(numbers):
             loaded.open_context(int(lengths[numbers].max()))
@@ -113,7 +113,7 @@ class Body:
         sequence = len(self.held)
         if sequence:
             self.loaded.share(sequence - 1, sequence)
-        self.passes += -(-len(ids) // LARGEST)
+        self.passes += -(-len(ids) // self.loaded.largest)
         self.tokens += len(ids)
         return self.loaded.read(ids, start, sequence, rows, fills=fills)
 

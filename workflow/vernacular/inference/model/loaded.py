@@ -101,6 +101,10 @@ class LoadedModel(TextModel):
         """Return whether a text of so many tokens shares no pass with others."""
         return self.depends_on_batch
 
+    def reads_all(self, n_tokens: int, n_targets: int) -> bool:
+        """Return whether the last token of a text is read, although nothing is predicted from it."""
+        return False
+
     @property
     def precision(self) -> torch.dtype:
         """The floating-point type whose rounding two computations of one text may differ by."""

@@ -206,10 +206,11 @@ def build_path(loaded: "LoadedModel", request: PreparedRequest) -> Path:
     may continue after the span, are not those of the tokens to read, all of it is read.
     """
     start = max(request.first, 1)  # no token precedes index 0
-    reads_last = "word_end_logprobs" in request.extras
+    has_end = "word_end_logprobs" in request.extras
     targets = request.ids[start : request.stop]
-    if reads_last:
+    if has_end:
         targets = np.append(targets, np.int32(-1))
+    reads_last = has_end or loaded.reads_all(request.stop, len(targets))
     tokens = request.ids[: request.stop if reads_last else request.stop - 1]
     if loaded.lengths.varies:
         text = np.concatenate([request.ids, request.rest])[: loaded.max_length]
