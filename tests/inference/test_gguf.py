@@ -171,9 +171,3 @@ def test_only_scored_rows_pass_the_head(files):
     run.loaded.read(ids, 0, 0, np.array([39]))
     assert run.loaded.llama.llama_get_logits_ith(run.loaded._context, 39)
     assert not run.loaded.llama.llama_get_logits_ith(run.loaded._context, 20)
-
-
-def generation(prompts, **options):
-    from support.request_builder import generation_table
-
-    return generation_table(prompts, **options)

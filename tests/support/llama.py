@@ -93,11 +93,17 @@ class Killing(MemoryJournal):
 
 
 def write_gguf(
-    loaded: LoadedModel, path, *, pre: str | None = "gpt-2", architecture: str = "llama", add=lambda writer: None
+    loaded: LoadedModel,
+    path,
+    *,
+    pre: str | None = "gpt-2",
+    architecture: str = "llama",
+    tokens: tuple[list, list] | None = None,
+    add=lambda writer: None,
 ) -> None:
     """Write a tiny Llama model with a byte-level tokenizer, whose pre-tokenizer is named `pre`, as GGUF in float32.
 
-    `add`: adds further keys and tensors to the writer.
+    `tokens`: of a vocabulary of SentencePiece instead, and their types; `add`: adds further keys and tensors to the writer.
     """
     import gguf
 
@@ -113,7 +119,15 @@ def write_gguf(
     writer.add_rope_dimension_count(config.head_dim)
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    _add_tokenizer(writer, loaded.tokenizer, gguf.TokenType, pre)
+    if tokens is None:
+        _add_tokenizer(writer, loaded.tokenizer, gguf.TokenType, pre)
+    else:
+        writer.add_tokenizer_model("llama")
+        writer.add_token_list(tokens[0])
+        writer.add_token_scores([-float(n) for n in range(len(tokens[0]))])
+        writer.add_token_types(tokens[1])
+        writer.add_bos_token_id(1)
+        writer.add_eos_token_id(2)
     tensors = {
         "token_embd": weights["model.embed_tokens.weight"],
         "output_norm": weights["model.norm.weight"],

@@ -5,12 +5,11 @@ tensors beyond the end of the file. What it would accept and compute something e
 embedding model) is found in the keys of the header.
 """
 
-import contextlib
 import ctypes
 import functools
 import importlib.metadata
 import re
-from collections.abc import Iterator
+import weakref
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -140,8 +139,16 @@ _FUNCTIONS = {
 }
 
 
-def open_model(name: str, file: Path, *, weights: bool = False, gpu_layers: int = 0):
-    """Return a pointer to the model in a file, to be freed; without `weights`, its vocabulary, keys and shapes alone.
+class Opened:
+    """A model that llama.cpp has opened, freed when nothing refers to it; `pointer`: of C."""
+
+    def __init__(self, pointer):
+        self.pointer = pointer
+        weakref.finalize(self, library().llama_model_free, pointer).atexit = False
+
+
+def open_model(name: str, file: Path, *, weights: bool = False, gpu_layers: int = 0) -> Opened:
+    """Return the model in a file; without `weights`, its vocabulary, keys and shapes alone.
 
     Raises ModelError if llama.cpp cannot load it.
     """
@@ -157,17 +164,7 @@ def open_model(name: str, file: Path, *, weights: bool = False, gpu_layers: int 
     model = llama.llama_model_load_from_file(str(file).encode(), parameters)
     if not model:
         raise _damaged(name, file)
-    return model
-
-
-@contextlib.contextmanager
-def opened(name: str, file: Path) -> Iterator:
-    """Open a model without its weights, and free it."""
-    model = open_model(name, file)
-    try:
-        yield model
-    finally:
-        library().llama_model_free(model)
+    return Opened(model)
 
 
 def last_problem() -> str:
@@ -216,10 +213,10 @@ def check_model(name: str, file: Path, kind: str) -> dict:
     if kind == "masked":
         reject("is a causal model", "Remove kind: masked.")
     llama = library()
-    with opened(name, file) as model:
-        if llama.llama_model_has_encoder(model) or llama.llama_model_is_diffusion(model):
-            reject(f"is no causal model ({architecture})", "Only causal models are run by llama.cpp.")
-        parameters = int(llama.llama_model_n_params(model))
+    opened = open_model(name, file)
+    if llama.llama_model_has_encoder(opened.pointer) or llama.llama_model_is_diffusion(opened.pointer):
+        reject(f"is no causal model ({architecture})", "Only causal models are run by llama.cpp.")
+    parameters = int(llama.llama_model_n_params(opened.pointer))
     size = file.stat().st_size
     return {"kind": "causal", "architecture": architecture, "bytes": size, "parameters": parameters}
 

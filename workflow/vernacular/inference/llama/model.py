@@ -14,6 +14,7 @@ import ctypes
 import functools
 import os
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,7 +41,7 @@ class LlamaModel(TextModel):
     """A model in memory; `llama`: the binding."""
 
     llama: Any
-    model: Any  # pointer
+    opened: gguf.Opened
     header: gguf.Header
     threads: int
     device: str
@@ -53,6 +54,7 @@ class LlamaModel(TextModel):
     on_batch: Callable[[], None] = lambda: None
     _context: Any = None
     _batch: Any = None
+    _release: Any = None  # frees both
     _size: int = 0  # tokens of the context
 
     @functools.cached_property
@@ -115,19 +117,20 @@ class LlamaModel(TextModel):
             raise MachineError(f"{self._title}: no context of {size} tokens: {gguf.last_problem()}. Set max_length.")
         self._size = size
         self._batch = self.llama.llama_batch_init(LARGEST, 0, 1)
+        self._release = weakref.finalize(self, _free, self.llama, self._context, self._batch)
+        self._release.atexit = False
         self._set_adapter()
 
     def close_context(self) -> None:
         """Free the context."""
         if self._context is not None:
-            self.llama.llama_batch_free(self._batch)
-            self.llama.llama_free(self._context)
+            self._release()
             self._context, self._size = None, 0
 
-    def __del__(self):
-        """Free the model."""
-        self.close_context()
-        self.llama.llama_model_free(self.model)
+    @property
+    def model(self):
+        """The pointer to the model."""
+        return self.opened.pointer
 
     @property
     def memory(self):
@@ -231,6 +234,11 @@ class LlamaModel(TextModel):
         }
 
 
+def _free(llama, context, batch) -> None:
+    llama.llama_batch_free(batch)
+    llama.llama_free(context)
+
+
 def _available_memory() -> int | None:
     """Return the bytes that are free, or would be without caches of files; None: unknown, as on macOS."""
     with contextlib.suppress(OSError, ValueError, StopIteration):
@@ -253,8 +261,8 @@ def load(record: ModelRecord, *, threads: int | None = None) -> LlamaModel:
             "support of GPUs. Install it again with CMAKE_ARGS=-DGGML_CUDA=on, or set device: cpu."
         )
     header = gguf.read_header(record.name, file)
-    model = gguf.open_model(record.name, file, weights=True, gpu_layers=-1 if offloads else 0)
-    loaded = llama_model(record, llama, model, header)
+    opened = gguf.open_model(record.name, file, weights=True, gpu_layers=-1 if offloads else 0)
+    loaded = llama_model(record, opened, header)
     loaded.threads, loaded.device = threads or len(os.sched_getaffinity(0)), "gpu" if offloads else "cpu"
     inputs.verify(record)  # detects a file that was written while it was read
     loaded.depends_on_batch = header.depends_on_batch or _rounds_by_batch(loaded)
@@ -262,10 +270,10 @@ def load(record: ModelRecord, *, threads: int | None = None) -> LlamaModel:
     return loaded
 
 
-def llama_model(record: ModelRecord, llama, model, header: gguf.Header) -> LlamaModel:
+def llama_model(record: ModelRecord, opened: gguf.Opened, header: gguf.Header) -> LlamaModel:
     """Return a model that llama.cpp has opened, with its tokenizer, whether or not its weights are read."""
-    tokenizer = LlamaTokenizer(llama, model)
-    limits = (llama.llama_model_n_ctx_train(model), record.max_length)
+    tokenizer, llama = LlamaTokenizer(opened), gguf.library()
+    limits = (llama.llama_model_n_ctx_train(opened.pointer), record.max_length)
     return LlamaModel(
         record=record,
         kind="causal",
@@ -273,7 +281,7 @@ def llama_model(record: ModelRecord, llama, model, header: gguf.Header) -> Llama
         max_length=min(filter(None, limits), default=None),
         n_embeddings=len(tokenizer),
         llama=llama,
-        model=model,
+        opened=opened,
         header=header,
         threads=1,
         device="cpu",
@@ -284,7 +292,7 @@ def llama_model(record: ModelRecord, llama, model, header: gguf.Header) -> Llama
 def without_weights(record: ModelRecord) -> LlamaModel:
     """Return a model whose texts can be prepared, and that computes nothing."""
     file = Path(record.directory)
-    return llama_model(record, gguf.library(), gguf.open_model(record.name, file), gguf.read_header(record.name, file))
+    return llama_model(record, gguf.open_model(record.name, file), gguf.read_header(record.name, file))
 
 
 def _rounds_by_batch(loaded: LlamaModel) -> bool:

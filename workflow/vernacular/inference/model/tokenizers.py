@@ -2,7 +2,6 @@
 
 import ctypes
 import functools
-import weakref
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,11 +21,7 @@ def load_tokenizer(
     Raises ModelError if it cannot be loaded.
     """
     if record.is_gguf and str(directory) == record.directory:
-        llama = llama_cpp.library()
-        model = llama_cpp.open_model(record.name, Path(directory))
-        tokenizer = LlamaTokenizer(llama, model)
-        weakref.finalize(tokenizer, llama.llama_model_free, model)
-        return tokenizer
+        return LlamaTokenizer(llama_cpp.open_model(record.name, Path(directory)))
     from transformers import AutoTokenizer  # here: it takes seconds, and an engine may have a tokenizer of its own
 
     from vernacular.checkpoints.source_check import CLASS, tokenizer_of_file, tokenizer_without_class
@@ -54,7 +49,7 @@ def load_tokenizer(
 
 
 class LlamaTokenizer(PieceTokenizer):
-    """The tokenizer of a model that llama.cpp has opened; `llama`: the binding.
+    """The tokenizer of a model that llama.cpp has opened.
 
     Control tokens are read in rendered chats alone, and there not in the texts of the turns: elsewhere, "<s>" is text.
     """
@@ -62,8 +57,10 @@ class LlamaTokenizer(PieceTokenizer):
     reads_control_tokens = False
     unk_token_id = unk_token = None  # of bytes that are not in a vocabulary, llama.cpp drops the text: `byte_offsets`
 
-    def __init__(self, llama, model):
-        self.llama, self.vocabulary = llama, llama.llama_model_get_vocab(model)
+    def __init__(self, opened: llama_cpp.Opened):
+        self.llama, self._opened = llama_cpp.library(), opened  # which the vocabulary is a part of
+        llama, model = self.llama, opened.pointer
+        self.vocabulary = llama.llama_model_get_vocab(model)
         self.size = llama.llama_vocab_n_tokens(self.vocabulary)
         template = llama.llama_model_chat_template(model, None)
         self.chat_template = template.decode("utf-8", "replace") if template else None
