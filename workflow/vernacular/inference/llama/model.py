@@ -179,7 +179,8 @@ class LlamaModel(TextModel):
         """Read tokens as the positions from `start` of a sequence; return the logits after some of them.
 
         `rows`: indices of `ids`, ascending; `fills`: the sequence is not continued, so that more tokens may follow to
-        make SMALLEST. Returns float32 [rows, vocabulary]. Raises ModelError if llama.cpp fails.
+        make SMALLEST. Returns float32 [rows, vocabulary], valid until the next call. Raises ModelError if llama.cpp
+        fails.
         """
         parts, position = [], 0
         while position < len(ids):
@@ -187,8 +188,9 @@ class LlamaModel(TextModel):
             if 0 < len(ids) - position - size < SMALLEST:
                 size -= SMALLEST  # the last pass has at least as many
             own = rows[(rows >= position) & (rows < position + size)] - position
-            parts.append(self._pass(ids[position : position + size], start + position, sequence, own, fills=fills))
+            logits = self._pass(ids[position : position + size], start + position, sequence, own, fills=fills)
             position += size
+            parts.append(logits if len(parts) == 0 and position == len(ids) else logits.copy())
         return np.concatenate(parts) if len(parts) > 1 else parts[0]
 
     def _pass(self, ids: np.ndarray, start: int, sequence: int, rows: np.ndarray, *, fills: bool) -> np.ndarray:
@@ -218,7 +220,9 @@ class LlamaModel(TextModel):
         if not len(rows):
             return np.zeros((0, self.n_embeddings), np.float32)
         logits = self.llama.llama_get_logits(self._context)
-        return as_array(logits, (int(wanted.sum()), self.n_embeddings))[np.cumsum(wanted)[rows] - 1]
+        found, numbers = as_array(logits, (int(wanted.sum()), self.n_embeddings)), np.cumsum(wanted)[rows] - 1
+        is_range = numbers[-1] - numbers[0] + 1 == len(numbers)
+        return found[numbers[0] : numbers[-1] + 1] if is_range else found[numbers]  # without a copy, or with one
 
     def metadata(self) -> dict:
         """Return the metadata of the model and the machine for an artifact."""
@@ -300,7 +304,7 @@ def _rounds_by_batch(loaded: LlamaModel) -> bool:
     ids = np.linspace(1, loaded.n_embeddings - 1, _PROBE).astype(np.int32)
     rows = np.arange(_PROBE)
     loaded.open_context(_PROBE)
-    whole = loaded.read(ids, 0, 0, rows)
+    whole = loaded.read(ids, 0, 0, rows).copy()
     loaded.open_context(_PROBE)
     loaded.read(ids[:-SMALLEST], 0, 0, rows[:0])
     loaded.share(0, 1)

@@ -118,7 +118,7 @@ class Body:
         return self.loaded.read(ids, start, sequence, rows, fills=fills)
 
 
-_ROWS = 64  # of logits at a time
+_ROWS = 16  # of logits at a time, so that they stay in the cache of a core
 
 
 def reduce(
