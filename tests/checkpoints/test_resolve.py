@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.messages import assert_states
 from support import llama, tiny
+from support.messages import assert_states
 from support.packed_encoder import PackedFile
 from vernacular.checkpoints import inputs
 from vernacular.checkpoints import resolve as checkpoints

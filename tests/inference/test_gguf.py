@@ -129,7 +129,7 @@ def test_statistics_are_those_of_the_distribution(files):
     before, targets = logprobs[:-1], ids[1:]
     p = before.exp()
     top = before.topk(100).values.log_softmax(-1)
-    starts = [name[:1].isspace() for name in run.loaded.tokenizer.convert_ids_to_tokens(list(range(p.shape[1])))]
+    starts = [name[:1] in "ĠĊĉč" for name in run.loaded.tokenizer.convert_ids_to_tokens(list(range(p.shape[1])))]
     starts[run.loaded.eos_id] = True
     expected = {
         "entropy": -(p * before).sum(-1),
@@ -171,3 +171,21 @@ def test_only_scored_rows_pass_the_head(files):
     run.loaded.read(ids, 0, 0, np.array([39]))
     assert run.loaded.llama.llama_get_logits_ith(run.loaded._context, 39)
     assert not run.loaded.llama.llama_get_logits_ith(run.loaded._context, 20)
+
+
+def test_positions_are_those_of_the_length_of_each_text(tmp_path):
+    """Above 256 tokens, longrope has other positions, which llama.cpp chooses by the length of its context."""
+    made, tokenizer = models.model("phi3", config=models.longrope)
+    models.write(made, tokenizer, tmp_path / "long.gguf", "phi3", add=models.write_factors)
+    sentences = [PREFIX, PREFIX * 6, PREFIX[:40], PREFIX * 7]
+    table = requests([(text, 0, len(text)) for text in sentences])
+    run = Run(tmp_path / "long.gguf")
+    rows, _ = run.outputs(table)
+    lengths = []
+    for text, row in zip(sentences, rows, strict=True):
+        ids = [run.loaded.bos_id, *tokenizer(text)["input_ids"]]
+        expected = made(input_ids=torch.tensor([ids])).logits[0].log_softmax(-1)[range(len(ids) - 1), ids[1:]]
+        np.testing.assert_allclose(row["logprobs"], expected.numpy(), atol=1e-4, rtol=0)
+        lengths.append(len(ids))
+    assert min(lengths) < 256 < sorted(lengths)[2]
+    assert [run.outputs(table.slice(n, 1))[0][0] for n in range(4)] == rows

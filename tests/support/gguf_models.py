@@ -47,10 +47,28 @@ CONFIGS = {
 FILE_TYPES = {"F32": 0, "Q8_0": 7, "Q4_K_M": 15}
 
 
-def model(architecture: str, *, seed: int = 0):
+LONG = {"short_factor": [1.0] * 32, "long_factor": [1.0 + i / 4 for i in range(32)]}
+
+
+def longrope(vocabulary: int):
+    """Return the config of a model with other positions in texts of more than 256 tokens."""
+    rope = BASE | {"rope_type": "longrope", "original_max_position_embeddings": 256, "factor": 4.0, **LONG}
+    sizes = SIZES | {"max_position_embeddings": 1024, "original_max_position_embeddings": 256}
+    return tf.Phi3Config(vocab_size=vocabulary, rope_parameters=rope, pad_token_id=0, **sizes)
+
+
+def write_factors(writer) -> None:
+    """Add what such a model has in GGUF."""
+    writer.add_rope_scaling_orig_ctx_len(256)
+    writer.add_rope_scaling_attn_factors(math.sqrt(1 + math.log(4) / math.log(256)))
+    for name in ("short", "long"):
+        writer.add_tensor(f"rope_factors_{name}.weight", np.array(LONG[f"{name}_factor"], np.float32))
+
+
+def model(architecture: str, *, seed: int = 0, config=None):
     """Return (a random model of transformers, float32, whose biases and norms are random, too; its tokenizer)."""
     tokenizer = tiny.tokenizer("bytes")
-    config = CONFIGS[architecture](len(tokenizer))
+    config = (config or CONFIGS[architecture])(len(tokenizer))
     config.bos_token_id = config.eos_token_id = None
     torch.manual_seed(seed)
     made = tf.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval().requires_grad_(False)

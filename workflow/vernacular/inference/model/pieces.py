@@ -56,11 +56,13 @@ class PieceTokenizer(ABC):
     def __call__(self, text: str, *, add_special_tokens: bool = True, verbose: bool = False) -> Tokens:
         return Tokens(self._encode(text, add_special_tokens, getattr(text, "own", None)))
 
+    def name(self, token: int) -> str:
+        """Return the text of a token, in which bytes that are no complete character are written as \\xe1."""
+        return self.piece(token).decode("utf-8", "backslashreplace")
+
     def convert_ids_to_tokens(self, ids: list[int] | int) -> list[str] | str:
-        """Return the text of each token, or of one; bytes that are no complete character are written as \\xe1."""
-        if isinstance(ids, int):
-            return self.convert_ids_to_tokens([ids])[0]
-        return [self.piece(token).decode("utf-8", "backslashreplace") for token in ids]
+        """Return the name of each token, or of one."""
+        return self.name(ids) if isinstance(ids, int) else [self.name(token) for token in ids]
 
     def get_chat_template(self) -> str:
         """Return the template of chats."""

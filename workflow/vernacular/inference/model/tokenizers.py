@@ -84,7 +84,7 @@ class LlamaTokenizer(PieceTokenizer):
         return self._text(self.eos_token_id)
 
     def _text(self, token: int | None) -> str | None:
-        return None if token is None else self.convert_ids_to_tokens([token])[0]
+        return None if token is None else self.name(token)
 
     @property
     def end_ids(self) -> set[int]:
@@ -120,6 +120,10 @@ class LlamaTokenizer(PieceTokenizer):
                 size = self.llama.llama_token_to_piece(self.vocabulary, token, buffer, len(buffer), 0, True)
             self._pieces[token] = buffer.raw[: max(size, 0)]
         return self._pieces[token]
+
+    def name(self, token: int) -> str:
+        """Return the token as in the vocabulary, as transformers names it: ĠO, ▁O, <0xC3>."""
+        return self.llama.llama_vocab_get_text(self.vocabulary, token).decode("utf-8", "backslashreplace")
 
     def fragments(self, ids: list[int]) -> list[int]:
         """Return the first token, control tokens, and those after them."""
