@@ -127,8 +127,10 @@ def _attention_keys(writer, config, architecture: str) -> None:
     writer.add_value_length(head_dim)
     writer.add_rope_dimension_count(int(head_dim * (rope.get("partial_rotary_factor") or 1)))
     writer.add_rope_freq_base(rope["rope_theta"])
-    writer.add_layer_norm_rms_eps(getattr(config, "rms_norm_eps", 1e-5))
-    writer.add_layer_norm_eps(getattr(config, "norm_epsilon", 1e-5))
+    if hasattr(config, "rms_norm_eps"):
+        writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    else:
+        writer.add_layer_norm_eps(config.norm_epsilon)
     if rope.get("rope_type") in ("yarn", "linear"):
         writer.add_rope_scaling_type(gguf.RopeScalingType(rope["rope_type"]))
         writer.add_rope_scaling_factor(rope["factor"])
