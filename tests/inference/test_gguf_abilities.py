@@ -230,7 +230,7 @@ def _add(key: str, value, kind: str = "uint32"):
 
 
 REJECTED = {
-    "split": (_add("split.count", 3, "uint16"), ("is part 1 of 3 of a split model", "llama-gguf-split --merge")),
+    "split": (_add("split.count", 3, "uint16"), ("is one of 3 parts of a split model", "llama-gguf-split --merge")),
     "projector": (_add("general.type", "mmproj", "string"), ("the projector of a vision model",)),
     "embedding": (_add("llama.pooling_type", 3), ("is an embedding or masked model",)),
     "masked": (_add("llama.attention.causal", False, "bool"), ("is an embedding or masked model",)),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from vernacular.checkpoints.adapters import resolve_adapter
 from vernacular.checkpoints.inputs import identity, is_path
-from vernacular.checkpoints.llama_cpp import read_header
+from vernacular.checkpoints.llama_cpp import open_model
 from vernacular.checkpoints.resolve import resolve
 from vernacular.config.specs import EncoderSpec, ModelSpec
 from vernacular.core.errors import ModelError
@@ -61,7 +61,9 @@ def _reasons(record: ModelRecord) -> bool | None:
     """Return whether a model's chat template asks for reasoning by default, for estimates; None: it mentions none."""
     directory = Path(record.tokenizer_directory)
     if record.is_gguf:
-        texts = [read_header(record.name, directory).values.get("tokenizer.chat_template", "")]
+        from vernacular.inference.model.tokenizers import LlamaTokenizer
+
+        texts = [LlamaTokenizer(open_model(record.name, directory)).chat_template or ""]
     else:
         templates = [
             directory / "tokenizer_config.json",

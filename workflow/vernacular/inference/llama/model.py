@@ -42,7 +42,6 @@ class LlamaModel(TextModel):
 
     llama: Any
     opened: gguf.Opened
-    header: gguf.Header
     threads: int
     device: str
     seconds: float = 0.0  # loading time
@@ -60,7 +59,7 @@ class LlamaModel(TextModel):
     @functools.cached_property
     def lengths(self) -> Lengths:
         """The lengths of texts at which positions change: a context has those of its own length."""
-        switch = (self.header.switch or 0) // _STEP * _STEP
+        switch = self.opened.number("rope.scaling.original_context_length") // _STEP * _STEP
         return Lengths(switches=(switch,)) if switch else Lengths()
 
     @property
@@ -143,7 +142,7 @@ class LlamaModel(TextModel):
 
     def _check_memory(self, size: int) -> None:
         """Raise MachineError if keys and values of a context do not fit in the memory that is free."""
-        llama, of = self.llama, self.header.of_architecture
+        llama, of = self.llama, self.opened.number
         heads = max(1, llama.llama_model_n_head(self.model))
         width = llama.llama_model_n_embd(self.model) // heads
         width = of("attention.key_length", width) + of("attention.value_length", width)
@@ -228,7 +227,7 @@ class LlamaModel(TextModel):
         """Return the metadata of the model and the machine for an artifact."""
         llama = self.llama
         return super().metadata() | {
-            "architecture": self.header.architecture,
+            "architecture": self.opened.value("general.architecture"),
             "dtype": llama.llama_ftype_name(llama.llama_model_ftype(self.model)).decode(),
             "device": self.device,
             "llama_cpp_python": gguf.version(),
@@ -264,17 +263,16 @@ def load(record: ModelRecord, *, threads: int | None = None) -> LlamaModel:
             f"model {record.name}: device is {record.device}, but the installed {gguf.DISTRIBUTION} was built without "
             "support of GPUs. Install it again with CMAKE_ARGS=-DGGML_CUDA=on, or set device: cpu."
         )
-    header = gguf.read_header(record.name, file)
     opened = gguf.open_model(record.name, file, weights=True, gpu_layers=-1 if offloads else 0)
-    loaded = llama_model(record, opened, header)
+    loaded = llama_model(record, opened)
     loaded.threads, loaded.device = threads or len(os.sched_getaffinity(0)), "gpu" if offloads else "cpu"
     inputs.verify(record)  # detects a file that was written while it was read
-    loaded.depends_on_batch = header.depends_on_batch or _rounds_by_batch(loaded)
+    loaded.depends_on_batch = opened.distributes_tokens or _rounds_by_batch(loaded)
     loaded.seconds = time.perf_counter() - started
     return loaded
 
 
-def llama_model(record: ModelRecord, opened: gguf.Opened, header: gguf.Header) -> LlamaModel:
+def llama_model(record: ModelRecord, opened: gguf.Opened) -> LlamaModel:
     """Return a model that llama.cpp has opened, with its tokenizer, whether or not its weights are read."""
     tokenizer, llama = LlamaTokenizer(opened), gguf.library()
     limits = (llama.llama_model_n_ctx_train(opened.pointer), record.max_length)
@@ -286,7 +284,6 @@ def llama_model(record: ModelRecord, opened: gguf.Opened, header: gguf.Header) -
         n_embeddings=len(tokenizer),
         llama=llama,
         opened=opened,
-        header=header,
         threads=1,
         device="cpu",
         **special_tokens(tokenizer),
@@ -295,8 +292,7 @@ def llama_model(record: ModelRecord, opened: gguf.Opened, header: gguf.Header) -
 
 def without_weights(record: ModelRecord) -> LlamaModel:
     """Return a model whose texts can be prepared, and that computes nothing."""
-    file = Path(record.directory)
-    return llama_model(record, gguf.open_model(record.name, file), gguf.read_header(record.name, file))
+    return llama_model(record, gguf.open_model(record.name, Path(record.directory)))
 
 
 def _rounds_by_batch(loaded: LlamaModel) -> bool:
