@@ -163,7 +163,7 @@ class Local(Engine):
         return prepared.finish()
 
 
-class LlamaCpp(Engine):
+class LlamaCpp(Local):
     """A GGUF file, by llama.cpp in this process."""
 
     code: ClassVar = {
@@ -171,13 +171,13 @@ class LlamaCpp(Engine):
         "generations": ("vernacular.inference.llama.generate",),
     }
     libraries: ClassVar = ("llama-cpp-python",)
-    shares_prompts = True
+    shares_prompts = is_open = True
 
     def __init__(self, record, *, threads=None, is_shared=False, requests=()):
         from vernacular.inference.generation.prepare import check_rendering
         from vernacular.inference.llama.model import load
 
-        super().__init__(record)
+        self.record = record
         check_rendering(record)
         self.loaded = load(record | {"adapter": None}, threads=threads)
         self.device = self.loaded.device
@@ -187,8 +187,8 @@ class LlamaCpp(Engine):
         from vernacular.inference.llama.model import use_adapter
         from vernacular.inference.model.rendering import try_template
 
-        context = use_adapter(self.loaded, record) if record.adapter else contextlib.nullcontext()
-        with super().model(record), context:
+        self.record = record
+        with use_adapter(self.loaded, record) if record.adapter else contextlib.nullcontext():
             try_template(self.loaded)
             yield
 
@@ -200,13 +200,6 @@ class LlamaCpp(Engine):
         from vernacular.inference.llama.generate import LlamaGeneration
 
         return LlamaGeneration(self.loaded, requests)
-
-    def compute(self, prepared, journal):
-        self.loaded.on_batch = self.on_batch
-        prepared.compute(journal)
-
-    def finish(self, prepared):
-        return prepared.finish()
 
 
 class VLLM(Local):

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from vernacular.inference.generation.decode import BATCH, DecodingCounters, Way, common_prefix, decode
+from vernacular.inference.generation.decode import BATCH, Prefix, Way, common_prefix, decode
 from vernacular.inference.generation.generate import Generation
 from vernacular.inference.generation.prepare import PreparedPrompt
 from vernacular.inference.llama.model import SMALLEST, LlamaModel
@@ -13,28 +13,13 @@ from vernacular.inference.schema import Journal
 _SHARED, _TEXT = 0, 1  # sequences: the beginning of all prompts, and the text that is generated
 
 
-class SharedBeginning:
-    """Tokens with which all prompts of a group begin, in a sequence of their own."""
-
-    def __init__(self, ids: list[int]):
-        self.ids = ids
-
-
 class LlamaBatch:
     """One text, in place of a `DecodingBatch`."""
 
     last_length = None
     can_drop_rows = False
 
-    def __init__(
-        self,
-        loaded: LlamaModel,
-        suffixes: list[list[int]],
-        prefix: SharedBeginning | None,
-        room: int,
-        counters: DecodingCounters,
-        way: Way,
-    ):
+    def __init__(self, loaded: LlamaModel, suffixes: list[list[int]], prefix: Prefix | None, room, counters, way):
         (self.ids,) = suffixes
         self.loaded, self.counters, self.position = loaded, counters, len(prefix.ids) if prefix else 0
         loaded.drop(_TEXT)
@@ -61,10 +46,8 @@ class LlamaGeneration(Generation):
     engine = "llama.cpp"
 
     def compute(self, journal: Journal) -> None:
-        self.shared: SharedBeginning | None = None
-        self.is_read = False  # whether the cache contains it
+        self.is_read = False  # whether the cache contains the beginning of the group
         super().compute(journal)
-        self.loaded.evaluations += 1
 
     def _limits(self) -> dict[str, int]:
         return {"rows": 1}
@@ -72,19 +55,18 @@ class LlamaGeneration(Generation):
     def _run_group(self, prompts: list[PreparedPrompt]) -> None:
         length = min(len(prompt.ids) for prompt in prompts) - SMALLEST  # the rest is a pass of its own
         beginning = common_prefix([prompt.ids for prompt in prompts])[: max(0, length)] if len(prompts) > 1 else []
-        if (
-            len(beginning) < max(SMALLEST, self.loaded.lengths.first(len(prompts[0].ids)))
-            or self.loaded.depends_on_batch
-        ):
+        if len(beginning) < SMALLEST or self.loaded.depends_on_batch or self.loaded.lengths.varies:
             beginning = []
-        self.shared, self.is_read = SharedBeginning(beginning) if beginning else None, False
+        self.is_read = False
         self.room = max(len(prompt.ids) + prompt.max_new_tokens for prompt in prompts)
         self.strategies.append({"prompts": len(prompts), "used": "prefix" if beginning else "single"})
         self.prefix_tokens += len(beginning)
         for prompt in sorted(prompts, key=lambda prompt: prompt.request_id):
-            self._run_batch([prompt], self.shared, BATCH)
+            if self.loaded.lengths.varies:  # the positions of its own length
+                self.is_read, self.room = False, len(prompt.ids) + prompt.max_new_tokens
+            self._run_batch([prompt], Prefix(beginning, None) if beginning else None, BATCH)
 
-    def _decode_batch(self, batch: list[PreparedPrompt], prefix: SharedBeginning | None, way: Way) -> list[dict] | None:
+    def _decode_batch(self, batch: list[PreparedPrompt], prefix: Prefix | None, way: Way) -> list[dict] | None:
         if not self.is_read:
             self.loaded.open_context(self.room)
             if prefix:

@@ -68,19 +68,15 @@ class LlamaModel(TextModel):
         return self.tokenizer.end_ids
 
     @property
-    def holds_state(self) -> bool:
-        """Whether a sequence has a state, and not only keys and values."""
-        return self.llama.llama_model_is_recurrent(self.model) or self.llama.llama_model_is_hybrid(self.model)
-
-    @property
     def prefixes(self) -> int:
         """Number of prefixes, each of which continues the one before, in memory at a time."""
-        return (_STATES if self.holds_state else _SEQUENCES) - 1
+        holds_state = self.llama.llama_model_is_recurrent(self.model) or self.llama.llama_model_is_hybrid(self.model)
+        return (_STATES if holds_state else _SEQUENCES) - 1
 
     @property
     def largest(self) -> int:
         """Number of tokens of a pass, at most."""
-        return min(LARGEST, self.record.max_batch_tokens or LARGEST)
+        return LARGEST if self.depends_on_batch else min(LARGEST, self.record.max_batch_tokens or LARGEST)
 
     def computed_alone(self, n_tokens: int) -> bool:
         """Return whether a text of so many tokens shares no pass with others."""
@@ -118,7 +114,9 @@ class LlamaModel(TextModel):
         self._batch = self.llama.llama_batch_init(LARGEST, 0, 1)
         self._release = weakref.finalize(self, _free, self.llama, self._context, self._batch)
         self._release.atexit = False
-        self._set_adapter()
+        if self.adapter is not None:
+            pointers, scales = (self.llama.llama_adapter_lora_p_ctypes * 1)(self.adapter), (ctypes.c_float * 1)(1.0)
+            self.llama.llama_set_adapters_lora(self._context, pointers, 1, scales)
 
     def close_context(self) -> None:
         """Free the context."""
@@ -156,15 +154,8 @@ class LlamaModel(TextModel):
 
     def set_adapter(self, pointer) -> None:
         """Apply an adapter to all that follows; None: the base alone."""
+        self.close_context()
         self.adapter = pointer
-        if self._context is not None:
-            self._set_adapter()
-
-    def _set_adapter(self) -> None:
-        adapters = [self.adapter] if self.adapter is not None else []
-        pointers = (self.llama.llama_adapter_lora_p_ctypes * len(adapters))(*adapters)
-        scales = (ctypes.c_float * len(adapters))(*[1.0] * len(adapters))
-        self.llama.llama_set_adapters_lora(self._context, pointers, len(adapters), scales)
 
     def share(self, source: int, target: int) -> None:
         """Let the sequence `target` begin with all of `source`."""
@@ -288,11 +279,6 @@ def llama_model(record: ModelRecord, opened: gguf.Opened) -> LlamaModel:
         device="cpu",
         **special_tokens(tokenizer),
     )
-
-
-def without_weights(record: ModelRecord) -> LlamaModel:
-    """Return a model whose texts can be prepared, and that computes nothing."""
-    return llama_model(record, gguf.open_model(record.name, Path(record.directory)))
 
 
 def _rounds_by_batch(loaded: LlamaModel) -> bool:
