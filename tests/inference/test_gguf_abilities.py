@@ -88,6 +88,15 @@ def test_file_is_run_as_it_is_and_nothing_is_written(llama_file, base):
     assert base.parameters == sum(p.numel() for p in models.model("llama")[0].parameters()) + 32  # rope_freqs
 
 
+def test_file_of_the_hubs_cache_is_a_link(llama_file, base, tmp_path):
+    (tmp_path / "blobs").mkdir()
+    (tmp_path / "blobs" / "0a1b").write_bytes(llama_file.read_bytes())
+    (tmp_path / "mine.gguf").symlink_to(tmp_path / "blobs" / "0a1b")
+    linked = resolve("base", str(tmp_path / "mine.gguf"), tmp_path / "out", as_is=True)
+    assert (linked.is_gguf, linked.fingerprint) == (True, base.fingerprint)
+    assert LlamaCpp(linked, threads=1).loaded.n_embeddings == len(tiny.tokenizer("bytes"))
+
+
 @pytest.mark.parametrize("kind", ["bytes", "prepend"])
 def test_tokens_are_those_of_the_file_in_every_script(kind, tmp_path):
     tokenizer = tiny.tokenizer(kind)

@@ -93,7 +93,7 @@ def resolve_adapter(
     contents = inputs.record_of(directory, allow_pickle=allow_pickle, known=known_contents)
     adapter = AdapterRecord(
         source=source,
-        directory=str(directory.resolve()),
+        directory=str(directory.absolute() if base.is_gguf else directory.resolve()),
         revision=revision,
         type=str(config["peft_type"]),
         rank=config.get("r"),

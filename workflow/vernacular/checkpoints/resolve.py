@@ -56,7 +56,7 @@ def resolve(
         return ModelRecord(
             name=name,
             source=source,
-            directory=str(path.resolve()),
+            directory=str(path.absolute()),  # in the Hub's cache, a link to a file without this name
             revision=revision or files.package_version(source),
             fingerprint=fingerprint([revision, inputs.identity(contents), llama_cpp.DISTRIBUTION]),
             contents=contents,
