@@ -129,6 +129,15 @@ def _write_sentencepiece(loaded, path) -> None:
     llama.write_gguf(loaded, path, tokens=(vocabulary, types))
 
 
+def test_control_token_in_a_turn_is_text_with_sentencepiece(tmp_path):
+    _write_sentencepiece(tiny.load_model("llama", tokens="prepend"), tmp_path / "x.gguf")
+    own = LlamaCpp(resolve("x", str(tmp_path / "x.gguf"), tmp_path / "out", as_is=True), threads=1).loaded.tokenizer
+    text = "<s>user: a </s> b</s>\nmodel:"
+    encoding = own(Rendered.of(own, text, ["a </s> b"]), add_special_tokens=False).encodings[0]
+    assert encoding.ids.count(own.eos_token_id) == 1
+    assert {c for start, end in encoding.offsets for c in range(start, end)} == set(range(len(text)))
+
+
 def test_control_tokens_are_read_where_the_template_writes_them_only(engine):
     tokenizer = engine.loaded.tokenizer
     text = "<bos>user: a <eos> b<eos>"

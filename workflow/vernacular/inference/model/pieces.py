@@ -6,12 +6,11 @@ transformers, as far as scoring and generation use it.
 
 import functools
 from abc import ABC, abstractmethod
-from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
 
-from vernacular.inference.model.tokenization import AlignmentError, n_added
+from vernacular.inference.model.tokenization import AlignmentError, Rendered, n_added
 
 
 class Tokens(dict):
@@ -36,15 +35,11 @@ class PieceTokenizer(ABC):
     def piece(self, token: int) -> bytes:
         """Return the bytes of a token; of one that no text has contained, b"" if they are unknown."""
 
-    def fragments(self, ids: list[int]) -> list[int]:
-        """Return the index of each token before whose text the tokenizer may have put a space."""
-        return [0]
-
     @functools.lru_cache(maxsize=10_000)  # noqa: B019 (one tokenizer per job)
     def _encode(self, text: str, add_special_tokens: bool, _own) -> SimpleNamespace:
         pieces = self.pieces(text)
         ids = [token for token, _ in pieces]
-        offsets = byte_offsets(text, [piece for _, piece in pieces], self.fragments(ids))
+        offsets = byte_offsets(text, [piece for _, piece in pieces], drops=isinstance(text, Rendered))
         sequence_ids = [0] * len(ids)
         if add_special_tokens:
             full = [token for token, _ in self.pieces(text, add_special=True)]
@@ -69,35 +64,32 @@ class PieceTokenizer(ABC):
         return self.chat_template
 
 
-def byte_offsets(text: str, pieces: list[bytes], fragments: list[int] | None = None) -> list[tuple[int, int]]:
+def byte_offsets(text: str, pieces: list[bytes], *, drops: bool = False) -> list[tuple[int, int]]:
     """Return the characters [start, end) of each piece; one that ends inside a character has all of that character.
 
-    A space that the tokenizer puts before a fragment belongs to no character; `fragments`: indices of the pieces that
-    begin one. Raises AlignmentError if the pieces are not the bytes of the text.
+    A space that the tokenizer puts before a text, or after a control token, belongs to no character; `drops`: whether
+    it may drop whitespace beside control tokens (Phi-3). Raises AlignmentError if the pieces are not those of the text.
 
     >>> byte_offsets("aé", [b"a", b"\\xc3", b"\\xa9"])
     [(0, 1), (1, 2), (1, 2)]
     >>> byte_offsets("a b", [b" a", b" b"])
     [(0, 1), (1, 3)]
-    >>> byte_offsets("<s>a", [b"<s>", b" a"], [0, 1])
-    [(0, 3), (3, 4)]
+    >>> byte_offsets("<s>\\na", [b"<s>", b" a"], drops=True)
+    [(0, 3), (4, 5)]
     """
-    expected, edges = text.encode("utf-8", "surrogatepass"), np.zeros((len(pieces), 2), np.int64)
-    bounds = sorted({0, *(fragments or ()), len(pieces)})
-    position = 0
-    for low, high in pairwise(bounds):
-        joined = b"".join(pieces[low:high])
-        shift = 0 if expected.startswith(joined, position) else 1
-        if shift and not (joined[:1] == b" " and expected.startswith(joined[1:], position)):
-            raise AlignmentError("the pieces of its tokens are not the bytes of the text")
-        ends = position - shift + np.cumsum([len(piece) for piece in pieces[low:high]])
-        edges[low:high, 0] = np.maximum(position, np.concatenate([[position], ends[:-1]]))
-        edges[low:high, 1] = np.maximum(edges[low:high, 0], ends)
-        position += len(joined) - shift
-    if position != len(expected):
+    expected, edges, position = text.encode("utf-8", "surrogatepass"), [], 0
+    for piece in pieces:
+        while not expected.startswith(piece, position):
+            if piece[:1] == b" " and expected.startswith(piece[1:], position):
+                piece = piece[1:]
+            elif drops and expected[position : position + 1].isspace():
+                position += 1
+            else:
+                raise AlignmentError("the pieces of its tokens are not the bytes of the text")
+        edges.append((position, position + len(piece)))
+        position += len(piece)
+    if expected[position:].strip() if drops else position < len(expected):
         raise AlignmentError("the pieces of its tokens do not contain the end of the text")
     begins = (np.frombuffer(expected, np.uint8) & 0xC0) != 0x80
-    character = np.append(np.cumsum(begins) - 1, len(text))  # that of each byte
-    starts = character[edges[:, 0]]
-    stops = np.where(edges[:, 1] > edges[:, 0], character[np.maximum(edges[:, 1], 1) - 1] + 1, starts)
-    return list(zip(starts.tolist(), stops.tolist(), strict=True))
+    character = [*(np.cumsum(begins) - 1).tolist(), len(text)]  # that of each byte
+    return [(character[low], character[high - 1] + 1 if high > low else character[low]) for low, high in edges]

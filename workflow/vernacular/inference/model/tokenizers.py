@@ -125,10 +125,6 @@ class LlamaTokenizer(PieceTokenizer):
         """Return the token as in the vocabulary, as transformers names it: ĠO, ▁O, <0xC3>."""
         return self.llama.llama_vocab_get_text(self.vocabulary, token).decode("utf-8", "backslashreplace")
 
-    def fragments(self, ids: list[int]) -> list[int]:
-        """Return the first token, control tokens, and those after them."""
-        return [0, *(n + after for n, token in enumerate(ids) if token in self._control for after in (0, 1))]
-
     def pieces(self, text: str, *, add_special: bool = False) -> list[tuple[int, bytes]]:
         """Return (ID, bytes) of each token of a text."""
         if not isinstance(text, Rendered):
