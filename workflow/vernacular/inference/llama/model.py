@@ -96,7 +96,7 @@ class LlamaModel(TextModel):
             size = min(size, last)
         is_fitting = self.lengths.first(size) == self.lengths.first(self._size)
         if self._context is not None and is_fitting and size <= self._size:
-            self.llama.llama_memory_clear(self.memory, False)
+            self.llama.llama_memory_clear(self.memory, True)
             return
         self.close_context()
         self._check_memory(size)

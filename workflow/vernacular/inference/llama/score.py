@@ -6,7 +6,7 @@ text alone: in a pass with others, or elsewhere in the cache, sums have another 
 tenths of nats of it.
 """
 
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -27,6 +27,11 @@ class LlamaScoring(Scoring):
 
     loaded: LlamaModel
 
+    @cached_property
+    def starts(self) -> np.ndarray:
+        """Whether each token begins a word, booleans [vocabulary]."""
+        return np.array(starts_word(self.loaded))
+
     def budget(self) -> int:
         """Return the number of tokens of a pass."""
         return self.loaded.largest
@@ -40,7 +45,7 @@ class LlamaScoring(Scoring):
         engine = {"name": "llama.cpp", "strategy": "plain" if is_plain else "prefix", "batching": "single"}
         reason = [f"prefix: {_ALONE}"] if loaded.depends_on_batch and self.strategy != "plain" else []
         self.engines.append(engine | {"fallback": reason, "head": "rows", "self_check": {}})
-        body = Body(loaded, chunk.extras)
+        body = Body(loaded, chunk.extras, self.starts if "word_end_logprobs" in chunk.extras else None)
         counters = Counters(budget=self.budget(), tokens_trie=trie.size)
         limits = PlanLimits(LARGEST, LARGEST, _FORWARD, slack=-1, min_prefix=SMALLEST, depth=loaded.prefixes)
         if len(numbers):
@@ -65,9 +70,8 @@ class LlamaScoring(Scoring):
 class Body:
     """What is in the cache: prefixes, each of which continues the one before, in a sequence each."""
 
-    def __init__(self, loaded: LlamaModel, extras: frozenset[str]):
+    def __init__(self, loaded: LlamaModel, extras: frozenset[str], starts: np.ndarray | None):
         self.loaded = loaded
-        starts = starts_word(loaded) if "word_end_logprobs" in extras else None
         self.reduce = partial(reduce, extras=extras, starts=starts)
         self.held: list[CachedPrefix] = []
         self.passes = self.tokens = 0
@@ -122,7 +126,7 @@ _ROWS = 16  # of logits at a time, so that they stay in the cache of a core
 
 
 def reduce(
-    logits: np.ndarray, indices: np.ndarray, targets: np.ndarray, *, extras: frozenset[str], starts: list[bool] | None
+    logits: np.ndarray, indices: np.ndarray, targets: np.ndarray, *, extras: frozenset[str], starts: np.ndarray | None
 ) -> TokenScores:
     """Return the outputs of targets [n] (-1: none), predicted by logits[index] of float32 [rows, vocabulary].
 
@@ -141,7 +145,7 @@ def reduce(
     return TokenScores((chosen - log_normalizer).astype(np.float32), chosen >= maxima, **scores)
 
 
-def _statistics(logits: np.ndarray, extras: frozenset[str], starts: list[bool] | None) -> dict[str, np.ndarray]:
+def _statistics(logits: np.ndarray, extras: frozenset[str], starts: np.ndarray | None) -> dict[str, np.ndarray]:
     """Return what is known of each row of logits, whatever the target: float32, top_id int32, the first two float64."""
     maximum = logits.max(-1)
     x = logits - maximum[:, None]
@@ -163,6 +167,6 @@ def _statistics(logits: np.ndarray, extras: frozenset[str], starts: list[bool] |
         found["logprob_mean"] = (first - np.log(total)).astype(np.float32)
         found["logprob_sd"] = np.sqrt(np.maximum(second - first**2, 0)).astype(np.float32)
     if starts is not None:
-        share = weights[:, np.array(starts)].sum(-1, dtype=np.float64) / total
+        share = weights[:, starts].sum(-1, dtype=np.float64) / total
         found["word_end_logprobs"] = np.log(np.maximum(share, 1e-300)).astype(np.float32)
     return found
