@@ -178,23 +178,8 @@ def test_samples_are_those_of_their_seed(engine):
     assert [row["output"] for row in first] != [row["output"] for row in greedy]
 
 
-def write_adapter(path, architecture="llama", rank=4) -> dict[str, np.ndarray]:
-    import gguf
-
-    random = np.random.default_rng(0)
-    writer = gguf.GGUFWriter(str(path), architecture)
-    writer.add_type("adapter")
-    writer.add_string("adapter.type", "lora")
-    writer.add_float32("adapter.lora.alpha", 8.0)
-    a, b = random.normal(0, 0.1, (rank, 512)), random.normal(0, 0.1, (256, rank))
-    writer.add_tensor("blk.0.ffn_down.weight.lora_a", a.astype(np.float32))
-    writer.add_tensor("blk.0.ffn_down.weight.lora_b", b.astype(np.float32))
-    llama._write(writer)
-    return {"a": a, "b": b, "scale": 8.0 / rank}
-
-
 def test_adapter_in_gguf_changes_the_weights_and_is_removed(engine, base, tmp_path):
-    added = write_adapter(tmp_path / "lora.gguf")
+    added = models.write_adapter(tmp_path / "lora.gguf")
     adapted = resolve_adapter("gl", str(tmp_path / "lora.gguf"), base)
     table = tiny.score_requests([("O gato dorme no tellado.", 0, 24)])
     before, _ = run(engine, table, SCORES, base)
@@ -210,7 +195,7 @@ def test_adapter_in_gguf_changes_the_weights_and_is_removed(engine, base, tmp_pa
 
 
 def test_adapter_of_another_format_or_architecture_is_rejected(base, llama_file, tmp_path):
-    write_adapter(tmp_path / "other.gguf", architecture="qwen2")
+    models.write_adapter(tmp_path / "other.gguf", architecture="qwen2")
     for source, parts in {
         tmp_path / "other.gguf": ("other.gguf", "adapter of llama", "qwen2"),
         llama_file: ("mine.gguf is not a LoRA adapter",),
@@ -219,7 +204,7 @@ def test_adapter_of_another_format_or_architecture_is_rejected(base, llama_file,
         with pytest.raises(ModelError) as raised:
             resolve_adapter("gl", str(source), base)
         assert_states(raised.value, "gl", *parts)
-    write_adapter(tmp_path / "lora.gguf")
+    models.write_adapter(tmp_path / "lora.gguf")
     with pytest.raises(ModelError, match=r"lora.gguf is an adapter in GGUF, and its base mine is no GGUF file"):
         resolve_adapter("gl", str(tmp_path / "lora.gguf"), tiny.save("llama", tmp_path / "mine") | {"name": "mine"})
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from inference.test_gguf_abilities import write_adapter
 from support import gguf_models as models
 from support.stage_run import Run
 from vernacular.config.load import load
@@ -38,7 +37,7 @@ def directory(tmp_path_factory):
     models.write(*models.model("qwen2"), root / "exact.gguf", "qwen2")
     models.quantize(root / "exact.gguf", root / "mine.gguf", "Q4_K_M")
     (root / "copy.gguf").write_bytes((root / "mine.gguf").read_bytes())
-    write_adapter(root / "lora.gguf", "qwen2")
+    models.write_adapter(root / "lora.gguf", "qwen2")
     with contextlib.chdir(root):
         assert Run(config(MODELS)).run_all() == 0
     return root

@@ -198,6 +198,22 @@ def _tensors(made, architecture: str):
         yield name, tensor
 
 
+def write_adapter(path, architecture="llama", rank=4) -> dict[str, np.ndarray]:
+    """Write a LoRA adapter of `ffn_down` in the first layer as GGUF; return its matrices and their factor."""
+    import gguf
+
+    random = np.random.default_rng(0)
+    writer = gguf.GGUFWriter(str(path), architecture)
+    writer.add_type("adapter")
+    writer.add_string("adapter.type", "lora")
+    writer.add_float32("adapter.lora.alpha", 8.0)
+    a, b = random.normal(0, 0.1, (rank, 512)), random.normal(0, 0.1, (256, rank))
+    writer.add_tensor("blk.0.ffn_down.weight.lora_a", a.astype(np.float32))
+    writer.add_tensor("blk.0.ffn_down.weight.lora_b", b.astype(np.float32))
+    llama._write(writer)
+    return {"a": a, "b": b, "scale": 8.0 / rank}
+
+
 @contextlib.contextmanager
 def context(loaded, n_tokens: int):
     """Yield a new context of llama.cpp for one text, as of the engine: float32, no flash attention."""
