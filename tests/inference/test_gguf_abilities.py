@@ -129,6 +129,13 @@ def _write_sentencepiece(loaded, path) -> None:
     llama.write_gguf(loaded, path, tokens=(vocabulary, types))
 
 
+def test_pre_tokenizer_that_is_not_stated_is_noted(engine, tmp_path):
+    llama.write_gguf(tiny.load_model("llama", tokens="bytes"), tmp_path / "x.gguf", pre=None)
+    record = resolve("x", str(tmp_path / "x.gguf"), tmp_path / "out", as_is=True)
+    assert_states(LlamaCpp(record, threads=1).loaded.metadata()["loading"][0], "tokenizer.ggml.pre", "default")
+    assert "loading" not in engine.loaded.metadata()
+
+
 def test_control_token_in_a_turn_is_text_with_sentencepiece(tmp_path):
     _write_sentencepiece(tiny.load_model("llama", tokens="prepend"), tmp_path / "x.gguf")
     own = LlamaCpp(resolve("x", str(tmp_path / "x.gguf"), tmp_path / "out", as_is=True), threads=1).loaded.tokenizer

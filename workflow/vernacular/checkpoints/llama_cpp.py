@@ -105,6 +105,11 @@ def last_problem() -> str:
     return next((line for line in lines if line), "no reason stated").rstrip(".")
 
 
+def has_logged(text: str) -> bool:
+    """Return whether one of the last errors and warnings contains a text."""
+    return any(text in line for line in _lines)
+
+
 def _keys(file: Path) -> dict:
     """Return the keys of a file that is no model of llama.cpp; {}: it cannot be read."""
     import gguf
@@ -155,6 +160,8 @@ def check_model(name: str, file: Path, kind: str) -> dict:
     is_causal = opened.value("attention.causal", of_architecture=True) != "false" and not opened.number("pooling_type")
     if llama.llama_model_has_encoder(opened.pointer) or llama.llama_model_is_diffusion(opened.pointer) or not is_causal:
         problem = f"is an embedding or masked model ({architecture}). Only causal models are run by llama.cpp."
+    if llama.llama_vocab_type(llama.llama_model_get_vocab(opened.pointer)) == llama.LLAMA_VOCAB_TYPE_NONE:
+        problem = "has no tokenizer. Convert the model again, with it."
     if problem is None and kind == "masked":
         problem = "is a causal model. Remove kind: masked."
     if problem:

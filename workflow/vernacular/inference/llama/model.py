@@ -12,6 +12,7 @@ a GPU; experts in K-quants, which get as many tokens as the router decides), eac
 import contextlib
 import ctypes
 import functools
+import logging
 import os
 import time
 import weakref
@@ -28,6 +29,8 @@ from vernacular.core.errors import MachineError, ModelError
 from vernacular.core.model_record import ModelRecord
 from vernacular.inference.model.tokenization import Lengths, TextModel, special_tokens
 from vernacular.inference.model.tokenizers import LlamaTokenizer
+
+log = logging.getLogger("vernacular")
 
 SMALLEST = 8  # tokens of a pass
 LARGEST = 512  # tokens of a pass, as by default in llama.cpp
@@ -256,6 +259,9 @@ def load(record: ModelRecord, *, threads: int | None = None) -> LlamaModel:
         )
     opened = gguf.open_model(record.name, file, weights=True, gpu_layers=-1 if offloads else 0)
     loaded = llama_model(record, opened)
+    if gguf.has_logged("missing pre-tokenizer"):
+        loaded.notes["loading"] = ["tokenizer.ggml.pre is not stated: llama.cpp divides texts in its default way"]
+        log.warning("model %s: %s.", record.name, *loaded.notes["loading"])
     loaded.threads, loaded.device = threads or len(os.sched_getaffinity(0)), "gpu" if offloads else "cpu"
     inputs.verify(record)  # detects a file that was written while it was read
     loaded.depends_on_batch = opened.distributes_tokens or _rounds_by_batch(loaded)
