@@ -25,7 +25,7 @@ from vernacular.inference.job.store import Store
 from vernacular.inference.job.work import work_units
 from vernacular.inference.model.loaded import LoadedModel
 from vernacular.inference.scoring import head
-from vernacular.inference.scoring.head import PendingScores
+from vernacular.inference.scoring.head import DeviceScores
 
 
 class InMemory(Local):
@@ -51,7 +51,7 @@ class Device:
             device.seconds += seconds
             return forward(input_ids=input_ids, **kwargs)
 
-        class Outputs(PendingScores):
+        class Outputs(DeviceScores):
             def __init__(self, chunks):
                 super().__init__(chunks)
                 self.ready_at = device.free_at
@@ -60,7 +60,7 @@ class Device:
                 time.sleep(max(0.0, self.ready_at - time.perf_counter()))  # without Python's lock
                 return super().result()
 
-        decoder.forward, head.PendingScores = start, Outputs
+        decoder.forward, head.DeviceScores = start, Outputs
         LoadedModel.is_asynchronous = True
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from support import llama, tiny
+from support.messages import assert_states
 from support.packed_encoder import PackedFile
 from vernacular.checkpoints import inputs
 from vernacular.checkpoints import resolve as checkpoints
@@ -144,6 +145,11 @@ def test_modified_conversion_is_recreated_with_same_fingerprint(tmp_path, monkey
     second = checkpoints.resolve("e", "package:tinye5", tmp_path, kind="encoder", known=first)
     assert second.fingerprint == first.fingerprint
     assert "vocab.txt" not in second.contents.files, "recreated"
+
+
+def test_conversion_states_the_room_that_it_takes(tiny_gguf, tmp_path, capsys):
+    checkpoints.resolve("mine", str(tiny_gguf), tmp_path)
+    assert_states(capsys.readouterr().out, "one.gguf", "GB of disk", "memory")
 
 
 def test_truncated_gguf_file_is_rejected(gguf, tmp_path):

@@ -14,7 +14,7 @@ from vernacular.checkpoints.resolve import resolve
 from vernacular.checkpoints.source_check import check_tensors, tokenizer_of_file, unread_settings
 from vernacular.core.errors import ModelError
 from vernacular.inference.model.load import load
-from vernacular.inference.model.tokenization import load_tokenizer
+from vernacular.inference.model.tokenizers import load_tokenizer
 from vernacular.metrics.similarity import cosine
 from vernacular.metrics.similarity.encoder import TokenEncoder
 

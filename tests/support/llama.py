@@ -99,11 +99,13 @@ def write_gguf(
     pre: str | None = "gpt-2",
     architecture: str = "llama",
     adds_bos: bool | None = False,
+    tokens: tuple[list, list] | None = None,
     add=lambda writer: None,
 ) -> None:
     """Write a tiny Llama model with a byte-level tokenizer, whose pre-tokenizer is named `pre`, as GGUF in float32.
 
-    `adds_bos`: whether texts begin with BOS; None: not stated. `add`: adds further keys and tensors to the writer.
+    `adds_bos`: whether texts begin with BOS; None: not stated. `tokens`: of a vocabulary of SentencePiece instead, and
+    their types. `add`: adds further keys and tensors to the writer.
     """
     import gguf
 
@@ -119,9 +121,17 @@ def write_gguf(
     writer.add_rope_dimension_count(config.head_dim)
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    _add_tokenizer(writer, loaded.tokenizer, gguf.TokenType, pre)
-    if adds_bos is not None:
-        writer.add_add_bos_token(adds_bos)
+    if tokens is None:
+        _add_tokenizer(writer, loaded.tokenizer, gguf.TokenType, pre)
+        if adds_bos is not None:
+            writer.add_add_bos_token(adds_bos)
+    else:
+        writer.add_tokenizer_model("llama")
+        writer.add_token_list(tokens[0])
+        writer.add_token_scores([-float(n) for n in range(len(tokens[0]))])
+        writer.add_token_types(tokens[1])
+        writer.add_bos_token_id(1)
+        writer.add_eos_token_id(2)
     tensors = {
         "token_embd": weights["model.embed_tokens.weight"],
         "output_norm": weights["model.norm.weight"],

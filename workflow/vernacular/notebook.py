@@ -54,9 +54,9 @@ def load(source, *, adapter=None, threads: int | None = None, resources="resourc
 
     Args:
         source: As in the config: a path, a Hub ID with or without @revision, package:NAME, or the address of a server.
-        adapter: Path or Hub ID of a PEFT adapter on it.
+        adapter: Path or Hub ID of a PEFT adapter on it; of a GGUF file, path of a LoRA adapter in GGUF.
         threads: Of the CPU; None: unchanged.
-        resources: Directory for the record of the model, and for weights that are converted once (GGUF), as in a run.
+        resources: Directory for the record of the model, and for weights that are converted once, as in a run.
         settings: Keys of a model in the config: dtype, bos, chat, device, quantization, … (docs/models.md).
 
     Raises:

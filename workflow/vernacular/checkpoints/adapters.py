@@ -1,6 +1,7 @@
 """Adapters: their location, whether they are supported and fit their base, before anything is loaded; application.
 
-An adapter is a directory written by PEFT (LoRA and related methods): local, in a package, or a Hub repository. Its
+An adapter is a directory written by PEFT (LoRA and related methods): local, in a package, or a Hub repository; or, of a
+base that llama.cpp runs, a LoRA adapter in GGUF. Its
 record is the base's record with the adapter's files and fingerprint added. The shapes of its weights are compared with
 those of its base from the headers of their files.
 
@@ -25,6 +26,8 @@ from vernacular.checkpoints.files import (
     shapes_in,
     subdirectories_with,
 )
+from vernacular.checkpoints.llama_cpp import check_adapter as check_gguf_adapter
+from vernacular.checkpoints.resolve import locate
 from vernacular.core.errors import ModelError, suggest
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.hub_snapshot import snapshot
@@ -78,13 +81,19 @@ def resolve_adapter(
     of an unsupported type, such as one that changes the prompt instead of the weights.
     """
     permissions = {"allow_pickle": allow_pickle, "allow_base_mismatch": allow_base_mismatch}
-    directory, revision, config = check_adapter(name, source, base, **permissions)
-    has_tokenizer = check_fits_base(name, source, directory, config, base)
+    check_format(name, source, base.name, base_is_gguf=base.is_gguf)
+    if base.is_gguf:
+        directory, revision, _ = locate(source)
+        check_gguf_adapter(name, directory, Path(base.directory))
+        has_tokenizer, config = False, {"peft_type": "LORA"}
+    else:
+        directory, revision, config = check_adapter(name, source, base, **permissions)
+        has_tokenizer = check_fits_base(name, source, directory, config, base)
     known_contents = known.adapter.contents if known and known.adapter else None
     contents = inputs.record_of(directory, allow_pickle=allow_pickle, known=known_contents)
     adapter = AdapterRecord(
         source=source,
-        directory=str(directory.resolve()),
+        directory=str(directory.absolute() if base.is_gguf else directory.resolve()),
         revision=revision,
         type=str(config["peft_type"]),
         rank=config.get("r"),
@@ -94,6 +103,19 @@ def resolve_adapter(
     )
     identity = fingerprint([base.fingerprint, revision, inputs.identity(contents)])
     return replace(base, name=name, base=base.name, fingerprint=identity, adapter=adapter)
+
+
+def check_format(name: str, source: str, base: str, *, base_is_gguf: bool) -> None:
+    """Raise ModelError unless an adapter is in GGUF if llama.cpp runs its base, and of PEFT if transformers does."""
+    is_gguf = source.partition("@")[0].endswith(".gguf")
+    if base_is_gguf and not is_gguf:
+        raise ModelError(
+            f"model {name}: {source} is an adapter of PEFT, and llama.cpp runs its base {base}, a GGUF file. Convert "
+            f"the adapter with convert_lora_to_gguf.py of llama.cpp, or set dtype: float32 of {base}."
+        )
+    if is_gguf and not base_is_gguf:
+        problem = f"is an adapter in GGUF, and its base {base} is no GGUF file that llama.cpp runs"
+        raise ModelError(f"model {name}: {source} {problem}. Set a GGUF file with dtype: auto as the base's source.")
 
 
 def check_adapter(

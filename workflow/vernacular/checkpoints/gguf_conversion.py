@@ -9,6 +9,7 @@ rejected by its name.
 
 import math
 import re
+import shutil
 from pathlib import Path
 
 import torch
@@ -47,7 +48,7 @@ _IGNORE_MERGES = {
 }  # fmt: skip
 
 
-_ADVICE = "Use the original checkpoint, or serve the file by llama.cpp (docs/servers.md)."
+_ADVICE = "Use the original checkpoint, or dtype: auto, with which llama.cpp runs the file as it is."
 # Keys of an architecture, without its name, that are seen in the shapes of tensors, all of which must fit.
 _IN_SHAPES = {
     "block_count", "embedding_length", "feed_forward_length", "vocab_size", "expert_count", "expert_shared_count",
@@ -157,15 +158,22 @@ def _equal(value, loaded) -> bool:
     return value == loaded
 
 
-def check_tensors(file: Path, model, mismatched) -> None:
-    """Raise ModelError if a tensor of a GGUF file is not in the model, or has another shape there."""
-    import gguf
+def check_room(file: Path, reader, out: Path) -> None:
+    """State how much disk and memory a conversion takes. Raises ModelError if the disk has less."""
+    size = 4 * sum(int(tensor.n_elements) for tensor in reader.tensors)
+    free = shutil.disk_usage(out).free
+    stated = f"{file.name}: in float32, its weights take {size / 1e9:.1f} GB of disk, and as much memory"
+    if size > free:
+        raise ModelError(f"{stated}; {free / 1e9:.1f} GB of disk are free. Use dtype: auto, or another directory.")
+    print(f"{stated}.", flush=True)
 
+
+def check_tensors(file: Path, reader, model, mismatched) -> None:
+    """Raise ModelError if a tensor of a GGUF file is not in the model, or has another shape there."""
     if mismatched:
         key, actual, expected = sorted(mismatched)[0]
         sizes = [" x ".join(map(str, shape)) for shape in (expected, actual)]
         raise ModelError(f"{file.name}: transformers expects shape {sizes[0]} of {key}, got {sizes[1]}. {_ADVICE}")
-    reader = gguf.GGUFReader(file)
     tensors = {tensor.name: tensor for tensor in reader.tensors}
     layers = model.config.get_text_config(decoder=True).num_hidden_layers
     ignored = {key for key in tensors if key.startswith("blk.") and int(key.split(".")[1]) >= layers}
@@ -207,6 +215,8 @@ def check_tokenizer(name: str, metadata: dict, tokenizer) -> None:
 
 def convert(file: Path, out: Path) -> None:
     """Write the model and tokenizer of a GGUF file to `out` as float32; raise ModelError if it is not supported."""
+    import gguf
+
     metadata = {}
     try:
         file_record = ModelRecord(name=file.name, directory=str(file), bytes=file.stat().st_size)
@@ -215,9 +225,11 @@ def convert(file: Path, out: Path) -> None:
             metadata, _ = read_gguf_metadata(str(file))
             check_keys(file.name, metadata, AutoConfig.from_pretrained(str(file.parent), **load_kwargs))
             tokenizer = read_tokenizer(file)
+            reader = gguf.GGUFReader(file)
+            check_room(file, reader, out)
             options = {"dtype": torch.float32, "output_loading_info": True, "ignore_mismatched_sizes": True}
             model, report = AutoModelForCausalLM.from_pretrained(str(file.parent), **options, **load_kwargs)
-            check_tensors(file, model, report["mismatched_keys"])
+            check_tensors(file, reader, model, report["mismatched_keys"])
     except (*DAMAGED_FILE_ERRORS, AssertionError) as error:
         architecture = metadata.get("general.architecture")
         if architecture and "architecture" in str(error):

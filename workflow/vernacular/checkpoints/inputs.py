@@ -84,10 +84,10 @@ def identity(listing: Listing) -> str:
 
 
 def tokenizer_identity(record: ModelRecord) -> str | None:
-    """Return a hash of `tokenizer.json`, or else of all files of the tokenizer; None: not recorded."""
+    """Return a hash of `tokenizer.json`, else of all files of the tokenizer, or of a GGUF file; None: not recorded."""
     files = record.contents.files if record.contents else {}
     names = [name for name in files if name == "tokenizer.json"]
-    names = names or [name for name in files if name.startswith(TOKENIZER_FILES)]
+    names = names or [name for name in files if name.startswith(TOKENIZER_FILES) or record.is_gguf]
     return fingerprint({name: files[name]["sha256"] for name in names})[:12] if names else None
 
 

@@ -20,7 +20,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from vernacular.checkpoints import files, inputs
+from vernacular.checkpoints import files, inputs, llama_cpp
 from vernacular.core.errors import ModelError, first_line
 from vernacular.core.fingerprint import code_fingerprint, fingerprint, version_of
 from vernacular.core.hub_snapshot import snapshot
@@ -38,16 +38,30 @@ def resolve(
     allow_pickle: bool = False,
     kind: str = "auto",
     trust_remote_code: bool = False,
+    as_is: bool = False,
     known: ModelRecord | None = None,
 ) -> ModelRecord:
     """Make `source` loadable from disk and return its record; conversions are written to `conversion_dir`.
 
-    `known`: an earlier record, whose hashes are reused. Raises ModelError if it is not found, incomplete or not
+    `as_is`: whether a GGUF file is run by llama.cpp, and not converted for transformers; `known`: an earlier record,
+    whose hashes are reused. Raises ModelError if it is not found, incomplete or not
     supported.
     """
     known = known or ModelRecord(name=name)
     path, revision, is_gguf = locate(source, allow_pickle=allow_pickle, code=trust_remote_code)
     source_contents = source_fingerprint = None
+    if is_gguf and as_is:
+        files.check_size(name, path)
+        contents = inputs.record_of(path, known=known.contents)
+        return ModelRecord(
+            name=name,
+            source=source,
+            directory=str(path.absolute()),  # in the Hub's cache, a link to a file without this name
+            revision=revision or files.package_version(source),
+            fingerprint=fingerprint([revision, inputs.identity(contents), llama_cpp.DISTRIBUTION]),
+            contents=contents,
+            **llama_cpp.check_model(name, path, kind),
+        )
     if is_gguf or files.is_packed(path):
         files.check_size(name, path)
         source_contents = inputs.record_of(path, known=known.source_contents)

@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from vernacular.checkpoints.llama_cpp import open_model
 from vernacular.commands.tasks import check_languages, has_lines
 from vernacular.config import dependencies
 from vernacular.config.dependencies import server_spec
@@ -332,7 +333,7 @@ def _tokenizer_only(config: Config, name: str, file: Path):
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
 
     from vernacular.inference.model.loaded import wrap
-    from vernacular.inference.model.tokenization import load_tokenizer
+    from vernacular.inference.model.tokenizers import load_tokenizer
 
     check_known("model", name, config.models, f"{display_path(file)}: ")
     path = check_written(Path("resources", "models", f"{name}.json"), file, only=True, purpose="to fetch the model ")
@@ -344,6 +345,10 @@ def _tokenizer_only(config: Config, name: str, file: Path):
         if served.tokenizer is None:
             raise UserError(f"model {record.name}: its tokenizer is not known; set tokenizer in the config.")
         return served
+    if record.is_gguf:
+        from vernacular.inference.llama.model import llama_model
+
+        return llama_model(record, open_model(record.name, Path(record.directory)))
     kwargs = {"local_files_only": True, "trust_remote_code": bool(record.trust_remote_code)}
     model_class = AutoModelForCausalLM if record.kind == "causal" else AutoModelForMaskedLM
     with torch.device("meta"):

@@ -4,11 +4,13 @@ A rule has its spec (`config/specs.py`) as a parameter, so that a change of one 
 Data files enter by content, the files of a recorded model by its record, checkpoints of series by their positions.
 """
 
+import contextlib
 import functools
 import os
 from pathlib import Path
 
 from vernacular.checkpoints import inputs
+from vernacular.checkpoints.files import PREFIX, find_in_package
 from vernacular.checkpoints.inputs import is_deleted
 from vernacular.checkpoints.resolve import tokenizer_files
 from vernacular.config import specs
@@ -17,12 +19,13 @@ from vernacular.config.load import COMPARED, EXPORTED, Config, Judge, encoder_na
 from vernacular.config.models import RENDERED, is_template_file
 from vernacular.config.series import families, without_earlier
 from vernacular.core.contents import stamp
-from vernacular.core.errors import ArtifactError, DataError
+from vernacular.core.errors import ArtifactError, DataError, ModelError
 from vernacular.core.fingerprint import content_hash, file_fingerprint, fingerprint
 from vernacular.core.model_record import RENDERING, read_model
 from vernacular.core.paths import WORKFLOW
 from vernacular.data.load import samples_name
 from vernacular.data.treebank.patterns import local_files as treebank_files
+from vernacular.inference.engine import LLAMA_CPP
 from vernacular.inference.job.work import additional_libraries, engine_version
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.similarity import outputs
@@ -101,7 +104,25 @@ def model_spec(config: Config, name: str) -> specs.ModelSpec:
     is_checkpoint, settings = name in config.checkpoints, config.models[name]
     keys = _ADAPTER_KEYS if "adapter" in settings else _LOADING_KEYS
     files = files_key(Path(config.resources, "models", f"{name}.json").absolute(), is_checkpoint)
-    return specs.ModelSpec(name=name, files=files, checkpoint=is_checkpoint, **{key: settings[key] for key in keys})
+    stated = {key: settings[key] for key in keys} | {"as_is": may_run_as_gguf(settings)}
+    return specs.ModelSpec(name=name, files=files, checkpoint=is_checkpoint, **stated)
+
+
+def may_run_as_gguf(settings: dict) -> bool:
+    """Return whether a model is run by llama.cpp if its source is, or contains, a GGUF file: by its settings."""
+    is_default = settings["dtype"] == "auto" and settings["quantization"] == "none" and "engine_class" not in settings
+    may_be = ".gguf" in settings.get("source", "") or settings.get("source", "").startswith(PREFIX)
+    return may_be and is_default and settings["generation_engine"] == "transformers"
+
+
+def _engine(config: Config, settings: dict) -> str:
+    """Return the name of a model's engine, as far as its settings and packages on this disk tell."""
+    source = settings["source"] if "adapter" not in settings else config.models[settings["base"]]["source"]
+    if may_run_as_gguf(settings | {"source": source}):
+        with contextlib.suppress(ModelError):
+            if not source.startswith(PREFIX) or find_in_package(source).suffix == ".gguf":
+                return LLAMA_CPP
+    return settings.get("engine_class", "transformers")
 
 
 def server_spec(config: Config, name: str) -> specs.ServerSpec:
@@ -116,7 +137,7 @@ def server_spec(config: Config, name: str) -> specs.ServerSpec:
 
 def inference_spec(config: Config, names: list[str]) -> specs.InferenceSpec:
     """Return the settings of each model that affect its outputs or its device, and the version of the engine."""
-    engine = "server" if names[0] in config.servers else config.models[names[0]].get("engine_class", "transformers")
+    engine = "server" if names[0] in config.servers else _engine(config, config.models[names[0]])
     engines = {kind.name: engine_version(kind, engine) for kind in (SCORES, GENERATIONS)}
     models = {name: _inference_settings(config.models[name]) for name in names}
     for name in models.keys() & config.checkpoints.keys():

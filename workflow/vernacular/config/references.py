@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vernacular.checkpoints.adapters import CONFIG as ADAPTER_CONFIG
-from vernacular.checkpoints.adapters import PICKLED, WEIGHTS, check_adapter, check_fits_base
-from vernacular.checkpoints.files import check_tokenizer, config_of, is_packed, weights_of
+from vernacular.checkpoints.adapters import PICKLED, WEIGHTS, check_adapter, check_fits_base, check_format
+from vernacular.checkpoints.files import PREFIX, check_tokenizer, config_of, is_packed, weights_of
 from vernacular.checkpoints.inputs import is_path
+from vernacular.checkpoints.llama_cpp import check_adapter as check_gguf_adapter
+from vernacular.checkpoints.llama_cpp import check_model
 from vernacular.checkpoints.resolve import check_files, locate
 from vernacular.config import dependencies
 from vernacular.config.load import Config
@@ -120,7 +122,9 @@ def _check_source(name: str, settings: dict, kind: str, online: bool) -> str | N
     if local is None:
         return _check_hub(source, "config.json", online)
     path, _, is_gguf = locate(local, **permissions)
-    if not is_gguf and not is_packed(path):
+    if is_gguf and kind != "encoder" and "dtype" in settings and dependencies.may_run_as_gguf(settings):
+        check_model(name, path, kind)
+    elif not is_gguf and not is_packed(path):
         check_files(name, path, kind=kind, **permissions)
     return None
 
@@ -172,6 +176,12 @@ def _check_adapter(name: str, settings: dict, config: Config, online: bool) -> s
     local = _on_disk(source, online, lambda path: any((path / file).exists() for file in weights))
     if local is None:
         return _check_hub(source, ADAPTER_CONFIG, online)
+    base_is_gguf = dependencies.may_run_as_gguf(base) and _is_gguf(base["source"])
+    check_format(name, source, settings["base"], base_is_gguf=base_is_gguf)
+    if base_is_gguf:
+        if Path(local).expanduser().is_file() and is_path(base["source"]):
+            check_gguf_adapter(name, Path(local).expanduser(), Path(base["source"]).expanduser())
+        return None
     record = ModelRecord(name=settings["base"], source=base["source"])
     directory, _, adapter_config = check_adapter(name, local, record, **permissions)
     if local_base := _on_disk(base["source"], False, Path.exists):
@@ -182,6 +192,10 @@ def _check_adapter(name: str, settings: dict, config: Config, online: bool) -> s
         if path.is_dir():
             check_fits_base(name, local, directory, adapter_config, record | {"directory": str(path)})
     return None
+
+
+def _is_gguf(source: str) -> bool:
+    return ".gguf" in source or (source.startswith(PREFIX) and locate(source)[2])
 
 
 def _check_hub(source: str, file: str, online: bool) -> str | None:

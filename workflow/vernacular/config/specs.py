@@ -97,6 +97,7 @@ class ModelSpec(Spec):
     trust_remote_code: bool | None = None  # whether code of the model is run; None: an adapter
     allow_base_mismatch: bool | None = None  # whether an adapter of another base is used
     checkpoint: bool = False  # whether results remain if the model is deleted
+    as_is: bool = False  # whether a GGUF file is run by llama.cpp, and not converted for transformers
 
 
 class EncoderSpec(Spec):

@@ -181,7 +181,9 @@ class ModelRecord(Settings):
     unavailable: str | None = None  # why there is none of the following
     kind: str | None = None  # "causal", "masked" or "encoder"
     architecture: str | None = None  # class of the model in its config; "server"
-    directory: str | None = None  # absolute, of the files that are loaded; of a server: of its tokenizer
+    directory: str | None = (
+        None  # absolute, of the files that are loaded, or a GGUF file; of a server: of its tokenizer
+    )
     revision: str | None = None  # commit, version of a package, or of a server as in the config
     fingerprint: str | None = None  # hash of what is loaded: equal for equal outputs
     contents: Listing | None = None  # the files that are loaded
@@ -201,6 +203,11 @@ class ModelRecord(Settings):
     subject: list | None = None  # of a server: model, revision and fingerprint of the tokenizer
     identity: str | None = None  # of a server: hash of its first answers
     server: ServerRecord | None = None
+
+    @property
+    def is_gguf(self) -> bool:
+        """Whether it is a GGUF file, which llama.cpp runs as it is."""
+        return bool(self.directory) and self.directory.endswith(".gguf")
 
     @property
     def tokenizer_directory(self) -> str | None:

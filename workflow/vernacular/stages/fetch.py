@@ -5,13 +5,14 @@ from pathlib import Path
 
 from vernacular.checkpoints.adapters import resolve_adapter
 from vernacular.checkpoints.inputs import identity, is_path
+from vernacular.checkpoints.llama_cpp import open_model
 from vernacular.checkpoints.resolve import resolve
 from vernacular.config.specs import EncoderSpec, ModelSpec
 from vernacular.core.errors import ModelError
 from vernacular.core.fields import Stage, to_json
 from vernacular.core.library_errors import LOADING_ERRORS, describe_error, wrap_library_errors
 from vernacular.core.model_record import ModelRecord, previous_model, read_model, write_model
-from vernacular.inference.job.work import mentions_reasoning
+from vernacular.inference.job.work import mentions_reasoning, template_texts
 from vernacular.stages.common import raise_failure, write_unavailable
 
 
@@ -38,7 +39,7 @@ def model(args: FetchModel) -> str:
                 permissions = {key: getattr(spec, key) for key in ("allow_pickle", "allow_base_mismatch")}
                 record = resolve_adapter(name, source, base, known=known, **permissions)
             else:
-                options = {key: getattr(spec, key) for key in ("kind", "allow_pickle", "trust_remote_code")}
+                options = {key: getattr(spec, key) for key in ("kind", "allow_pickle", "trust_remote_code", "as_is")}
                 record = resolve(name, source, args.out.parent / "converted", known=known, **options)
     except ModelError as error:
         if known and spec.checkpoint and _remains(known, args.base):
@@ -52,13 +53,20 @@ def model(args: FetchModel) -> str:
         reasons = _reasons(record | {"trust_remote_code": spec.trust_remote_code or False})
     write_model(args.out, record | {"files_key": spec.files, "reasons": reasons}, keep=True)
     if adapter := record.adapter:
-        return f"model: {name}: {adapter.type} adapter of {record.base}, rank {adapter.rank}"
+        rank = "" if adapter.rank is None else f", rank {adapter.rank}"
+        return f"model: {name}: {adapter.type} adapter of {record.base}{rank}"
     return f"model: {name}: {record.architecture} ({record.kind}), {_size(record.bytes)}"
 
 
 def _reasons(record: ModelRecord) -> bool | None:
     """Return whether a model's chat template asks for reasoning by default; None: it mentions none."""
-    if not mentions_reasoning(Path(record.tokenizer_directory)):
+    if record.is_gguf:
+        from vernacular.inference.model.tokenizers import LlamaTokenizer
+
+        texts = [LlamaTokenizer(open_model(record.name, Path(record.directory))).chat_template or ""]
+    else:
+        texts = template_texts(Path(record.tokenizer_directory))
+    if not mentions_reasoning(texts):
         return None
     from vernacular.inference.generation.reasoning import thinks
     from vernacular.inference.model.rendering import open_template

@@ -18,7 +18,7 @@ from vernacular.core.fingerprint import code_fingerprint, fingerprint
 from vernacular.core.library_errors import LOADING_ERRORS, describe_error, wrap_library_errors, wrap_tokenizer_panics
 from vernacular.core.model_record import RENDERING, ModelRecord, previous_model, read_model, write_model
 from vernacular.core.names import displayable, quoted, readable_problem
-from vernacular.inference.model.tokenization import load_tokenizer
+from vernacular.inference.model.tokenizers import load_tokenizer
 from vernacular.inference.server.checks import known_answers
 from vernacular.inference.server.client import Usage
 from vernacular.inference.server.probe import differences, probe

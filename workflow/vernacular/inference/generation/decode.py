@@ -247,10 +247,12 @@ def decode(
     prefix: Prefix | None,
     counters: DecodingCounters,
     way: Way = BATCH,
+    batch_class: type | None = None,
 ) -> list[dict]:
     """Return the outcome of each prompt, see `outcome_of`; with an error, it has neither texts nor a finish_reason.
 
-    All prompts begin with `prefix`, if given, and have the same positions.
+    All prompts begin with `prefix`, if given, and have the same positions. `batch_class`: of another engine, instead of
+    DecodingBatch.
     """
     rows = [_Sequence(prompt, reader_of(loaded, prompt)) for prompt in prompts]
     for row in rows:
@@ -258,19 +260,24 @@ def decode(
             row.finish_reason = "length"
     active_rows = [row for row in rows if row.finish_reason is None]
     if active_rows:
-        _decode(loaded, active_rows, prefix, counters, way)
+        _decode(loaded, active_rows, prefix, counters, way, batch_class or DecodingBatch)
     return [_outcome(loaded, row) for row in rows]
 
 
 def _decode(
-    loaded: LoadedModel, rows: list[_Sequence], prefix: Prefix | None, counters: DecodingCounters, way: Way
+    loaded: LoadedModel,
+    rows: list[_Sequence],
+    prefix: Prefix | None,
+    counters: DecodingCounters,
+    way: Way,
+    batch_class: type,
 ) -> None:
     room = max(row.prompt.max_new_tokens for row in rows)
     end_ids = end_token_ids(loaded)
     sampler, pending = None, list(range(len(rows)))
     while pending:
         start = len(prefix.ids) if prefix else 0
-        batch = DecodingBatch(loaded, [rows[i].tokens[start:] for i in pending], prefix, room, counters, way)
+        batch = batch_class(loaded, [rows[i].tokens[start:] for i in pending], prefix, room, counters, way)
         batch_rows, pending = pending, []  # index in `rows` of each row of the batch; rows that continue in the next
         active = set(batch_rows)
         while active:
@@ -339,12 +346,7 @@ def _outcome(loaded: LoadedModel, row: _Sequence) -> dict:
 
 def end_token_ids(loaded: LoadedModel) -> set[int]:
     """Return all tokens that end a text: of the tokenizer, the model, its generation config and its chat template."""
-    end_ids = {loaded.eos_id, ending_of(loaded).end_id} - {None}
-    for config in (loaded.model.generation_config, loaded.model.config):
-        eos_ids = getattr(config, "eos_token_id", None)
-        eos_ids = eos_ids if isinstance(eos_ids, list | tuple) else [eos_ids]
-        end_ids |= {token for token in eos_ids if isinstance(token, int)}
-    return end_ids
+    return ({loaded.eos_id, ending_of(loaded).end_id} | loaded.stated_end_ids) - {None}
 
 
 class Sampler:

@@ -30,7 +30,8 @@ from vernacular.inference.generation.decode import (
 from vernacular.inference.generation.prepare import PreparedPrompt, outcome_of, output_row, prepare_prompts
 from vernacular.inference.generation.reasoning import describe
 from vernacular.inference.generation.self_check import select_batching
-from vernacular.inference.model.loaded import LoadedModel, halve, token_budget, within_memory
+from vernacular.inference.model.loaded import LoadedModel
+from vernacular.inference.model.memory import halve, token_budget, within_memory
 from vernacular.inference.model.rendering import has_template
 from vernacular.inference.model.tokenization import config_values
 from vernacular.inference.schema import GENERATIONS, Journal, iter_rows, rows_to_table
@@ -40,6 +41,8 @@ SHORTEST_PREFIX = 16  # tokens; recomputing a shorter prefix in each row costs l
 
 class Generation:
     """The generate requests of one evaluation: a row of GENERATIONS per row, equal requests once; see `engine.py`."""
+
+    engine = "transformers"
 
     def __init__(self, loaded: LoadedModel, requests: pa.Table):
         started = time.perf_counter()
@@ -52,7 +55,7 @@ class Generation:
     def compute(self, journal: Journal) -> None:
         started = time.perf_counter()
         self.journal = journal
-        self.counters, self.limits = DecodingCounters(), batch_limits(self.loaded)
+        self.counters, self.limits = DecodingCounters(), self._limits()
         self.strategies: list[dict] = []
         self.n_batches = self.n_resumed = self.prefix_tokens = self.oom_retries = 0
         self.max_rows = None  # limit on the batch size after an out-of-memory error
@@ -66,10 +69,13 @@ class Generation:
         self.model_metadata = self.loaded.metadata()
         self.seconds += time.perf_counter() - started
 
+    def _limits(self) -> dict[str, int]:
+        return batch_limits(self.loaded)
+
     def finish(self) -> tuple[pa.Table, dict]:
         loaded = self.loaded
         reasons = Counter(row["finish_reason"] for row in self.outcomes.values())
-        engine = {"name": "transformers", "strategies": self.strategies, "limits": self.limits}
+        engine = {"name": self.engine, "strategies": self.strategies, "limits": self.limits}
         counters = vars(self.counters) | {
             "requests": self.requests.num_rows,
             "distinct": len(self.prompts),

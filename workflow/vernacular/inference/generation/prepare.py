@@ -15,6 +15,7 @@ from vernacular.inference.generation.reasoning import (
     UNCLOSED,
     UNCLOSED_FLAG,
     Reader,
+    id_of,
     markers_of,
     opens_reasoning,
     thinks,
@@ -24,6 +25,7 @@ from vernacular.inference.model.batch_tokenization import encode_all
 from vernacular.inference.model.tokenization import (
     AlignmentError,
     Encoded,
+    Rendered,
     TextModel,
     control_token_flag,
     decode_continuation,
@@ -137,6 +139,8 @@ def _begin(loaded: TextModel, row: Request) -> tuple[PreparedPrompt, str, bool]:
         adds_special_tokens=rendering.adds_special_tokens(loaded, row, text if chat else None),
         wanted_tokens=decoding.think_tokens,
     )
+    if chat:
+        text = Rendered.of(loaded.tokenizer, text, texts)
     return prompt, text, "truncate_left" in (row["extras"] or ())
 
 
@@ -296,7 +300,7 @@ def ending_of(loaded: TextModel) -> rendering.TurnEnd:
     ending, markers = rendering.turn_end(loaded), None
     if ending.end_id is not None:
         markers = markers_of(loaded)
-    ends = {loaded.tokenizer.convert_tokens_to_ids(text) for text in markers.texts} if markers else set()
+    ends = {id_of(loaded, text) for text in markers.texts} if markers else set()
     return rendering.TurnEnd() if ending.end_id in ends else ending
 
 

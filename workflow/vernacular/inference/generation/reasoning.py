@@ -77,13 +77,13 @@ def _find_markers(loaded: TextModel) -> Markers | None:
     template = rendering.template_of(loaded) if rendering.has_template(loaded) else ""
     if HARMONY.start in template and HARMONY.end in template:
         return replace(HARMONY, source="template")
-    for source, has in (("template", template.__contains__), ("vocabulary", lambda end: _id_of(loaded, end))):
+    for source, has in (("template", template.__contains__), ("vocabulary", lambda end: id_of(loaded, end))):
         if pair := next((pair for pair in _PAIRS if has(pair.end)), None):
             return replace(pair, source=source)
     return _PAIRS[0]
 
 
-def _id_of(loaded: TextModel, text: str) -> int | None:
+def id_of(loaded: TextModel, text: str) -> int | None:
     """Return the ID of a marker that is a token of its own; None if it is not."""
     tokenizer = loaded.tokenizer
     if tokenizer is None:
@@ -320,7 +320,7 @@ class Reader:
 def _marker_ids(loaded: TextModel) -> dict[int, str]:
     """Return the markers by their IDs; {} unless all that are needed have one."""
     markers = markers_of(loaded)
-    ids = {text: _id_of(loaded, text) for text in markers.texts}
+    ids = {text: id_of(loaded, text) for text in markers.texts}
     needed = [markers.start, markers.end] if markers.start else [markers.end]
     return {} if None in map(ids.get, needed) else {i: text for text, i in ids.items() if i is not None}
 

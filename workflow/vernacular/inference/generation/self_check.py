@@ -24,14 +24,8 @@ from vernacular.inference.generation.decode import (
     can_share_prefix,
 )
 from vernacular.inference.generation.prepare import PreparedPrompt
-from vernacular.inference.model.loaded import (
-    MODEL_ERRORS,
-    Agreement,
-    LoadedModel,
-    agreement,
-    check_is_causal,
-    within_memory,
-)
+from vernacular.inference.model.loaded import MODEL_ERRORS, Agreement, LoadedModel, agreement, check_is_causal
+from vernacular.inference.model.memory import within_memory
 from vernacular.inference.model.tokenization import cycled
 
 OUT_OF_MEMORY = "out of memory"

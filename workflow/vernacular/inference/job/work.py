@@ -20,7 +20,7 @@ from vernacular.core.errors import ModelError
 from vernacular.core.fingerprint import code_fingerprint, content_hash, fingerprint, version_of
 from vernacular.core.metadata import Outcome, RequestsMetadata, not_applicable, unavailable
 from vernacular.core.model_record import EFFORT, ModelRecord
-from vernacular.inference.engine import ENGINES, engine_name, engine_of
+from vernacular.inference.engine import ENGINES, Engine, engine_name, engine_of
 from vernacular.inference.schema import GENERATIONS, SCORES, output_schema
 from vernacular.protocols.schema import REQUESTS, generated_tokens, reasoning_tokens, request_cost
 
@@ -115,13 +115,13 @@ def _chats(record: ModelRecord) -> tuple[bool, bool]:
     if record.server and not (record.directory and record.server.tokenizer == "local"):
         # with the server's own tokenizer, token IDs are sent, and its template is not known
         return record.server.forms.chat and record.server.tokenizer is None, record.server.reasons_by_default
-    directory = Path(record.tokenizer_directory)
-    if not (record.rendering or record.trust_remote_code):  # its files and record answer it, and no library is imported
+    if not (record.rendering or record.trust_remote_code or record.is_gguf):  # its files and record answer it
+        directory = Path(record.tokenizer_directory)
         settings = directory / "tokenizer_config.json"
         template = read_json(record.name, settings).get("chat_template") if settings.is_file() else None
         if not template and not any(file.stat().st_size for file in _template_files(directory)):
             return False, False
-        if record.reasons is not None or not mentions_reasoning(directory):
+        if record.reasons is not None or not mentions_reasoning(template_texts(directory)):
             return True, bool(record.reasons)
     key = record.tokenizer_directory, record.fingerprint, str(record.rendering)
     if key not in _CHATS:
@@ -140,10 +140,14 @@ def _template_files(directory: Path) -> list[Path]:
     return [*directory.glob("*.jinja"), *directory.glob("additional_chat_templates/*.jinja")]
 
 
-def mentions_reasoning(directory: Path) -> bool:
-    """Return whether a word of reasoning is in the templates, or the tokens, of the tokenizer in a directory."""
-    files = [file for file in [directory / "tokenizer_config.json", *_template_files(directory)] if file.is_file()]
-    texts = (file.read_text("utf-8", errors="replace") for file in files)
+def template_texts(directory: Path) -> list[str]:
+    """Return the templates of the tokenizer in a directory, and its other settings."""
+    files = [directory / "tokenizer_config.json", *_template_files(directory)]
+    return [file.read_text("utf-8", errors="replace") for file in files if file.is_file()]
+
+
+def mentions_reasoning(texts: list[str]) -> bool:
+    """Return whether a word of reasoning is in one of the texts of templates."""
     return any(word in text for text in texts for word in ("think", "THINK", EFFORT, "reasoning"))
 
 
@@ -208,14 +212,14 @@ OPTIONS = (
     "engine_class",
     "trust_remote_code",
 )
-LIBRARIES = ("torch", "transformers", "tokenizers")  # their versions are read without importing them
 
 
 @functools.cache
 def engine_version(kind: Kind, engine: str = "transformers") -> str:
     """Return a hash of the code and library versions behind artifacts of `kind`; of another package, all its files."""
     code = code_fingerprint(*ENGINES[engine].code[kind.name]) if engine in ENGINES else _hash_of_package(engine)
-    return fingerprint([code, *(f"{name} {version_of(name)}" for name in LIBRARIES)])[:16]
+    libraries = ENGINES.get(engine, Engine).libraries  # their versions are read without importing them
+    return fingerprint([code, *(f"{name} {version_of(name)}" for name in libraries)])[:16]
 
 
 def _hash_of_package(engine: str) -> str | None:
@@ -248,5 +252,6 @@ def evaluation_key(record: ModelRecord, requests: pa.Table, kind: Kind, renderin
 def additional_libraries(kind: Kind, generation_engine: str, adapter, quantization) -> list[str]:
     """Return the additional libraries that affect the outputs of a model with these settings, with their versions."""
     uses_vllm = generation_engine == "vllm" and kind is GENERATIONS
-    libraries = {"vllm": uses_vllm, "peft": bool(adapter), "bitsandbytes": bool(quantization)}
+    is_gguf = ".gguf" in str(getattr(adapter, "directory", adapter))
+    libraries = {"vllm": uses_vllm, "peft": bool(adapter) and not is_gguf, "bitsandbytes": bool(quantization)}
     return [f"{name} {version_of(name)}" for name, is_used in libraries.items() if is_used]

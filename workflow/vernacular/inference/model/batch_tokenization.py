@@ -19,7 +19,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-from transformers import TokenizersBackend
 
 from vernacular.inference.model.tokenization import AlignmentError, Encoded, TextModel, encode, from_encoding
 
@@ -35,12 +34,7 @@ def encode_all(
 ) -> Iterator[tuple[int, Encoded | AlignmentError]]:
     """Yield (index, tokens) of each text, in any order; equal to `encode` of each, or the error that it raises."""
     options = {"add_special_tokens": add_special_tokens, "needs_offsets": needs_offsets}
-    # a tokenizer that does nothing but call the tokenizers library
-    uses_backend = isinstance(loaded.tokenizer, TokenizersBackend) and all(
-        getattr(type(loaded.tokenizer), name) is getattr(TokenizersBackend, name)
-        for name in ("__call__", "_encode_plus")
-    )
-    if not uses_backend:
+    if not _uses_backend(loaded.tokenizer):
         for index, text in enumerate(texts):
             try:
                 yield index, encode(loaded, text, **options)
@@ -55,6 +49,18 @@ def encode_all(
         block = order[start : start + max(1, int(np.searchsorted(sizes, BLOCK_CHARACTERS, side="right")))]
         yield from zip(block, encoder.encode_block([texts[index] for index in block]), strict=True)
         start += len(block)
+
+
+def _uses_backend(tokenizer) -> bool:
+    """Return whether a tokenizer does nothing but call the tokenizers library."""
+    if not hasattr(tokenizer, "backend_tokenizer"):
+        return False
+    from transformers import TokenizersBackend
+
+    names = ("__call__", "_encode_plus")
+    return isinstance(tokenizer, TokenizersBackend) and all(
+        getattr(type(tokenizer), name) is getattr(TokenizersBackend, name) for name in names
+    )
 
 
 def common_length(a, b) -> int:

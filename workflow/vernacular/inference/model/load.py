@@ -42,7 +42,7 @@ from vernacular.core.library_errors import (
 )
 from vernacular.core.model_record import ModelRecord
 from vernacular.inference.model.loaded import LoadedModel, tokenizer_fields, wrap
-from vernacular.inference.model.tokenization import load_tokenizer
+from vernacular.inference.model.tokenizers import load_tokenizer
 
 if TYPE_CHECKING:
     from peft import PeftModel  # not at run time: a base without adapters does not need it

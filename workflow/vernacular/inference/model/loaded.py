@@ -1,8 +1,4 @@
-"""The loaded model: its properties, the token budget of a forward pass, and the tolerance of log-probabilities.
-
-Scoring and generation share these rules: the number of tokens in a batch, the handling of out-of-memory errors, and the
-allowed difference between two computations of one log-probability.
-"""
+"""The loaded model: its properties, and the allowed difference between two computations of one log-probability."""
 
 import inspect
 import re
@@ -10,17 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 import transformers
 
 from vernacular.core.errors import ModelError
-from vernacular.core.library_errors import is_out_of_memory
 from vernacular.core.model_record import ModelRecord
 from vernacular.inference.model.tokenization import Lengths, TextModel, read_lengths, special_tokens
-
-T = TypeVar("T")
 
 # Names of what a text continues from, in a model's signature and outputs: in transformers since 5.24; before, and in
 # remote code; there, of Mamba; of RWKV
@@ -65,6 +58,13 @@ class LoadedModel(TextModel):
         """Rows of the output head, which may be fewer than those of the input embeddings (Apertus 1.5)."""
         return min(self.n_embeddings, getattr(self.model.get_output_embeddings(), "out_features", self.n_embeddings))
 
+    @property
+    def stated_end_ids(self) -> set[int]:
+        """The tokens that end a text by the model's config, and by that of its generation."""
+        values = [getattr(c, "eos_token_id", None) for c in (self.model.generation_config, self.model.config)]
+        ids = [token for value in values for token in (value if isinstance(value, list | tuple) else [value])]
+        return {token for token in ids if isinstance(token, int)}
+
     @cached_property
     def without_cache(self) -> dict[str, bool]:
         """Arguments of a forward pass that stores no state, which not every architecture can create (BLT)."""
@@ -96,6 +96,14 @@ class LoadedModel(TextModel):
         """
         layers = (m for m in self.model.modules() if type(m).__name__ == "Linear8bitLt")
         return any(layer.state.threshold > 0 for layer in layers)
+
+    def computed_alone(self, n_tokens: int) -> bool:
+        """Return whether a text of so many tokens shares no pass with others."""
+        return self.depends_on_batch
+
+    def reads_all(self, n_tokens: int, n_targets: int) -> bool:
+        """Return whether the last token of a text is read, although nothing is predicted from it."""
+        return False
 
     @property
     def precision(self) -> torch.dtype:
@@ -186,68 +194,6 @@ def _limits(model, tokenizer, record: ModelRecord) -> tuple[int | None, int | No
     tokenizer_limit = tokenizer.model_max_length
     is_limited = isinstance(tokenizer_limit, int) and 0 < tokenizer_limit < _UNLIMITED
     return min(limits, default=None), tokenizer_limit if is_limited else None
-
-
-SMALLEST_BUDGET = 16  # tokens; if a batch does not fit at this budget, its requests are given up and flagged
-
-# Measured on one CPU core with layers as wide as SmolLM2-135M's: the time per token is the same between 256 and 768
-# tokens, and a fifth higher at 128.
-_CPU_TOKENS = 512
-LOGIT_BYTES = 512 * 2**20  # float32 logits at a time on a GPU: enough rows for an efficient matrix product
-_LARGEST_GPU_BUDGET = 16_384  # tokens; larger batches are not faster and delay the reaction to a stop signal
-
-
-def token_budget(loaded: LoadedModel) -> int:
-    """Return the tokens per forward, padding included: the setting `max_batch_tokens`, else by device and memory."""
-    if budget := loaded.record.max_batch_tokens:
-        return int(budget)
-    if loaded.device.type != "cuda":
-        return _CPU_TOKENS
-    free, _ = torch.cuda.mem_get_info(loaded.device)
-    # the logits of a chunk, whatever the vocabulary's size: in the model's dtype, in float32, and a copy for statistics
-    free -= 3 * max(LOGIT_BYTES, 4 * loaded.n_embeddings)
-    return max(_CPU_TOKENS, min(_LARGEST_GPU_BUDGET, int(free * 0.5 / _bytes_per_token(loaded))))
-
-
-def _bytes_per_token(loaded: LoadedModel) -> int:
-    """Return a high estimate of one token's memory: keys and values of all layers, activations of one layer."""
-    config = loaded.model.config.get_text_config(decoder=True)
-    hidden_size, n_layers = config.hidden_size, getattr(config, "num_hidden_layers", 1)
-    intermediate_size = getattr(config, "intermediate_size", None) or 4 * hidden_size
-    size = loaded.dtype.itemsize
-    return size * (2 * hidden_size * n_layers + 8 * hidden_size + 4 * intermediate_size)
-
-
-def release_memory(loaded: LoadedModel) -> None:
-    """Return cached memory blocks to the device after an out-of-memory error."""
-    if loaded.device.type == "cuda":
-        torch.cuda.empty_cache()
-
-
-def within_memory(loaded: LoadedModel, compute: Callable[..., T], *args) -> T | None:
-    """Return `compute(*args)`; None if memory ran out, after the memory it used has been freed."""
-    try:
-        result = compute(*args)
-        loaded.on_batch()
-        return result
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            raise
-    release_memory(loaded)  # outside the except clause, whose traceback keeps the tensors alive
-    return None
-
-
-def halve(size: int, smallest: int, *, used: int | None = None) -> int | None:
-    """Return the size to try after one that ran out of memory; None if `size` is already the smallest.
-
-    `used` is the part of `size` that the failed attempt used.
-
-    >>> halve(512, 16), halve(512, 16, used=100), halve(20, 16), halve(16, 16)
-    (256, 50, 16, None)
-    """
-    if size <= smallest:
-        return None
-    return max(smallest, min(size, size if used is None else used) // 2)
 
 
 # Tolerance of a log-probability between two computations (nats): for the largest difference in full precision, and for

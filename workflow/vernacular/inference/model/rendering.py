@@ -15,7 +15,8 @@ from jinja2 import TemplateError
 from vernacular.core.errors import ModelError, first_line, format_count, suggest
 from vernacular.core.model_record import EFFORT, SWITCHES, ModelRecord
 from vernacular.core.processes import TimeLimitExceeded, time_limit
-from vernacular.inference.model.tokenization import TextModel, control_tokens, load_tokenizer
+from vernacular.inference.model.tokenization import TextModel, control_tokens
+from vernacular.inference.model.tokenizers import load_tokenizer
 from vernacular.types import CHAT, Request
 
 T = TypeVar("T")

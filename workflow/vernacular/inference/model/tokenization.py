@@ -17,15 +17,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import cycle, islice
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from transformers import AutoTokenizer
 
-from vernacular.checkpoints.source_check import CLASS, tokenizer_of_file, tokenizer_without_class
 from vernacular.core.errors import ModelError
-from vernacular.core.library_errors import LOADING_ERRORS, describe_error, wrap_library_errors
 from vernacular.core.model_record import ModelRecord
 
 _SWITCHING, _GROWING = ("longrope", "su"), ("dynamic",)  # "su": an earlier name of longrope
@@ -149,35 +145,6 @@ class TextModel:
         return Lengths()
 
 
-def load_tokenizer(
-    record: ModelRecord, directory: str | Path, *, trust_remote_code: bool = False, notes: list[str] | None = None
-):
-    """Return the tokenizer in a directory of a model, as in its files; add what its class changes to `notes`.
-
-    Raises ModelError if it cannot be loaded.
-    """
-    try:
-        with wrap_library_errors():
-            kwargs = {"local_files_only": True, "trust_remote_code": trust_remote_code}
-            replaced = []
-            try:
-                with wrap_library_errors():
-                    tokenizer = AutoTokenizer.from_pretrained(directory, **kwargs)
-            except LOADING_ERRORS as error:
-                if record.tokenizer_pipeline == CLASS or "custom code" in str(error):
-                    raise
-                tokenizer, replaced = tokenizer_without_class(directory, record.name, error)
-            tokenizer, found = tokenizer_of_file(tokenizer, directory, record.name, record.tokenizer_pipeline)
-            found = replaced + found
-            tokenizer("a")  # an invalid limit in its config raises only here
-            if notes is not None:
-                notes += found
-            return tokenizer
-    except LOADING_ERRORS as error:
-        reason = describe_error(error, record)
-        raise ModelError(f"model {record.name}: the tokenizer in {directory} cannot be loaded: {reason}") from error
-
-
 def special_tokens(tokenizer) -> dict:
     """Return the fields of TextModel that describe the special tokens of a tokenizer."""
     ids, bos_id = tokenizer("a")["input_ids"], tokenizer.bos_token_id
@@ -210,10 +177,27 @@ def _control_tokens_in(tokenizer, text: str) -> tuple[str, ...]:
 def control_token_flag(tokenizer, texts: Iterable[str]) -> str | None:
     """Return the flag of texts of an item in which the tokenizer reads control tokens (HTML <s>, <mask>), or None.
 
-    Their tokens are not changed: other tools read them so, too.
+    Their tokens are not changed: other tools read them so, too. None, if the tokenizer reads none in texts.
     """
+    if not getattr(tokenizer, "reads_control_tokens", True):
+        return None
     found = dict.fromkeys(token for text in texts for token in _control_tokens_in(tokenizer, text))
     return f"control token: the text contains {', '.join(list(found)[:3])}" if found else None
+
+
+class Rendered(str):
+    """The text of a chat template, in which a tokenizer reads control tokens, except in the texts of the turns."""
+
+    __slots__ = ("own",)  # the texts of the turns
+
+    @classmethod
+    def of(cls, tokenizer, text: str, own: Iterable[str]) -> str:
+        """Return `text`, marked if the tokenizer reads no control tokens in other texts."""
+        if getattr(tokenizer, "reads_control_tokens", True):
+            return text
+        marked = cls(text)
+        marked.own = tuple(own)
+        return marked
 
 
 SPECIAL = -1  # in place of the offsets and of the word of a special token that the tokenizer added

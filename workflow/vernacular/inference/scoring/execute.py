@@ -3,23 +3,20 @@
 import logging
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from vernacular.core.logs import Progress
-from vernacular.inference.model.loaded import (
-    SMALLEST_BUDGET,
-    LoadedModel,
-    halve,
-    release_memory,
-    token_budget,
-    within_memory,
-)
+from vernacular.inference.model.memory import SMALLEST_BUDGET, halve, release_memory, token_budget, within_memory
 from vernacular.inference.schema import Journal
-from vernacular.inference.scoring.head import DTYPES, EXTRAS, Body, Head, PendingScores, TokenScores, score_batch
+from vernacular.inference.scoring.outputs import DTYPES, EXTRAS, PendingScores, TokenScores
 from vernacular.inference.scoring.plan import PlanLimits, plan
 from vernacular.inference.scoring.prepare import PreparedRequest
 from vernacular.inference.scoring.trie import Path, Trie, build_trie, ranges
+
+if TYPE_CHECKING:
+    from vernacular.inference.model.loaded import LoadedModel
 
 log = logging.getLogger("vernacular")
 
@@ -90,7 +87,7 @@ class Plan:
 
 
 def execute(
-    loaded: LoadedModel,
+    loaded: "LoadedModel",
     outputs: Outputs,
     pending: np.ndarray,
     *,
@@ -127,7 +124,9 @@ def execute(
         journal.flush()
 
 
-def _run_batches(loaded: LoadedModel, plan: Plan, outputs: Outputs, score_batch, journal: Journal, counters: Counters):
+def _run_batches(
+    loaded: "LoadedModel", plan: Plan, outputs: Outputs, score_batch, journal: Journal, counters: Counters
+):
     """Compute the batches of a plan; return the batch for which memory did not suffice, or None.
 
     A GPU gets the next batch before the outputs of the last one are read, so that it does not wait for the host.
@@ -200,17 +199,18 @@ def _shrink(counters: Counters, batch, failed: np.ndarray, lengths: np.ndarray, 
     return too_long
 
 
-def build_path(loaded: LoadedModel, request: PreparedRequest) -> Path:
+def build_path(loaded: "LoadedModel", request: PreparedRequest) -> Path:
     """Return the tokens that a request reads and its token queries.
 
     The last token is read only if the distribution after it is requested. If the positions of the whole text, which
     may continue after the span, are not those of the tokens to read, all of it is read.
     """
     start = max(request.first, 1)  # no token precedes index 0
-    reads_last = "word_end_logprobs" in request.extras
+    has_end = "word_end_logprobs" in request.extras
     targets = request.ids[start : request.stop]
-    if reads_last:
+    if has_end:
         targets = np.append(targets, np.int32(-1))
+    reads_last = has_end or loaded.reads_all(request.stop, len(targets))
     tokens = request.ids[: request.stop if reads_last else request.stop - 1]
     if loaded.lengths.varies:
         text = np.concatenate([request.ids, request.rest])[: loaded.max_length]
@@ -219,21 +219,18 @@ def build_path(loaded: LoadedModel, request: PreparedRequest) -> Path:
     return Path(tokens, start, targets)
 
 
-def split_by_positions(loaded: LoadedModel, paths: list[Path], numbers: np.ndarray) -> list[np.ndarray]:
+def split_by_positions(loaded: "LoadedModel", paths: list[Path], numbers: np.ndarray) -> list[np.ndarray]:
     """Split the numbers of paths into groups whose texts have the same positions, and may share a forward pass."""
-    if loaded.depends_on_batch:  # only equal texts
-        groups: dict[bytes, list[int]] = {}
-        for number in numbers:
-            groups.setdefault(paths[number].tokens.tobytes(), []).append(number)
-        return [np.array(group) for group in groups.values()] or [numbers]
-    if not loaded.lengths.varies:
-        return [numbers]
-    first = np.array([loaded.lengths.first(len(paths[number].tokens)) for number in numbers], np.int64)
-    return [numbers[first == value] for value in np.unique(first)] or [numbers]
+    groups: dict[object, list[int]] = {}
+    for number in numbers:
+        tokens, size = paths[number].tokens, len(paths[number].tokens)
+        is_alone = loaded.computed_alone(size)  # only equal texts share
+        groups.setdefault(tokens.tobytes() if is_alone else loaded.lengths.first(size), []).append(number)
+    return [np.array(group) for group in groups.values()] or [numbers]
 
 
 def score_causal(
-    loaded: LoadedModel,
+    loaded: "LoadedModel",
     paths: list[Path],
     outputs: Outputs,
     pending: np.ndarray,
@@ -251,6 +248,8 @@ def score_causal(
     `paths`: of all requests of `outputs`; `trie`: of those that are pending, if it is built already. The texts of these
     have the same positions (see `split_by_positions`).
     """
+    from vernacular.inference.scoring.head import Body, Head, score_batch
+
     loaded.strategy = strategy
     loaded.forget_lengths()
     first = loaded.lengths.first(len(paths[pending[0]].tokens)) if len(pending) else 0
@@ -283,7 +282,7 @@ def score_causal(
     return counters
 
 
-def plan_ahead(loaded: LoadedModel, trie: Trie) -> Trie:
+def plan_ahead(loaded: "LoadedModel", trie: Trie) -> Trie:
     """Plan a trie as for the last evaluation, whose strategy and budget are usually those of the next; return it."""
     if loaded.strategy is not None:
         limits = plan_limits(loaded, token_budget(loaded))
@@ -291,7 +290,7 @@ def plan_ahead(loaded: LoadedModel, trie: Trie) -> Trie:
     return trie
 
 
-def plan_limits(loaded: LoadedModel, budget: int, shortest_prefix: int = 0) -> PlanLimits:
+def plan_limits(loaded: "LoadedModel", budget: int, shortest_prefix: int = 0) -> PlanLimits:
     """Return the plan limits of a device.
 
     A CPU is fastest with short rows (less attention between unrelated texts), a GPU with long ones.

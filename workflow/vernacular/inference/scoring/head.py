@@ -12,14 +12,15 @@ logit scaling, biases and tied heads are those of the model's implementation.
 
 import contextlib
 import copy
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
-from vernacular.inference.model.loaded import LOGIT_BYTES, LoadedModel, state_name
+from vernacular.inference.model.loaded import LoadedModel, state_name
+from vernacular.inference.model.memory import LOGIT_BYTES
+from vernacular.inference.scoring.outputs import DTYPES, TOP_K, PendingScores, TokenScores, starts_word
 from vernacular.inference.scoring.plan import Batch, CachedPrefix, PackedRow
 
 
@@ -168,39 +169,8 @@ def _cache(past_states: list, rows: int, *, stores: bool) -> DynamicCache:
     return cache
 
 
-DTYPES = {"is_greedy": np.bool_, "rank": np.int32, "top_id": np.int32}  # of the arrays; all others are float32
-
-
-@dataclass
-class TokenScores:
-    """The outputs of some token queries, as parallel arrays; None if not requested.
-
-    Where only the distribution was requested, `logprobs`, `is_greedy`, `rank` and `top_id` have no meaning.
-    """
-
-    logprobs: np.ndarray  # float32, nats
-    is_greedy: np.ndarray  # bool: no token is more probable (true for each of several equally probable ones)
-    rank: np.ndarray | None = None  # int32, 1 + number of more probable tokens
-    top_id: np.ndarray | None = None  # int32, ID of the most probable token
-    entropy: np.ndarray | None = None  # float32, nats
-    topk_entropy: np.ndarray | None = None  # float32, nats, of the TOP_K most probable tokens, renormalized
-    logprob_mean: np.ndarray | None = None  # float32, nats, of ln p under the distribution: minus its entropy
-    logprob_sd: np.ndarray | None = None  # float32, nats, standard deviation of ln p under the distribution
-    word_end_logprobs: np.ndarray | None = None  # float32, ln P(next token begins a word or ends the text)
-
-    def to_lists(self) -> dict[str, list | None]:
-        """Return the arrays as lists, for a journal."""
-        return {name: None if values is None else values.tolist() for name, values in vars(self).items()}
-
-    @classmethod
-    def from_lists(cls, lists: dict[str, list | None]) -> "TokenScores":
-        """Return the inverse of `to_lists`, bit for bit."""
-        dtypes = {name: DTYPES.get(name, np.float32) for name in lists}
-        return cls(**{name: None if v is None else np.array(v, dtypes[name]) for name, v in lists.items()})
-
-
-class PendingScores:
-    """Outputs that a GPU may still compute, copied behind their kernels: `result` waits for them alone."""
+class DeviceScores(PendingScores):
+    """Outputs of a device, copied behind their kernels."""
 
     def __init__(self, chunks: list[dict[str, torch.Tensor]]):
         """`chunks`: outputs of consecutive token queries, one-dimensional tensors by the names of `TokenScores`."""
@@ -226,21 +196,11 @@ class PendingScores:
         return TokenScores(**arrays)
 
 
-TOP_K = 100  # number of most probable tokens in topk_entropy
 # float32 logits at a time. CPU: 256 rows of a 50k vocabulary, the fastest. GPU: enough rows for an efficient product
 _CHUNK_BYTES = {"cpu": 50 * 2**20}
 
 _BLOCK_COLUMNS = 4096  # vocabulary entries whose moments are summed at a time
 _NEGLIGIBLE = -150.0  # nats below the most probable token: exp is 0 in float32
-
-EXTRAS = {  # statistics that a request may ask for, with the outputs that they add
-    "entropy": ("entropy", "topk_entropy"),
-    "logprob_moments": ("logprob_mean", "logprob_sd"),
-    "rank": ("rank",),
-    "top_token": ("top_id",),
-    "word_end_logprobs": ("word_end_logprobs",),
-}
-CAUSAL_EXTRAS = {"logprob_moments", "word_end_logprobs"}  # not defined for masked models
 
 
 class Head:
@@ -250,10 +210,10 @@ class Head:
         self.model, self.body = loaded.model, loaded.body
         self.extras = extras
         self.full_model = full_model  # the "hidden states" are logits: the model's body and head cannot be separated
-        self.starts_word = word_start_mask(loaded) if "word_end_logprobs" in extras else None
+        self.starts_word = torch.tensor(starts_word(loaded)) if "word_end_logprobs" in extras else None
 
     @torch.inference_mode()
-    def score(self, hidden: torch.Tensor, output, rows: np.ndarray, targets: np.ndarray) -> PendingScores:
+    def score(self, hidden: torch.Tensor, output, rows: np.ndarray, targets: np.ndarray) -> DeviceScores:
         """Start to compute the outputs for `targets[i]` (-1: none), predicted by hidden[rows[i]], of [n, size]."""
         unique_rows, first, indices = np.unique(rows, return_index=True, return_inverse=True)
         selected = [to_device(a, hidden.device) for a in (unique_rows, indices, np.maximum(targets, 0))]
@@ -265,7 +225,7 @@ class Head:
             queries = slice(edges[start], edges[stop])
             logits = self._logits(hidden[selected[0][start:stop]], output)
             chunks.append(self._reduce(logits, selected[1][queries] - start, selected[2][queries]))
-        return PendingScores(chunks)
+        return DeviceScores(chunks)
 
     def _rows_at_once(self, device: torch.device) -> int:
         size = _CHUNK_BYTES.get(device.type, LOGIT_BYTES)
@@ -308,31 +268,13 @@ class Head:
         return scores
 
 
-def score_batch(body: Body, head: Head, batch: Batch) -> PendingScores:
+def score_batch(body: Body, head: Head, batch: Batch) -> DeviceScores:
     """Start one forward pass; return the outputs of the batch's token queries, in their order."""
     hidden = body.hidden(batch)
     if not len(batch.queries):  # a prefix
-        return PendingScores([{"logprobs": torch.zeros(0), "is_greedy": torch.zeros(0, dtype=torch.bool)}])
+        return DeviceScores([{"logprobs": torch.zeros(0), "is_greedy": torch.zeros(0, dtype=torch.bool)}])
     rows = batch.queries.rows * hidden.shape[1] + batch.queries.columns
     return head.score(hidden.flatten(0, 1), body.output, rows, batch.queries.targets)
-
-
-def word_start_mask(loaded: LoadedModel) -> torch.Tensor:
-    """Return booleans [vocabulary]: whether a word begins with the token, or the text ends with it.
-
-    As Pimentel & Meister (2024), "How to Compute the Probability of a Word", EMNLP: marked beginnings and EOS; if the
-    tokenizer marks continuations (##), all unmarked tokens and EOS.
-    """
-    tokenizer = loaded.tokenizer
-    names = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
-    names = ["" if name is None else name for name in names]
-    whitespace_markers = ("Ġ", "▁", "Ċ", "ĉ", "č", "<0x20>", "<0x0A>", "<0x0D>", "<0x09>")
-    starts_word = [name.startswith(whitespace_markers) or name[:1].isspace() for name in names]
-    if not any(starts_word):
-        starts_word = [not name.startswith("##") for name in names]
-    if loaded.eos_id is not None:
-        starts_word[loaded.eos_id] = True
-    return torch.tensor(starts_word)
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ from vernacular.inference.model.loaded import MODEL_ERRORS, LoadedModel, agreeme
 from vernacular.inference.model.tokenization import SPECIAL
 from vernacular.inference.schema import Journal
 from vernacular.inference.scoring.execute import Counters, Outputs, Plan, execute
-from vernacular.inference.scoring.head import Head, PendingScores
+from vernacular.inference.scoring.head import DeviceScores, Head
 from vernacular.inference.scoring.plan import Queries
 from vernacular.inference.scoring.prepare import PreparedRequest
 from vernacular.inference.scoring.strategy import ALL_NAN, BATCHINGS, NAN_ADVICE
@@ -98,7 +98,7 @@ def score_masked(
         unique_copies, queries = merge_copies([copies[number] for number in pending])
         return Plan(make_batches(loaded, unique_copies, budget, way.batching), outputs.slots(pending), queries)
 
-    def score_batch(batch: MaskedBatch) -> PendingScores:
+    def score_batch(batch: MaskedBatch) -> DeviceScores:
         counters.forwards += 1
         counters.tokens_computed += batch.tokens
         return score_masked_batch(loaded, head, batch)
@@ -175,7 +175,7 @@ def make_batches(loaded: LoadedModel, copies: list[MaskedCopy], budget: int, bat
 
 
 @torch.inference_mode()
-def score_masked_batch(loaded: LoadedModel, head: Head, batch: MaskedBatch) -> PendingScores:
+def score_masked_batch(loaded: LoadedModel, head: Head, batch: MaskedBatch) -> DeviceScores:
     """Start one forward pass; return the outputs of the batch's token queries, in their order."""
     loaded.forget_lengths()
     longest = max(len(copy.ids) for copy in batch.copies)

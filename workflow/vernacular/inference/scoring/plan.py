@@ -18,6 +18,9 @@ from vernacular.inference.scoring.trie import Node, Trie, ranges, split_node
 
 STRATEGIES = ("tree", "prefix", "plain")  # from the fastest to the one that every model supports
 
+# How the texts of a batch are combined, from the fastest to the one that every model supports.
+BATCHINGS = {"padded": "padded", "equal": "batches of equal length", "single": "one text at a time"}
+
 MIN_PREFIX_TOKENS = 32  # tokens; repeating a shorter prefix in each row costs less than its own forward pass
 
 
@@ -30,6 +33,8 @@ class PlanLimits:
     forward: int  # fixed cost of a forward pass, in tokens: a cached prefix must save more
     shortest_prefix: int = 0  # tokens: shorter texts have other positions, so that their keys are not those of a prefix
     slack: int | None = None  # tokens by which rows of a batch may be shorter than the longest; None: by strategy
+    min_prefix: int = MIN_PREFIX_TOKENS  # tokens of the shortest cached prefix, without those before it
+    depth: int | None = None  # number of cached prefixes that continue each other, at most; None: unlimited
 
 
 @dataclass(eq=False, slots=True)
@@ -92,6 +97,11 @@ class CachedPrefix:
     @property
     def length(self) -> int:
         return len(self.row) + (self.parent.length if self.parent else 0)
+
+    @property
+    def depth(self) -> int:
+        """Number of prefixes that are not empty, with this one."""
+        return 1 + self.parent.depth if self.parent else 0
 
 
 @dataclass(eq=False)
@@ -169,6 +179,7 @@ class _Planner:
         """Plan all nodes that continue `prefix`."""
         rows: list[PackedRow] = []
         prefixes: list[tuple[CachedPrefix, Node]] = []
+        self.may_cache = self.limits.depth is None or prefix.depth < self.limits.depth
         for chain, node in self._units_of(nodes, []):
             if self._is_worth_caching(chain, node):
                 prefixes.append((CachedPrefix(prefix, self._row_of_chain([*chain, node])), node))
@@ -196,11 +207,11 @@ class _Planner:
         return node.size - len(node.tokens) <= self.limits.row
 
     def _is_worth_caching(self, chain: list[Node], node: Node) -> bool:
-        if self.strategy == "plain" or self._fits(node):
+        if self.strategy == "plain" or self._fits(node) or not self.may_cache:
             return False
         length = sum(len(n.tokens) for n in chain) + len(node.tokens)
         is_worthwhile = self.strategy == "tree" or length * (node.leaves - 1) >= 2 * self.limits.forward
-        return length >= MIN_PREFIX_TOKENS and node.end >= self.limits.shortest_prefix and is_worthwhile
+        return length >= self.limits.min_prefix and node.end >= self.limits.shortest_prefix and is_worthwhile
 
     def _append_packed(self, rows: list[PackedRow], chain: list[Node], node: Node) -> None:
         """Add a subtree to the last row, or to a new one if that is full; trie order lets subtrees share chains."""

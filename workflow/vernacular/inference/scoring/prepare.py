@@ -19,6 +19,7 @@ from vernacular.inference.model.batch_tokenization import encode_all
 from vernacular.inference.model.tokenization import (
     AlignmentError,
     Encoded,
+    Rendered,
     TextModel,
     control_token_flag,
     encode,
@@ -145,10 +146,12 @@ def _begin(loaded: TextModel, row: Request) -> tuple[PreparedRequest, str, int, 
     is_empty, rendered = start >= end, None
     flag = None
     chat = rendering.uses_chat(loaded, row["messages"], row["kind"], row["extras"])
-    control = control_token_flag(loaded.tokenizer, rendering.own_texts(row, chat=chat))
+    own_texts = rendering.own_texts(row, chat=chat)
+    control = control_token_flag(loaded.tokenizer, own_texts)
     if chat:
         text, start, flag = rendering.render_continuation(loaded, row, text[start:end])
         end, rendered = len(text), text
+        text = Rendered.of(loaded.tokenizer, text, own_texts)
     request = PreparedRequest(row["request_id"], extras=frozenset(row["extras"] or ()), rendered=rendered, flags=[])
     request.adds_special_tokens = rendering.adds_special_tokens(loaded, row, rendered)
     if is_empty or start >= end:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,7 @@ import pyarrow.compute as pc
 
 from vernacular.core.errors import ArtifactError
 from vernacular.core.processes import Task
-from vernacular.inference.model.loaded import LoadedModel, token_budget
+from vernacular.inference.model.memory import token_budget
 from vernacular.inference.model.tokenization import TextModel, bos_policy
 from vernacular.inference.schema import SCORES, Journal, characters_of, distinct_rows, iter_rows
 from vernacular.inference.scoring.execute import (
@@ -30,12 +31,13 @@ from vernacular.inference.scoring.execute import (
     score_causal,
     split_by_positions,
 )
-from vernacular.inference.scoring.head import CAUSAL_EXTRAS, EXTRAS
-from vernacular.inference.scoring.masked import score_masked
+from vernacular.inference.scoring.outputs import CAUSAL_EXTRAS, EXTRAS, merge_metadata
 from vernacular.inference.scoring.prepare import PreparedRequest, pack, prepare_all, split_into_windows
-from vernacular.inference.scoring.strategy import merge_metadata, select_strategy
 from vernacular.inference.scoring.trie import Path, Trie, build_trie, ranges
 from vernacular.protocols.schema import CHARACTERS_PER_TOKEN
+
+if TYPE_CHECKING:
+    from vernacular.inference.model.loaded import LoadedModel
 
 # Measured: a chunk takes 70 to 150 MB; one is computed while another is prepared.
 CHUNK_CHARACTERS = 32_000_000  # characters
@@ -81,7 +83,7 @@ class Scoring:
         Stopped: A stop signal was received.
     """
 
-    def __init__(self, loaded: LoadedModel, requests: pa.Table, *, strategy: str = "auto"):
+    def __init__(self, loaded: "LoadedModel", requests: pa.Table, *, strategy: str = "auto"):
         started = time.perf_counter()
         _check(requests)
         requests = requests.drop_columns(_OF_GENERATION)
@@ -94,9 +96,13 @@ class Scoring:
         self.next_chunk: _Chunk | None = self._prepare(0)
         self.seconds = time.perf_counter() - started
 
+    def budget(self) -> int:
+        """Return the number of tokens of a batch."""
+        return token_budget(self.loaded)
+
     def compute(self, journal: Journal) -> None:
         started = time.perf_counter()
-        self.counters = Counters(budget=token_budget(self.loaded))
+        self.counters = Counters(budget=self.budget())
         computed: list[_Chunk] = []  # the last one, until its rows are built
         for index in range(len(self.chunk_rows)):
             chunk, self.next_chunk = self.next_chunk, None
@@ -158,7 +164,7 @@ class Scoring:
             paths = [build_path(self.loaded, request) for request in parts]
             for group in split_by_positions(self.loaded, paths, np.arange(len(paths))):
                 trie = build_trie([paths[number] for number in group])
-                groups.append((group, trie if groups else plan_ahead(self.loaded, trie)))
+                groups.append((group, trie if groups else self._plan_ahead(trie)))
             sizes = [len(path.targets) for path in paths]
             for request in prepared:
                 request.ids, request.rest = request.span, request.span[:0]  # the paths have the others
@@ -168,11 +174,16 @@ class Scoring:
         rows = requests.select(["request_id", "item_id", "role"])
         return _Chunk(rows, prepared, row_requests, numbers, parts, outputs, extras, paths, groups)
 
+    def _plan_ahead(self, trie: Trie) -> Trie:
+        return plan_ahead(self.loaded, trie)
+
     def _compute(self, chunk: _Chunk, journal: Journal) -> None:
         """Run the model on a chunk."""
         if not len(chunk.outputs.sizes) and self.engines:
             return
         if self.loaded.kind == "masked":
+            from vernacular.inference.scoring.masked import score_masked
+
             options = {"budget": self.counters.budget, "extras": chunk.extras, "journal": journal}
             counters, engine = score_masked(self.loaded, chunk.parts, chunk.outputs, **options)
             self.counters.add(counters)
@@ -184,6 +195,8 @@ class Scoring:
 
     def _compute_group(self, chunk: _Chunk, numbers: np.ndarray, trie: Trie, journal: Journal) -> None:
         """Run a causal model on requests that may share a forward pass."""
+        from vernacular.inference.scoring.strategy import select_strategy
+
         paths = chunk.paths if len(numbers) == len(chunk.paths) else [chunk.paths[number] for number in numbers]
         self.counters.tokens_trie += trie.size
         selected, engine = select_strategy(self.loaded, self.strategy, paths, trie.size)

@@ -9,18 +9,10 @@ import torch
 
 from vernacular.core.errors import ModelError, named
 from vernacular.inference.model.batch_tokenization import common_length
-from vernacular.inference.model.loaded import (
-    LOGIT_BYTES,
-    MODEL_ERRORS,
-    LoadedModel,
-    agreement,
-    check_is_causal,
-    halve,
-    state_name,
-    within_memory,
-)
+from vernacular.inference.model.loaded import MODEL_ERRORS, LoadedModel, agreement, check_is_causal, state_name
+from vernacular.inference.model.memory import LOGIT_BYTES, halve, within_memory
 from vernacular.inference.scoring.head import Body, Head, score_batch
-from vernacular.inference.scoring.plan import MIN_PREFIX_TOKENS, STRATEGIES, PlanLimits, plan
+from vernacular.inference.scoring.plan import BATCHINGS, MIN_PREFIX_TOKENS, STRATEGIES, PlanLimits, plan
 from vernacular.inference.scoring.trie import Path, Trie, build_trie, sort_key
 
 
@@ -66,31 +58,11 @@ def _label(strategy: str, head: str, batching: str) -> str:
     return f"{strategy}{whole}{'' if batching == 'padded' else f', {BATCHINGS[batching]}'}"
 
 
-def merge_metadata(engines: list[dict]) -> dict:
-    """Merge the metadata of an evaluation's chunks: the slowest strategy, the worst outcome of each check."""
-    slowest = max(engines, key=lambda metadata: STRATEGIES.index(metadata["strategy"]))
-    checks: dict[str, dict] = {}
-    for name, outcome in (entry for metadata in engines for entry in metadata["self_check"].items()):
-        checks[name] = max(
-            checks.get(name, outcome), outcome, key=lambda entry: (not entry["agrees"], entry["difference"] or 0.0)
-        )
-    merged = {**slowest, "self_check": checks}
-    merged["fallback"] = list(dict.fromkeys(reason for metadata in engines for reason in metadata["fallback"]))
-    merged["head"] = "full" if any(metadata["head"] == "full" for metadata in engines) else "rows"
-    merged["batching"] = max((metadata["batching"] for metadata in engines), key=list(BATCHINGS).index)
-    if "pll" in slowest:
-        merged["pll"] = sorted({variant for metadata in engines for variant in metadata["pll"]})
-    return merged
-
-
 # Local attention layers that count rows instead of positions: tree rows give incorrect numbers without an error.
 _COUNTS_ROWS = {"gpt_neo"}
 _ATTENTION = {"full_attention", "sliding_attention"}
 
 _REFUSED = {"prophetnet": "its log-probabilities with a cache are others than without one"}
-
-# How the texts of a batch are combined, from the fastest to the one that every model supports.
-BATCHINGS = {"padded": "padded", "equal": "batches of equal length", "single": "one text at a time"}
 
 _SHORTEST_CHECK = 64  # tokens of a text
 _BEYOND = 32  # tokens of a text after a threshold that is checked

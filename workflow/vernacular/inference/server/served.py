@@ -2,25 +2,22 @@
 
 A call is one unit of work with a name that is a hash of its content. An answered one, in the journal, is not repeated.
 
-A model without a local tokenizer has that of the server, from the endpoint `/tokenize` of llama.cpp. It returns the
-bytes of each token, from which character offsets follow exactly. `ServerTokenizer` has the interface of a fast
-tokenizer of transformers, as far as scoring and generation use it.
+A model without a local tokenizer has that of the server, from the endpoint `/tokenize` of llama.cpp.
 """
 
-import functools
 import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
-from transformers import BatchEncoding
 
 from vernacular.core.errors import ModelError, ServerError
 from vernacular.core.logs import Progress
 from vernacular.core.model_record import ModelRecord
-from vernacular.inference.model.tokenization import AlignmentError, TextModel, load_tokenizer, n_added, special_tokens
+from vernacular.inference.model.pieces import PieceTokenizer
+from vernacular.inference.model.tokenization import AlignmentError, TextModel, special_tokens
+from vernacular.inference.model.tokenizers import load_tokenizer
 from vernacular.inference.schema import Journal
 from vernacular.inference.server.client import ATTEMPTS, Client, RefusedError
 from vernacular.inference.server.completions import (
@@ -46,10 +43,9 @@ from vernacular.inference.server.forms import (
 from vernacular.inference.server.native import LlamaCpp, SGLang
 
 
-class ServerTokenizer:
+class ServerTokenizer(PieceTokenizer):
     """A tokenizer behind `/tokenize`, which is not below `/v1`."""
 
-    is_fast = True
     unk_token_id = None
 
     def __init__(self, client: Client):
@@ -57,15 +53,16 @@ class ServerTokenizer:
         props = client.get("/props", root=True)
         template = read(props, "chat_template")
         self.chat_template = template if isinstance(template, str) and template else None
+        self._tokens: dict[int, bytes] = {}  # the pieces seen so far
         self.bos_token, self.bos_token_id = self._special(read(props, "bos_token"))
         self.eos_token, self.eos_token_id = self._special(read(props, "eos_token"))
-        self._tokens: dict[int, bytes] = {}  # the pieces seen so far
 
     def _special(self, text) -> tuple[str | None, int | None]:
-        ids = [token for token, _ in self._pieces(text)] if isinstance(text, str) and text else []
+        ids = [token for token, _ in self.pieces(text)] if isinstance(text, str) and text else []
         return (text, ids[0]) if len(ids) == 1 else (None, None)
 
-    def _pieces(self, text: str, *, add_special: bool = False) -> list[tuple[int, bytes]]:
+    def pieces(self, text: str, *, add_special: bool = False) -> list[tuple[int, bytes]]:
+        """Return (ID, bytes) of each token of a text, in which control tokens are read."""
         body = {"content": text, "add_special": add_special, "parse_special": True, "with_pieces": True}
         try:
             entries = read(self._client.post("/tokenize", body, root=True), "tokens")
@@ -74,36 +71,16 @@ class ServerTokenizer:
         pieces = [(read(entry, "id"), _as_bytes(read(entry, "piece"))) for entry in elements(entries)]
         if not isinstance(entries, list) or any(type(i) is not int or piece is None for i, piece in pieces):
             raise AlignmentError("the server's tokenizer does not return the text of its tokens")
+        self._tokens.update(pieces)
         return pieces
 
-    @functools.lru_cache(maxsize=10_000)  # noqa: B019 (one tokenizer per job)
-    def _encode(self, text: str, add_special_tokens: bool) -> SimpleNamespace:
-        pieces = self._pieces(text)
-        ids, offsets = [token for token, _ in pieces], byte_offsets(text, [piece for _, piece in pieces])
-        self._tokens.update(pieces)
-        sequence_ids = [0] * len(ids)
-        if add_special_tokens:
-            full = [token for token, _ in self._pieces(text, add_special=True)]
-            lead, tail = n_added(full, ids)
-            ids, offsets = full, [(0, 0)] * lead + offsets + [(0, 0)] * tail
-            sequence_ids = [None] * lead + sequence_ids + [None] * tail
-        return SimpleNamespace(ids=ids, offsets=offsets, sequence_ids=sequence_ids, word_ids=[None] * len(ids))
-
-    def __call__(self, text: str, *, add_special_tokens: bool = True, verbose: bool = False) -> BatchEncoding:
-        encoding = self._encode(text, add_special_tokens)
-        return BatchEncoding({"input_ids": encoding.ids}, [encoding], n_sequences=1)
-
-    def convert_ids_to_tokens(self, ids: list[int]) -> list[str]:
-        """Return the text of each token; bytes that are no complete character are written as \\xe1."""
-        return [self._tokens.get(token, b"").decode("utf-8", "backslashreplace") for token in ids]
+    def piece(self, token: int) -> bytes:
+        """Return the bytes of a token that a text has contained."""
+        return self._tokens.get(token, b"")
 
     def decode(self, ids: list[int], **_) -> str:
         """Return the text of `ids`."""
         return text_of(read(self._client.post("/detokenize", {"tokens": list(ids)}, root=True), "content"), "text")
-
-    def get_chat_template(self) -> str:
-        """Return the template that the server applies."""
-        return self.chat_template
 
     def apply_chat_template(self, messages: list[dict], *, chat_template, tokenize, date_string, **arguments) -> str:
         """Return the prompt of a chat, rendered by the server."""
@@ -120,31 +97,6 @@ def _as_bytes(piece) -> bytes | None:
     if isinstance(piece, list) and all(type(value) is int and 0 <= value < 256 for value in piece):
         return bytes(piece)
     return piece.encode("utf-8", "surrogatepass") if isinstance(piece, str) else None
-
-
-def byte_offsets(text: str, pieces: list[bytes]) -> list[tuple[int, int]]:
-    """Return the characters [start, end) of each piece; one that ends inside a character has all of that character.
-
-    A space that the tokenizer puts before the text belongs to no character. Raises AlignmentError if the pieces are
-    not the bytes of the text.
-
-    >>> byte_offsets("aé", [b"a", b"\\xc3", b"\\xa9"])
-    [(0, 1), (1, 2), (1, 2)]
-    >>> byte_offsets("a b", [b" a", b" b"])
-    [(0, 1), (1, 3)]
-    """
-    joined, expected = b"".join(pieces), text.encode("utf-8", "surrogatepass")
-    shift = 1 if joined == b" " + expected else 0
-    if joined[shift:] != expected:
-        raise AlignmentError("the tokens of the server's tokenizer do not reproduce the text")
-    characters = [index for index, char in enumerate(text) for _ in char.encode("utf-8", "surrogatepass")]
-    offsets, position = [], -shift
-    for piece in pieces:
-        start, end = max(position, 0), position + len(piece)
-        edge = characters[start] if start < len(characters) else len(text)
-        offsets.append((edge, characters[end - 1] + 1) if end > start else (edge, edge))
-        position = end
-    return offsets
 
 
 CONCURRENCY, TIMEOUT = 4, 600.0  # requests at a time; seconds without a byte of a response

@@ -9,7 +9,7 @@ import pyarrow as pa
 from vernacular.core.errors import ModelError, ServerError, format_count
 from vernacular.core.library_errors import wrap_tokenizer_panics
 from vernacular.core.model_record import ModelRecord, ServerRecord
-from vernacular.inference.model.tokenization import load_tokenizer
+from vernacular.inference.model.tokenizers import load_tokenizer
 from vernacular.inference.schema import characters_of
 from vernacular.inference.server import checks
 from vernacular.inference.server.client import RefusedError, Usage
