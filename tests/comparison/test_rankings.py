@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
 from support import observed
-from support.result_rows import EVALUATION, row, rows
+from support.result_rows import EVALUATION, rankings, row, rows
 from vernacular.comparison.align import align
-from vernacular.comparison.compare import rankings
 from vernacular.comparison.overall import overall
 from vernacular.comparison.pairwise import compare_sides
 from vernacular.comparison.schema import OVERALL, RANKINGS
@@ -48,8 +47,10 @@ def test_earlier_checkpoints_are_tested_against_the_best_only():
     n_ranked = len(TABLES) + 1
     assert n_pairs == [n_ranked * (n_ranked - 1) // 2 + len(earlier), 43 * 42 // 2]
     assert {model for model, record in records.items() if record["rank"] is None} == {*earlier}
+    others = {"rank": None, "compared_with": [], "worse_than": []}
     for model, record in records.items():
-        assert record | {"rank": None} == complete[model] | {"rank": None}, "the tests against the best are the same"
+        assert record | others == complete[model] | others, "the tests against the best are the same"
+        assert model not in earlier or record["compared_with"] == [record["best"]]
     ranks = {model: record["rank"] for model, record in records.items() if model not in earlier}
     without = rank({model: table for model, table in (TABLES | series).items() if model not in earlier})
     assert ranks == {model: record["rank"] for model, record in without.items()}

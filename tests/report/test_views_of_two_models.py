@@ -53,12 +53,12 @@ def test_comparison_opens_with_a_verdict_and_folds_equal_rows(page):
     page.until("document.querySelectorAll('details table tbody tr').length === 2")
 
 
-def test_no_star_below_chance(page):
+def test_no_star_at_chance_or_below(page):
     page.open("#/leaderboard?down=evaluations")
     rows = {row.text.split("\n")[0] + row.text.split("\n")[1][:2]: row for row in page.find_all(".board tbody tr")}
     assert len(rows) == 3
     marks = {name: [m.text for m in row.find_elements("css selector", ".mark")] for name, row in rows.items()}
-    assert sorted(map(tuple, marks.values())) == [("★",), ("★",), ("☆", "★")]  # at chance: both; below: none
+    assert sorted(map(tuple, marks.values())) == [(), ("★",), ("★",)]  # at chance and below: none
 
 
 def test_overall_stays_above_all_rows_and_intervals_are_drawn(page):

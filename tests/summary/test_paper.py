@@ -25,13 +25,15 @@ LOSS = {
 def paper_table(metrics_table, ranking_row):
     """Return a function that makes a table of rows; `ranked`: {(evaluation, metric): (best, in_best_group)}."""
 
-    def make(*rows, ranked=None, **arguments):
+    def make(*rows, ranked=None, compared=None, **arguments):
         long = combine_tables([metrics_table(*({"style": "default"} | row for row in rows))])
         rankings = [
             ranking_row(model=model, evaluation=evaluation, metric=metric, best=best, in_best_group=model in group)
             for (evaluation, metric), (best, group) in (ranked or {}).items()
             for model in long["model"].unique()
         ]
+        for row in rankings:
+            row |= (compared or {}).get(row["model"], {})
         models = list(long["model"].unique())
         return make_table(long, make_headings(long, TITLES), rankings, **{"models": models} | arguments)
 
@@ -47,8 +49,8 @@ ROWS = [
 CAPTION = (
     "Surprisal in nats (lower is better); Accuracy in % (higher is better). Items: gl CALAME n = 250; gl OpenBookQA "
     "n = 99–100. Bold: best value of the column. †: not significantly different from the best: paired tests on the "
-    "same items (exact McNemar, mid-p), Holm correction over all compared models of the column, significance level "
-    "0.05."
+    "same items (exact McNemar, mid-p), Holm correction over all headline metrics of a pair of models and, against the best of all "
+    "models, over all models, significance level 0.05."
 )
 
 
@@ -177,10 +179,20 @@ def test_caption_names_columns_that_were_not_tested(paper_table):
     assert "†" not in caption
 
 
-def test_rankings_with_a_best_model_outside_the_selection_are_no_test(paper_table):
+def test_models_are_tested_against_the_best_of_the_selection(paper_table, ranking_row):
+    """The best model of the run is not in the table: the tests of the others against each other are those of the run."""
     table = paper_table(*ROWS[:3], ranked={(OPENBOOKQA, "accuracy"): ("other", "bc")})
     assert [[cell.mark for cell in row] for row in table.cells] == [[0], [2], [0]]
     assert "not tested" in table.caption
+    compared = {"a": {"compared_with": ["b"], "worse_than": ["b"]}, "c": {"compared_with": ["b"], "worse_than": []}}
+    table = paper_table(*ROWS[:3], ranked={(OPENBOOKQA, "accuracy"): ("other", "bc")}, compared=compared)
+    assert [[cell.mark for cell in row] for row in table.cells] == [[0], [2], [1]]
+
+
+def test_values_at_chance_or_worse_have_no_mark(paper_table):
+    table = paper_table(*({"model": m, "value": v} for m, v in (("a", 0.25), ("b", 0.2), ("c", 0.1))))
+    assert {cell.mark for row in table.cells for cell in row} == {0}
+    assert "Bold" not in table.caption
 
 
 def test_one_model_or_equal_values_have_no_best(paper_table):
@@ -206,7 +218,10 @@ def test_values_by_category_are_not_in_the_table(paper_table):
 
 
 def test_negative_values_have_a_minus_sign_and_zero_has_none(paper_table):
-    rows = [{"model": model, "unit": "score", "value": value} for model, value in (("a", -0.25), ("b", -0.0001))]
+    rows = [
+        {"model": model, "unit": "score", "value": value, "chance_level": None}
+        for model, value in (("a", -0.25), ("b", -0.0001))
+    ]
     table = paper_table(*rows)
     assert [row[0].text for row in table.cells] == ["-0.250", "0.000"]
     latex = to_latex(table).splitlines()

@@ -73,7 +73,10 @@ def ranking_row():
 
     def row(**changes) -> dict:
         values = {"model": "m", "best": "m", "difference": 0.0, "p_value": None, "p_holm": None}
-        row = _EVALUATION | values | {"in_best_group": True, "rank": 1} | changes
+        values |= {"in_best_group": True, "rank": 1} | changes
+        best = [values["best"]] if values["best"] != values["model"] else []
+        values |= {"compared_with": best, "worse_than": [] if values["in_best_group"] else best}
+        row = _EVALUATION | values | changes
         assert set(row) == set(RANKINGS.schema.names)
         return row
 

@@ -375,15 +375,16 @@ const board = (() => {
             "li",
             null,
             `★ best of its ${line}, ☆ not significantly different from the best (paired tests on the ` +
-              `same items, Holm correction over the ${line}). A value below chance has no mark.`,
+              `same items, ${verdict.FAMILIES}). Equal values, and those at chance or worse, ` +
+              "have no mark.",
           )
         : null,
       chosen.scale === "baseline"
         ? el(
             "li",
             null,
-            "Underlined: significant difference. A difference has no interval if config.yaml does not " +
-              "list the pair under comparisons.",
+            `Underlined: significant difference (${verdict.FAMILIES}). A difference has no ` +
+              "interval if config.yaml does not list the pair under comparisons.",
           )
         : null,
       chosen.scale === "chance"

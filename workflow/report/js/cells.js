@@ -78,7 +78,10 @@ const cells = (() => {
     return cell.chance !== null && cell.low !== null && cell.low <= cell.chance && cell.chance <= cell.high;
   }
 
-  const belowChance = (cell) => cell.chance !== null && cell.value !== null && cell.value < cell.chance;
+  const atChance = (cell, info) =>
+    cell.chance !== null &&
+    cell.value !== null &&
+    (info.higher === false ? cell.value >= cell.chance : cell.value <= cell.chance);
 
   // text for screen readers and tooltips
   function description(cell, info, display) {
@@ -177,6 +180,6 @@ const cells = (() => {
     lacksInterval,
     ABOUT_PARENTHESES,
     nearChance,
-    belowChance,
+    atChance,
   };
 })();

@@ -7,11 +7,11 @@
 const fields = /** @type {const} */ ({
   "rows": {
     // index: headline values (Cell is the same in the file of an evaluation); marks are 2 best, 1 not significantly
-    // different from the best, 0 others; scope is "all" or a language; what has no values, and why
+    // different from the best, 0 others; worse: significantly, than the best; scope is "all" or a language; what has no values, and why
     "IndexCell": [
       "evaluation", "model", "metric", "value", "low", "high", "n", "flagged", "ties", "chance", "majority"
     ],
-    "Mark": ["model", "evaluation", "metric", "mark", "rank"],
+    "Mark": ["model", "evaluation", "metric", "mark", "worse"],
     "Overall": ["model", "scope", "mean", "low", "high", "rank", "rank_worst", "win_rate", "n", "excluded"],
     "Missing": ["model", "evaluation", "kind", "note"],
     "Spoken": ["evaluation", "model", "answered", "gold", "undecided"],

@@ -229,9 +229,9 @@
   async function picker(index, cellsOf, shown) {
     const compared = shown.kind === "pair" ? (await pieces.differences(shown.pair)).rows : [];
     const differences = new Map(compared.map((row) => [`${row.evaluation} ${row.metric}`, row]));
-    const sharing = new Map(); // evaluation and metric -> number of models that share the best group
-    for (const { evaluation, metric, mark } of index.rankings)
-      sharing.set(`${evaluation} ${metric}`, (sharing.get(`${evaluation} ${metric}`) ?? 0) + (mark > 0));
+    const sharing = new Map(); // evaluation and metric -> number of models that are not worse than the best
+    for (const { evaluation, metric, worse } of index.rankings)
+      sharing.set(`${evaluation} ${metric}`, (sharing.get(`${evaluation} ${metric}`) ?? 0) + !worse);
     return (number) => {
       const all = cellsOf.get(number) ?? [];
       if (!all.length) return null;
@@ -278,10 +278,8 @@
   /** @param {Index} index */
   function mapNote(models, shown, all, index) {
     if (shown.kind === "pair")
-      return "Candidate minus baseline; teal is better, ochre is worse, underlined: significant.";
-    const underlined =
-      " Underlined: significantly better than all other models, corrected for their number; " +
-      "a comparison is corrected for the number of its metrics instead.";
+      return `Candidate minus baseline; teal is better, ochre is worse, underlined: significant (${verdict.FAMILIES}).`;
+    const underlined = ` Underlined: significantly better than all other models (${verdict.FAMILIES}).`;
     return [
       "Teal: above chance, ochre: below; shares in %. Italic: not distinguishable from chance.",
       shown.kind === "best" && models.length > 1 ? underlined : "",
@@ -319,7 +317,7 @@
     );
     cells.shade(element, cells.heat(cell) ?? 0);
     element.classList.toggle("near-chance", cells.nearChance(cell));
-    element.classList.toggle("significant", n > 1 && Boolean(alone) && !cells.belowChance(cell));
+    element.classList.toggle("significant", n > 1 && Boolean(alone) && !cells.atChance(cell, info));
     return element;
   }
 

@@ -2,6 +2,9 @@
 // What a comparison of two models found, as sentences: significant differences, and the items that changed.
 const verdict = (() => {
   const { el, data } = vernacular;
+  // the words of statistics/significance.py
+  const FAMILIES =
+    "Holm correction over all headline metrics of a pair of models and, against the best of all models, over all models";
 
   const name = (text) => el("strong", null, data(text));
   const metrics = (count) => format.counted(count, "metric");
@@ -66,5 +69,5 @@ const verdict = (() => {
     return names.address(["comparison", ...names.sides(index, pair)]);
   }
 
-  return { sentences, link };
+  return { sentences, link, FAMILIES };
 })();

@@ -18,6 +18,7 @@ from vernacular.core.tables import rows_of
 from vernacular.report.data_files import FIELDS, Row, record, round_all, round_significant, write_data_file
 from vernacular.report.item_details import item_row
 from vernacular.report.leaderboard import ReportIndex
+from vernacular.statistics.significance import key_of
 
 _COLUMNS = [name for name in FIELDS["records"]["Comparison"] if name not in ("evaluation", "metric", "single?")]
 
@@ -31,7 +32,7 @@ def write_pairs(
     -> item_id -> position in the evaluation's files. prompt_rows: rows per PROMPTS; a difference under one prompt, for
     which a mean over prompts stands, has the key `single` and is not part of the verdict.
     """
-    singles = replaced(rows_of(comparisons), prompt_rows) if prompt_rows else set()
+    singles = replaced(prompt_rows)
     pairs = dict.fromkeys(zip(comparisons["baseline"].to_pylist(), comparisons["candidate"].to_pylist(), strict=True))
     summaries = []
     for i, (baseline, candidate) in enumerate(pairs):
@@ -77,7 +78,7 @@ def _summarize(rows: list[dict], changes: list) -> dict:
 
 
 def _row(row: dict, index: ReportIndex, singles: set[tuple]) -> dict:
-    is_single = (row["baseline"], row["candidate"], row["evaluation"], row["metric"]) in singles
+    is_single = key_of(row) in singles
     comparison = {
         "evaluation": index.evaluations.number(row["evaluation"]),
         "metric": index.metric(row),

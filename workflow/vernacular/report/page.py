@@ -131,7 +131,9 @@ def build(
         bases = sorted({base_language(entry["language"] or "") for entry in index["evaluations"]})
         index["languages"] = {base: name for base in bases if (name := english_names().get(base))}
         index["missing"] = leaderboard.missing(notes, report_index)
-        index["rankings"] = leaderboard.ranking_marks(_read_optional(results, "rankings", RANKINGS), report_index)
+        index["rankings"] = leaderboard.ranking_marks(
+            _read_optional(results, "rankings", RANKINGS), index["cells"], report_index
+        )
         index["overall"] = leaderboard.overall(_read_optional(results, "overall", OVERALL), report_index)
         comparisons = _read_optional(results, "comparisons", COMPARISONS)
         index["pairs"] = write_pairs(out, comparisons, changes, positions, report_index, prompt_rows)

@@ -13,6 +13,7 @@ from vernacular.core.metadata import FAILURE, INFORMATION, MetricsMetadata, Resu
 from vernacular.core.publication import publishable
 from vernacular.core.tables import finite_or_none, plain_text
 from vernacular.protocols.diagnosis import CODES
+from vernacular.statistics.significance import FAMILIES
 from vernacular.summary import cells
 from vernacular.summary.grid import sort_rows, with_columns_of
 from vernacular.summary.rows import METRIC, SETTING_COLUMNS, Column, write_rows
@@ -83,9 +84,9 @@ _COMPARISONS = [
     Column("low", "ci_low", 10, "95 % interval of the difference: paired bootstrap", "difference"),
     Column("high", "ci_high", 10, "95 % interval of the difference: paired bootstrap", "difference"),
     Column("p", "p_value", 9, "paired test; see the column test", "0.0000"),
-    Column("p (Holm)", "p_holm", 9, "Holm correction over all headline comparisons of this pair of models", "0.0000"),
+    Column("p (Holm)", "p_holm", 9, FAMILIES, "0.0000"),
     Column("interpretation", describe_comparison, 150),  # not printed: it repeats the numbers before it
-    Column("tests", "n_tests", 7, "number of comparisons in the Holm correction", "0"),
+    Column("tests", "n_tests", 7, "number of headline metrics of this pair of models that are tested", "0"),
     Column("significant", lambda row: None if row["significant"] is None else ["no", "yes"][row["significant"]], 11),
     Column("items", "n", 8, "items with a value for both models", "0"),
     Column(

@@ -16,18 +16,8 @@ from vernacular.core.tables import plain_text
 from vernacular.metrics.metric import display_name
 from vernacular.statistics.over_prompts import LIKE_THESE
 from vernacular.statistics.paired import ALPHA
-from vernacular.summary.cells import (
-    ARROWS,
-    BEST,
-    NONE,
-    SHARED,
-    direction,
-    format_number,
-    index_rankings,
-    lacks_interval,
-    mark_by_interval,
-    mark_by_test,
-)
+from vernacular.statistics.significance import BEST, FAMILIES, NONE, SHARED, index_rankings, marks
+from vernacular.summary.cells import ARROWS, direction, format_number, lacks_interval
 from vernacular.summary.grid import Grid, Headings, build_grid, runs_of_equal
 
 _UNITS = {"share": "%", "percent": "%", "score": "", "cosine": ""}  # of the numbers in the table, by unit of the values
@@ -215,14 +205,12 @@ def _column(long: pd.DataFrame, layout: Grid, position: int, rankings: Mapping, 
     first = next(row for row in rows if row is not None)
     value, low, high = (layout.take(long[name])[:, position] for name in ("value", "ci_low", "ci_high"))
     higher_is_better = direction(first["higher_is_better"])
-    unknown = np.full(len(value), np.nan)
-    column_marks = mark_by_interval(value, unknown, unknown, higher_is_better)
     keys = [None if row is None else (row["model"], row["evaluation"], row["metric"]) for row in rows]
-    tested_marks, paired = mark_by_test(keys, value, column_marks, rankings)
-    has_best = bool((column_marks == BEST).any())  # not if all values are equal
-    is_tested = bool(paired[np.isfinite(value)].all()) if has_best else None
-    if is_tested and not intervals:
-        column_marks = tested_marks
+    chance = layout.take(long["chance_level"])[:, position]
+    column_marks, tested = marks(keys, value, chance, higher_is_better, rankings)
+    is_tested = bool(tested[np.isfinite(value)].all()) if column_marks.any() else None
+    if intervals or not is_tested:
+        column_marks[column_marks == SHARED] = NONE
     without_interval = lacks_interval(value, low, high, higher_is_better)
     cells = []
     for index, row in enumerate(rows):
@@ -264,8 +252,8 @@ def _caption(
         names = [name for key, is_tested in zip(keys, tested, strict=True) if is_tested for name in tests.get(key, ())]
         test = f" ({'; '.join(dict.fromkeys(names))})" if names else ""
         sentences.append(
-            f"†: not significantly different from the best: paired tests on the same items{test}, Holm correction over "
-            f"all compared models of the {line}, significance level {ALPHA}."
+            f"†: not significantly different from the best: paired tests on the same items{test}, {FAMILIES}, "
+            f"significance level {ALPHA}."
         )
     if False in tested:
         columns = layout.columns[["language", "title", "setting"]].itertuples(index=False)

@@ -12,15 +12,16 @@ from openpyxl.worksheet.worksheet import Worksheet
 
 from vernacular.core.errors import format_count
 from vernacular.core.tables import is_finite, p_value_text, plain_text
+from vernacular.statistics.significance import BEST, FAMILIES, NONE, SHARED, Key, marks
 from vernacular.summary import cells
 from vernacular.summary.grid import Grid, Headings
 
 BASELINES = {"chance_level": "chance level", "majority_baseline": "majority baseline"}  # column: its name in comments
 LEGEND = [
     "● bold green: the best value of its column.",
-    "○ green: not significantly different from the best. If models were compared item by item: paired test, Holm "
-    "correction over the column. Otherwise: the 95 % interval of the value includes the best value. The comment on the "
-    "column heading names the method.",
+    f"○ green: not significantly different from the best: paired test on the same items, {FAMILIES}. Without a test, "
+    "only the best is marked; the comment on the column heading names the method. A value at chance or worse has no "
+    "mark.",
     "Gray: the 95 % interval includes the chance level or the majority baseline (always the most frequent answer).",
     "(In parentheses): no 95 % interval, so that the difference from chance is unknown (reason: sheet provenance).",
     "Blue: darker is better; shares from chance to 100 %, other units from the worst to the best value of the column.",
@@ -171,8 +172,8 @@ def _baseline_lines(values: dict, unit) -> list[str]:
     return lines
 
 
-_FONTS = {cells.BEST: cells.BOLD_GREEN, cells.SHARED: cells.GREEN}
-_GRAY_FONTS = {cells.BEST: cells.BOLD_GRAY}
+_FONTS = {BEST: cells.BOLD_GREEN, SHARED: cells.GREEN}
+_GRAY_FONTS = {BEST: cells.BOLD_GRAY}
 _FLOATS = ("value", "ci_low", "ci_high", *BASELINES, "n", "n_flagged", "n_ties")
 
 
@@ -184,7 +185,7 @@ def write_grid(
     *,
     levels: list[str],
     comments: bool,
-    rankings: Mapping[cells.Key, dict],
+    rankings: Mapping[Key, dict],
     headings: Headings,
 ) -> None:
     """Write the models and columns of `layout`, whose cells are positions in `long`, to `sheet`.
@@ -204,10 +205,9 @@ def write_grid(
         first_value = positions[positions >= 0][0]
         unit, higher_is_better = units[first_value], cells.direction(directions[first_value])
         column = {name: array[:, position] for name, array in arrays.items()}
-        interval_marks = cells.mark_by_interval(column["value"], column["ci_low"], column["ci_high"], higher_is_better)
         row_keys = [keys[cell] for cell in positions]
-        column_marks, paired = cells.mark_by_test(row_keys, column["value"], interval_marks, rankings)
-        rules.append(_marking_rule(column_marks, paired, column["value"]))
+        column_marks, tested = marks(row_keys, column["value"], column["chance_level"], higher_is_better, rankings)
+        rules.append(_marking_rule(column_marks, tested, column["value"]))
         is_near_chance = cells.near_chance(column["ci_low"], column["ci_high"], column["chance_level"])
         is_near_chance |= cells.near_chance(column["ci_low"], column["ci_high"], column["majority_baseline"])
         without_interval = cells.lacks_interval(column["value"], column["ci_low"], column["ci_high"], higher_is_better)
@@ -226,7 +226,7 @@ def write_grid(
             number_format = cells.number_format(unit, mark, bool(without_interval[row]))
             set_style(cell, number_format=number_format, font=font, border=border, alignment=alignment)
             if comments:
-                ranking = rankings[row_keys[row]] if paired[row] else None
+                ranking = rankings.get(row_keys[row])
                 cell.comment = cells.comment(describe(values, unit, ranking))
         add_scale(
             sheet,
@@ -276,16 +276,13 @@ def describe(values: dict[str, float], unit, ranking: dict | None = None) -> str
     return "\n".join(lines)
 
 
-def _marking_rule(column_marks: np.ndarray, paired: np.ndarray, values: np.ndarray) -> str:
+def _marking_rule(column_marks: np.ndarray, tested: np.ndarray, values: np.ndarray) -> str:
     """Describe how the marks of a column were determined; "" if there are none."""
     if not column_marks.any():
         return ""
-    is_paired = paired[np.isfinite(values)]
-    if is_paired.all():
-        return "Best: by paired tests on the same items (Holm)."
-    if is_paired.any():
-        return "Best: by paired tests for models that were compared, by each value's own interval for the others."
-    return "Best: by each value's own interval (no paired tests)."
+    if tested[np.isfinite(values)].all():
+        return f"● best; ○ by paired tests on the same items, {FAMILIES}."
+    return "● best; not all models were tested against it."
 
 
 def _write_means(
@@ -304,7 +301,7 @@ def _write_means(
                 set_style(cell, number_format="0", alignment=cells.CENTERED)
                 cell.comment = cells.comment(f"possible ranks: {rank_range(row)}")
             continue
-        mark = cells.BEST if value == best else cells.SHARED if row["rank"] == 1 else cells.NONE
+        mark = BEST if value == best else SHARED if row["rank"] == 1 else NONE
         mark = mark if has_marks else None
         cell = cells.put_number(sheet, first_row + index, number, value)
         lacks_interval = not is_finite(row["ci_low"])

@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 
 from vernacular.comparison.align import align
-from vernacular.comparison.compare import correct_by_pair
 from vernacular.comparison.curves.curve import (
     RESAMPLES,
     Curve,
@@ -37,7 +36,8 @@ from vernacular.metrics.classification import with_classes
 from vernacular.metrics.metric import Metric
 from vernacular.protocols.evaluate import metrics_in
 from vernacular.statistics import curves as statistics
-from vernacular.statistics.paired import ALPHA, corpus_difference
+from vernacular.statistics.paired import corpus_difference
+from vernacular.statistics.significance import add_significance
 from vernacular.types import SETTING
 
 MIN_MONOTONICITY = 0.5
@@ -136,11 +136,9 @@ def pair_rows(
 
 def correct_areas(rows: list[dict]) -> None:
     """Add `p_holm`, `n_tests` and `better` to CURVE_PAIRS rows: one family per pair, of its rows over all items."""
-    correct_by_pair(rows)
-    for row in rows:
-        row["better"] = None
-        if row["n_tests"] and row["p_holm"] < ALPHA and row["area"] and row["higher_is_better"] is not None:
-            row["better"] = row["candidate" if (row["area"] > 0) == row["higher_is_better"] else "baseline"]
+    tested = add_significance([row | {"headline": True, "difference": row["area"]} for row in rows])
+    for row, found in zip(rows, tested, strict=True):
+        row |= {"p_holm": found["p_holm"], "n_tests": found["n_tests"], "better": row.get(found["better"])}
 
 
 def trust_row(curves: list[Curve], points: dict[str, list[dict]], samples: Samples, labels: dict) -> dict:
