@@ -74,7 +74,8 @@ def test_column_sorts_by_keyboard(browser):
 
 
 @pytest.mark.parametrize(
-    ("by", "title", "own"), [("task", "Waves <b>", "gl options"), ("language", "Galician", "Waves <b>")]
+    ("by", "title", "own"),
+    [("task", "Waves <b> (samples)", "gl options"), ("language", "Galician", "Waves <b> (samples)")],
 )
 def test_columns_are_grouped_by_task_or_language(browser, by, title, own):
     browser.open(f"#/leaderboard?down=models&by={by}")

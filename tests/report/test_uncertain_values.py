@@ -43,7 +43,7 @@ def test_value_without_an_interval_is_in_parentheses_and_explained(page):
     assert [text[:8] for text in lacking] == ["(10.805)"] * 2  # 10.80516, rounded once
     assert "(Parentheses): no interval" in page.text(".legend")
     page.open("#/overview")
-    assert "(10.805)" in page.texts(".map tbody .value")
+    assert "(10.805) ▲" in page.texts(".map tbody .value")
     assert "(Parentheses): no interval" in page.text(".map .note")
     page.open(f"#/task/{LETTERS}/base")
     assert "(10.805)" in page.texts(".numbers tbody .value")
@@ -64,7 +64,7 @@ def test_a_value_below_chance_has_one_color_in_all_views(page):
 
 def test_overall_below_chance_and_possible_ranks_are_stated(page):
     page.open("#/overview")
-    assert "12.5 points below chance" in page.text(".headline")
+    assert "\u221212.5 on a scale from 0 (chance) to 100 (all correct)" in page.text(".headline")
     page.open("#/leaderboard?down=models")
     assert page.texts(".board tbody td.rank") == ["1\u2009–\u20092"] * 2
 
@@ -81,7 +81,7 @@ def test_comparison_shows_both_p_values_and_the_minimum_detectable_difference(pa
 def test_margin_of_a_regressed_item_falls(page):
     page.open(f"#/comparison/base/tuned/{PAIRS[0]}")
     assert {row.text.split()[-1] for row in page.find_all(".items tbody tr")} == {"\u22124.220"}
-    assert "Minimal pairs · Galician" in page.text(".crumbs")
+    assert "Minimal pairs (samples) · Galician" in page.text(".crumbs")
 
 
 def test_numbered_category_is_called_a_category(page):

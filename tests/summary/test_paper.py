@@ -266,3 +266,17 @@ def test_unknown_names_suggest_those_with_results(metrics_table):
     assert set(choose(long, "task", ["belebele"], "--tasks")["task"]) == {"belebele"}
     with pytest.raises(DataError, match=r'--tasks: no results of "belebel".*Did you mean "belebele"'):
         choose(long, "task", ["belebel"], "--tasks")
+
+
+def test_demonstration_items_and_failures_are_named(paper_table):
+    rows = [{"model": m, "value": v, "dataset_revision": "samples 5a"} for m, v in (("a", 0.5), ("b", 0.4))]
+    failures = {("a", OPENBOOKQA): "15 of 16 responses contain none of the options."}
+    table = paper_table(*rows, failures=failures)
+    assert table.headings[1] == ["OpenBookQA (samples)"]
+    assert "(samples): a few demonstration items of the package" in table.caption
+    assert table.caption.endswith("‡: a failure explains the value: 15 of 16 responses contain none of the options.")
+    lines = to_latex(table).splitlines()
+    assert r"    a & \textbf{50.0}$^{\ddagger}$ \\\\" in lines
+    assert r"    b & 40.0 \\\\" in lines
+    mixed = paper_table(*rows, {"language": "es"}).headings
+    assert (mixed[1], [" (samples)" in setting for setting in mixed[2]]) == (["OpenBookQA"] * 2, [False, True])

@@ -83,6 +83,14 @@ const cells = (() => {
     cell.value !== null &&
     (info.higher === false ? cell.value >= cell.chance : cell.value <= cell.chance);
 
+  /** @param {Index} index */
+  function failure(index, cell) {
+    const worst = index.symptomsOf.get(`${cell.evaluation} ${cell.model}`)?.[0];
+    return worst?.severity === "failure"
+      ? el("span", { class: "flag", title: diagnosis.name(worst.code) }, " ▲")
+      : null;
+  }
+
   // text for screen readers and tooltips
   function description(cell, info, display) {
     const value = (display.signed ? format.signed : format.value)(display.value, display.unit);
@@ -170,6 +178,7 @@ const cells = (() => {
 
   return {
     scaled,
+    failure,
     range,
     draw,
     style,

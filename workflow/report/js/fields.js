@@ -85,10 +85,10 @@ const fields = /** @type {const} */ ({
     // `group`
     "Evaluation": [
       "id", "items", "representative", "note?", "runs?", "group?", "task", "language", "protocol", "shots", "seed",
-      "style", "prompt?"
+      "style", "prompt?", "samples?"
     ],
     "Metric": ["name", "title", "protocol", "unit", "higher", "headline", "about", "order"],
-    "Summary": ["tests", "candidate", "baseline", "identical", "items", "improved", "regressed", "prompts?"],
+    "Summary": ["tests", "candidate", "baseline", "identical", "items", "improved", "regressed", "repeated?"],
     "Task": [
       "items", "block", "models", "letters", "generates", "cells", "categories", "signatures", "outcomes",
       "distributions", "calibration", "surprisal", "dataset", "diagnoses", "answers", "estimates?"

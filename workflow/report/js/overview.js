@@ -76,7 +76,7 @@
     const value =
       `${format.fromChance(best.mean)}` +
       `${best.low === null ? "" : ` (95 % interval ${format.interval(best.low, best.high, "share")})`}, ` +
-      `the mean of ${format.counted(best.n, "evaluation")}`;
+      `the mean of (value − chance) / (1 − chance) over ${format.counted(best.n, "evaluation")}`;
     const guess =
       best.low !== null && best.low <= 0 && best.high >= 0 ? " This is not distinguishable from guessing." : "";
     if (models.length === 1) return [name(index, best), ` scores ${value}.`, guess];
@@ -152,6 +152,17 @@
     const cellsOf = representativeCells(index);
     const pick = await picker(index, cellsOf, shown);
     const languages = [...new Set(index.evaluations.map((e) => e.language))].sort();
+    // metric, direction and unit of the cells of a row, which phones and paper show, too
+    const measured = (numbers) => {
+      const found = numbers
+        .flatMap((number) => (cellsOf.get(number) ?? []).slice(0, 1))
+        .map((cell) => index.metrics[cell.metric]);
+      return [
+        ...new Set(
+          found.map((info) => [info.title, names.arrow(info), format.unit(info.unit)].filter(Boolean).join(" ")),
+        ),
+      ];
+    };
     const csv = [["task", "setting", "language", "metric", "model", "value", "n", "chance"]];
     const body = tasks(index, cellsOf).map(({ setting, of }) =>
       el(
@@ -166,6 +177,7 @@
           },
           el("span", { class: "task" }, data(names.short(index, setting))),
           el("span", { class: "metric" }, names.manner(setting)),
+          el("span", { class: "metric" }, format.list(measured([...of.values()]))),
         ),
         languages.map((language) => {
           const number = of.get(language);
@@ -284,6 +296,9 @@
       "Teal: above chance, ochre: below; shares in %. Italic: not distinguishable from chance.",
       shown.kind === "best" && models.length > 1 ? underlined : "",
       " A metric without a chance level has no color.",
+      index.symptoms.some((row) => row.severity === "failure")
+        ? " ▲: a failure that explains the value; see its task."
+        : "",
       all.some((cell) => cells.lacksInterval(cell, index.metrics[cell.metric])) ? ` ${cells.ABOUT_PARENTHESES}` : "",
     ].join("");
   }
@@ -311,7 +326,7 @@
             `${info.title}: ${format.value(cell.value, info.unit)} ${format.unit(info.unit)}, ` +
             `${cells.interval(cell, info)}, ${format.counted(cell.n, "item")}`,
         },
-        el("span", { class: "value" }, cells.text(cell, info)),
+        el("span", { class: "value" }, cells.text(cell, info), cells.failure(index, cell)),
         el("span", { class: "n" }, second),
       ),
     );

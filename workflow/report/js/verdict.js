@@ -52,15 +52,16 @@ const verdict = (() => {
     return [outcome, rest ? `; ${metrics(rest)} ${rest === 1 ? "does" : "do"} not differ significantly.` : "."];
   }
 
-  // With several prompts, there is an answer to an item under each.
-  function items({ items: compared, improved, regressed, prompts }) {
-    const noun = prompts ? "answer" : "item";
+  // An item has a result in each evaluation and under each prompt.
+  function items({ items: compared, improved, regressed, repeated }) {
+    const noun = repeated ? "result" : "item";
     if (!compared && !improved && !regressed) return `No ${noun} is judged correct or incorrect.`;
     const changed = improved + regressed;
     if (!changed) return `None of ${format.counted(compared, noun)} changed between correct and incorrect.`;
     return (
       `${compared ? `${format.count(changed)} of ${format.counted(compared, noun)}` : format.counted(changed, noun)} ` +
-      `changed: ${format.count(improved)} improved, ${format.count(regressed)} regressed.`
+      `changed${repeated ? " (of each item, one per evaluation)" : ""}: ${format.count(improved)} improved, ` +
+      `${format.count(regressed)} regressed.`
     );
   }
 

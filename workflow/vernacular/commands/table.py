@@ -9,6 +9,7 @@ from vernacular.config.directories import check_written
 from vernacular.config.load import load
 from vernacular.core import artifacts
 from vernacular.core.errors import UserError, check_at_least, suggest
+from vernacular.core.metadata import FAILURE
 from vernacular.core.paths import display_path
 from vernacular.core.tables import to_frame
 from vernacular.metrics.schema import RESULTS
@@ -32,7 +33,8 @@ def table(args) -> None:
     check_at_least(0, width=args.width)
     config = load([args.config])
     summary = Path(config.output, "summary")
-    long = to_frame(artifacts.read(check_written(summary / "results.parquet", args.config), RESULTS))
+    table, metadata = artifacts.read_all(check_written(summary / "results.parquet", args.config), RESULTS)
+    long = to_frame(table)
     for name in args.models or ():
         if name not in config.models:
             raise UserError(f'--models: "{name}" is not a model of {args.config}.{suggest(name, config.models)}')
@@ -59,6 +61,7 @@ def table(args) -> None:
         tests=_tests(summary),
         prompts=prompts,
         transpose=args.transpose,
+        failures=_failures(metadata.get("notes", [])),
     )
     width = None if args.width == 0 else TEXT_WIDTH if args.width is None else args.width * _POINTS
     text = to_latex(paper_table, args.label, width) if args.format == "latex" else to_markdown(paper_table)
@@ -75,6 +78,12 @@ def _report_missing(config, args, summary: Path, models: set[str], evaluations: 
     if missing:
         path = display_path(summary / "notes.csv")
         print(f"table: no results of {', '.join(missing)}; see {path}", file=sys.stderr)
+
+
+def _failures(notes: list[dict]) -> dict[tuple[str, str], str]:
+    """Return the sentence about a failure of each (model, evaluation), from the notes of the run."""
+    failed = [note for note in notes if note["kind"] == "diagnosis" and f"({FAILURE})" in note["note"]]
+    return {(note["model"], note["evaluation"]): note["note"].partition(": ")[2] for note in failed}
 
 
 def _tests(summary: Path) -> dict[tuple[str, str], dict[str, None]]:

@@ -113,6 +113,7 @@ def build(
                 "note": protocol.note or None if protocol else None,
                 "representative": leaderboard.representative_metric(task["cells"], report_index.metric_info),
                 **setting,
+                **({"samples": True} if task["dataset"] and task["dataset"]["kind"] == "samples" else {}),
             }
             index["evaluations"].append(record("Evaluation", entry))
             index["cells"] += leaderboard.index_cells(number, task["cells"], report_index)

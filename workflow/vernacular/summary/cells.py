@@ -33,10 +33,13 @@ from vernacular.summary.grid import Grid
 
 _FORMATS = {"share": "0.0%", "percent": "0.0"}  # of Excel, by unit
 _DEFAULT_FORMAT = "0.000"
+P_FORMAT = '[<0.001]"< 0.001";0.000'  # as in the report and in texts
 _TEXTS = {"share": (100, 1), "percent": (1, 1)}  # factor and digits of a value in %, by unit
 # a mark is part of the number format, so the cell still holds a number; cells without one reserve the same width:
 # "_x" is a space as wide as x
 _MARK_FORMATS = {BEST: '" ●"', SHARED: '" ○"', NONE: "_ _●"}
+
+FAILED = '" ▲"'  # beside a value that a failure explains
 
 _FONT = {"name": "Calibri", "size": 11}  # LibreOffice renders a Font without a name in a serif font
 BOLD, GRAY = Font(**_FONT, bold=True), Font(**_FONT, color="767676")

@@ -83,8 +83,8 @@ _COMPARISONS = [
     Column("difference", "difference", 11, "candidate - baseline; percentage points for shares", "difference"),
     Column("low", "ci_low", 10, "95 % interval of the difference: paired bootstrap", "difference"),
     Column("high", "ci_high", 10, "95 % interval of the difference: paired bootstrap", "difference"),
-    Column("p", "p_value", 9, "paired test; see the column test", "0.0000"),
-    Column("p (Holm)", "p_holm", 9, FAMILIES, "0.0000"),
+    Column("p", "p_value", 9, "paired test; see the column test", cells.P_FORMAT),
+    Column("p (Holm)", "p_holm", 9, FAMILIES, cells.P_FORMAT),
     Column("interpretation", describe_comparison, 150),  # not printed: it repeats the numbers before it
     Column("tests", "n_tests", 7, "number of headline metrics of this pair of models that are tested", "0"),
     Column("significant", lambda row: None if row["significant"] is None else ["no", "yes"][row["significant"]], 11),

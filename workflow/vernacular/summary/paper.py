@@ -14,6 +14,7 @@ import pandas as pd
 from vernacular.core.errors import DataError, suggest
 from vernacular.core.tables import plain_text
 from vernacular.metrics.metric import display_name
+from vernacular.metrics.schema import ABOUT_SAMPLES, is_from_samples
 from vernacular.statistics.over_prompts import LIKE_THESE
 from vernacular.statistics.paired import ALPHA
 from vernacular.statistics.significance import BEST, FAMILIES, NONE, SHARED, index_rankings, marks
@@ -26,11 +27,12 @@ _KEY = ("model", "evaluation", "metric")
 
 @dataclass(frozen=True)
 class Cell:
-    """A value as text, in parentheses without an interval; the interval (None: not shown) and the mark."""
+    """A value as text, in parentheses without an interval; the interval (None: not shown), the mark, and ‡."""
 
     text: str
     interval: tuple[str, str] | None = None
     mark: int = NONE
+    has_failed: bool = False
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,7 @@ def make_table(
     tests: Mapping[tuple[str, str], Iterable[str]] | None = None,
     prompts: Iterable[dict] = (),
     transpose: bool = False,
+    failures: Mapping[tuple[str, str], str] | None = None,
 ) -> PaperTable:
     """Return the table of a selection of the long table.
 
@@ -165,6 +168,7 @@ def make_table(
         tests: Names of the tests by (evaluation, metric), as far as known.
         prompts: PROMPTS rows, of the means over prompts among the values.
         transpose: A row per evaluation, and a column per model.
+        failures: (model, evaluation) -> sentence about a failure that explains its values.
 
     Raises:
         DataError: Nothing is selected.
@@ -183,7 +187,8 @@ def make_table(
     rows = {model: index for index, model in enumerate(layout.models["model"])}
     row_order = [rows[model] for model in models if model in rows]
     layout = Grid(layout.models.iloc[row_order], layout.columns.iloc[positions], layout.cells[row_order][:, positions])
-    columns = [_column(long, layout, i, index_rankings(rankings), intervals) for i in range(len(positions))]
+    failures = failures or {}
+    columns = [_column(long, layout, i, index_rankings(rankings), intervals, failures) for i in range(len(positions))]
     table_headings = [layout.columns[key].tolist() for key in ("language", "title", "setting")]
     table_headings[2] = [setting.replace(" · ", ", ") for setting in table_headings[2]]
     if layout.columns["metric"].nunique() > 1:
@@ -194,11 +199,17 @@ def make_table(
     tested = [column[1] for column in columns]
     line = "row" if transpose else "column"
     caption = _caption(long, layout, tested, intervals, tests or {}, means, any_lacks_interval, line)
+    keys = long.iloc[layout.cells[layout.cells >= 0]][["model", "evaluation"]].itertuples(index=False, name=None)
+    if failed := list(dict.fromkeys(failures[key] for key in keys if key in failures)):
+        others = f" ({len(failed) - 1} further in notes.csv)" if len(failed) > 1 else ""
+        caption += f" ‡: a failure explains the value: {failed[0].rstrip('.')}{others}."
     table = PaperTable(table_headings, [[label] for label in layout.models["label"]], cells, caption)
     return table.transposed() if transpose else table
 
 
-def _column(long: pd.DataFrame, layout: Grid, position: int, rankings: Mapping, intervals: bool) -> tuple:
+def _column(
+    long: pd.DataFrame, layout: Grid, position: int, rankings: Mapping, intervals: bool, failures: Mapping
+) -> tuple:
     """Return the cells of a column, whether tests cover it (None: no value is best), and its metric with an arrow."""
     positions = layout.cells[:, position]
     rows = [None if cell < 0 else long.iloc[cell] for cell in positions]
@@ -221,7 +232,7 @@ def _column(long: pd.DataFrame, layout: Grid, position: int, rankings: Mapping, 
         text = f"({text})" if without_interval[index] else text
         has_interval = intervals and np.isfinite(low[index]) and np.isfinite(high[index])
         bounds = tuple(format_number(bound[index], first["unit"]) for bound in (low, high)) if has_interval else None
-        cells.append(Cell(text, bounds, int(column_marks[index])))
+        cells.append(Cell(text, bounds, int(column_marks[index]), keys[index][:2] in failures))
     return cells, is_tested, f"{display_name(first['metric'])} {ARROWS[higher_is_better]}".strip()
 
 
@@ -239,6 +250,7 @@ def _caption(
     examples = [long.iloc[column.max()] for column in layout.cells.T]
     sentences = [f"{_describe_metrics(examples)}.", f"{_describe_items(long, layout, line)}."]
     sentences += [f"{_describe_prompts(means)}."] if means else []
+    sentences += [ABOUT_SAMPLES] if any(is_from_samples(row["dataset_revision"]) for row in examples) else []
     sentences += ["In parentheses: values without a 95 % interval."] if any_lacks_interval else []
     has_best = any(is_tested is not None for is_tested in tested)
     best = [f"Bold: best value of the {line}."] if has_best else []
@@ -311,7 +323,8 @@ _LATEX = {
     **{char: "\\" + char for char in "&%$#_{}"},
     # after the end of a row, [ and * would be read as an argument of \\
     **{char: f"{{{char}}}" for char in "[]*"},
-    "†": r"$^{\dagger}$", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "∞": r"$\infty$", "·": r"$\cdot$", "…": r"\dots{}",
+    "†": r"$^{\dagger}$", "‡": r"$^{\ddagger}$",
+    "↑": r"$\uparrow$", "↓": r"$\downarrow$", "∞": r"$\infty$", "·": r"$\cdot$", "…": r"\dots{}",
     "–": "--",
     "--": "-{}-",  # two hyphens of a name, not a dash
 }  # fmt: skip
@@ -407,7 +420,9 @@ def _column_widths(table: PaperTable) -> list[float]:
 
 def _mark_width(cell: Cell) -> int:
     """Return the width of an interval and a mark, in characters of the value's size."""
-    return (cell.mark != NONE) + (round(0.7 * sum(map(len, cell.interval))) + 4 if cell.interval else 0)
+    return (
+        (cell.mark != NONE) + cell.has_failed + (round(0.7 * sum(map(len, cell.interval))) + 4 if cell.interval else 0)
+    )
 
 
 def _pieces(text: str) -> list[str]:
@@ -442,6 +457,7 @@ def _latex_cell(cell: Cell | None) -> str:
     text = _latex_number(cell.text)
     text = rf"\textbf{{{text}}}" if cell.mark == BEST else text
     text += r"$^{\dagger}$" if cell.mark == SHARED else ""
+    text += r"$^{\ddagger}$" if cell.has_failed else ""
     if cell.interval:
         low, high = map(_latex_number, cell.interval)
         text += rf" {{\scriptsize [{low}, {high}]}}"
@@ -469,4 +485,5 @@ def _markdown_cell(cell: Cell | None) -> str:
         return "–"
     text = f"**{cell.text}**" if cell.mark == BEST else cell.text
     text += "†" if cell.mark == SHARED else ""
+    text += "‡" if cell.has_failed else ""
     return text + (f" \\[{cell.interval[0]}, {cell.interval[1]}\\]" if cell.interval else "")

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import pandas as pd
@@ -12,6 +12,7 @@ from openpyxl.worksheet.worksheet import Worksheet
 
 from vernacular.core.errors import format_count
 from vernacular.core.tables import is_finite, p_value_text, plain_text
+from vernacular.metrics.schema import ABOUT_SAMPLES
 from vernacular.statistics.significance import BEST, FAMILIES, NONE, SHARED, Key, marks
 from vernacular.summary import cells
 from vernacular.summary.grid import Grid, Headings
@@ -29,6 +30,8 @@ LEGEND = [
     "Units: shares are shown in %; the heading names any other unit.",
     "+ above the columns: further metrics, or the tasks of a language.",
     "Intervals and numbers of items: in the comments on the language sheets.",
+    "▲: a failure that explains the value, such as responses without an option (sheet diagnoses).",
+    ABOUT_SAMPLES,
     "n/a: evaluated, but no item could be scored. Empty: not requested or not possible (reason: sheet provenance).",
 ]
 _LEVEL_TITLES = {"language": "language", "title": "task", "setting": "protocol"}
@@ -55,7 +58,7 @@ def write_headers(
     metric_row = len(levels) + 1  # the row of the metrics and the filter arrows
     for row, title in enumerate([*(_LEVEL_TITLES[level] for level in levels), "model"], 1):
         cells.style_header(cells.put_text(sheet, row, 1, title), cells.LEFT_HEADER if row < metric_row else None)
-    sheet.cell(1, 1).comment = cells.comment("\n".join(LEGEND), lines=24)
+    sheet.cell(1, 1).comment = cells.comment("\n".join(LEGEND), lines=28)
     for row in range(1, metric_row + 1):
         for number in range(2, columns.count + 1):
             cells.style_header(sheet.cell(row, number))
@@ -187,6 +190,7 @@ def write_grid(
     comments: bool,
     rankings: Mapping[Key, dict],
     headings: Headings,
+    failures: Collection[tuple[str, str]] = (),
 ) -> None:
     """Write the models and columns of `layout`, whose cells are positions in `long`, to `sheet`.
 
@@ -194,6 +198,7 @@ def write_grid(
         levels: header rows above the metric: ["title", "setting"] on a sheet of one language
         comments: whether each value has a comment with its interval and counts
         rankings: rankings by key, {} if no models were compared
+        failures: model and evaluation of values that a failure explains
     """
     first_row = len(levels) + 2  # the row of the first model
     arrays = {name: layout.take(long[name]) for name in _FLOATS}
@@ -224,6 +229,7 @@ def write_grid(
             font = _GRAY_FONTS.get(mark, cells.GRAY) if is_near_chance[row] else _FONTS.get(mark)
             alignment = cells.RIGHT if cell.data_type == "s" else None  # "n/a" is aligned like numbers
             number_format = cells.number_format(unit, mark, bool(without_interval[row]))
+            number_format += cells.FAILED if row_keys[row][:2] in failures else ""
             set_style(cell, number_format=number_format, font=font, border=border, alignment=alignment)
             if comments:
                 ranking = rankings.get(row_keys[row])
