@@ -67,12 +67,30 @@
 
   const name = (index, row) => el("strong", null, data(index.models[row.model]));
 
+  // What is missing, as the terminal states it: the reasons, by the number of their evaluations.
+  /** @param {Index} index */
+  function withoutValue(index) {
+    const reasons = new Map();
+    for (const { evaluation, kind, note } of index.missing)
+      if (kind === "unavailable") reasons.set(note, (reasons.get(note) ?? new Set()).add(evaluation));
+    const missing = new Set([...reasons.values()].flatMap((evaluations) => [...evaluations]));
+    if (!missing.size) return "No overall value: no evaluation has a chance level and a value for every model.";
+    const sorted = [...reasons].sort(([, a], [, b]) => b.size - a.size);
+    return [
+      `No overall value: ${missing.size} of ${format.counted(index.evaluations.length, "evaluation")} ` +
+        "could not be completed. ",
+      sorted
+        .slice(0, 3)
+        .map(([note, evaluations]) => [data(note), ` (${format.counted(evaluations.size, "evaluation")}). `]),
+      sorted.length > 3 ? `Provenance lists ${sorted.length - 3} further reasons.` : "",
+    ];
+  }
+
   // One sentence: the best model, and whether it is significantly better than the others.
   /** @param {Index} index */
   function headline(index, models, over) {
     const best = over[0];
-    if (!best || best.mean === null)
-      return "No overall value: no evaluation has a chance level and a value for every model.";
+    if (!best || best.mean === null) return withoutValue(index);
     const value =
       `${format.fromChance(best.mean)}` +
       `${best.low === null ? "" : ` (95 % interval ${format.interval(best.low, best.high, "share")})`}, ` +
