@@ -370,6 +370,8 @@ def _add_user_commands(commands) -> None:
     add_models(dataset)
     dataset.add_argument("--language", nargs="+", metavar="CODE", help="languages of the dataset: gl")
     dataset.add_argument("--protocol", nargs="+", metavar="NAME", help="default: the first that suits the dataset")
+    styles = "of the prompts: english; default: the lines of the language, or English ones if it has none"
+    dataset.add_argument("--styles", nargs="+", metavar="NAME", help=styles)
     dataset.add_argument("--shots", type=int, nargs="+", metavar="N", help="numbers of few-shot examples; default: 0")
     dataset.add_argument("--limit", type=int, metavar="N", help="evaluate at most this many items")
     columns = "what columns mean, as in a task file: question=q choices=a,b gold=key gold_format=letter"

@@ -43,7 +43,7 @@ from vernacular.types import SETTING
 MIN_MONOTONICITY = 0.5
 MIN_SIGNAL_TO_NOISE = 1.0
 USEFUL, UNCERTAIN, NOISE, UNJUDGED = "useful", "uncertain", "noise", "not judged"
-# below which there is no verdict; and none of noise on a single curve: a run that learns nothing is not the task's fault
+# below which there is no verdict; none of noise on a single curve: a run that learns nothing is not the fault of a task
 MIN_CHECKPOINTS, MIN_ITEMS, MIN_CURVES = 5, 100, 2
 _NAMED = 3  # evaluations of a verdict that the sentence names
 
