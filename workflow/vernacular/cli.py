@@ -300,13 +300,13 @@ def _add_user_commands(commands) -> None:
     audit.add_argument("--out", type=Path, help="directory of the tables; default: summary/ in that of the results")
 
     labels = add("labels", "write a sheet in which speakers judge the responses to items drawn at random")
-    labels.add_argument("evaluation", help="ID, as `vernacular check` lists it")
     labels.add_argument("config", type=Path, nargs="?", default=Path("config.yaml"), help="default: config.yaml")
+    labels.add_argument("evaluation", help="ID, as `vernacular check` lists it")
     labels.add_argument("--n", type=int, default=100, help="number of items, those with labels included; default: 100")
     labels.add_argument("--out", type=Path, default=Path("labels"), help="directory of the sheet; default: labels")
 
     show = add("show", "print the requests of an item, and their tokens, before any model is run")
-    show.add_argument("config", type=Path)
+    show.add_argument("config", type=Path, nargs="?", default=Path("config.yaml"), help="default: config.yaml")
     show.add_argument("evaluation", help="ID, as `vernacular check` lists it")
     show.add_argument("--item", type=int, default=1, help="number of the item, from 1")
     show.add_argument("--model", help="also print the tokens of this model of the config")
