@@ -118,6 +118,17 @@ def test_mean_of_chance_normalized_values():
     assert records["all", "a"]["win_rate"] == records["all", "b"]["win_rate"] == 0.5
 
 
+def test_mean_over_languages_counts_each_language_once():
+    galician = [evaluation({"a": rows([1, 1, 1, n])}, task=f"t{n}{k}") for k, n in enumerate((1, 1, 1))]
+    spanish = evaluation({"a": rows([1, 1, 0, 0])}, language="es")
+    record = aggregate(*galician, spanish)["all", "a"]
+    assert record["mean"] == pytest.approx(0.75)  # of 1, 1, 1 and 0
+    assert (record["mean_over_languages"], record["n_languages"]) == (pytest.approx(0.5), 2)
+    assert record["languages_low"] < 0.5 < record["languages_high"]
+    alone = aggregate(*galician[:1])["gl", "a"]
+    assert (alone["mean_over_languages"], alone["n_languages"]) == (alone["mean"], 1)
+
+
 def test_each_task_has_a_mean_over_its_languages():
     galician, spanish = (evaluation({"a": rows([1, 1, 0, n])}, language=code) for code, n in (("gl", 0), ("es", 1)))
     other = evaluation({"a": rows([0, 0])}, task="u")

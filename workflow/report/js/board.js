@@ -285,6 +285,9 @@ const board = (() => {
       {
         class: "static",
         title:
+          (row.n_languages > 1
+            ? `mean over ${row.n_languages} languages: ${format.value(row.mean_over_languages, "share")}; `
+            : "") +
           `over ${format.counted(row.n, "evaluation")}, ${row.excluded ?? 0} excluded; leads in ` +
           `${format.value(row.win_rate, "share")} % of the comparisons with other models`,
       },
@@ -295,7 +298,14 @@ const board = (() => {
         mark(row) ? el("span", { class: "mark" }, mark(row)) : null,
       ),
       el("span", { class: "interval" }, row.low === null ? "no interval" : format.interval(row.low, row.high, "share")),
-      el("span", { class: "n" }, format.counted(row.n, "evaluation")),
+      el(
+        "span",
+        { class: "n" },
+        format.counted(row.n, "evaluation"),
+        row.n_languages > 1
+          ? ` · ${format.value(row.mean_over_languages, "share")} over ${format.counted(row.n_languages, "language")}`
+          : "",
+      ),
     );
   }
 

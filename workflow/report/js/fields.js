@@ -12,7 +12,10 @@ const fields = /** @type {const} */ ({
       "evaluation", "model", "metric", "value", "low", "high", "n", "flagged", "ties", "chance", "majority"
     ],
     "Mark": ["model", "evaluation", "metric", "mark", "worse"],
-    "Overall": ["model", "scope", "mean", "low", "high", "rank", "rank_worst", "win_rate", "n", "excluded"],
+    "Overall": [
+      "model", "scope", "mean", "low", "high", "n_languages", "mean_over_languages", "languages_low", "languages_high",
+      "rank", "rank_worst", "win_rate", "n", "excluded"
+    ],
     "Missing": ["model", "evaluation", "kind", "note"],
     "Spoken": ["evaluation", "model", "answered", "gold", "undecided"],
     "LanguageCount": ["language", "n"],

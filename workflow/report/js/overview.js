@@ -94,7 +94,12 @@
     const value =
       `${format.fromChance(best.mean)}` +
       `${best.low === null ? "" : ` (95 % interval ${format.interval(best.low, best.high, "share")})`}, ` +
-      `the mean of (value − chance) / (1 − chance) over ${format.counted(best.n, "evaluation")}`;
+      `the mean of (value − chance) / (1 − chance) over ${format.counted(best.n, "evaluation")}` +
+      (best.n_languages > 1
+        ? `; each of ${format.counted(best.n_languages, "language")} counted once, it is ` +
+          `${format.value(best.mean_over_languages, "share")}` +
+          (best.languages_low === null ? "" : ` (${format.interval(best.languages_low, best.languages_high, "share")})`)
+        : "");
     const guess =
       best.low !== null && best.low <= 0 && best.high >= 0 ? " This is not distinguishable from guessing." : "";
     if (models.length === 1) return [name(index, best), ` scores ${value}.`, guess];

@@ -120,6 +120,8 @@ OVERALL = Kind(
             ("mean", pa.float64()),  # of (value - chance) / (1 - chance)
             ("ci_low", pa.float64()),  # bootstrap of items within each evaluation
             ("ci_high", pa.float64()),
+            ("n_languages", pa.int64()),
+            *float_columns("mean_over_languages", "languages_low", "languages_high"),  # mean of the mean of each
             ("rank", pa.int32()),  # 1 + number of significantly better models: the best possible rank
             ("rank_worst", pa.int32()),  # models of the scope - number of significantly worse ones: the worst possible
             ("win_rate", pa.float64()),  # share of (other model, evaluation) pairs led, ties half

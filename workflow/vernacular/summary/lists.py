@@ -129,6 +129,16 @@ _OVERALL = [
     ),
     Column("low", "ci_low", 10, "95 % interval: bootstrap of the items within each evaluation", "0.0%"),
     Column("high", "ci_high", 10, "95 % interval: bootstrap of the items within each evaluation", "0.0%"),
+    Column("languages", "n_languages", 10, "number of languages in the mean", "0"),
+    Column(
+        "mean over languages",
+        "mean_over_languages",
+        12,
+        "mean of the mean of each language: a language with many evaluations counts once",
+        "0.0%",
+    ),
+    Column("low over languages", "languages_low", 10, cell_format="0.0%"),
+    Column("high over languages", "languages_high", 10, cell_format="0.0%"),
     Column(
         "win rate",
         "win_rate",
