@@ -138,6 +138,31 @@ def compile_latex(table, directory):
     assert "Float too large" not in done.stdout
 
 
+def test_five_columns_of_two_models_are_one_table(paper_table):
+    rows = [{"model": m, "task": f"task_{t}", "value": 0.5 + t / 100} for m in ("mine-7b", "base-7b") for t in range(5)]
+    table = paper_table(*rows)
+    assert len(table.parts(345)) == 2
+    latex = to_latex(table, width=345)
+    assert latex.count(r"\begin{table}") == latex.count(r"\footnotesize") == 1
+
+
+def test_a_table_for_one_column_has_chance_and_intervals_below_values(paper_table):
+    rows = [
+        {"model": m, "task": f"task_{t}", "value": v, "ci_low": 0.1, "ci_high": 0.9}
+        for m, v in (("base", 0.5), ("mine", 0.6))
+        for t in range(5)
+    ]
+    table = paper_table(*rows, {"model": "base", "task": "bits", "chance_level": None}, transpose=True, chance=True,
+                        dense=True, intervals=True)  # fmt: skip
+    assert table.headings == [["base", "mine", "Chance"]]
+    assert [row[-1] and row[-1].text for row in table.cells] == [None, *["25.0"] * 5]
+    (part,) = table.parts(219)
+    assert part.names[1] == ["gl task_0: generation, 5 shots"]
+    latex = to_latex(table, width=219)
+    assert latex.count(r"\begin{table}") == 1
+    assert r"\shortstack[r]{\textbf{60.0} \\ {\scriptsize [10.0, 90.0]}}" in latex
+
+
 @needs_latex
 def test_transposed_table_of_many_evaluations_with_long_names_fits(paper_table, tmp_path):
     names = [f"carballo-llama-3.1-{k}b-instruct" for k in range(6)]
@@ -276,7 +301,7 @@ def test_demonstration_items_and_failures_are_named(paper_table):
     assert "(samples): a few demonstration items of the package" in table.caption
     assert table.caption.endswith("‡: a failure explains the value: 15 of 16 responses contain none of the options.")
     lines = to_latex(table).splitlines()
-    assert r"    a & \textbf{50.0}$^{\ddagger}$ \\\\" in lines
-    assert r"    b & 40.0 \\\\" in lines
+    assert r"    a & \textbf{50.0}$^{\ddagger}$ \\" in lines
+    assert r"    b & 40.0 \\" in lines
     mixed = paper_table(*rows, {"language": "es"}).headings
     assert (mixed[1], [" (samples)" in setting for setting in mixed[2]]) == (["OpenBookQA"] * 2, [False, True])

@@ -322,7 +322,12 @@ def _add_user_commands(commands) -> None:
     marks = "mark values that do not differ significantly from the best, or print 95%% intervals"
     table.add_argument("--marks", choices=["significance", "interval"], default="significance", help=marks)
     table.add_argument("--transpose", action="store_true", help="a row per evaluation, and a column per model")
-    width = "divide a LaTeX table that is wider; 0: never; default: the text of the class article, 12.1"
+    table.add_argument("--chance", action="store_true", help="also a row of the chance levels")
+    preset = "column: for one column of a page: transposed, with chance, intervals below the values"
+    table.add_argument("--preset", choices=["column"], help=preset)
+    width = (
+        "divide a LaTeX table that is wider; 0: never; default: the text of the class article, 12.1; of a column, 7.7"
+    )
     table.add_argument("--width", type=float, metavar="CM", help=width)
     table.add_argument("--label", default="tab:results", help="of the LaTeX table; default: tab:results")
 

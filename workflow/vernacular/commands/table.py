@@ -18,6 +18,7 @@ from vernacular.summary.paper import TEXT_WIDTH, choose, make_table, to_latex, t
 from vernacular.summary.prompts import as_questions
 
 _POINTS = 72.27 / 2.54  # of TeX, in a centimeter
+_COLUMN = 7.7 * _POINTS  # of the class acl, and about that of others with two columns
 _SELECTED = ("task", "language", "protocol")  # columns by which evaluations can be chosen
 
 
@@ -51,6 +52,7 @@ def table(args) -> None:
     _report_missing(config, args, summary, set(long["model"]), set(long["evaluation"]))
     long = as_questions(long, prompts)
     rankings = artifacts.read(summary / "rankings.parquet", RANKINGS).to_pylist()
+    is_dense = args.preset == "column"
     paper_table = make_table(
         long,
         headings,
@@ -60,10 +62,13 @@ def table(args) -> None:
         intervals=args.marks == "interval",
         tests=_tests(summary),
         prompts=prompts,
-        transpose=args.transpose,
+        transpose=args.transpose or is_dense,
+        chance=args.chance or is_dense,
+        dense=is_dense,
         failures=_failures(metadata.get("notes", [])),
     )
-    width = None if args.width == 0 else TEXT_WIDTH if args.width is None else args.width * _POINTS
+    default = _COLUMN if is_dense else TEXT_WIDTH
+    width = None if args.width == 0 else default if args.width is None else args.width * _POINTS
     text = to_latex(paper_table, args.label, width) if args.format == "latex" else to_markdown(paper_table)
     print(text, end="")
 

@@ -46,6 +46,8 @@ class PaperTable:
         caption: what the numbers are
         corner: above each heading of a row
         limits: characters to which the headings of a row are wrapped; None: not
+        is_dense: for one column of a page: a small font, and intervals below the values
+        may_be_small: whether a small font is better than several tables
     """
 
     headings: list[list[str]]
@@ -54,11 +56,13 @@ class PaperTable:
     caption: str
     corner: list[str] = field(default_factory=lambda: ["Model"])
     limits: list[int] | None = None
+    is_dense: bool = False
+    may_be_small: bool = False
 
     @property
     def is_small(self) -> bool:
-        """Whether LaTeX sets it in a smaller font: a row has several headings."""
-        return len(self.corner) > 1
+        """Whether LaTeX sets it in a smaller font, as where a row has several headings."""
+        return self.is_dense or self.may_be_small or len(self.corner) > 1
 
     def points(self, n_characters: float) -> float:
         """Return about how wide a text is in LaTeX, with the space between columns."""
@@ -74,15 +78,20 @@ class PaperTable:
         """Return the table with a row per evaluation, whose headings are not repeated, and a column per model."""
         names = [list(name) for name in zip(*self.headings, strict=True)]
         corner = ["Lang.", "Task", "Setting", "Metric"][: len(self.headings)]
+        if self.is_dense:  # one heading per row
+            names = [[f"{language} {title}: {', '.join(others)}"] for language, title, *others in names]
+            corner = ["Evaluation"]
         cells = [list(column) for column in zip(*self.cells, strict=True)]
-        return PaperTable([list(row) for row in zip(*self.names, strict=True)], names, cells, self.caption, corner)
+        headings = [list(row) for row in zip(*self.names, strict=True)]
+        return replace(self, headings=headings, names=names, cells=cells, corner=corner)
 
     def parts(self, width: float) -> list["PaperTable"]:
         """Return the table as tables of adjacent columns, each up to `width` points wide if a column permits it."""
         texts = [[name, *names] for name, *names in zip(self.corner, *self.names, strict=True)]
         limits, sizes = [max(map(len, each)) for each in texts], _column_widths(self)
         shortest = [max(len(piece) for text in each for piece in _pieces(text)) for each in texts]
-        while (own := sum(map(self.points, limits))) + max(sizes) > width and limits != shortest:
+        least = sum(sizes) if self.is_dense else max(sizes)
+        while (own := sum(map(self.points, limits))) + least > width and limits != shortest:
             widest = max(range(len(limits)), key=lambda index: limits[index] - shortest[index])
             limits[widest] -= 1
         parts: list[list[int]] = []
@@ -156,6 +165,8 @@ def make_table(
     prompts: Iterable[dict] = (),
     transpose: bool = False,
     failures: Mapping[tuple[str, str], str] | None = None,
+    chance: bool = False,
+    dense: bool = False,
 ) -> PaperTable:
     """Return the table of a selection of the long table.
 
@@ -169,6 +180,8 @@ def make_table(
         prompts: PROMPTS rows, of the means over prompts among the values.
         transpose: A row per evaluation, and a column per model.
         failures: (model, evaluation) -> sentence about a failure that explains its values.
+        chance: A further row, of chance levels.
+        dense: For one column of a page, as `PaperTable.is_dense`.
 
     Raises:
         DataError: Nothing is selected.
@@ -203,7 +216,10 @@ def make_table(
     if failed := list(dict.fromkeys(failures[key] for key in keys if key in failures)):
         others = f" ({len(failed) - 1} further in notes.csv)" if len(failed) > 1 else ""
         caption += f" ‡: a failure explains the value: {failed[0].rstrip('.')}{others}."
-    table = PaperTable(table_headings, [[label] for label in layout.models["label"]], cells, caption)
+    names = [[label] for label in layout.models["label"]]
+    if chance:
+        names, cells = [*names, ["Chance"]], [*cells, [_chance(long, layout, i) for i in range(len(positions))]]
+    table = PaperTable(table_headings, names, cells, caption, is_dense=dense)
     return table.transposed() if transpose else table
 
 
@@ -234,6 +250,15 @@ def _column(
         bounds = tuple(format_number(bound[index], first["unit"]) for bound in (low, high)) if has_interval else None
         cells.append(Cell(text, bounds, int(column_marks[index]), keys[index][:2] in failures))
     return cells, is_tested, f"{display_name(first['metric'])} {ARROWS[higher_is_better]}".strip()
+
+
+def _chance(long: pd.DataFrame, layout: Grid, position: int) -> Cell | None:
+    """Return the chance level of a column, a range if it differs between models; None without one."""
+    levels = layout.take(long["chance_level"])[:, position]
+    levels = np.unique(levels[np.isfinite(levels)])
+    unit = long.iloc[layout.cells[:, position].max()]["unit"]
+    texts = dict.fromkeys(format_number(level, unit) for level in (levels[[0, -1]] if len(levels) else ()))
+    return Cell("–".join(texts)) if texts else None
 
 
 def _caption(
@@ -357,6 +382,8 @@ def markdown_text(text: str) -> str:
 def to_latex(table: PaperTable, label: str = "tab:results", width: float | None = None) -> str:
     """Return LaTeX tables, which require the package booktabs: one, or several of up to `width` points."""
     parts = [table] if width is None else table.parts(width)
+    if len(parts) > 1 and len(small := replace(table, may_be_small=True).parts(width)) == 1:
+        parts = small
     labels = [label, *(f"{label}-{number}" for number in range(2, len(parts) + 1))]
     tables = [_latex_table(part, name) for part, name in zip(parts, labels, strict=True)]
     return "% requires \\usepackage{booktabs}\n" + "\n".join(tables)
@@ -393,7 +420,11 @@ def _latex_table(table: PaperTable, label: str) -> str:
         own = [""] * n_same + [
             _wrapped(name, limit, "[l]") for name, limit in zip(names[n_same:], limits[n_same:], strict=True)
         ]
-        lines.append(f"    {' & '.join([*own, *map(_latex_cell, row)])} \\\\".replace("     &", "    &"))
+        lines.append(
+            f"    {' & '.join([*own, *(_latex_cell(cell, table.is_dense) for cell in row)])} \\\\".replace(
+                "     &", "    &"
+            )
+        )
         previous = names
     lines += [r"    \bottomrule", r"  \end{tabular}", r"\end{table}"]
     return "\n".join(lines) + "\n"
@@ -411,18 +442,18 @@ def _column_widths(table: PaperTable) -> list[float]:
     widths = []
     for column, texts in enumerate(zip(*table.headings, strict=True)):
         cells = [row[column] for row in table.cells]
-        longest = max((len(cell.text) + _mark_width(cell) for cell in cells if cell), default=1)
+        longest = max((_width(cell, table.is_dense) for cell in cells if cell), default=1)
         # headings above several columns may be wider than one
         pieces = [len(piece) for piece in _pieces(texts[-1])]
         widths.append(table.points(max(longest, _NARROWEST[table.is_small], *pieces)))
     return widths
 
 
-def _mark_width(cell: Cell) -> int:
-    """Return the width of an interval and a mark, in characters of the value's size."""
-    return (
-        (cell.mark != NONE) + cell.has_failed + (round(0.7 * sum(map(len, cell.interval))) + 4 if cell.interval else 0)
-    )
+def _width(cell: Cell, is_dense: bool) -> int:
+    """Return the width of a value with its mark and interval, in characters of the value's size."""
+    value = len(cell.text) + (cell.mark != NONE) + cell.has_failed
+    interval = round(0.7 * sum(map(len, cell.interval))) + 4 if cell.interval else 0
+    return max(value, interval) if is_dense else value + interval
 
 
 def _pieces(text: str) -> list[str]:
@@ -451,7 +482,7 @@ def _wrapped(text: str, limit: int, place: str = "") -> str:
     return escaped if len(lines) == 1 else rf"\shortstack{place}{{{escaped}}}"
 
 
-def _latex_cell(cell: Cell | None) -> str:
+def _latex_cell(cell: Cell | None, is_dense: bool = False) -> str:
     if cell is None:
         return "--"
     text = _latex_number(cell.text)
@@ -460,7 +491,8 @@ def _latex_cell(cell: Cell | None) -> str:
     text += r"$^{\ddagger}$" if cell.has_failed else ""
     if cell.interval:
         low, high = map(_latex_number, cell.interval)
-        text += rf" {{\scriptsize [{low}, {high}]}}"
+        interval = rf"{{\scriptsize [{low}, {high}]}}"
+        text = rf"\shortstack[r]{{{text} \\ {interval}}}" if is_dense else f"{text} {interval}"
     return text
 
 
