@@ -86,6 +86,7 @@ def describe(record: ModelRecord) -> str:
     """Return one line: the model, and how texts, spans and labels are obtained."""
     forms = {kind: getattr(record.server.forms, kind) for kind in ("generation", "spans", "labels")}
     parts = [f"{kind} by {form}" if form else f"no {kind}" for kind, form in forms.items()]
+    parts += ["a short probe, of a trial with few items"] if record.server.trial else []
     return f"{record.name}: {record.server.model}: {', '.join(parts)}"
 
 
@@ -122,7 +123,7 @@ def probe_server(
     try:
         tokenizer = load_tokenizer(record, record.directory) if files else None
         with wrap_tokenizer_panics(record):
-            found = probe(record, client, tokenizer, answers, model=spec.model, report=report)
+            found = probe(record, client, tokenizer, answers, model=spec.model, report=report, trial=spec.trial)
     finally:
         client.close()
     if problem := readable_problem(found.model):
@@ -139,6 +140,6 @@ def _identified(record: ModelRecord, known: ModelRecord | None) -> ModelRecord:
     found, subject = record.server, record.subject
     same = known and known.server and known.subject == subject and differences(known.server, found) is None
     if same:  # the first answers remain those to compare with: small differences do not add up
-        found = replace(found, answers=known.server.answers)
+        found = replace(found, answers=(found if known.server.trial else known.server).answers)
     identity = known.identity if same else fingerprint(found.answers)
     return record | {"server": found, "identity": identity, "fingerprint": fingerprint([*subject, identity])}

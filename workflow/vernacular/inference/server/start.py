@@ -30,7 +30,8 @@ def start(record: ModelRecord, requests: Iterable[pa.Table] = ()) -> tuple[Serve
     client = connect(record)
 
     def ask() -> ServerRecord:
-        return probe(record, client, tokenizer, record.server.known, longest, record.server.model)
+        server = record.server
+        return probe(record, client, tokenizer, server.known, longest, server.model, trial=server.trial)
 
     try:
         tokenizer = load_tokenizer(record, record.directory) if record.directory else None
