@@ -105,3 +105,22 @@ def test_hidden_columns_are_announced(page):
     page.until("!document.querySelector('.leaderboard .scroll.more')")
     page.open("#/leaderboard?down=models", width=1600)
     page.until("!document.querySelector('.leaderboard .scroll.more')")
+
+
+def test_a_run_whose_datasets_could_not_be_read_states_why(tmp_path, open_report):
+    """As the terminal does, instead of "no evaluation has a chance level"."""
+    arguments = report_forms.write_run(tmp_path)
+    summary = tmp_path / "results" / "summary"
+    why = "openbookqa (gl): the Hub cannot be reached."
+    names = {"model": "base", "kind": "unavailable", "note": why, "count": None}
+    notes = [names | {"evaluation": evaluation} for evaluation in arguments["evaluations"]]
+    artifacts.write(
+        summary / "results.parquet", RESULTS, [], artifacts.metadata(summary / "results.parquet") | {"notes": notes}
+    )
+    artifacts.write(summary / "overall.parquet", OVERALL, [], {})
+    build(out=tmp_path / "page", **arguments)
+    page = open_report(tmp_path / "page").open("#/overview")
+    n = len(notes)
+    assert page.text(".headline").strip() == (
+        f"No overall value: {n} of {n} evaluations could not be completed. {why} ({n} evaluations)."
+    )

@@ -59,6 +59,7 @@ def test_latex_table_with_significance_marks(paper_table):
     table = paper_table(*ROWS, ranked=RANKED, tests=tests, models=["c", "b", "a"])
     assert table.caption == CAPTION
     expected = r"""% requires \usepackage{booktabs}
+% accuracy|v1
 \begin{table}
   \centering
   \caption{CAPTION}

@@ -406,7 +406,11 @@ const board = (() => {
           )
         : null,
       models > 1 && chosen.down === "models"
-        ? el("li", null, "Rank: the ranks that are possible by the overall mean and its significant differences.")
+        ? el(
+            "li",
+            null,
+            "Rank: the ranks that are possible by the overall mean and its significant differences (Holm correction over all pairs of models).",
+          )
         : null,
       el(
         "li",

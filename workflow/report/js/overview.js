@@ -16,7 +16,9 @@
       bars.length > 1
         ? plot.figure(
             "Overall, % above chance",
-            ["Mean over evaluations with a chance level: 0 is guessing, 100 is all correct."].concat(
+            [
+              "Mean over evaluations with a chance level: 0 is guessing, 100 is all correct. Ranks by it are corrected over all pairs of models (Holm).",
+            ].concat(
               bars.some((row) => row.low !== null) ? " 95 % intervals." : " There are too few items for intervals.",
               known.length > bars.length ? ` The best ${bars.length} of ${known.length} models.` : "",
             ),

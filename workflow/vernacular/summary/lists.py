@@ -116,7 +116,9 @@ _COMPARISONS = [
 
 _OVERALL = [
     Column("scope", "scope", 26, "a language, a task, or all languages"),
-    Column("rank", "rank", 7, "1 + number of significantly better models; models may share a rank", "0"),
+    Column(
+        "rank", "rank", 7, "1 + number of significantly better models: Holm correction over all pairs of models", "0"
+    ),
     Column("worst rank", "rank_worst", 7, "number of models - number of significantly worse models", "0"),
     Column("model", "model", 34),
     Column(

@@ -48,6 +48,7 @@ class PaperTable:
         limits: characters to which the headings of a row are wrapped; None: not
         is_dense: for one column of a page: a small font, and intervals below the values
         may_be_small: whether a small font is better than several tables
+        signatures: of the values, for comments: dataset revision, limit, versions
     """
 
     headings: list[list[str]]
@@ -58,6 +59,7 @@ class PaperTable:
     limits: list[int] | None = None
     is_dense: bool = False
     may_be_small: bool = False
+    signatures: tuple[str, ...] = ()
 
     @property
     def is_small(self) -> bool:
@@ -216,10 +218,12 @@ def make_table(
     if failed := list(dict.fromkeys(failures[key] for key in keys if key in failures)):
         others = f" ({len(failed) - 1} further in notes.csv)" if len(failed) > 1 else ""
         caption += f" ‡: a failure explains the value: {failed[0].rstrip('.')}{others}."
+    shown = long["signature"].iloc[layout.cells[layout.cells >= 0]].dropna()
+    signatures = tuple(dict.fromkeys(plain_text(text) for text in shown))
     names = [[label] for label in layout.models["label"]]
     if chance:
         names, cells = [*names, ["Chance"]], [*cells, [_chance(long, layout, i) for i in range(len(positions))]]
-    table = PaperTable(table_headings, names, cells, caption, is_dense=dense)
+    table = PaperTable(table_headings, names, cells, caption, is_dense=dense, signatures=signatures)
     return table.transposed() if transpose else table
 
 
@@ -386,7 +390,8 @@ def to_latex(table: PaperTable, label: str = "tab:results", width: float | None 
         parts = small
     labels = [label, *(f"{label}-{number}" for number in range(2, len(parts) + 1))]
     tables = [_latex_table(part, name) for part, name in zip(parts, labels, strict=True)]
-    return "% requires \\usepackage{booktabs}\n" + "\n".join(tables)
+    signatures = "".join(f"% {signature}\n" for signature in table.signatures)
+    return f"% requires \\usepackage{{booktabs}}\n{signatures}" + "\n".join(tables)
 
 
 def _latex_table(table: PaperTable, label: str) -> str:

@@ -114,7 +114,7 @@ def _write_mean(sheet: Worksheet, number: int, mean: cells.MeanColumn, row: int)
         f"{count} that all models have; {excluded} excluded. Details: sheet overall."
     )
     if mean.key == "rank":
-        text = "1 + number of models with a significantly better mean; models may share a rank. "
+        text = "1 + number of models with a significantly better mean (Holm correction over all pairs of models). "
         text += "Comments contain the worst possible rank. Details: sheet overall."
     cells.put_text(sheet, row, number, _MEAN_TITLES[mean.key]).comment = cells.comment(text, lines=8)
     if mean.scope == "all" and row > 1:
