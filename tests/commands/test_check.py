@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -182,6 +183,16 @@ def test_a_token_id_that_no_model_has_is_reported(directory, capsys):
     path.write_text(json.dumps(content))
     (line,) = errors(capsys)
     assert_states(line, "tokenizer.json", "expected token IDs", "got 4000000000", f'"{token}"')
+
+
+def test_online_check_of_a_closed_port_asks_once(directory, capsys):
+    """A run waits some minutes for a server that is about to start; a person who checks a config does not."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{closed.getsockname()[1]}/v1"
+    Path("mine.yaml").write_text(CONFIG.replace("  tiny: {source: ./tiny}", f'  served: {{source: "{address}"}}'))
+    assert cli.main(["check", "mine.yaml", "--online"]) == 1
+    assert f"{address}: no answer after 1 attempt (" in capsys.readouterr().err
 
 
 @pytest.fixture

@@ -177,3 +177,24 @@ def test_a_dataset_on_the_hub_is_read_and_its_configurations_are_named(tmp_path)
     source = yaml.safe_load((tmp_path / "my_tasks" / "open.yaml").read_text())["languages"]["gl"]["source"]
     assert source == {"hub": "me/open", "config": "two", "split": "validation"}
     assert "all: all configured results are complete" in planned.stdout + planned.stderr
+
+
+def test_a_language_without_prompt_lines_gets_english_ones_with_a_mark(start, capsys):
+    write("mine.csv", RIVERS)
+    assert start("mine.csv", *MODEL, "--language", "hsb")[0]
+    assert "no prompt lines in hsb: English lines are around the items" in capsys.readouterr().out
+    (entry,) = yaml.safe_load(Path("mine.yaml").read_text())["evaluations"]
+    assert entry == {"task": "mine", "languages": ["hsb"], "protocols": ["options"], "styles": ["english"]}
+
+
+def test_lines_of_the_language_are_preferred_and_styles_can_be_chosen(start):
+    write("mine.csv", RIVERS)
+    Path("my_tasks/prompts").mkdir(parents=True)
+    assert cli.main(["init", "my_tasks/prompts/hsb.yaml", "--prompts-from", "en"]) == 0
+    lines = Path("my_tasks/prompts/hsb.yaml").read_text().replace('""', '"Prašenje: {question}"')
+    Path("my_tasks/prompts/hsb.yaml").write_text(lines)
+    _, error = start("mine.csv", *MODEL, "--language", "hsb")
+    assert "my_tasks/prompts/hsb.yaml" in error, "they are read, and a mistake in them is an error"
+    Path("my_tasks/prompts/hsb.yaml").unlink()
+    assert start("mine.csv", *MODEL, "--language", "gl", "--styles", "english")[0]
+    assert yaml.safe_load(Path("mine.yaml").read_text())["evaluations"][0]["styles"] == ["english"]

@@ -186,11 +186,11 @@ def test_null_statistics_state_their_reason():
     assert (row["monotonicity"], row["noise"]) == (None, 0)
     assert "all values are equal" in row["note"]
     (row,) = constant["task_trust"]
-    assert (row.get("signal_to_noise"), row["verdict"]) == (None, "noise")
+    assert (row.get("signal_to_noise"), row["verdict"]) == (None, "uncertain")
     short = Run({"mine": [0.5, 0.9]}, steps=[1, 2]).compute()
     (row,) = select(short["curve_statistics"], category="")
     assert (row["note"], row["last"], row.get("monotonicity")) == ("fewer than three checkpoints", 0.9, None)
-    assert short["task_trust"][0]["verdict"] == "uncertain"
+    assert short["task_trust"][0]["verdict"] == "not judged"
 
 
 def test_curves_with_other_steps_are_compared_at_equal_tokens():
@@ -207,6 +207,8 @@ def test_curves_with_other_steps_are_compared_at_equal_tokens():
 
 
 BASE = {"n_curves": 2, "n_above_chance": 2, "n_improved": 2, "monotonicity": 0.9, "monotonicity_low": 0.6}
+BASE |= {"monotonicity_high": 1.0, "n_checkpoints": 5, "n_items": 100}
+NO_GAIN = {"n_improved": 0, "monotonicity": 0.1, "monotonicity_low": -0.1, "monotonicity_high": 0.3}
 
 
 @pytest.mark.parametrize(
@@ -214,9 +216,15 @@ BASE = {"n_curves": 2, "n_above_chance": 2, "n_improved": 2, "monotonicity": 0.9
     [
         ({}, "useful"),
         ({"n_above_chance": None}, "useful"),  # a metric without a chance level
-        ({"n_above_chance": 0}, "noise"),
-        ({"monotonicity": None}, "noise"),
-        ({"n_improved": 0, "monotonicity_low": -0.1}, "noise"),
+        (NO_GAIN, "noise"),
+        (NO_GAIN | {"n_above_chance": 0}, "noise"),
+        (NO_GAIN | {"n_curves": 1}, "uncertain"),
+        (NO_GAIN | {"n_checkpoints": 4}, "not judged"),
+        (NO_GAIN | {"n_items": 99}, "not judged"),
+        (NO_GAIN | {"monotonicity_high": 0.6}, "uncertain"),  # cannot be shown, which is no finding
+        ({"n_above_chance": 0}, "uncertain"),
+        ({"n_improved": 0, "monotonicity": None, "monotonicity_high": None}, "uncertain"),
+        ({"n_improved": 0, "monotonicity_low": -0.1}, "uncertain"),
         ({"n_improved": 0}, "uncertain"),
         ({"monotonicity": 0.3}, "uncertain"),
         ({"signal_to_noise": 0.5}, "uncertain"),
@@ -233,6 +241,9 @@ def test_sentence_names_tasks_by_the_best_verdict_of_their_metrics():
             (("a", "useful"), ("a", "noise"), ("b", "noise"), ("c", "uncertain"))]  # fmt: skip
     assert sentence(rows, "135M parameters") == (
         "For models of this size (135M parameters): look at a; be careful with c; ignore as noise b."
+    )
+    assert sentence([{"evaluation": "d", "verdict": "not judged"}]) == (
+        "For models of this size: no verdict (fewer than 5 checkpoints or 100 items) on d."
     )
     assert sentence([]) == ""
 

@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
 from support import observed
-from support.result_rows import EVALUATION, row, rows
+from support.result_rows import EVALUATION, rankings, row, rows
 from vernacular.comparison.align import align
-from vernacular.comparison.compare import rankings
 from vernacular.comparison.overall import overall
 from vernacular.comparison.pairwise import compare_sides
 from vernacular.comparison.schema import OVERALL, RANKINGS
@@ -48,8 +47,10 @@ def test_earlier_checkpoints_are_tested_against_the_best_only():
     n_ranked = len(TABLES) + 1
     assert n_pairs == [n_ranked * (n_ranked - 1) // 2 + len(earlier), 43 * 42 // 2]
     assert {model for model, record in records.items() if record["rank"] is None} == {*earlier}
+    others = {"rank": None, "compared_with": [], "worse_than": []}
     for model, record in records.items():
-        assert record | {"rank": None} == complete[model] | {"rank": None}, "the tests against the best are the same"
+        assert record | others == complete[model] | others, "the tests against the best are the same"
+        assert model not in earlier or record["compared_with"] == [record["best"]]
     ranks = {model: record["rank"] for model, record in records.items() if model not in earlier}
     without = rank({model: table for model, table in (TABLES | series).items() if model not in earlier})
     assert ranks == {model: record["rank"] for model, record in without.items()}
@@ -115,6 +116,17 @@ def test_mean_of_chance_normalized_values():
     assert records["all", "b"]["mean"] == pytest.approx(0.5)
     assert records["gl", "a"]["n_evaluations"] == 2
     assert records["all", "a"]["win_rate"] == records["all", "b"]["win_rate"] == 0.5
+
+
+def test_mean_over_languages_counts_each_language_once():
+    galician = [evaluation({"a": rows([1, 1, 1, n])}, task=f"t{n}{k}") for k, n in enumerate((1, 1, 1))]
+    spanish = evaluation({"a": rows([1, 1, 0, 0])}, language="es")
+    record = aggregate(*galician, spanish)["all", "a"]
+    assert record["mean"] == pytest.approx(0.75)  # of 1, 1, 1 and 0
+    assert (record["mean_over_languages"], record["n_languages"]) == (pytest.approx(0.5), 2)
+    assert record["languages_low"] < 0.5 < record["languages_high"]
+    alone = aggregate(*galician[:1])["gl", "a"]
+    assert (alone["mean_over_languages"], alone["n_languages"]) == (alone["mean"], 1)
 
 
 def test_each_task_has_a_mean_over_its_languages():

@@ -6,13 +6,14 @@ import warnings
 import numpy as np
 import pyarrow as pa
 import pytest
-from support.result_rows import EVALUATION, compare, row, rows
+from support.result_rows import EVALUATION, compare, rankings, row, rows
 from vernacular.comparison.align import align, as_table
-from vernacular.comparison.compare import add_significance, compare_all, rankings
+from vernacular.comparison.compare import compare_all
 from vernacular.comparison.overall import _better, _interval, overall
 from vernacular.comparison.pairwise import compare_sides
 from vernacular.metrics.metric import Metric, chance_level, majority_baseline
-from vernacular.statistics.paired import competition_ranks
+from vernacular.statistics.paired import competition_ranks, holm
+from vernacular.statistics.significance import add_significance
 
 ACCURACY = Metric("accuracy", "share", True, "similarity", proportion=True, headline=True)
 SURPRISAL = Metric("surprisal", "nats", False, "surprisal", headline=True)
@@ -23,26 +24,42 @@ SPEC = {name: EVALUATION[name] for name in ("task", "language", "protocol", "sho
 
 
 def test_add_significance_by_hand():
-    def build_row(p, pair="ab", headline=True, category="", higher_is_better=True, difference=1.0):
+    def build_row(p, test, pair="ab", headline=True, category="", higher_is_better=True, difference=1.0):
         return {"baseline": pair[0], "candidate": pair[1], "headline": headline, "category": category, "p_value": p,
-                "higher_is_better": higher_is_better, "difference": difference}  # fmt: skip
+                "higher_is_better": higher_is_better, "difference": difference, "evaluation": test, "metric": "m"}  # fmt: skip
 
     cases = [  # p_holm, family, significant, better
-        (build_row(0.01), 0.03, 3, True, "candidate"),
-        (build_row(0.03, difference=-1.0), 0.06, 3, False, None),
-        (build_row(0.04), 0.06, 3, False, None),
-        (build_row(None), None, None, False, None),
-        (build_row(0.02, difference=-1.0, category="k"), None, None, True, "baseline"),
-        (build_row(0.02, difference=-1.0, headline=False, higher_is_better=False), None, None, True, "candidate"),
-        (build_row(0.05, category="k"), None, None, False, None),
-        (build_row(0.02, "ba", higher_is_better=False), 0.02, 1, True, "baseline"),
-        (build_row(0.01, "ac", higher_is_better=None), 0.02, 2, True, None),
-        (build_row(0.02, "ac", difference=0.0), 0.02, 2, True, None),
+        (build_row(0.01, "e1"), 0.03, 3, True, "candidate"),
+        (build_row(0.03, "e2", difference=-1.0), 0.06, 3, False, None),
+        (build_row(0.04, "e3"), 0.06, 3, False, None),
+        (build_row(None, "e4"), None, None, None, None),
+        (build_row(0.002, "e1", difference=-1.0, category="k"), None, None, None, None),
+        (build_row(0.002, "e5", headline=False), None, None, None, None),
+        (build_row(0.02, "e1", "cb", higher_is_better=False), 0.02, 1, True, "baseline"),
+        (build_row(0.01, "e1", "ac", higher_is_better=None), 0.02, 2, True, None),
+        (build_row(0.02, "e2", "ac", difference=0.0), 0.02, 2, True, None),
     ]
     records = add_significance([case[0] for case in cases])
     assert [(record["p_holm"], record["n_tests"], record["significant"], record["better"]) for record in records] == [
         (pytest.approx(case[1]), *case[2:]) for case in cases
     ]
+
+
+def test_tests_against_the_best_are_also_corrected_over_the_models():
+    """It is chosen by its value: of 21 equal models, some differ from the best in uncorrected tests."""
+    rng = np.random.default_rng(0)
+    results = {f"m{k:02}": {"e": as_table(rows(rng.random(400) < 0.5))} for k in range(21)}
+    pairs = [("m00", f"m{k:02}") for k in range(1, 21)]
+    found = compare_all(pairs, results, {"e": SPEC}, resamples=100)
+    (best,) = {row["best"] for row in found.rankings}
+    tested = [row for row in found.rankings if row["model"] != best]
+    assert min(row["p_value"] for row in tested) < 0.05
+    assert sorted(row["p_holm"] for row in tested) == pytest.approx(sorted(holm([row["p_value"] for row in tested])))
+    assert all(row["rank"] == 1 for row in found.rankings)
+    against = next(row for row in found.comparisons if best in (row["baseline"], row["candidate"]))
+    assert against["p_holm"] == next(row["p_holm"] for row in tested if row["model"] == "m00") > against["p_value"]
+    other = next(row for row in found.comparisons if best not in (row["baseline"], row["candidate"]))
+    assert (other["p_holm"], other["n_tests"]) == (other["p_value"], 1)
 
 
 @pytest.mark.parametrize(
@@ -79,11 +96,13 @@ def test_ranking_rows():
     # a vs. c: 6 improved, 0 regressed, mid-p 1/64, times 2 (vs. best), times 3 (all); b vs. c: 4 improved, 1/16
     assert records == [
         EVALUATION | {"model": "a", "metric": "accuracy", "best": "a", "difference": 0.0, "p_value": None,
-                      "p_holm": None, "in_best_group": True, "rank": 1},
+                      "p_holm": None, "in_best_group": True, "rank": 1, "compared_with": ["b", "c"], "worse_than": []},
         EVALUATION | {"model": "b", "metric": "accuracy", "best": "a", "difference": pytest.approx(-1 / 3),
-                      "p_value": 0.25, "p_holm": 0.25, "in_best_group": True, "rank": 1},
+                      "p_value": 0.25, "p_holm": 0.25, "in_best_group": True, "rank": 1,
+                      "compared_with": ["a", "c"], "worse_than": []},
         EVALUATION | {"model": "c", "metric": "accuracy", "best": "a", "difference": -1.0, "p_value": 1 / 64,
-                      "p_holm": 1 / 32, "in_best_group": False, "rank": 2},
+                      "p_holm": 1 / 32, "in_best_group": False, "rank": 2,
+                      "compared_with": ["a", "b"], "worse_than": ["a"]},
     ]  # fmt: skip
 
 
@@ -159,6 +178,10 @@ def test_overall_rows():
         "mean",
         "ci_low",
         "ci_high",
+        "n_languages",
+        "mean_over_languages",
+        "languages_low",
+        "languages_high",
         "rank",
         "rank_worst",
         "win_rate",
@@ -236,7 +259,8 @@ def test_empty_table_of_a_model_does_not_affect_the_others():
 
 def test_better_requires_a_direction_and_a_difference():
     def significance(**fields):
-        row = {"baseline": "a", "candidate": "b", "headline": False, "category": "", "p_value": 0.01}
+        row = {"baseline": "a", "candidate": "b", "headline": True, "category": "", "p_value": 0.01}
+        row |= {"evaluation": "e", "metric": "m"}
         (record,) = add_significance([row | {"higher_is_better": True, "difference": 1.0} | fields])
         return record["significant"], record["better"]
 
@@ -248,7 +272,8 @@ def test_better_requires_a_direction_and_a_difference():
         == significance(higher_is_better=None)
         == (True, None)
     )
-    assert significance(p_value=0.05) == significance(p_value=None) == (False, None)
+    assert significance(p_value=0.05) == (False, None)
+    assert significance(p_value=None) == (None, None)
 
 
 def test_only_headline_metrics_with_a_direction_are_ranked():

@@ -204,11 +204,34 @@ similarity:
 def test_check_command_exits_with_status_1_without_traceback(tmp_path):
     path = write(tmp_path, GOOD.replace("languages", "langauges"))
     process = subprocess.run(
-        [sys.executable, "-m", "vernacular", "check", str(path)], capture_output=True, text=True, check=False
-    )
+        [sys.executable, "-m", "vernacular", "check", str(path)],
+        capture_output=True, text=True, check=False, cwd=tmp_path,
+    )  # fmt: skip
     assert process.returncode == 1
     assert "Traceback" not in process.stderr
-    assert process.stderr.count("\n") == 1
+    assert process.stderr.count("\n") == 2  # the unknown key, and the model that does not exist
+
+
+def test_mistakes_beside_those_of_the_schema_are_reported_too(tmp_path):
+    path = write(
+        tmp_path,
+        """models:
+  mine: {source: ./mine, dtype: float33}
+evaluations:
+  - {task: belebele, languages: [glx], protocols: [letters], shots: -1}
+  - {task: openbokqa, languages: [gl], protocols: [options]}
+  - {task: openbookqa, languages: [gl, xx], protocols: [options, letterz], limt: 3}
+comparisons:
+  - {baseline: mine, candidate: minee}
+similarity: {metrics: [cosin]}
+""",
+    )
+    _, problems = config.load_valid([path])
+    with pytest.raises(ConfigError) as caught:
+        problems.raise_all()
+    mistakes = ("float33", "-1", "limt", "letterz", "cosin", "minee", "glx", "openbokqa", "xx")
+    assert [each for each in mistakes if each not in str(caught.value)] == []
+    assert len(str(caught.value).splitlines()) == len(mistakes)
 
 
 def test_existing_path_is_a_path(tmp_path, monkeypatch):

@@ -14,11 +14,12 @@ from support.engines import generate, score
 from support.engines import generate as generate_locally
 from support.engines import score as score_locally
 from vernacular.core.errors import ServerError
-from vernacular.core.model_record import Forms
+from vernacular.core.model_record import Forms, ModelRecord
 from vernacular.inference.job.run import run_group
 from vernacular.inference.job.store import Store
 from vernacular.inference.schema import MemoryJournal
-from vernacular.inference.server.served import open_server
+from vernacular.inference.server.probe import differences, probe
+from vernacular.inference.server.served import connect, open_server
 from vernacular.protocols.schema import REQUESTS
 
 QUESTION = "Question: Which animal sleeps on the roof?\nA. the dog\nB. the cat\nC. the horse\nD. the bird\nAnswer:"
@@ -122,3 +123,20 @@ def test_server_killed_in_the_middle_and_restarted_on_its_port(gguf, local_recor
     assert metadata["counters"]["server"]["requests"] < whole_metadata["counters"]["server"]["requests"]
     assert len(journal.rows) == whole_metadata["counters"]["calls"]
     assert list(Store(tmp_path / "store").root.glob("scores/*/*.parquet"))
+
+
+def test_a_trial_asks_a_fraction_of_the_requests_and_the_full_probe_confirms_its_identity(server, model):
+    """The full probe has about a thousand requests, one per token, before the first value."""
+    found, requests = {}, {}
+    for trial in (False, True):
+        client = connect(ModelRecord(name="m", source=server.source, concurrency=1), attempts=2)
+        record = ModelRecord(name="m", source=server.source, concurrency=1)
+        found[trial] = probe(record, client, model.tokenizer, trial=trial)
+        requests[trial] = client.usage.requests
+        client.close()
+    assert requests[True] < requests[False] / 3, requests
+    assert found[True].trial
+    assert not found[False].trial
+    assert found[True].forms == found[False].forms
+    assert found[True].forms.spans == "forcing"
+    assert differences(found[True], found[False]) is None

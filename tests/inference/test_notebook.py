@@ -81,7 +81,7 @@ def assert_equal_values(frame, stored, rows):
     names = [
         name
         for name in stored.columns
-        if name in frame and name not in ("prediction", "flags", "option_scores", "predicted_indices")
+        if name in frame and name not in ("prediction", "flag_text", "option_scores", "predicted_indices")
     ]
     known = stored[names].notna()
     assert known.to_numpy().sum() >= 3 * len(rows)
@@ -138,10 +138,10 @@ def test_generation_is_greedy_or_sampled_with_a_seed(model):
 def test_text_that_cannot_be_scored_has_a_row_with_the_reason(model):
     frame = model.surprisal(["O gato dorme.", " "])
     assert frame.groupby("item_id").size().loc[1] == 1
-    assert frame.loc[frame["item_id"] == 1, "flags"].tolist() == ["empty"]
+    assert frame.loc[frame["item_id"] == 1, "flag_text"].tolist() == ["empty"]
     frame = model.score("O gato", ["dorme", ""])
     assert frame["surprisal"].isna().tolist() == [False, True]
-    assert "no context or no last word" in frame["flags"][1]
+    assert "no context or no last word" in frame["flag_text"][1]
     assert model.score("O gato", [""])["surprisal"].isna().tolist() == [True]
 
 

@@ -113,6 +113,12 @@ def chromium():
     driver.quit()
 
 
+@pytest.fixture
+def open_report(chromium):
+    """Return a function that opens any report in a browser: from its directory."""
+    return lambda directory: Browser(chromium, directory)
+
+
 @pytest.fixture(scope="session")
 def forms_dir(tmp_path_factory):
     """Build the report of the run in `report_forms`; return its directory."""

@@ -17,7 +17,7 @@ def test_lists_and_why_there_is_none(audit_page):
     cells = audit_page.texts("main tbody tr")
     assert len(cells) == 2
     assert "40.0 %" in cells[0]
-    assert cells[0].startswith("Waves <b> · Galician · options")
+    assert cells[0].startswith("Waves <b> (samples) · Galician · options")
     assert "expected at least 100 items" in cells[1]
 
 

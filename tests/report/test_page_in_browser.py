@@ -24,13 +24,14 @@ def test_leaderboard_shows_values_intervals_counts_and_best(browser):
     browser.open("#/leaderboard")
     assert browser.text("h1") == "Leaderboard"
     cell = browser.find(f".board td.best a[href*='{OPTIONS}']").get_attribute("textContent")
-    assert "50.0" in cell
-    assert "45.0\u2009–\u200955.0" in cell
+    assert "75.0" in cell
+    assert "70.0\u2009–\u200980.0" in cell
     assert "n\u2009260" in cell
     assert "⚑\u20091" in cell
     assert "best" in cell
-    assert len(browser.find_all(".board td.best")) == 1
-    assert len(browser.find_all(".board .mark")) == 2  # the best, and one that is not significantly different from it
+    assert len(browser.find_all(f".board td.best:has(a[href*='{OPTIONS}'])")) == 1
+    # the best, and one that is not significantly different from it
+    assert len(browser.find_all(f".board td:has(a[href*='{OPTIONS}']) .mark")) == 2
 
 
 def test_heatmap_scale_includes_intervals(browser):
@@ -73,7 +74,8 @@ def test_column_sorts_by_keyboard(browser):
 
 
 @pytest.mark.parametrize(
-    ("by", "title", "own"), [("task", "Waves <b>", "gl options"), ("language", "Galician", "Waves <b>")]
+    ("by", "title", "own"),
+    [("task", "Waves <b> (samples)", "gl options"), ("language", "Galician", "Waves <b> (samples)")],
 )
 def test_columns_are_grouped_by_task_or_language(browser, by, title, own):
     browser.open(f"#/leaderboard?down=models&by={by}")

@@ -43,7 +43,7 @@ def test_value_without_an_interval_is_in_parentheses_and_explained(page):
     assert [text[:8] for text in lacking] == ["(10.805)"] * 2  # 10.80516, rounded once
     assert "(Parentheses): no interval" in page.text(".legend")
     page.open("#/overview")
-    assert "(10.805)" in page.texts(".map tbody .value")
+    assert "(10.805) ▲" in page.texts(".map tbody .value")
     assert "(Parentheses): no interval" in page.text(".map .note")
     page.open(f"#/task/{LETTERS}/base")
     assert "(10.805)" in page.texts(".numbers tbody .value")
@@ -64,7 +64,7 @@ def test_a_value_below_chance_has_one_color_in_all_views(page):
 
 def test_overall_below_chance_and_possible_ranks_are_stated(page):
     page.open("#/overview")
-    assert "12.5 points below chance" in page.text(".headline")
+    assert "\u221212.5 on a scale from 0 (chance) to 100 (all correct)" in page.text(".headline")
     page.open("#/leaderboard?down=models")
     assert page.texts(".board tbody td.rank") == ["1\u2009–\u20092"] * 2
 
@@ -81,7 +81,7 @@ def test_comparison_shows_both_p_values_and_the_minimum_detectable_difference(pa
 def test_margin_of_a_regressed_item_falls(page):
     page.open(f"#/comparison/base/tuned/{PAIRS[0]}")
     assert {row.text.split()[-1] for row in page.find_all(".items tbody tr")} == {"\u22124.220"}
-    assert "Minimal pairs · Galician" in page.text(".crumbs")
+    assert "Minimal pairs (samples) · Galician" in page.text(".crumbs")
 
 
 def test_numbered_category_is_called_a_category(page):
@@ -105,3 +105,22 @@ def test_hidden_columns_are_announced(page):
     page.until("!document.querySelector('.leaderboard .scroll.more')")
     page.open("#/leaderboard?down=models", width=1600)
     page.until("!document.querySelector('.leaderboard .scroll.more')")
+
+
+def test_a_run_whose_datasets_could_not_be_read_states_why(tmp_path, open_report):
+    """As the terminal does, instead of "no evaluation has a chance level"."""
+    arguments = report_forms.write_run(tmp_path)
+    summary = tmp_path / "results" / "summary"
+    why = "openbookqa (gl): the Hub cannot be reached."
+    names = {"model": "base", "kind": "unavailable", "note": why, "count": None}
+    notes = [names | {"evaluation": evaluation} for evaluation in arguments["evaluations"]]
+    artifacts.write(
+        summary / "results.parquet", RESULTS, [], artifacts.metadata(summary / "results.parquet") | {"notes": notes}
+    )
+    artifacts.write(summary / "overall.parquet", OVERALL, [], {})
+    build(out=tmp_path / "page", **arguments)
+    page = open_report(tmp_path / "page").open("#/overview")
+    n = len(notes)
+    assert page.text(".headline").strip() == (
+        f"No overall value: {n} of {n} evaluations could not be completed. {why} ({n} evaluations)."
+    )

@@ -19,7 +19,7 @@ def test_overview_states_the_best_model_and_counts(page):
     assert page.text("h1") == "Overview"
     headline = page.text(".headline")
     assert headline.startswith("tuned has the highest overall value of 2 models, but not significantly: base shares")
-    assert "20.0 points above chance (95 % interval 10.0\u2009–\u200930.0)" in headline
+    assert "20.0 on a scale from 0 (chance) to 100 (all correct) (95 % interval 10.0\u2009–\u200930.0)" in headline
     assert page.texts(".tiles dd") == ["2", "2", "2", "3", "12"]
     assert "2 of 12 items changed: 2 improved, 0 regressed" in page.text(".verdicts")
 
@@ -28,9 +28,13 @@ def test_overview_maps_languages_and_tasks(page):
     page.open()
     assert page.texts(".map thead th") == ["Task", "Spanish", "Galician", "Overall, above chance"]
     rows = page.find_all(".map tbody tr")
-    assert [row.find_element("css selector", ".task").text for row in rows] == ["A quiz", "Minimal pairs"]
+    assert [row.find_element("css selector", ".task").text for row in rows] == [
+        "A quiz (samples)",
+        "Minimal pairs (samples)",
+    ]
     cells = rows[1].find_elements("css selector", "td")
     assert [cell.text.split("\n") for cell in cells] == [["75.0", "tuned"]] * 2
+    assert rows[1].find_elements("css selector", ".metric")[1].text == "Accuracy ↑ %"
     assert {page.js("return arguments[0].style.getPropertyValue('--heat')", cell) for cell in cells} == {"50%"}
     page.choose("#show", "model:0")
     cell = page.find_all(".map tbody tr")[1].find_elements("css selector", "td")[0]
@@ -53,12 +57,12 @@ def test_comparison_opens_with_a_verdict_and_folds_equal_rows(page):
     page.until("document.querySelectorAll('details table tbody tr').length === 2")
 
 
-def test_no_star_below_chance(page):
+def test_no_star_at_chance_or_below(page):
     page.open("#/leaderboard?down=evaluations")
     rows = {row.text.split("\n")[0] + row.text.split("\n")[1][:2]: row for row in page.find_all(".board tbody tr")}
     assert len(rows) == 3
     marks = {name: [m.text for m in row.find_elements("css selector", ".mark")] for name, row in rows.items()}
-    assert sorted(map(tuple, marks.values())) == [("★",), ("★",), ("☆", "★")]  # at chance: both; below: none
+    assert sorted(map(tuple, marks.values())) == [(), ("★",), ("★",)]  # at chance and below: none
 
 
 def test_overall_stays_above_all_rows_and_intervals_are_drawn(page):

@@ -87,6 +87,9 @@ def test_metrics_of_lm_eval_have_curves(summary):
 
 def test_the_sentence_on_tasks_includes_those_of_lm_eval(summary):
     trust = pd.read_csv(summary / "task_trust.csv")
-    assert trust["verdict"].tolist() == ["useful", "useful"]
+    assert trust["verdict"].tolist() == ["not judged", "not judged"]
     sentence = artifacts.metadata(summary / "task_trust.parquet")["sentence"]
-    assert sentence == f"For models of this size (135M parameters): look at {NAME}."
+    assert (
+        sentence
+        == f"For models of this size (135M parameters): no verdict (fewer than 5 checkpoints or 100 items) on {NAME}."
+    )

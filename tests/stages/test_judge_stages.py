@@ -139,6 +139,7 @@ def test_values_are_marked_as_unvalidated_in_tables_workbooks_report_and_on_the_
         [pd.Series(values("local", name)).mean() for name in ("one", "two")]
     )
     assert rows["signature"].str.contains(r"\|judge:judge\|model:\w{8}\|rubric:tone.gl@\w{8}\|read:log_prob").all()
+    assert rows["signature"].str.contains(r"\|data:samples@\w{12}\|limit:4\|").all()
     cells = {
         str(cell.value)
         for sheet in openpyxl.load_workbook("results/summary/leaderboard.xlsx")

@@ -25,13 +25,15 @@ LOSS = {
 def paper_table(metrics_table, ranking_row):
     """Return a function that makes a table of rows; `ranked`: {(evaluation, metric): (best, in_best_group)}."""
 
-    def make(*rows, ranked=None, **arguments):
+    def make(*rows, ranked=None, compared=None, **arguments):
         long = combine_tables([metrics_table(*({"style": "default"} | row for row in rows))])
         rankings = [
             ranking_row(model=model, evaluation=evaluation, metric=metric, best=best, in_best_group=model in group)
             for (evaluation, metric), (best, group) in (ranked or {}).items()
             for model in long["model"].unique()
         ]
+        for row in rankings:
+            row |= (compared or {}).get(row["model"], {})
         models = list(long["model"].unique())
         return make_table(long, make_headings(long, TITLES), rankings, **{"models": models} | arguments)
 
@@ -47,8 +49,8 @@ ROWS = [
 CAPTION = (
     "Surprisal in nats (lower is better); Accuracy in % (higher is better). Items: gl CALAME n = 250; gl OpenBookQA "
     "n = 99–100. Bold: best value of the column. †: not significantly different from the best: paired tests on the "
-    "same items (exact McNemar, mid-p), Holm correction over all compared models of the column, significance level "
-    "0.05."
+    "same items (exact McNemar, mid-p), Holm correction over all headline metrics of a pair of models and, against the best of all "
+    "models, over all models, significance level 0.05."
 )
 
 
@@ -57,6 +59,7 @@ def test_latex_table_with_significance_marks(paper_table):
     table = paper_table(*ROWS, ranked=RANKED, tests=tests, models=["c", "b", "a"])
     assert table.caption == CAPTION
     expected = r"""% requires \usepackage{booktabs}
+% accuracy|v1
 \begin{table}
   \centering
   \caption{CAPTION}
@@ -136,6 +139,31 @@ def compile_latex(table, directory):
     assert "Float too large" not in done.stdout
 
 
+def test_five_columns_of_two_models_are_one_table(paper_table):
+    rows = [{"model": m, "task": f"task_{t}", "value": 0.5 + t / 100} for m in ("mine-7b", "base-7b") for t in range(5)]
+    table = paper_table(*rows)
+    assert len(table.parts(345)) == 2
+    latex = to_latex(table, width=345)
+    assert latex.count(r"\begin{table}") == latex.count(r"\footnotesize") == 1
+
+
+def test_a_table_for_one_column_has_chance_and_intervals_below_values(paper_table):
+    rows = [
+        {"model": m, "task": f"task_{t}", "value": v, "ci_low": 0.1, "ci_high": 0.9}
+        for m, v in (("base", 0.5), ("mine", 0.6))
+        for t in range(5)
+    ]
+    table = paper_table(*rows, {"model": "base", "task": "bits", "chance_level": None}, transpose=True, chance=True,
+                        dense=True, intervals=True)  # fmt: skip
+    assert table.headings == [["base", "mine", "Chance"]]
+    assert [row[-1] and row[-1].text for row in table.cells] == [None, *["25.0"] * 5]
+    (part,) = table.parts(219)
+    assert part.names[1] == ["gl task_0: generation, 5 shots"]
+    latex = to_latex(table, width=219)
+    assert latex.count(r"\begin{table}") == 1
+    assert r"\shortstack[r]{\textbf{60.0} \\ {\scriptsize [10.0, 90.0]}}" in latex
+
+
 @needs_latex
 def test_transposed_table_of_many_evaluations_with_long_names_fits(paper_table, tmp_path):
     names = [f"carballo-llama-3.1-{k}b-instruct" for k in range(6)]
@@ -177,10 +205,20 @@ def test_caption_names_columns_that_were_not_tested(paper_table):
     assert "†" not in caption
 
 
-def test_rankings_with_a_best_model_outside_the_selection_are_no_test(paper_table):
+def test_models_are_tested_against_the_best_of_the_selection(paper_table, ranking_row):
+    """The best model of the run is not in the table: the tests of the others against each other are those of the run."""
     table = paper_table(*ROWS[:3], ranked={(OPENBOOKQA, "accuracy"): ("other", "bc")})
     assert [[cell.mark for cell in row] for row in table.cells] == [[0], [2], [0]]
     assert "not tested" in table.caption
+    compared = {"a": {"compared_with": ["b"], "worse_than": ["b"]}, "c": {"compared_with": ["b"], "worse_than": []}}
+    table = paper_table(*ROWS[:3], ranked={(OPENBOOKQA, "accuracy"): ("other", "bc")}, compared=compared)
+    assert [[cell.mark for cell in row] for row in table.cells] == [[0], [2], [1]]
+
+
+def test_values_at_chance_or_worse_have_no_mark(paper_table):
+    table = paper_table(*({"model": m, "value": v} for m, v in (("a", 0.25), ("b", 0.2), ("c", 0.1))))
+    assert {cell.mark for row in table.cells for cell in row} == {0}
+    assert "Bold" not in table.caption
 
 
 def test_one_model_or_equal_values_have_no_best(paper_table):
@@ -206,7 +244,10 @@ def test_values_by_category_are_not_in_the_table(paper_table):
 
 
 def test_negative_values_have_a_minus_sign_and_zero_has_none(paper_table):
-    rows = [{"model": model, "unit": "score", "value": value} for model, value in (("a", -0.25), ("b", -0.0001))]
+    rows = [
+        {"model": model, "unit": "score", "value": value, "chance_level": None}
+        for model, value in (("a", -0.25), ("b", -0.0001))
+    ]
     table = paper_table(*rows)
     assert [row[0].text for row in table.cells] == ["-0.250", "0.000"]
     latex = to_latex(table).splitlines()
@@ -251,3 +292,17 @@ def test_unknown_names_suggest_those_with_results(metrics_table):
     assert set(choose(long, "task", ["belebele"], "--tasks")["task"]) == {"belebele"}
     with pytest.raises(DataError, match=r'--tasks: no results of "belebel".*Did you mean "belebele"'):
         choose(long, "task", ["belebel"], "--tasks")
+
+
+def test_demonstration_items_and_failures_are_named(paper_table):
+    rows = [{"model": m, "value": v, "dataset_revision": "samples 5a"} for m, v in (("a", 0.5), ("b", 0.4))]
+    failures = {("a", OPENBOOKQA): "15 of 16 responses contain none of the options."}
+    table = paper_table(*rows, failures=failures)
+    assert table.headings[1] == ["OpenBookQA (samples)"]
+    assert "(samples): a few demonstration items of the package" in table.caption
+    assert table.caption.endswith("‡: a failure explains the value: 15 of 16 responses contain none of the options.")
+    lines = to_latex(table).splitlines()
+    assert r"    a & \textbf{50.0}$^{\ddagger}$ \\" in lines
+    assert r"    b & 40.0 \\" in lines
+    mixed = paper_table(*rows, {"language": "es"}).headings
+    assert (mixed[1], [" (samples)" in setting for setting in mixed[2]]) == (["OpenBookQA"] * 2, [False, True])

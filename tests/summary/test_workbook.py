@@ -81,18 +81,19 @@ def test_best_value_is_marked_in_metric_direction(write_workbook):
     for model, (value, low, high) in values.items():
         numbers = {"model": model, "value": value, "ci_low": low, "ci_high": high}
         rows.append(numbers)
-        rows.append(numbers | {"metric": "loss", "higher_is_better": False, "unit": "nats"})
+        loss = {"metric": "loss", "higher_is_better": False, "unit": "nats", "chance_level": None}
+        rows.append(numbers | loss)
         rows.append(numbers | {"metric": "length", "higher_is_better": None, "unit": None})
     workbook, _ = write_workbook(*rows)
     sheet = workbook["gl"]
     assert [cell.value for cell in sheet[3][1:]] == ["Accuracy (↑)", "Length", "Loss (nats ↓)"]
     formats = [[cell.number_format for cell in row[1:]] for row in sheet["A4:D6"]]
     nats = [form.replace("0.0%", "0.000") for form in (UNMARKED, UNMARKED, BEST)]
-    assert formats == [[BEST, "0.000", nats[0]], [SHARED, "0.000", nats[1]], [UNMARKED, "0.000", nats[2]]]
+    assert formats == [[BEST, "0.000", nats[0]], [UNMARKED, "0.000", nats[1]], [UNMARKED, "0.000", nats[2]]]
     assert [sheet[address].font.bold for address in ("B4", "B5", "B6")] == [True, False, False]
 
 
-def test_rankings_override_interval_marks_and_comment_names_method(write_workbook, ranking_row):
+def test_tests_determine_marks_and_comment_names_method(write_workbook, ranking_row):
     rows = [{"model": "a", "value": 0.58}, {"model": "b", "value": 0.57}, {"model": "c", "value": 0.45}]
     rankings = [
         ranking_row(model="a", best="a", difference=0.0, in_best_group=True),
@@ -102,12 +103,14 @@ def test_rankings_override_interval_marks_and_comment_names_method(write_workboo
     workbook, _ = write_workbook(*rows, rankings=rankings)
     for sheet, first in ((workbook["gl"], 4), (workbook["overview"], 5)):
         assert [sheet.cell(first + row, 2).number_format for row in range(3)] == [BEST, UNMARKED, SHARED]
-        assert sheet.cell(first - 1, 2).comment.text.startswith("Best: by paired tests on the same items (Holm).")
+        assert sheet.cell(first - 1, 2).comment.text.startswith(
+            "● best; ○ by paired tests on the same items, Holm correction over all headline"
+        )
     assert workbook["gl"]["B4"].comment.text.endswith("items 100")
     assert workbook["gl"]["B5"].comment.text.endswith("-1.0 points against the best, a, p = 0.004 (Holm)")
     workbook, _ = write_workbook(*rows)
-    assert [workbook["gl"].cell(4 + row, 2).number_format for row in range(3)] == [BEST, SHARED, SHARED]
-    assert workbook["gl"]["B3"].comment.text.startswith("Best: by each value's own interval (no paired tests).")
+    assert [workbook["gl"].cell(4 + row, 2).number_format for row in range(3)] == [BEST, UNMARKED, UNMARKED]
+    assert workbook["gl"]["B3"].comment.text.startswith("● best; not all models were tested against it.")
 
 
 def test_color_scale_follows_metric_direction(write_workbook):

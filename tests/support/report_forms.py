@@ -47,6 +47,7 @@ def write_run(root: Path, pair=PAIR) -> dict:
             value = 0.25 + 0.5 * m if evaluation in PAIRS else 0.25
             metric_rows += _values(model, evaluation, value)
             place = {"best": "tuned", "difference": 0.0 if m else -0.5, "in_best_group": True, "rank": 1}
+            place |= {"compared_with": list(MODELS), "worse_than": []}
             rankings.append(
                 setting_of(evaluation) | {"evaluation": evaluation, "metric": "accuracy", "model": model} | place
             )

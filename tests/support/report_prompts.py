@@ -40,8 +40,8 @@ def write_run(root: Path) -> dict:
         )
         for m, model in enumerate(MODELS):
             correct = [(5 * i + number) % N < 4 + number + 3 * m for i in range(N)]
-            _write_outputs(results / model, name, question, correct)
-            metric_rows.append(_value(model, name, setting, sum(correct) / N))
+            write_outputs(results / model, name, question, correct)
+            metric_rows.append(metrics_row_of(model, name, setting, sum(correct) / N))
     tables = {
         model: {
             name: artifacts.read(results / model / "tasks" / f"{name}.parquet", TASK_RESULTS) for name in evaluations
@@ -79,7 +79,7 @@ def described(name: str) -> dict:
     return setting | {"prompt": prompt, "items_stem": f"{setting['task']}.gl"}
 
 
-def _write_outputs(directory: Path, name: str, question: str, correct: list[bool]) -> None:
+def write_outputs(directory: Path, name: str, question: str, correct: list[bool]) -> None:
     rows, scores = [], []
     for i, is_correct in enumerate(correct):
         chosen = 0 if is_correct else 1
@@ -91,7 +91,7 @@ def _write_outputs(directory: Path, name: str, question: str, correct: list[bool
     write_artifact(directory / "scores" / f"{name}.parquet", SCORES, scores, {})
 
 
-def _value(model: str, name: str, setting: dict, value: float) -> dict:
+def metrics_row_of(model: str, name: str, setting: dict, value: float) -> dict:
     known = {key: setting[key] for key in ("task", "language", "protocol", "shots", "seed", "style", "prompt")}
     return known | {
         "model": model, "evaluation": name, "metric": "accuracy", "unit": "share", "headline": True, "n": N,

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pyarrow as pa
 from vernacular.comparison.align import align
-from vernacular.comparison.compare import add_significance
+from vernacular.comparison.compare import columns_of
 from vernacular.comparison.pairwise import compare_sides
 from vernacular.core import artifacts
+from vernacular.statistics.significance import add_significance, corrected, rank
 
 EVALUATION = {
     "evaluation": "t.gl.options.0shot",
@@ -61,3 +62,9 @@ def compare(baseline, candidate, metrics, evaluation, *, names=("baseline", "can
     """Return the rows of COMPARISONS of two lists of rows, as a family of one evaluation; `options` as in compare_sides."""
     items, results = align({names[0]: baseline, names[1]: candidate})
     return add_significance(compare_sides(items, results, [names], metrics, evaluation, **options))
+
+
+def rankings(items, sides, metrics, evaluation, **options):
+    """Return the rows of RANKINGS of a run with one evaluation; `options` as in columns_of."""
+    columns = columns_of(items, sides, metrics, evaluation, **options)
+    return [row for column in columns for row in rank(column, corrected((), columns))]

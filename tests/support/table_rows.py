@@ -73,7 +73,10 @@ def ranking_row():
 
     def row(**changes) -> dict:
         values = {"model": "m", "best": "m", "difference": 0.0, "p_value": None, "p_holm": None}
-        row = _EVALUATION | values | {"in_best_group": True, "rank": 1} | changes
+        values |= {"in_best_group": True, "rank": 1} | changes
+        best = [values["best"]] if values["best"] != values["model"] else []
+        values |= {"compared_with": best, "worse_than": [] if values["in_best_group"] else best}
+        row = _EVALUATION | values | changes
         assert set(row) == set(RANKINGS.schema.names)
         return row
 
@@ -135,6 +138,10 @@ def overall_row():
             "mean": 0.4,
             "ci_low": 0.3,
             "ci_high": 0.5,
+            "n_languages": 2,
+            "mean_over_languages": 0.35,
+            "languages_low": 0.2,
+            "languages_high": 0.5,
             "rank": 1,
             "rank_worst": 3,
             "win_rate": 0.75,

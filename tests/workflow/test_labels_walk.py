@@ -147,7 +147,8 @@ def test_what_cannot_be_labeled_is_refused(workspace, capsys):
     for arguments, message in (
         (["rivers.gl.generaton.0shot"], f'Did you mean "{EVALUATION}"?'),
         ([EVALUATION, "--n", "0"], "--n: expected at least 1, got 0."),
-        ([EVALUATION, "none.yaml"], "none.yaml"),
+        (["none.yaml", EVALUATION], "none.yaml"),
+        ([EVALUATION, "config.yaml"], f"the config comes first: vernacular labels config.yaml {EVALUATION}"),
     ):
         assert cli.main(["labels", *arguments]) == 1
         assert message in capsys.readouterr().err

@@ -69,8 +69,9 @@ def test_next_run_resumes_and_a_table_of_values_precedes_the_list_of_missing_res
     lines = run.stdout[run.stdout.index("\ntiny:\n") :].splitlines()
     assert [line.split()[:4] for line in lines[2:4]] == [
         ["task", "language", "protocol,", "shots"],
-        ["CoLA", "en", "acceptability,", "0"],
+        ["CoLA", "(samples)", "en", "acceptability,"],
     ]
     assert "acceptability, 0 shots  ROC AUC" in run.stdout
+    assert "(samples): a few demonstration items" in run.stdout
     assert "Without a value: 2 evaluations of 1 model; reasons: results/summary/notes.csv" in run.stdout
     assert "results are missing:\n  absent\n" in run.stderr

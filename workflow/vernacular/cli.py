@@ -300,13 +300,13 @@ def _add_user_commands(commands) -> None:
     audit.add_argument("--out", type=Path, help="directory of the tables; default: summary/ in that of the results")
 
     labels = add("labels", "write a sheet in which speakers judge the responses to items drawn at random")
-    labels.add_argument("evaluation", help="ID, as `vernacular check` lists it")
     labels.add_argument("config", type=Path, nargs="?", default=Path("config.yaml"), help="default: config.yaml")
+    labels.add_argument("evaluation", help="ID, as `vernacular check` lists it")
     labels.add_argument("--n", type=int, default=100, help="number of items, those with labels included; default: 100")
     labels.add_argument("--out", type=Path, default=Path("labels"), help="directory of the sheet; default: labels")
 
     show = add("show", "print the requests of an item, and their tokens, before any model is run")
-    show.add_argument("config", type=Path)
+    show.add_argument("config", type=Path, nargs="?", default=Path("config.yaml"), help="default: config.yaml")
     show.add_argument("evaluation", help="ID, as `vernacular check` lists it")
     show.add_argument("--item", type=int, default=1, help="number of the item, from 1")
     show.add_argument("--model", help="also print the tokens of this model of the config")
@@ -322,7 +322,12 @@ def _add_user_commands(commands) -> None:
     marks = "mark values that do not differ significantly from the best, or print 95%% intervals"
     table.add_argument("--marks", choices=["significance", "interval"], default="significance", help=marks)
     table.add_argument("--transpose", action="store_true", help="a row per evaluation, and a column per model")
-    width = "divide a LaTeX table that is wider; 0: never; default: the text of the class article, 12.1"
+    table.add_argument("--chance", action="store_true", help="also a row of the chance levels")
+    preset = "column: for one column of a page: transposed, with chance, intervals below the values"
+    table.add_argument("--preset", choices=["column"], help=preset)
+    width = (
+        "divide a LaTeX table that is wider; 0: never; default: the text of the class article, 12.1; of a column, 7.7"
+    )
     table.add_argument("--width", type=float, metavar="CM", help=width)
     table.add_argument("--label", default="tab:results", help="of the LaTeX table; default: tab:results")
 
@@ -370,6 +375,8 @@ def _add_user_commands(commands) -> None:
     add_models(dataset)
     dataset.add_argument("--language", nargs="+", metavar="CODE", help="languages of the dataset: gl")
     dataset.add_argument("--protocol", nargs="+", metavar="NAME", help="default: the first that suits the dataset")
+    styles = "of the prompts: english; default: the lines of the language, or English ones if it has none"
+    dataset.add_argument("--styles", nargs="+", metavar="NAME", help=styles)
     dataset.add_argument("--shots", type=int, nargs="+", metavar="N", help="numbers of few-shot examples; default: 0")
     dataset.add_argument("--limit", type=int, metavar="N", help="evaluate at most this many items")
     columns = "what columns mean, as in a task file: question=q choices=a,b gold=key gold_format=letter"

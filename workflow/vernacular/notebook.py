@@ -11,7 +11,9 @@ The requests are those of the protocols `acceptability`, `last_word`, `minimal_p
 those of the model's engine (`inference/engine.py`), and the values those of the protocol, as in a run.
 """
 
+import atexit
 import contextlib
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -49,14 +51,15 @@ _LABELS = ("label", "fold")  # of sentences, which a notebook does not judge
 _OF_ADAPTERS = ("allow_pickle", "allow_base_mismatch")
 
 
-def load(source, *, adapter=None, threads: int | None = None, resources="resources", **settings) -> "Model":
+def load(source, *, adapter=None, threads: int | None = None, resources=None, **settings) -> "Model":
     """Load a model; it holds its memory until `close`, or to the end of a `with` block.
 
     Args:
         source: As in the config: a path, a Hub ID with or without @revision, package:NAME, or the address of a server.
         adapter: Path or Hub ID of a PEFT adapter on it; of a GGUF file, path of a LoRA adapter in GGUF.
         threads: Of the CPU; None: unchanged.
-        resources: Directory for the record of the model, and for weights that are converted once, as in a run.
+        resources: Directory for the record of the model, and for weights that are converted once, as in a run;
+            None: vernacular/ in the cache directory of the user.
         settings: Keys of a model in the config: dtype, bos, chat, device, quantization, … (docs/models.md).
 
     Raises:
@@ -71,6 +74,8 @@ def load(source, *, adapter=None, threads: int | None = None, resources="resourc
     config = load_config([], {"models": models, "evaluations": [_ANY]}, origin=_ORIGIN)
     if list(config.models) != list(models):
         raise ConfigError(f"{_ORIGIN}: expected one model, got a series. Load one of its checkpoints.")
+    if resources is None:
+        resources = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "vernacular")
     subdirectory = str(Path(resources, "notebook", fingerprint(str(source))[:12]))
     config = config.with_directories(lambda _: subdirectory)
     (directory := Path(subdirectory, "models")).mkdir(parents=True, exist_ok=True)
@@ -94,13 +99,14 @@ class Model:
     """A loaded model.
 
     The rows of a DataFrame are in the order of the texts, and numbered in `item_id` from 0. A text that could not be
-    scored, or only in part, has the reason in `flags`, and no value. `attrs` of a DataFrame has the metadata of the
+    scored, or only in part, has the reason in `flag_text`, and no value. `attrs` of a DataFrame has the metadata of the
     outputs: strategy and fallbacks of the engine, counters of tokens.
     """
 
     def __init__(self, engine: Engine, record: ModelRecord, resources: contextlib.ExitStack):
         self.record = record
         self._engine, self._resources = engine, resources
+        atexit.register(self.close)  # before the modules that it needs are gone
 
     def __enter__(self) -> "Model":
         return self
@@ -112,6 +118,7 @@ class Model:
         """Release the memory of the model."""
         self._engine = None
         self._resources.close()
+        atexit.unregister(self.close)
 
     def __repr__(self) -> str:
         source = f"{self.record.adapter.source} on " if self.record.adapter else ""
@@ -201,7 +208,7 @@ class Model:
             )
         ]
         outputs, metadata = self._compute(rows, "generation", has_turns=True)
-        frame = outputs.drop_columns(["request_id", "role"]).to_pandas()
+        frame = outputs.drop_columns(["request_id", "role"]).to_pandas().rename(columns=results.FLAG_TEXT)
         frame.insert(1, "prompt", [prompts[int(name)] for name in frame["item_id"]])
         frame.insert(1, "sample", frame.groupby("item_id", sort=False).cumcount())
         return _numbered(frame, metadata)
@@ -221,7 +228,7 @@ class Model:
         frame = frame.drop(columns=["cluster_id", "category", "prompt", "choices", "gold", *_LABELS], errors="ignore")
         for position, (name, texts) in enumerate(columns.items(), start=1):
             frame.insert(position, name, texts)
-        kept = ["flags", _MAIN[protocol]]
+        kept = ["flag_text", _MAIN[protocol]]
         frame = frame.drop(columns=frame.columns[frame.isna().all()].difference(kept))
         return _numbered(frame.reindex(columns=[*frame, *(name for name in kept if name not in frame)]), metadata)
 

@@ -285,6 +285,9 @@ const board = (() => {
       {
         class: "static",
         title:
+          (row.n_languages > 1
+            ? `mean over ${row.n_languages} languages: ${format.value(row.mean_over_languages, "share")}; `
+            : "") +
           `over ${format.counted(row.n, "evaluation")}, ${row.excluded ?? 0} excluded; leads in ` +
           `${format.value(row.win_rate, "share")} % of the comparisons with other models`,
       },
@@ -295,7 +298,14 @@ const board = (() => {
         mark(row) ? el("span", { class: "mark" }, mark(row)) : null,
       ),
       el("span", { class: "interval" }, row.low === null ? "no interval" : format.interval(row.low, row.high, "share")),
-      el("span", { class: "n" }, format.counted(row.n, "evaluation")),
+      el(
+        "span",
+        { class: "n" },
+        format.counted(row.n, "evaluation"),
+        row.n_languages > 1
+          ? ` · ${format.value(row.mean_over_languages, "share")} over ${format.counted(row.n_languages, "language")}`
+          : "",
+      ),
     );
   }
 
@@ -375,15 +385,16 @@ const board = (() => {
             "li",
             null,
             `★ best of its ${line}, ☆ not significantly different from the best (paired tests on the ` +
-              `same items, Holm correction over the ${line}). A value below chance has no mark.`,
+              `same items, ${verdict.FAMILIES}). Equal values, and those at chance or worse, ` +
+              "have no mark.",
           )
         : null,
       chosen.scale === "baseline"
         ? el(
             "li",
             null,
-            "Underlined: significant difference. A difference has no interval if config.yaml does not " +
-              "list the pair under comparisons.",
+            `Underlined: significant difference (${verdict.FAMILIES}). A difference has no ` +
+              "interval if config.yaml does not list the pair under comparisons.",
           )
         : null,
       chosen.scale === "chance"
@@ -395,7 +406,11 @@ const board = (() => {
           )
         : null,
       models > 1 && chosen.down === "models"
-        ? el("li", null, "Rank: the ranks that are possible by the overall mean and its significant differences.")
+        ? el(
+            "li",
+            null,
+            "Rank: the ranks that are possible by the overall mean and its significant differences (Holm correction over all pairs of models).",
+          )
         : null,
       el(
         "li",

@@ -78,7 +78,18 @@ const cells = (() => {
     return cell.chance !== null && cell.low !== null && cell.low <= cell.chance && cell.chance <= cell.high;
   }
 
-  const belowChance = (cell) => cell.chance !== null && cell.value !== null && cell.value < cell.chance;
+  const atChance = (cell, info) =>
+    cell.chance !== null &&
+    cell.value !== null &&
+    (info.higher === false ? cell.value >= cell.chance : cell.value <= cell.chance);
+
+  /** @param {Index} index */
+  function failure(index, cell) {
+    const worst = index.symptomsOf.get(`${cell.evaluation} ${cell.model}`)?.[0];
+    return worst?.severity === "failure"
+      ? el("span", { class: "flag", title: diagnosis.name(worst.code) }, " ▲")
+      : null;
+  }
 
   // text for screen readers and tooltips
   function description(cell, info, display) {
@@ -167,6 +178,7 @@ const cells = (() => {
 
   return {
     scaled,
+    failure,
     range,
     draw,
     style,
@@ -177,6 +189,6 @@ const cells = (() => {
     lacksInterval,
     ABOUT_PARENTHESES,
     nearChance,
-    belowChance,
+    atChance,
   };
 })();

@@ -6,6 +6,7 @@
     ["candidate better", "verdict-better-candidate"],
     ["baseline better", "verdict-better-baseline"],
     ["not significant", "verdict-unjudged"],
+    ["not tested", "verdict-unjudged"],
   ];
 
   views.set("comparison", async (index, route) => {
@@ -50,7 +51,7 @@
   }
 
   const verdictOn = (row) =>
-    row.better === "candidate" ? "candidate better" : row.better === "baseline" ? "baseline better" : "not significant";
+    row.n_tests === null ? "not tested" : row.better ? `${row.better} better` : "not significant";
 
   /** @param {Index} index */
   function overview(index, context) {
@@ -68,8 +69,7 @@
             "p",
             { class: "note" },
             "Shares in percentage points, with 95 % paired intervals. A model is marked as better if the " +
-              "difference is significant (Holm correction over all headline metrics of the pair). " +
-              "Evaluations without any difference are omitted.",
+              `difference is significant (${verdict.FAMILIES}). Evaluations without any difference are omitted.`,
           ),
         ]
       : null;
@@ -104,7 +104,11 @@
           `${candidate} minus ${baseline}, ${name}`,
           null,
           "differences",
-          { rows: points, pairs: VERDICTS, by: "verdict" },
+          {
+            rows: points,
+            pairs: VERDICTS.filter(([name]) => points.some((point) => point.verdict === name)),
+            by: "verdict",
+          },
           {
             file: `${candidate} against ${baseline} ${name}`,
             description:
@@ -217,7 +221,7 @@
 
   /** @param {Comparison} row */
   function aboutCorrection(row) {
-    return row.n_tests ? `Holm correction over ${format.counted(row.n_tests, "test")}` : "not in the correction";
+    return row.n_tests ? `${verdict.FAMILIES}: ${format.counted(row.n_tests, "test")} of this pair` : "in no family";
   }
 
   // The rows that differ, and folded below them those without any difference and those of single prompts.
@@ -258,7 +262,7 @@
       el(
         "p",
         { class: "note" },
-        "Intervals and p are uncorrected; the verdict uses p (Holm), corrected for all headline metrics of the pair. " +
+        `Intervals and p are uncorrected; the verdict uses p (Holm): ${verdict.FAMILIES}. ` +
           "Minimum detectable: the smallest difference that a test with these items detects with a probability of " +
           "80 %, uncorrected. Improved: only the candidate is correct. Regressed: only the baseline is correct. The numbers " +
           "link to the items.",

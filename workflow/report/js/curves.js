@@ -364,7 +364,7 @@
       {
         title: "Verdict",
         key: (row) => row.verdict,
-        cell: (row) => el("span", { class: `badge ${row.verdict}` }, row.verdict),
+        cell: (row) => el("span", { class: `badge ${row.verdict.replaceAll(" ", "-")}` }, row.verdict),
       },
       { title: "Reason", key: (row) => row.reason, cell: (row) => row.reason },
       measure("Monotonicity", "monotonicity", true),

@@ -7,12 +7,15 @@
 const fields = /** @type {const} */ ({
   "rows": {
     // index: headline values (Cell is the same in the file of an evaluation); marks are 2 best, 1 not significantly
-    // different from the best, 0 others; scope is "all" or a language; what has no values, and why
+    // different from the best, 0 others; worse: significantly, than the best; scope is "all" or a language; what has no values, and why
     "IndexCell": [
       "evaluation", "model", "metric", "value", "low", "high", "n", "flagged", "ties", "chance", "majority"
     ],
-    "Mark": ["model", "evaluation", "metric", "mark", "rank"],
-    "Overall": ["model", "scope", "mean", "low", "high", "rank", "rank_worst", "win_rate", "n", "excluded"],
+    "Mark": ["model", "evaluation", "metric", "mark", "worse"],
+    "Overall": [
+      "model", "scope", "mean", "low", "high", "n_languages", "mean_over_languages", "languages_low", "languages_high",
+      "rank", "rank_worst", "win_rate", "n", "excluded"
+    ],
     "Missing": ["model", "evaluation", "kind", "note"],
     "Spoken": ["evaluation", "model", "answered", "gold", "undecided"],
     "LanguageCount": ["language", "n"],
@@ -85,10 +88,10 @@ const fields = /** @type {const} */ ({
     // `group`
     "Evaluation": [
       "id", "items", "representative", "note?", "runs?", "group?", "task", "language", "protocol", "shots", "seed",
-      "style", "prompt?"
+      "style", "prompt?", "samples?"
     ],
     "Metric": ["name", "title", "protocol", "unit", "higher", "headline", "about", "order"],
-    "Summary": ["tests", "candidate", "baseline", "identical", "items", "improved", "regressed", "prompts?"],
+    "Summary": ["tests", "candidate", "baseline", "identical", "items", "improved", "regressed", "repeated?"],
     "Task": [
       "items", "block", "models", "letters", "generates", "cells", "categories", "signatures", "outcomes",
       "distributions", "calibration", "surprisal", "dataset", "diagnoses", "answers", "estimates?"

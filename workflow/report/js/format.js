@@ -37,9 +37,9 @@ const format = (() => {
     return number > 0 ? `+${text}` : text;
   }
 
-  // (value − chance) / (1 − chance): "12.5 points above chance", "3.0 points below chance".
+  // Of a mean of (value − chance) / (1 − chance), which is no number of points.
   function fromChance(number) {
-    return `${value(Math.abs(number), "share")} points ${number < 0 ? "below" : "above"} chance`;
+    return `${value(number, "share")} on a scale from 0 (chance) to 100 (all correct)`;
   }
 
   function probability(p) {

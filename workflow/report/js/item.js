@@ -98,12 +98,13 @@
     if (!list.length) return;
     const draw = async () => {
       const lines = [];
-      let measure = "";
+      let [measure, heading] = ["", "Outcome"];
       for (const m of list) {
         const piece = await pieces.results(number, m);
         measure = names.measure(index, piece.measure);
         const row = piece.rows.find((row) => row.position === position);
         if (!row) continue;
+        heading = items.outcomeTitle([row]);
         lines.push(
           el(
             "tr",
@@ -131,7 +132,7 @@
                 el(
                   "tr",
                   null,
-                  ["Model", "Outcome", "Output"].map((text) => el("th", { scope: "col" }, text)),
+                  ["Model", heading, "Output"].map((text) => el("th", { scope: "col" }, text)),
                   el("th", { scope: "col", class: "number" }, measure),
                 ),
               ),

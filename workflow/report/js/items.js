@@ -171,6 +171,12 @@ const items = (() => {
     };
   });
 
+  // A sentence that is judged acceptable or not has its label; no model's outcome is known for it alone.
+  const outcomeTitle = (rows) =>
+    rows.some((row) => ["acceptable", "unacceptable"].includes(format.OUTCOMES[row.outcome]))
+      ? "Gold label"
+      : "Outcome";
+
   /** @param {Index} index @param {Task} task @param {Evaluation} setting @param {Results} results */
   function list(index, task, setting, model, results, state) {
     const measure = names.measure(index, results.measure);
@@ -179,7 +185,7 @@ const items = (() => {
     const address = (r) => names.address(["item", setting.id, index.models[model], r.item.id]);
     const columns = [
       {
-        title: "Outcome",
+        title: outcomeTitle(results.rows),
         class: "outcome",
         key: (r) => format.OUTCOMES[r.outcome],
         cell: (r) =>
@@ -313,5 +319,5 @@ const items = (() => {
     }
   }
 
-  return { option, letter, answer, gold, withTexts, label, differing, badge, worstFirst };
+  return { outcomeTitle, option, letter, answer, gold, withTexts, label, differing, badge, worstFirst };
 })();

@@ -79,8 +79,8 @@
       if (chosen.metrics === "one" && setting.representative !== metric) continue;
       const key = `${evaluation} ${metric}`;
       if (!grouped.has(key)) grouped.set(key, { evaluation, metric, cells: new Map() });
-      const { mark = 0, rank = null } = marks.get(`${model} ${evaluation} ${metric}`) ?? {};
-      grouped.get(key).cells.set(model, { ...cell, rank, mark: cells.belowChance(cell) ? 0 : mark });
+      const { mark = 0 } = marks.get(`${model} ${evaluation} ${metric}`) ?? {};
+      grouped.get(key).cells.set(model, { ...cell, mark });
     }
     const order = (column) => {
       const setting = index.evaluations[column.evaluation];

@@ -53,13 +53,16 @@ const names = (() => {
   // Title of the evaluation's task, or its name; and the remark for readers, if there is one.
   /** @param {Index} index @param {Evaluation} evaluation */
   function title(index, evaluation) {
-    return index.tasks.get(evaluation.task)?.title ?? evaluation.task ?? evaluation.id;
+    return `${index.tasks.get(evaluation.task)?.title ?? evaluation.task ?? evaluation.id}${samples(evaluation)}`;
   }
+
+  const samples = (evaluation) => (evaluation.samples ? " (samples)" : "");
 
   // The title for narrow places.
   /** @param {Index} index @param {Evaluation} evaluation */
   function short(index, evaluation) {
-    return index.tasks.get(evaluation.task)?.short ?? title(index, evaluation);
+    const { short } = index.tasks.get(evaluation.task) ?? {};
+    return short ? `${short}${samples(evaluation)}` : title(index, evaluation);
   }
 
   /** @param {Index} index @param {Evaluation} evaluation */

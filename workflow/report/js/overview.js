@@ -16,7 +16,9 @@
       bars.length > 1
         ? plot.figure(
             "Overall, % above chance",
-            ["Mean over evaluations with a chance level: 0 is guessing, 100 is all correct."].concat(
+            [
+              "Mean over evaluations with a chance level: 0 is guessing, 100 is all correct. Ranks by it are corrected over all pairs of models (Holm).",
+            ].concat(
               bars.some((row) => row.low !== null) ? " 95 % intervals." : " There are too few items for intervals.",
               known.length > bars.length ? ` The best ${bars.length} of ${known.length} models.` : "",
             ),
@@ -67,16 +69,39 @@
 
   const name = (index, row) => el("strong", null, data(index.models[row.model]));
 
+  // What is missing, as the terminal states it: the reasons, by the number of their evaluations.
+  /** @param {Index} index */
+  function withoutValue(index) {
+    const reasons = new Map();
+    for (const { evaluation, kind, note } of index.missing)
+      if (kind === "unavailable") reasons.set(note, (reasons.get(note) ?? new Set()).add(evaluation));
+    const missing = new Set([...reasons.values()].flatMap((evaluations) => [...evaluations]));
+    if (!missing.size) return "No overall value: no evaluation has a chance level and a value for every model.";
+    const sorted = [...reasons].sort(([, a], [, b]) => b.size - a.size);
+    return [
+      `No overall value: ${missing.size} of ${format.counted(index.evaluations.length, "evaluation")} ` +
+        "could not be completed. ",
+      sorted
+        .slice(0, 3)
+        .map(([note, evaluations]) => [data(note), ` (${format.counted(evaluations.size, "evaluation")}). `]),
+      sorted.length > 3 ? `Provenance lists ${sorted.length - 3} further reasons.` : "",
+    ];
+  }
+
   // One sentence: the best model, and whether it is significantly better than the others.
   /** @param {Index} index */
   function headline(index, models, over) {
     const best = over[0];
-    if (!best || best.mean === null)
-      return "No overall value: no evaluation has a chance level and a value for every model.";
+    if (!best || best.mean === null) return withoutValue(index);
     const value =
       `${format.fromChance(best.mean)}` +
       `${best.low === null ? "" : ` (95 % interval ${format.interval(best.low, best.high, "share")})`}, ` +
-      `the mean of ${format.counted(best.n, "evaluation")}`;
+      `the mean of (value − chance) / (1 − chance) over ${format.counted(best.n, "evaluation")}` +
+      (best.n_languages > 1
+        ? `; each of ${format.counted(best.n_languages, "language")} counted once, it is ` +
+          `${format.value(best.mean_over_languages, "share")}` +
+          (best.languages_low === null ? "" : ` (${format.interval(best.languages_low, best.languages_high, "share")})`)
+        : "");
     const guess =
       best.low !== null && best.low <= 0 && best.high >= 0 ? " This is not distinguishable from guessing." : "";
     if (models.length === 1) return [name(index, best), ` scores ${value}.`, guess];
@@ -152,6 +177,17 @@
     const cellsOf = representativeCells(index);
     const pick = await picker(index, cellsOf, shown);
     const languages = [...new Set(index.evaluations.map((e) => e.language))].sort();
+    // metric, direction and unit of the cells of a row, which phones and paper show, too
+    const measured = (numbers) => {
+      const found = numbers
+        .flatMap((number) => (cellsOf.get(number) ?? []).slice(0, 1))
+        .map((cell) => index.metrics[cell.metric]);
+      return [
+        ...new Set(
+          found.map((info) => [info.title, names.arrow(info), format.unit(info.unit)].filter(Boolean).join(" ")),
+        ),
+      ];
+    };
     const csv = [["task", "setting", "language", "metric", "model", "value", "n", "chance"]];
     const body = tasks(index, cellsOf).map(({ setting, of }) =>
       el(
@@ -166,6 +202,7 @@
           },
           el("span", { class: "task" }, data(names.short(index, setting))),
           el("span", { class: "metric" }, names.manner(setting)),
+          el("span", { class: "metric" }, format.list(measured([...of.values()]))),
         ),
         languages.map((language) => {
           const number = of.get(language);
@@ -229,9 +266,9 @@
   async function picker(index, cellsOf, shown) {
     const compared = shown.kind === "pair" ? (await pieces.differences(shown.pair)).rows : [];
     const differences = new Map(compared.map((row) => [`${row.evaluation} ${row.metric}`, row]));
-    const sharing = new Map(); // evaluation and metric -> number of models that share the best group
-    for (const { evaluation, metric, mark } of index.rankings)
-      sharing.set(`${evaluation} ${metric}`, (sharing.get(`${evaluation} ${metric}`) ?? 0) + (mark > 0));
+    const sharing = new Map(); // evaluation and metric -> number of models that are not worse than the best
+    for (const { evaluation, metric, worse } of index.rankings)
+      sharing.set(`${evaluation} ${metric}`, (sharing.get(`${evaluation} ${metric}`) ?? 0) + !worse);
     return (number) => {
       const all = cellsOf.get(number) ?? [];
       if (!all.length) return null;
@@ -278,14 +315,15 @@
   /** @param {Index} index */
   function mapNote(models, shown, all, index) {
     if (shown.kind === "pair")
-      return "Candidate minus baseline; teal is better, ochre is worse, underlined: significant.";
-    const underlined =
-      " Underlined: significantly better than all other models, corrected for their number; " +
-      "a comparison is corrected for the number of its metrics instead.";
+      return `Candidate minus baseline; teal is better, ochre is worse, underlined: significant (${verdict.FAMILIES}).`;
+    const underlined = ` Underlined: significantly better than all other models (${verdict.FAMILIES}).`;
     return [
       "Teal: above chance, ochre: below; shares in %. Italic: not distinguishable from chance.",
       shown.kind === "best" && models.length > 1 ? underlined : "",
       " A metric without a chance level has no color.",
+      index.symptoms.some((row) => row.severity === "failure")
+        ? " ▲: a failure that explains the value; see its task."
+        : "",
       all.some((cell) => cells.lacksInterval(cell, index.metrics[cell.metric])) ? ` ${cells.ABOUT_PARENTHESES}` : "",
     ].join("");
   }
@@ -313,13 +351,13 @@
             `${info.title}: ${format.value(cell.value, info.unit)} ${format.unit(info.unit)}, ` +
             `${cells.interval(cell, info)}, ${format.counted(cell.n, "item")}`,
         },
-        el("span", { class: "value" }, cells.text(cell, info)),
+        el("span", { class: "value" }, cells.text(cell, info), cells.failure(index, cell)),
         el("span", { class: "n" }, second),
       ),
     );
     cells.shade(element, cells.heat(cell) ?? 0);
     element.classList.toggle("near-chance", cells.nearChance(cell));
-    element.classList.toggle("significant", n > 1 && Boolean(alone) && !cells.belowChance(cell));
+    element.classList.toggle("significant", n > 1 && Boolean(alone) && !cells.atChance(cell, info));
     return element;
   }
 

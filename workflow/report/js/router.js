@@ -2,7 +2,9 @@
 // Views by URL fragment, so that links can be shared and the back button works:
 // "#/task/<evaluation>/<model>?key=value".
 (() => {
-  const { notFound, views } = vernacular;
+  const { el, notFound, views } = vernacular;
+  const ABOUT_SAMPLES =
+    "(samples): a few demonstration items of the package, which show how a task runs and measure nothing.";
   const main = document.getElementById("main");
   /** @type {Index | null} */
   let index = null;
@@ -44,7 +46,8 @@
       }
       const drawn = view ? await view(index, route) : notFound(`View “${route.view}” not found.`);
       if (turn !== navigations) return;
-      main.replaceChildren(drawn.element);
+      const hasSamples = index.evaluations.some((evaluation) => evaluation.samples);
+      main.replaceChildren(...(hasSamples ? [el("p", { class: "banner" }, ABOUT_SAMPLES)] : []), drawn.element);
       document.title = `${drawn.title} · ${index.title}`;
       for (const link of links) {
         if (link.hash === `#/${drawn.section ?? route.view}`) link.setAttribute("aria-current", "page");

@@ -74,7 +74,7 @@
     if (!set) return null;
     const parts = [
       el("code", null, setting.id),
-      data(set.from),
+      set.kind === "samples" ? "demonstration items (samples)" : data(set.from),
       set.config,
       set.split && `split ${set.split}`,
       set.revision && `revision ${set.revision.slice(0, 12)}`,

@@ -2,6 +2,9 @@
 // What a comparison of two models found, as sentences: significant differences, and the items that changed.
 const verdict = (() => {
   const { el, data } = vernacular;
+  // the words of statistics/significance.py
+  const FAMILIES =
+    "Holm correction over all headline metrics of a pair of models and, against the best of all models, over all models";
 
   const name = (text) => el("strong", null, data(text));
   const metrics = (count) => format.counted(count, "metric");
@@ -49,15 +52,16 @@ const verdict = (() => {
     return [outcome, rest ? `; ${metrics(rest)} ${rest === 1 ? "does" : "do"} not differ significantly.` : "."];
   }
 
-  // With several prompts, there is an answer to an item under each.
-  function items({ items: compared, improved, regressed, prompts }) {
-    const noun = prompts ? "answer" : "item";
+  // An item has a result in each evaluation and under each prompt.
+  function items({ items: compared, improved, regressed, repeated }) {
+    const noun = repeated ? "result" : "item";
     if (!compared && !improved && !regressed) return `No ${noun} is judged correct or incorrect.`;
     const changed = improved + regressed;
     if (!changed) return `None of ${format.counted(compared, noun)} changed between correct and incorrect.`;
     return (
       `${compared ? `${format.count(changed)} of ${format.counted(compared, noun)}` : format.counted(changed, noun)} ` +
-      `changed: ${format.count(improved)} improved, ${format.count(regressed)} regressed.`
+      `changed${repeated ? " (of each item, one per evaluation)" : ""}: ${format.count(improved)} improved, ` +
+      `${format.count(regressed)} regressed.`
     );
   }
 
@@ -66,5 +70,5 @@ const verdict = (() => {
     return names.address(["comparison", ...names.sides(index, pair)]);
   }
 
-  return { sentences, link };
+  return { sentences, link, FAMILIES };
 })();

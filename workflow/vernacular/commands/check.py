@@ -212,7 +212,9 @@ def _server(config: Config, name: str, references: References, *, online: bool) 
     spec, records = server_spec(config, name), Path("resources", "models")
     print(f"asking {source}", flush=True)
     try:
-        record, _ = probe_server(spec, records / "converted", None, lambda line: print(f"  {line}", flush=True))
+        record, _ = probe_server(
+            spec, records / "converted", None, lambda line: print(f"  {line}", flush=True), may_start_later=False
+        )
     except ModelError as error:
         references.problems.add(f"model {name}: {str(error).removeprefix(f'model {name}: ')}")
         return None

@@ -33,10 +33,14 @@ from vernacular.types import Evaluation, correct_answers
 
 _FEW = 50  # labels, from which the coverage of intervals is known
 
+_CONFIGS = (".yaml", ".yml")
+
 
 def labels(args) -> str:
     """Write a sheet with the responses to the first items of an evaluation that have no label yet."""
     check_at_least(1, n=args.n)
+    if args.config.suffix not in _CONFIGS and Path(args.evaluation).suffix in _CONFIGS:
+        raise UserError(f"labels: the config comes first: vernacular labels {args.evaluation} {args.config}")
     config = load([args.config])
     check_known("evaluation", args.evaluation, config.evaluations)
     evaluation = config.evaluations[args.evaluation]

@@ -24,10 +24,12 @@ from vernacular.data.columns import Cells, as_text
 from vernacular.data.load import load_items, read_source
 from vernacular.data.readers import detect_format
 from vernacular.data.tasks import load_task, task_names
-from vernacular.protocols.registry import OWN
+from vernacular.protocols.prompts import language_of_lines, prompt_lines, prompts_directory
+from vernacular.protocols.registry import OWN, uses_prompt_lines
 
 _PROFILES = WORKFLOW.parent / "profiles"
 _TASKS = Path("my_tasks")  # directory of the task files that are written
+DEFAULT, ENGLISH = "default", "english"  # styles
 _SPLITS = ("test", "validation", None)  # the first that exists is evaluated; None: the only one
 _PROTOCOLS = {  # of the items of a type; the first is evaluated
     "question": ("options", "letters", "choice", "generation"),
@@ -93,7 +95,17 @@ def run(args) -> None:
 
 
 # of the command line, which describe a dataset
-_DATASET_OPTIONS = ("language", "protocol", "shots", "limit", "columns", "item_type", "configuration", "split")
+_DATASET_OPTIONS = (
+    "language",
+    "protocol",
+    "styles",
+    "shots",
+    "limit",
+    "columns",
+    "item_type",
+    "configuration",
+    "split",
+)
 
 
 def _write_files(args) -> Path:
@@ -120,7 +132,19 @@ def _write_files(args) -> Path:
         files[_TASKS / f"{task['task']}.yaml"] = yaml.safe_dump(task, sort_keys=False, allow_unicode=True, width=110)
     name = task["task"]
     entry = {"task": name, "languages": languages, "protocols": args.protocol or task["protocols"][:1]}
-    entry |= {key: value for key in ("shots", "limit") if (value := getattr(args, key)) is not None}
+    entry |= {key: value for key in ("styles", "shots", "limit") if (value := getattr(args, key)) is not None}
+    entries = [entry]
+    if lacking := [] if args.styles else _without_lines(entry, {"directory": str(_TASKS)} | task):
+        entries = [entry | {"languages": [code for code in languages if code not in lacking]}]
+        entries = [
+            *filter(lambda each: each["languages"], entries),
+            entry | {"languages": lacking, "styles": [ENGLISH]},
+        ]
+        print(
+            f"run: no prompt lines in {', '.join(lacking)}: English lines are around the items, which the results name "
+            f"(style english). `vernacular init {_TASKS}/prompts/{lacking[0]}.yaml --prompts-from en` writes the lines "
+            "to translate."
+        )
     path = Path(f"{name}.yaml")
     settings = f"output: results-{name}\n" + (f"tasks: [{_TASKS}]\n" if files else "")
     files[path] = TEMPLATE.format(
@@ -128,12 +152,24 @@ def _write_files(args) -> Path:
         run=run_command(path),
         models="\n".join(model_entries(args.models)),
         settings=settings,
-        evaluations=f"  - {yaml.safe_dump(entry, default_flow_style=True, sort_keys=False, width=1000).strip()}",
+        evaluations="\n".join(
+            f"  - {yaml.safe_dump(each, default_flow_style=True, sort_keys=False, width=1000).strip()}"
+            for each in entries
+        ),
     )
     _write(files)
     task_file = "".join(f" and {file}" for file in files if file != path)
     print(f"run: {path}{task_file} written; `{run_command(path)}` runs it again", flush=True)
     return path
+
+
+def _without_lines(entry: dict, task: dict) -> list[str]:
+    """Return the languages without prompt lines, where the protocols need some and may have those of English."""
+    protocols = [name for name in entry["protocols"] if name in OWN and uses_prompt_lines(name, DEFAULT)]
+    if not protocols or not all(ENGLISH in OWN[name].styles for name in protocols):
+        return []
+    codes = {language: language_of_lines(language, DEFAULT, task) for language in entry["languages"]}
+    return [name for name, code in codes.items() if prompt_lines(code, prompts_directory(code, task)) is None]
 
 
 def _write(files: dict[Path, str]) -> None:

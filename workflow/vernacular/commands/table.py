@@ -9,6 +9,7 @@ from vernacular.config.directories import check_written
 from vernacular.config.load import load
 from vernacular.core import artifacts
 from vernacular.core.errors import UserError, check_at_least, suggest
+from vernacular.core.metadata import FAILURE
 from vernacular.core.paths import display_path
 from vernacular.core.tables import to_frame
 from vernacular.metrics.schema import RESULTS
@@ -17,6 +18,7 @@ from vernacular.summary.paper import TEXT_WIDTH, choose, make_table, to_latex, t
 from vernacular.summary.prompts import as_questions
 
 _POINTS = 72.27 / 2.54  # of TeX, in a centimeter
+_COLUMN = 7.7 * _POINTS  # of the class acl, and about that of others with two columns
 _SELECTED = ("task", "language", "protocol")  # columns by which evaluations can be chosen
 
 
@@ -32,7 +34,8 @@ def table(args) -> None:
     check_at_least(0, width=args.width)
     config = load([args.config])
     summary = Path(config.output, "summary")
-    long = to_frame(artifacts.read(check_written(summary / "results.parquet", args.config), RESULTS))
+    table, metadata = artifacts.read_all(check_written(summary / "results.parquet", args.config), RESULTS)
+    long = to_frame(table)
     for name in args.models or ():
         if name not in config.models:
             raise UserError(f'--models: "{name}" is not a model of {args.config}.{suggest(name, config.models)}')
@@ -49,6 +52,7 @@ def table(args) -> None:
     _report_missing(config, args, summary, set(long["model"]), set(long["evaluation"]))
     long = as_questions(long, prompts)
     rankings = artifacts.read(summary / "rankings.parquet", RANKINGS).to_pylist()
+    is_dense = args.preset == "column"
     paper_table = make_table(
         long,
         headings,
@@ -58,9 +62,13 @@ def table(args) -> None:
         intervals=args.marks == "interval",
         tests=_tests(summary),
         prompts=prompts,
-        transpose=args.transpose,
+        transpose=args.transpose or is_dense,
+        chance=args.chance or is_dense,
+        dense=is_dense,
+        failures=_failures(metadata.get("notes", [])),
     )
-    width = None if args.width == 0 else TEXT_WIDTH if args.width is None else args.width * _POINTS
+    default = _COLUMN if is_dense else TEXT_WIDTH
+    width = None if args.width == 0 else default if args.width is None else args.width * _POINTS
     text = to_latex(paper_table, args.label, width) if args.format == "latex" else to_markdown(paper_table)
     print(text, end="")
 
@@ -75,6 +83,12 @@ def _report_missing(config, args, summary: Path, models: set[str], evaluations: 
     if missing:
         path = display_path(summary / "notes.csv")
         print(f"table: no results of {', '.join(missing)}; see {path}", file=sys.stderr)
+
+
+def _failures(notes: list[dict]) -> dict[tuple[str, str], str]:
+    """Return the sentence about a failure of each (model, evaluation), from the notes of the run."""
+    failed = [note for note in notes if note["kind"] == "diagnosis" and f"({FAILURE})" in note["note"]]
+    return {(note["model"], note["evaluation"]): note["note"].partition(": ")[2] for note in failed}
 
 
 def _tests(summary: Path) -> dict[tuple[str, str], dict[str, None]]:

@@ -1,19 +1,14 @@
 """All comparisons of several models: pairs, rankings per metric, and aggregates over tasks.
 
 Each evaluation is aligned once and all its pairs are compared on the same resamples; evaluations are independent and
-processed in parallel. A column is one headline metric of one evaluation. Its models are ranked by paired tests on the
-items that both models have. Holm's correction is over the tests of the column: over those against the best model for
-`in_best_group`, and over all pairs for `rank`. Earlier checkpoints of a series are tested against the best model only,
-and have no rank: the number of tests grows with the number of checkpoints, not with the square of it, and does not
-weaken those of other models.
+processed in parallel. Models are ranked by paired tests on the items that both models have (`significance`).
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import combinations
 
-import numpy as np
 import pyarrow as pa
 
 from vernacular.comparison.align import Items, Side, align
@@ -25,7 +20,7 @@ from vernacular.core.tables import finite_or_none
 from vernacular.metrics.classification import GOLD, with_classes
 from vernacular.metrics.metric import Metric
 from vernacular.protocols.evaluate import metrics_in
-from vernacular.statistics.paired import ALPHA, competition_ranks, holm, significantly_better
+from vernacular.statistics.significance import TEST, Column, add_significance, corrected, rank
 from vernacular.types import OPTIONS_ONLY, SETTING
 
 
@@ -66,23 +61,23 @@ def compare_all(
         metadata, metrics, items, sides = aligned
         comparison_rows = _compare_pairs(pairs, aligned, **drawn)
         compared = {"comparisons": comparison_rows, "unranked": unranked}
-        ranking_rows = rankings(items, sides, metrics, metadata, **compared, **drawn)
+        columns = columns_of(items, sides, metrics, metadata, **compared, **drawn)
         if evaluation not in grouped:  # of a whole run, all values of all models do not fit in memory
             sides = {model: with_normalized_values(side, metrics) for model, side in sides.items()}
-        return comparison_rows, ranking_rows, (metadata, metrics, items, sides)
+        return comparison_rows, columns, (metadata, metrics, items, sides)
 
     with ThreadPoolExecutor(max_workers=threads) as pool:
         results_by_evaluation = list(pool.map(compare_evaluation, evaluations))
     by_name = {metadata["evaluation"]: content for *_, (metadata, *content) in results_by_evaluation}
-    prompts, group_rankings, first_runs = _compare_groups(evaluations, by_name)
-    means = mean_rows(prompts, pairs)
-    singles = [row for comparison_rows, _, _ in results_by_evaluation for row in comparison_rows]
-    rows = add_significance([*singles, *means], replaced(means, prompts))
-    for row in rows:
+    prompts, group_columns, first_runs = _compare_groups(evaluations, by_name)
+    columns = [column for _, columns, _ in results_by_evaluation for column in columns] + group_columns
+    rows = [row for comparison_rows, *_ in results_by_evaluation for row in comparison_rows] + mean_rows(prompts, pairs)
+    found = corrected(rows, columns, replaced(prompts))
+    for row in add_significance(rows, found):
         _add_signature(row, signatures or {}, first_runs.get(row["evaluation"], row["evaluation"]))
     return ComparisonResults(
         rows,
-        [row for _, ranking_rows, _ in results_by_evaluation for row in ranking_rows] + group_rankings,
+        [row for column in columns for row in rank(column, found)],
         overall([each for *_, each in results_by_evaluation if not each[0]["style"].endswith(OPTIONS_ONLY)], seed=seed),
         prompts,
     )
@@ -130,8 +125,8 @@ def _compare_pairs(pairs: list[Pair], aligned: tuple, **drawn) -> list[dict]:
 
 
 def _compare_groups(evaluations: Mapping, by_name: Mapping) -> tuple[list, list, dict]:
-    """Return (PROMPTS rows, RANKINGS rows, a run of each group by its ID) of evaluations with several prompts."""
-    prompt_rows, ranking_rows, first_runs = [], [], {}
+    """Return (PROMPTS rows, columns, a run of each group by its ID) of evaluations with several prompts."""
+    prompt_rows, columns, first_runs = [], [], {}
     for group in prompt_groups(evaluations):
         aligned = {run: by_name[run][1:] for run in group.evaluations}
         metrics = by_name[group.evaluations[0]][0]
@@ -142,14 +137,11 @@ def _compare_groups(evaluations: Mapping, by_name: Mapping) -> tuple[list, list,
             metric_rows = [row for row in rows if row["metric"] == metric.name and row["value"] is not None]
             values = {row["model"]: row["value"] for row in metric_rows if row["baseline"] is None}
             if metric.headline and metric.higher_is_better is not None and len(values) >= 2:
-                pairs = [
-                    {**row, "candidate": row["model"], "difference": row["value"]}
-                    for row in metric_rows
-                    if row["baseline"] is not None
-                ]
-                ranking_rows += [group.setting | row for row in rank_by_metric(metric, values, pairs)]
+                tests = [row | {"candidate": row["model"], "difference": row["value"], "category": ""}
+                         for row in metric_rows if row["baseline"] is not None]  # fmt: skip
+                columns.append(Column(group.setting, metric.name, metric.higher_is_better, values, tests))
         prompt_rows += rows
-    return prompt_rows, ranking_rows, first_runs
+    return prompt_rows, columns, first_runs
 
 
 def _add_signature(row: dict, signatures: Mapping, evaluation: str) -> None:
@@ -162,36 +154,7 @@ def _add_signature(row: dict, signatures: Mapping, evaluation: str) -> None:
         row |= {"signature": None, "note": "; ".join(filter(None, (row["note"], note)))}
 
 
-def correct_by_pair(rows: list[dict], is_in_family: Callable[[dict], bool] = lambda row: True) -> None:
-    """Add `p_holm` and `n_tests` to the rows; a family are the tests of a pair over all items, if a condition holds."""
-    families: dict[tuple, list[dict]] = {}
-    for row in rows:
-        row |= {"p_holm": None, "n_tests": None}
-        if not row["category"] and row["p_value"] is not None and is_in_family(row):
-            families.setdefault((row["baseline"], row["candidate"]), []).append(row)
-    for family in families.values():
-        for row, adjusted in zip(family, holm([row["p_value"] for row in family]), strict=True):
-            row |= {"p_holm": float(adjusted), "n_tests": len(family)}
-
-
-_SINGLE = ("baseline", "candidate", "evaluation", "metric")
-
-
-def add_significance(rows: list[dict], outside: Iterable[tuple] = ()) -> list[dict]:
-    """Add `n_tests`, `p_holm`, `significant` and `better` to the rows; without a p-value, nothing is significant.
-
-    `outside`: (baseline, candidate, evaluation, metric) of rows that are not in a family, as single prompts of a mean.
-    """
-    correct_by_pair(rows, lambda row: row["headline"] and tuple(row.get(name) for name in _SINGLE) not in outside)
-    for row in rows:
-        p = row["p_value"] if row["n_tests"] is None else row["p_holm"]
-        row |= {"significant": p is not None and p < ALPHA, "better": None}
-        if row["significant"] and row["higher_is_better"] is not None and row["difference"]:
-            row["better"] = "candidate" if (row["difference"] > 0) == row["higher_is_better"] else "baseline"
-    return rows
-
-
-def rankings(
+def columns_of(
     items: Items,
     sides: dict[str, Side],
     metrics: list[Metric],
@@ -201,41 +164,35 @@ def rankings(
     unranked: Collection[str] = (),
     seed: int = 0,
     resamples: int = RESAMPLES,
-) -> list[dict]:
-    """Return RANKINGS rows of one evaluation; none for metrics with values of fewer than two models.
+) -> list[Column]:
+    """Return the columns of one evaluation, with the tests of all pairs; none for values of fewer than two models.
 
-    Models in `unranked` are tested against the best model only, and have no rank.
-
-    `comparisons` holds rows of `compare_sides` for this evaluation, whose pairs are not tested again. The best model is
-    determined by each model's own value. A model without items in common with it counts as not significantly different.
+    Models in `unranked` are tested against the best model only. `comparisons` holds rows of `compare_sides` for this
+    evaluation, whose pairs are not tested again. The best model is determined by each model's own value.
     """
-    headline_metrics = [metric for metric in metrics if metric.headline and metric.higher_is_better is not None]
-    values_by_metric = {
-        metric.name: {m: value for m in sorted(sides) if (value := _model_value(sides[m], metric)) is not None}
-        for metric in headline_metrics
-    }
-    best = {_best(metric, values) for metric in headline_metrics if (values := values_by_metric[metric.name])}
+    headline_metrics = [metric for metric in metrics if metric.headline]
+    columns = []
+    for metric in headline_metrics:
+        values = {m: value for m in sorted(sides) if (value := _model_value(sides[m], metric)) is not None}
+        if metric.higher_is_better is not None and len(values) >= 2:
+            columns.append(Column(metadata, metric.name, metric.higher_is_better, values, [], unranked))
+    best = {column.best for column in columns}
     compared_pairs = {frozenset((row["baseline"], row["candidate"])) for row in comparisons}
     pairs = [
         pair
         for pair in combinations(sorted(sides), 2)
-        if frozenset(pair) not in compared_pairs and (best & {*pair} or not {*pair} & {*unranked})
+        if columns and frozenset(pair) not in compared_pairs and (best & {*pair} or not {*pair} & {*unranked})
     ]
     new_comparisons = compare_sides(
         items, sides, pairs, headline_metrics, metadata, seed=seed, resamples=resamples, categories=False
     )
-    all_comparisons = [row for row in [*comparisons, *new_comparisons] if not row["category"]]
-    rows = []
-    for metric in headline_metrics:
-        values = values_by_metric[metric.name]
-        if len(values) >= 2:
-            metric_rows = [row for row in all_comparisons if row["metric"] == metric.name]
-            rows += rank_by_metric(metric, values, metric_rows, unranked)
-    return [metadata | row for row in rows]
-
-
-def _best(metric: Metric, values: dict[str, float]) -> str:
-    return max(values, key=lambda model: (1 if metric.higher_is_better else -1) * values[model])
+    for column in columns:  # of many models: no more than the tests need
+        column.tests.extend(
+            {name: row[name] for name in TEST}
+            for row in [*comparisons, *new_comparisons]
+            if row["metric"] == column.metric and not row["category"]
+        )
+    return columns
 
 
 def _model_value(side: Side, metric: Metric) -> float | None:
@@ -243,43 +200,3 @@ def _model_value(side: Side, metric: Metric) -> float | None:
     if not mask.any():
         return None
     return finite_or_none(metric.value([array[mask] for array in side.inputs(metric)]))
-
-
-def rank_by_metric(
-    metric: Metric, values: dict[str, float], comparisons: list[dict], unranked: Collection[str] = ()
-) -> list[dict]:
-    """Return a RANKINGS row, without the columns of the evaluation, per model that has a value.
-
-    `comparisons`: COMPARISONS rows of pairs of these models, of this metric. `unranked`: models without a rank.
-    """
-    models, best = list(values), _best(metric, values)
-    differences: dict[tuple[str, str], tuple[float, float]] = {}  # (model, other): difference model - other, p
-    for row in comparisons:
-        difference, p = (float("nan") if row[name] is None else row[name] for name in ("difference", "p_value"))
-        differences[row["candidate"], row["baseline"]] = difference, p
-        differences[row["baseline"], row["candidate"]] = -difference, p
-    unknown = (float("nan"), float("nan"))
-    vs_best = [differences.get((model, best), unknown) for model in models]
-    adjusted_p = holm([p for _, p in vs_best])
-    ranked = [model for model in models if model not in unranked]
-    ranks = dict(zip(ranked, _rank_models(ranked, differences, 1 if metric.higher_is_better else -1), strict=True))
-    return [
-        {
-            "model": model,
-            "metric": metric.name,
-            "best": best,
-            "difference": 0.0 if model == best else finite_or_none(difference),
-            "p_value": finite_or_none(p),  # null for the best model itself
-            "p_holm": finite_or_none(p_holm),
-            "in_best_group": bool(not p_holm < ALPHA),
-            "rank": None if model in unranked else int(ranks[model]),
-        }
-        for model, (difference, p), p_holm in zip(models, vs_best, adjusted_p, strict=True)
-    ]
-
-
-def _rank_models(models: list[str], differences: dict, direction: int) -> np.ndarray:
-    pairs = [(i, j) for i in range(len(models)) for j in range(i)]
-    tests = [differences.get((models[i], models[j]), (float("nan"), float("nan"))) for i, j in pairs]
-    signed = [direction * difference for difference, _ in tests]
-    return competition_ranks(significantly_better(len(models), pairs, signed, [p for _, p in tests]))

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from vernacular.comparison.compare import add_significance
 from vernacular.comparison.schema import COMPARISONS
 from vernacular.comparison.sheets import CORRECT, GRADES, PAIRS, Label, Responses
 from vernacular.core.artifacts import Kind
@@ -21,6 +20,7 @@ from vernacular.metrics.metric import Metric, display_name
 from vernacular.metrics.schema import float_columns, text_columns, value_arrays
 from vernacular.statistics.intervals import cluster_codes
 from vernacular.statistics.labels import MIN_CLUSTERS, Agreement, Estimate, agreement, corrected, labels_alone
+from vernacular.statistics.significance import add_significance
 from vernacular.types import SETTING
 
 HUMAN, BORROWED = "human", "borrowed"  # `human_by_chrf`, `accuracy_borrowed`

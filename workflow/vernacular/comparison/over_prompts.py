@@ -26,6 +26,7 @@ from vernacular.core.tables import finite_or_none
 from vernacular.metrics.metric import Metric, chance_level
 from vernacular.statistics import over_prompts as statistics
 from vernacular.statistics.paired import minimum_detectable_difference
+from vernacular.statistics.significance import Test, key_of
 from vernacular.types import ALL_PROMPTS, DEFAULT_PROMPT, SETTING, Evaluation
 
 DIVISIONS = 50  # random divisions into halves; the value changes by less than a tenth of a standard error beyond
@@ -385,21 +386,17 @@ def _comparison_row(prompt_row: dict, pair: Pair) -> dict:
     }
 
 
-def replaced(rows: Iterable[dict], prompt_rows: Iterable[dict]) -> set[tuple[str, str, str, str]]:
-    """Return (baseline, candidate, evaluation, metric) of the single prompts for which one of `rows`, a mean, stands.
-
-    `rows`: per COMPARISONS; those that are no means stand for nothing else.
-    """
-    runs = {(row["evaluation"], row["metric"]): row["evaluations"] for row in prompt_rows}
+def replaced(prompt_rows: Iterable[dict]) -> set[Test]:
+    """Return the tests of single prompts for which the test of a mean stands, a PROMPTS row of a pair."""
     return {
-        (row["baseline"], row["candidate"], run, row["metric"])
-        for row in rows
-        if row["prompt"] == ALL_PROMPTS and row["p_value"] is not None
-        for run in runs[row["evaluation"], row["metric"]]
+        (frozenset((row["baseline"], row["model"])), run, row["metric"])
+        for row in prompt_rows
+        if row["baseline"] is not None and row["p_value"] is not None
+        for run in row["evaluations"]
     }
 
 
 def without_single_prompts(rows: list[dict], prompt_rows: list[dict]) -> list[dict]:
     """Return COMPARISONS rows without the single prompts for which a mean over prompts stands."""
-    singles, key = replaced(rows, prompt_rows), ("baseline", "candidate", "evaluation", "metric")
-    return [row for row in rows if tuple(row[name] for name in key) not in singles]
+    singles = replaced(prompt_rows)
+    return [row for row in rows if key_of(row) not in singles]

@@ -2,7 +2,8 @@
 
 Each evaluation is represented by its first headline metric with a chance level for which higher is better. The value is
 normalized to (value - chance) / (1 - chance), so that 0 is chance and 1 is all correct, whatever the number of options.
-Evaluations that differ only in the few-shot seed count as one. Models of one scope are compared on the same evaluations
+Evaluations that differ only in the few-shot seed count as one. A language counts as often as it has evaluations; the
+mean over languages, beside it, is of the means of each. Models of one scope are compared on the same evaluations
 and the same items.
 
 The bootstrap is stratified: items (clusters) are drawn within each dataset (task and language), and all evaluations of
@@ -104,6 +105,12 @@ def _aggregate_scope(
         weights[indices] = 1 / len(indices) / len(groups)
     means = weights @ values
     drawn_means = np.einsum("e,erm->rm", weights, draws)
+    languages = np.array([metadata["language"] for metadata, *_ in evaluations])
+    by_language = np.zeros(len(evaluations))
+    for language in (names := np.unique(languages)):  # each counts once, however many evaluations it has
+        own = languages == language
+        by_language[own] = weights[own] / weights[own].sum() / len(names)
+    language_means, language_draws = by_language @ values, np.einsum("e,erm->rm", by_language, draws)
     rates = _win_rates(values, weights)
     better = _better(means, drawn_means)
     ranks = paired.competition_ranks(better)
@@ -115,6 +122,9 @@ def _aggregate_scope(
             "n_excluded": n_excluded,
             "mean": float(means[m]),
             **dict(zip(("ci_low", "ci_high"), _interval(drawn_means[:, m]), strict=True)),
+            "n_languages": len(names),
+            "mean_over_languages": float(language_means[m]),
+            **dict(zip(("languages_low", "languages_high"), _interval(language_draws[:, m]), strict=True)),
             "rank": int(ranks[m]),
             "rank_worst": len(models) - int(better[m].sum()),
             "win_rate": None if len(models) < 2 else float(rates[m]),

@@ -29,9 +29,10 @@ COMPARISONS = Kind(
             ("ci_high", pa.float64()),
             ("p_value", pa.float64()),
             ("test", pa.string()),  # "exact McNemar, mid-p", "paired bootstrap", …
-            ("p_holm", pa.float64()),  # Holm over the family; null outside it
+            # Holm over the family, and against the best model also over the models (`significance`); null outside it
+            ("p_holm", pa.float64()),
             ("n_tests", pa.int64()),  # number of tests in the family; null outside it
-            ("significant", pa.bool_()),  # p_holm (in the family) or p_value (outside) below 0.05
+            ("significant", pa.bool_()),  # p_holm below 0.05; null outside the family
             ("better", pa.string()),  # "candidate", "baseline" or null: no significant difference, or no direction
             ("minimum_detectable_difference", pa.float64()),  # minimum detectable difference at a power of 0.8
             ("both_correct", pa.int64()),  # binary metrics only
@@ -93,10 +94,12 @@ RANKINGS = Kind(
             ("best", pa.string()),  # the model with the best value of this metric
             ("difference", pa.float64()),  # this model's value - the best model's, over the items both have
             ("p_value", pa.float64()),  # paired test against the best; null for the best itself
-            ("p_holm", pa.float64()),  # Holm over the models of this metric
+            ("p_holm", pa.float64()),  # corrected as in COMPARISONS
             ("in_best_group", pa.bool_()),  # the best, or not significantly different from it
             # 1 + number of significantly better models (Holm over all pairs); null for earlier checkpoints of a series
             ("rank", pa.int32()),
+            ("compared_with", pa.list_(pa.string())),  # models with which it was tested
+            ("worse_than", pa.list_(pa.string())),  # of these, the significantly better ones
         ]
     ),
     key=("model", "evaluation", "metric"),
@@ -117,6 +120,8 @@ OVERALL = Kind(
             ("mean", pa.float64()),  # of (value - chance) / (1 - chance)
             ("ci_low", pa.float64()),  # bootstrap of items within each evaluation
             ("ci_high", pa.float64()),
+            ("n_languages", pa.int64()),
+            *float_columns("mean_over_languages", "languages_low", "languages_high"),  # mean of the mean of each
             ("rank", pa.int32()),  # 1 + number of significantly better models: the best possible rank
             ("rank_worst", pa.int32()),  # models of the scope - number of significantly worse ones: the worst possible
             ("win_rate", pa.float64()),  # share of (other model, evaluation) pairs led, ties half

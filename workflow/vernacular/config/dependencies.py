@@ -125,6 +125,9 @@ def _engine(config: Config, settings: dict) -> str:
     return settings.get("engine_class", "transformers")
 
 
+TRIAL = 50  # largest `limit` of a run that only tries a server
+
+
 def server_spec(config: Config, name: str) -> specs.ServerSpec:
     """Return the settings of a model behind a server, and the content of its tokenizer if that is a local directory."""
     settings = {key: config.models[name][key] for key in _SERVER_KEYS if key in config.models[name]}
@@ -132,7 +135,8 @@ def server_spec(config: Config, name: str) -> specs.ServerSpec:
     directory = Path(source).expanduser()
     files = tokenizer_files(directory) if inputs.is_path(source) and directory.is_dir() else []
     hashes = {file: content_hash(str(directory / file)) for file in files}
-    return specs.ServerSpec(name=name, **settings, tokenizer_files=hashes)
+    trial = all(evaluation.limit and evaluation.limit <= TRIAL for evaluation in config.evaluations.values())
+    return specs.ServerSpec(name=name, **settings, tokenizer_files=hashes, trial=trial)
 
 
 def inference_spec(config: Config, names: list[str]) -> specs.InferenceSpec:

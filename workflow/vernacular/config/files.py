@@ -35,9 +35,18 @@ class Files:
         return not any(path[: len(key_path)] == key_path for path in self._invalid)
 
     def add(self, value: dict, lines: dict, schema: dict, path) -> None:
-        for key_path, message in validate.violations(value, lines, {**schema, "required": []}, path).items():
-            self._invalid.add(key_path)
+        schema = {**schema, "required": []}
+        found = validate.violations(value, lines, schema, path)
+        for message in found.values():
             self.problems.add(message)
+        # without the keys that violate the schema, what else is wrong with their entries is found, too
+        inner = [
+            each
+            for each in found
+            if len(each) > (2 if each[:1] in {(key,) for key in _INDEPENDENT} else 1) and _IDENTITY.isdisjoint(each)
+        ]
+        value = validate.without(value, inner)
+        self._invalid |= validate.violations(value, lines, schema, path).keys() if inner else found.keys()
         if isinstance(value, dict):
             self.values |= value
             self._sources |= dict.fromkeys(value, (path, lines))
@@ -65,6 +74,7 @@ class Files:
         return valid if has_models else {**valid, "models": {}}
 
 
+_IDENTITY = {"source", "base", "adapter", "series", "task", "lm_eval"}  # keys without which an entry is another one
 _SOURCES = ("source", "adapter", "tokenizer", "reference", "series")  # keys of a model
 
 

@@ -126,6 +126,7 @@ class ServerSpec(Spec):
     system_instruction: str | None = None  # text of the system turn
     max_length: int | None = None  # tokens
     tokenizer_files: dict[str, str | None]  # SHA-256 by name
+    trial: bool = False  # whether all evaluations have few items
 
 
 class InferenceSpec(Spec):

@@ -124,6 +124,7 @@ class ServerRecord:
     answers: dict = field(default_factory=dict)  # to compare later: values (nats) of texts, and greedy texts
     stated: dict | None = None  # by path: models and system fingerprints that answers state
     known: dict | None = None  # values of a local copy in nats, by text
+    trial: bool = False  # whether checks that take a request per token were left out
 
 
 SWITCHES = ("enable_thinking", "thinking", "reasoning")  # arguments of templates that turn reasoning on or off

@@ -12,7 +12,7 @@ import functools
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import jsonschema
 
@@ -89,6 +89,22 @@ def violations(value, lines: dict[tuple, int], schema: dict, path) -> dict[tuple
         for key_path, text in _describe(error):
             found.setdefault(key_path, f"{error_location(path, lines, key_path)}: {text}")
     return dict(sorted(found.items(), key=lambda entry: _line(lines, entry[0]) or 0))
+
+
+def without(value, key_paths: Iterable[tuple]):
+    """Return a copy of a value without the keys and list elements at some paths; those that do not exist do not count.
+
+    >>> without({"a": {"b": 1, "c": [1, 2, 3]}}, [("a", "b"), ("a", "c", 0), ("a", "c", 2), ("a", "d")])
+    {'a': {'c': [2]}}
+    """
+    value = copy.deepcopy(value)
+    for *parents, key in sorted(key_paths, key=lambda path: [str(part).rjust(9) for part in path], reverse=True):
+        inner = value
+        for parent in parents:
+            inner = inner[parent]
+        if isinstance(inner, list) or key in inner:
+            del inner[key]
+    return value
 
 
 def first_violation(value, schema: dict) -> str | None:

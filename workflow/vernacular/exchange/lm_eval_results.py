@@ -16,6 +16,7 @@ import pandas as pd
 
 from vernacular.core.artifacts import replacing
 from vernacular.core.tables import plain_text
+from vernacular.metrics.schema import is_from_samples
 from vernacular.types import DEFAULT_PROMPT, SETTING
 
 _Z_95 = NormalDist().inv_cdf(0.975)
@@ -64,7 +65,7 @@ def _model_results(rows: list[dict]) -> dict:
         evaluations.setdefault(row["evaluation"], []).append(row)
     first_rows = {evaluation: values[0] for evaluation, values in evaluations.items()}
     return {
-        "results": {name: {"alias": name} | _values(values) for name, values in evaluations.items()},
+        "results": {name: {"alias": _alias(values[0])} | _values(values) for name, values in evaluations.items()},
         "group_subtasks": {name: [] for name in evaluations},
         "configs": {name: _config(values) for name, values in evaluations.items()},
         "versions": {name: row["dataset_revision"] for name, row in first_rows.items()},
@@ -76,6 +77,10 @@ def _model_results(rows: list[dict]) -> dict:
         "config": {"model": "vernacular", "model_args": {key: rows[0][key] for key in _IDENTITY_COLUMNS}},
         "model_name": rows[0]["model"],
     }
+
+
+def _alias(row: dict) -> str:
+    return row["evaluation"] + (" (samples)" if is_from_samples(row["dataset_revision"]) else "")
 
 
 def _config(rows: list[dict]) -> dict:

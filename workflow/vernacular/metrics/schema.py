@@ -71,6 +71,18 @@ TASK_RESULTS = Kind(
 TOOL_RESULTS = replace(TASK_RESULTS, name="tool results", metadata=ToolResultsMetadata)  # results/{model}/lm_eval/
 
 # results/{model}/metrics.parquet: one model's rows of the results, in long format
+ABOUT_SAMPLES = "(samples): a few demonstration items of the package, which show how a task runs and measure nothing."
+
+
+def is_from_samples(dataset_revision: str | None) -> bool:
+    """Return whether a value is of the package's demonstration items, by its `dataset_revision`.
+
+    >>> is_from_samples("samples 0123456789ab"), is_from_samples("file 0123456789ab"), is_from_samples(None)
+    (True, False, False)
+    """
+    return isinstance(dataset_revision, str) and dataset_revision.startswith("samples ")
+
+
 METRICS = Kind(
     "metrics",
     pa.schema(

@@ -18,6 +18,7 @@ from vernacular.core.tables import rows_of
 from vernacular.report.data_files import FIELDS, Row, record, round_all, round_significant, write_data_file
 from vernacular.report.item_details import item_row
 from vernacular.report.leaderboard import ReportIndex
+from vernacular.statistics.significance import key_of
 
 _COLUMNS = [name for name in FIELDS["records"]["Comparison"] if name not in ("evaluation", "metric", "single?")]
 
@@ -31,12 +32,16 @@ def write_pairs(
     -> item_id -> position in the evaluation's files. prompt_rows: rows per PROMPTS; a difference under one prompt, for
     which a mean over prompts stands, has the key `single` and is not part of the verdict.
     """
-    singles = replaced(rows_of(comparisons), prompt_rows) if prompt_rows else set()
+    singles = replaced(prompt_rows)
     pairs = dict.fromkeys(zip(comparisons["baseline"].to_pylist(), comparisons["candidate"].to_pylist(), strict=True))
     summaries = []
     for i, (baseline, candidate) in enumerate(pairs):
         is_pair = pc.and_(pc.equal(comparisons["baseline"], baseline), pc.equal(comparisons["candidate"], candidate))
-        rows = [_row(row, index, singles) for row in rows_of(comparisons.filter(is_pair))]
+        own = comparisons.filter(is_pair)
+        judged = own.filter(pc.is_valid(own["both_correct"])).select(["task", "language", "evaluation"])
+        datasets = judged.group_by(["task", "language"]).aggregate([("evaluation", "count_distinct")])
+        repeated = any(n > 1 for n in datasets["evaluation_count_distinct"].to_pylist())
+        rows = [_row(row, index, singles) for row in rows_of(own)]
         path = changes.get((baseline, candidate))
         counts = _write_changes(out, i, path, positions, index) if path else []
         category_rows = [row for row in rows if row["category"]]
@@ -45,16 +50,16 @@ def write_pairs(
         write_data_file(out, f"p{i}", record("PairDifferences", content))
         write_data_file(out, f"p{i}/categories", category_rows)
         sides = {"baseline": index.models.number(baseline), "candidate": index.models.number(candidate)}
-        summaries.append(Row.Pair(**sides, summary=_summarize(overall_rows, counts)))
+        summaries.append(Row.Pair(**sides, summary=_summarize(overall_rows, counts, repeated=repeated)))
     return summaries
 
 
-def _summarize(rows: list[dict], changes: list) -> dict:
+def _summarize(rows: list[dict], changes: list, *, repeated: bool) -> dict:
     """Count what the verdict on a pair states.
 
     `tests`: headline metrics with a difference; of these, those in which `candidate` or `baseline` is significantly
     better, and those `identical` to the last digit. `items`: compared items that are correct or not, and of these the
-    `improved` and `regressed` ones. With several prompts, an item counts once under each, and `prompts` is true.
+    `improved` and `regressed` ones. Where an item counts once in each of several evaluations, `repeated` is true.
     """
     compared = [row for row in rows if row["headline"] and row["difference"] is not None]
     tested = [row for row in compared if "single" not in row]
@@ -71,13 +76,13 @@ def _summarize(rows: list[dict], changes: list) -> dict:
         "items": sum(items_by_evaluation.values()),
         "improved": sum(counts.improved for counts in changes),
         "regressed": sum(counts.regressed for counts in changes),
-        **({"prompts": True} if len(tested) < len(compared) else {}),
+        **({"repeated": True} if repeated else {}),
     }
     return record("Summary", summary)
 
 
 def _row(row: dict, index: ReportIndex, singles: set[tuple]) -> dict:
-    is_single = (row["baseline"], row["candidate"], row["evaluation"], row["metric"]) in singles
+    is_single = key_of(row) in singles
     comparison = {
         "evaluation": index.evaluations.number(row["evaluation"]),
         "metric": index.metric(row),

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 
 from vernacular.comparison.labels import about
@@ -15,9 +16,9 @@ from vernacular.core.publication import publishable
 from vernacular.metrics.metric import display_name
 from vernacular.protocols.evaluate import declared_metrics
 from vernacular.report.data_files import FIELDS, INTERVAL, Row, record, round_significant, rounded
+from vernacular.statistics.significance import index_rankings, marks
 from vernacular.types import DEFAULT_PROMPT, SETTING
 
-BEST, SHARED = 2, 1
 _VALUE = INTERVAL | {"n": "n", "chance": "chance_level"}
 _CELL = _VALUE | {"flagged": "n_flagged", "ties": "n_ties", "majority": "majority_baseline"}
 
@@ -175,20 +176,24 @@ def representative_metric(rows: list, metric_info: list[dict]) -> int | None:
     return next((metric for metric in headline if metric in with_chance), headline[0] if headline else None)
 
 
-def ranking_marks(rankings: pa.Table, index: ReportIndex) -> list:
-    """Return a Row.Mark per row; the mark is BEST, SHARED (not significantly different) or 0."""
-    return [
-        Row.Mark(
-            model=index.models.number(row["model"]),
-            evaluation=index.evaluations.get(row["evaluation"]),
-            metric=index.metrics.get((row["protocol"], row["metric"], True)),
-            # equal best values are all BEST, whichever of them is listed as the best
-            mark=(BEST if row["difference"] == 0 else SHARED) if row["in_best_group"] else 0,
-            rank=row["rank"],
+def ranking_marks(rankings: pa.Table, cells: list, index: ReportIndex) -> list:
+    """Return a Row.Mark per cell of a column with several values; `cells`: rows of `index_cells`."""
+    by_key, columns = index_rankings(rankings.to_pylist()), {}
+    for cell in cells:
+        columns.setdefault((cell.evaluation, cell.metric), []).append(cell)
+    rows = []
+    for (evaluation, metric), column in columns.items():
+        info = index.metric_info[metric]
+        names = [(index.models.names[cell.model], index.evaluations.names[evaluation], info["name"]) for cell in column]
+        numbers = (
+            [np.nan if getattr(cell, name) is None else getattr(cell, name) for cell in column]
+            for name in ("value", "chance")
         )
-        for row in rankings.to_pylist()
-        if index.evaluations.get(row["evaluation"]) is not None
-    ]
+        found, _ = marks(names, *numbers, info["higher"], by_key)
+        for name, cell, mark in zip(names, column, found.tolist(), strict=True):
+            is_worse = name in by_key and not by_key[name]["in_best_group"]
+            rows.append(Row.Mark(cell.model, evaluation, metric, mark, is_worse))
+    return rows
 
 
 def overall(table: pa.Table, index: ReportIndex) -> list:

@@ -113,6 +113,7 @@ def build(
                 "note": protocol.note or None if protocol else None,
                 "representative": leaderboard.representative_metric(task["cells"], report_index.metric_info),
                 **setting,
+                **({"samples": True} if task["dataset"] and task["dataset"]["kind"] == "samples" else {}),
             }
             index["evaluations"].append(record("Evaluation", entry))
             index["cells"] += leaderboard.index_cells(number, task["cells"], report_index)
@@ -131,7 +132,9 @@ def build(
         bases = sorted({base_language(entry["language"] or "") for entry in index["evaluations"]})
         index["languages"] = {base: name for base in bases if (name := english_names().get(base))}
         index["missing"] = leaderboard.missing(notes, report_index)
-        index["rankings"] = leaderboard.ranking_marks(_read_optional(results, "rankings", RANKINGS), report_index)
+        index["rankings"] = leaderboard.ranking_marks(
+            _read_optional(results, "rankings", RANKINGS), index["cells"], report_index
+        )
         index["overall"] = leaderboard.overall(_read_optional(results, "overall", OVERALL), report_index)
         comparisons = _read_optional(results, "comparisons", COMPARISONS)
         index["pairs"] = write_pairs(out, comparisons, changes, positions, report_index, prompt_rows)

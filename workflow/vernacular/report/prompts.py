@@ -112,6 +112,7 @@ def put_means(index: dict, tables: Mapping[str, pa.Table], prompt_rows: list[dic
             "representative": leaderboard.representative_metric(cells, report_index.metric_info),
             "runs": runs,
             **leaderboard.setting(rows[0]),
+            **({"samples": True} if "samples" in index["evaluations"][runs[0]] else {}),
         }
         index["evaluations"].append(record("Evaluation", entry))
         index["cells"] += leaderboard.index_cells(number, cells, report_index)

@@ -30,6 +30,7 @@ from vernacular.results.plots import (
     plot_values,
 )
 from vernacular.results.tables import (
+    FLAG_TEXT,
     changes,
     comparisons,
     evidence,

@@ -122,7 +122,7 @@ def plot_languages(directory, model: str):
 def plot_differences(directory, baseline: str, candidate: str, unit: str = "share"):
     """Return a figure of the differences of two models in the headline metrics of a unit, the largest first.
 
-    A filled point is significant (Holm correction over all headline metrics of the pair).
+    A filled point is significant (`significant` of docs/comparisons.md).
 
     Raises:
         DataError: The two models were not compared, or not in this unit.

@@ -16,6 +16,8 @@ from vernacular.metrics.tokens import readable_tokens
 from vernacular.protocols.schema import REQUESTS
 from vernacular.statistics.sequential import hash_order, sequential
 
+FLAG_TEXT = {"flags": "flag_text"}  # name of a column in DataFrames
+
 
 def summary_table(directory, name: str, kind: artifacts.Kind) -> pd.DataFrame:
     """Return a table of the summary. Raises ArtifactError if it does not exist or is damaged."""
@@ -63,7 +65,7 @@ def items(directory, model: str, evaluation: str) -> pd.DataFrame:
     """Return one model's results per item, with a column for each per-item metric.
 
     Columns: `item_id`, `prompt`, `choices`, `gold` (indices), `option_scores` (nats, or similarity), `prediction`,
-    `correct`, `tie`, `flags` and others; then the metrics by name.
+    `correct`, `tie`, `flag_text` and others; then the metrics by name.
 
     Raises:
         DataError: The model or the evaluation has no results.
@@ -76,7 +78,8 @@ def item_frame(table: pa.Table) -> pd.DataFrame:
     """Return the rows of a task-results file with a column per metric."""
     values = [dict(row or ()) for row in table["metrics"].to_pylist()]
     metrics = pd.DataFrame([{name: row[name] for name in row if COUNT not in name} for row in values])
-    return pd.concat([table.drop_columns(["metrics"]).to_pandas(), metrics], axis=1)
+    # `frame.flags` is an attribute of pandas
+    return pd.concat([table.drop_columns(["metrics"]).to_pandas(), metrics], axis=1).rename(columns=FLAG_TEXT)
 
 
 def tokens(directory, model: str, evaluation: str) -> pd.DataFrame:
@@ -84,7 +87,7 @@ def tokens(directory, model: str, evaluation: str) -> pd.DataFrame:
 
     Columns: `item_id`, `role` ("choice:0", "sentence", …), `position` (0 is the first token of the span), `token` (its
     text; of a part of a character, its bytes: <0xC3>), `logprob` (nats; NaN where no token precedes it), `surprisal`
-    (its negative), `is_greedy`, `flags`.
+    (its negative), `is_greedy`, `flag_text`.
 
     Raises:
         DataError: The model or the evaluation has no scores; evaluations of generated text have none.
@@ -110,7 +113,9 @@ def token_frame(scores: pa.Table, requests: list[dict]) -> pd.DataFrame:
     frame = frame.explode(["token", "logprobs", "is_greedy", "position"], ignore_index=True)
     frame["logprob"] = frame["logprobs"].astype("float32")
     frame["surprisal"] = -frame["logprob"]
-    return frame[["item_id", "role", "position", "token", "logprob", "surprisal", "is_greedy", "flags"]]
+    return frame[["item_id", "role", "position", "token", "logprob", "surprisal", "is_greedy", "flags"]].rename(
+        columns=FLAG_TEXT
+    )
 
 
 def prompts(directory) -> pd.DataFrame:

@@ -17,8 +17,9 @@ from vernacular.core.errors import UserError, format_count
 from vernacular.core.fields import Stage
 from vernacular.core.tables import p_value_text, plain_text, text_table, to_frame
 from vernacular.metrics.metric import display_name
-from vernacular.metrics.schema import RESULTS
+from vernacular.metrics.schema import ABOUT_SAMPLES, RESULTS, is_from_samples
 from vernacular.report.provenance import benchmark_files
+from vernacular.statistics.significance import FAMILIES
 from vernacular.summary.cells import direction, format_value, metric_title
 from vernacular.summary.grid import Grid, build_grid, make_headings
 from vernacular.summary.notes import split_list
@@ -87,7 +88,7 @@ def print_results(args: PrintResults) -> None:
         print("", *_value_lines(args, stated.get("notes", [])), sep="\n")
     comparisons = args.results / "comparisons.csv"
     if sentences := _comparisons(comparisons) if comparisons.exists() else []:
-        print("", *sentences[:MAX_SENTENCES], sep="\n")
+        print("", f"Significance: {FAMILIES}.", *sentences[:MAX_SENTENCES], sep="\n")
         if more := sentences[MAX_SENTENCES:]:
             print(f"{format_count(len(more), 'other comparison')}: {comparisons}")
     notes = (note["note"] for note in (stated or {}).get("notes", []) if note["kind"] == "judge")
@@ -178,6 +179,8 @@ def _value_lines(args: PrintResults, notes: list[dict]) -> list[str]:
     if others := len(everything) - len(values):
         counted = f"{format_count(others, 'other value')} of headline metrics"
         lines.append(f"{counted}, and intervals: {args.results / 'results.csv'}")
+    if long["dataset_revision"].map(is_from_samples).any():
+        lines.append(ABOUT_SAMPLES)
     missing = [note for note in notes if note["kind"] in ("unavailable", "not applicable") and note["evaluation"]]
     if missing:
         models, evaluations = (

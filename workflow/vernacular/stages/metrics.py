@@ -238,11 +238,14 @@ def _compute(args, inputs: _Inputs, record: ModelRecord, others: dict) -> tuple[
     labels = {"model": args.spec.model, "adapter": adapter, "evaluation": evaluation, **names}
     labels |= {"base": record.base, "model_revision": _model_revision(record)}
     source = requests.items.source
-    labels |= {"dataset_revision": source.revision or f"{source.kind} {source.sha256[:12]}"}  # of rows without a commit
+    # of rows without a commit, their hash
+    labels |= {"dataset_revision": source.revision or f"{source.kind} {source.sha256[:12]}"}
     long_rows = []
     conditions = signature_conditions(spec.protocol, requests.options, outputs.tokenizer.bos_policy)
     if source.release:
         conditions |= {source.kind: source.release}
+    conditions |= {"data": f"{source.kind}@{(source.revision or source.sha256)[:12]}"}
+    conditions |= {"limit": requests.items.limit} if requests.items.limit else {}
     for row in label_values(values, labels, signatures, conditions):
         # the baseline applies to accuracies over all items, from which it is computed
         accuracy = row["chance_level"] is not None and row["metric"].partition("_")[0] not in CHANCE

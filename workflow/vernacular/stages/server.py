@@ -4,6 +4,7 @@
 of the model nor the code has changed; the jobs of the model compare the answers again in any case.
 """
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -20,8 +21,9 @@ from vernacular.core.model_record import RENDERING, ModelRecord, previous_model,
 from vernacular.core.names import displayable, quoted, readable_problem
 from vernacular.inference.model.tokenizers import load_tokenizer
 from vernacular.inference.server.checks import known_answers
-from vernacular.inference.server.client import Usage
-from vernacular.inference.server.probe import differences, probe
+from vernacular.inference.server.client import RefusedError, Usage
+from vernacular.inference.server.forms import AnswerError
+from vernacular.inference.server.probe import differences, identify, probe
 from vernacular.inference.server.served import connect
 from vernacular.inference.server.start import describe_usage
 from vernacular.stages.common import raise_failure, write_unavailable
@@ -84,16 +86,23 @@ def describe(record: ModelRecord) -> str:
     """Return one line: the model, and how texts, spans and labels are obtained."""
     forms = {kind: getattr(record.server.forms, kind) for kind in ("generation", "spans", "labels")}
     parts = [f"{kind} by {form}" if form else f"no {kind}" for kind, form in forms.items()]
+    parts += ["a short probe, of a trial with few items"] if record.server.trial else []
     return f"{record.name}: {record.server.model}: {', '.join(parts)}"
 
 
 def probe_server(
-    spec: ServerSpec, conversion_dir: Path, known: ModelRecord | None, report: Callable[[str], None]
+    spec: ServerSpec,
+    conversion_dir: Path,
+    known: ModelRecord | None,
+    report: Callable[[str], None],
+    *,
+    may_start_later: bool = True,
 ) -> tuple[ModelRecord, Usage]:
     """Probe a server and return (record of its model, number of requests and tokens).
 
     `conversion_dir`: for its tokenizer. `known`: an earlier record; its identity is kept if the server answers as it
-    did then. `report` is called with a line on each check. Raises ModelError if server or tokenizer cannot be used.
+    did then. `report` is called with a line on each check; `may_start_later`: whether a server that does not answer is
+    asked again for some minutes. Raises ModelError if server or tokenizer cannot be used.
     """
     name = spec.name
     settings = {key: value for key, value in to_json(spec).items() if key in _SETTINGS}
@@ -107,11 +116,14 @@ def probe_server(
         record |= {"tokenizer": spec.tokenizer, "tokenizer_revision": files.revision}
         record |= {"directory": files.directory, "contents": files.contents}
     answers = known_answers(name, spec.reference, conversion_dir) if spec.reference else None
+    if not may_start_later:
+        with contextlib.closing(connect(record, attempts=1)) as client, contextlib.suppress(AnswerError, RefusedError):
+            identify(client, spec.model)
     client = connect(record)
     try:
         tokenizer = load_tokenizer(record, record.directory) if files else None
         with wrap_tokenizer_panics(record):
-            found = probe(record, client, tokenizer, answers, model=spec.model, report=report)
+            found = probe(record, client, tokenizer, answers, model=spec.model, report=report, trial=spec.trial)
     finally:
         client.close()
     if problem := readable_problem(found.model):
@@ -128,6 +140,6 @@ def _identified(record: ModelRecord, known: ModelRecord | None) -> ModelRecord:
     found, subject = record.server, record.subject
     same = known and known.server and known.subject == subject and differences(known.server, found) is None
     if same:  # the first answers remain those to compare with: small differences do not add up
-        found = replace(found, answers=known.server.answers)
+        found = replace(found, answers=(found if known.server.trial else known.server).answers)
     identity = known.identity if same else fingerprint(found.answers)
     return record | {"server": found, "identity": identity, "fingerprint": fingerprint([*subject, identity])}

@@ -2,11 +2,6 @@
 
 Text from users and datasets is written as text, whatever it starts with: never as a formula, a link or an error value.
 
-The best values of a column are marked by one of two rules, and values near chance. Where paired rankings compare the
-models of a column on the same items, the tests decide. Elsewhere no test is needed: the best is the highest value (the
-lowest if lower is better), and a value whose own 95 % interval includes the best value counts as not significantly
-different. By this rule, fewer values share the best than with overlapping intervals.
-
 Columns are visible or collapsed into an outline. A sheet shows one metric per evaluation, and a workbook that ranks
 models one mean per language; a click on the outline shows the others. A hidden column holds the same values, comments
 and formats as a visible one.
@@ -15,7 +10,6 @@ and formats as a visible one.
 import io
 import math
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
@@ -34,19 +28,18 @@ from openpyxl.worksheet.worksheet import Worksheet
 from vernacular.core.artifacts import replacing
 from vernacular.core.tables import decimals, plain_text, sheet_names
 from vernacular.metrics.metric import display_name
+from vernacular.statistics.significance import BEST, NONE, SHARED
 from vernacular.summary.grid import Grid
-
-NONE, SHARED, BEST = 0, 1, 2
-
-Key = tuple[str, str, str]  # model, evaluation, metric
-
 
 _FORMATS = {"share": "0.0%", "percent": "0.0"}  # of Excel, by unit
 _DEFAULT_FORMAT = "0.000"
+P_FORMAT = '[<0.001]"< 0.001";0.000'  # as in the report and in texts
 _TEXTS = {"share": (100, 1), "percent": (1, 1)}  # factor and digits of a value in %, by unit
 # a mark is part of the number format, so the cell still holds a number; cells without one reserve the same width:
 # "_x" is a space as wide as x
 _MARK_FORMATS = {BEST: '" ●"', SHARED: '" ○"', NONE: "_ _●"}
+
+FAILED = '" ▲"'  # beside a value that a failure explains
 
 _FONT = {"name": "Calibri", "size": 11}  # LibreOffice renders a Font without a name in a serif font
 BOLD, GRAY = Font(**_FONT, bold=True), Font(**_FONT, color="767676")
@@ -223,62 +216,6 @@ def set_print(
     sheet.oddFooter.center.text = "&A, page &P of &N"
     if has_marks:
         sheet.oddHeader.left.text = _LEGEND
-
-
-def mark_by_interval(values, low, high, higher_is_better: bool | None) -> np.ndarray:
-    """Return (R,) marks NONE, SHARED or BEST for the values of one column; all arrays (R,), NaN if missing.
-
-    No value is marked if neither direction is better, if fewer than two models have a value, or if all values are
-    equal. Equal best values are all BEST. A value without an interval is BEST or NONE.
-
-    >>> mark_by_interval([0.70, 0.66, 0.50, float("nan")], [0.65, 0.61, 0.45, 0], [0.75, 0.71, 0.55, 1], True).tolist()
-    [2, 1, 0, 0]
-    """
-    values, low, high = (np.asarray(array, dtype=float) for array in (values, low, high))
-    marks = np.full(len(values), NONE)
-    finite = np.isfinite(values)
-    if higher_is_better is None or len(np.unique(values[finite])) < 2:
-        return marks
-    best = values[finite].max() if higher_is_better else values[finite].min()
-    marks[finite & (low <= best) & (best <= high)] = SHARED
-    marks[values == best] = BEST
-    return marks
-
-
-def index_rankings(rankings: list[dict] | None) -> dict[Key, dict]:
-    """Index RANKINGS rows by model, evaluation and metric."""
-    return {(row["model"], row["evaluation"], row["metric"]): row for row in rankings or []}
-
-
-def mark_by_test(
-    keys: list[Key | None], values, marks: np.ndarray, rankings: dict[Key, dict]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Replace the `marks` (R,) of `mark_by_interval` where a paired test is available; return (marks, paired).
-
-    `keys` identifies each value (None: no value); `paired` (R,) is True where the mark comes from `rankings`. A
-    test applies only against the best of the entire column: rankings with another best refer to other values.
-
-    >>> rankings = index_rankings([
-    ...     {"model": "a", "evaluation": "e", "metric": "m", "best": "a", "in_best_group": True},
-    ...     {"model": "b", "evaluation": "e", "metric": "m", "best": "a", "in_best_group": False},
-    ... ])
-    >>> keys = [("a", "e", "m"), ("b", "e", "m")]
-    >>> marks, paired = mark_by_test(keys, [0.7, 0.69], np.array([BEST, SHARED]), rankings)
-    >>> marks.tolist(), paired.tolist()
-    ([2, 0], [True, True])
-    """
-    marks, paired = marks.copy(), np.zeros(len(marks), dtype=bool)
-    best = {keys[row] for row in np.flatnonzero(marks == BEST)}
-    finite = np.isfinite(np.asarray(values, dtype=float))
-    key_counts = Counter(keys)
-    for row in np.flatnonzero(finite):
-        ranking = rankings.get(keys[row])
-        if ranking is None or key_counts[keys[row]] > 1 or (ranking["best"], *keys[row][1:]) not in best:
-            continue
-        paired[row] = True
-        if marks[row] != BEST:
-            marks[row] = SHARED if ranking["in_best_group"] else NONE
-    return marks, paired
 
 
 def lacks_interval(values, low, high, higher_is_better: bool | None) -> np.ndarray:

@@ -13,9 +13,10 @@ import pyarrow as pa
 from vernacular.core.errors import ArtifactError, format_count
 from vernacular.core.tables import plain_text, to_frame
 from vernacular.metrics.metric import display_name
-from vernacular.metrics.schema import METRICS, RESULTS
+from vernacular.metrics.schema import METRICS, RESULTS, is_from_samples
 from vernacular.types import ALL_PROMPTS, DEFAULT_PROMPT, SETTING
 
+SAMPLES = " (samples)"  # ABOUT_SAMPLES states what they are
 _MAX_TITLE = 28  # characters of a title in a heading; a longer one is shown without its parentheses
 
 
@@ -80,9 +81,14 @@ def make_headings(
     full_titles = {task: title for task in names if (title := tasks.get(task, {}).get("title"))}
     notes = {task: note for task in names if (note := tasks.get(task, {}).get("note"))}
     settings = _settings(long, default_prompt)
-    return Headings(
-        distinct_titles({task: tasks.get(task, {}) for task in names}), notes, settings, models or {}, full_titles
-    )
+    titles = distinct_titles({task: tasks.get(task, {}) for task in names})
+    samples = long["dataset_revision"].map(is_from_samples).groupby(long["task"]).agg(["any", "all"])
+    for task in samples.index[samples["all"]]:
+        titles[task] += SAMPLES
+    for task in samples.index[samples["any"] & ~samples["all"]]:
+        shown = long[(long["task"] == task) & long["dataset_revision"].map(is_from_samples)]
+        settings |= {name: settings[name] + SAMPLES for name in shown["evaluation"].unique()}
+    return Headings(titles, notes, settings, models or {}, full_titles)
 
 
 def distinct_titles(tasks: Mapping[str, Mapping]) -> dict[str, str]:

@@ -13,6 +13,7 @@ from vernacular.core.metadata import FAILURE, INFORMATION, MetricsMetadata, Resu
 from vernacular.core.publication import publishable
 from vernacular.core.tables import finite_or_none, plain_text
 from vernacular.protocols.diagnosis import CODES
+from vernacular.statistics.significance import FAMILIES
 from vernacular.summary import cells
 from vernacular.summary.grid import sort_rows, with_columns_of
 from vernacular.summary.rows import METRIC, SETTING_COLUMNS, Column, write_rows
@@ -82,10 +83,10 @@ _COMPARISONS = [
     Column("difference", "difference", 11, "candidate - baseline; percentage points for shares", "difference"),
     Column("low", "ci_low", 10, "95 % interval of the difference: paired bootstrap", "difference"),
     Column("high", "ci_high", 10, "95 % interval of the difference: paired bootstrap", "difference"),
-    Column("p", "p_value", 9, "paired test; see the column test", "0.0000"),
-    Column("p (Holm)", "p_holm", 9, "Holm correction over all headline comparisons of this pair of models", "0.0000"),
+    Column("p", "p_value", 9, "paired test; see the column test", cells.P_FORMAT),
+    Column("p (Holm)", "p_holm", 9, FAMILIES, cells.P_FORMAT),
     Column("interpretation", describe_comparison, 150),  # not printed: it repeats the numbers before it
-    Column("tests", "n_tests", 7, "number of comparisons in the Holm correction", "0"),
+    Column("tests", "n_tests", 7, "number of headline metrics of this pair of models that are tested", "0"),
     Column("significant", lambda row: None if row["significant"] is None else ["no", "yes"][row["significant"]], 11),
     Column("items", "n", 8, "items with a value for both models", "0"),
     Column(
@@ -115,7 +116,9 @@ _COMPARISONS = [
 
 _OVERALL = [
     Column("scope", "scope", 26, "a language, a task, or all languages"),
-    Column("rank", "rank", 7, "1 + number of significantly better models; models may share a rank", "0"),
+    Column(
+        "rank", "rank", 7, "1 + number of significantly better models: Holm correction over all pairs of models", "0"
+    ),
     Column("worst rank", "rank_worst", 7, "number of models - number of significantly worse models", "0"),
     Column("model", "model", 34),
     Column(
@@ -128,6 +131,16 @@ _OVERALL = [
     ),
     Column("low", "ci_low", 10, "95 % interval: bootstrap of the items within each evaluation", "0.0%"),
     Column("high", "ci_high", 10, "95 % interval: bootstrap of the items within each evaluation", "0.0%"),
+    Column("languages", "n_languages", 10, "number of languages in the mean", "0"),
+    Column(
+        "mean over languages",
+        "mean_over_languages",
+        12,
+        "mean of the mean of each language: a language with many evaluations counts once",
+        "0.0%",
+    ),
+    Column("low over languages", "languages_low", 10, cell_format="0.0%"),
+    Column("high over languages", "languages_high", 10, cell_format="0.0%"),
     Column(
         "win rate",
         "win_rate",

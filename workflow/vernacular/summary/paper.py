@@ -14,20 +14,11 @@ import pandas as pd
 from vernacular.core.errors import DataError, suggest
 from vernacular.core.tables import plain_text
 from vernacular.metrics.metric import display_name
+from vernacular.metrics.schema import ABOUT_SAMPLES, is_from_samples
 from vernacular.statistics.over_prompts import LIKE_THESE
 from vernacular.statistics.paired import ALPHA
-from vernacular.summary.cells import (
-    ARROWS,
-    BEST,
-    NONE,
-    SHARED,
-    direction,
-    format_number,
-    index_rankings,
-    lacks_interval,
-    mark_by_interval,
-    mark_by_test,
-)
+from vernacular.statistics.significance import BEST, FAMILIES, NONE, SHARED, index_rankings, marks
+from vernacular.summary.cells import ARROWS, direction, format_number, lacks_interval
 from vernacular.summary.grid import Grid, Headings, build_grid, runs_of_equal
 
 _UNITS = {"share": "%", "percent": "%", "score": "", "cosine": ""}  # of the numbers in the table, by unit of the values
@@ -36,11 +27,12 @@ _KEY = ("model", "evaluation", "metric")
 
 @dataclass(frozen=True)
 class Cell:
-    """A value as text, in parentheses without an interval; the interval (None: not shown) and the mark."""
+    """A value as text, in parentheses without an interval; the interval (None: not shown), the mark, and ‡."""
 
     text: str
     interval: tuple[str, str] | None = None
     mark: int = NONE
+    has_failed: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,6 +46,9 @@ class PaperTable:
         caption: what the numbers are
         corner: above each heading of a row
         limits: characters to which the headings of a row are wrapped; None: not
+        is_dense: for one column of a page: a small font, and intervals below the values
+        may_be_small: whether a small font is better than several tables
+        signatures: of the values, for comments: dataset revision, limit, versions
     """
 
     headings: list[list[str]]
@@ -62,11 +57,14 @@ class PaperTable:
     caption: str
     corner: list[str] = field(default_factory=lambda: ["Model"])
     limits: list[int] | None = None
+    is_dense: bool = False
+    may_be_small: bool = False
+    signatures: tuple[str, ...] = ()
 
     @property
     def is_small(self) -> bool:
-        """Whether LaTeX sets it in a smaller font: a row has several headings."""
-        return len(self.corner) > 1
+        """Whether LaTeX sets it in a smaller font, as where a row has several headings."""
+        return self.is_dense or self.may_be_small or len(self.corner) > 1
 
     def points(self, n_characters: float) -> float:
         """Return about how wide a text is in LaTeX, with the space between columns."""
@@ -82,15 +80,20 @@ class PaperTable:
         """Return the table with a row per evaluation, whose headings are not repeated, and a column per model."""
         names = [list(name) for name in zip(*self.headings, strict=True)]
         corner = ["Lang.", "Task", "Setting", "Metric"][: len(self.headings)]
+        if self.is_dense:  # one heading per row
+            names = [[f"{language} {title}: {', '.join(others)}"] for language, title, *others in names]
+            corner = ["Evaluation"]
         cells = [list(column) for column in zip(*self.cells, strict=True)]
-        return PaperTable([list(row) for row in zip(*self.names, strict=True)], names, cells, self.caption, corner)
+        headings = [list(row) for row in zip(*self.names, strict=True)]
+        return replace(self, headings=headings, names=names, cells=cells, corner=corner)
 
     def parts(self, width: float) -> list["PaperTable"]:
         """Return the table as tables of adjacent columns, each up to `width` points wide if a column permits it."""
         texts = [[name, *names] for name, *names in zip(self.corner, *self.names, strict=True)]
         limits, sizes = [max(map(len, each)) for each in texts], _column_widths(self)
         shortest = [max(len(piece) for text in each for piece in _pieces(text)) for each in texts]
-        while (own := sum(map(self.points, limits))) + max(sizes) > width and limits != shortest:
+        least = sum(sizes) if self.is_dense else max(sizes)
+        while (own := sum(map(self.points, limits))) + least > width and limits != shortest:
             widest = max(range(len(limits)), key=lambda index: limits[index] - shortest[index])
             limits[widest] -= 1
         parts: list[list[int]] = []
@@ -163,6 +166,9 @@ def make_table(
     tests: Mapping[tuple[str, str], Iterable[str]] | None = None,
     prompts: Iterable[dict] = (),
     transpose: bool = False,
+    failures: Mapping[tuple[str, str], str] | None = None,
+    chance: bool = False,
+    dense: bool = False,
 ) -> PaperTable:
     """Return the table of a selection of the long table.
 
@@ -175,6 +181,9 @@ def make_table(
         tests: Names of the tests by (evaluation, metric), as far as known.
         prompts: PROMPTS rows, of the means over prompts among the values.
         transpose: A row per evaluation, and a column per model.
+        failures: (model, evaluation) -> sentence about a failure that explains its values.
+        chance: A further row, of chance levels.
+        dense: For one column of a page, as `PaperTable.is_dense`.
 
     Raises:
         DataError: Nothing is selected.
@@ -193,7 +202,8 @@ def make_table(
     rows = {model: index for index, model in enumerate(layout.models["model"])}
     row_order = [rows[model] for model in models if model in rows]
     layout = Grid(layout.models.iloc[row_order], layout.columns.iloc[positions], layout.cells[row_order][:, positions])
-    columns = [_column(long, layout, i, index_rankings(rankings), intervals) for i in range(len(positions))]
+    failures = failures or {}
+    columns = [_column(long, layout, i, index_rankings(rankings), intervals, failures) for i in range(len(positions))]
     table_headings = [layout.columns[key].tolist() for key in ("language", "title", "setting")]
     table_headings[2] = [setting.replace(" · ", ", ") for setting in table_headings[2]]
     if layout.columns["metric"].nunique() > 1:
@@ -204,25 +214,34 @@ def make_table(
     tested = [column[1] for column in columns]
     line = "row" if transpose else "column"
     caption = _caption(long, layout, tested, intervals, tests or {}, means, any_lacks_interval, line)
-    table = PaperTable(table_headings, [[label] for label in layout.models["label"]], cells, caption)
+    keys = long.iloc[layout.cells[layout.cells >= 0]][["model", "evaluation"]].itertuples(index=False, name=None)
+    if failed := list(dict.fromkeys(failures[key] for key in keys if key in failures)):
+        others = f" ({len(failed) - 1} further in notes.csv)" if len(failed) > 1 else ""
+        caption += f" ‡: a failure explains the value: {failed[0].rstrip('.')}{others}."
+    shown = long["signature"].iloc[layout.cells[layout.cells >= 0]].dropna()
+    signatures = tuple(dict.fromkeys(plain_text(text) for text in shown))
+    names = [[label] for label in layout.models["label"]]
+    if chance:
+        names, cells = [*names, ["Chance"]], [*cells, [_chance(long, layout, i) for i in range(len(positions))]]
+    table = PaperTable(table_headings, names, cells, caption, is_dense=dense, signatures=signatures)
     return table.transposed() if transpose else table
 
 
-def _column(long: pd.DataFrame, layout: Grid, position: int, rankings: Mapping, intervals: bool) -> tuple:
+def _column(
+    long: pd.DataFrame, layout: Grid, position: int, rankings: Mapping, intervals: bool, failures: Mapping
+) -> tuple:
     """Return the cells of a column, whether tests cover it (None: no value is best), and its metric with an arrow."""
     positions = layout.cells[:, position]
     rows = [None if cell < 0 else long.iloc[cell] for cell in positions]
     first = next(row for row in rows if row is not None)
     value, low, high = (layout.take(long[name])[:, position] for name in ("value", "ci_low", "ci_high"))
     higher_is_better = direction(first["higher_is_better"])
-    unknown = np.full(len(value), np.nan)
-    column_marks = mark_by_interval(value, unknown, unknown, higher_is_better)
     keys = [None if row is None else (row["model"], row["evaluation"], row["metric"]) for row in rows]
-    tested_marks, paired = mark_by_test(keys, value, column_marks, rankings)
-    has_best = bool((column_marks == BEST).any())  # not if all values are equal
-    is_tested = bool(paired[np.isfinite(value)].all()) if has_best else None
-    if is_tested and not intervals:
-        column_marks = tested_marks
+    chance = layout.take(long["chance_level"])[:, position]
+    column_marks, tested = marks(keys, value, chance, higher_is_better, rankings)
+    is_tested = bool(tested[np.isfinite(value)].all()) if column_marks.any() else None
+    if intervals or not is_tested:
+        column_marks[column_marks == SHARED] = NONE
     without_interval = lacks_interval(value, low, high, higher_is_better)
     cells = []
     for index, row in enumerate(rows):
@@ -233,8 +252,17 @@ def _column(long: pd.DataFrame, layout: Grid, position: int, rankings: Mapping, 
         text = f"({text})" if without_interval[index] else text
         has_interval = intervals and np.isfinite(low[index]) and np.isfinite(high[index])
         bounds = tuple(format_number(bound[index], first["unit"]) for bound in (low, high)) if has_interval else None
-        cells.append(Cell(text, bounds, int(column_marks[index])))
+        cells.append(Cell(text, bounds, int(column_marks[index]), keys[index][:2] in failures))
     return cells, is_tested, f"{display_name(first['metric'])} {ARROWS[higher_is_better]}".strip()
+
+
+def _chance(long: pd.DataFrame, layout: Grid, position: int) -> Cell | None:
+    """Return the chance level of a column, a range if it differs between models; None without one."""
+    levels = layout.take(long["chance_level"])[:, position]
+    levels = np.unique(levels[np.isfinite(levels)])
+    unit = long.iloc[layout.cells[:, position].max()]["unit"]
+    texts = dict.fromkeys(format_number(level, unit) for level in (levels[[0, -1]] if len(levels) else ()))
+    return Cell("–".join(texts)) if texts else None
 
 
 def _caption(
@@ -251,6 +279,7 @@ def _caption(
     examples = [long.iloc[column.max()] for column in layout.cells.T]
     sentences = [f"{_describe_metrics(examples)}.", f"{_describe_items(long, layout, line)}."]
     sentences += [f"{_describe_prompts(means)}."] if means else []
+    sentences += [ABOUT_SAMPLES] if any(is_from_samples(row["dataset_revision"]) for row in examples) else []
     sentences += ["In parentheses: values without a 95 % interval."] if any_lacks_interval else []
     has_best = any(is_tested is not None for is_tested in tested)
     best = [f"Bold: best value of the {line}."] if has_best else []
@@ -264,8 +293,8 @@ def _caption(
         names = [name for key, is_tested in zip(keys, tested, strict=True) if is_tested for name in tests.get(key, ())]
         test = f" ({'; '.join(dict.fromkeys(names))})" if names else ""
         sentences.append(
-            f"†: not significantly different from the best: paired tests on the same items{test}, Holm correction over "
-            f"all compared models of the {line}, significance level {ALPHA}."
+            f"†: not significantly different from the best: paired tests on the same items{test}, {FAMILIES}, "
+            f"significance level {ALPHA}."
         )
     if False in tested:
         columns = layout.columns[["language", "title", "setting"]].itertuples(index=False)
@@ -323,7 +352,8 @@ _LATEX = {
     **{char: "\\" + char for char in "&%$#_{}"},
     # after the end of a row, [ and * would be read as an argument of \\
     **{char: f"{{{char}}}" for char in "[]*"},
-    "†": r"$^{\dagger}$", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "∞": r"$\infty$", "·": r"$\cdot$", "…": r"\dots{}",
+    "†": r"$^{\dagger}$", "‡": r"$^{\ddagger}$",
+    "↑": r"$\uparrow$", "↓": r"$\downarrow$", "∞": r"$\infty$", "·": r"$\cdot$", "…": r"\dots{}",
     "–": "--",
     "--": "-{}-",  # two hyphens of a name, not a dash
 }  # fmt: skip
@@ -356,9 +386,12 @@ def markdown_text(text: str) -> str:
 def to_latex(table: PaperTable, label: str = "tab:results", width: float | None = None) -> str:
     """Return LaTeX tables, which require the package booktabs: one, or several of up to `width` points."""
     parts = [table] if width is None else table.parts(width)
+    if len(parts) > 1 and len(small := replace(table, may_be_small=True).parts(width)) == 1:
+        parts = small
     labels = [label, *(f"{label}-{number}" for number in range(2, len(parts) + 1))]
     tables = [_latex_table(part, name) for part, name in zip(parts, labels, strict=True)]
-    return "% requires \\usepackage{booktabs}\n" + "\n".join(tables)
+    signatures = "".join(f"% {signature}\n" for signature in table.signatures)
+    return f"% requires \\usepackage{{booktabs}}\n{signatures}" + "\n".join(tables)
 
 
 def _latex_table(table: PaperTable, label: str) -> str:
@@ -392,7 +425,11 @@ def _latex_table(table: PaperTable, label: str) -> str:
         own = [""] * n_same + [
             _wrapped(name, limit, "[l]") for name, limit in zip(names[n_same:], limits[n_same:], strict=True)
         ]
-        lines.append(f"    {' & '.join([*own, *map(_latex_cell, row)])} \\\\".replace("     &", "    &"))
+        lines.append(
+            f"    {' & '.join([*own, *(_latex_cell(cell, table.is_dense) for cell in row)])} \\\\".replace(
+                "     &", "    &"
+            )
+        )
         previous = names
     lines += [r"    \bottomrule", r"  \end{tabular}", r"\end{table}"]
     return "\n".join(lines) + "\n"
@@ -410,16 +447,18 @@ def _column_widths(table: PaperTable) -> list[float]:
     widths = []
     for column, texts in enumerate(zip(*table.headings, strict=True)):
         cells = [row[column] for row in table.cells]
-        longest = max((len(cell.text) + _mark_width(cell) for cell in cells if cell), default=1)
+        longest = max((_width(cell, table.is_dense) for cell in cells if cell), default=1)
         # headings above several columns may be wider than one
         pieces = [len(piece) for piece in _pieces(texts[-1])]
         widths.append(table.points(max(longest, _NARROWEST[table.is_small], *pieces)))
     return widths
 
 
-def _mark_width(cell: Cell) -> int:
-    """Return the width of an interval and a mark, in characters of the value's size."""
-    return (cell.mark != NONE) + (round(0.7 * sum(map(len, cell.interval))) + 4 if cell.interval else 0)
+def _width(cell: Cell, is_dense: bool) -> int:
+    """Return the width of a value with its mark and interval, in characters of the value's size."""
+    value = len(cell.text) + (cell.mark != NONE) + cell.has_failed
+    interval = round(0.7 * sum(map(len, cell.interval))) + 4 if cell.interval else 0
+    return max(value, interval) if is_dense else value + interval
 
 
 def _pieces(text: str) -> list[str]:
@@ -448,15 +487,17 @@ def _wrapped(text: str, limit: int, place: str = "") -> str:
     return escaped if len(lines) == 1 else rf"\shortstack{place}{{{escaped}}}"
 
 
-def _latex_cell(cell: Cell | None) -> str:
+def _latex_cell(cell: Cell | None, is_dense: bool = False) -> str:
     if cell is None:
         return "--"
     text = _latex_number(cell.text)
     text = rf"\textbf{{{text}}}" if cell.mark == BEST else text
     text += r"$^{\dagger}$" if cell.mark == SHARED else ""
+    text += r"$^{\ddagger}$" if cell.has_failed else ""
     if cell.interval:
         low, high = map(_latex_number, cell.interval)
-        text += rf" {{\scriptsize [{low}, {high}]}}"
+        interval = rf"{{\scriptsize [{low}, {high}]}}"
+        text = rf"\shortstack[r]{{{text} \\ {interval}}}" if is_dense else f"{text} {interval}"
     return text
 
 
@@ -481,4 +522,5 @@ def _markdown_cell(cell: Cell | None) -> str:
         return "–"
     text = f"**{cell.text}**" if cell.mark == BEST else cell.text
     text += "†" if cell.mark == SHARED else ""
+    text += "‡" if cell.has_failed else ""
     return text + (f" \\[{cell.interval[0]}, {cell.interval[1]}\\]" if cell.interval else "")

@@ -118,7 +118,7 @@ _COLUMNS = [
     Column("share: rest", "share_rest", 10, cell_format=_SHARE),
     Column("best rank", "rank_best", 8),
     Column("worst rank", "rank_worst", 8),
-    Column("p", "p_value", 9),
+    Column("p", "p_value", 9, cell_format=cells.P_FORMAT),
     Column(
         "candidate leads",
         "probability_better",

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import pandas as pd
@@ -12,15 +12,17 @@ from openpyxl.worksheet.worksheet import Worksheet
 
 from vernacular.core.errors import format_count
 from vernacular.core.tables import is_finite, p_value_text, plain_text
+from vernacular.metrics.schema import ABOUT_SAMPLES
+from vernacular.statistics.significance import BEST, FAMILIES, NONE, SHARED, Key, marks
 from vernacular.summary import cells
 from vernacular.summary.grid import Grid, Headings
 
 BASELINES = {"chance_level": "chance level", "majority_baseline": "majority baseline"}  # column: its name in comments
 LEGEND = [
     "● bold green: the best value of its column.",
-    "○ green: not significantly different from the best. If models were compared item by item: paired test, Holm "
-    "correction over the column. Otherwise: the 95 % interval of the value includes the best value. The comment on the "
-    "column heading names the method.",
+    f"○ green: not significantly different from the best: paired test on the same items, {FAMILIES}. Without a test, "
+    "only the best is marked; the comment on the column heading names the method. A value at chance or worse has no "
+    "mark.",
     "Gray: the 95 % interval includes the chance level or the majority baseline (always the most frequent answer).",
     "(In parentheses): no 95 % interval, so that the difference from chance is unknown (reason: sheet provenance).",
     "Blue: darker is better; shares from chance to 100 %, other units from the worst to the best value of the column.",
@@ -28,6 +30,8 @@ LEGEND = [
     "Units: shares are shown in %; the heading names any other unit.",
     "+ above the columns: further metrics, or the tasks of a language.",
     "Intervals and numbers of items: in the comments on the language sheets.",
+    "▲: a failure that explains the value, such as responses without an option (sheet diagnoses).",
+    ABOUT_SAMPLES,
     "n/a: evaluated, but no item could be scored. Empty: not requested or not possible (reason: sheet provenance).",
 ]
 _LEVEL_TITLES = {"language": "language", "title": "task", "setting": "protocol"}
@@ -54,7 +58,7 @@ def write_headers(
     metric_row = len(levels) + 1  # the row of the metrics and the filter arrows
     for row, title in enumerate([*(_LEVEL_TITLES[level] for level in levels), "model"], 1):
         cells.style_header(cells.put_text(sheet, row, 1, title), cells.LEFT_HEADER if row < metric_row else None)
-    sheet.cell(1, 1).comment = cells.comment("\n".join(LEGEND), lines=24)
+    sheet.cell(1, 1).comment = cells.comment("\n".join(LEGEND), lines=28)
     for row in range(1, metric_row + 1):
         for number in range(2, columns.count + 1):
             cells.style_header(sheet.cell(row, number))
@@ -110,7 +114,7 @@ def _write_mean(sheet: Worksheet, number: int, mean: cells.MeanColumn, row: int)
         f"{count} that all models have; {excluded} excluded. Details: sheet overall."
     )
     if mean.key == "rank":
-        text = "1 + number of models with a significantly better mean; models may share a rank. "
+        text = "1 + number of models with a significantly better mean (Holm correction over all pairs of models). "
         text += "Comments contain the worst possible rank. Details: sheet overall."
     cells.put_text(sheet, row, number, _MEAN_TITLES[mean.key]).comment = cells.comment(text, lines=8)
     if mean.scope == "all" and row > 1:
@@ -171,8 +175,8 @@ def _baseline_lines(values: dict, unit) -> list[str]:
     return lines
 
 
-_FONTS = {cells.BEST: cells.BOLD_GREEN, cells.SHARED: cells.GREEN}
-_GRAY_FONTS = {cells.BEST: cells.BOLD_GRAY}
+_FONTS = {BEST: cells.BOLD_GREEN, SHARED: cells.GREEN}
+_GRAY_FONTS = {BEST: cells.BOLD_GRAY}
 _FLOATS = ("value", "ci_low", "ci_high", *BASELINES, "n", "n_flagged", "n_ties")
 
 
@@ -184,8 +188,9 @@ def write_grid(
     *,
     levels: list[str],
     comments: bool,
-    rankings: Mapping[cells.Key, dict],
+    rankings: Mapping[Key, dict],
     headings: Headings,
+    failures: Collection[tuple[str, str]] = (),
 ) -> None:
     """Write the models and columns of `layout`, whose cells are positions in `long`, to `sheet`.
 
@@ -193,6 +198,7 @@ def write_grid(
         levels: header rows above the metric: ["title", "setting"] on a sheet of one language
         comments: whether each value has a comment with its interval and counts
         rankings: rankings by key, {} if no models were compared
+        failures: model and evaluation of values that a failure explains
     """
     first_row = len(levels) + 2  # the row of the first model
     arrays = {name: layout.take(long[name]) for name in _FLOATS}
@@ -204,10 +210,9 @@ def write_grid(
         first_value = positions[positions >= 0][0]
         unit, higher_is_better = units[first_value], cells.direction(directions[first_value])
         column = {name: array[:, position] for name, array in arrays.items()}
-        interval_marks = cells.mark_by_interval(column["value"], column["ci_low"], column["ci_high"], higher_is_better)
         row_keys = [keys[cell] for cell in positions]
-        column_marks, paired = cells.mark_by_test(row_keys, column["value"], interval_marks, rankings)
-        rules.append(_marking_rule(column_marks, paired, column["value"]))
+        column_marks, tested = marks(row_keys, column["value"], column["chance_level"], higher_is_better, rankings)
+        rules.append(_marking_rule(column_marks, tested, column["value"]))
         is_near_chance = cells.near_chance(column["ci_low"], column["ci_high"], column["chance_level"])
         is_near_chance |= cells.near_chance(column["ci_low"], column["ci_high"], column["majority_baseline"])
         without_interval = cells.lacks_interval(column["value"], column["ci_low"], column["ci_high"], higher_is_better)
@@ -224,9 +229,10 @@ def write_grid(
             font = _GRAY_FONTS.get(mark, cells.GRAY) if is_near_chance[row] else _FONTS.get(mark)
             alignment = cells.RIGHT if cell.data_type == "s" else None  # "n/a" is aligned like numbers
             number_format = cells.number_format(unit, mark, bool(without_interval[row]))
+            number_format += cells.FAILED if row_keys[row][:2] in failures else ""
             set_style(cell, number_format=number_format, font=font, border=border, alignment=alignment)
             if comments:
-                ranking = rankings[row_keys[row]] if paired[row] else None
+                ranking = rankings.get(row_keys[row])
                 cell.comment = cells.comment(describe(values, unit, ranking))
         add_scale(
             sheet,
@@ -276,16 +282,13 @@ def describe(values: dict[str, float], unit, ranking: dict | None = None) -> str
     return "\n".join(lines)
 
 
-def _marking_rule(column_marks: np.ndarray, paired: np.ndarray, values: np.ndarray) -> str:
+def _marking_rule(column_marks: np.ndarray, tested: np.ndarray, values: np.ndarray) -> str:
     """Describe how the marks of a column were determined; "" if there are none."""
     if not column_marks.any():
         return ""
-    is_paired = paired[np.isfinite(values)]
-    if is_paired.all():
-        return "Best: by paired tests on the same items (Holm)."
-    if is_paired.any():
-        return "Best: by paired tests for models that were compared, by each value's own interval for the others."
-    return "Best: by each value's own interval (no paired tests)."
+    if tested[np.isfinite(values)].all():
+        return f"● best; ○ by paired tests on the same items, {FAMILIES}."
+    return "● best; not all models were tested against it."
 
 
 def _write_means(
@@ -304,7 +307,7 @@ def _write_means(
                 set_style(cell, number_format="0", alignment=cells.CENTERED)
                 cell.comment = cells.comment(f"possible ranks: {rank_range(row)}")
             continue
-        mark = cells.BEST if value == best else cells.SHARED if row["rank"] == 1 else cells.NONE
+        mark = BEST if value == best else SHARED if row["rank"] == 1 else NONE
         mark = mark if has_marks else None
         cell = cells.put_number(sheet, first_row + index, number, value)
         lacks_interval = not is_finite(row["ci_low"])

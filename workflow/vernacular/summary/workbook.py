@@ -11,7 +11,10 @@ from pathlib import Path
 import pandas as pd
 from openpyxl.worksheet.worksheet import Worksheet
 
+from vernacular.core.metadata import FAILURE
 from vernacular.core.tables import sheet_names
+from vernacular.metrics.schema import ABOUT_SAMPLES, is_from_samples
+from vernacular.statistics.significance import index_rankings
 from vernacular.summary import cells
 from vernacular.summary.grid import Grid, Headings, build_grid, make_headings
 from vernacular.summary.lists import add_codes, write_comparisons, write_diagnoses, write_languages, write_overall
@@ -84,8 +87,7 @@ def _write(
 
     Args:
         long: The table of `grid.combine_tables`, of which the rows `is_shown` are written.
-        rankings: RANKINGS rows, which determine the values that share the best where they cover the cell; intervals
-            elsewhere.
+        rankings: RANKINGS rows, which determine the values that do not differ significantly from the best.
         headings: Names of models, tasks and evaluations; by default those of `long`.
         size: The largest sheet; what does not fit it is on further sheets, "gl (2)".
         extras: Name of a sheet between the overview and the languages -> function that fills it.
@@ -96,7 +98,8 @@ def _write(
     order: dict[tuple[str, str], int] = {}  # the metrics of an evaluation, in the order of its protocol
     for row in rankings or []:
         order.setdefault((row["evaluation"], row["metric"]), len(order))
-    common = {"rankings": cells.index_rankings(rankings), "headings": headings}
+    failures = {(row["model"], row["evaluation"]) for row in diagnoses or () if row["severity"] == FAILURE}
+    common = {"rankings": index_rankings(rankings), "headings": headings, "failures": failures}
     book = cells.new_book(f"{title} summary")
     languages = sorted(all_items["language"].fillna("").unique())
     # fixed names first, so that no language uses them
@@ -111,6 +114,8 @@ def _write(
         parts = cells.fitting(layout, lambda part: cells.with_aggregates(part, overall), size)
         levels = ["language", "title", "setting"]
         _write_grids(book.active, headline_rows, parts, levels=levels, comments=False, **common)
+        if all_items["dataset_revision"].map(is_from_samples).any():
+            cells.put_text(book.active, len(levels) + len(layout.models) + 3, 1, ABOUT_SAMPLES)
         if diagnoses and parts[0][1].count < size.columns:
             models = layout.models["model"].tolist()
             add_codes(book.active, models, diagnoses, len(levels) + 1, parts[0][1].count + 1)

@@ -89,7 +89,7 @@ TASK_TRUST = Kind(
     pa.schema(
         [
             *_EVALUATION,
-            ("n_curves", pa.int64()),
+            *((name, pa.int64()) for name in ("n_curves", "n_checkpoints", "n_items")),  # of the shortest; clusters
             ("axis", pa.string()),
             ("n_common", pa.int64()),  # checkpoints at the same x in all curves
             ("n_above_chance", pa.int64()),  # curves whose last checkpoint is above chance, by its interval
@@ -104,7 +104,7 @@ TASK_TRUST = Kind(
             *_interval("rank_consistency"),  # mean Kendall's tau-a of neighboring checkpoints
             *_interval("decision_accuracy"),  # pairs of curves in the order of the end, mean over earlier checkpoints
             ("seed_signal_to_noise", pa.float64()),  # FineTasks' ratio, over curves that differ in their seed
-            ("verdict", pa.string()),  # "useful", "uncertain" or "noise"
+            ("verdict", pa.string()),  # "useful", "uncertain", "noise" or "not judged"
             ("reason", pa.string()),
         ]
     ),

@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 
 from vernacular.comparison.align import align
-from vernacular.comparison.compare import correct_by_pair
 from vernacular.comparison.curves.curve import (
     RESAMPLES,
     Curve,
@@ -37,12 +36,15 @@ from vernacular.metrics.classification import with_classes
 from vernacular.metrics.metric import Metric
 from vernacular.protocols.evaluate import metrics_in
 from vernacular.statistics import curves as statistics
-from vernacular.statistics.paired import ALPHA, corpus_difference
+from vernacular.statistics.paired import corpus_difference
+from vernacular.statistics.significance import add_significance
 from vernacular.types import SETTING
 
 MIN_MONOTONICITY = 0.5
 MIN_SIGNAL_TO_NOISE = 1.0
-USEFUL, UNCERTAIN, NOISE = "useful", "uncertain", "noise"
+USEFUL, UNCERTAIN, NOISE, UNJUDGED = "useful", "uncertain", "noise", "not judged"
+# below which there is no verdict; none of noise on a single curve: a run that learns nothing is not the fault of a task
+MIN_CHECKPOINTS, MIN_ITEMS, MIN_CURVES = 5, 100, 2
 _NAMED = 3  # evaluations of a verdict that the sentence names
 
 
@@ -136,11 +138,9 @@ def pair_rows(
 
 def correct_areas(rows: list[dict]) -> None:
     """Add `p_holm`, `n_tests` and `better` to CURVE_PAIRS rows: one family per pair, of its rows over all items."""
-    correct_by_pair(rows)
-    for row in rows:
-        row["better"] = None
-        if row["n_tests"] and row["p_holm"] < ALPHA and row["area"] and row["higher_is_better"] is not None:
-            row["better"] = row["candidate" if (row["area"] > 0) == row["higher_is_better"] else "baseline"]
+    tested = add_significance([row | {"headline": True, "difference": row["area"]} for row in rows])
+    for row, found in zip(rows, tested, strict=True):
+        row |= {"p_holm": found["p_holm"], "n_tests": found["n_tests"], "better": row.get(found["better"])}
 
 
 def trust_row(curves: list[Curve], points: dict[str, list[dict]], samples: Samples, labels: dict) -> dict:
@@ -152,9 +152,10 @@ def trust_row(curves: list[Curve], points: dict[str, list[dict]], samples: Sampl
     present = {c.name: [p["model"] for p in points[c.name] if p["value"] is not None] for c in curves}
     used = [c for c in curves if len(present[c.name]) >= statistics.MIN_POINTS]
     by_model = {point["model"]: point for rows in points.values() for point in rows}
-    row = {**labels, "n_curves": len(used), "n_common": 0, "reason": None}
+    row = {**labels, "n_curves": len(used), "n_common": 0, "reason": None, "n_items": samples.n_clusters}
     if not used:
-        return row | {"verdict": UNCERTAIN, "reason": "no curve has three checkpoints with a value"}
+        return row | {"verdict": UNJUDGED, "reason": "no curve has three checkpoints with a value"}
+    row["n_checkpoints"] = min(len(present[c.name]) for c in used)
     values = {c.name: np.array([by_model[model]["value"] for model in present[c.name]]) for c in used}
     lasts = [by_model[present[c.name][-1]] for c in used]
     row["n_above_chance"] = sum(_is_above_chance(point) for point in lasts) if _has_chance(lasts, labels) else None
@@ -177,17 +178,25 @@ def trust_row(curves: list[Curve], points: dict[str, list[dict]], samples: Sampl
 def judge(row: dict) -> tuple[str, str]:
     """Return the verdict on a TASK_TRUST row without one, and its reason.
 
-    >>> judge({"n_curves": 2, "n_above_chance": 0, "n_improved": 0, "monotonicity": 0.1})
-    ('noise', 'no curve ends above chance')
+    Noise is a finding: an improvement is ruled out, by the interval of the monotonicity. What cannot be shown is not.
+
+    >>> row = {"n_curves": 2, "n_checkpoints": 9, "n_items": 500, "n_above_chance": 0, "n_improved": 0}
+    >>> judge(row | {"monotonicity": 0.1, "monotonicity_low": -0.2, "monotonicity_high": 0.3})
+    ('noise', 'no improvement over training (monotonicity 0.10, at most 0.30)')
     """
-    rho, low = row.get("monotonicity"), row.get("monotonicity_low")
+    rho, low, high = (row.get(f"monotonicity{end}") for end in ("", "_low", "_high"))
     ratio = row.get("signal_to_residual_noise", row.get("signal_to_noise"))  # learning is not noise
-    if row["n_above_chance"] == 0:
-        return NOISE, "no curve ends above chance"
+    if row["n_checkpoints"] < MIN_CHECKPOINTS or row["n_items"] < MIN_ITEMS:
+        counts = f"{row['n_checkpoints']} checkpoints and {row['n_items']} items"
+        return UNJUDGED, f"{counts}; a verdict needs {MIN_CHECKPOINTS} and {MIN_ITEMS}"
+    if row["n_improved"] == 0 and high is not None and high < MIN_MONOTONICITY and row["n_curves"] >= MIN_CURVES:
+        return NOISE, f"no improvement over training (monotonicity {rho:.2f}, at most {high:.2f})"
     if rho is None:
-        return NOISE, "all values of a curve are equal"
+        return UNCERTAIN, "all values of a curve are equal"
+    if row["n_above_chance"] == 0:
+        return UNCERTAIN, "no curve ends measurably above chance"
     if row["n_improved"] == 0 and (low is None or low <= 0):
-        return NOISE, "neither an improvement over training nor a better last checkpoint can be shown"
+        return UNCERTAIN, "neither an improvement over training nor a better last checkpoint can be shown"
     if rho < MIN_MONOTONICITY:
         return UNCERTAIN, f"values improve irregularly (monotonicity {rho:.2f}, below {MIN_MONOTONICITY})"
     if row["n_improved"] == 0:
@@ -204,9 +213,9 @@ def sentence(rows: list[dict], size: str | None = None) -> str:
     `size`: that of the models, for readers: "135M parameters".
     """
     best: dict[str, str] = {}  # the best verdict of an evaluation's metrics
-    order = (USEFUL, UNCERTAIN, NOISE)
+    order = (USEFUL, UNCERTAIN, NOISE, UNJUDGED)
     for row in rows:
-        previous = best.get(row["evaluation"], NOISE)
+        previous = best.get(row["evaluation"], UNJUDGED)
         best[row["evaluation"]] = min(previous, row["verdict"], key=order.index)
     prompts: dict[tuple, dict[str, str]] = {}  # the verdict under each prompt, by the other settings
     for row in rows:
@@ -218,7 +227,9 @@ def sentence(rows: list[dict], size: str | None = None) -> str:
         number = f" ({len(verdicts)} prompts)" if len(verdicts) > 1 else ""
         tasks[f"{min(verdicts, key=len)}{number}"] = max(counts, key=lambda each: (counts[each], order.index(each)))
     parts = []
-    for verdict, text in ((USEFUL, "look at"), (UNCERTAIN, "be careful with"), (NOISE, "ignore as noise")):
+    needed = f"no verdict (fewer than {MIN_CHECKPOINTS} checkpoints or {MIN_ITEMS} items) on"
+    texts = ("look at", "be careful with", "ignore as noise", needed)
+    for verdict, text in zip(order, texts, strict=True):
         names = [evaluation for evaluation, value in tasks.items() if value == verdict]
         if names:
             more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""

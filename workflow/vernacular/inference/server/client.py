@@ -32,7 +32,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from vernacular.core.errors import ServerError, named, writing
+from vernacular.core.errors import ServerError, format_count, named, writing
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.processes import completed
 from vernacular.inference.server.forms import AnswerError, Stated, one_line
@@ -319,7 +319,9 @@ class Client:
         if is_answered:  # other requests may succeed
             raise AnswerError(None, f"{problem}, also after {self.attempts} attempts")
         advice = "Finished requests are stored; start the server and run the workflow again."
-        raise ServerError(f"{self.source}: no answer after {self.attempts} attempts ({problem}). {advice}")
+        raise ServerError(
+            f"{self.source}: no answer after {format_count(self.attempts, 'attempt')} ({problem}). {advice}"
+        )
 
     def _answers_again(self) -> bool:
         """Return whether the server still answers the last request that it answered."""

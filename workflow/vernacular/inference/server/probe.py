@@ -45,24 +45,28 @@ def probe(
     longest: str | None = None,
     model: str | None = None,
     report: Callable[[str], None] = lambda line: None,
+    trial: bool = False,
 ) -> ServerRecord:
     """Return what a model's record states of its server.
 
     `tokenizer`: local; `known`: values of a local copy; `longest`: the longest prompt of the run, if it is known;
-    `model`: its name on the server, if there are several; `report` is called with a line on each check.
+    `model`: its name on the server, if there are several; `report` is called with a line on each check; `trial`: leave
+    out most of the checks that send a request per token.
 
     Raises ModelError if the server has no such model, cannot generate or sends malformed answers, and ServerError.
     """
     try:
         server = replace(identify(client, model), tokenizer="local" if tokenizer else None)
-        return _Probe(record | {"server": server}, client, tokenizer, known, longest, report).run()
+        return _Probe(record | {"server": server}, client, tokenizer, known, longest, report, trial).run()
     except (AnswerError, RefusedError, AlignmentError) as error:
         raise ModelError(f"{client.source}: the server cannot be used ({error}).") from error
 
 
 class _Probe:
-    def __init__(self, record: ModelRecord, client: Client, tokenizer, known: dict | None, longest: str | None, report):
-        self.report = report
+    def __init__(
+        self, record: ModelRecord, client: Client, tokenizer, known: dict | None, longest: str | None, report, trial
+    ):
+        self.report, self.trial = report, trial
         self.client, self.server, self.known = client, record.server, known
         self.counter, self.longest = tokenizer, longest
         self.samples: dict[tuple, str | AnswerError] = {}  # source of lists -> outcome of `check_samples`
@@ -147,7 +151,10 @@ class _Probe:
             (Check.KNOWN, lambda _, form: checks.check_known_answers(loaded, form, self.known)),
         ]
         for form in span_forms(loaded, self.native):
-            for passed, (number, step) in enumerate(steps):
+            is_short = self.trial and form is self.native  # a request per token
+            own = [step for step in steps if not is_short or step[0] in (Check.ECHO, Check.BYTES, Check.KNOWN)]
+            self.server = replace(self.server, trial=is_short)
+            for passed, (number, step) in enumerate(own):
                 try:
                     self._note(number, form.name, True, step(loaded, form))
                 except (AnswerError, RefusedError) as error:
@@ -309,7 +316,8 @@ class _Probe:
         """Return answers to compare at the next start: values of texts, and greedy texts; None: refused."""
         loaded, answers = self.loaded, {}
         if spans is not None:
-            answers["values"] = [checks.values_of(spans.score(checks.ids_of(loaded, t), 0)) for t in checks.TEXTS]
+            texts = checks.TEXTS[: 1 if self.server.trial else None]
+            answers["values"] = [checks.values_of(spans.score(checks.ids_of(loaded, text), 0)) for text in texts]
         message, part = _message(generation), 1 if generation == "chat" else 2
         answers["texts"] = [self._text(message(text[: len(text) // part])) for text in checks.TEXTS]
         return answers

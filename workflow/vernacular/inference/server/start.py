@@ -30,7 +30,8 @@ def start(record: ModelRecord, requests: Iterable[pa.Table] = ()) -> tuple[Serve
     client = connect(record)
 
     def ask() -> ServerRecord:
-        return probe(record, client, tokenizer, record.server.known, longest, record.server.model)
+        server = record.server
+        return probe(record, client, tokenizer, server.known, longest, server.model, trial=server.trial)
 
     try:
         tokenizer = load_tokenizer(record, record.directory) if record.directory else None
@@ -98,7 +99,7 @@ def verify_answers(served: ServedModel) -> None:
     def ask(text: str) -> list[float]:
         return checks.values_of(served.spans.score(checks.ids_of(served, text), 0))
 
-    for text, values in zip(checks.TEXTS, stored, strict=True):
+    for text, values in zip(checks.TEXTS, stored, strict=False):  # fewer, of a trial
         try:
             try:
                 current = ask(text)
