@@ -212,10 +212,20 @@ def test_control_tokens_of_the_template_are_not_flagged_but_those_of_its_turns_a
 
 
 def test_control_tokens_that_were_not_added_as_special_are_flagged():
-    tokenizer = tiny.tokenizer("bytes")
+    """Those that the tokenizer's template writes, or another one of the config, or that end texts by the checkpoint."""
+    tokenizer = copy.deepcopy(tiny.tokenizer("bytes"))
     tokenizer.add_tokens(["<|fin|>", "<|outro|>"])
-    text = "O gato <|fin|> dorme <|outro|>."
-    assert control_token_flag(tokenizer, [text]) is None
+    text, template = "O gato <|fin|> dorme <|outro|>.", "{% for m in messages %}{{ m.content }}<|fin|>{% endfor %}"
+
+    def flag(tokenizer, ends=None, **settings):
+        model = tiny.model("gpt2", len(tokenizer))
+        model.generation_config.eos_token_id = ends
+        return control_token_flag(tiny.wrap(model, tokenizer, tiny.record("gpt2", **settings)), [text])
+
+    assert flag(tokenizer) is None
+    expected = "control token: the text contains <|fin|>"
+    assert flag(tokenizer, chat_template=template) == expected
+    assert flag(tokenizer, ends=[1, tokenizer.convert_tokens_to_ids("<|fin|>")]) == expected
     other = copy.deepcopy(tokenizer)
-    other.chat_template = "{% for m in messages %}{{ m.content }}<|fin|>{% endfor %}"
-    assert control_token_flag(other, [text]) == "control token: the text contains <|fin|>"
+    other.chat_template = template
+    assert flag(other) == expected

@@ -135,7 +135,7 @@ def _begin(loaded: TextModel, row: Request) -> tuple[PreparedPrompt, str, bool]:
         stops=list(row["stop"] or []) + ([ending.stop] if chat and (ending := ending_of(loaded)).stop else []),
         decoding=decoding.values,
         opened=begins_turn and opens_reasoning(loaded, text, row["messages"]),
-        note="; ".join(filter(None, (note, control_token_flag(loaded.tokenizer, texts)))) or None,
+        note="; ".join(filter(None, (note, control_token_flag(loaded, texts)))) or None,
         adds_special_tokens=rendering.adds_special_tokens(loaded, row, text if chat else None),
         wanted_tokens=decoding.think_tokens,
     )

@@ -154,34 +154,42 @@ def special_tokens(tokenizer) -> dict:
 
 
 @lru_cache(maxsize=8)
-def control_tokens(tokenizer, *, only_special: bool = True) -> tuple[dict[str, int], re.Pattern]:
+def control_tokens(
+    tokenizer, *, only_special: bool = True, template: str = "", ends: frozenset[int] = frozenset()
+) -> tuple[dict[str, int], re.Pattern]:
     """Return (a tokenizer's special tokens, or all added ones, with their IDs; the pattern of any, as a group).
 
-    Tokens that end texts, or that its chat template writes, are special however they were added. Added tokens of
-    whitespace or letters, such as those of a language, control nothing.
+    Tokens that end texts (also the IDs `ends`), or that its chat template (or `template`) writes, are special however
+    they were added. Added tokens of whitespace or letters, such as those of a language, control nothing.
     """
     added = getattr(tokenizer, "added_tokens_decoder", {})  # none: unknown, as of a server
-    written = f"{getattr(tokenizer, 'chat_template', None) or ''}{getattr(tokenizer, 'eos_token', None) or ''}"
+    written = (
+        f"{getattr(tokenizer, 'chat_template', None) or ''}{getattr(tokenizer, 'eos_token', None) or ''}{template}"
+    )
     control = [each for each in added.items() if each[1].special or not only_special or each[1].content in written]
-    ids = {token.content: index for index, token in control}
+    ids = {token.content: index for index, token in control} | {
+        token.content: index for index, token in added.items() if index in ends
+    }
     ids = {text: index for text, index in ids.items() if text.strip() and not text.isalnum()}
     longest_first = sorted(ids, key=len, reverse=True)
     return ids, re.compile(f"({'|'.join(map(re.escape, longest_first))})" if ids else r"(?!)()")
 
 
 @lru_cache(maxsize=256)
-def _control_tokens_in(tokenizer, text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(control_tokens(tokenizer)[1].findall(text)))
+def _control_tokens_in(tokenizer, template: str, ends: frozenset[int], text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(control_tokens(tokenizer, template=template, ends=ends)[1].findall(text)))
 
 
-def control_token_flag(tokenizer, texts: Iterable[str]) -> str | None:
+def control_token_flag(loaded: TextModel, texts: Iterable[str]) -> str | None:
     """Return the flag of texts of an item in which the tokenizer reads control tokens (HTML <s>, <mask>), or None.
 
     Their tokens are not changed: other tools read them so, too. None, if the tokenizer reads none in texts.
     """
+    tokenizer, ends = loaded.tokenizer, frozenset(getattr(loaded, "stated_end_ids", ()))
     if not getattr(tokenizer, "reads_control_tokens", True):
         return None
-    found = dict.fromkeys(token for text in texts for token in _control_tokens_in(tokenizer, text))
+    of = (tokenizer, loaded.record.chat_template or "", ends)
+    found = dict.fromkeys(token for text in texts for token in _control_tokens_in(*of, text))
     return f"control token: the text contains {', '.join(list(found)[:3])}" if found else None
 
 

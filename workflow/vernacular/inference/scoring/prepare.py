@@ -147,7 +147,7 @@ def _begin(loaded: TextModel, row: Request) -> tuple[PreparedRequest, str, int, 
     flag = None
     chat = rendering.uses_chat(loaded, row["messages"], row["kind"], row["extras"])
     own_texts = rendering.own_texts(row, chat=chat)
-    control = control_token_flag(loaded.tokenizer, own_texts)
+    control = control_token_flag(loaded, own_texts)
     if chat:
         text, start, flag = rendering.render_continuation(loaded, row, text[start:end])
         end, rendered = len(text), text
