@@ -21,7 +21,7 @@ quickstart: environment
 WORKERS = $(shell echo $$(($(CORES) < 7 ? $(CORES) + 1 : 8)))
 PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore tests/slurm/test_on_slurm.py $(REST)
 # `make test-all OUTCOMES=FILE` leaves out the tests that passed in an earlier run with this file
-REST = $(if $(OUTCOMES),--outcomes=$(OUTCOMES))
+REST = $(if $(OUTCOMES),--outcomes=$(OUTCOMES) --durations=25)
 test: environment
 	$(BIN)/pytest $(PARALLEL) -m "not slow and not soak and not fuzz"
 
@@ -46,7 +46,7 @@ coverage: environment
 
 # interruptions on a real SLURM, started and stopped on this machine; skipped if SLURM is not installed
 test-slurm: environment
-	$(BIN)/pytest tests/slurm/test_on_slurm.py -rs $(REST:%.json=%-slurm.json)
+	$(BIN)/pytest tests/slurm/test_on_slurm.py -rs $(if $(OUTCOMES),--outcomes=$(OUTCOMES:%.json=%-slurm.json))
 
 lint: environment .tools/js/.complete
 	$(BIN)/ruff check .

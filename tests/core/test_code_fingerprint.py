@@ -41,6 +41,7 @@ NOT_IN_KEYS = {
     "vernacular.config.evaluations": "its result is in the keys",
     "vernacular.config.models": "its result is in the keys",
     "vernacular.config.resources": "memory and time of a job",
+    "vernacular.commands.lm_eval": "is run by hand",
     "vernacular.commands.lm_eval_index": "its result is in the keys",
     "vernacular.summary.paper": "prints",
     "vernacular.data.tasks": "its result is in the keys",
@@ -108,7 +109,7 @@ def test_store_keys_cover_all_code_that_computes_outputs():
 def test_store_keys_of_served_models_cover_all_code_that_computes_outputs_and_no_local_engine():
     covered = [set().union(*map(closure, entries)) for entries in Server.code.values()]
     server_modules = {name for name in MODULES if name.startswith("vernacular.inference.server.")}
-    probing = {f"vernacular.inference.server.{name}" for name in ("checks", "probe", "start")}
+    probing = {f"vernacular.inference.server.{name}" for name in ("checks", "probe", "sampled", "start")}
     assert (covered[0] | covered[1]) & server_modules == server_modules - probing - NO_EFFECT.keys()
     for name in ("generation.decode", "generation.generate", "model.load", "scoring.head"):
         assert not any(f"vernacular.inference.{name}" in modules for modules in covered)

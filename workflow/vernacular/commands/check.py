@@ -7,10 +7,10 @@ import shlex
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from vernacular.checkpoints.llama_cpp import open_model
+from vernacular.checkpoints import llama_cpp
 from vernacular.commands.tasks import check_languages, has_lines
 from vernacular.config import dependencies
-from vernacular.config.dependencies import server_spec
+from vernacular.config.dependencies import is_gguf, server_spec
 from vernacular.config.directories import check_written, output_conflicts, run_command
 from vernacular.config.load import Config, load, load_valid
 from vernacular.config.models import is_server
@@ -117,7 +117,10 @@ def model_entries(sources: list[tuple[str, str]]) -> list[str]:
             entries.append(f"  {name}: {{base: {base}, adapter: {quoted}}}")
             continue
         base = None if is_address else name
-        entries.append(f"  {name}: {{source: {quoted}{'' if is_address else ', dtype: auto'}}}")
+        dtype, note = "auto", ""
+        if not is_address and is_gguf(source) and llama_cpp.version() is None:  # the other way, which needs no package
+            dtype, note = "float32", f"  # converted once; with {llama_cpp.DISTRIBUTION}, auto runs the file as it is"
+        entries.append(f"  {name}: {{source: {quoted}{'' if is_address else f', dtype: {dtype}'}}}{note}")
     return entries
 
 
@@ -350,7 +353,7 @@ def _tokenizer_only(config: Config, name: str, file: Path):
     if record.is_gguf:
         from vernacular.inference.llama.model import llama_model
 
-        return llama_model(record, open_model(record.name, Path(record.directory)))
+        return llama_model(record, llama_cpp.open_model(record.name, Path(record.directory)))
     kwargs = {"local_files_only": True, "trust_remote_code": bool(record.trust_remote_code)}
     model_class = AutoModelForCausalLM if record.kind == "causal" else AutoModelForMaskedLM
     with torch.device("meta"):

@@ -118,11 +118,16 @@ def may_run_as_gguf(settings: dict) -> bool:
 def _engine(config: Config, settings: dict) -> str:
     """Return the name of a model's engine, as far as its settings and packages on this disk tell."""
     source = settings["source"] if "adapter" not in settings else config.models[settings["base"]]["source"]
-    if may_run_as_gguf(settings | {"source": source}):
-        with contextlib.suppress(ModelError):
-            if not source.startswith(PREFIX) or find_in_package(source).suffix == ".gguf":
-                return LLAMA_CPP
+    if may_run_as_gguf(settings | {"source": source}) and is_gguf(source):
+        return LLAMA_CPP
     return settings.get("engine_class", "transformers")
+
+
+def is_gguf(source: str) -> bool:
+    """Return whether a source is a GGUF file, as far as its name and packages on this disk tell."""
+    with contextlib.suppress(ModelError):
+        return find_in_package(source).suffix == ".gguf" if source.startswith(PREFIX) else ".gguf" in source
+    return False
 
 
 TRIAL = 50  # largest `limit` of a run that only tries a server
