@@ -176,8 +176,8 @@ def control_tokens(
 
 
 @lru_cache(maxsize=256)
-def _control_tokens_in(tokenizer, template: str, ends: frozenset[int], text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(control_tokens(tokenizer, template=template, ends=ends)[1].findall(text)))
+def _found(pattern: re.Pattern, text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(pattern.findall(text)))
 
 
 def control_token_flag(loaded: TextModel, texts: Iterable[str]) -> str | None:
@@ -188,8 +188,8 @@ def control_token_flag(loaded: TextModel, texts: Iterable[str]) -> str | None:
     tokenizer, ends = loaded.tokenizer, frozenset(getattr(loaded, "stated_end_ids", ()))
     if not getattr(tokenizer, "reads_control_tokens", True):
         return None
-    of = (tokenizer, loaded.record.chat_template or "", ends)
-    found = dict.fromkeys(token for text in texts for token in _control_tokens_in(*of, text))
+    _, pattern = control_tokens(tokenizer, template=loaded.record.chat_template or "", ends=ends)
+    found = dict.fromkeys(token for text in texts for token in _found(pattern, text))
     return f"control token: the text contains {', '.join(list(found)[:3])}" if found else None
 
 
