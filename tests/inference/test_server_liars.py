@@ -128,7 +128,7 @@ def renormalized(server, original, ids, size=20):
 VALUES, PROMPT = "prompt_values", "prompt_ids"
 LIARS = [
     ("completions", echo_ignored, {3}),
-    (VALUES, shifted_by_one, {5, 6, 7}),
+    (VALUES, shifted_by_one, {5, 6, 7, 9}),
     (VALUES, null_inside_the_span, {4}),
     (VALUES, all_the_same, {4}),
     (VALUES, zeros, {4}),
@@ -140,12 +140,12 @@ LIARS = [
     (VALUES, byte_tokens_missing, {11}),
     (VALUES, temperature_scaled, {9}),
     (VALUES, penalized, {6, 7, 9}),
-    (VALUES, shuffled, {6, 7}),
+    (VALUES, shuffled, {6, 7, 9}),
     (VALUES, batch_dependent, {8}),
     (VALUES, floored, {5, 6, 7}),
     (VALUES, floored_at_the_50th, {5, 6, 7}),
     (VALUES, clipped, {5, 6, 7}),
-    (VALUES, cached_by_length_and_end, {5, 6, 7}),
+    (VALUES, cached_by_length_and_end, {5, 6, 7, 9}),
     (VALUES, shifted_in_long_prompts, {14}),
     (VALUES, context_shifted, {14}),
     ("logprobs", renormalized, {5, 6, 9}),

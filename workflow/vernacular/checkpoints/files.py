@@ -23,7 +23,7 @@ from safetensors import SafetensorError, safe_open
 
 from vernacular.core.contents import open_regular
 from vernacular.core.errors import ModelError, first_line, format_count
-from vernacular.core.model_record import ModelRecord
+from vernacular.core.model_record import EFFORT, ModelRecord
 from vernacular.core.paths import WORKFLOW
 
 PICKLES = ["*.bin", "*.pt", "*.pth", "*.ckpt"]
@@ -417,3 +417,19 @@ def _max_parameters(record: ModelRecord) -> int | None:
         packed = isinstance(config, dict) and config.get("quantization_config")
         return (_PARAMETERS_PER_PACKED_NUMBER if packed else _PARAMETERS_PER_NUMBER) * count + _SLACK
     return _PARAMETERS_PER_BYTE * record.bytes + _SLACK if record.bytes else None
+
+
+def template_files(directory: Path) -> list[Path]:
+    """Return the files of chat templates beside the settings of a tokenizer."""
+    return [*directory.glob("*.jinja"), *directory.glob("additional_chat_templates/*.jinja")]
+
+
+def template_texts(directory: Path) -> list[str]:
+    """Return the templates of the tokenizer in a directory, and its other settings."""
+    files = [directory / "tokenizer_config.json", *template_files(directory)]
+    return [file.read_text("utf-8", errors="replace") for file in files if file.is_file()]
+
+
+def mentions_reasoning(texts: list[str]) -> bool:
+    """Return whether a word of reasoning is in one of the texts of templates."""
+    return any(word in text for text in texts for word in ("think", "THINK", EFFORT, "reasoning"))

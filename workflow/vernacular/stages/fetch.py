@@ -4,6 +4,7 @@ import contextlib
 from pathlib import Path
 
 from vernacular.checkpoints.adapters import resolve_adapter
+from vernacular.checkpoints.files import mentions_reasoning, template_texts
 from vernacular.checkpoints.inputs import identity, is_path
 from vernacular.checkpoints.llama_cpp import open_model
 from vernacular.checkpoints.resolve import resolve
@@ -12,7 +13,6 @@ from vernacular.core.errors import ModelError
 from vernacular.core.fields import Stage, to_json
 from vernacular.core.library_errors import LOADING_ERRORS, describe_error, wrap_library_errors
 from vernacular.core.model_record import ModelRecord, previous_model, read_model, write_model
-from vernacular.inference.job.work import mentions_reasoning, template_texts
 from vernacular.stages.common import raise_failure, write_unavailable
 
 

@@ -13,13 +13,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vernacular.checkpoints.files import read_json
+from vernacular.checkpoints.files import mentions_reasoning, read_json, template_files, template_texts
 from vernacular.core import artifacts
 from vernacular.core.artifacts import Kind
 from vernacular.core.errors import ModelError
 from vernacular.core.fingerprint import code_fingerprint, content_hash, fingerprint, version_of
 from vernacular.core.metadata import Outcome, RequestsMetadata, not_applicable, unavailable
-from vernacular.core.model_record import EFFORT, ModelRecord
+from vernacular.core.model_record import ModelRecord
 from vernacular.inference.engine import ENGINES, Engine, engine_name, engine_of
 from vernacular.inference.schema import GENERATIONS, SCORES, output_schema
 from vernacular.protocols.schema import REQUESTS, generated_tokens, reasoning_tokens, request_cost
@@ -119,7 +119,7 @@ def _chats(record: ModelRecord) -> tuple[bool, bool]:
         directory = Path(record.tokenizer_directory)
         settings = directory / "tokenizer_config.json"
         template = read_json(record.name, settings).get("chat_template") if settings.is_file() else None
-        if not template and not any(file.stat().st_size for file in _template_files(directory)):
+        if not template and not any(file.stat().st_size for file in template_files(directory)):
             return False, False
         if record.reasons is not None or not mentions_reasoning(template_texts(directory)):
             return True, bool(record.reasons)
@@ -134,21 +134,6 @@ def _chats(record: ModelRecord) -> tuple[bool, bool]:
             _CHATS[key] = (has_template(loaded), False)
             _CHATS[key] = (has_template(loaded), thinks(loaded))
     return _CHATS[key]
-
-
-def _template_files(directory: Path) -> list[Path]:
-    return [*directory.glob("*.jinja"), *directory.glob("additional_chat_templates/*.jinja")]
-
-
-def template_texts(directory: Path) -> list[str]:
-    """Return the templates of the tokenizer in a directory, and its other settings."""
-    files = [directory / "tokenizer_config.json", *_template_files(directory)]
-    return [file.read_text("utf-8", errors="replace") for file in files if file.is_file()]
-
-
-def mentions_reasoning(texts: list[str]) -> bool:
-    """Return whether a word of reasoning is in one of the texts of templates."""
-    return any(word in text for text in texts for word in ("think", "THINK", EFFORT, "reasoning"))
 
 
 _CHATS: dict[tuple, tuple[bool, bool]] = {}
