@@ -8,14 +8,14 @@ import openpyxl
 import pyarrow as pa
 import pytest
 from support.report_prompts import described, metrics_row_of, write_outputs
-from support.report_run import request_row, write_artifact
+from support.report_run import request_row, task_tables, write_artifact
 from support.table_rows import metrics_row  # noqa: F401
 from vernacular import results
 from vernacular.comparison.compare import compare_all
 from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.core import artifacts
 from vernacular.core.model_record import ModelRecord
-from vernacular.metrics.schema import METRICS, RESULTS, TASK_RESULTS
+from vernacular.metrics.schema import METRICS, RESULTS
 from vernacular.protocols.schema import REQUESTS
 from vernacular.report.page import build
 from vernacular.stages.finish import PrintResults, print_results
@@ -51,12 +51,7 @@ def run(tmp_path_factory):
             correct = [bool(x) for x in difficulty + 0.2 * rng.normal(size=N) < share]
             write_outputs(directory / model, name, question, correct)
             metric_rows.append(metrics_row_of(model, name, setting, sum(correct) / N))
-    tables = {
-        model: {
-            name: artifacts.read(directory / model / "tasks" / f"{name}.parquet", TASK_RESULTS) for name in evaluations
-        }
-        for model in MODELS
-    }
+    tables = task_tables(directory, MODELS, evaluations)
     found = compare_all(list(combinations(MODELS, 2)), tables, evaluations, resamples=200)
     summary = directory / "summary"
     long = combine_tables([pa.Table.from_pylist(metric_rows, schema=METRICS.schema)])

@@ -8,12 +8,20 @@ from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.core import artifacts
 from vernacular.core.model_record import ModelRecord
 from vernacular.inference.schema import SCORES
-from vernacular.metrics.schema import METRICS, RESULTS, TASK_RESULTS
+from vernacular.metrics.schema import METRICS, RESULTS
 from vernacular.protocols.schema import REQUESTS
 from vernacular.summary.grid import combine_tables, to_arrow
 from vernacular.summary.prompts import add_prompt_means
 
-from support.report_run import request_row, score_row, setting_of, task_row, write_artifact, write_task_results
+from support.report_run import (
+    request_row,
+    score_row,
+    setting_of,
+    task_row,
+    task_tables,
+    write_artifact,
+    write_task_results,
+)
 
 MODELS = ["base", "tuned"]
 EVALUATION, OTHER = "quiz.gl.letters.0shot", "trivia.gl.letters.0shot"
@@ -42,12 +50,7 @@ def write_run(root: Path) -> dict:
             correct = [(5 * i + number) % N < 4 + number + 3 * m for i in range(N)]
             write_outputs(results / model, name, question, correct)
             metric_rows.append(metrics_row_of(model, name, setting, sum(correct) / N))
-    tables = {
-        model: {
-            name: artifacts.read(results / model / "tasks" / f"{name}.parquet", TASK_RESULTS) for name in evaluations
-        }
-        for model in MODELS
-    }
+    tables = task_tables(results, MODELS, evaluations)
     found = compare_all([tuple(MODELS)], tables, evaluations, resamples=200)
     summary = results / "summary"
     long = add_prompt_means(combine_tables([pa.Table.from_pylist(metric_rows, schema=METRICS.schema)]), found.prompts)

@@ -347,5 +347,15 @@ def _write_comparison(results: Path) -> Path:
     return path
 
 
+def task_tables(results: Path, models, evaluations) -> dict[str, dict]:
+    """Return the results per item of each evaluation, by model."""
+    return {
+        model: {
+            name: artifacts.read(results / model / "tasks" / f"{name}.parquet", TASK_RESULTS) for name in evaluations
+        }
+        for model in models
+    }
+
+
 def write_artifact(path: Path, kind, rows: list[dict], metadata_fields: dict) -> None:
     artifacts.write(path, kind, rows, {**metadata_fields, "fingerprint": "x"})

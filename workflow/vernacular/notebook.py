@@ -32,7 +32,7 @@ from vernacular.core.model_record import ModelRecord
 from vernacular.core.paths import WORKFLOW
 from vernacular.inference.engine import Engine, engine_of
 from vernacular.inference.job.work import exclusion
-from vernacular.inference.schema import MemoryJournal, output_schema
+from vernacular.inference.schema import output_schema
 from vernacular.metrics.schema import TASK_RESULTS
 from vernacular.protocols.build import build, inference_metadata
 from vernacular.protocols.evaluate import evaluate
@@ -242,11 +242,9 @@ class Model:
         with wrap_tokenizer_panics(self.record):
             self._engine.verify()
             requests = pa.Table.from_pylist(rows, schema=REQUESTS.schema)
-            prepared = self._engine.prepare(output_schema(described), requests)
-            self._engine.compute(prepared, MemoryJournal())
+            outputs = self._engine.run(output_schema(described), requests)
             self._engine.verify()
-            table, metadata = self._engine.finish(prepared)
-            return table.slice(), metadata
+            return outputs
 
 
 _CONFIG = validate.schema(WORKFLOW / "schemas" / "config.schema.yaml")

@@ -111,7 +111,7 @@ def has_logged(text: str) -> bool:
 
 
 def _keys(file: Path) -> dict:
-    """Return the keys of a file that is no model of llama.cpp; {}: it cannot be read."""
+    """Return the keys of a file that llama.cpp does not read as a model; {}: it cannot be read."""
     import gguf
 
     try:

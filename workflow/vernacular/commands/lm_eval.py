@@ -28,7 +28,7 @@ from vernacular.core.fingerprint import fingerprint
 from vernacular.core.model_record import ModelRecord
 from vernacular.inference.engine import engine_of
 from vernacular.inference.model.tokenization import decode_continuation
-from vernacular.inference.schema import GENERATIONS, SCORES, MemoryJournal
+from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.protocols.schema import REQUESTS
 
 try:
@@ -36,8 +36,8 @@ try:
     from lm_eval.api.model import LM
     from lm_eval.api.registry import register_model
 
-    from vernacular.lm_eval.instances import as_context, instance_requests
-    from vernacular.lm_eval.loading import stop_strings
+    from vernacular.lm_eval.instances import as_context, instance_request
+    from vernacular.lm_eval.loading import answer, before_stop
 except ImportError as error:
     problem = f"lm_eval cannot be imported by {sys.executable} ({error}); install it there: pip install lm_eval"
     raise UserError(f"lm-eval: {problem}") from error
@@ -154,8 +154,7 @@ class VernacularLM(LM):
 
     def generate_until(self, requests: list[Instance], **_) -> list[str]:
         """Return a text for each request, up to its first stop string."""
-        texts = self._results("generate_until", requests, GENERATIONS, _text)
-        return [text.removeprefix(" ") for text in texts] if self._drops_space else texts
+        return self._results("generate_until", requests, GENERATIONS, self._text)
 
     def _results(self, name: str, requests: list[Instance], kind: Kind, read: Callable) -> list:
         """Compute requests in the order of their texts, and store each part in lm-eval's cache, if there is one."""
@@ -163,19 +162,20 @@ class VernacularLM(LM):
         order = sorted(range(len(requests)), key=lambda index: str(requests[index].args[0]))
         for _, part in groupby(enumerate(order), key=lambda pair: pair[0] // _PART):
             indices = [index for _, index in part]
-            rows = [row for index in indices for row in instance_requests(requests[index], str(index), index)]
-            by_id = {row["item_id"]: row for row in self._compute(rows, kind)}
+            rows = [instance_request(requests[index], str(index), index) for index in indices]
+            outputs, _ = self._engine.run(kind, pa.Table.from_pylist(rows, schema=REQUESTS.schema))
+            by_id = {row["item_id"]: row for row in outputs.to_pylist()}
             for index in indices:
                 arguments = requests[index].args
                 results[index] = 0.0 if arguments == ("",) else read(by_id[str(index)], requests[index])
                 self.cache_hook.add_partial(name, arguments, results[index])
         return [results[index] for index in range(len(requests))]
 
-    def _compute(self, rows: list[dict], kind: Kind) -> list[dict]:
-        prepared = self._engine.prepare(kind, pa.Table.from_pylist(rows, schema=REQUESTS.schema))
-        self._engine.compute(prepared, MemoryJournal())
-        table, _ = self._engine.finish(prepared)
-        return table.slice().to_pylist()
+    def _text(self, row: dict, instance: Instance) -> str:
+        if (text := answer(row)) is None:
+            raise ModelError(f"{instance.task_name}, document {instance.doc_id}: no text ({row['flags']}).")
+        text = before_stop(text, instance.args[1])
+        return text.removeprefix(" ") if self._drops_space else text
 
 
 _PART = 2_000  # requests that are computed, and cached, at a time
@@ -195,13 +195,3 @@ def _drops_space(tokenizer) -> bool:
         if decode_continuation(tokenizer, ids[:n], ids[n:]).startswith(" "):
             return not tokenizer.decode(ids[n:]).startswith(" ")
     return False
-
-
-def _text(row: dict, instance: Instance) -> str:
-    text = row["raw_output"]
-    if text is None:
-        raise ModelError(f"{instance.task_name}, document {instance.doc_id}: no text ({row['flags']}).")
-    text = text if row["think_state"] is None else text.lstrip()
-    for stop in stop_strings(instance.args[1]):
-        text = text.split(stop)[0]
-    return text

@@ -101,13 +101,13 @@ def matching_tags(language: str, available: Iterable[str]) -> tuple[list[str], l
     ((['zh-Hans'], []), (['nb'], []), (['sr', 'sr-Latn'], ['sr-x-torlak']))
     """
     from langcodes import Language, standardize_tag, tag_is_valid
-    from langcodes.data_dicts import LANGUAGE_ALPHA3, MACROLANGUAGES
+    from langcodes.data_dicts import MACROLANGUAGES
 
     available, names = sorted(available), english_names()
     bases = [*map(base_language, available), *names]  # a name is first that of an available language
     named = (base for base in bases if len(language) > 3 and names.get(base, "").casefold() == language.casefold())
     tag = next(named, None) or _other_names().get(language.casefold(), language)
-    tag = {code: two for two, code in LANGUAGE_ALPHA3.items() if "-" not in two}.get(tag.lower(), tag)
+    tag = _two_letter_codes().get(tag.lower(), tag)
     tags = dict.fromkeys([tag, *(standardize_tag(tag, macro) for macro in (False, True) if tag_is_valid(tag))])
     above = {each: [MACROLANGUAGES.get(base_language(each))] for each in available}
     levels = {each: fallbacks(each) for each in available}, above
@@ -165,6 +165,22 @@ def script_counts(texts: Iterable[str]) -> Counter:
     return scripts
 
 
+@functools.cache
+def _two_letter_codes() -> dict[str, str]:
+    """Return the codes of two letters, of languages that have one, by those of three."""
+    from langcodes.data_dicts import LANGUAGE_ALPHA3
+
+    return {code: two for two, code in LANGUAGE_ALPHA3.items() if "-" not in two}
+
+
+@functools.cache
+def _registry() -> list[dict]:
+    """Return the entries of languages in IANA's registry."""
+    from langcodes.registry_parser import parse_registry
+
+    return [entry for entry in parse_registry() if entry["Type"] == "language" and "Subtag" in entry]
+
+
 # English names that are not the first one in IANA's registry
 _NAMES = """ace Acehnese; bbj Ghomala; cls Classical Sanskrit; cu Old Church Slavonic; dv Divehi; egy Ancient Egyptian;
 el Greek; ht Haitian Creole; ky Kyrgyz; li Limburgish; lus Mizo; mi Māori; nhi Zacatlán Nahuatl; nso Northern Sotho;
@@ -174,20 +190,14 @@ or Odia; pa Punjabi; ps Pashto; to Tongan; ug Uyghur; yue Cantonese"""
 @functools.cache
 def english_names() -> dict[str, str]:
     """Return the English names of all languages by their subtags."""
-    from langcodes.registry_parser import parse_registry
-
-    entries = [entry for entry in parse_registry() if entry["Type"] == "language" and "Subtag" in entry]
-    names = {entry["Subtag"]: entry["Description"][0].partition(" (")[0] for entry in entries}
+    names = {entry["Subtag"]: entry["Description"][0].partition(" (")[0] for entry in _registry()}
     return names | dict(entry.split(None, 1) for entry in _NAMES.split(";"))
 
 
 @functools.cache
 def _other_names() -> dict[str, str]:
     """Return the subtags of languages by their other names in IANA's registry: Castilian, Valencian."""
-    from langcodes.registry_parser import parse_registry
-
-    entries = [entry for entry in parse_registry() if entry["Type"] == "language" and "Subtag" in entry]
-    return {name.casefold(): entry["Subtag"] for entry in reversed(entries) for name in entry["Description"][1:]}
+    return {name.casefold(): entry["Subtag"] for entry in _registry()[::-1] for name in entry["Description"][1:]}
 
 
 def language_name(language: str) -> str:
@@ -258,13 +268,12 @@ def _in_two_letters(language: str) -> str:
     >>> _in_two_letters("uzn-Cyrl"), _in_two_letters("srp"), _in_two_letters("cnr")
     ('uz', 'sr', 'cnr')
     """
-    from langcodes.data_dicts import LANGUAGE_ALPHA3, MACROLANGUAGES
+    from langcodes.data_dicts import MACROLANGUAGES
 
     base = base_language(language)
     if len(base) != 3 or base in _OWN_LETTERS:
         return base
-    codes = {code: two for two, code in LANGUAGE_ALPHA3.items() if "-" not in two}
-    return codes.get(base) or MACROLANGUAGES.get(base, base)
+    return _two_letter_codes().get(base) or MACROLANGUAGES.get(base, base)
 
 
 def in_one_script(text: str, language: str) -> str:

@@ -367,10 +367,8 @@ def _recompute(rows: list[dict], scores: dict[_Value, list[float]]) -> dict[_Val
             continue
         value, n, computed[key] = fmean(own), len(own), None
         if row["n"] != n or row["value"] is None or not math.isclose(row["value"], value, rel_tol=1e-6, abs_tol=1e-9):
-            stated = f"{row['value']:.6g}" if row["value"] is not None else "none"
-            computed[key] = (
-                f"{stated} of n = {row['n']} is stated, and its {len(own)} results per item give {value:.6g}"
-            )
+            stated = "no value" if row["value"] is None else f"{row['value']:.6g}"
+            computed[key] = f"{stated} of n = {row['n']} is stated, and its {n} results per item give {value:.6g}"
             row |= {"value": value, "n": n, "ci_low": None, "ci_high": None}
     return computed
 

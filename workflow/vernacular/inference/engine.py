@@ -26,7 +26,7 @@ from vernacular.core.artifacts import Kind
 from vernacular.core.errors import ModelError, named
 from vernacular.core.library_errors import LOADING_ERRORS
 from vernacular.core.model_record import ModelRecord
-from vernacular.inference.schema import SCORES, Journal
+from vernacular.inference.schema import SCORES, Journal, MemoryJournal
 from vernacular.inference.self_test import speed_problem
 
 log = logging.getLogger("vernacular")
@@ -103,6 +103,13 @@ class Engine(ABC):
 
         Rows are a table, or are read as one in parts: by `len(rows)`, `rows[start:stop]` and `rows.slice()`.
         """
+
+    def run(self, kind: Kind, requests: pa.Table) -> tuple[pa.Table, dict]:
+        """Return what `finish` returns, as a table, without a journal on disk."""
+        prepared = self.prepare(kind, requests)
+        self.compute(prepared, MemoryJournal())
+        rows, metadata = self.finish(prepared)
+        return rows.slice(), metadata
 
 
 class Local(Engine):

@@ -23,7 +23,7 @@ from lm_eval.evaluator import evaluate as lm_eval_evaluate
 
 from vernacular.core.errors import DataError, named
 from vernacular.lm_eval import instances
-from vernacular.lm_eval.loading import LoadedUnit, stop_strings
+from vernacular.lm_eval.loading import LoadedUnit, answer, before_stop
 from vernacular.lm_eval.sandbox import filter_limit
 from vernacular.metrics.aggregate import aggregate
 from vernacular.metrics.spans import by_item
@@ -83,14 +83,8 @@ class _StoredOutputs:
         return [(value or _FAILED)[0] for _, value in self._lookup(requests)]
 
     def generate_until(self, requests: list[Instance]) -> list[str]:
-        """Return each text up to the first stop string, as `postprocess_generated_text` of lm-eval."""
-        texts = []
-        for instance, value in self._lookup(requests):
-            text = value or ""
-            for stop in stop_strings(instance.args[1]):
-                text = text.split(stop)[0]
-            texts.append(text)
-        return texts
+        """Return each text up to the first stop string."""
+        return [before_stop(value or "", instance.args[1]) for instance, value in self._lookup(requests)]
 
     def _lookup(self, requests: list[Instance]) -> Iterator[tuple[Instance, object]]:
         """Yield each instance with its output; lm-eval lists an instance once per repeat."""
@@ -119,19 +113,13 @@ def _text(instance: Instance) -> str:
 def _values(requests: list[dict], outputs: list[dict]) -> Iterator[tuple[Key, object]]:
     """Yield the output of each request: (log-likelihood, is greedy), a text, or None if it failed."""
     if requests and requests[0]["kind"] == "generate":
-        texts = {_key(row): _answer(row) for row in outputs}
+        texts = {_key(row): answer(row) for row in outputs}
         yield from ((_key(row), texts.get(_key(row))) for row in requests)
         return
     for item, spans in by_item(requests, outputs).items():
         for role, span in spans.items():
             failed = span.loglik is None or math.isnan(span.loglik)
             yield (item, role), None if failed else (span.loglik, all(span.score["is_greedy"]))
-
-
-def _answer(row: dict) -> str | None:
-    """Return a generated text without reasoning; after it, lm-eval removes whitespace."""
-    text = row["raw_output"]
-    return text if text is None or row["think_state"] is None else text.lstrip()
 
 
 def _exclude_failed(task: Task, name: str | None, failed: set[str], trusted: bool) -> None:

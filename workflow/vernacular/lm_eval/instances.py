@@ -145,13 +145,13 @@ def _requests(item: dict, instance: Instance, query: str, n_instances: int, seed
                                span_end=start + len(span), extras=extras, **content)  # fmt: skip
 
 
-def instance_requests(instance: Instance, name: str, seed: int) -> list[dict]:
+def instance_request(instance: Instance, name: str, seed: int) -> dict:
     """Return the request of an instance without its task, as an item of the ID `name`, truncated as by `hf`."""
     _check(instance, instance.request_type == GENERATE)
     row = next(_requests({"item_id": name}, instance, "", 1, seed))
     if instance.request_type == "loglikelihood":
         row["extras"] = [*(row["extras"] or ()), "truncate_left"]
-    return [row]
+    return row
 
 
 def _as_chat(row: dict, task: Task, gen_kwargs: dict | None) -> dict:

@@ -100,6 +100,19 @@ def stop_strings(arguments: dict) -> list[str]:
     return [stop for stop in ([until] if isinstance(until, str) else until) if stop]
 
 
+def before_stop(text: str, arguments: dict) -> str:
+    """Return a text up to its first stop string, as `postprocess_generated_text` of lm-eval."""
+    for stop in stop_strings(arguments):
+        text = text.split(stop)[0]
+    return text
+
+
+def answer(row: dict) -> str | None:
+    """Return the generated text of a row of GENERATIONS without reasoning; after it, lm-eval removes whitespace."""
+    text = row["raw_output"]
+    return text if text is None or row["think_state"] is None else text.lstrip()
+
+
 def is_sampled(arguments: dict) -> bool:
     """Return whether tokens are drawn at random; without `do_sample`, a temperature above 0 decides."""
     do_sample = arguments.get("do_sample")

@@ -6,6 +6,7 @@ the noise of a 16-bit model, whose sums depend on the other requests of a batch.
 
 import math
 import random
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 
@@ -123,18 +124,22 @@ def check_plausible(loaded: TextModel, form: SpanForm) -> str:
         values = f"{natural:.2f} and {other:.2f} nats per token"
         error = f"{form.name}: sentences are less probable than their shuffled tokens ({values})"
         raise ValueLieError(Check.PLAUSIBLE, error)
-    ids = ids_of(loaded, PROMPT)
-    check_improbable(form.name, lambda tokens: [form.score([*ids, t], len(ids))[0].logprob for t in tokens], texts)
+    check_improbable(loaded, form.name, lambda ids, tokens: [_next_value(form, ids, token) for token in tokens])
     return f"{natural:.2f} nats per token, shuffled {other:.2f}"
 
 
-def check_improbable(name: str, score, texts: list[list[int]]) -> None:
+def _next_value(form: SpanForm, ids: list[int], token: int) -> float:
+    """Return the log-probability of a token after `ids`."""
+    return form.score([*ids, token], len(ids))[0].logprob
+
+
+def check_improbable(loaded: TextModel, name: str, score) -> None:
     """Check that tokens of other texts, improbable here, have values of their own, and not that of a limit.
 
-    `score`: returns the log-probabilities of tokens as the next one after `PROMPT`; `texts`: IDs to draw them from.
+    `score(ids, tokens)` returns the log-probabilities of tokens as the next one.
     """
-    tokens = random.Random(_SHUFFLE_SEED).sample(sorted({token for text in texts for token in text[1:]}), _IMPROBABLE)
-    values = score(tokens)
+    found = sorted({token for text in TEXTS for token in ids_of(loaded, text)[1:]})
+    values = score(ids_of(loaded, PROMPT), random.Random(_SHUFFLE_SEED).sample(found, _IMPROBABLE))
     if len(set(values)) <= len(values) // 2:
         error = f"{name}: improbable tokens have the same value ({min(values):.2f}), a limit or a default"
         raise ValueLieError(Check.PLAUSIBLE, error)
@@ -191,7 +196,7 @@ def check_labels(loaded: ServedModel, form: LabelForm, spans: SpanForm | None, *
     values = [score.logprob for score in form.label_scores(ids, labels)]
     found = [value for value in values if value is not None]
     if spans is not None:
-        pairs = [(v, spans.score([*ids, t], len(ids))[0].logprob) for v, t in zip(values, labels, strict=True)]
+        pairs = [(value, _next_value(spans, ids, label)) for value, label in zip(values, labels, strict=True)]
         compared = [pair for pair in pairs if pair[0] is not None]
         if compared and not agree(*map(list, zip(*compared, strict=True))):
             raise AnswerError(Check.LETTERS, f"{form.name}: labels have other values as part of a prompt")
@@ -202,9 +207,7 @@ def check_labels(loaded: ServedModel, form: LabelForm, spans: SpanForm | None, *
         if in_doubt and not n:
             raise AnswerError(Check.LETTERS, f"{form.name}: other values are wrong, and these cannot be compared")
     if not isinstance(form, TopIds):  # whose lists lack improbable tokens
-        texts = [ids_of(loaded, text) for text in TEXTS]
-        start = ids_of(loaded, PROMPT)
-        check_improbable(form.name, lambda tokens: _next_values(form, start, tokens), texts)
+        check_improbable(loaded, form.name, partial(_next_values, form))
     return f"{len(found)} of {len(labels)} labels found"
 
 
