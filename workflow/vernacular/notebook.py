@@ -13,7 +13,6 @@ those of the model's engine (`inference/engine.py`), and the values those of the
 
 import atexit
 import contextlib
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -29,7 +28,7 @@ from vernacular.core.fingerprint import fingerprint
 from vernacular.core.library_errors import wrap_tokenizer_panics
 from vernacular.core.metadata import RequestsMetadata
 from vernacular.core.model_record import ModelRecord
-from vernacular.core.paths import WORKFLOW
+from vernacular.core.paths import WORKFLOW, user_cache
 from vernacular.inference.engine import Engine, engine_of
 from vernacular.inference.job.work import exclusion
 from vernacular.inference.schema import output_schema
@@ -75,7 +74,7 @@ def load(source, *, adapter=None, threads: int | None = None, resources=None, **
     if list(config.models) != list(models):
         raise ConfigError(f"{_ORIGIN}: expected one model, got a series. Load one of its checkpoints.")
     if resources is None:
-        resources = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "vernacular")
+        resources = user_cache()
     subdirectory = str(Path(resources, "notebook", fingerprint(str(source))[:12]))
     config = config.with_directories(lambda _: subdirectory)
     (directory := Path(subdirectory, "models")).mkdir(parents=True, exist_ok=True)

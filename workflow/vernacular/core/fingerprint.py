@@ -6,15 +6,20 @@ formatting have no effect.
 """
 
 import ast
+import atexit
+import contextlib
 import functools
 import hashlib
 import importlib
 import importlib.metadata
 import importlib.util
 import json
+import os
 import sys
 from pathlib import Path
 from types import ModuleType
+
+from vernacular.core.paths import user_cache
 
 
 def fingerprint(value) -> str:
@@ -67,7 +72,7 @@ _TRANSPORT = "transport; downloads are identified by commit or hash"
 NO_EFFECT_LIBRARIES = {"httpx2": _TRANSPORT, "huggingface_hub": _TRANSPORT}
 
 # Distributions whose name is not the import name; others are looked up among the files of all that are installed.
-_DISTRIBUTIONS = {"ot": "pot", "ruamel": "ruamel.yaml", "yaml": "PyYAML"}
+_DISTRIBUTIONS = {"llama_cpp": "llama_cpp_python", "ot": "pot", "ruamel": "ruamel.yaml", "yaml": "PyYAML"}
 
 
 def code_fingerprint(*modules: str) -> str:
@@ -144,8 +149,12 @@ _WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionD
 @functools.cache
 def _parse(module: str) -> tuple[str, frozenset[str], frozenset[str]]:
     """Return (hash of a module's code, modules of this package that it imports, libraries that it imports)."""
-    code, names, patterns = _parse_source(module, _file(module).read_text("utf-8"))
-    names = names.union(*(_matching_modules(pattern).values() for pattern in patterns))
+    source = _file(module).read_text("utf-8")
+    key, known = hashlib.sha256(source.encode()).hexdigest(), _parsed_before()
+    if key not in known:
+        known[key] = _parse_source(module, source)
+    code, names, patterns = known[key]
+    names = set(names).union(*(_matching_modules(pattern).values() for pattern in patterns))
     parts = [name.split(".") for name in names]
     with_parents = {".".join(components[:n]) for components in parts for n in range(1, len(components) + 1)}
     package_modules = {name for name in with_parents if name.split(".")[0] == _ROOT.name and _file(name).exists()}
@@ -153,7 +162,32 @@ def _parse(module: str) -> tuple[str, frozenset[str], frozenset[str]]:
     return code, frozenset(package_modules - {module}), frozenset(library_names)
 
 
-def _parse_source(module: str, source: str) -> tuple[str, set[str], set[str]]:
+@functools.cache
+def _parsed_before() -> dict[str, list]:
+    """Return {hash of a text: its `_parse_source`} of earlier processes; what is added is kept for later ones.
+
+    To parse all modules takes a second, in each run and in each job on a cluster.
+    """
+    parser = hashlib.sha256(Path(__file__).read_bytes() + sys.version.encode()).hexdigest()[:16]
+    path, known = user_cache() / "code" / f"{parser}.json", {}
+    with contextlib.suppress(OSError, ValueError):
+        known = json.loads(path.read_text("utf-8"))
+    known = known if len(known) < 5_000 else {}  # modules are about 250, and all their versions are kept
+    n_known = len(known)
+
+    def keep() -> None:
+        if len(known) > n_known:
+            with contextlib.suppress(OSError):  # a home directory that is full or not writable: parsed again
+                path.parent.mkdir(parents=True, exist_ok=True)
+                temporary = path.with_suffix(f".{os.getpid()}")
+                temporary.write_text(json.dumps(known), "utf-8")
+                temporary.replace(path)
+
+    atexit.register(keep)
+    return known
+
+
+def _parse_source(module: str, source: str) -> tuple[str, list[str], list[str]]:
     """Return (hash of the code, names that it imports, patterns of files that it imports)."""
     names, patterns = set(), set()
 
@@ -179,7 +213,7 @@ def _parse_source(module: str, source: str) -> tuple[str, set[str], set[str]]:
         fields = [read(getattr(node, name, None), runs) for name in node._fields if name != "ctx"]  # ctx: by position
         return f"{kind.__name__}({','.join(fields)})"
 
-    return hashlib.sha256(read(ast.parse(source)).encode()).hexdigest(), names, patterns
+    return hashlib.sha256(read(ast.parse(source)).encode()).hexdigest(), sorted(names), sorted(patterns)
 
 
 def _file(module: str) -> Path:

@@ -9,6 +9,11 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 WORKFLOW = installed if (installed := _PACKAGE / "checkout" / "workflow").is_dir() else _PACKAGE.parent
 
 
+def user_cache() -> Path:
+    """Return the directory of what the package keeps for this user; it may not exist."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "vernacular")
+
+
 def display_path(path) -> str:
     """Return a path as a user would type it: relative to the working directory if it is below it."""
     relative = os.path.relpath(path)
