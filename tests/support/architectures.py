@@ -53,7 +53,7 @@ _SIZES = {
     "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8, "first_k_dense_replace": 1,
     "state_size": 8, "mamba_d_state": 8, "mamba_d_conv": 4, "mamba_n_heads": 4, "mamba_d_head": 16, "mamba_num_heads": 4,
     "mamba_head_dim": 16, "mamba_n_groups": 1, "mamba_d_ssm": 64, "n_groups": 1, "time_step_rank": 4, "mamba_dt_rank": 4,
-    "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 8,
+    "linear_num_heads": 4, "linear_head_dim": 8, "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 8,
     "lru_width": 32, "word_embed_proj_dim": 32, "global_head_dim": 8, "hidden_size_per_layer_input": 8,
     "vocab_size_per_layer_input": 400, "ssm_state_size": 8, "attention_window": tiny.WINDOW, "index_n_heads": 2,
     "index_head_dim": 8, "index_topk": 512, "n_mamba_heads": 2, "axial_pos_shape": [16, 32], "axial_pos_embds_dim": [16, 16],
