@@ -223,11 +223,13 @@ def convert(file: Path, out: Path) -> None:
         with wrap_library_errors(), bounded_build(file_record):
             load_kwargs = {"gguf_file": file.name, "trust_remote_code": False, "local_files_only": True}
             metadata, _ = read_gguf_metadata(str(file))
-            check_keys(file.name, metadata, AutoConfig.from_pretrained(str(file.parent), **load_kwargs))
+            config = AutoConfig.from_pretrained(str(file.parent), **load_kwargs)
+            check_keys(file.name, metadata, config)
             tokenizer = read_tokenizer(file)
             reader = gguf.GGUFReader(file)
             check_room(file, reader, out)
             options = {"dtype": torch.float32, "output_loading_info": True, "ignore_mismatched_sizes": True}
+            options["config"] = config  # or the file would be read once more
             model, report = AutoModelForCausalLM.from_pretrained(str(file.parent), **options, **load_kwargs)
             check_tensors(file, reader, model, report["mismatched_keys"])
     except (*DAMAGED_FILE_ERRORS, AssertionError) as error:
