@@ -6,6 +6,7 @@ Needs the environment of the benchmarks (`make .bench/.complete`), which has lm_
 import json
 import os
 import subprocess
+import tomllib
 
 import pytest
 from support import lm_eval_cases, tiny
@@ -105,6 +106,27 @@ def test_command_line_of_lm_eval_runs_it_and_resumes_from_its_cache(directory):
     assert first.stdout.startswith("vernacular (")
     assert "|letters" in first.stdout.replace(" ", "")
     assert "Requests remaining: 0" in second.stdout + second.stderr
+
+
+def test_entry_point_is_a_placeholder_that_the_class_replaces(directory):
+    """The registry of 0.4.13 takes the entry points of later versions, which are registered before the class is imported."""
+    entries = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["entry-points"]["lm_eval.models"]
+    program = """
+import sys
+from lm_eval.api.registry import get_model, model_registry
+from lm_eval.evaluator import simple_evaluate
+from lm_eval.tasks import TaskManager
+
+model_registry.register(sys.argv[1], target=sys.argv[2])
+manager = TaskManager(include_path="tasks", include_defaults=False)
+results = simple_evaluate(
+    sys.argv[1], "pretrained=causal,dtype=float32", ["letters"], task_manager=manager, device="cpu", bootstrap_iters=0
+)
+print(get_model(sys.argv[1]).__name__, results["config"]["model"], sorted(results["results"]))
+"""
+    [(name, target)] = entries.items()
+    done = run(directory, "-c", program, name, target)
+    assert done.stdout.splitlines()[-1] == "VernacularLM vernacular ['letters']"
 
 
 def test_unknown_arguments_are_refused_by_their_names(directory):
