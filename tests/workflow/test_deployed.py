@@ -76,4 +76,4 @@ def test_missing_package_is_reported_with_the_command_that_installs_it(deployed,
     python = layered_environment(tmp_path / "environment")
     run = run_snakemake(deployed, "-n", python=python, **environment)
     assert run.returncode == 1
-    assert f'pip install "vernacular @ git+{ADDRESS}@v1"' in run.stderr.splitlines()[-1], output_tail(run)
+    assert f'pip install "vernacular[workflow] @ git+{ADDRESS}@v1"' in run.stderr.splitlines()[-1], output_tail(run)

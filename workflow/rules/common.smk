@@ -18,7 +18,7 @@ except ModuleNotFoundError as error:
         raise
     repository = "{0.host}/{0.repo}@{0.ref}".format(workflow.current_basedir)
     print(
-        f'The package vernacular is not installed; run `pip install "vernacular @ git+https://{repository}"`.',
+        f'The package vernacular is not installed; run `pip install "vernacular[workflow] @ git+https://{repository}"`.',
         file=sys.stderr,
     )
     sys.exit(1)

@@ -182,7 +182,13 @@ def _give_up(args, reason: str) -> int:
 def _command(name: str):
     """Return the function of a command, whose module is imported only when it runs."""
     package, module, function = _place(name)
-    return getattr(importlib.import_module(f"vernacular.{package}.{module}"), function)
+    try:
+        return getattr(importlib.import_module(f"vernacular.{package}.{module}"), function)
+    except ModuleNotFoundError as error:
+        if error.name.partition(".")[0] == "vernacular":
+            raise
+        advice = 'commands other than lm-eval need pip install "vernacular[workflow]"'
+        raise UserError(f"the package {error.name} is not installed; {advice}") from error
 
 
 def _place(name: str) -> tuple[str, str, str]:
