@@ -1,6 +1,6 @@
 """Compare GGUF files as llama.cpp runs them with their conversion, with one text at a time, and with long texts alone.
 
-    python bench/gguf.py FILE.gguf [--items 16] [--reps 2] [--parts run,letters,tokens]
+    python bench/llama_cpp_sharing.py FILE.gguf [--items 16] [--reps 2] [--parts run,letters,tokens]
 
 `run`: from command to table, 16 items with 5 examples in letters, in a new directory: `dtype: auto` (llama.cpp) and
 `dtype: float32` (converted; as before): processor seconds of all processes, peak memory of the job, MB written.
