@@ -206,16 +206,16 @@ def config_of(name: str, directory: Path) -> dict:
 
 
 def kind_of(name: str, config: dict, kind: str) -> str:
-    """Return the kind of a model: `kind`, or "masked" or "causal" by the config's architecture if it is "auto".
+    """Return the kind of a model: `kind`, or "seq2seq", "masked" or "causal" by the config if it is "auto".
 
-    Raises ModelError if that is not conclusive, for an encoder-decoder, unless it is an encoder, and for a masked model
-    as a causal one: it attends to the tokens that it predicts.
+    Raises ModelError if that is not conclusive, for an encoder-decoder as another kind, unless as an encoder, and for a
+    masked model as a causal one: it attends to the tokens that it predicts.
     """
-    if config.get("is_encoder_decoder") and kind != "encoder":
-        raise ModelError(
-            f"model {name}: expected a causal or masked model, got an encoder-decoder ({config.get('model_type')}). "
-            "Encoder-decoder models cannot be evaluated."
-        )
+    if config.get("is_encoder_decoder") and kind in ("auto", "seq2seq"):
+        return "seq2seq"
+    if kind != "encoder" and (config.get("is_encoder_decoder") or kind == "seq2seq"):
+        found = "an encoder-decoder" if kind != "seq2seq" else "no encoder-decoder"
+        raise ModelError(f"model {name}: kind: {kind}: it is {found} ({config.get('model_type')}). Remove kind.")
     architecture = (config.get("architectures") or [""])[0] or ""
     if kind == "causal" and architecture.endswith("ForMaskedLM") and not config.get("is_decoder"):
         raise ModelError(f"model {name} is a masked language model ({architecture}). Set kind: masked.")

@@ -335,8 +335,9 @@ def _print_tokens(row: Request, loaded) -> None:
 def _tokenizer_only(config: Config, name: str, file: Path):
     """Return the model without weights: its config and its tokenizer; or a server, of which nothing is asked."""
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
+    from transformers import AutoConfig
 
+    from vernacular.inference.model.load import KINDS
     from vernacular.inference.model.loaded import wrap
     from vernacular.inference.model.tokenizers import load_tokenizer
 
@@ -355,10 +356,9 @@ def _tokenizer_only(config: Config, name: str, file: Path):
 
         return llama_model(record, llama_cpp.open_model(record.name, Path(record.directory)))
     kwargs = {"local_files_only": True, "trust_remote_code": bool(record.trust_remote_code)}
-    model_class = AutoModelForCausalLM if record.kind == "causal" else AutoModelForMaskedLM
     with torch.device("meta"):
         config = AutoConfig.from_pretrained(record.directory, **kwargs)
-        model = model_class.from_config(config, trust_remote_code=kwargs["trust_remote_code"])
+        model = KINDS[record.kind].from_config(config, trust_remote_code=kwargs["trust_remote_code"])
     kwargs = {"trust_remote_code": kwargs["trust_remote_code"]}
     return wrap(model, load_tokenizer(record, record.tokenizer_directory, **kwargs), record)
 

@@ -119,6 +119,7 @@ class RequestsMetadata(Metadata):
     chat_only: bool = False  # whether a model needs a chat template for the requests
     label_spans: bool = False  # whether the spans are labels, of which a server may state the log-probabilities
     has_turns: bool = False  # whether the requests are also chat turns
+    whole_texts: bool = False  # whether no scored text has a prompt
     few_shot_examples: list[str] = field(default_factory=list)  # IDs of the items, in the order of the prompt
     held_out: list[str] = field(default_factory=list)  # IDs of the evaluated items with their content
     skipped: dict[str, str] = field(default_factory=dict)  # reason by item ID
@@ -156,7 +157,7 @@ class ModelInfo:
 
     name: str | None = None
     fingerprint: str | None = None
-    kind: str | None = None  # "causal" or "masked"
+    kind: str | None = None  # "causal", "masked" or "seq2seq"
     dtype: str | None = None
     device: str | None = None
     quantization: str | dict | None = None

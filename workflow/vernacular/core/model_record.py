@@ -180,7 +180,7 @@ class ModelRecord(Settings):
     name: str
     source: str | None = None  # as in the config: Hub ID, path, package or address of a server
     unavailable: str | None = None  # why there is none of the following
-    kind: str | None = None  # "causal", "masked" or "encoder"
+    kind: str | None = None  # "causal", "masked", "seq2seq" or "encoder"
     architecture: str | None = None  # class of the model in its config; "server"
     directory: str | None = (
         None  # absolute, of the files that are loaded, or a GGUF file; of a server: of its tokenizer

@@ -41,6 +41,7 @@ class Abilities:
     entropies: bool = True  # statistics of the distribution over all tokens; without them, single metrics are missing
     generation: bool = True  # texts
     left_to_right: bool = True  # each token is given those before it; False: a masked model
+    whole_texts: bool = True  # log-probabilities of texts without a prompt
     reasons: dict[str, str] = field(default_factory=dict)  # why not, for readers, by the name of an ability
 
     def reason(self, ability: str) -> str | None:
@@ -133,8 +134,12 @@ class Local(Engine):
 
     @classmethod
     def abilities(cls, record):
-        is_causal = record.kind != "masked"
-        return Abilities(generation=is_causal, left_to_right=is_causal)
+        from vernacular.inference.model.encoder_decoder import fills_in
+
+        is_causal, is_seq2seq = record.kind != "masked", record.kind == "seq2seq"
+        reasons = {"whole_texts": "an encoder-decoder that fills in no words scores texts after a prompt only"}
+        whole_texts = not is_seq2seq or fills_in(record)
+        return Abilities(generation=is_causal, left_to_right=is_causal, whole_texts=whole_texts, reasons=reasons)
 
     @contextlib.contextmanager
     def model(self, record):

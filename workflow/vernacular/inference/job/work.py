@@ -86,8 +86,12 @@ def not_answerable(record: ModelRecord, metadata: RequestsMetadata) -> str | Non
     abilities = engine_of(record).abilities(record)
     if metadata.causal_only and not abilities.left_to_right:
         return f"{metadata.protocol} requires a causal model, and {record.name} is a masked model"
+    if metadata.whole_texts and metadata.causal_only and record.kind == "seq2seq":
+        return f"{metadata.protocol} requires a causal model, and {record.name} is an encoder-decoder"
     if output_schema(metadata) is GENERATIONS:
         reason = abilities.reason("generation")
+    elif metadata.whole_texts and abilities.reason("whole_texts"):
+        reason = abilities.reason("whole_texts")
     else:
         reason = abilities.reason("scores" if metadata.label_spans else "forced_spans")
     if reason:

@@ -38,7 +38,7 @@ class PreparedRequest:
     """A request ready to be scored: tokens `ids[first:stop]`, each given all tokens before it. Arrays are int32."""
 
     request_id: str
-    ids: np.ndarray = field(default_factory=lambda: _NONE)  # causal: up to the span's end; masked: all
+    ids: np.ndarray = field(default_factory=lambda: _NONE)  # up to the span's end; masked, filled in: all
     offsets: np.ndarray = field(default_factory=lambda: _NO_OFFSETS)  # [size, 2], of the span's tokens
     words: np.ndarray = field(default_factory=lambda: _NONE)  # index of the word of each of `ids` (masked models)
     rest: np.ndarray = field(default_factory=lambda: _NONE)  # tokens after `ids`, if a model's positions depend on them
@@ -46,7 +46,9 @@ class PreparedRequest:
     first: int = 0
     stop: int = 0  # stop == first: nothing to score
     lead: int = 0  # special tokens before the text
-    tail: int = 0  # special tokens after it (masked models)
+    tail: int = 0  # special tokens after it (masked models), or after the prompt of an encoder
+    start: tuple[int, ...] = ()  # what a decoder reads before the span
+    fills_in: bool = False  # whether an encoder-decoder fills in the words of a text, because there is no prompt
     extras: frozenset[str] = frozenset()
     rendered: str | None = None
     adds_special_tokens: bool = True  # whether the tokenizer adds some to the text
@@ -56,6 +58,11 @@ class PreparedRequest:
     @property
     def flag(self) -> str | None:
         return "; ".join(self.flags + self.notes) or None
+
+    @property
+    def has_prompt(self) -> bool:
+        """Whether an encoder reads `ids[:first]`, and a decoder, after `start`, the rest."""
+        return bool(self.start) and not self.fills_in
 
     @property
     def failed(self) -> bool:
@@ -98,10 +105,12 @@ def prepare_all(loaded: TextModel, requests: pa.Table) -> Iterator[PreparedReque
             sources[request.adds_special_tokens].append((index, request, *source))
     unknown_id = loaded.tokenizer.unk_token_id
     for adds_special_tokens, entries in sources.items():
-        texts = [text for _, _, text, _, _ in entries]
+        texts = [_read_first(request, text, start) for _, request, text, start, _ in entries]
+        spans = [text[start:end] if request.has_prompt else "" for _, request, text, start, end in entries]
+        targets = dict(encode_all(loaded, spans, **_TARGET)) if loaded.start_ids else {}
         for number, encoded in encode_all(loaded, texts, add_special_tokens=adds_special_tokens):
             index, request, text, start, end = entries[number]
-            _locate_span(loaded, request, encoded, text, start, end)
+            _locate_span(loaded, request, encoded, text, start, end, targets.get(number))
             if not request.failed and not is_rolling(request) and _excess(loaded, request) > 0:
                 yield prepare(loaded, requests.slice(index, 1).to_pylist()[0])  # drops few-shot examples
             else:
@@ -156,8 +165,10 @@ def _begin(loaded: TextModel, row: Request) -> tuple[PreparedRequest, str, int, 
     request.adds_special_tokens = rendering.adds_special_tokens(loaded, row, rendered)
     if is_empty or start >= end:
         request.flags.append("empty")
-    elif loaded.kind == "masked" and "causal_only" in request.extras:
+    elif loaded.kind != "causal" and "causal_only" in request.extras:
         request.flags.append("not applicable: requires a causal model")
+    elif loaded.kind == "seq2seq":
+        start = _begin_target(loaded, request, text, start)
     request.notes += filter(None, (flag, control))
     return request, text, start, end
 
@@ -166,12 +177,45 @@ def _tokenized(loaded: TextModel, row: Request) -> PreparedRequest:
     """Tokenize a row and locate its span, whatever the number of tokens."""
     request, text, start, end = _begin(loaded, row)
     if not request.flags:
+        target = None
         try:
-            encoded = encode(loaded, text, add_special_tokens=request.adds_special_tokens)
+            encoded = encode(loaded, _read_first(request, text, start), add_special_tokens=request.adds_special_tokens)
+            target = encode(loaded, text[start:end], **_TARGET) if request.has_prompt else None
         except AlignmentError as error:
             encoded = error
-        _locate_span(loaded, request, encoded, text, start, end)
+        _locate_span(loaded, request, encoded, text, start, end, target)
     return request
+
+
+def _read_first(request: PreparedRequest, text: str, start: int) -> str:
+    """Return the text that is tokenized with special tokens: the prompt of an encoder, or all of it."""
+    if not request.has_prompt:
+        return text
+    return text[:start] if request.rendered is not None else text[:start].rstrip()
+
+
+_TARGET = {"add_special_tokens": False, "is_target": True}  # how the text of a decoder is tokenized
+
+
+def _begin_target(loaded: TextModel, request: PreparedRequest, text: str, start: int) -> int:
+    """Set what a decoder reads before a span, and whether it fills in the words; return where the span begins.
+
+    Outside tasks of lm-eval, which does not remove it, whitespace between prompt and span belongs to neither: what a
+    decoder writes begins with a letter.
+    """
+    as_lm_eval = loaded.as_lm_eval or "truncate_left" in request.extras
+    request.start = loaded.start_ids
+    if as_lm_eval and is_rolling(request):
+        request.flags.append("not applicable: requires a causal model")
+    elif as_lm_eval:
+        return start
+    elif text[:start].strip():
+        return start + len(text[start:]) - len(text[start:].lstrip())
+    elif loaded.sentinel_id is None:
+        request.flags.append("not applicable: the model fills in no words")
+    else:
+        request.fills_in, request.start = True, (*loaded.start_ids[:1], loaded.sentinel_id)
+    return start
 
 
 def _finish(loaded: TextModel, request: PreparedRequest, unknown_id: int | None) -> PreparedRequest:
@@ -183,17 +227,40 @@ def _finish(loaded: TextModel, request: PreparedRequest, unknown_id: int | None)
     if len(request.span) and request.span.max() >= loaded.n_outputs:
         request.flags.append("error: a token is one that the model cannot predict")
         request.stop, request.span = request.first, request.span[:0]
+    limit = loaded.target_length
+    if request.has_prompt and limit is not None and len(request.start) + len(request.span) - 1 > limit:
+        n = limit + 1 - len(request.start)
+        request.flags.append(f"error: expected a span of at most {n} tokens, got {len(request.span)}")
+        request.stop, request.span = request.first, request.span[:0]
     if unknown_id is not None and (request.span == unknown_id).any():
         request.flags.append("unknown token: part of the scored text is not in the vocabulary")
     return request
 
 
 def _locate_span(
-    loaded, request: PreparedRequest, encoded: Encoded | AlignmentError, text: str, start: int, end: int
+    loaded,
+    request: PreparedRequest,
+    encoded: Encoded | AlignmentError,
+    text: str,
+    start: int,
+    end: int,
+    target: Encoded | AlignmentError | None = None,
 ) -> None:
-    """Apply the BOS policy and find the span's tokens, or flag the error."""
-    if isinstance(encoded, AlignmentError):
-        request.flags.append(f"error: the tokenizer provides no offsets, and {encoded}")
+    """Apply the BOS policy and find the span's tokens, or flag the error; `target`: those that a decoder predicts."""
+    for each in (encoded, target):
+        if isinstance(each, AlignmentError):
+            request.flags.append(f"error: the tokenizer provides no offsets, and {each}")
+            return
+    if request.has_prompt:
+        prompt = encoded.ids
+        if not start:  # as lm-eval
+            prompt = np.array([loaded.eos_id if loaded.bos_id is None else loaded.bos_id], np.int32)
+        request.ids = np.concatenate([prompt, target.ids])
+        request.first, request.stop = len(prompt), len(request.ids)
+        request.lead, request.tail = (encoded.lead, encoded.tail) if start else (0, 0)
+        request.offsets = target.offsets + start
+        if not len(target):
+            request.flags.append("empty")
         return
     span, crosses_edge = span_tokens(text, encoded.offsets, start, end)
     n_tokens = len(encoded)
@@ -231,8 +298,13 @@ def _excess(loaded: TextModel, request: PreparedRequest) -> int:
 
 
 def reads(loaded: TextModel, request: PreparedRequest) -> int:
-    """Return the number of tokens that the model reads: a causal one does not read the last, which it predicts."""
-    last_is_read = loaded.kind == "masked" or "word_end_logprobs" in request.extras
+    """Return the number of tokens that the model reads, its encoder if it has one.
+
+    A causal model does not read the last token, which it predicts.
+    """
+    if request.has_prompt:
+        return request.first
+    last_is_read = loaded.kind != "causal" or "word_end_logprobs" in request.extras
     return len(request.ids) - (not last_is_read)
 
 
@@ -254,7 +326,8 @@ def _truncate(loaded: TextModel, request: PreparedRequest, n_excess: int) -> Non
     "truncate_left" in its extras, special tokens are not, as in lm-eval.
     """
     request.lead = 0 if "truncate_left" in request.extras else request.lead
-    left = max(0, request.first - request.lead - (loaded.kind == "causal" and not request.lead))
+    kept = request.tail if request.has_prompt else loaded.kind == "causal" and not request.lead
+    left = max(0, request.first - request.lead - kept)
     right = max(0, len(request.ids) - request.tail - request.stop)
     if n_excess > left + right:
         size = request.stop - request.first
@@ -287,7 +360,7 @@ def split_into_windows(
             parts.append(request)
             continue
         overlap = option(request, "overlap") or 0
-        size = length - request.lead * (loaded.kind == "masked") - request.tail
+        size = length - request.lead * (loaded.kind != "causal") - request.tail
         if overlap >= size:
             message = f"expected an overlap of less than {size} tokens, the length of a window, got {overlap}"
             request.flags.append(f"error: {message}")

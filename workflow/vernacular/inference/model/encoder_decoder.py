@@ -1,0 +1,54 @@
+"""Encoder-decoder models: what the decoder reads before a text, and the token in place of a word to fill in.
+
+The prompt goes to the encoder, with the special tokens of its tokenizer; the decoder continues from
+`decoder_start_token_id` and the `forced_bos_token_id`, as in `generate` of transformers.
+"""
+
+from vernacular.core.errors import ModelError
+from vernacular.core.model_record import ModelRecord
+
+# Trained to fill in spans (Raffel et al. 2020, "Exploring the Limits of Transfer Learning …", 3.1.4), by class
+_INFILLING = ("T5For", "MT5For", "UMT5For", "SwitchTransformersFor")
+_SENTINELS = ("<extra_id_0>", "▁<extra_id_0>")  # the second one: of mT5
+_BYTE_SENTINEL = 258  # of ByT5: a byte that no UTF-8 text has (Xue et al. 2022, "ByT5"); its <extra_id_0> is unused
+_LENGTHS = ("max_decoder_position_embeddings", "max_position_embeddings")  # keys of configs
+
+
+def fills_in(record: ModelRecord) -> bool:
+    """Return whether a model is trained to fill in words, by its architecture."""
+    return record.kind == "seq2seq" and (record.architecture or "").startswith(_INFILLING)
+
+
+def decoder_fields(model, tokenizer, record: ModelRecord) -> dict:
+    """Return the fields of TextModel that describe a decoder; {} of other kinds. Raises ModelError without a start."""
+    if record.kind != "seq2seq":
+        return {}
+    configs = model.generation_config, model.config, model.config.get_text_config(decoder=True)
+    start, forced = (_stated(configs, *names) for names in (("decoder_start_token_id", "bos_token_id"), _FORCED))
+    if start is None:
+        problem = "expected decoder_start_token_id in its generation_config.json or config.json, got none"
+        raise ModelError(f"model {record.name}: {problem}, so that its decoder has no first token.")
+    config = (getattr(model.config, "decoder", None) or model.config).get_text_config(decoder=True)
+    lengths = (getattr(config, name, None) for name in _LENGTHS)
+    return {
+        "start_ids": (start,) if forced is None else (start, forced),
+        "target_length": next((length for length in lengths if isinstance(length, int) and length > 0), None),
+        "sentinel_id": _sentinel(model, tokenizer),
+    }
+
+
+_FORCED = ("forced_bos_token_id",)
+
+
+def _stated(configs, *names: str) -> int | None:
+    values = (getattr(config, name, None) for name in names for config in configs)
+    return next((value for value in values if isinstance(value, int)), None)
+
+
+def _sentinel(model, tokenizer) -> int | None:
+    if not type(model).__name__.startswith(_INFILLING):
+        return None
+    vocabulary = {} if tokenizer is None else tokenizer.get_vocab()
+    ids = [vocabulary.get(name) for name in _SENTINELS]
+    ids = [_BYTE_SENTINEL] if type(tokenizer).__name__ == "ByT5Tokenizer" else ids
+    return next((token for token in ids if token is not None and token < model.config.vocab_size), None)

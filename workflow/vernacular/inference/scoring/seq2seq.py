@@ -1,0 +1,135 @@
+"""Encoder-decoder models: the log-probability of a span given a prompt, or of the words of a text, each filled in.
+
+The encoder reads the prompt, with its special tokens, and the decoder the span after its first tokens
+(`model/encoder_decoder.py`). The encoder runs once for all options of a question; from the state after the tokens with
+which all of them begin, which holds the keys and values of the prompt in all layers, each option continues.
+
+A text without a prompt is read by models that are trained to fill in spans: each word in turn is replaced by a
+sentinel, behind which the decoder predicts its tokens, given the words on both sides. The sum is a
+pseudo-log-likelihood ("infilling"), as that of masked models (Salazar et al. 2020).
+"""
+
+from itertools import groupby
+
+import numpy as np
+import torch
+from transformers.modeling_outputs import BaseModelOutput
+
+from vernacular.inference.generation.decode import returned_state
+from vernacular.inference.model.loaded import LoadedModel, state_name
+from vernacular.inference.model.tokenization import SPECIAL
+from vernacular.inference.scoring.head import DeviceScores, Head
+from vernacular.inference.scoring.masked import Masked, Query, Reading, ReadingBatch, Way, padded
+from vernacular.inference.scoring.prepare import PreparedRequest
+
+INFILLING = "infilling"
+
+
+class Seq2Seq(Masked):
+    """How spans are computed by a decoder."""
+
+    ways = (
+        Way("padded", full_model=True, strategy="prefix"),
+        Way("equal", full_model=True, strategy="prefix"),
+        *(Way(batching, full_model=True) for batching in ("padded", "equal", "single")),
+    )
+
+    def __init__(self, loaded: LoadedModel):
+        self.loaded = loaded
+        self.encoded: tuple[list, torch.Tensor] | None = None  # the prompts of the last batch, and their encodings
+
+    def variant(self, request: PreparedRequest) -> str | None:
+        """Return the name of a request's pseudo-log-likelihood; None: it is a log-likelihood."""
+        return INFILLING if request.fills_in else None
+
+    def queries(self, request: PreparedRequest) -> list[Query]:
+        """Return the query of each token of the span: after the prompt, or as part of a word that is filled in."""
+        ids = request.ids.tolist()
+        if not request.fills_in:
+            end = [-1] if "word_end_logprobs" in request.extras else []  # the distribution after the last token
+            return _of_span(tuple(ids[: request.first]), request.start, ids[request.first :] + end)
+        queries = []
+        for word, group in groupby(range(request.first, request.stop), lambda i: _word(request, i)):
+            indices = list(group)
+            gap = [i for i in range(len(ids)) if _word(request, i) == word]  # also outside the window
+            text = (*ids[: gap[0]], request.start[-1], *ids[gap[-1] + 1 :])
+            start = (*request.start, *ids[gap[0] : indices[0]])
+            queries += _of_span(text, start, [ids[i] for i in indices])
+        return queries
+
+    def score(self, head: Head, batch: ReadingBatch, way: Way) -> DeviceScores:
+        """Start the forward passes; return the outputs of the batch's token queries, in their order."""
+        decoders, numbers = [r.decoder for r in batch.readings], {text: n for n, text in enumerate(batch.texts)}
+        texts = torch.tensor([numbers[reading.ids] for reading in batch.readings], device=self.loaded.device)
+        encoded, mask = self._encode(batch.texts)
+        n_shared = _n_common(decoders) if way.strategy == "prefix" and len(numbers) < len(decoders) else 0
+        logits, state, offsets = [], None, np.zeros(len(decoders), np.int64)
+        if n_shared:  # once per prompt
+            shared = torch.tensor([decoders[0][:n_shared]] * len(numbers), device=self.loaded.device)
+            output = self._decode(encoded, mask, shared, use_cache=True)
+            logits.append(output.logits.flatten(0, 1))
+            state = returned_state(output)
+        rows = [row for row, decoder in enumerate(decoders) if len(decoder) > n_shared]
+        if rows:
+            rest, _ = padded(self.loaded, [decoders[row][n_shared:] for row in rows])
+            kept = texts[rows]
+            if state is not None:
+                state.batch_select_indices(kept)
+            output = self._decode(encoded[kept], mask[kept], rest, state=state)
+            logits.append(output.logits.flatten(0, 1))
+            offsets[rows] = len(numbers) * n_shared + np.arange(len(rows)) * rest.shape[1] - n_shared
+        rows, columns = batch.queries.rows, batch.queries.columns
+        of_prompt = texts.cpu().numpy()[rows] * n_shared + columns
+        positions = np.where(columns < n_shared, of_prompt, offsets[rows] + columns)
+        is_new = np.diff(positions, prepend=-1) != 0  # of each query: not at the position of the one before
+        hidden = torch.cat(logits)[torch.from_numpy(positions[is_new]).to(self.loaded.device)]
+        return head.score(hidden, output, np.cumsum(is_new) - 1, batch.queries.targets)
+
+    def logits(self, reading: Reading) -> torch.Tensor:
+        """Return the logits of a reading, [positions, vocabulary], by transformers' forward of it alone."""
+        ids, decoder = (torch.tensor([part], device=self.loaded.device) for part in (reading.ids, reading.decoder))
+        return self.loaded.model(input_ids=ids, decoder_input_ids=decoder).logits[0]
+
+    def clear(self) -> None:
+        """Free the memory of the last batch."""
+        self.encoded = None
+
+    def _encode(self, texts: list[tuple[int, ...]]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return (encodings [texts, longest, size], attention mask); those of the last batch are not computed again."""
+        ids, mask = padded(self.loaded, texts)
+        if self.encoded is None or self.encoded[0] != texts:
+            self.encoded = None
+            output = self.loaded.model.get_encoder()(input_ids=ids, attention_mask=mask, return_dict=True)
+            self.encoded = texts, output.last_hidden_state
+        return self.encoded[1], mask
+
+    def _decode(self, encoded, mask, ids: torch.Tensor, *, state=None, use_cache: bool = False):
+        """Return the model's output where its decoder reads `ids`, after `state`."""
+        model = self.loaded.model
+        kwargs = {"encoder_outputs": BaseModelOutput(encoded), "attention_mask": mask, "decoder_input_ids": ids}
+        kwargs |= {} if state is None else {state_name(model.forward): state}
+        return model(**kwargs, use_cache=use_cache or state is not None, return_dict=True)
+
+
+def _of_span(text: tuple[int, ...], start: tuple[int, ...], span: list[int]) -> list[Query]:
+    """Return the queries of a span that a decoder reads after `start`.
+
+    >>> _of_span((7, 1), (0,), [5, 6])
+    [((7, 1), (0,), 0, 5), ((7, 1), (0, 5), 1, 6)]
+    """
+    decoder = (*start, *span[:-1])
+    first = [(text, start, len(start) - 1, span[0])] if span else []  # shared by all spans after the prompt
+    return first + [(text, decoder, len(start) - 1 + n, token) for n, token in enumerate(span) if n]
+
+
+def _word(request: PreparedRequest, index: int) -> int:
+    """Return the number of a token's word; that of a special token is its own."""
+    word = int(request.words[index])
+    return -1 - index if word == SPECIAL else word
+
+
+def _n_common(sequences: list[tuple[int, ...]]) -> int:
+    """Return the number of tokens with which all begin."""
+    smallest, largest = min(sequences), max(sequences)
+    length = min(len(smallest), len(largest))
+    return next((i for i in range(length) if smallest[i] != largest[i]), length)
