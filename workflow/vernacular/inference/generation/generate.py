@@ -110,7 +110,8 @@ class Generation:
 
     def _run_group(self, prompts: list[PreparedPrompt]) -> None:
         """Generate for prompts with a common beginning, which is computed once if it is long enough."""
-        prefix_ids = common_prefix([p.ids for p in prompts]) if len(prompts) > 1 else []
+        is_shared = len(prompts) > 1 and self.loaded.kind != "seq2seq"
+        prefix_ids = common_prefix([p.ids for p in prompts]) if is_shared else []
         # the keys of a shorter prefix could have other positions than those of the prompts
         shortest_prefix = max(SHORTEST_PREFIX, self.loaded.lengths.first(len(prompts[0].ids)))
         shared_ids = prefix_ids if len(prefix_ids) >= shortest_prefix else []

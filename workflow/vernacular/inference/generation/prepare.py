@@ -58,7 +58,13 @@ class PreparedPrompt:
     n_dropped_tokens: int = 0  # at the beginning, of a prompt without separate examples
     note: str | None = None  # flag of how it was rendered
     adds_special_tokens: bool = True  # whether the tokenizer adds some to the text
+    start: tuple[int, ...] = ()  # of an encoder-decoder, whose decoder continues this; its encoder reads `ids`
     error: str | None = None
+
+    @property
+    def continued(self) -> list[int]:
+        """The tokens that are continued."""
+        return list(self.start) or self.ids
 
     @property
     def answer_tokens(self) -> int:
@@ -152,6 +158,8 @@ def _fit(
         error = f"the tokenizer provides no offsets, and {encoded}"
         return replace(prompt, rendered=None, error=error), True
     ids = prompt_ids(loaded, encoded, templated=prompt.rendered is not None)
+    if loaded.kind == "seq2seq" and ids:
+        return _fit_encoder(loaded, prompt, encoded.ids.tolist(), is_truncatable)
     if not ids:
         return replace(prompt, rendered=None, error="the prompt is empty"), True
     if max(ids) >= loaded.n_embeddings:
@@ -167,6 +175,26 @@ def _fit(
         return replace(prompt, ids=ids[n_dropped:], n_dropped_tokens=n_dropped), True
     error = f"expected at most {max_length} tokens, got {len(ids)} of the prompt and {n_new} to generate"
     return replace(prompt, rendered=None, error=error), False
+
+
+def _fit_encoder(
+    loaded: TextModel, prompt: PreparedPrompt, ids: list[int], is_truncatable: bool
+) -> tuple[PreparedPrompt, bool]:
+    """Return what `_fit` does for an encoder-decoder, whose encoder and decoder have their own limits."""
+    n_new, room = prompt.max_new_tokens - loaded.forces_end, math.inf
+    if loaded.target_length is not None:
+        room = loaded.target_length + 1 - len(loaded.start_ids)
+    n_excess = 0 if loaded.max_length is None else max(0, len(ids) - loaded.max_length)
+    if n_new > room:
+        error = f"expected at most {room} tokens to generate, got {n_new}"
+        return replace(prompt, rendered=None, error=error), True
+    if max(ids) >= loaded.n_embeddings:
+        return replace(prompt, rendered=None, error="a token is outside the model's vocabulary"), True
+    if n_excess and not is_truncatable:
+        error = f"expected at most {loaded.max_length} tokens of the prompt, got {len(ids)}"
+        return replace(prompt, rendered=None, error=error), False
+    fitted = {"ids": ids[n_excess:], "n_dropped_tokens": n_excess, "max_new_tokens": n_new, "start": loaded.start_ids}
+    return replace(prompt, **fitted), True
 
 
 def max_new_tokens(loaded: TextModel, row: dict) -> int:
@@ -272,14 +300,14 @@ def reader_of(loaded: TextModel, prompt: PreparedPrompt) -> Reader | None:
     """Return what follows the response to a prompt; None if it contains no reasoning, because it is plain text."""
     if prompt.rendered is None or markers_of(loaded) is None:
         return None
-    return Reader(loaded, prompt.ids, opened=prompt.opened, asks=prompt.think_tokens > 0)
+    return Reader(loaded, prompt.continued, opened=prompt.opened, asks=prompt.think_tokens > 0)
 
 
 def outcome_of(loaded: TextModel, prompt: PreparedPrompt, ids: list[int], finish_reason: str) -> dict:
     """Return the outcome of a prompt after which an engine generated `ids`, without an end token; see `output_row`."""
     reader = reader_of(loaded, prompt)
     if reader is None:
-        raw_output, n_tokens, parts = decode_continuation(loaded.tokenizer, prompt.ids, ids), len(ids), {}
+        raw_output, n_tokens, parts = decode_continuation(loaded.tokenizer, prompt.continued, ids), len(ids), {}
     else:
         limit = prompt.answer_tokens if prompt.think_tokens else None
         split = reader.split(ids, budget=prompt.think_tokens, limit=limit)

@@ -21,6 +21,7 @@ from vernacular.inference.generation.decode import (
     DecodingCounters,
     Prefix,
     Way,
+    batch_class_of,
     can_share_prefix,
 )
 from vernacular.inference.generation.prepare import PreparedPrompt
@@ -137,7 +138,10 @@ def _reference(loaded: LoadedModel, case: _Case, counters: DecodingCounters) -> 
     n_positions = len(case.steps[0]) + 1
     rows = []
     for text, steps in zip(case.texts, case.steps, strict=True):
-        logits = DecodingBatch(loaded, [text + steps], None, 0, counters, UNCACHED).logits(n_positions)
+        batch = batch_class_of(loaded)(loaded, [text], None, 0, counters, UNCACHED)
+        for step in steps:
+            batch.append([step])
+        logits = batch.logits(n_positions)
         rows.append(list(logits.reshape(n_positions, -1).log_softmax(-1)))
     return rows
 
@@ -151,7 +155,8 @@ def _continuations(
         if len(singles) > 1:
             return [_continuations(loaded, single, None, way, counters)[0] for single in singles]
     start, n_steps = len(prefix.ids) if prefix else 0, len(case.steps[0])
-    batch = DecodingBatch(loaded, [text[start:] for text in case.texts], prefix, n_steps, counters, way)
+    texts = [text[start:] for text in case.texts]
+    batch = batch_class_of(loaded)(loaded, texts, prefix, n_steps, counters, way)
     rows = list(range(len(case.texts)))
     computed = [[] for _ in rows]
     for step in range(n_steps + 1):

@@ -4,19 +4,21 @@ The prompt goes to the encoder, with the special tokens of its tokenizer; the de
 `decoder_start_token_id` and the `forced_bos_token_id`, as in `generate` of transformers.
 """
 
+import copy
+from typing import TYPE_CHECKING
+
+import torch
+
+from vernacular.checkpoints.files import fills_in
 from vernacular.core.errors import ModelError
 from vernacular.core.model_record import ModelRecord
 
-# Trained to fill in spans (Raffel et al. 2020, "Exploring the Limits of Transfer Learning …", 3.1.4), by class
-_INFILLING = ("T5For", "MT5For", "UMT5For", "SwitchTransformersFor")
+if TYPE_CHECKING:
+    from vernacular.inference.model.loaded import LoadedModel
+
 _SENTINELS = ("<extra_id_0>", "▁<extra_id_0>")  # the second one: of mT5
 _BYTE_SENTINEL = 258  # of ByT5: a byte that no UTF-8 text has (Xue et al. 2022, "ByT5"); its <extra_id_0> is unused
 _LENGTHS = ("max_decoder_position_embeddings", "max_position_embeddings")  # keys of configs
-
-
-def fills_in(record: ModelRecord) -> bool:
-    """Return whether a model is trained to fill in words, by its architecture."""
-    return record.kind == "seq2seq" and (record.architecture or "").startswith(_INFILLING)
 
 
 def decoder_fields(model, tokenizer, record: ModelRecord) -> dict:
@@ -34,6 +36,7 @@ def decoder_fields(model, tokenizer, record: ModelRecord) -> dict:
         "start_ids": (start,) if forced is None else (start, forced),
         "target_length": next((length for length in lengths if isinstance(length, int) and length > 0), None),
         "sentinel_id": _sentinel(model, tokenizer),
+        "forces_end": any(getattr(config, "forced_eos_token_id", None) is not None for config in configs[:2]),
     }
 
 
@@ -46,9 +49,36 @@ def _stated(configs, *names: str) -> int | None:
 
 
 def _sentinel(model, tokenizer) -> int | None:
-    if not type(model).__name__.startswith(_INFILLING):
+    if not fills_in(type(model).__name__):
         return None
     vocabulary = {} if tokenizer is None else tokenizer.get_vocab()
     ids = [vocabulary.get(name) for name in _SENTINELS]
     ids = [_BYTE_SENTINEL] if type(tokenizer).__name__ == "ByT5Tokenizer" else ids
     return next((token for token in ids if token is not None and token < model.config.vocab_size), None)
+
+
+def padded(loaded: "LoadedModel", texts: list) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return (IDs, attention mask) of texts on the device, [rows, longest]."""
+    longest = max(map(len, texts))
+    ids = torch.full((len(texts), longest), loaded.tokenizer.pad_token_id or 0)
+    mask = torch.zeros(len(texts), longest, dtype=torch.long)
+    for row, text in enumerate(texts):
+        ids[row, : len(text)] = torch.tensor(text)
+        mask[row, : len(text)] = 1
+    return ids.to(loaded.device), mask.to(loaded.device)
+
+
+def encode_prompts(loaded: "LoadedModel", texts: list) -> dict:
+    """Run the encoder; return the arguments with which the model's forward decodes after these prompts."""
+    ids, mask = padded(loaded, texts)
+    output = loaded.body(input_ids=ids, attention_mask=mask, return_dict=True)
+    # without the IDs, the decoder of FSMT reads later tokens, too
+    return {"encoder_outputs": output, "attention_mask": mask, "input_ids": ids}
+
+
+def of_rows(inputs: dict, rows: torch.Tensor) -> dict:
+    """Return the same arguments for some rows."""
+    encoded = copy.copy(inputs["encoder_outputs"])
+    encoded["last_hidden_state"] = encoded.last_hidden_state[rows]
+    others = ("attention_mask", "input_ids")
+    return {"encoder_outputs": encoded, **{name: inputs[name][rows] for name in others}}

@@ -20,7 +20,14 @@ from vernacular.inference.model.tokenization import Lengths, TextModel, read_len
 # remote code; there, of Mamba; of RWKV
 STATES = ("cache", "past_key_values", "cache_params", "state")
 
-_LENGTH_KEYS = ("max_encoder_position_embeddings", "max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length", "seq_length")
+_LENGTH_KEYS = (
+    "max_encoder_position_embeddings",
+    "max_position_embeddings",
+    "n_positions",
+    "max_seq_len",
+    "max_sequence_length",
+    "seq_length",
+)
 _NO_LENGTH = re.compile(r"(dim|heads?|layers?|hidden_size|intermediate_size|vocab_size|experts|rank|ids?)$")
 _SMALLEST = 16  # tokens; texts of a few times as many are compared in any case
 _UNLIMITED = 1_000_000  # tokenizers without a limit report 1e30
@@ -179,11 +186,15 @@ def wrap(model, tokenizer, record: ModelRecord) -> LoadedModel:
 def tokenizer_fields(model, tokenizer, record: ModelRecord) -> dict:
     """Return the fields of LoadedModel that depend on the tokenizer: its special tokens, and the limits of a text."""
     limit, tokenizer_limit = _limits(model, tokenizer, record)
-    return special_tokens(tokenizer) | decoder_fields(model, tokenizer, record) | {
-        "tokenizer": tokenizer,
-        "max_length": min(filter(None, (limit, tokenizer_limit)), default=None),
-        "tokenizer_limit": tokenizer_limit is not None and (limit is None or tokenizer_limit < limit),
-    }
+    return (
+        special_tokens(tokenizer)
+        | decoder_fields(model, tokenizer, record)
+        | {
+            "tokenizer": tokenizer,
+            "max_length": min(filter(None, (limit, tokenizer_limit)), default=None),
+            "tokenizer_limit": tokenizer_limit is not None and (limit is None or tokenizer_limit < limit),
+        }
+    )
 
 
 def _limits(model, tokenizer, record: ModelRecord) -> tuple[int | None, int | None]:
@@ -259,18 +270,20 @@ _PROBE = 8  # tokens
 def check_is_causal(loaded: LoadedModel, tokens) -> None:
     """Raise ModelError if predictions depend on later tokens, as an encoder's; checked once per load.
 
-    A model that raises an error is left to the self-checks; rounding by batch cannot be checked.
+    `tokens`: of a text, or those that a decoder reads after a prompt, whatever that is. A model that raises an error is left to the self-checks; rounding by batch cannot be checked.
     """
     if "causal" in loaded.checks or len(tokens) < 2 or loaded.depends_on_batch:
         return
     ids = torch.tensor([[int(token) for token in tokens[:_PROBE]]], device=loaded.device)
     changed = ids.clone()
     changed[0, -1] = ids[0, 0] if ids[0, 0] != ids[0, -1] else (ids[0, -1] + 1) % loaded.n_embeddings
+    prompt, name = ({"input_ids": ids}, "decoder_input_ids") if loaded.kind == "seq2seq" else ({}, "input_ids")
     try:
         reference, values = (
-            loaded.model(input_ids=row, **loaded.without_cache).logits[0, : ids.shape[1] - 1].float().log_softmax(-1)
+            loaded.model(**prompt, **{name: row}, **loaded.without_cache).logits[0, : ids.shape[1] - 1]
             for row in (ids, changed)
         )
+        reference, values = (logits.float().log_softmax(-1) for logits in (reference, values))
     except MODEL_ERRORS:
         return
     top = reference.topk(min(20, reference.shape[-1])).indices

@@ -120,6 +120,7 @@ class TextModel:
     adds_bos: bool = False  # whether the tokenizer itself begins a text with bos_id
     start_ids: tuple[int, ...] = ()  # of an encoder-decoder: what its decoder reads before a text
     target_length: int | None = None  # the same: tokens that its decoder reads at most; None: unlimited
+    forces_end: bool = False  # the same: whether the last of the tokens to generate is always the one that ends a text
     as_lm_eval: bool = False  # whether texts are those of lm-eval, whose rules they follow
     sentinel_id: int | None = None  # the same: the token in place of a word to fill in; None: it fills in none
     template_error: str | None = None  # of a chat template that does not finish

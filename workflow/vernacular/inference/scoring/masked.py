@@ -21,7 +21,8 @@ import torch
 from vernacular.core.errors import ModelError, named
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.library_errors import is_out_of_memory
-from vernacular.inference.model.loaded import MODEL_ERRORS, LoadedModel, agreement
+from vernacular.inference.model.encoder_decoder import padded
+from vernacular.inference.model.loaded import MODEL_ERRORS, LoadedModel, agreement, check_is_causal
 from vernacular.inference.model.memory import LOGIT_BYTES
 from vernacular.inference.model.tokenization import SPECIAL
 from vernacular.inference.schema import Journal
@@ -106,7 +107,9 @@ class Masked:
         if loaded.tokenizer.mask_token_id is None:
             raise ModelError(f"model {loaded.record.name}: its tokenizer has no mask token.")
         if loaded.tokenizer.mask_token_id >= loaded.n_embeddings:
-            raise ModelError(f"model {loaded.record.name}: its tokenizer's mask token is outside the model's vocabulary.")
+            raise ModelError(
+                f"model {loaded.record.name}: its tokenizer's mask token is outside the model's vocabulary."
+            )
 
     def queries(self, request: PreparedRequest) -> list[Query]:
         """Return the query of each token of the span, in a copy of the text in which it is masked."""
@@ -250,17 +253,6 @@ def make_batches(loaded: LoadedModel, readings: list[Reading], budget: int, batc
     return batches
 
 
-def padded(loaded: LoadedModel, texts: list[tuple[int, ...]]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return (IDs, attention mask) of texts on the device, [rows, longest]."""
-    longest = max(map(len, texts))
-    ids = torch.full((len(texts), longest), loaded.tokenizer.pad_token_id or 0)
-    mask = torch.zeros(len(texts), longest, dtype=torch.long)
-    for row, text in enumerate(texts):
-        ids[row, : len(text)] = torch.tensor(text)
-        mask[row, : len(text)] = 1
-    return ids.to(loaded.device), mask.to(loaded.device)
-
-
 def _inputs(model, ids: torch.Tensor, mask: torch.Tensor) -> dict[str, torch.Tensor]:
     """Return the arguments of a forward pass; some architectures (FNet) know no attention mask."""
     takes_mask = "attention_mask" in inspect.signature(type(model).forward).parameters
@@ -276,6 +268,7 @@ def _select_way(kind: Masked, readings: list[Reading], requested: str | None) ->
     ways = [way for way in kind.ways if requested != "plain" or way.strategy == "plain"]
     if not sample:
         return ways[0], {}, []
+    check_is_causal(loaded, max((reading.decoder for reading in sample), key=len))
     checks, fallback = {}, []
     try:
         references = [_reference_logprobs(kind, reading) for reading in sample]

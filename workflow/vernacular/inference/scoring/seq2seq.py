@@ -13,13 +13,13 @@ from itertools import groupby
 
 import numpy as np
 import torch
-from transformers.modeling_outputs import BaseModelOutput
 
 from vernacular.inference.generation.decode import returned_state
+from vernacular.inference.model.encoder_decoder import encode_prompts, of_rows, padded
 from vernacular.inference.model.loaded import LoadedModel, state_name
 from vernacular.inference.model.tokenization import SPECIAL
 from vernacular.inference.scoring.head import DeviceScores, Head
-from vernacular.inference.scoring.masked import Masked, Query, Reading, ReadingBatch, Way, padded
+from vernacular.inference.scoring.masked import Masked, Query, Reading, ReadingBatch, Way
 from vernacular.inference.scoring.prepare import PreparedRequest
 
 INFILLING = "infilling"
@@ -36,7 +36,7 @@ class Seq2Seq(Masked):
 
     def __init__(self, loaded: LoadedModel):
         self.loaded = loaded
-        self.encoded: tuple[list, torch.Tensor] | None = None  # the prompts of the last batch, and their encodings
+        self.encoded: tuple | None = None  # the prompts of the last batch, and their encodings
 
     def variant(self, request: PreparedRequest) -> str | None:
         """Return the name of a request's pseudo-log-likelihood; None: it is a log-likelihood."""
@@ -61,12 +61,15 @@ class Seq2Seq(Masked):
         """Start the forward passes; return the outputs of the batch's token queries, in their order."""
         decoders, numbers = [r.decoder for r in batch.readings], {text: n for n, text in enumerate(batch.texts)}
         texts = torch.tensor([numbers[reading.ids] for reading in batch.readings], device=self.loaded.device)
-        encoded, mask = self._encode(batch.texts)
+        if self.encoded is None or self.encoded[0] != batch.texts:
+            self.clear()
+            self.encoded = batch.texts, encode_prompts(self.loaded, batch.texts)
+        inputs = self.encoded[1]
         n_shared = _n_common(decoders) if way.strategy == "prefix" and len(numbers) < len(decoders) else 0
         logits, state, offsets = [], None, np.zeros(len(decoders), np.int64)
         if n_shared:  # once per prompt
             shared = torch.tensor([decoders[0][:n_shared]] * len(numbers), device=self.loaded.device)
-            output = self._decode(encoded, mask, shared, use_cache=True)
+            output = self._decode(inputs, shared, use_cache=True)
             logits.append(output.logits.flatten(0, 1))
             state = returned_state(output)
         rows = [row for row, decoder in enumerate(decoders) if len(decoder) > n_shared]
@@ -75,7 +78,7 @@ class Seq2Seq(Masked):
             kept = texts[rows]
             if state is not None:
                 state.batch_select_indices(kept)
-            output = self._decode(encoded[kept], mask[kept], rest, state=state)
+            output = self._decode(of_rows(inputs, kept), rest, state=state)
             logits.append(output.logits.flatten(0, 1))
             offsets[rows] = len(numbers) * n_shared + np.arange(len(rows)) * rest.shape[1] - n_shared
         rows, columns = batch.queries.rows, batch.queries.columns
@@ -88,27 +91,18 @@ class Seq2Seq(Masked):
     def logits(self, reading: Reading) -> torch.Tensor:
         """Return the logits of a reading, [positions, vocabulary], by transformers' forward of it alone."""
         ids, decoder = (torch.tensor([part], device=self.loaded.device) for part in (reading.ids, reading.decoder))
-        return self.loaded.model(input_ids=ids, decoder_input_ids=decoder).logits[0]
+        return self.loaded.model(input_ids=ids, decoder_input_ids=decoder, **self.loaded.without_cache).logits[0]
 
     def clear(self) -> None:
         """Free the memory of the last batch."""
         self.encoded = None
 
-    def _encode(self, texts: list[tuple[int, ...]]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return (encodings [texts, longest, size], attention mask); those of the last batch are not computed again."""
-        ids, mask = padded(self.loaded, texts)
-        if self.encoded is None or self.encoded[0] != texts:
-            self.encoded = None
-            output = self.loaded.model.get_encoder()(input_ids=ids, attention_mask=mask, return_dict=True)
-            self.encoded = texts, output.last_hidden_state
-        return self.encoded[1], mask
-
-    def _decode(self, encoded, mask, ids: torch.Tensor, *, state=None, use_cache: bool = False):
+    def _decode(self, inputs: dict, ids: torch.Tensor, *, state=None, use_cache: bool = False):
         """Return the model's output where its decoder reads `ids`, after `state`."""
         model = self.loaded.model
-        kwargs = {"encoder_outputs": BaseModelOutput(encoded), "attention_mask": mask, "decoder_input_ids": ids}
-        kwargs |= {} if state is None else {state_name(model.forward): state}
-        return model(**kwargs, use_cache=use_cache or state is not None, return_dict=True)
+        kwargs = {} if state is None else {state_name(model.forward): state}
+        use_cache = use_cache or state is not None
+        return model(**inputs, **kwargs, decoder_input_ids=ids, use_cache=use_cache, return_dict=True)
 
 
 def _of_span(text: tuple[int, ...], start: tuple[int, ...], span: list[int]) -> list[Query]:
