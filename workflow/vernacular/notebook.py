@@ -27,7 +27,7 @@ from vernacular.core import validate
 from vernacular.core.errors import ConfigError, ModelError, UserError, format_count
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.library_errors import wrap_tokenizer_panics
-from vernacular.core.metadata import RequestsMetadata
+from vernacular.core.metadata import INFILLING, RequestsMetadata
 from vernacular.core.model_record import ModelRecord
 from vernacular.core.paths import WORKFLOW
 from vernacular.inference.engine import Engine, engine_of
@@ -37,7 +37,7 @@ from vernacular.metrics.schema import TASK_RESULTS
 from vernacular.protocols.build import build, inference_metadata
 from vernacular.protocols.evaluate import evaluate
 from vernacular.protocols.request_rows import RequestSettings, generation_requests, turn
-from vernacular.protocols.schema import REQUESTS
+from vernacular.protocols.schema import REQUESTS, described
 from vernacular.stages.common import inference_record
 from vernacular.stages.fetch import FetchModel
 from vernacular.stages.fetch import model as fetch_model
@@ -219,11 +219,17 @@ class Model:
         """Return the tokens of items, or their values after the columns that describe them."""
         task = {"task": _ORIGIN, "item_type": "sentence", "protocols": [protocol]}
         fixed = {"shots": 0, "seed": 0, "style": "default", "options": {}}
-        rows, _ = build(items, task, language=language, protocol=protocol, **fixed)
-        outputs, metadata = self._compute(rows, protocol)
+        rows, built = build(items, task, language=language, protocol=protocol, **fixed)
+        outputs, metadata = self._compute(
+            rows, protocol, language=language, whole_texts=built.get("whole_texts", False)
+        )
         if per == "token":
             return _numbered(results.token_frame(outputs, rows), metadata)
-        values, _ = evaluate(protocol, items, rows, outputs.to_pylist(), [], masked=self.record.kind == "masked")
+        options = {
+            "masked": self.record.kind == "masked",
+            "fills_in": INFILLING in (metadata["engine"].get("pll") or ()),
+        }
+        values, _ = evaluate(protocol, items, rows, outputs.to_pylist(), [], **options)
         frame = results.item_frame(pa.Table.from_pylist(values, schema=TASK_RESULTS.schema))
         frame = frame.drop(columns=["cluster_id", "category", "prompt", "choices", "gold", *_LABELS], errors="ignore")
         for position, (name, texts) in enumerate(columns.items(), start=1):
@@ -236,13 +242,13 @@ class Model:
         """Return the rows of the engine for these requests, and its metadata."""
         if self._engine is None:
             raise ModelError("the model is closed. Load it again.")
-        described = RequestsMetadata(protocol=protocol, **inference_metadata(protocol), **metadata)
-        if outcome := exclusion(self.record, described):
+        evaluation = RequestsMetadata(protocol=protocol, **inference_metadata(protocol), **metadata)
+        if outcome := exclusion(self.record, evaluation):
             raise ModelError(f"{self.record.source}: {outcome.reason}")
         with wrap_tokenizer_panics(self.record):
             self._engine.verify()
-            requests = pa.Table.from_pylist(rows, schema=REQUESTS.schema)
-            outputs = self._engine.run(output_schema(described), requests)
+            requests = described(pa.Table.from_pylist(rows, schema=REQUESTS.schema), evaluation)
+            outputs = self._engine.run(output_schema(evaluation), requests)
             self._engine.verify()
             return outputs
 

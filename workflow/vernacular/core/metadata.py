@@ -109,6 +109,7 @@ class RequestsMetadata(Metadata):
     evaluation: str | None = None
     task: str | None = None
     language: str | None = None
+    input_language: str | None = None  # of translations; None: that of the items
     output_language: str | None = None  # of translations; None: that of the items
     shots: int | None = None
     seed: int | None = None
@@ -173,6 +174,9 @@ class ModelInfo:
     details: dict = field(default_factory=dict)  # revision, architecture, threads, what a server states, …
 
 
+INFILLING = "infilling"  # the pseudo-log-likelihood of a text whose words an encoder-decoder fills in
+
+
 @dataclass(frozen=True, kw_only=True)
 class EngineInfo:
     """How outputs were computed."""
@@ -184,6 +188,11 @@ class EngineInfo:
     fallback: list[str] = field(default_factory=list)  # why slower ways were used
     computed_with: list[str] | None = None  # evaluations that share the computation and differ in the prompt only
     details: dict = field(default_factory=dict)  # self-checks, limits of batches, dropped parts of the journal, …
+
+    @property
+    def pseudo_likelihoods(self) -> list[str]:
+        """The names of pseudo-log-likelihoods among the scores."""
+        return self.details.get("pll") or []
 
 
 @dataclass(frozen=True, kw_only=True)

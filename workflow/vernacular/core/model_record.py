@@ -158,6 +158,7 @@ class Settings:
     system_instruction: str | None = None  # text of the system turn
     gen_kwargs: dict | str | None = None  # of rendered prompts: decoding and numbers of tokens; or "recommended"
     strategy: str = "auto"  # of scoring: the first to try
+    language_codes: dict[str, str] | None = None  # of an encoder-decoder: codes of its tokenizer by tag
     generation_engine: str = "transformers"  # library that generates text
     engine_class: str | None = None  # "module:Class" of an engine of another package, which computes all outputs
     trust_remote_code: bool = False  # whether Python files of the model may be run

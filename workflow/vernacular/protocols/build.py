@@ -58,7 +58,7 @@ def build(
     metadata |= {"task": task["task"], "options": options} | inference_metadata(protocol)
     metadata |= {"prompt": prompt} if prompt != DEFAULT else {}
     if pair := language_pair(task, language):
-        metadata["output_language"] = pair[1]
+        metadata |= {"input_language": pair[0], "output_language": pair[1]}
     module = REQUESTS[protocol]
     labels = {}
     if uses_prompt_lines(protocol, style):

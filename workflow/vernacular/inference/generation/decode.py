@@ -227,15 +227,6 @@ class DecodingBatch:
         self.mask = self.mask[indices]
 
 
-def batch_class_of(loaded: LoadedModel) -> type[DecodingBatch]:
-    """Return the class of a model's batches."""
-    if loaded.kind != "seq2seq":
-        return DecodingBatch
-    from vernacular.inference.generation.seq2seq import Seq2SeqBatch
-
-    return Seq2SeqBatch
-
-
 @dataclass
 class _Sequence:
     prompt: PreparedPrompt
@@ -260,8 +251,8 @@ def decode(
 ) -> list[dict]:
     """Return the outcome of each prompt, see `outcome_of`; with an error, it has neither texts nor a finish_reason.
 
-    All prompts begin with `prefix`, if given, and have the same positions. `batch_class`: of another engine, instead of
-    DecodingBatch.
+    All prompts begin with `prefix`, if given, and have the same positions. `batch_class`: of another engine, or of an
+    encoder-decoder, instead of DecodingBatch.
     """
     rows = [_Sequence(prompt, reader_of(loaded, prompt)) for prompt in prompts]
     for row in rows:
@@ -269,7 +260,7 @@ def decode(
             row.finish_reason = "length"
     active_rows = [row for row in rows if row.finish_reason is None]
     if active_rows:
-        _decode(loaded, active_rows, prefix, counters, way, batch_class or batch_class_of(loaded))
+        _decode(loaded, active_rows, prefix, counters, way, batch_class or DecodingBatch)
     return [_outcome(loaded, row) for row in rows]
 
 

@@ -30,6 +30,8 @@ from vernacular.inference.generation.decode import (
 from vernacular.inference.generation.prepare import PreparedPrompt, outcome_of, output_row, prepare_prompts
 from vernacular.inference.generation.reasoning import describe
 from vernacular.inference.generation.self_check import select_batching
+from vernacular.inference.generation.seq2seq import batch_class_of
+from vernacular.inference.model.language_codes import in_evaluation
 from vernacular.inference.model.loaded import LoadedModel
 from vernacular.inference.model.memory import halve, token_budget, within_memory
 from vernacular.inference.model.rendering import has_template
@@ -47,7 +49,9 @@ class Generation:
     def __init__(self, loaded: LoadedModel, requests: pa.Table):
         started = time.perf_counter()
         self.loaded, self.requests = loaded, requests
-        self.prompts = prepare_prompts(loaded, requests)
+        texts = in_evaluation(loaded, requests)
+        self.prompts = prepare_prompts(texts, requests)
+        self.batch_class = batch_class_of(loaded, texts.start_ids)
         self.valid = [prompt for prompt in self.prompts.values() if prompt.error is None]
         self.outcomes: dict[str, dict] = {}  # by request ID
         self.seconds = time.perf_counter() - started
@@ -161,7 +165,7 @@ class Generation:
 
     def _decode_batch(self, batch: list[PreparedPrompt], prefix: Prefix | None, way: Way) -> list[dict] | None:
         """Return the outcomes of a batch; None if it does not fit in memory and can be split."""
-        outcomes = within_memory(self.loaded, decode, self.loaded, batch, prefix, self.counters, way)
+        outcomes = within_memory(self.loaded, decode, self.loaded, batch, prefix, self.counters, way, self.batch_class)
         if outcomes is not None:
             return outcomes
         self.oom_retries += 1

@@ -4,6 +4,9 @@ Prompts are padded on the right, behind an attention mask. What the decoder has 
 values of its own tokens, and those of the prompt.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 
 from vernacular.inference.generation.decode import BATCH, DecodingBatch, DecodingCounters, Prefix, Way, returned_state
@@ -24,8 +27,10 @@ class Seq2SeqBatch(DecodingBatch):
         room: int,
         counters: DecodingCounters,
         way: Way = BATCH,
+        *,
+        start: tuple[int, ...] = (),
     ):
-        """Initialize with `suffixes`: the prompts, without a prefix."""
+        """Initialize with `suffixes`: the prompts, without a prefix; `start`: of the decoder; (): the model's own."""
         self.loaded, self.counters, self.way = loaded, counters, way
         self.state, self.state_name = None, state_name(loaded.model.forward)
         if way.takes_state and self.state_name is None:
@@ -34,7 +39,7 @@ class Seq2SeqBatch(DecodingBatch):
         with torch.inference_mode():
             self.inputs = encode_prompts(loaded, suffixes)
         counters.tokens_computed += self.inputs["input_ids"].numel()
-        self.ids = torch.tensor([loaded.start_ids] * len(suffixes), device=loaded.device)
+        self.ids = torch.tensor([start or loaded.start_ids] * len(suffixes), device=loaded.device)
 
     @torch.inference_mode()
     def logits(self, positions: int = 1) -> torch.Tensor:
@@ -64,3 +69,8 @@ class Seq2SeqBatch(DecodingBatch):
         indices = torch.tensor(rows, device=self.loaded.device)
         self.state.batch_select_indices(indices)
         self.inputs = of_rows(self.inputs, indices)
+
+
+def batch_class_of(loaded: LoadedModel, start: tuple[int, ...] = ()) -> Callable[..., DecodingBatch]:
+    """Return what makes a model's batches; `start`: of the decoder, in the language of an evaluation."""
+    return partial(Seq2SeqBatch, start=start) if loaded.kind == "seq2seq" else DecodingBatch

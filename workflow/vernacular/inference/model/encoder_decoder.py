@@ -5,16 +5,12 @@ The prompt goes to the encoder, with the special tokens of its tokenizer; the de
 """
 
 import copy
-from typing import TYPE_CHECKING
 
 import torch
 
 from vernacular.checkpoints.files import fills_in
 from vernacular.core.errors import ModelError
 from vernacular.core.model_record import ModelRecord
-
-if TYPE_CHECKING:
-    from vernacular.inference.model.loaded import LoadedModel
 
 _SENTINELS = ("<extra_id_0>", "▁<extra_id_0>")  # the second one: of mT5
 _BYTE_SENTINEL = 258  # of ByT5: a byte that no UTF-8 text has (Xue et al. 2022, "ByT5"); its <extra_id_0> is unused
@@ -57,8 +53,8 @@ def _sentinel(model, tokenizer) -> int | None:
     return next((token for token in ids if token is not None and token < model.config.vocab_size), None)
 
 
-def padded(loaded: "LoadedModel", texts: list) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return (IDs, attention mask) of texts on the device, [rows, longest]."""
+def padded(loaded, texts: list) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return (IDs, attention mask) of texts on the device of a LoadedModel, [rows, longest]."""
     longest = max(map(len, texts))
     ids = torch.full((len(texts), longest), loaded.tokenizer.pad_token_id or 0)
     mask = torch.zeros(len(texts), longest, dtype=torch.long)
@@ -68,7 +64,7 @@ def padded(loaded: "LoadedModel", texts: list) -> tuple[torch.Tensor, torch.Tens
     return ids.to(loaded.device), mask.to(loaded.device)
 
 
-def encode_prompts(loaded: "LoadedModel", texts: list) -> dict:
+def encode_prompts(loaded, texts: list) -> dict:
     """Run the encoder; return the arguments with which the model's forward decodes after these prompts."""
     ids, mask = padded(loaded, texts)
     output = loaded.body(input_ids=ids, attention_mask=mask, return_dict=True)

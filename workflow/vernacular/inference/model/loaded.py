@@ -270,7 +270,8 @@ _PROBE = 8  # tokens
 def check_is_causal(loaded: LoadedModel, tokens) -> None:
     """Raise ModelError if predictions depend on later tokens, as an encoder's; checked once per load.
 
-    `tokens`: of a text, or those that a decoder reads after a prompt, whatever that is. A model that raises an error is left to the self-checks; rounding by batch cannot be checked.
+    `tokens`: of a text, or those that a decoder reads after any prompt. A model that raises an error is left to the
+    self-checks; rounding by batch cannot be checked.
     """
     if "causal" in loaded.checks or len(tokens) < 2 or loaded.depends_on_batch:
         return

@@ -288,7 +288,8 @@ def encode(
 ) -> Encoded:
     """Return IDs and offsets of `text`; special tokens are those of the tokenizer unless a template has added them.
 
-    `is_target`: of a decoder whose vocabulary may be another one (Marian), without special tokens. Raises AlignmentError if a tokenizer without offsets does not reproduce the text, where it `needs_offsets`.
+    `is_target`: of a decoder, whose vocabulary may be another one (Marian); without special tokens. Raises
+    AlignmentError if a tokenizer without offsets does not reproduce the text, where it `needs_offsets`.
     """
     tokenizer = loaded.tokenizer
     if tokenizer.is_fast:

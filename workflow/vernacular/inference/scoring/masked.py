@@ -12,7 +12,6 @@ convolutions, FNet's Fourier transforms) only texts of equal length share a batc
 import inspect
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
 from math import isfinite
 
 import numpy as np

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from vernacular.core.errors import ArtifactError
 from vernacular.core.processes import Task
+from vernacular.inference.model.language_codes import in_evaluation
 from vernacular.inference.model.memory import token_budget
 from vernacular.inference.model.tokenization import TextModel, bos_policy
 from vernacular.inference.schema import SCORES, Journal, characters_of, distinct_rows, iter_rows
@@ -88,6 +89,7 @@ class Scoring:
         _check(requests)
         requests = requests.drop_columns(_OF_GENERATION)
         self.loaded, self.requests, self.strategy = loaded, requests, strategy
+        self.texts = in_evaluation(loaded, requests)
         self.chunk_rows = split_into_chunks(requests, masked=loaded.kind != "causal")
         self.n_unscored = self.n_chat = self.n_windows = 0
         self.engines: list[dict] = []  # metadata of each chunk
@@ -150,7 +152,7 @@ class Scoring:
         requests = self.requests if len(self.chunk_rows) == 1 else self.requests.take(self.chunk_rows[index])
         first_rows, row_requests = distinct_rows(requests)
         unique = requests if len(first_rows) == len(row_requests) else requests.take(first_rows)
-        by_id = {request.request_id: request for request in prepare_all(self.loaded, unique)}
+        by_id = {request.request_id: request for request in prepare_all(self.texts, unique)}
         prepared = [by_id[request_id] for request_id in unique["request_id"].to_pylist()]
         numbers = np.full(len(prepared), -1)
         valid = [index for index, request in enumerate(prepared) if not request.failed]

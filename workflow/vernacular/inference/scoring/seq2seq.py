@@ -14,6 +14,7 @@ from itertools import groupby
 import numpy as np
 import torch
 
+from vernacular.core.metadata import INFILLING
 from vernacular.inference.generation.decode import returned_state
 from vernacular.inference.model.encoder_decoder import encode_prompts, of_rows, padded
 from vernacular.inference.model.loaded import LoadedModel, state_name
@@ -21,8 +22,6 @@ from vernacular.inference.model.tokenization import SPECIAL
 from vernacular.inference.scoring.head import DeviceScores, Head
 from vernacular.inference.scoring.masked import Masked, Query, Reading, ReadingBatch, Way
 from vernacular.inference.scoring.prepare import PreparedRequest
-
-INFILLING = "infilling"
 
 
 class Seq2Seq(Masked):

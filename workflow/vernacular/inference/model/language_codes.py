@@ -1,0 +1,114 @@
+"""Tokens that state the languages of a text to an encoder-decoder (mBART, M2M-100, NLLB, SeamlessM4T).
+
+The tokenizer puts that of the source into the prompt; the decoder reads that of the target before its text: after its
+first token, or in place of it (the first mBART). Their codes (glg_Latn, gl_ES, gl) are those of languages by the tables
+of langcodes; `language_codes` of a model names others.
+"""
+
+import contextlib
+import copy
+import re
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+
+import pyarrow as pa
+
+from vernacular.checkpoints.files import read_json
+from vernacular.core.errors import ModelError, suggest
+from vernacular.core.metadata import RequestsMetadata
+from vernacular.core.model_record import ModelRecord
+from vernacular.inference.model.tokenization import TextModel
+from vernacular.inference.model.tokenizers import load_tokenizer
+from vernacular.protocols.schema import description_of
+
+_CODE = re.compile(r"(?P<mark>__)?(?P<code>[a-z]{2,3}(?(mark)|_[A-Z][A-Za-z]{1,3}))(?(mark)__)")
+_CLASSES = ("M2M100Tokenizer", "MBart50Tokenizer", "MBartTokenizer", "NllbTokenizer", "SeamlessM4TTokenizer")
+_NEAREST = 5  # CLDR's distance of a region, or a script, from another one; of languages, it is larger
+
+
+def codes_of(tokenizer) -> dict[str, str]:
+    """Return the tokens of a tokenizer's languages by their codes, sorted; {} if it has none."""
+    if not hasattr(tokenizer, "src_lang"):
+        return {}
+    vocabulary = [*tokenizer.get_vocab(), *getattr(tokenizer, "additional_special_tokens", ())]
+    return {match["code"]: token for token in sorted(vocabulary) if (match := _CODE.fullmatch(str(token)))}
+
+
+def code_of(codes, language: str, own: dict[str, str] | None = None) -> str | None:
+    """Return the code of a language, in the script of its tag; None if there is none. `own`: codes by tag.
+
+    >>> codes = ["srp_Cyrl", "glg_Latn", "zho_Hans", "zho_Hant", "ekk_Latn"]
+    >>> [code_of(codes, tag) for tag in ("gl", "sr", "sr-Latn", "zh-TW", "et", "ast")]
+    ['glg_Latn', 'srp_Cyrl', None, 'zho_Hant', 'ekk_Latn', None]
+    >>> code_of(["gl_ES", "zh_CN"], "zh"), code_of(["sr", "hr"], "sr-Latn"), code_of(["es"], "ast", {"ast": "es"})
+    ('zh_CN', 'sr', 'es')
+    """
+    from langcodes import Language, tag_distance
+
+    if language in (own or {}):
+        return own[language]
+    if not Language.get(language).is_valid():
+        return None
+    script, distances = Language.get(language).maximize().script, {}
+    for code in codes:
+        tag = code.replace("_", "-").removesuffix("-XX")
+        if (tag == code and "_" not in code) or Language.get(tag).maximize().script == script:
+            distances[code] = tag_distance(language, tag)
+    nearest = min(distances, key=distances.get, default=None)
+    return nearest if nearest is not None and distances[nearest] <= _NEAREST else None
+
+
+def languages_of(metadata: RequestsMetadata) -> tuple[str, str]:
+    """Return the languages of prompt and output."""
+    source = metadata.input_language or metadata.language or "und"
+    return source, metadata.output_language or metadata.language or "und"
+
+
+def missing_language(record: ModelRecord, metadata: RequestsMetadata) -> str | None:
+    """Return why a model has no token for a language of an evaluation, as far as its tokenizer needs one; else None."""
+    codes = () if record.kind != "seq2seq" else _codes_in(record.tokenizer_directory, record)
+    for language in dict.fromkeys(languages_of(metadata)):
+        if codes and code_of(codes, language, record.language_codes) not in codes:
+            return f"{record.name} has no token for the language {language}; language_codes may name one"
+    return None
+
+
+@lru_cache(maxsize=64)
+def _read_codes(directory: str, name: str) -> tuple[str, ...]:
+    record = ModelRecord(name=name, kind="seq2seq", directory=directory)
+    return tuple(codes_of(load_tokenizer(record, directory)))
+
+
+def _codes_in(directory: str, record: ModelRecord) -> tuple[str, ...]:
+    """Return the codes of a saved tokenizer, which is loaded only if its class has any."""
+    path = Path(directory, "tokenizer_config.json")
+    settings = read_json(record.name, path) if path.is_file() else {}
+    if str(settings.get("tokenizer_class")).removesuffix("Fast") in _CLASSES:
+        with contextlib.suppress(ModelError):  # the job states why
+            return _read_codes(str(directory), record.name)
+    return ()
+
+
+def in_evaluation(loaded: TextModel, requests: pa.Table) -> TextModel:
+    """Return a model that tokenizes texts in the languages of these requests, and by lm-eval's rules if they are its.
+
+    Raises ModelError if it has no token for one of the languages.
+    """
+    if loaded.kind != "seq2seq":
+        return loaded
+    about = description_of(requests)
+    loaded = replace(loaded, as_lm_eval=about.get("protocol", "").startswith("lm_eval"))
+    if not (codes := codes_of(loaded.tokenizer)):
+        return loaded
+    name, own, found = loaded.record.name, loaded.record.language_codes, []
+    for language in (about.get("input_language", "und"), about.get("output_language", "und")):
+        found.append(code_of(codes, language, own))
+        if found[-1] not in codes:
+            suggestion = suggest(found[-1], codes) if found[-1] else " Set language_codes."
+            raise ModelError(f"model {name}: its tokenizer has no token for the language {language}.{suggestion}")
+    tokenizer = copy.deepcopy(loaded.tokenizer)  # another evaluation may be tokenized at the same time
+    tokenizer.src_lang = found[0]
+    target = tokenizer.convert_tokens_to_ids(codes[found[1]])
+    begins = type(tokenizer).__name__ == "MBartTokenizer"  # the decoder's text begins with it alone
+    return replace(loaded, tokenizer=tokenizer, start_ids=(target,) if begins else (loaded.start_ids[0], target))
