@@ -177,6 +177,7 @@ class Model:
         stop: Iterable[str] = (),
         samples: int = 1,
         seed: int = 0,
+        language: str | None = None,
         **decoding,
     ) -> pd.DataFrame:
         """Return generated texts, greedy by default: a row per prompt and sample.
@@ -188,6 +189,7 @@ class Model:
             stop: Texts before which the output ends.
             samples: Per prompt, numbered in `sample` from 0.
             seed: Of samples.
+            language: Of prompts and texts, for models with tokens of languages (NLLB); None: as in their files.
             decoding: temperature, top_p and other keys of `gen_kwargs` (docs/models.md).
         """
         prompts, stop = _texts("prompts", prompts), _texts("stop", stop, may_be_empty=True)
@@ -207,7 +209,7 @@ class Model:
                 max_new_tokens=max_new_tokens,
             )
         ]
-        outputs, metadata = self._compute(rows, "generation", has_turns=True)
+        outputs, metadata = self._compute(rows, "generation", has_turns=True, language=language)
         frame = outputs.drop_columns(["request_id", "role"]).to_pandas().rename(columns=results.FLAG_TEXT)
         frame.insert(1, "prompt", [prompts[int(name)] for name in frame["item_id"]])
         frame.insert(1, "sample", frame.groupby("item_id", sort=False).cumcount())

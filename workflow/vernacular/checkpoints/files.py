@@ -16,7 +16,7 @@ import json
 import math
 import re
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
@@ -229,6 +229,21 @@ def kind_of(name: str, config: dict, kind: str) -> str:
         f"model {name}: its architecture ({architecture or 'not specified'}) does not determine whether it is causal "
         "or masked. Set kind: causal or kind: masked."
     )
+
+
+_OF_CAUSAL = {"bos": ("always", "never", "eos"), "strategy": ("tree",), "generation_engine": ("vllm",)}
+
+
+def check_settings(name: str, kind: str, settings: Mapping) -> None:
+    """Raise ModelError for a setting of another kind of model than the one with this name."""
+    for key, values in _OF_CAUSAL.items() if kind == "seq2seq" else ():
+        if settings.get(key) in values:
+            problem = "a setting of causal models, and it is an encoder-decoder"
+            raise ModelError(f"model {name}: {key}: {settings[key]}: {problem}. Remove it.")
+    if settings.get("language_codes") and kind != "seq2seq":
+        raise ModelError(
+            f"model {name}: language_codes: a setting of encoder-decoder models, and it is {kind}. Remove it."
+        )
 
 
 # Classes that are trained to fill in spans (Raffel et al. 2020, "Exploring the Limits of Transfer Learning …", 3.1.4)

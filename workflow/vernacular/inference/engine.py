@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from vernacular.checkpoints import inputs
-from vernacular.checkpoints.files import fills_in
+from vernacular.checkpoints.files import check_settings, fills_in
 from vernacular.core.artifacts import Kind
 from vernacular.core.errors import ModelError, named
 from vernacular.core.library_errors import LOADING_ERRORS
@@ -127,6 +127,7 @@ class Local(Engine):
         from vernacular.inference.model.load import Base
 
         super().__init__(record)
+        check_settings(record.name, record.kind, vars(record))
         check_rendering(record)
         self.base = Base(record, threads=threads, shared=is_shared)
         if problem := speed_problem():

@@ -100,6 +100,8 @@ def _thresholds(loaded: LoadedModel, prompts: list[PreparedPrompt]) -> set[int]:
 
     If something else may change in the continuations only, they are followed to their end.
     """
+    if loaded.kind == "seq2seq":  # whose continuations begin anew
+        return set()
     lengths, longest_prompt = loaded.lengths, max(len(p.ids) for p in prompts)
     longest = max(len(p.ids) + p.max_new_tokens for p in prompts)
     last = lengths.last(len(prompts[0].ids))
@@ -115,6 +117,7 @@ def _cases(loaded: LoadedModel, prompts: list[PreparedPrompt], pair: list[Prepar
     longest = pair[-1].ids
     last = loaded.lengths.last(len(longest))
     limits = [limit for limit in (loaded.max_length, last) if limit is not None]
+    limits = limits if loaded.kind != "seq2seq" else []
     n_steps = max(0, min(_STEPS, *(limit - len(longest) for limit in limits)) if limits else _STEPS)
     cases = [_case([prompt.ids for prompt in pair], n_steps)]
     for threshold in sorted(_thresholds(loaded, prompts)):

@@ -69,8 +69,11 @@ def missing_language(record: ModelRecord, metadata: RequestsMetadata) -> str | N
     """Return why a model has no token for a language of an evaluation, as far as its tokenizer needs one; else None."""
     codes = () if record.kind != "seq2seq" else _codes_in(record.tokenizer_directory, record)
     for language in dict.fromkeys(languages_of(metadata)):
-        if codes and code_of(codes, language, record.language_codes) not in codes:
-            return f"{record.name} has no token for the language {language}; language_codes may name one"
+        if codes and language != "und" and (code := code_of(codes, language, record.language_codes)) not in codes:
+            named = (
+                f" language_codes: {code} is none.{suggest(code, codes)}" if code else " language_codes may name one."
+            )
+            return f"{record.name} has no token for the language {language}.{named}"
     return None
 
 
@@ -93,7 +96,7 @@ def _codes_in(directory: str, record: ModelRecord) -> tuple[str, ...]:
 def in_evaluation(loaded: TextModel, requests: pa.Table) -> TextModel:
     """Return a model that tokenizes texts in the languages of these requests, and by lm-eval's rules if they are its.
 
-    Raises ModelError if it has no token for one of the languages.
+    Where none is known, or the tokenizer has no token for it, the language is that of the checkpoint's files.
     """
     if loaded.kind != "seq2seq":
         return loaded
@@ -101,14 +104,14 @@ def in_evaluation(loaded: TextModel, requests: pa.Table) -> TextModel:
     loaded = replace(loaded, as_lm_eval=about.get("protocol", "").startswith("lm_eval"))
     if not (codes := codes_of(loaded.tokenizer)):
         return loaded
-    name, own, found = loaded.record.name, loaded.record.language_codes, []
-    for language in (about.get("input_language", "und"), about.get("output_language", "und")):
-        found.append(code_of(codes, language, own))
-        if found[-1] not in codes:
-            suggestion = suggest(found[-1], codes) if found[-1] else " Set language_codes."
-            raise ModelError(f"model {name}: its tokenizer has no token for the language {language}.{suggestion}")
-    tokenizer = copy.deepcopy(loaded.tokenizer)  # another evaluation may be tokenized at the same time
-    tokenizer.src_lang = found[0]
-    target = tokenizer.convert_tokens_to_ids(codes[found[1]])
-    begins = type(tokenizer).__name__ == "MBartTokenizer"  # the decoder's text begins with it alone
-    return replace(loaded, tokenizer=tokenizer, start_ids=(target,) if begins else (loaded.start_ids[0], target))
+    names = about.get("input_language", "und"), about.get("output_language", "und")
+    source, target = (code_of(codes, language, loaded.record.language_codes) for language in names)
+    if source in codes:
+        tokenizer = copy.deepcopy(loaded.tokenizer)  # another evaluation may be tokenized at the same time
+        tokenizer.src_lang = source
+        loaded = replace(loaded, tokenizer=tokenizer)
+    if target in codes:
+        token = loaded.tokenizer.convert_tokens_to_ids(codes[target])
+        begins = type(loaded.tokenizer).__name__ == "MBartTokenizer"  # the decoder's text begins with it alone
+        loaded = replace(loaded, start_ids=(token,) if begins else (loaded.start_ids[0], token))
+    return loaded

@@ -203,7 +203,7 @@ def _begin_target(loaded: TextModel, request: PreparedRequest, text: str, start:
     Outside tasks of lm-eval, which does not remove it, whitespace between prompt and span belongs to neither: what a
     decoder writes begins with a letter.
     """
-    as_lm_eval = loaded.as_lm_eval or "truncate_left" in request.extras
+    as_lm_eval = loaded.as_lm_eval or not request.extras.isdisjoint({"truncate_left", "score_bos"})
     request.start = loaded.start_ids
     if as_lm_eval and is_rolling(request):
         request.flags.append("not applicable: requires a causal model")
