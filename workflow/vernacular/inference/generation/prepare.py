@@ -181,7 +181,8 @@ def _fit_encoder(
     loaded: TextModel, prompt: PreparedPrompt, ids: list[int], is_truncatable: bool
 ) -> tuple[PreparedPrompt, bool]:
     """Return what `_fit` does for an encoder-decoder, whose encoder and decoder have their own limits."""
-    n_new, room = prompt.max_new_tokens - loaded.forces_end, math.inf
+    # as `generate` of transformers counts what is forced
+    n_new, room = prompt.max_new_tokens - loaded.forces_end - (len(loaded.start_ids) - 1), math.inf
     if loaded.target_length is not None:
         room = loaded.target_length + 1 - len(loaded.start_ids)
     n_excess = 0 if loaded.max_length is None else max(0, len(ids) - loaded.max_length)

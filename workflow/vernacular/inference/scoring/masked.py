@@ -322,4 +322,5 @@ def _reference_logprobs(kind: Masked, reading: Reading) -> list[float]:
     kind.loaded.forget_lengths()
     logits = kind.logits(reading).float()
     normalizers = logits.logsumexp(-1)
-    return [float(logits[query] - normalizers[query[0]]) for query in sorted(reading.queries)]
+    queries = sorted(reading.queries)
+    return [float(logits[position, max(target, 0)] - normalizers[position]) for position, target in queries]
