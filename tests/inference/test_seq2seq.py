@@ -10,6 +10,7 @@ from support.scoring import build_requests, item, results_of
 from vernacular.checkpoints.adapters import resolve_adapter
 from vernacular.checkpoints.files import check_settings, kind_of
 from vernacular.checkpoints.resolve import resolve
+from vernacular.core import artifacts
 from vernacular.core.errors import ModelError
 from vernacular.core.metadata import RequestsMetadata
 from vernacular.inference.engine import Local
@@ -18,7 +19,7 @@ from vernacular.inference.job.work import not_answerable, work_units
 from vernacular.inference.model.load import load, use_adapter
 from vernacular.inference.model.loaded import check_is_causal
 from vernacular.inference.schema import MemoryJournal
-from vernacular.protocols.schema import REQUESTS, described
+from vernacular.protocols.schema import REQUESTS
 
 PROMPTS = ["O gato dorme no", "Question: Which animal sleeps on the roof? Answer:", "A choiva cae", "O"]
 ENDINGS = [" tellado", " tellado e ladra", " gato", " o gato na rúa", " A"]
@@ -216,7 +217,8 @@ def about(language: str, **fields) -> RequestsMetadata:
 def test_languages_of_prompt_and_span_are_those_of_the_evaluation():
     loaded = encoder_decoders.load_model("nllb")
     prompt, ending = PAIRS[0]
-    table = described(requests([PAIRS[0]]), about("en", input_language="gl", output_language="ca"))
+    metadata = about("en", input_language="gl", output_language="ca")
+    table = artifacts.with_metadata(requests([PAIRS[0]]), REQUESTS, metadata)
     [actual] = sums(score(loaded, table)[0])
     codes = loaded.tokenizer.convert_tokens_to_ids(["glg_Latn", "cat_Latn"])
     source = torch.tensor([[codes[0], *ids_of(loaded, prompt)[1:]]])
@@ -229,7 +231,7 @@ def test_languages_of_prompt_and_span_are_those_of_the_evaluation():
 
 def test_texts_are_generated_in_the_language_of_the_evaluation():
     loaded = encoder_decoders.load_model("nllb")
-    table = generate(loaded, described(generation_rows(PROMPTS), about("gl")))[0]
+    table = generate(loaded, artifacts.with_metadata(generation_rows(PROMPTS), REQUESTS, about("gl")))[0]
     loaded.tokenizer.src_lang = "glg_Latn"
     token = loaded.tokenizer.convert_tokens_to_ids("glg_Latn")
     try:

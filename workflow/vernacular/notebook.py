@@ -23,7 +23,7 @@ import pyarrow as pa
 from vernacular import results
 from vernacular.config.dependencies import inference_spec, model_spec, server_spec
 from vernacular.config.load import load as load_config
-from vernacular.core import validate
+from vernacular.core import artifacts, validate
 from vernacular.core.errors import ConfigError, ModelError, UserError, format_count
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.library_errors import wrap_tokenizer_panics
@@ -37,7 +37,7 @@ from vernacular.metrics.schema import TASK_RESULTS
 from vernacular.protocols.build import build, inference_metadata
 from vernacular.protocols.evaluate import evaluate
 from vernacular.protocols.request_rows import RequestSettings, generation_requests, turn
-from vernacular.protocols.schema import REQUESTS, described
+from vernacular.protocols.schema import REQUESTS
 from vernacular.stages.common import inference_record
 from vernacular.stages.fetch import FetchModel
 from vernacular.stages.fetch import model as fetch_model
@@ -249,7 +249,8 @@ class Model:
             raise ModelError(f"{self.record.source}: {outcome.reason}")
         with wrap_tokenizer_panics(self.record):
             self._engine.verify()
-            requests = described(pa.Table.from_pylist(rows, schema=REQUESTS.schema), evaluation)
+            requests = pa.Table.from_pylist(rows, schema=REQUESTS.schema)
+            requests = artifacts.with_metadata(requests, REQUESTS, evaluation)
             outputs = self._engine.run(output_schema(evaluation), requests)
             self._engine.verify()
             return outputs

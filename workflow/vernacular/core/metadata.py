@@ -132,6 +132,11 @@ class RequestsMetadata(Metadata):
     reasoning_tokens: int = 0  # at most, where the evaluation sets think_max_toks
     default_budgets: int = 0  # texts to generate with the budget of the model, if it reasons
 
+    @property
+    def languages(self) -> tuple[str | None, str | None]:
+        """The languages of prompts and outputs."""
+        return self.input_language or self.language, self.output_language or self.language
+
 
 @dataclass(frozen=True, kw_only=True)
 class AdapterInfo:

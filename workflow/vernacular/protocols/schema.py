@@ -68,18 +68,6 @@ REQUESTS = Kind(
 )
 
 
-def described(table: pa.Table, metadata: RequestsMetadata) -> pa.Table:
-    """Return requests with what a model must know of their evaluation: its protocol, and the languages of its texts."""
-    languages = {name: getattr(metadata, name) or metadata.language for name in ("input_language", "output_language")}
-    about = {"protocol": metadata.protocol, **languages}
-    return table.replace_schema_metadata({name: value for name, value in about.items() if value})
-
-
-def description_of(table: pa.Table) -> dict[str, str]:
-    """Return what `described` has added; {} if nothing is known."""
-    return {name.decode(): value.decode() for name, value in (table.schema.metadata or {}).items()}
-
-
 def generated_tokens(max_new_tokens: int | None, longest_target: str | None) -> float:
     """Estimate the number of tokens generated for a request; 0 for a score request, which has neither argument."""
     return max_new_tokens if max_new_tokens is not None else len(longest_target or "") / CHARACTERS_PER_TOKEN

@@ -8,7 +8,9 @@ without copying themselves, and a shared prefix is computed once for many rows.
 
 import copy
 import inspect
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,6 +19,7 @@ from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from vernacular.inference.generation.prepare import PreparedPrompt, ending_of, find_stop, outcome_of, reader_of
 from vernacular.inference.generation.reasoning import Reader
+from vernacular.inference.model.encoder_decoder import encode_prompts, of_rows
 from vernacular.inference.model.loaded import STATES, LoadedModel, state_name
 from vernacular.inference.model.tokenization import decode_continuation
 
@@ -216,7 +219,11 @@ class DecodingBatch:
     @property
     def can_drop_rows(self) -> bool:
         """Whether finished rows can be removed."""
-        layers = getattr(self.state, "layers", None)
+        caches = (
+            getattr(self.state, "self_attention_cache", self.state),
+            getattr(self.state, "cross_attention_cache", None),
+        )
+        layers = [layer for cache in caches for layer in getattr(cache, "layers", None) or ()]
         can_select = bool(layers) and all(hasattr(layer, "batch_select_indices") for layer in layers)
         return self.way.drops_rows and can_select
 
@@ -225,6 +232,34 @@ class DecodingBatch:
         indices = torch.tensor(rows, device=self.loaded.device)
         self.state.batch_select_indices(indices)
         self.mask = self.mask[indices]
+
+
+class Seq2SeqBatch(DecodingBatch):
+    """The same of an encoder-decoder: the encoder reads the prompts once, the decoder continues from its start.
+
+    `start`: of the decoder, in the language of an evaluation; (): that of the model's files.
+    """
+
+    def __init__(self, loaded, prompts, prefix, room, counters, way: Way = BATCH, *, start: tuple[int, ...] = ()):
+        starts = [list(start or loaded.start_ids)] * len(prompts)
+        super().__init__(loaded, starts, None, room, counters, replace(way, takes_state=False))
+        self.way, self.last_length = way, None
+        with torch.inference_mode():
+            self.prompts = encode_prompts(loaded, prompts)
+        counters.tokens_computed += self.prompts["input_ids"].numel()
+
+    def _inputs(self, kwargs: dict) -> dict:
+        state = {} if self.state is None else {self.state_name: self.state}
+        return {**self.prompts, **kwargs, **state, "decoder_input_ids": self.ids, "use_cache": self.way.takes_state}
+
+    def select_rows(self, rows: list[int]) -> None:
+        super().select_rows(rows)
+        self.prompts = of_rows(self.prompts, torch.tensor(rows, device=self.loaded.device))
+
+
+def batch_class_of(loaded: LoadedModel, start: tuple[int, ...] = ()) -> Callable[..., DecodingBatch]:
+    """Return what makes a model's batches; `start`: see Seq2SeqBatch."""
+    return partial(Seq2SeqBatch, start=start) if loaded.kind == "seq2seq" else DecodingBatch
 
 
 @dataclass

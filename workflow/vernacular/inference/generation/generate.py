@@ -23,6 +23,7 @@ from vernacular.inference.generation.decode import (
     DecodingCounters,
     Prefix,
     Way,
+    batch_class_of,
     common_prefix,
     decode,
     end_token_ids,
@@ -30,7 +31,6 @@ from vernacular.inference.generation.decode import (
 from vernacular.inference.generation.prepare import PreparedPrompt, outcome_of, output_row, prepare_prompts
 from vernacular.inference.generation.reasoning import describe
 from vernacular.inference.generation.self_check import select_batching
-from vernacular.inference.generation.seq2seq import batch_class_of
 from vernacular.inference.model.language_codes import in_evaluation
 from vernacular.inference.model.loaded import LoadedModel
 from vernacular.inference.model.memory import halve, token_budget, within_memory

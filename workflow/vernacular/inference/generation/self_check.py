@@ -21,10 +21,10 @@ from vernacular.inference.generation.decode import (
     DecodingCounters,
     Prefix,
     Way,
+    batch_class_of,
     can_share_prefix,
 )
 from vernacular.inference.generation.prepare import PreparedPrompt
-from vernacular.inference.generation.seq2seq import batch_class_of
 from vernacular.inference.model.loaded import MODEL_ERRORS, Agreement, LoadedModel, agreement, check_is_causal
 from vernacular.inference.model.memory import within_memory
 from vernacular.inference.model.tokenization import cycled

@@ -21,9 +21,9 @@ from vernacular.core.fingerprint import code_fingerprint, content_hash, fingerpr
 from vernacular.core.metadata import Outcome, RequestsMetadata, not_applicable, unavailable
 from vernacular.core.model_record import ModelRecord
 from vernacular.inference.engine import ENGINES, Engine, engine_name, engine_of
-from vernacular.inference.model.language_codes import languages_of, missing_language
+from vernacular.inference.model.language_codes import missing_language
 from vernacular.inference.schema import GENERATIONS, SCORES, output_schema
-from vernacular.protocols.schema import REQUESTS, described, generated_tokens, reasoning_tokens, request_cost
+from vernacular.protocols.schema import REQUESTS, generated_tokens, reasoning_tokens, request_cost
 
 _KEY_COLUMNS = ["item_id", "role", "request_id"]
 _SIZE_COLUMNS = ["text", "max_new_tokens", "longest_target"]
@@ -41,29 +41,26 @@ class WorkUnit:
     kind: Kind
     key: str
     full_key: str  # the key of the complete evaluation; equal to `key` if it is not split
-    metadata: RequestsMetadata
 
     def requests(self, columns: list[str] | None = None) -> pa.Table:
         """Read the unit's rows of REQUESTS, or these `columns`, item_id among them; repeated texts are encoded."""
         table = artifacts.read(self.path, REQUESTS, columns=columns, dictionary_columns=_REPEATED_COLUMNS)
-        table = table if self.item_ids is None else table.filter(pc.is_in(table["item_id"], self.item_ids))
-        return described(table, self.metadata)
+        return table if self.item_ids is None else table.filter(pc.is_in(table["item_id"], self.item_ids))
 
 
 def work_units(record: ModelRecord, request_files: dict[str, Path], shard: tuple[int, int] = (0, 1)) -> list[WorkUnit]:
     """Return the work units of shard k of n that this model can run, some of them without rows."""
     index, count = shard
     columns = _KEY_COLUMNS if count == 1 else _KEY_COLUMNS + _SIZE_COLUMNS
-    kinds, tables, rendered, reasoning, evaluations = {}, {}, {}, {}, {}
+    kinds, tables, rendered, reasoning = {}, {}, {}, {}
     for evaluation, path in request_files.items():
         metadata = artifacts.metadata(path, REQUESTS)
         if exclusion(record, metadata) is None:
-            evaluations[evaluation] = metadata
             kinds[evaluation] = output_schema(metadata)
             tables[evaluation] = artifacts.read(path, REQUESTS, columns=columns)
             rendered[evaluation] = record.rendering if is_rendered(record, metadata) else {}
             if record.kind == "seq2seq":
-                rendered[evaluation] |= {"languages": [*languages_of(metadata), record.language_codes]}
+                rendered[evaluation] |= {"languages": [*metadata.languages, record.language_codes]}
             if count > 1 and is_rendered(record, metadata) and metadata.default_budgets + metadata.reasoning_tokens:
                 tokens = reasoning_tokens(metadata, record.gen_kwargs) if thinks_in_chats(record) else 0
                 reasoning[evaluation] = tokens / tables[evaluation].num_rows
@@ -73,9 +70,7 @@ def work_units(record: ModelRecord, request_files: dict[str, Path], shard: tuple
         key = evaluation_key(record, table, kind, rendering)
         full_key = key if count == 1 else evaluation_key(record, tables[evaluation], kind, rendering)
         item_ids = None if count == 1 else table["item_id"].unique()
-        file = request_files[evaluation]
-        unit = WorkUnit(evaluation, file, table.num_rows, item_ids, kind, key, full_key, evaluations[evaluation])
-        units.append(unit)
+        units.append(WorkUnit(evaluation, request_files[evaluation], table.num_rows, item_ids, kind, key, full_key))
     return units
 
 

@@ -15,12 +15,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from vernacular.checkpoints.files import read_json
+from vernacular.core import artifacts
 from vernacular.core.errors import ModelError, suggest
 from vernacular.core.metadata import RequestsMetadata
 from vernacular.core.model_record import ModelRecord
 from vernacular.inference.model.tokenization import TextModel
 from vernacular.inference.model.tokenizers import load_tokenizer
-from vernacular.protocols.schema import description_of
+from vernacular.protocols.schema import REQUESTS
 
 _CODE = re.compile(r"(?P<mark>__)?(?P<code>[a-z]{2,3}(?(mark)|_[A-Z][A-Za-z]{1,3}))(?(mark)__)")
 _CLASSES = ("M2M100Tokenizer", "MBart50Tokenizer", "MBartTokenizer", "NllbTokenizer", "SeamlessM4TTokenizer")
@@ -59,17 +60,16 @@ def code_of(codes, language: str, own: dict[str, str] | None = None) -> str | No
     return nearest if nearest is not None and distances[nearest] <= _NEAREST else None
 
 
-def languages_of(metadata: RequestsMetadata) -> tuple[str, str]:
-    """Return the languages of prompt and output."""
-    source = metadata.input_language or metadata.language or "und"
-    return source, metadata.output_language or metadata.language or "und"
-
-
 def missing_language(record: ModelRecord, metadata: RequestsMetadata) -> str | None:
-    """Return why a model has no token for a language of an evaluation, as far as its tokenizer needs one; else None."""
-    codes = () if record.kind != "seq2seq" else _codes_in(record.tokenizer_directory, record)
-    for language in dict.fromkeys(languages_of(metadata)):
-        if codes and language != "und" and (code := code_of(codes, language, record.language_codes)) not in codes:
+    """Return why a model has no token for a language of an evaluation, if its tokenizer's class has any; else None."""
+    path = Path(record.tokenizer_directory or "", "tokenizer_config.json")
+    settings = read_json(record.name, path) if record.kind == "seq2seq" and path.is_file() else {}
+    codes = ()
+    if str(settings.get("tokenizer_class")).removesuffix("Fast") in _CLASSES:
+        with contextlib.suppress(ModelError):  # the job states why
+            codes = _read_codes(str(path.parent))
+    for language in filter(None, dict.fromkeys(metadata.languages) if codes else ()):
+        if (code := code_of(codes, language, record.language_codes)) not in codes:
             named = (
                 f" language_codes: {code} is none.{suggest(code, codes)}" if code else " language_codes may name one."
             )
@@ -78,19 +78,8 @@ def missing_language(record: ModelRecord, metadata: RequestsMetadata) -> str | N
 
 
 @lru_cache(maxsize=64)
-def _read_codes(directory: str, name: str) -> tuple[str, ...]:
-    record = ModelRecord(name=name, kind="seq2seq", directory=directory)
-    return tuple(codes_of(load_tokenizer(record, directory)))
-
-
-def _codes_in(directory: str, record: ModelRecord) -> tuple[str, ...]:
-    """Return the codes of a saved tokenizer, which is loaded only if its class has any."""
-    path = Path(directory, "tokenizer_config.json")
-    settings = read_json(record.name, path) if path.is_file() else {}
-    if str(settings.get("tokenizer_class")).removesuffix("Fast") in _CLASSES:
-        with contextlib.suppress(ModelError):  # the job states why
-            return _read_codes(str(directory), record.name)
-    return ()
+def _read_codes(directory: str) -> tuple[str, ...]:
+    return tuple(codes_of(load_tokenizer(ModelRecord(name=directory, directory=directory), directory)))
 
 
 def in_evaluation(loaded: TextModel, requests: pa.Table) -> TextModel:
@@ -98,14 +87,12 @@ def in_evaluation(loaded: TextModel, requests: pa.Table) -> TextModel:
 
     Where none is known, or the tokenizer has no token for it, the language is that of the checkpoint's files.
     """
-    if loaded.kind != "seq2seq":
+    metadata = artifacts.metadata_of(requests, REQUESTS) if loaded.kind == "seq2seq" else None
+    if metadata is None:
         return loaded
-    about = description_of(requests)
-    loaded = replace(loaded, as_lm_eval=about.get("protocol", "").startswith("lm_eval"))
-    if not (codes := codes_of(loaded.tokenizer)):
-        return loaded
-    names = about.get("input_language", "und"), about.get("output_language", "und")
-    source, target = (code_of(codes, language, loaded.record.language_codes) for language in names)
+    loaded, codes = replace(loaded, as_lm_eval=metadata.protocol.startswith("lm_eval")), codes_of(loaded.tokenizer)
+    own = loaded.record.language_codes
+    source, target = (code_of(codes, language, own) if language else None for language in metadata.languages)
     if source in codes:
         tokenizer = copy.deepcopy(loaded.tokenizer)  # another evaluation may be tokenized at the same time
         tokenizer.src_lang = source

@@ -43,48 +43,52 @@ class Seq2Seq(Masked):
 
     def queries(self, request: PreparedRequest) -> list[Query]:
         """Return the query of each token of the span: after the prompt, or as part of a word that is filled in."""
-        ids = request.ids.tolist()
-        if not request.fills_in:
+        ids, first = request.ids.tolist(), request.first
+        if request.has_prompt:
             end = [-1] if "word_end_logprobs" in request.extras else []  # the distribution after the last token
-            return _of_span(tuple(ids[: request.first]), request.start, ids[request.first :] + end)
+            return _of_span(tuple(ids[:first]), request.start, ids[first:] + end)
+        words = [-1 - index if word == SPECIAL else word for index, word in enumerate(request.words.tolist())]
         queries = []
-        for word, group in groupby(range(request.first, request.stop), lambda i: _word(request, i)):
-            indices = list(group)
-            gap = [i for i in range(len(ids)) if _word(request, i) == word]  # also outside the window
-            text = (*ids[: gap[0]], request.start[-1], *ids[gap[-1] + 1 :])
-            start = (*request.start, *ids[gap[0] : indices[0]])
-            queries += _of_span(text, start, [ids[i] for i in indices])
+        for word, group in groupby(range(first, request.stop), words.__getitem__):
+            span = list(group)
+            low, high = words.index(word), len(words) - words[::-1].index(word)
+            start = (*request.start, *ids[low : span[0]])  # what of the word is before the window
+            queries += _of_span((*ids[:low], request.start[-1], *ids[high:]), start, [ids[i] for i in span])
         return queries
 
     def score(self, head: Head, batch: ReadingBatch, way: Way) -> DeviceScores:
         """Start the forward passes; return the outputs of the batch's token queries, in their order."""
-        decoders, numbers = [r.decoder for r in batch.readings], {text: n for n, text in enumerate(batch.texts)}
-        texts = torch.tensor([numbers[reading.ids] for reading in batch.readings], device=self.loaded.device)
+        loaded, decoders = self.loaded, [reading.decoder for reading in batch.readings]
+        numbers = {text: number for number, text in enumerate(batch.texts)}
+        texts = np.array([numbers[reading.ids] for reading in batch.readings])
         if self.encoded is None or self.encoded[0] != batch.texts:
             self.clear()
-            self.encoded = batch.texts, encode_prompts(self.loaded, batch.texts)
+            self.encoded = batch.texts, encode_prompts(loaded, batch.texts)
         inputs = self.encoded[1]
-        n_shared = _n_common(decoders) if way.strategy == "prefix" and len(numbers) < len(decoders) else 0
-        logits, state, offsets = [], None, np.zeros(len(decoders), np.int64)
+        n_shared = 0
+        if way.strategy == "prefix" and len(numbers) < len(texts):
+            is_common = [len({*tokens}) == 1 for tokens in zip(*decoders, strict=False)]
+            n_shared = [*is_common, False].index(False)
+        logits, state, offsets = [], None, np.zeros(len(texts), np.int64)
         if n_shared:  # once per prompt
-            shared = torch.tensor([decoders[0][:n_shared]] * len(numbers), device=self.loaded.device)
-            output = self._decode(inputs, shared, use_cache=True)
+            shared = torch.tensor([decoders[0][:n_shared]] * len(numbers), device=loaded.device)
+            output = loaded.model(**inputs, decoder_input_ids=shared, use_cache=True)
             logits.append(output.logits.flatten(0, 1))
             state = returned_state(output)
         rows = [row for row, decoder in enumerate(decoders) if len(decoder) > n_shared]
         if rows:
-            rest, _ = padded(self.loaded, [decoders[row][n_shared:] for row in rows])
-            kept = texts[rows]
+            rest, kept = padded(loaded, [decoders[row][n_shared:] for row in rows])[0], torch.from_numpy(texts[rows])
+            kwargs = {"decoder_input_ids": rest, "use_cache": state is not None}
             if state is not None:
-                state.batch_select_indices(kept)
-            output = self._decode(of_rows(inputs, kept), rest, state=state)
+                state.batch_select_indices(kept.to(loaded.device))
+                kwargs[state_name(loaded.model.forward)] = state
+            output = loaded.model(**of_rows(inputs, kept.to(loaded.device)), **kwargs)
             logits.append(output.logits.flatten(0, 1))
             offsets[rows] = len(numbers) * n_shared + np.arange(len(rows)) * rest.shape[1] - n_shared
         rows, columns = batch.queries.rows, batch.queries.columns
-        of_prompt = texts.cpu().numpy()[rows] * n_shared + columns
-        positions = np.where(columns < n_shared, of_prompt, offsets[rows] + columns)
+        positions = np.where(columns < n_shared, texts[rows] * n_shared, offsets[rows]) + columns
         is_new = np.diff(positions, prepend=-1) != 0  # of each query: not at the position of the one before
-        hidden = torch.cat(logits)[torch.from_numpy(positions[is_new]).to(self.loaded.device)]
+        hidden = torch.cat(logits)[torch.from_numpy(positions[is_new]).to(loaded.device)]
         return head.score(hidden, output, np.cumsum(is_new) - 1, batch.queries.targets)
 
     def logits(self, reading: Reading) -> torch.Tensor:
@@ -96,13 +100,6 @@ class Seq2Seq(Masked):
         """Free the memory of the last batch."""
         self.encoded = None
 
-    def _decode(self, inputs: dict, ids: torch.Tensor, *, state=None, use_cache: bool = False):
-        """Return the model's output where its decoder reads `ids`, after `state`."""
-        model = self.loaded.model
-        kwargs = {} if state is None else {state_name(model.forward): state}
-        use_cache = use_cache or state is not None
-        return model(**inputs, **kwargs, decoder_input_ids=ids, use_cache=use_cache, return_dict=True)
-
 
 def _of_span(text: tuple[int, ...], start: tuple[int, ...], span: list[int]) -> list[Query]:
     """Return the queries of a span that a decoder reads after `start`.
@@ -110,19 +107,5 @@ def _of_span(text: tuple[int, ...], start: tuple[int, ...], span: list[int]) -> 
     >>> _of_span((7, 1), (0,), [5, 6])
     [((7, 1), (0,), 0, 5), ((7, 1), (0, 5), 1, 6)]
     """
-    decoder = (*start, *span[:-1])
-    first = [(text, start, len(start) - 1, span[0])] if span else []  # shared by all spans after the prompt
-    return first + [(text, decoder, len(start) - 1 + n, token) for n, token in enumerate(span) if n]
-
-
-def _word(request: PreparedRequest, index: int) -> int:
-    """Return the number of a token's word; that of a special token is its own."""
-    word = int(request.words[index])
-    return -1 - index if word == SPECIAL else word
-
-
-def _n_common(sequences: list[tuple[int, ...]]) -> int:
-    """Return the number of tokens with which all begin."""
-    smallest, largest = min(sequences), max(sequences)
-    length = min(len(smallest), len(largest))
-    return next((i for i in range(length) if smallest[i] != largest[i]), length)
+    decoder, last = (*start, *span[:-1]), len(start) - 1  # the first query is that of all spans after the prompt
+    return [(text, decoder if n else start, last + n, token) for n, token in enumerate(span)]
