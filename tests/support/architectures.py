@@ -328,10 +328,10 @@ def sweep_all(kind: str, model_types: list[str] | None = None) -> dict[str, Resu
     return results
 
 
-def table(causal: dict[str, Result | str], masked: dict[str, Result | str]) -> str:
-    """Return the table of docs/models.md."""
+def table(**kinds: dict[str, Result | str]) -> str:
+    """Return the table of docs/models.md, from the results of each kind of model."""
     lines = ["| kind | scored | generated | architectures |", "|---|---|---|---|"]
-    for kind, results in (("causal", causal), ("masked", masked)):
+    for kind, results in kinds.items():
         groups: dict[tuple[str, str], list[str]] = {}
         for model_type, result in results.items():
             way = (result.scored, result.generated) if isinstance(result, Result) else (f"not tried: {result}", "–")
@@ -352,6 +352,5 @@ def table_in_docs() -> str:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    causal, masked = (sweep_all(kind) for kind in ("causal", "masked"))
     before, rest = DOCS.read_text().split(BEGIN)
-    DOCS.write_text(f"{before}{BEGIN}\n{table(causal, masked)}\n{END}{rest.split(END)[1]}")
+    DOCS.write_text(f"{before}{BEGIN}\n{table(**{kind: sweep_all(kind) for kind in _NAMES})}\n{END}{rest.split(END)[1]}")

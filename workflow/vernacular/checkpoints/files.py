@@ -366,7 +366,8 @@ MAX_LAYERS = 1000  # or the number of tensors, if larger: a layer has at least o
 _LAYERS = re.compile(r"(?:^|_)(?:layers?|blocks|depths?|hidden_groups|group_num)$")
 MAX_MODULES = 300_000  # mixtures of experts with a module for each matrix have 120,000
 _SLACK = 100_000_000  # parameters: heads that are not stored, tied embeddings
-_PARAMETERS_PER_NUMBER = 2  # parameters per number on disk; tied embeddings count twice
+# parameters per number on disk; tied embeddings count twice, with encoder and decoder four times
+_PARAMETERS_PER_NUMBER = {"seq2seq": 4}
 _PARAMETERS_PER_PACKED_NUMBER = 32  # if several are packed into one number
 _PARAMETERS_PER_BYTE = 8  # parameters per byte, if the numbers on disk are unknown (pickles, 1-bit GGUF)
 
@@ -439,7 +440,8 @@ def _max_parameters(record: ModelRecord) -> int | None:
     if count := record.parameters:
         config = read_json(record.name, path) if path.exists() else {}
         packed = isinstance(config, dict) and config.get("quantization_config")
-        return (_PARAMETERS_PER_PACKED_NUMBER if packed else _PARAMETERS_PER_NUMBER) * count + _SLACK
+        per_number = _PARAMETERS_PER_PACKED_NUMBER if packed else _PARAMETERS_PER_NUMBER.get(record.kind, 2)
+        return per_number * count + _SLACK
     return _PARAMETERS_PER_BYTE * record.bytes + _SLACK if record.bytes else None
 
 

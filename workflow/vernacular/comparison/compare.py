@@ -57,9 +57,8 @@ def compare_all(
         unranked: models that are tested against the best of each column only: earlier checkpoints of a series
     """
     unranked, drawn = set(unranked), {"seed": seed, "resamples": resamples}
-    infilled = {
-        (model, key[0]) for model, own in (signatures or {}).items() for key, text in own.items() if _INFILLED in text
-    }
+    signed = (signatures or {}).items()
+    infilled = {(model, name) for model, own in signed for (name, _), text in own.items() if _INFILLED in str(text)}
     grouped = {name for group in prompt_groups(evaluations) for name in group.evaluations}
 
     def compare_evaluation(evaluation: str):
@@ -199,7 +198,9 @@ def columns_of(
         column.tests.extend(
             {name: row[name] for name in TEST}
             for row in [*comparisons, *new_comparisons]
-            if row["metric"] == column.metric and not row["category"]
+            if row["metric"] == column.metric
+            and not row["category"]
+            and {row["baseline"], row["candidate"]} <= {*sides}
         )
     return columns
 

@@ -267,6 +267,9 @@ def _select_way(kind: Masked, readings: list[Reading], requested: str | None) ->
     ways = [way for way in kind.ways if requested != "plain" or way.strategy == "plain"]
     if not sample:
         return ways[0], {}, []
+    longest, (checked, *found) = len(sample[0].ids), loaded.checks.get(("readings", requested), (0,))
+    if longest <= 2 * checked and not loaded.has_threshold(checked, longest):
+        return tuple(found)
     check_is_causal(loaded, max((reading.decoder for reading in sample), key=len))
     checks, fallback = {}, []
     try:
@@ -277,6 +280,7 @@ def _select_way(kind: Masked, readings: list[Reading], requested: str | None) ->
         difference, reason = _difference(kind, way, sample, references)
         checks[way.name] = {"agrees": reason is None, "difference": difference}
         if reason is None:
+            loaded.checks["readings", requested] = longest, way, checks, fallback
             return way, checks, fallback
         if reason == ALL_NAN:
             raise ModelError(f"model {loaded.record.name}: {ALL_NAN}. {NAN_ADVICE}")
