@@ -353,4 +353,6 @@ def table_in_docs() -> str:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     before, rest = DOCS.read_text().split(BEGIN)
-    DOCS.write_text(f"{before}{BEGIN}\n{table(**{kind: sweep_all(kind) for kind in _NAMES})}\n{END}{rest.split(END)[1]}")
+    DOCS.write_text(
+        f"{before}{BEGIN}\n{table(**{kind: sweep_all(kind) for kind in _NAMES})}\n{END}{rest.split(END)[1]}"
+    )

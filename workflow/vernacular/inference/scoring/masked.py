@@ -48,7 +48,7 @@ Query = tuple[tuple[int, ...], tuple[int, ...], int, int]  # ids, what a decoder
 
 @dataclass
 class ReadingBatch:
-    """Readings that go through the model together."""
+    """Readings that go through the model together, the shortest decoders first."""
 
     readings: list[Reading]
 
@@ -165,7 +165,7 @@ def score_readings(
     n_read = sum(len(reading.decoder or reading.ids) for reading in readings) + sum(map(len, prompts))
     counters = Counters(budget=budget, tokens_trie=n_read)
     way, checks, fallback = _select_way(kind, readings, requested)
-    head = Head(loaded, extras=extras, full_model=way.full_model)
+    head = Head(loaded, extras=extras, full_model=way.full_model or loaded.kind == "seq2seq")
 
     def make_plan(pending: np.ndarray, budget: int) -> Plan:
         readings, numbers = merge([queries[number] for number in pending])
@@ -224,14 +224,14 @@ def merge(queries: list[list[Query]]) -> tuple[list[Reading], np.ndarray]:
 def make_batches(loaded: LoadedModel, readings: list[Reading], budget: int, batching: str) -> list[ReadingBatch]:
     """Split readings, longest first, into batches of at most `budget` tokens with the same positions.
 
-    The texts have at most so many tokens, and so have what a decoder reads, whose logits are all computed.
+    The texts have at most so many tokens, and so have what decoders read; logits are limited by memory.
     """
 
     def shared(reading: Reading) -> int:
         length = len(reading.ids)
         return length if batching == "equal" else loaded.lengths.first(length)
 
-    n_logits = min(budget, max(1, LOGIT_BYTES // (8 * loaded.n_outputs)))
+    n_logits = LOGIT_BYTES // (8 * loaded.n_outputs)
     batches: list[ReadingBatch] = []
     longest = n_texts = 0  # of the last batch: tokens that a decoder reads; texts
     for reading in readings:
@@ -243,12 +243,15 @@ def make_batches(loaded: LoadedModel, readings: list[Reading], budget: int, batc
             or batching == "single"
             or shared(reading) != shared(last[0])
             or (is_new and (n_texts + 1) * len(last[0].ids) > budget)
-            or (len(last) + 1) * width > n_logits
+            or (len(last) + 1) * width > budget
+            or (width and sum(len(r.queries) for r in (*last, reading)) > n_logits)
         ):
             batches.append(ReadingBatch([]))
             n_texts, width, is_new = 0, len(reading.decoder), True
         batches[-1].readings.append(reading)
         longest, n_texts = width, n_texts + is_new
+    for batch in batches:
+        batch.readings.sort(key=lambda reading: len(reading.decoder))
     return batches
 
 
@@ -294,19 +297,16 @@ def _difference(
 ) -> tuple[float | None, str | None]:
     """Return (largest difference in nats from the log-probabilities of single texts, reason of a disagreement)."""
     loaded = kind.loaded
-    head = Head(loaded, full_model=way.full_model)
+    head = Head(loaded, full_model=way.full_model or loaded.kind == "seq2seq")
+    expected = dict(zip(map(id, sample), references, strict=True))
     # with a twin, so that a batch of equal lengths has two rows
     twins = sample if way.batching != "equal" else [reading for reading in sample for _ in range(2)]
-    expected = references if way.batching != "equal" else [values for values in references for _ in range(2)]
     pairs = []
     try:
-        start = 0
         for batch in make_batches(loaded, twins, 10**9, way.batching):
             loaded.forget_lengths()
-            logprobs = iter(kind.score(head, batch, way).result().logprobs.tolist())
-            in_batch = expected[start : start + len(batch.readings)]
-            pairs += [(next(logprobs), value) for values in in_batch for value in values]
-            start += len(batch.readings)
+            in_batch = [value for reading in batch.readings for value in expected[id(reading)]]
+            pairs += zip(kind.score(head, batch, way).result().logprobs.tolist(), in_batch, strict=True)
     except MODEL_ERRORS as error:
         if is_out_of_memory(error):
             raise

@@ -28,9 +28,9 @@ class Seq2Seq(Masked):
     """How spans are computed by a decoder."""
 
     ways = (
-        Way("padded", full_model=True, strategy="prefix"),
-        Way("equal", full_model=True, strategy="prefix"),
-        *(Way(batching, full_model=True) for batching in ("padded", "equal", "single")),
+        Way("padded", full_model=False, strategy="prefix"),
+        Way("equal", full_model=False, strategy="prefix"),
+        *Masked.ways,
     )
 
     def __init__(self, loaded: LoadedModel):
@@ -58,38 +58,49 @@ class Seq2Seq(Masked):
 
     def score(self, head: Head, batch: ReadingBatch, way: Way) -> DeviceScores:
         """Start the forward passes; return the outputs of the batch's token queries, in their order."""
-        loaded, decoders = self.loaded, [reading.decoder for reading in batch.readings]
+        loaded, decoders = self.loaded, [reading.decoder for reading in batch.readings]  # the shortest first
         numbers = {text: number for number, text in enumerate(batch.texts)}
         texts = np.array([numbers[reading.ids] for reading in batch.readings])
         if self.encoded is None or self.encoded[0] != batch.texts:
             self.clear()
             self.encoded = batch.texts, encode_prompts(loaded, batch.texts)
-        inputs = self.encoded[1]
-        n_shared = 0
-        if way.strategy == "prefix" and len(numbers) < len(texts):
-            is_common = [len({*tokens}) == 1 for tokens in zip(*decoders, strict=False)]
-            n_shared = [*is_common, False].index(False)
-        logits, state, offsets = [], None, np.zeros(len(texts), np.int64)
-        if n_shared:  # once per prompt
-            shared = torch.tensor([decoders[0][:n_shared]] * len(numbers), device=loaded.device)
-            output = loaded.model(**inputs, decoder_input_ids=shared, use_cache=True)
-            logits.append(output.logits.flatten(0, 1))
-            state = returned_state(output)
-        rows = [row for row, decoder in enumerate(decoders) if len(decoder) > n_shared]
-        if rows:
-            rest, kept = padded(loaded, [decoders[row][n_shared:] for row in rows])[0], torch.from_numpy(texts[rows])
-            kwargs = {"decoder_input_ids": rest, "use_cache": state is not None}
-            if state is not None:
-                state.batch_select_indices(kept.to(loaded.device))
-                kwargs[state_name(loaded.model.forward)] = state
-            output = loaded.model(**of_rows(inputs, kept.to(loaded.device)), **kwargs)
-            logits.append(output.logits.flatten(0, 1))
-            offsets[rows] = len(numbers) * n_shared + np.arange(len(rows)) * rest.shape[1] - n_shared
+        inputs, start = self.encoded[1], decoders[0]
+        is_shared = len(numbers) < len(texts) and all(decoder[: len(start)] == start for decoder in decoders)
+        n_shared = len(start) if way.strategy == "prefix" and is_shared else 0
+        n_first = sum(len(decoder) <= n_shared for decoder in decoders)
         rows, columns = batch.queries.rows, batch.queries.columns
-        positions = np.where(columns < n_shared, texts[rows] * n_shared, offsets[rows]) + columns
-        is_new = np.diff(positions, prepend=-1) != 0  # of each query: not at the position of the one before
-        hidden = torch.cat(logits)[torch.from_numpy(positions[is_new]).to(loaded.device)]
-        return head.score(hidden, output, np.cumsum(is_new) - 1, batch.queries.targets)
+        parts: list[tuple[torch.Tensor, np.ndarray]] = []
+        if n_shared:  # once per prompt
+            shared = torch.tensor([start] * len(numbers), device=loaded.device)
+            positions = (texts[rows] * n_shared + columns)[rows < n_first]
+            output = self._decode(parts, positions, way, **inputs, decoder_input_ids=shared, use_cache=True)
+        if n_first < len(texts):
+            kept = torch.from_numpy(texts[n_first:]).to(loaded.device)
+            rest, _ = padded(loaded, [decoder[n_shared:] for decoder in decoders[n_first:]])
+            kwargs = of_rows(inputs, kept) | {"decoder_input_ids": rest, "use_cache": bool(n_shared)}
+            if n_shared:
+                state = returned_state(output)
+                state.batch_select_indices(kept)
+                kwargs[state_name(loaded.model.forward)] = state
+            positions = ((rows - n_first) * rest.shape[1] + columns - n_shared)[rows >= n_first]
+            output = self._decode(parts, positions, way, **kwargs)
+        logits, indices = zip(*parts, strict=True)
+        return head.score(torch.cat(logits), output, np.concatenate(indices), batch.queries.targets)
+
+    def _decode(self, parts: list, positions: np.ndarray, way: Way, **kwargs):
+        """Append (logits at the distinct `positions` in all rows, the index of each among those of all parts)."""
+        is_new = np.diff(positions, prepend=-1) != 0
+        distinct = torch.from_numpy(positions[is_new]).to(self.loaded.device)
+        head = self.loaded.model.get_output_embeddings()
+        hook = None if way.full_model else head.register_forward_pre_hook(lambda _, x: (x[0].flatten(0, 1)[distinct],))
+        try:
+            output = self.loaded.model(**kwargs)
+        finally:
+            if hook:
+                hook.remove()
+        logits = output.logits.flatten(0, 1)[distinct] if way.full_model else output.logits
+        parts.append((logits, np.cumsum(is_new) - 1 + sum(len(part[0]) for part in parts)))
+        return output
 
     def logits(self, reading: Reading) -> torch.Tensor:
         """Return the logits of a reading, [positions, vocabulary], by transformers' forward of it alone."""
