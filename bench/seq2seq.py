@@ -1,6 +1,6 @@
 """Options of questions by an encoder-decoder: seconds of lm-eval (`backend=seq2seq`) divided by those of Vernacular.
 
-    bench-env/bin/python bench/seq2seq.py --items 16 --reps 3 --clock cpu
+    bench-env/bin/python bench/seq2seq.py --items 12 --reps 3 --clock cpu
 
 The model has the shape of mT5 small (or `--layers`, `--width`) and random weights, the texts are random words. Both
 engines run in this process, on the same weights, and take turns; lm-eval at the fastest of batch sizes 1, 8 and 32.
@@ -54,7 +54,7 @@ def questions(count: int, words: int, options: int) -> list[tuple[str, str]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in {"items": 16, "reps": 3, "words": 60, "options": 4, "layers": 8, "width": 512}.items():
+    for name, default in {"items": 12, "reps": 3, "words": 120, "options": 4, "layers": 8, "width": 512}.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
     args = parser.parse_args()

@@ -264,8 +264,9 @@ def _inputs(model, ids: torch.Tensor, mask: torch.Tensor) -> dict[str, torch.Ten
 def _select_way(kind: Masked, readings: list[Reading], requested: str | None) -> tuple[Way, dict, list[str]]:
     """Return (the fastest way that reproduces single texts, its checks, reasons of fallbacks); raise ModelError."""
     loaded = kind.loaded
-    n = 2 if readings and readings[0].decoder else 1  # of a prompt, two continuations
-    sample = [*readings[:n], *readings[len(readings) // 2 :][:n], *readings[-n:]]
+    sample = [*readings[:1], *readings[len(readings) // 2 :][:1], *readings[-1:]]
+    if readings and readings[0].decoder:  # two continuations of the longest, and of the shortest prompt
+        sample = [*readings[:2], *readings[-2:]]
     sample = list({id(reading): reading for reading in sample}.values())
     ways = [way for way in kind.ways if requested != "plain" or way.strategy == "plain"]
     if not sample:
