@@ -204,7 +204,7 @@ def test_prompt_and_text_beyond_the_positions_are_errors_of_their_rows():
     loaded = encoder_decoders.load_model("bart")
     long = "O gato dorme no tellado e ladra " * 20
     first, second = generate(loaded, generation_rows([long, "O gato"]))[0].to_pylist()
-    assert first["flags"].startswith("error: expected at most 64 tokens of the prompt, got ")
+    assert first["flags"].startswith("error: expected at most 64 tokens, got ")
     assert second["flags"] is None
     [row] = generate(loaded, generation_rows(["O gato"], max_new_tokens=100))[0].to_pylist()
     assert row["flags"] == "error: expected at most 64 tokens to generate, got 100"
@@ -305,7 +305,7 @@ def test_decoder_that_reads_later_tokens_is_refused():
 @pytest.mark.parametrize(
     ("kind", "settings", "message"),
     [
-        ("seq2seq", {"bos": "always"}, "bos: always: a setting of causal models, and it is an encoder-decoder"),
+        ("seq2seq", {"bos": "always"}, "bos: always: a setting of causal models, and its kind is seq2seq"),
         ("seq2seq", {"strategy": "tree"}, "strategy: tree: a setting of causal models"),
         ("seq2seq", {"generation_engine": "vllm"}, "generation_engine: vllm: a setting of causal models"),
         ("causal", {"language_codes": {"gl": "x"}}, "language_codes: a setting of encoder-decoder models"),

@@ -236,14 +236,13 @@ _OF_CAUSAL = {"bos": ("always", "never", "eos"), "strategy": ("tree",), "generat
 
 def check_settings(name: str, kind: str, settings: Mapping) -> None:
     """Raise ModelError for a setting of another kind of model than the one with this name."""
-    for key, values in _OF_CAUSAL.items() if kind == "seq2seq" else ():
-        if settings.get(key) in values:
-            problem = "a setting of causal models, and it is an encoder-decoder"
-            raise ModelError(f"model {name}: {key}: {settings[key]}: {problem}. Remove it.")
-    if settings.get("language_codes") and kind != "seq2seq":
-        raise ModelError(
-            f"model {name}: language_codes: a setting of encoder-decoder models, and it is {kind}. Remove it."
-        )
+    is_seq2seq, wanted = kind == "seq2seq", None
+    for key, values in _OF_CAUSAL.items() if is_seq2seq else ():
+        wanted = f"{key}: {settings[key]}: a setting of causal" if settings.get(key) in values else wanted
+    if settings.get("language_codes") and not is_seq2seq:
+        wanted = "language_codes: a setting of encoder-decoder"
+    if wanted:
+        raise ModelError(f"model {name}: {wanted} models, and its kind is {kind}. Remove it.")
 
 
 # Classes that are trained to fill in spans (Raffel et al. 2020, "Exploring the Limits of Transfer Learning …", 3.1.4)

@@ -158,44 +158,29 @@ def _fit(
         error = f"the tokenizer provides no offsets, and {encoded}"
         return replace(prompt, rendered=None, error=error), True
     ids = prompt_ids(loaded, encoded, templated=prompt.rendered is not None)
-    if loaded.kind == "seq2seq" and ids:
-        return _fit_encoder(loaded, prompt, encoded.ids.tolist(), is_truncatable)
     if not ids:
         return replace(prompt, rendered=None, error="the prompt is empty"), True
     if max(ids) >= loaded.n_embeddings:
         return replace(prompt, rendered=None, error="a token is outside the model's vocabulary"), True
     max_length = math.inf if loaded.max_length is None else loaded.max_length
     n_new = prompt.max_new_tokens
-    room = max_length - len(ids) - n_new
+    n_read, counted = len(ids) + n_new, f"{len(ids)} of the prompt and {n_new} to generate"
+    if loaded.start_ids:  # encoder and decoder have limits of their own; as in `generate`, what is forced counts
+        ids, n_new = encoded.ids.tolist(), n_new - len(loaded.start_ids) + 1 - loaded.forces_end
+        n_read, counted = len(ids), f"{len(ids)} of the prompt"
+        prompt = replace(prompt, start=loaded.start_ids, max_new_tokens=n_new)
+        if (n := len(loaded.start_ids) + n_new - 1) > (loaded.target_length or math.inf):
+            error = f"expected at most {loaded.target_length} tokens to generate, got {n}"
+            return replace(prompt, rendered=None, error=error), True
+    room = max_length - n_read
     if room >= min(1, prompt.wanted_tokens):
         n_reasoning = min(prompt.wanted_tokens, room)
         return replace(prompt, ids=ids, think_tokens=n_reasoning, max_new_tokens=n_new + n_reasoning), True
     if is_truncatable and 0 < n_new < max_length:  # as lm-eval
-        n_dropped = len(ids) + n_new - int(max_length)
+        n_dropped = n_read - int(max_length)
         return replace(prompt, ids=ids[n_dropped:], n_dropped_tokens=n_dropped), True
-    error = f"expected at most {max_length} tokens, got {len(ids)} of the prompt and {n_new} to generate"
+    error = f"expected at most {max_length} tokens, got {counted}"
     return replace(prompt, rendered=None, error=error), False
-
-
-def _fit_encoder(
-    loaded: TextModel, prompt: PreparedPrompt, ids: list[int], is_truncatable: bool
-) -> tuple[PreparedPrompt, bool]:
-    """Return what `_fit` does for an encoder-decoder, whose encoder and decoder have their own limits."""
-    # as `generate` of transformers counts what is forced
-    n_new, room = prompt.max_new_tokens - loaded.forces_end - (len(loaded.start_ids) - 1), math.inf
-    if loaded.target_length is not None:
-        room = loaded.target_length + 1 - len(loaded.start_ids)
-    n_excess = 0 if loaded.max_length is None else max(0, len(ids) - loaded.max_length)
-    if n_new > room:
-        error = f"expected at most {room} tokens to generate, got {n_new}"
-        return replace(prompt, rendered=None, error=error), True
-    if max(ids) >= loaded.n_embeddings:
-        return replace(prompt, rendered=None, error="a token is outside the model's vocabulary"), True
-    if n_excess and not is_truncatable:
-        error = f"expected at most {loaded.max_length} tokens of the prompt, got {len(ids)}"
-        return replace(prompt, rendered=None, error=error), False
-    fitted = {"ids": ids[n_excess:], "n_dropped_tokens": n_excess, "max_new_tokens": n_new, "start": loaded.start_ids}
-    return replace(prompt, **fitted), True
 
 
 def max_new_tokens(loaded: TextModel, row: dict) -> int:

@@ -14,43 +14,31 @@ from vernacular.core.model_record import ModelRecord
 
 _SENTINELS = ("<extra_id_0>", "▁<extra_id_0>")  # the second one: of mT5
 _BYTE_SENTINEL = 258  # of ByT5: a byte that no UTF-8 text has (Xue et al. 2022, "ByT5"); its <extra_id_0> is unused
-_LENGTHS = ("max_decoder_position_embeddings", "max_position_embeddings")  # keys of configs
 
 
 def decoder_fields(model, tokenizer, record: ModelRecord) -> dict:
     """Return the fields of TextModel that describe a decoder; {} of other kinds. Raises ModelError without a start."""
     if record.kind != "seq2seq":
         return {}
-    configs = model.generation_config, model.config, model.config.get_text_config(decoder=True)
-    start, forced = (_stated(configs, *names) for names in (("decoder_start_token_id", "bos_token_id"), _FORCED))
+    config = (getattr(model.config, "decoder", None) or model.config).get_text_config(decoder=True)
+
+    def stated(*names: str) -> int | None:
+        configs = model.generation_config, model.config, config
+        values = (getattr(each, name, None) for name in names for each in configs)
+        return next((value for value in values if isinstance(value, int)), None)
+
+    start, forced = stated("decoder_start_token_id", "bos_token_id"), stated("forced_bos_token_id")
     if start is None:
         problem = "expected decoder_start_token_id in its generation_config.json or config.json, got none"
         raise ModelError(f"model {record.name}: {problem}, so that its decoder has no first token.")
-    config = (getattr(model.config, "decoder", None) or model.config).get_text_config(decoder=True)
-    lengths = (getattr(config, name, None) for name in _LENGTHS)
+    vocabulary = tokenizer.get_vocab() if fills_in(type(model).__name__) else {}
+    is_bytes = vocabulary and type(tokenizer).__name__ == "ByT5Tokenizer"
     return {
         "start_ids": (start,) if forced is None else (start, forced),
-        "target_length": next((length for length in lengths if isinstance(length, int) and length > 0), None),
-        "sentinel_id": _sentinel(model, tokenizer),
-        "forces_end": any(getattr(config, "forced_eos_token_id", None) is not None for config in configs[:2]),
+        "target_length": stated("max_decoder_position_embeddings", "max_position_embeddings"),
+        "sentinel_id": _BYTE_SENTINEL if is_bytes else next(filter(None, map(vocabulary.get, _SENTINELS)), None),
+        "forces_end": stated("forced_eos_token_id") is not None,
     }
-
-
-_FORCED = ("forced_bos_token_id",)
-
-
-def _stated(configs, *names: str) -> int | None:
-    values = (getattr(config, name, None) for name in names for config in configs)
-    return next((value for value in values if isinstance(value, int)), None)
-
-
-def _sentinel(model, tokenizer) -> int | None:
-    if not fills_in(type(model).__name__):
-        return None
-    vocabulary = {} if tokenizer is None else tokenizer.get_vocab()
-    ids = [vocabulary.get(name) for name in _SENTINELS]
-    ids = [_BYTE_SENTINEL] if type(tokenizer).__name__ == "ByT5Tokenizer" else ids
-    return next((token for token in ids if token is not None and token < model.config.vocab_size), None)
 
 
 def padded(loaded, texts: list) -> tuple[torch.Tensor, torch.Tensor]:
@@ -76,5 +64,4 @@ def of_rows(inputs: dict, rows: torch.Tensor) -> dict:
     """Return the same arguments for some rows."""
     encoded = copy.copy(inputs["encoder_outputs"])
     encoded["last_hidden_state"] = encoded.last_hidden_state[rows]
-    others = ("attention_mask", "input_ids")
-    return {"encoder_outputs": encoded, **{name: inputs[name][rows] for name in others}}
+    return {"encoder_outputs": encoded, **{name: inputs[name][rows] for name in ("attention_mask", "input_ids")}}

@@ -47,27 +47,20 @@ def code_of(codes, language: str, own: dict[str, str] | None = None) -> str | No
     """
     from langcodes import Language, tag_distance
 
-    if language in (own or {}):
-        return own[language]
-    if not Language.get(language).is_valid():
-        return None
-    script, distances = Language.get(language).maximize().script, {}
+    if language in (own or {}) or not Language.get(language).is_valid():
+        return (own or {}).get(language)
+    script, distances = Language.get(language).maximize().script, {None: _NEAREST + 1}
     for code in codes:
         tag = code.replace("_", "-").removesuffix("-XX")
-        if (tag == code and "_" not in code) or Language.get(tag).maximize().script == script:
+        if "_" not in code or Language.get(tag).maximize().script == script:
             distances[code] = tag_distance(language, tag)
-    nearest = min(distances, key=distances.get, default=None)
-    return nearest if nearest is not None and distances[nearest] <= _NEAREST else None
+    nearest = min(distances, key=distances.get)
+    return nearest if distances[nearest] <= _NEAREST else None
 
 
 def missing_language(record: ModelRecord, metadata: RequestsMetadata) -> str | None:
     """Return why a model has no token for a language of an evaluation, if its tokenizer's class has any; else None."""
-    path = Path(record.tokenizer_directory or "", "tokenizer_config.json")
-    settings = read_json(record.name, path) if record.kind == "seq2seq" and path.is_file() else {}
-    codes = ()
-    if str(settings.get("tokenizer_class")).removesuffix("Fast") in _CLASSES:
-        with contextlib.suppress(ModelError):  # the job states why
-            codes = _read_codes(str(path.parent))
+    codes = _saved_codes(record.tokenizer_directory or "") if record.kind == "seq2seq" else ()
     for language in filter(None, dict.fromkeys(metadata.languages) if codes else ()):
         if (code := code_of(codes, language, record.language_codes)) not in codes:
             named = (
@@ -78,8 +71,12 @@ def missing_language(record: ModelRecord, metadata: RequestsMetadata) -> str | N
 
 
 @lru_cache(maxsize=64)
-def _read_codes(directory: str) -> tuple[str, ...]:
-    return tuple(codes_of(load_tokenizer(ModelRecord(name=directory, directory=directory), directory)))
+def _saved_codes(directory: str) -> tuple[str, ...]:
+    path = Path(directory, "tokenizer_config.json")
+    if path.is_file() and str(read_json(directory, path).get("tokenizer_class")).removesuffix("Fast") in _CLASSES:
+        with contextlib.suppress(ModelError):  # the job states why
+            return tuple(codes_of(load_tokenizer(ModelRecord(name=directory, directory=directory), directory)))
+    return ()
 
 
 def in_evaluation(loaded: TextModel, requests: pa.Table) -> TextModel:
@@ -91,14 +88,14 @@ def in_evaluation(loaded: TextModel, requests: pa.Table) -> TextModel:
     if metadata is None:
         return loaded
     loaded, codes = replace(loaded, as_lm_eval=metadata.protocol.startswith("lm_eval")), codes_of(loaded.tokenizer)
-    own = loaded.record.language_codes
-    source, target = (code_of(codes, language, own) if language else None for language in metadata.languages)
+    source, target = (
+        code_of(codes, language or "und", loaded.record.language_codes) for language in metadata.languages
+    )
     if source in codes:
-        tokenizer = copy.deepcopy(loaded.tokenizer)  # another evaluation may be tokenized at the same time
-        tokenizer.src_lang = source
-        loaded = replace(loaded, tokenizer=tokenizer)
+        loaded = replace(loaded, tokenizer=copy.deepcopy(loaded.tokenizer))  # others may be tokenized at the same time
+        loaded.tokenizer.src_lang = source
     if target in codes:
+        is_first = type(loaded.tokenizer).__name__ == "MBartTokenizer"  # the decoder's text begins with it alone
         token = loaded.tokenizer.convert_tokens_to_ids(codes[target])
-        begins = type(loaded.tokenizer).__name__ == "MBartTokenizer"  # the decoder's text begins with it alone
-        loaded = replace(loaded, start_ids=(token,) if begins else (loaded.start_ids[0], token))
+        loaded = replace(loaded, start_ids=(token,) if is_first else (loaded.start_ids[0], token))
     return loaded

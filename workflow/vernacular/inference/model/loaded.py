@@ -199,11 +199,8 @@ def tokenizer_fields(model, tokenizer, record: ModelRecord) -> dict:
 
 def _limits(model, tokenizer, record: ModelRecord) -> tuple[int | None, int | None]:
     """Return (the smaller limit of the config and the record, that of the tokenizer) in tokens, None without one."""
-    config = model.config
-    if record.kind == "seq2seq":  # of the encoder
-        config = (getattr(config, "encoder", None) or config).get_text_config()
-    else:
-        config = config.get_text_config(decoder=True)
+    is_causal, config = record.kind != "seq2seq", model.config  # otherwise, of the encoder
+    config = config.get_text_config(decoder=True) if is_causal else getattr(config, "encoder", config).get_text_config()
     limits = [getattr(config, key, None) for key in _LENGTH_KEYS]
     limits = [limit for limit in limits if isinstance(limit, int) and limit > 0][:1]
     positions = next((m for n, m in model.named_modules() if n.endswith("position_embeddings")), None)
@@ -278,13 +275,15 @@ def check_is_causal(loaded: LoadedModel, tokens) -> None:
     ids = torch.tensor([[int(token) for token in tokens[:_PROBE]]], device=loaded.device)
     changed = ids.clone()
     changed[0, -1] = ids[0, 0] if ids[0, 0] != ids[0, -1] else (ids[0, -1] + 1) % loaded.n_embeddings
-    prompt, name = ({"input_ids": ids}, "decoder_input_ids") if loaded.kind == "seq2seq" else ({}, "input_ids")
+    name = "decoder_input_ids" if loaded.kind == "seq2seq" else "input_ids"
     try:
         reference, values = (
-            loaded.model(**prompt, **{name: row}, **loaded.without_cache).logits[0, : ids.shape[1] - 1]
+            loaded.model(**{"input_ids": ids, name: row}, **loaded.without_cache)
+            .logits[0, : ids.shape[1] - 1]
+            .float()
+            .log_softmax(-1)
             for row in (ids, changed)
         )
-        reference, values = (logits.float().log_softmax(-1) for logits in (reference, values))
     except MODEL_ERRORS:
         return
     top = reference.topk(min(20, reference.shape[-1])).indices

@@ -278,14 +278,7 @@ def bos_policy(loaded: TextModel) -> str:
     return policy
 
 
-def encode(
-    loaded: TextModel,
-    text: str,
-    *,
-    add_special_tokens: bool = True,
-    needs_offsets: bool = True,
-    is_target: bool = False,
-) -> Encoded:
+def encode(loaded: TextModel, text: str, *, add_special_tokens=True, needs_offsets=True, is_target=False) -> Encoded:
     """Return IDs and offsets of `text`; special tokens are those of the tokenizer unless a template has added them.
 
     `is_target`: of a decoder, whose vocabulary may be another one (Marian); without special tokens. Raises

@@ -6,6 +6,7 @@ fit: `overlap` + 1 of them, more in the last window. In lm-eval, the overlap is 
 Only the first window begins with BOS. A masked model reads its special tokens around each window.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import repeat
@@ -189,9 +190,8 @@ def _tokenized(loaded: TextModel, row: Request) -> PreparedRequest:
 
 def _read_first(request: PreparedRequest, text: str, start: int) -> str:
     """Return the text that is tokenized with special tokens: the prompt of an encoder, or all of it."""
-    if not request.has_prompt:
-        return text
-    return text[:start] if request.rendered is not None else text[:start].rstrip()
+    prompt = text[:start] if request.has_prompt else text
+    return prompt if not request.has_prompt or request.rendered is not None else prompt.rstrip()
 
 
 _TARGET = {"add_special_tokens": False, "is_target": True}  # how the text of a decoder is tokenized
@@ -205,16 +205,14 @@ def _begin_target(loaded: TextModel, request: PreparedRequest, text: str, start:
     """
     as_lm_eval = loaded.as_lm_eval or not request.extras.isdisjoint({"truncate_left", "score_bos"})
     request.start = loaded.start_ids
-    if as_lm_eval and is_rolling(request):
-        request.flags.append("not applicable: requires a causal model")
-    elif as_lm_eval:
-        return start
-    elif text[:start].strip():
+    if not as_lm_eval and text[:start].strip():
         return start + len(text[start:]) - len(text[start:].lstrip())
-    elif loaded.sentinel_id is None:
-        request.flags.append("not applicable: the model fills in no words")
-    else:
+    if not as_lm_eval and loaded.sentinel_id is not None:
         request.fills_in, request.start = True, (*loaded.start_ids[:1], loaded.sentinel_id)
+    elif not as_lm_eval or is_rolling(request):
+        request.flags.append(
+            f"not applicable: {'requires a causal model' if as_lm_eval else 'the model fills in no words'}"
+        )
     return start
 
 
@@ -227,9 +225,8 @@ def _finish(loaded: TextModel, request: PreparedRequest, unknown_id: int | None)
     if len(request.span) and request.span.max() >= loaded.n_outputs:
         request.flags.append("error: a token is one that the model cannot predict")
         request.stop, request.span = request.first, request.span[:0]
-    limit = loaded.target_length
-    if request.has_prompt and limit is not None and len(request.start) + len(request.span) - 1 > limit:
-        n = limit + 1 - len(request.start)
+    n = (loaded.target_length or math.inf) + 1 - len(request.start)
+    if request.has_prompt and len(request.span) > n:
         request.flags.append(f"error: expected a span of at most {n} tokens, got {len(request.span)}")
         request.stop, request.span = request.first, request.span[:0]
     if unknown_id is not None and (request.span == unknown_id).any():
@@ -237,30 +234,21 @@ def _finish(loaded: TextModel, request: PreparedRequest, unknown_id: int | None)
     return request
 
 
-def _locate_span(
-    loaded,
-    request: PreparedRequest,
-    encoded: Encoded | AlignmentError,
-    text: str,
-    start: int,
-    end: int,
-    target: Encoded | AlignmentError | None = None,
-) -> None:
-    """Apply the BOS policy and find the span's tokens, or flag the error; `target`: those that a decoder predicts."""
-    for each in (encoded, target):
-        if isinstance(each, AlignmentError):
-            request.flags.append(f"error: the tokenizer provides no offsets, and {each}")
-            return
+def _locate_span(loaded, request: PreparedRequest, encoded, text: str, start: int, end: int, target=None) -> None:
+    """Apply the BOS policy and find the span's tokens, or flag the error.
+
+    `encoded`, `target` (those that a decoder predicts): Encoded, or the AlignmentError of a tokenizer without offsets.
+    """
+    if error := next((each for each in (encoded, target) if isinstance(each, AlignmentError)), None):
+        request.flags.append(f"error: the tokenizer provides no offsets, and {error}")
+        return
     if request.has_prompt:
-        prompt = encoded.ids
         if not start:  # as lm-eval
-            prompt = np.array([loaded.eos_id if loaded.bos_id is None else loaded.bos_id], np.int32)
-        request.ids = np.concatenate([prompt, target.ids])
-        request.first, request.stop = len(prompt), len(request.ids)
-        request.lead, request.tail = (encoded.lead, encoded.tail) if start else (0, 0)
-        request.offsets = target.offsets + start
-        if not len(target):
-            request.flags.append("empty")
+            encoded = Encoded.of([loaded.eos_id if loaded.bos_id is None else loaded.bos_id], [None], [None])
+        request.ids, request.offsets = np.concatenate([encoded.ids, target.ids]), target.offsets + start
+        request.first, request.stop = len(encoded), len(request.ids)
+        request.lead, request.tail = encoded.lead % len(encoded), encoded.tail
+        request.flags += [] if len(target) else ["empty"]
         return
     span, crosses_edge = span_tokens(text, encoded.offsets, start, end)
     n_tokens = len(encoded)
