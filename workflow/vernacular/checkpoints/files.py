@@ -236,13 +236,11 @@ _OF_CAUSAL = {"bos": ("always", "never", "eos"), "strategy": ("tree",), "generat
 
 def check_settings(name: str, kind: str, settings: Mapping) -> None:
     """Raise ModelError for a setting of another kind of model than the one with this name."""
-    is_seq2seq, wanted = kind == "seq2seq", None
-    for key, values in _OF_CAUSAL.items() if is_seq2seq else ():
-        wanted = f"{key}: {settings[key]}: a setting of causal" if settings.get(key) in values else wanted
-    if settings.get("language_codes") and not is_seq2seq:
-        wanted = "language_codes: a setting of encoder-decoder"
-    if wanted:
-        raise ModelError(f"model {name}: {wanted} models, and its kind is {kind}. Remove it.")
+    others = {"language_codes": "encoder-decoder"} if settings.get("language_codes") else {}
+    if kind == "seq2seq":
+        others = {f"{key}: {settings[key]}": "causal" for key in _OF_CAUSAL if settings.get(key) in _OF_CAUSAL[key]}
+    for setting, other in others.items():
+        raise ModelError(f"model {name}: {setting}: a setting of {other} models, and its kind is {kind}. Remove it.")
 
 
 # Classes that are trained to fill in spans (Raffel et al. 2020, "Exploring the Limits of Transfer Learning …", 3.1.4)

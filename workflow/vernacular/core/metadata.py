@@ -179,7 +179,7 @@ class ModelInfo:
     details: dict = field(default_factory=dict)  # revision, architecture, threads, what a server states, …
 
 
-INFILLING = "infilling"  # the pseudo-log-likelihood of a text whose words an encoder-decoder fills in
+INFILLING = "infilling"  # pseudo-log-likelihood of a text whose words an encoder-decoder fills in
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,12 +192,8 @@ class EngineInfo:
     strategies: list[dict] | None = None  # of generation: the way of each group of prompts, in `used`
     fallback: list[str] = field(default_factory=list)  # why slower ways were used
     computed_with: list[str] | None = None  # evaluations that share the computation and differ in the prompt only
+    pll: list[str] | None = None  # names of the pseudo-log-likelihoods among the scores
     details: dict = field(default_factory=dict)  # self-checks, limits of batches, dropped parts of the journal, …
-
-    @property
-    def pseudo_likelihoods(self) -> list[str]:
-        """The names of pseudo-log-likelihoods among the scores."""
-        return self.details.get("pll") or []
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -98,6 +98,7 @@ def inference_metadata(protocol: str) -> dict:
 
 def _row_metadata(rows: list[dict], example_ids: list[str], held_out: set[str], settings: RequestSettings) -> dict:
     """Return the metadata of the rows, in addition to the evaluation's settings."""
+    starts = {row["span_start"] for row in rows if skipped_reason(row["role"]) is None}
     reasons = {item_id: "repeats a few-shot example" for item_id in sorted(held_out - set(example_ids))}
     return {
         "few_shot_examples": example_ids,
@@ -105,16 +106,10 @@ def _row_metadata(rows: list[dict], example_ids: list[str], held_out: set[str], 
         "prefix": settings.prefix,
         "prompts": fingerprint(settings.labels),
         **({"has_turns": True} if any(row["messages"] for row in rows) else {}),
-        **({"whole_texts": True} if has_whole_texts_only(rows) else {}),
+        **({"whole_texts": True} if starts == {0} else {}),
         "skipped": reasons
         | {row["item_id"]: reason for row in rows if (reason := skipped_reason(row["role"])) is not None},
     }
-
-
-def has_whole_texts_only(rows: list[dict]) -> bool:
-    """Return whether no text to score has a prompt."""
-    starts = [row["span_start"] for row in rows if row["kind"] == "score" and skipped_reason(row["role"]) is None]
-    return bool(starts) and not any(starts)
 
 
 def _check(task: dict, *, protocol: str, shots: int, style: str, options: dict) -> None:

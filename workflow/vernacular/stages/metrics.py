@@ -246,7 +246,7 @@ def _compute(args, inputs: _Inputs, record: ModelRecord, others: dict) -> tuple[
     if source.release:
         conditions |= {source.kind: source.release}
     conditions |= {"data": f"{source.kind}@{(source.revision or source.sha256)[:12]}"}
-    conditions |= {"likelihood": INFILLING} if INFILLING in outputs.engine.pseudo_likelihoods else {}
+    conditions |= {"likelihood": INFILLING} if INFILLING in (outputs.engine.pll or ()) else {}
     conditions |= {"limit": requests.items.limit} if requests.items.limit else {}
     for row in label_values(values, labels, signatures, conditions):
         # the baseline applies to accuracies over all items, from which it is computed
@@ -279,7 +279,6 @@ def _results(
     `diagnoser` and `meter` get the same rows; `roles` are those whose texts are counted.
     """
     protocol, masked = inputs.spec.protocol, inputs.output_metadata.model.kind == "masked"
-    fills_in = INFILLING in inputs.output_metadata.engine.pseudo_likelihoods
     similarities, tool_results = SIMILARITIES.schema.empty_table(), TASK_RESULTS.schema.empty_table()
     if inputs.similarities:
         similarities = artifacts.read(inputs.similarities, SIMILARITIES)
@@ -293,8 +292,8 @@ def _results(
     for part in by_items(artifacts.read(inputs.items, ITEMS), tables, _ITEMS_AT_A_TIME):
         items, requests, outputs, similarity_rows, rows = map(rows_of, part)
         if not inputs.tool_results:  # otherwise, the tool's own code has computed them
-            options = {"masked": masked, "fills_in": fills_in, "pass_at": pass_at, "answers": answers}
-            options |= {"language": meter and meter.language}
+            options = {"masked": masked, "pass_at": pass_at, "answers": answers, "language": meter and meter.language}
+            options |= {"fills_in": INFILLING in (inputs.output_metadata.engine.pll or ())}
             rows, known = evaluate(protocol, items, requests, outputs, similarity_rows, **options)
             metrics = max(metrics, known, key=len)  # of a classification, more: a part may have no classified item
         if meter:

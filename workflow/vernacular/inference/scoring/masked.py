@@ -20,6 +20,7 @@ import torch
 from vernacular.core.errors import ModelError, named
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.library_errors import is_out_of_memory
+from vernacular.core.metadata import INFILLING
 from vernacular.inference.model.encoder_decoder import padded
 from vernacular.inference.model.loaded import MODEL_ERRORS, LoadedModel, agreement, check_is_causal
 from vernacular.inference.model.memory import LOGIT_BYTES
@@ -106,9 +107,7 @@ class Masked:
         if loaded.tokenizer.mask_token_id is None:
             raise ModelError(f"model {loaded.record.name}: its tokenizer has no mask token.")
         if loaded.tokenizer.mask_token_id >= loaded.n_embeddings:
-            raise ModelError(
-                f"model {loaded.record.name}: its tokenizer's mask token is outside the model's vocabulary."
-            )
+            raise ModelError(f"model {loaded.record.name}: its tokenizer's mask token is outside the vocabulary.")
 
     def queries(self, request: PreparedRequest) -> list[Query]:
         """Return the query of each token of the span, in a copy of the text in which it is masked."""
@@ -120,10 +119,6 @@ class Masked:
                 masked[index:][request.words[index:] == word] = loaded.tokenizer.mask_token_id
             queries.append((tuple(masked.tolist()), (), index, ids[index]))
         return queries
-
-    def variant(self, request: PreparedRequest) -> str | None:
-        """Return the name of a request's pseudo-log-likelihood; None: it is a log-likelihood."""
-        return variant(request)
 
     def score(self, head: Head, batch: ReadingBatch, way: Way) -> DeviceScores:
         """Start one forward pass; return the outputs of the batch's token queries, in their order."""
@@ -189,7 +184,7 @@ def score_readings(
         journal=journal,
         counters=counters,
     )
-    variants = sorted({kind.variant(request) for request in requests} - {None})
+    variants = sorted({variant(request) for request in requests} - {None})
     if variants and any("logprob_moments" in request.extras for request in requests):
         fallback = [*fallback, "min_k_plus_plus: not defined by pseudo-log-likelihood"]
     return counters, {
@@ -203,8 +198,10 @@ def score_readings(
     }
 
 
-def variant(request: PreparedRequest) -> str:
-    """Return the pseudo-log-likelihood variant of a request; "original" is the default."""
+def variant(request: PreparedRequest) -> str | None:
+    """Return the pseudo-log-likelihood variant of a request, "original" by default; None: it is a log-likelihood."""
+    if request.start:
+        return INFILLING if request.fills_in else None
     return next((name for name in VARIANTS if f"pll:{name}" in request.extras), "original")
 
 

@@ -9,12 +9,12 @@ sentinel, behind which the decoder predicts its tokens, given the words on both 
 pseudo-log-likelihood ("infilling"), as that of masked models (Salazar et al. 2020).
 """
 
+import contextlib
 from itertools import groupby
 
 import numpy as np
 import torch
 
-from vernacular.core.metadata import INFILLING
 from vernacular.inference.generation.decode import returned_state
 from vernacular.inference.model.encoder_decoder import encode_prompts, of_rows, padded
 from vernacular.inference.model.loaded import LoadedModel, state_name
@@ -27,19 +27,11 @@ from vernacular.inference.scoring.prepare import PreparedRequest
 class Seq2Seq(Masked):
     """How spans are computed by a decoder."""
 
-    ways = (
-        Way("padded", full_model=False, strategy="prefix"),
-        Way("equal", full_model=False, strategy="prefix"),
-        *Masked.ways,
-    )
+    ways = (*(Way(batching, full_model=False, strategy="prefix") for batching in ("padded", "equal")), *Masked.ways)
 
     def __init__(self, loaded: LoadedModel):
         self.loaded = loaded
         self.encoded: tuple | None = None  # the prompts of the last batch, and their encodings
-
-    def variant(self, request: PreparedRequest) -> str | None:
-        """Return the name of a request's pseudo-log-likelihood; None: it is a log-likelihood."""
-        return INFILLING if request.fills_in else None
 
     def queries(self, request: PreparedRequest) -> list[Query]:
         """Return the query of each token of the span: after the prompt, or as part of a word that is filled in."""
@@ -91,13 +83,11 @@ class Seq2Seq(Masked):
         """Append (logits at the distinct `positions` in all rows, the index of each among those of all parts)."""
         is_new = np.diff(positions, prepend=-1) != 0
         distinct = torch.from_numpy(positions[is_new]).to(self.loaded.device)
-        head = self.loaded.model.get_output_embeddings()
-        hook = None if way.full_model else head.register_forward_pre_hook(lambda _, x: (x[0].flatten(0, 1)[distinct],))
-        try:
+        head, hook = self.loaded.model.get_output_embeddings(), contextlib.nullcontext()
+        if not way.full_model:
+            hook = head.register_forward_pre_hook(lambda _, inputs: (inputs[0].flatten(0, 1)[distinct],))
+        with hook:
             output = self.loaded.model(**kwargs)
-        finally:
-            if hook:
-                hook.remove()
         logits = output.logits.flatten(0, 1)[distinct] if way.full_model else output.logits
         parts.append((logits, np.cumsum(is_new) - 1 + sum(len(part[0]) for part in parts)))
         return output
