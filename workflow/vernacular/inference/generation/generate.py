@@ -15,6 +15,7 @@ from collections import Counter
 import pyarrow as pa
 import torch
 
+from vernacular.core import artifacts
 from vernacular.core.errors import ModelError, named
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.logs import Progress
@@ -37,6 +38,7 @@ from vernacular.inference.model.memory import halve, token_budget, within_memory
 from vernacular.inference.model.rendering import has_template
 from vernacular.inference.model.tokenization import config_values
 from vernacular.inference.schema import GENERATIONS, Journal, iter_rows, rows_to_table
+from vernacular.protocols.schema import REQUESTS
 
 SHORTEST_PREFIX = 16  # tokens; recomputing a shorter prefix in each row costs less than copying its cache
 
@@ -49,7 +51,7 @@ class Generation:
     def __init__(self, loaded: LoadedModel, requests: pa.Table):
         started = time.perf_counter()
         self.loaded, self.requests = loaded, requests
-        texts = in_evaluation(loaded, requests)
+        texts = in_evaluation(loaded, artifacts.metadata_of(requests, REQUESTS))
         self.prompts = prepare_prompts(texts, requests)
         self.batch_class = batch_class_of(loaded, texts.start_ids)
         self.valid = [prompt for prompt in self.prompts.values() if prompt.error is None]

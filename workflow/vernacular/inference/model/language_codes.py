@@ -12,16 +12,12 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-import pyarrow as pa
-
 from vernacular.checkpoints.files import read_json
-from vernacular.core import artifacts
 from vernacular.core.errors import ModelError, suggest
 from vernacular.core.metadata import RequestsMetadata
 from vernacular.core.model_record import ModelRecord
 from vernacular.inference.model.tokenization import TextModel
 from vernacular.inference.model.tokenizers import load_tokenizer
-from vernacular.protocols.schema import REQUESTS
 
 _CODE = re.compile(r"(?P<mark>__)?(?P<code>[a-z]{2,3}(?(mark)|_[A-Z][A-Za-z]{1,3}))(?(mark)__)")
 _CLASSES = ("M2M100Tokenizer", "MBart50Tokenizer", "MBartTokenizer", "NllbTokenizer", "SeamlessM4TTokenizer")
@@ -79,13 +75,12 @@ def _saved_codes(directory: str) -> tuple[str, ...]:
     return ()
 
 
-def in_evaluation(loaded: TextModel, requests: pa.Table) -> TextModel:
-    """Return a model that tokenizes texts in the languages of these requests, and by lm-eval's rules if they are its.
+def in_evaluation(loaded: TextModel, metadata: RequestsMetadata | None) -> TextModel:
+    """Return a model that tokenizes texts in the languages of an evaluation, and by lm-eval's rules if it is its.
 
     Where none is known, or the tokenizer has no token for it, the language is that of the checkpoint's files.
     """
-    metadata = artifacts.metadata_of(requests, REQUESTS) if loaded.kind == "seq2seq" else None
-    if metadata is None:
+    if metadata is None or loaded.kind != "seq2seq":
         return loaded
     loaded, codes = replace(loaded, as_lm_eval=metadata.protocol.startswith("lm_eval")), codes_of(loaded.tokenizer)
     source, target = (

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError
 from vernacular.core.processes import Task
 from vernacular.inference.model.language_codes import in_evaluation
@@ -35,7 +36,7 @@ from vernacular.inference.scoring.execute import (
 from vernacular.inference.scoring.outputs import CAUSAL_EXTRAS, EXTRAS, merge_metadata
 from vernacular.inference.scoring.prepare import PreparedRequest, pack, prepare_all, split_into_windows
 from vernacular.inference.scoring.trie import Path, Trie, build_trie, ranges
-from vernacular.protocols.schema import CHARACTERS_PER_TOKEN
+from vernacular.protocols.schema import CHARACTERS_PER_TOKEN, REQUESTS
 
 if TYPE_CHECKING:
     from vernacular.inference.model.loaded import LoadedModel
@@ -89,7 +90,7 @@ class Scoring:
         _check(requests)
         requests = requests.drop_columns(_OF_GENERATION)
         self.loaded, self.requests, self.strategy = loaded, requests, strategy
-        self.texts = in_evaluation(loaded, requests)
+        self.texts = in_evaluation(loaded, artifacts.metadata_of(requests, REQUESTS))
         self.chunk_rows = split_into_chunks(requests, masked=loaded.kind != "causal")
         self.n_unscored = self.n_chat = self.n_windows = 0
         self.engines: list[dict] = []  # metadata of each chunk
