@@ -26,10 +26,10 @@ _NEAREST = 5  # CLDR's distance of a region, or a script, from another one; of l
 
 def codes_of(tokenizer) -> dict[str, str]:
     """Return the tokens of a tokenizer's languages by their codes, sorted; {} if it has none."""
-    if not hasattr(tokenizer, "src_lang"):
-        return {}
-    vocabulary = [*tokenizer.get_vocab(), *getattr(tokenizer, "additional_special_tokens", ())]
-    return {match["code"]: token for token in sorted(vocabulary) if (match := _CODE.fullmatch(str(token)))}
+    if hasattr(tokenizer, "lang_code_to_token"):  # M2M-100, whose vocabulary is without them
+        return dict(sorted(tokenizer.lang_code_to_token.items()))
+    vocabulary = sorted(tokenizer.get_vocab()) if hasattr(tokenizer, "src_lang") else ()
+    return {match["code"]: token for token in vocabulary if (match := _CODE.fullmatch(token))}
 
 
 def code_of(codes, language: str, own: dict[str, str] | None = None) -> str | None:
