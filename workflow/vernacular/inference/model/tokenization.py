@@ -287,7 +287,7 @@ def encode(loaded: TextModel, text: str, *, add_special_tokens=True, needs_offse
     tokenizer = loaded.tokenizer
     if tokenizer.is_fast:
         return from_encoding(tokenizer(text, add_special_tokens=add_special_tokens, verbose=False).encodings[0])
-    texts = {"text_target" if is_target else "text": text}
+    texts = {"text_target" if is_target and hasattr(tokenizer, "spm_target") else "text": text}
     plain_ids = tokenizer(**texts, add_special_tokens=False, verbose=False)["input_ids"]
     offsets = reconstruct_offsets(tokenizer, plain_ids, text) if needs_offsets else [(0, len(text))] * len(plain_ids)
     full_ids = tokenizer(text, add_special_tokens=True, verbose=False)["input_ids"] if add_special_tokens else plain_ids
