@@ -1,8 +1,7 @@
 """Tokens that state the languages of a text to an encoder-decoder (mBART, M2M-100, NLLB, SeamlessM4T).
 
-The tokenizer puts that of the source into the prompt; the decoder reads that of the target before its text: after its
-first token, or in place of it (the first mBART). Their codes (glg_Latn, gl_ES, gl) are those of languages by the tables
-of langcodes; `language_codes` of a model names others.
+The tokenizer puts one into the prompt; the decoder reads the other one after its first token, or in place of it (the
+first mBART). Codes (glg_Latn, gl_ES, gl) are found by the tables of langcodes; `language_codes` of a model adds others.
 """
 
 import contextlib

@@ -277,13 +277,10 @@ def check_is_causal(loaded: LoadedModel, tokens) -> None:
     changed[0, -1] = ids[0, 0] if ids[0, 0] != ids[0, -1] else (ids[0, -1] + 1) % loaded.n_embeddings
     name = "decoder_input_ids" if loaded.kind == "seq2seq" else "input_ids"
     try:
-        reference, values = (
-            loaded.model(**{"input_ids": ids, name: row}, **loaded.without_cache)
-            .logits[0, : ids.shape[1] - 1]
-            .float()
-            .log_softmax(-1)
-            for row in (ids, changed)
-        )
+        logits = [
+            loaded.model(**{"input_ids": ids, name: row}, **loaded.without_cache).logits for row in (ids, changed)
+        ]
+        reference, values = (each[0, : ids.shape[1] - 1].float().log_softmax(-1) for each in logits)
     except MODEL_ERRORS:
         return
     top = reference.topk(min(20, reference.shape[-1])).indices

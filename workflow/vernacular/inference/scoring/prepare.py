@@ -106,11 +106,10 @@ def prepare_all(loaded: TextModel, requests: pa.Table) -> Iterator[PreparedReque
             sources[request.adds_special_tokens].append((index, request, *source))
     unknown_id = loaded.tokenizer.unk_token_id
     for adds_special_tokens, entries in sources.items():
-        texts = [_read_first(request, text, start) for _, request, text, start, _ in entries]
-        spans = [text[start:end] if request.has_prompt else "" for _, request, text, start, end in entries]
+        texts, spans = [text for _, _, text, *_ in entries], [span for *_, span in entries]
         targets = dict(encode_all(loaded, spans, **_TARGET)) if loaded.start_ids else {}
         for number, encoded in encode_all(loaded, texts, add_special_tokens=adds_special_tokens):
-            index, request, text, start, end = entries[number]
+            index, request, text, start, end, _ = entries[number]
             _locate_span(loaded, request, encoded, text, start, end, targets.get(number))
             if not request.failed and not is_rolling(request) and _excess(loaded, request) > 0:
                 yield prepare(loaded, requests.slice(index, 1).to_pylist()[0])  # drops few-shot examples
@@ -150,11 +149,14 @@ def _values(column: pa.ChunkedArray) -> list:
     return values
 
 
-def _begin(loaded: TextModel, row: Request) -> tuple[PreparedRequest, str, int, int]:
-    """Return (request without tokens, full text, span start, span end)."""
+def _begin(loaded: TextModel, row: Request) -> tuple[PreparedRequest, str, int, int, str]:
+    """Return (request without tokens, text, span start, span end, "").
+
+    The text is the full one, or the prompt of an encoder, whose decoder has the last text.
+    """
     text, start, end = row["prefix"] + row["text"], row["span_start"], row["span_end"]
     is_empty, rendered = start >= end, None
-    flag = None
+    flag, span = None, ""
     chat = rendering.uses_chat(loaded, row["messages"], row["kind"], row["extras"])
     own_texts = rendering.own_texts(row, chat=chat)
     control = control_token_flag(loaded, own_texts)
@@ -170,28 +172,25 @@ def _begin(loaded: TextModel, row: Request) -> tuple[PreparedRequest, str, int, 
         request.flags.append("not applicable: requires a causal model")
     elif loaded.kind == "seq2seq":
         start = _begin_target(loaded, request, text, start)
+        if request.has_prompt:
+            span = text[start:end]
+            text = text[:start] if chat else text[:start].rstrip()
     request.notes += filter(None, (flag, control))
-    return request, text, start, end
+    return request, text, start, end, span
 
 
 def _tokenized(loaded: TextModel, row: Request) -> PreparedRequest:
     """Tokenize a row and locate its span, whatever the number of tokens."""
-    request, text, start, end = _begin(loaded, row)
+    request, text, start, end, span = _begin(loaded, row)
     if not request.flags:
         target = None
         try:
-            encoded = encode(loaded, _read_first(request, text, start), add_special_tokens=request.adds_special_tokens)
-            target = encode(loaded, text[start:end], **_TARGET) if request.has_prompt else None
+            encoded = encode(loaded, text, add_special_tokens=request.adds_special_tokens)
+            target = encode(loaded, span, **_TARGET) if loaded.start_ids else None
         except AlignmentError as error:
             encoded = error
         _locate_span(loaded, request, encoded, text, start, end, target)
     return request
-
-
-def _read_first(request: PreparedRequest, text: str, start: int) -> str:
-    """Return the text that is tokenized with special tokens: the prompt of an encoder, or all of it."""
-    prompt = text[:start] if request.has_prompt else text
-    return prompt if not request.has_prompt or request.rendered is not None else prompt.rstrip()
 
 
 _TARGET = {"add_special_tokens": False, "is_target": True}  # how the text of a decoder is tokenized
@@ -200,8 +199,7 @@ _TARGET = {"add_special_tokens": False, "is_target": True}  # how the text of a 
 def _begin_target(loaded: TextModel, request: PreparedRequest, text: str, start: int) -> int:
     """Set what a decoder reads before a span, and whether it fills in the words; return where the span begins.
 
-    Outside tasks of lm-eval, which does not remove it, whitespace between prompt and span belongs to neither: what a
-    decoder writes begins with a letter.
+    Except in tasks of lm-eval, whitespace before a span is not part of it: what a decoder writes begins with a letter.
     """
     as_lm_eval = loaded.as_lm_eval or not request.extras.isdisjoint({"truncate_left", "score_bos"})
     request.start = loaded.start_ids

@@ -1,12 +1,10 @@
 """Encoder-decoder models: the log-probability of a span given a prompt, or of the words of a text, each filled in.
 
-The encoder reads the prompt, with its special tokens, and the decoder the span after its first tokens
-(`model/encoder_decoder.py`). The encoder runs once for all options of a question; from the state after the tokens with
-which all of them begin, which holds the keys and values of the prompt in all layers, each option continues.
+The encoder runs once for all options of a question. Each option continues the state of the decoder after its first
+tokens, which holds the keys and values of the prompt in all layers (`model/encoder_decoder.py`).
 
-A text without a prompt is read by models that are trained to fill in spans: each word in turn is replaced by a
-sentinel, behind which the decoder predicts its tokens, given the words on both sides. The sum is a
-pseudo-log-likelihood ("infilling"), as that of masked models (Salazar et al. 2020).
+In a text without a prompt, each word in turn is replaced by a sentinel, behind which the decoder predicts its tokens.
+The sum is a pseudo-log-likelihood ("infilling"), as that of masked models (Salazar et al. 2020).
 """
 
 import contextlib
