@@ -222,15 +222,11 @@ class Model:
         task = {"task": _ORIGIN, "item_type": "sentence", "protocols": [protocol]}
         fixed = {"shots": 0, "seed": 0, "style": "default", "options": {}}
         rows, built = build(items, task, language=language, protocol=protocol, **fixed)
-        outputs, metadata = self._compute(
-            rows, protocol, language=language, whole_texts=built.get("whole_texts", False)
-        )
+        known = {"language": language, "whole_texts": built.get("whole_texts", False)}
+        outputs, metadata = self._compute(rows, protocol, **known)
         if per == "token":
             return _numbered(results.token_frame(outputs, rows), metadata)
-        options = {
-            "masked": self.record.kind == "masked",
-            "fills_in": INFILLING in (metadata["engine"].get("pll") or ()),
-        }
+        options = {"masked": self.record.kind == "masked", "fills_in": INFILLING in metadata["engine"].get("pll", ())}
         values, _ = evaluate(protocol, items, rows, outputs.to_pylist(), [], **options)
         frame = results.item_frame(pa.Table.from_pylist(values, schema=TASK_RESULTS.schema))
         frame = frame.drop(columns=["cluster_id", "category", "prompt", "choices", "gold", *_LABELS], errors="ignore")

@@ -219,10 +219,8 @@ class DecodingBatch:
     @property
     def can_drop_rows(self) -> bool:
         """Whether finished rows can be removed."""
-        caches = (
-            getattr(self.state, "self_attention_cache", self.state),
-            getattr(self.state, "cross_attention_cache", None),
-        )
+        parts = (getattr(self.state, name, None) for name in ("self_attention_cache", "cross_attention_cache"))
+        caches = (self.state, *parts)
         layers = [layer for cache in caches for layer in getattr(cache, "layers", None) or ()]
         can_select = bool(layers) and all(hasattr(layer, "batch_select_indices") for layer in layers)
         return self.way.drops_rows and can_select

@@ -89,7 +89,7 @@ def not_answerable(record: ModelRecord, metadata: RequestsMetadata) -> str | Non
     abilities = engine_of(record).abilities(record)
     if metadata.causal_only and not abilities.left_to_right:
         return f"{metadata.protocol} requires a causal model, and {record.name} is a masked model"
-    if metadata.whole_texts and metadata.causal_only and record.kind == "seq2seq":
+    if metadata.causal_only and metadata.whole_texts and record.kind == "seq2seq":
         return f"{metadata.protocol} requires a causal model, and {record.name} is an encoder-decoder"
     if output_schema(metadata) is GENERATIONS:
         reason = abilities.reason("generation")
