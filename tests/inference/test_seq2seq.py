@@ -10,9 +10,12 @@ from support.scoring import build_requests, item, results_of
 from vernacular.checkpoints.adapters import resolve_adapter
 from vernacular.checkpoints.files import check_settings, kind_of
 from vernacular.checkpoints.resolve import resolve
+from vernacular.config.load import load as load_config
+from vernacular.config.references import check_references
 from vernacular.core import artifacts
-from vernacular.core.errors import ModelError
+from vernacular.core.errors import ConfigError, ModelError
 from vernacular.core.metadata import RequestsMetadata
+from vernacular.core.validate import Problems
 from vernacular.inference.engine import Local
 from vernacular.inference.job.run import run_group
 from vernacular.inference.job.work import not_answerable, work_units
@@ -314,6 +317,18 @@ def test_decoder_that_reads_later_tokens_is_refused():
 def test_setting_of_another_kind_of_model_is_an_error(kind, settings, message):
     with pytest.raises(ModelError, match=message):
         check_settings("m", kind, settings)
+
+
+def test_check_names_settings_of_other_kinds_and_the_closest_key(tmp_path):
+    encoder_decoders.save("t5", tmp_path / "t5")
+    entry = {"source": str(tmp_path / "t5"), "bos": "always"}
+    evaluations = [{"task": "cola", "languages": ["gl"]}]
+    problems = Problems()
+    check_references(load_config([], {"models": {"t": entry}, "evaluations": evaluations, "data": "samples"}), problems)
+    with pytest.raises(ConfigError, match="model t: bos: always: a setting of causal models, and its kind is seq2seq"):
+        problems.raise_all()
+    with pytest.raises(ConfigError, match=r"language_code\b.*language_codes"):
+        load_config([], {"models": {"t": entry | {"language_code": {"gl": "gl"}}}, "evaluations": evaluations})
 
 
 def test_settings_are_checked_before_a_model_is_loaded(tmp_path):
