@@ -151,9 +151,9 @@ def test_texts_without_a_prompt_have_pseudo_bits_and_others_have_none():
 def test_model_that_fills_in_no_words_scores_no_text_without_a_prompt():
     loaded, text = encoder_decoders.load_model("bart"), "O gato dorme."
     [row] = score(loaded, tiny.score_requests([(text, 0, len(text))]))[0].to_pylist()
-    assert row["flags"] == "not applicable: the model fills in no words"
+    assert row["flags"] == "not applicable: the model does not fill in words"
     metadata = RequestsMetadata(protocol="acceptability", fingerprint="x", whole_texts=True)
-    assert "fills in no words" in not_answerable(loaded.record, metadata)
+    assert "not trained to fill in words" in not_answerable(loaded.record, metadata)
     assert not_answerable(encoder_decoders.record("t5"), metadata) is None
     order_test = RequestsMetadata(protocol="lm_eval", fingerprint="x", whole_texts=True, causal_only=True)
     assert "requires a causal model" in not_answerable(encoder_decoders.record("t5"), order_test)
@@ -251,10 +251,13 @@ def test_language_without_a_token_is_not_applicable(tmp_path):
     record = resolve("n", str(tmp_path / "nllb"), tmp_path / "converted")
     assert not_answerable(record, about("gl")) is None
     reason = not_answerable(record, about("sr-Latn"))
-    assert reason == "options is not possible: n has no token for the language sr-Latn. language_codes may name one."
+    assert (
+        reason
+        == "options is not possible: the tokenizer of n has no token for the language sr-Latn. language_codes may name one."
+    )
     assert not_answerable(record | {"language_codes": {"sr-Latn": "srp_Cyrl"}}, about("sr-Latn")) is None
     reason = not_answerable(record | {"language_codes": {"sr-Latn": "srp-Cyrl"}}, about("sr-Latn"))
-    assert 'language_codes: srp-Cyrl is none. Did you mean "srp_Cyrl"?' in reason
+    assert 'language_codes: expected a code of its tokenizer, got "srp-Cyrl". Did you mean "srp_Cyrl"?' in reason
 
 
 def test_languages_are_part_of_the_key(tmp_path):
@@ -338,9 +341,9 @@ def test_settings_are_checked_before_a_model_is_loaded(tmp_path):
 
 def test_kind_follows_from_the_config():
     assert kind_of("m", {"is_encoder_decoder": True}, "auto") == "seq2seq"
-    with pytest.raises(ModelError, match=r"kind: causal: it is an encoder-decoder \(t5\)"):
+    with pytest.raises(ModelError, match="kind: expected a causal model, got an encoder-decoder: t5"):
         kind_of("m", {"is_encoder_decoder": True, "model_type": "t5"}, "causal")
-    with pytest.raises(ModelError, match=r"kind: seq2seq: it is no encoder-decoder \(llama\)"):
+    with pytest.raises(ModelError, match="kind: expected an encoder-decoder, got llama"):
         kind_of("m", {"model_type": "llama"}, "seq2seq")
 
 

@@ -214,8 +214,8 @@ def kind_of(name: str, config: dict, kind: str) -> str:
     if config.get("is_encoder_decoder") and kind in ("auto", "seq2seq"):
         return "seq2seq"
     if kind != "encoder" and (config.get("is_encoder_decoder") or kind == "seq2seq"):
-        found = "an encoder-decoder" if kind != "seq2seq" else "no encoder-decoder"
-        raise ModelError(f"model {name}: kind: {kind}: it is {found} ({config.get('model_type')}). Remove kind.")
+        expected, got = ("an encoder-decoder", "") if kind == "seq2seq" else (f"a {kind} model", "an encoder-decoder: ")
+        raise ModelError(f"model {name}: kind: expected {expected}, got {got}{config.get('model_type')}. Remove kind.")
     architecture = (config.get("architectures") or [""])[0] or ""
     if kind == "causal" and architecture.endswith("ForMaskedLM") and not config.get("is_decoder"):
         raise ModelError(f"model {name} is a masked language model ({architecture}). Set kind: masked.")

@@ -137,7 +137,9 @@ class Local(Engine):
     @classmethod
     def abilities(cls, record):
         is_causal, is_seq2seq = record.kind != "masked", record.kind == "seq2seq"
-        reasons = {"whole_texts": "an encoder-decoder that fills in no words scores texts after a prompt only"}
+        reasons = {
+            "whole_texts": "this encoder-decoder is not trained to fill in words, and scores spans after a prompt"
+        }
         whole_texts = not is_seq2seq or fills_in(record.architecture)
         return Abilities(generation=is_causal, left_to_right=is_causal, whole_texts=whole_texts, reasons=reasons)
 

@@ -58,10 +58,9 @@ def missing_language(record: ModelRecord, metadata: RequestsMetadata) -> str | N
     codes = _saved_codes(record.tokenizer_directory or "") if record.kind == "seq2seq" else ()
     for language in filter(None, dict.fromkeys(metadata.languages) if codes else ()):
         if (code := code_of(codes, language, record.language_codes)) not in codes:
-            named = (
-                f" language_codes: {code} is none.{suggest(code, codes)}" if code else " language_codes may name one."
-            )
-            return f"{record.name} has no token for the language {language}.{named}"
+            expected = f'language_codes: expected a code of its tokenizer, got "{code}".{suggest(code or "", codes)}'
+            reason = expected if code else "language_codes may name one."
+            return f"the tokenizer of {record.name} has no token for the language {language}. {reason}"
     return None
 
 

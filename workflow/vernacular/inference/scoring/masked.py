@@ -221,7 +221,7 @@ def merge(queries: list[list[Query]]) -> tuple[list[Reading], np.ndarray]:
 def make_batches(loaded: LoadedModel, readings: list[Reading], budget: int, batching: str) -> list[ReadingBatch]:
     """Split readings, longest first, into batches of at most `budget` tokens with the same positions.
 
-    The texts have at most so many tokens, and so have what decoders read; logits are limited by memory.
+    The limit is that of the texts, and also that of what decoders read; their logits are limited by memory.
     """
 
     def shared(reading: Reading) -> int:

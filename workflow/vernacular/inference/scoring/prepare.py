@@ -209,7 +209,7 @@ def _begin_target(loaded: TextModel, request: PreparedRequest, text: str, start:
         request.fills_in, request.start = True, (*loaded.start_ids[:1], loaded.sentinel_id)
     elif not as_lm_eval or is_rolling(request):
         request.flags.append(
-            f"not applicable: {'requires a causal model' if as_lm_eval else 'the model fills in no words'}"
+            f"not applicable: {'requires a causal model' if as_lm_eval else 'the model does not fill in words'}"
         )
     return start
 
