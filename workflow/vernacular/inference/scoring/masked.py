@@ -101,6 +101,7 @@ class Masked:
     """How masked texts are computed. Raises ModelError without a mask token that the model knows."""
 
     ways = tuple(Way(batching, full_model) for full_model in (False, True) for batching in BATCHINGS)
+    encoded: tuple | None = None  # of an encoder-decoder: the prompts of the last batch, and their encodings
 
     def __init__(self, loaded: LoadedModel):
         self.loaded = loaded
@@ -128,9 +129,6 @@ class Masked:
         rows = batch.queries.rows * ids.shape[1] + batch.queries.columns
         hidden = output.logits if head.full_model else output[0]
         return head.score(hidden.flatten(0, 1), output, rows, batch.queries.targets)
-
-    def clear(self) -> None:
-        """Free the memory of the last batch."""
 
     def logits(self, reading: Reading) -> torch.Tensor:
         """Return the logits of a reading, [positions, vocabulary], by transformers' forward of it alone."""
@@ -179,7 +177,7 @@ def score_readings(
         np.arange(len(requests)),
         make_plan=make_plan,
         score_batch=score_batch,
-        clear_cache=kind.clear,
+        clear_cache=lambda: setattr(kind, "encoded", None),
         lengths=np.array([len(request.ids) for request in requests]),
         journal=journal,
         counters=counters,

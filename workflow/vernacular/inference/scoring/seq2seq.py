@@ -29,7 +29,6 @@ class Seq2Seq(Masked):
 
     def __init__(self, loaded: LoadedModel):
         self.loaded = loaded
-        self.encoded: tuple | None = None  # the prompts of the last batch, and their encodings
 
     def queries(self, request: PreparedRequest) -> list[Query]:
         """Return the query of each token of the span: after the prompt, or as part of a word that is filled in."""
@@ -52,7 +51,7 @@ class Seq2Seq(Masked):
         numbers = {text: number for number, text in enumerate(batch.texts)}
         texts = np.array([numbers[reading.ids] for reading in batch.readings])
         if self.encoded is None or self.encoded[0] != batch.texts:
-            self.clear()
+            self.encoded = None  # before others are in memory
             self.encoded = batch.texts, encode_prompts(loaded, batch.texts)
         inputs, start = self.encoded[1], decoders[0]
         is_shared = len(numbers) < len(texts) and all(decoder[: len(start)] == start for decoder in decoders)
@@ -94,10 +93,6 @@ class Seq2Seq(Masked):
         """Return the logits of a reading, [positions, vocabulary], by transformers' forward of it alone."""
         ids, decoder = (torch.tensor([part], device=self.loaded.device) for part in (reading.ids, reading.decoder))
         return self.loaded.model(input_ids=ids, decoder_input_ids=decoder, **self.loaded.without_cache).logits[0]
-
-    def clear(self) -> None:
-        """Free the memory of the last batch."""
-        self.encoded = None
 
 
 def _of_span(text: tuple[int, ...], start: tuple[int, ...], span: list[int]) -> list[Query]:
