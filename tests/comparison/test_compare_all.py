@@ -47,6 +47,20 @@ def test_external_results_are_compared_but_not_ranked():
     assert rows == compare_all(pairs, results, {"e1": SPEC}, resamples=50).comparisons
 
 
+def test_words_that_are_filled_in_are_in_no_ranking_with_log_likelihoods():
+    results = {name: {"e1": as_table(random_rows(i))} for i, name in enumerate("abcd")}
+    own = {("e1", "accuracy"): "accuracy|protocol:acceptability|likelihood:infilling|v:1"}
+    signatures = {"a": {("e1", "accuracy"): "accuracy|protocol:acceptability|v:1"}, "b": own, "c": own}
+    found = compare_all([("a", "b"), ("b", "c")], results, {"e1": SPEC}, signatures=signatures, resamples=50)
+    compared = {each["model"]: {*each["compared_with"], each["best"]} for each in found.rankings}
+    assert compared.keys() == {*"abcd"}
+    assert all((other in "bc") == (model in "bc") for model, others in compared.items() for other in others)
+    assert {each["model"] for each in found.overall} == {"a", "d"}
+    notes = {each["candidate"]: each["note"] for each in found.comparisons}
+    assert "different signatures" in notes["b"]
+    assert not notes["c"]
+
+
 @pytest.mark.parametrize(("language", "compared"), [("sr-Latn", {"chrf", "chrf_script"}), ("ru", {"chrf"})])
 def test_values_in_one_script_are_compared_where_a_language_has_two(language, compared):
     results = {

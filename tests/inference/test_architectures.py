@@ -1,4 +1,7 @@
-"""Architectures of transformers: scores and greedy texts in batches equal those of one text at a time without a cache."""
+"""Architectures of transformers: scores and greedy texts in batches equal those of one text at a time without a cache.
+
+Those of encoder-decoders are compared with the loss of labels, and with `generate`.
+"""
 
 import pytest
 from support import architectures
@@ -56,6 +59,13 @@ def test_causal_architecture_equals_single_texts_without_cache(arch):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("arch", architectures.types("seq2seq"))
+def test_encoder_decoder_has_the_loss_of_its_labels_and_the_texts_of_generate(arch):
+    ways = {"fsmt": ("plain", "batch"), "prophetnet": ("plain", "uncached")}
+    assert architectures.sweep(arch, "seq2seq") == Result(*ways.get(arch, ("prefix", "batch")), problems=[])
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", MASKED)
 def test_masked_architecture_equals_single_texts(arch):
     assert architectures.sweep(arch, "masked") == Result(MASKED[arch], "–", problems=[])
@@ -64,10 +74,10 @@ def test_masked_architecture_equals_single_texts(arch):
 @pytest.mark.soak
 def test_every_architecture_equals_single_texts_as_documented():
     """The table of docs/models.md is the result; `python tests/support/architectures.py` writes it."""
-    causal, masked = (architectures.sweep_all(kind) for kind in ("causal", "masked"))
-    results = {**causal, **{f"masked {name}": result for name, result in masked.items()}}
+    kinds = {kind: architectures.sweep_all(kind) for kind in ("causal", "masked", "seq2seq")}
+    results = {f"{kind} {name}": result for kind, found in kinds.items() for name, result in found.items()}
     built = {name: result for name, result in results.items() if isinstance(result, Result)}
     assert {name: result.problems for name, result in built.items() if result.problems} == {}
     others = {name.split()[-1]: result for name, result in results.items() if name not in built}
     assert others == {name: reason for name, reason in architectures.NOT_BUILT.items() if name in others}
-    assert architectures.table(causal, masked) == architectures.table_in_docs()
+    assert architectures.table(**kinds) == architectures.table_in_docs()

@@ -1,4 +1,4 @@
-"""Tiny random models of every causal and masked architecture of the installed transformers, and how they are computed.
+"""Tiny random models of all causal, masked and encoder-decoder types of the installed transformers, and how they are computed.
 
 `python tests/support/architectures.py` compares each with one text at a time without a cache and writes the table of
 docs/models.md.
@@ -14,7 +14,11 @@ import pyarrow as pa
 import torch
 import transformers as tf
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_FOR_MASKED_LM_MAPPING_NAMES
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
+)
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -22,7 +26,7 @@ if __name__ == "__main__":
 from oracles import surprisal
 from vernacular.core.errors import ModelError
 from vernacular.inference.generation.prepare import decode_continuation
-from vernacular.inference.model.load import wrap
+from vernacular.inference.model.load import KINDS, wrap
 from vernacular.inference.schema import MemoryJournal
 from vernacular.protocols.schema import REQUESTS
 
@@ -30,6 +34,10 @@ from support import tiny
 from support.engines import generate, score
 
 NEW_TOKENS = 12
+_NAMES = {
+    "causal": MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, "masked": MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    "seq2seq": MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
+}  # fmt: skip
 LARGEST = 15_000_000  # parameters of a model that counts as tiny
 
 # Sizes by the names of config attributes; those that a config lacks are ignored.
@@ -46,8 +54,8 @@ _INNER = (
 )  # fmt: skip
 _SIZES = {
     **dict.fromkeys(_LAYERS, 4), **dict.fromkeys(_HEADS, 4), **dict.fromkeys(_WIDTHS, 32), **dict.fromkeys(_INNER, 48),
-    "num_key_value_heads": 2, "num_kv_heads": 2, "head_dim": 8, "initializer_range": 0.3, "init_std": 0.3,
-    "max_position_embeddings": 512, "n_positions": 512, "sliding_window": tiny.WINDOW, "attention_chunk_size": 16,
+    "num_key_value_heads": 2, "num_kv_heads": 2, "head_dim": 8, "initializer_range": 0.3, "init_std": 0.3, "initializer_factor": 1.0,
+    **dict.fromkeys(("max_position_embeddings", "max_encoder_position_embeddings", "max_decoder_position_embeddings"), 512), "n_positions": 512, "sliding_window": tiny.WINDOW, "attention_chunk_size": 16,
     "window_size": tiny.WINDOW, "num_experts": 4, "num_local_experts": 4, "n_routed_experts": 4, "n_shared_experts": 1,
     "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1, "q_lora_rank": 16, "kv_lora_rank": 16, "o_lora_rank": 16,
     "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8, "first_k_dense_replace": 1,
@@ -133,8 +141,9 @@ class Result(NamedTuple):
 
 
 def types(kind: str) -> list[str]:
-    """Return the model types that transformers loads as a kind of model, sorted."""
-    return sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES if kind == "causal" else MODEL_FOR_MASKED_LM_MAPPING_NAMES)
+    """Return the model types that transformers loads as a kind of model, sorted; no other as one with two parts."""
+    names = sorted(_NAMES[kind])
+    return [name for name in names if kind != "seq2seq" or CONFIG_MAPPING[name].is_encoder_decoder]
 
 
 def _is_set(config, name: str) -> bool:
@@ -149,7 +158,7 @@ def _is_set(config, name: str) -> bool:
 
 def _config(cls, vocabulary: int, own: dict):
     default = cls()
-    sizes = {**_SIZES, "vocab_size": vocabulary}
+    sizes = {**_SIZES, **dict.fromkeys(("vocab_size", "src_vocab_size", "tgt_vocab_size"), vocabulary)}
     kwargs = {name: value for name, value in sizes.items() if _is_set(default, name)}
     kwargs |= {name: sizes[name] for name in _REQUIRED if getattr(cls, "__annotations__", {}).get(name)}
     if "qk_rope_head_dim" in kwargs:  # latent attention: other head sizes follow from it
@@ -158,7 +167,8 @@ def _config(cls, vocabulary: int, own: dict):
         value = getattr(default, name, None)
         if value is not None:
             sub = type(value) if sub is tf.AutoConfig else sub
-            kwargs[name] = _config(sub, vocabulary, _OWN.get(sub.model_type, {})).to_dict()
+            roles = {role: True for role in ("is_decoder", "add_cross_attention") if getattr(value, role, False)}
+            kwargs[name] = _config(sub, vocabulary, _OWN.get(sub.model_type, {}) | roles).to_dict()
     for name in ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id"):
         if isinstance(getattr(default, name, None), int):
             kwargs[name] = 1 if name == "pad_token_id" else 0
@@ -168,13 +178,15 @@ def _config(cls, vocabulary: int, own: dict):
 def build(model_type: str, kind: str, *, seed: int = 0, **own):
     """Return a LoadedModel. Raises Unbuildable."""
     tok = tiny.tokenizer("bytes-bos" if kind == "causal" else "metaspace")
-    factory = tf.AutoModelForCausalLM if kind == "causal" else tf.AutoModelForMaskedLM
+    factory = KINDS[kind]
     try:
         with warnings.catch_warnings(action="ignore"):
             own = _OWN.get(model_type, {}) | own
             if model_type == "reformer":
                 own = {"is_decoder": kind == "causal"} | own
             config = _config(CONFIG_MAPPING[model_type], len(tok), own)
+            if kind == "seq2seq":
+                config.decoder_start_token_id = 0
             with torch.device("meta"):
                 size = sum(p.numel() for p in factory.from_config(config).parameters())
             if size > LARGEST:
@@ -187,9 +199,9 @@ def build(model_type: str, kind: str, *, seed: int = 0, **own):
         raise Unbuildable(f"{type(error).__name__}: {str(error)[:150]}") from error
     for part in (model.config, model.config.get_text_config(decoder=True)):
         part.eos_token_id = None
-    if kind == "causal":
+    if kind != "masked":
         model.generation_config.eos_token_id = None
-    record = tiny.record("llama" if kind == "causal" else "bert", name=f"tiny-{model_type}")
+    record = tiny.record("llama", name=f"tiny-{model_type}", kind=kind, architecture=type(model).__name__)
     return wrap(model, tok, record)
 
 
@@ -198,20 +210,53 @@ def sweep(model_type: str, kind: str, **own) -> Result:
     loaded = build(model_type, kind, **own)
     for text in TEXTS:
         try:
-            loaded.model(input_ids=torch.tensor([loaded.tokenizer(text)["input_ids"]]))
+            loaded.read(torch.tensor([loaded.tokenizer(text)["input_ids"]]))
         except RuntimeError as error:  # sizes that do not go together
             raise Unbuildable(f"{type(error).__name__}: {error}") from error
         except (ValueError, AttributeError):  # a setting that is missing: to be refused
             break
     scored, problems = _score(loaded, kind)
     generated = "–"
-    if kind == "causal":
+    if kind != "masked":
         generated, more = _generate(loaded)
         problems += more
     return Result(scored, generated, problems)
 
 
+# prompts with several continuations, which share beginnings, some of them of one token
+ENDINGS = [" o gato", " o gato dorme no tellado", " si", " Santiago de", " Lugo e Vigo"]
+
+
+def loss_logprob(loaded, prompt: str, ending: str) -> float:
+    """Return the log-likelihood of an ending (nats): minus the loss of its labels, times their number."""
+    ids, labels = (
+        torch.tensor([loaded.tokenizer(text, add_special_tokens=special)["input_ids"]])
+        for text, special in ((prompt, True), (ending.strip(), False))
+    )
+    decoder = torch.cat([torch.tensor([loaded.start_ids]), labels[:, :-1]], dim=1)
+    loaded.forget_lengths()
+    # the shift of MBart puts the last label first; that of others, decoder_start_token_id
+    return -float(loaded.model(input_ids=ids, decoder_input_ids=decoder, labels=labels).loss) * labels.shape[1]
+
+
+def _score_pairs(loaded) -> tuple[str, list[str]]:
+    pairs = [(text, ending) for text in TEXTS for ending in ENDINGS]
+    table, metadata = score(loaded, tiny.score_requests([(p + e, len(p), len(p + e)) for p, e in pairs]))
+    problems = []
+    for (prompt, ending), row in zip(pairs, table.to_pylist(), strict=True):
+        actual, expected = sum(row["logprobs"] or [0]), loss_logprob(loaded, prompt, ending)
+        if row["flags"] or not abs(actual - expected) < 1e-5 * max(10, abs(expected)):
+            problems.append(f"score of {ending!r} after {prompt[:20]!r}: {actual}, expected {expected}, {row['flags']}")
+    engine = metadata["engine"]
+    return engine["strategy"] + _BATCHINGS[engine["batching"]], problems
+
+
+_BATCHINGS = {"padded": "", "equal": ", equal lengths", "single": ", one text at a time"}
+
+
 def _score(loaded, kind: str) -> tuple[str, list[str]]:
+    if kind == "seq2seq":
+        return _score_pairs(loaded)
     texts = [(text, 0, len(text)) for text in TEXTS]
     try:
         table, metadata = score(loaded, tiny.score_requests(texts))
@@ -225,8 +270,7 @@ def _score(loaded, kind: str) -> tuple[str, list[str]]:
         if row["flags"] or len(actual) != len(expected) or not largest < 2e-3:
             problems.append(f"score of {text[:20]!r}: {largest}, flags {row['flags']}")
     way = engine["strategy"] if kind == "causal" else "batch"
-    batching = {"padded": "", "equal": ", equal lengths", "single": ", one text at a time"}[engine["batching"]]
-    return way + batching, problems
+    return way + _BATCHINGS[engine["batching"]], problems
 
 
 def _generate(loaded) -> tuple[str, list[str]]:
@@ -250,7 +294,12 @@ def _generate(loaded) -> tuple[str, list[str]]:
 
 @torch.inference_mode()
 def greedy(loaded, text: str, n_tokens: int) -> str:
-    """Return a greedy continuation, each token of which is computed from all tokens before it."""
+    """Return a greedy continuation, each token of which is computed from all tokens before it; or as transformers."""
+    if loaded.kind == "seq2seq":
+        ids = torch.tensor([loaded.tokenizer(text)["input_ids"]])
+        options = {"do_sample": False, "num_beams": 1, "eos_token_id": loaded.eos_id, "use_cache": False}
+        output = loaded.model.generate(input_ids=ids, max_new_tokens=n_tokens, **options)[0].tolist()
+        return loaded.tokenizer.decode(output[len(loaded.start_ids) :], skip_special_tokens=True)
     ids = prompt = loaded.tokenizer(text)["input_ids"]
     for _ in range(n_tokens):
         loaded.forget_lengths()
@@ -279,10 +328,10 @@ def sweep_all(kind: str, model_types: list[str] | None = None) -> dict[str, Resu
     return results
 
 
-def table(causal: dict[str, Result | str], masked: dict[str, Result | str]) -> str:
-    """Return the table of docs/models.md."""
+def table(**kinds: dict[str, Result | str]) -> str:
+    """Return the table of docs/models.md, from the results of each kind of model."""
     lines = ["| kind | scored | generated | architectures |", "|---|---|---|---|"]
-    for kind, results in (("causal", causal), ("masked", masked)):
+    for kind, results in kinds.items():
         groups: dict[tuple[str, str], list[str]] = {}
         for model_type, result in results.items():
             way = (result.scored, result.generated) if isinstance(result, Result) else (f"not tried: {result}", "–")
@@ -303,6 +352,7 @@ def table_in_docs() -> str:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    causal, masked = (sweep_all(kind) for kind in ("causal", "masked"))
     before, rest = DOCS.read_text().split(BEGIN)
-    DOCS.write_text(f"{before}{BEGIN}\n{table(causal, masked)}\n{END}{rest.split(END)[1]}")
+    DOCS.write_text(
+        f"{before}{BEGIN}\n{table(**{kind: sweep_all(kind) for kind in _NAMES})}\n{END}{rest.split(END)[1]}"
+    )

@@ -22,11 +22,11 @@ import pyarrow as pa
 from vernacular import results
 from vernacular.config.dependencies import inference_spec, model_spec, server_spec
 from vernacular.config.load import load as load_config
-from vernacular.core import validate
+from vernacular.core import artifacts, validate
 from vernacular.core.errors import ConfigError, ModelError, UserError, format_count
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.library_errors import wrap_tokenizer_panics
-from vernacular.core.metadata import RequestsMetadata
+from vernacular.core.metadata import INFILLING, RequestsMetadata
 from vernacular.core.model_record import ModelRecord
 from vernacular.core.paths import WORKFLOW, user_cache
 from vernacular.inference.engine import Engine, engine_of
@@ -176,6 +176,7 @@ class Model:
         stop: Iterable[str] = (),
         samples: int = 1,
         seed: int = 0,
+        language: str | None = None,
         **decoding,
     ) -> pd.DataFrame:
         """Return generated texts, greedy by default: a row per prompt and sample.
@@ -187,6 +188,7 @@ class Model:
             stop: Texts before which the output ends.
             samples: Per prompt, numbered in `sample` from 0.
             seed: Of samples.
+            language: Of prompts and texts, for models with tokens of languages (NLLB); None: as in their files.
             decoding: temperature, top_p and other keys of `gen_kwargs` (docs/models.md).
         """
         prompts, stop = _texts("prompts", prompts), _texts("stop", stop, may_be_empty=True)
@@ -206,7 +208,7 @@ class Model:
                 max_new_tokens=max_new_tokens,
             )
         ]
-        outputs, metadata = self._compute(rows, "generation", has_turns=True)
+        outputs, metadata = self._compute(rows, "generation", has_turns=True, language=language)
         frame = outputs.drop_columns(["request_id", "role"]).to_pandas().rename(columns=results.FLAG_TEXT)
         frame.insert(1, "prompt", [prompts[int(name)] for name in frame["item_id"]])
         frame.insert(1, "sample", frame.groupby("item_id", sort=False).cumcount())
@@ -218,11 +220,13 @@ class Model:
         """Return the tokens of items, or their values after the columns that describe them."""
         task = {"task": _ORIGIN, "item_type": "sentence", "protocols": [protocol]}
         fixed = {"shots": 0, "seed": 0, "style": "default", "options": {}}
-        rows, _ = build(items, task, language=language, protocol=protocol, **fixed)
-        outputs, metadata = self._compute(rows, protocol)
+        rows, built = build(items, task, language=language, protocol=protocol, **fixed)
+        known = {"language": language, "whole_texts": built.get("whole_texts", False)}
+        outputs, metadata = self._compute(rows, protocol, **known)
         if per == "token":
             return _numbered(results.token_frame(outputs, rows), metadata)
-        values, _ = evaluate(protocol, items, rows, outputs.to_pylist(), [], masked=self.record.kind == "masked")
+        options = {"masked": self.record.kind == "masked", "fills_in": INFILLING in metadata["engine"].get("pll", ())}
+        values, _ = evaluate(protocol, items, rows, outputs.to_pylist(), [], **options)
         frame = results.item_frame(pa.Table.from_pylist(values, schema=TASK_RESULTS.schema))
         frame = frame.drop(columns=["cluster_id", "category", "prompt", "choices", "gold", *_LABELS], errors="ignore")
         for position, (name, texts) in enumerate(columns.items(), start=1):
@@ -235,13 +239,14 @@ class Model:
         """Return the rows of the engine for these requests, and its metadata."""
         if self._engine is None:
             raise ModelError("the model is closed. Load it again.")
-        described = RequestsMetadata(protocol=protocol, **inference_metadata(protocol), **metadata)
-        if outcome := exclusion(self.record, described):
+        evaluation = RequestsMetadata(protocol=protocol, **inference_metadata(protocol), **metadata)
+        if outcome := exclusion(self.record, evaluation):
             raise ModelError(f"{self.record.source}: {outcome.reason}")
         with wrap_tokenizer_panics(self.record):
             self._engine.verify()
             requests = pa.Table.from_pylist(rows, schema=REQUESTS.schema)
-            outputs = self._engine.run(output_schema(described), requests)
+            requests = artifacts.with_metadata(requests, REQUESTS, evaluation)
+            outputs = self._engine.run(output_schema(evaluation), requests)
             self._engine.verify()
             return outputs
 

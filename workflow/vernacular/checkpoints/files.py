@@ -16,7 +16,7 @@ import json
 import math
 import re
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
@@ -206,16 +206,16 @@ def config_of(name: str, directory: Path) -> dict:
 
 
 def kind_of(name: str, config: dict, kind: str) -> str:
-    """Return the kind of a model: `kind`, or "masked" or "causal" by the config's architecture if it is "auto".
+    """Return the kind of a model: `kind`, or "seq2seq", "masked" or "causal" by the config if it is "auto".
 
-    Raises ModelError if that is not conclusive, for an encoder-decoder, unless it is an encoder, and for a masked model
-    as a causal one: it attends to the tokens that it predicts.
+    Raises ModelError if that is not conclusive, for an encoder-decoder as another kind, unless as an encoder, and for a
+    masked model as a causal one: it attends to the tokens that it predicts.
     """
-    if config.get("is_encoder_decoder") and kind != "encoder":
-        raise ModelError(
-            f"model {name}: expected a causal or masked model, got an encoder-decoder ({config.get('model_type')}). "
-            "Encoder-decoder models cannot be evaluated."
-        )
+    if config.get("is_encoder_decoder") and kind in ("auto", "seq2seq"):
+        return "seq2seq"
+    if kind != "encoder" and (config.get("is_encoder_decoder") or kind == "seq2seq"):
+        expected, got = ("an encoder-decoder", "") if kind == "seq2seq" else (f"a {kind} model", "an encoder-decoder: ")
+        raise ModelError(f"model {name}: kind: expected {expected}, got {got}{config.get('model_type')}. Remove kind.")
     architecture = (config.get("architectures") or [""])[0] or ""
     if kind == "causal" and architecture.endswith("ForMaskedLM") and not config.get("is_decoder"):
         raise ModelError(f"model {name} is a masked language model ({architecture}). Set kind: masked.")
@@ -229,6 +229,27 @@ def kind_of(name: str, config: dict, kind: str) -> str:
         f"model {name}: its architecture ({architecture or 'not specified'}) does not determine whether it is causal "
         "or masked. Set kind: causal or kind: masked."
     )
+
+
+_OF_CAUSAL = {"bos": ("always", "never", "eos"), "strategy": ("tree",), "generation_engine": ("vllm",)}
+
+
+def check_settings(name: str, kind: str, settings: Mapping) -> None:
+    """Raise ModelError for a setting of another kind of model than the one with this name."""
+    others = {"language_codes": "encoder-decoder"} if settings.get("language_codes") else {}
+    if kind == "seq2seq":
+        others = {f"{key}: {settings[key]}": "causal" for key in _OF_CAUSAL if settings.get(key) in _OF_CAUSAL[key]}
+    for setting, other in others.items():
+        raise ModelError(f"model {name}: {setting}: a setting of {other} models, and its kind is {kind}. Remove it.")
+
+
+# Classes that are trained to fill in spans (Raffel et al. 2020, "Exploring the Limits of Transfer Learning …", 3.1.4)
+_INFILLING = ("T5For", "MT5For", "UMT5For", "SwitchTransformersFor")
+
+
+def fills_in(architecture: str | None) -> bool:
+    """Return whether an encoder-decoder is trained to fill in words, by its class."""
+    return (architecture or "").startswith(_INFILLING)
 
 
 def is_packed(path: Path) -> bool:
@@ -342,7 +363,8 @@ MAX_LAYERS = 1000  # or the number of tensors, if larger: a layer has at least o
 _LAYERS = re.compile(r"(?:^|_)(?:layers?|blocks|depths?|hidden_groups|group_num)$")
 MAX_MODULES = 300_000  # mixtures of experts with a module for each matrix have 120,000
 _SLACK = 100_000_000  # parameters: heads that are not stored, tied embeddings
-_PARAMETERS_PER_NUMBER = 2  # parameters per number on disk; tied embeddings count twice
+# parameters per number on disk; tied embeddings count twice, with encoder and decoder four times
+_PARAMETERS_PER_NUMBER = {"seq2seq": 4}
 _PARAMETERS_PER_PACKED_NUMBER = 32  # if several are packed into one number
 _PARAMETERS_PER_BYTE = 8  # parameters per byte, if the numbers on disk are unknown (pickles, 1-bit GGUF)
 
@@ -415,7 +437,8 @@ def _max_parameters(record: ModelRecord) -> int | None:
     if count := record.parameters:
         config = read_json(record.name, path) if path.exists() else {}
         packed = isinstance(config, dict) and config.get("quantization_config")
-        return (_PARAMETERS_PER_PACKED_NUMBER if packed else _PARAMETERS_PER_NUMBER) * count + _SLACK
+        per_number = _PARAMETERS_PER_PACKED_NUMBER if packed else _PARAMETERS_PER_NUMBER.get(record.kind, 2)
+        return per_number * count + _SLACK
     return _PARAMETERS_PER_BYTE * record.bytes + _SLACK if record.bytes else None
 
 

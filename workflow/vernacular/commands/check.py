@@ -18,7 +18,7 @@ from vernacular.config.references import References, check_models, check_referen
 from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing
 from vernacular.core.errors import ArtifactError, ConfigError, ModelError, UserError, check_known, format_count
-from vernacular.core.metadata import RequestsMetadata
+from vernacular.core.metadata import RequestsMetadata, decode
 from vernacular.core.model_record import ModelRecord, read_model
 from vernacular.core.names import displayable
 from vernacular.core.paths import WORKFLOW, display_path
@@ -26,6 +26,7 @@ from vernacular.core.validate import Problems
 from vernacular.data.load import load_items
 from vernacular.data.tasks import load_task, task_names
 from vernacular.inference.job.work import not_answerable
+from vernacular.inference.model.language_codes import in_evaluation
 from vernacular.inference.self_test import is_tested, speed_problem
 from vernacular.protocols.build import build_evaluation, inference_metadata
 from vernacular.protocols.prompts import LINES, PURPOSES, load_labels, prompts_directory
@@ -247,14 +248,14 @@ def show(args) -> str:
     config = load([args.config])
     check_known("evaluation", args.evaluation, config.evaluations, f"{display_path(args.config)}: ")
     os.environ["VERNACULAR_RUN"] = run_command(args.config)  # for the message of a dataset that cannot be reached
-    rows, gold = _rows(config, args.evaluation, args.config)
+    rows, gold, metadata = _rows(config, args.evaluation, args.config)
     by_item: dict[str, list[Request]] = {}
     for row in rows:
         by_item.setdefault(row["item_id"], []).append(row)
     if not 1 <= args.item <= len(by_item):
         raise UserError(f"{args.evaluation}: expected an item from 1 to {len(by_item)}, got {args.item}.")
     item_id, requests = list(by_item.items())[args.item - 1]
-    loaded = _tokenizer_only(config, args.model, args.config) if args.model else None
+    loaded = in_evaluation(_tokenizer_only(config, args.model, args.config), metadata) if args.model else None
     print(f"{args.evaluation}, item {args.item} of {len(by_item)}: {displayable(item_id)}")
     for row in requests:
         print(f"\n--- {row['role']}{_correctness(row['role'], gold.get(item_id))}")
@@ -277,19 +278,20 @@ def _correctness(role: str, gold: list[int] | None) -> str:
     return " (correct)" if index in gold else " (incorrect)"
 
 
-def _rows(config: Config, evaluation: str, file: Path) -> tuple[list[Request], dict[str, list[int]]]:
-    """Return the requests of an evaluation, and the correct options of its items, as far as they are known."""
+def _rows(config: Config, evaluation: str, file: Path) -> tuple[list[Request], dict[str, list[int]], RequestsMetadata]:
+    """Return the requests of an evaluation, the correct options of its items, where they are known, and metadata."""
     if evaluation in config.lm_eval:  # only lm-eval can build them
         path = Path(config.output, "requests", f"{evaluation}.parquet")
         check_written(path, file, only=True, purpose="to write the prompts ")
-        outcome = artifacts.metadata(path, REQUESTS).outcome
-        if not outcome.is_complete:
-            raise UserError(f"{evaluation}: {outcome.reason}")
-        return artifacts.read(path, REQUESTS).to_pylist(), {}
+        metadata = artifacts.metadata(path, REQUESTS)
+        if not metadata.outcome.is_complete:
+            raise UserError(f"{evaluation}: {metadata.outcome.reason}")
+        return artifacts.read(path, REQUESTS).to_pylist(), {}, metadata
     spec = dependencies.requests_spec(config).evaluations[evaluation]
     dataset = dependencies.items_spec(config).items[spec.items_stem]
     items, _ = load_items(dataset.task, dataset.language, source=dataset.data, limit=dataset.limit)
-    return build_evaluation(items, spec)[0], {item["item_id"]: item["gold"] for item in items}
+    rows, metadata = build_evaluation(items, spec)
+    return rows, {item["item_id"]: item["gold"] for item in items}, decode(RequestsMetadata, metadata)
 
 
 def _print_request(row: Request, loaded) -> None:
@@ -323,6 +325,9 @@ def _print_tokens(row: Request, loaded) -> None:
     else:
         request = prepare(loaded, row)
         ids, first, stop, flag, rendered = request.ids, request.first, request.stop, request.flag, request.rendered
+        if request.has_prompt:  # what the decoder reads before the span
+            ids, n = [*ids[:first], *request.start, *ids[first:]], len(request.start)
+            first, stop = first + n, stop + n
     if rendered is not None:
         print(f"with the model's chat template:\n{rendered}")
     tokens = [repr(loaded.tokenizer.decode([token])) for token in ids]
@@ -335,8 +340,9 @@ def _print_tokens(row: Request, loaded) -> None:
 def _tokenizer_only(config: Config, name: str, file: Path):
     """Return the model without weights: its config and its tokenizer; or a server, of which nothing is asked."""
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
+    from transformers import AutoConfig
 
+    from vernacular.inference.model.load import KINDS
     from vernacular.inference.model.loaded import wrap
     from vernacular.inference.model.tokenizers import load_tokenizer
 
@@ -355,10 +361,9 @@ def _tokenizer_only(config: Config, name: str, file: Path):
 
         return llama_model(record, llama_cpp.open_model(record.name, Path(record.directory)))
     kwargs = {"local_files_only": True, "trust_remote_code": bool(record.trust_remote_code)}
-    model_class = AutoModelForCausalLM if record.kind == "causal" else AutoModelForMaskedLM
     with torch.device("meta"):
         config = AutoConfig.from_pretrained(record.directory, **kwargs)
-        model = model_class.from_config(config, trust_remote_code=kwargs["trust_remote_code"])
+        model = KINDS[record.kind].from_config(config, trust_remote_code=kwargs["trust_remote_code"])
     kwargs = {"trust_remote_code": kwargs["trust_remote_code"]}
     return wrap(model, load_tokenizer(record, record.tokenizer_directory, **kwargs), record)
 

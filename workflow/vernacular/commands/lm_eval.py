@@ -45,8 +45,8 @@ except ImportError as error:
 log = logging.getLogger("vernacular")
 
 # Arguments of lm-eval's `hf` that change nothing here: batches follow from the tokens of a text and the memory.
-IGNORED = ("batch_size", "max_batch_size", "truncation", "logits_cache", "use_fast_tokenizer", "parallelize", "backend")
-_DEFAULTS = (None, False, 1, "1", "default", "causal")  # of these
+IGNORED = ("batch_size", "max_batch_size", "truncation", "logits_cache", "use_fast_tokenizer", "parallelize")
+_DEFAULTS = (None, False, 1, "1")  # of these
 
 
 def lm_eval(args) -> str:
@@ -67,6 +67,7 @@ class VernacularLM(LM):
 
     Args:
         pretrained: A path, or the ID of a repository of the Hub; `peft`: of an adapter on it.
+        backend: "causal", "seq2seq" or, by the architecture, "default".
         add_bos_token: Whether BOS precedes every text; None: as the tokenizer adds it.
         threads: Of the CPU; None: unchanged.
         settings: Others of `hf`, without effect here (IGNORED).
@@ -87,6 +88,7 @@ class VernacularLM(LM):
         gguf_file: str | None = None,
         trust_remote_code: bool = False,
         max_length: int | None = None,
+        backend: str = "default",
         add_bos_token: bool | None = None,
         enable_thinking: bool | None = None,
         think_end_token: str | None = None,
@@ -98,16 +100,14 @@ class VernacularLM(LM):
         names = inspect.signature(type(self)).parameters.keys() - {"settings"}
         if unknown := [name for name in settings if name not in IGNORED]:
             raise ConfigError(f"model_args: unknown argument {unknown[0]}.{suggest(unknown[0], [*names, *IGNORED])}")
-        if ignored := [
-            name for name, value in settings.items() if value not in (None, False, 1, "1", "default", "causal")
-        ]:
+        if ignored := [name for name, value in settings.items() if value not in _DEFAULTS]:
             log.warning("model_args: %s: ignored; texts are batched by their tokens.", ", ".join(ignored))
         self._resources = contextlib.ExitStack()
         source = f"{pretrained}/{gguf_file}" if gguf_file else pretrained
         is_local = Path(source).expanduser().exists()
         source = str(Path(source).expanduser().resolve()) if is_local else source
         source += f"@{revision}" if revision not in (None, "main") and not is_local else ""
-        self.record = self._resolve(source, peft, trust_remote_code)
+        self.record = self._resolve(source, peft, trust_remote_code, "auto" if backend == "default" else backend)
         kind = {None: "auto", "cuda:0": "cuda"}.get(device, device)
         self.record |= {
             "dtype": str(dtype).removeprefix("torch."), "device": kind, "trust_remote_code": trust_remote_code,
@@ -119,17 +119,19 @@ class VernacularLM(LM):
         self._engine = engine(self.record | {"adapter": None}, threads=threads)
         self._resources.enter_context(self._engine.model(self.record))
         loaded = self._engine.loaded
-        if add_bos_token is None and loaded.bos_id is None and loaded.eos_id is not None:
+        if add_bos_token is None and loaded.kind == "causal" and loaded.bos_id is None and loaded.eos_id is not None:
             loaded.record = self.record = self.record | {"bos": "eos"}  # as `hf` puts EOS before an empty context
         self.tokenizer = loaded.tokenizer
         self._drops_space = _drops_space(loaded.tokenizer)
 
-    def _resolve(self, source: str, adapter: str | None, trust_remote_code: bool) -> ModelRecord:
+    def _resolve(self, source: str, adapter: str | None, trust_remote_code: bool, kind: str) -> ModelRecord:
         from vernacular.checkpoints.adapters import resolve_adapter
         from vernacular.checkpoints.resolve import resolve
 
         converted = Path(self._resources.enter_context(tempfile.TemporaryDirectory(prefix="vernacular-lm-eval-")))
-        record = resolve("model", source, converted, kind="causal", trust_remote_code=trust_remote_code)
+        record = resolve("model", source, converted, kind=kind, trust_remote_code=trust_remote_code)
+        if record.kind == "masked":
+            raise ModelError("model_args: pretrained: a masked language model, which lm-eval does not evaluate.")
         return resolve_adapter("adapter", adapter, record) if adapter else record
 
     @property

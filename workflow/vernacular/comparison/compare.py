@@ -16,12 +16,15 @@ from vernacular.comparison.over_prompts import comparison_rows as mean_rows
 from vernacular.comparison.over_prompts import group_rows, prompt_groups, replaced
 from vernacular.comparison.overall import overall, with_normalized_values
 from vernacular.comparison.pairwise import RESAMPLES, Pair, compare_sides
+from vernacular.core.metadata import INFILLING
 from vernacular.core.tables import finite_or_none
 from vernacular.metrics.classification import GOLD, with_classes
 from vernacular.metrics.metric import Metric
 from vernacular.protocols.evaluate import metrics_in
 from vernacular.statistics.significance import TEST, Column, add_significance, corrected, rank
 from vernacular.types import OPTIONS_ONLY, SETTING
+
+_INFILLED = f"|likelihood:{INFILLING}"  # in a signature
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,8 @@ def compare_all(
         unranked: models that are tested against the best of each column only: earlier checkpoints of a series
     """
     unranked, drawn = set(unranked), {"seed": seed, "resamples": resamples}
+    signed = (signatures or {}).items()
+    infilled = {(model, name) for model, own in signed for (name, _), text in own.items() if _INFILLED in str(text)}
     grouped = {name for group in prompt_groups(evaluations) for name in group.evaluations}
 
     def compare_evaluation(evaluation: str):
@@ -61,7 +66,10 @@ def compare_all(
         metadata, metrics, items, sides = aligned
         comparison_rows = _compare_pairs(pairs, aligned, **drawn)
         compared = {"comparisons": comparison_rows, "unranked": unranked}
-        columns = columns_of(items, sides, metrics, metadata, **compared, **drawn)
+        # log-likelihoods and those of words that are filled in have no common order
+        groups = [{m: s for m, s in sides.items() if ((m, evaluation) in infilled) == own} for own in (False, True)]
+        columns = [each for own in groups for each in columns_of(items, own, metrics, metadata, **compared, **drawn)]
+        sides = groups[0] or sides
         if evaluation not in grouped:  # of a whole run, all values of all models do not fit in memory
             sides = {model: with_normalized_values(side, metrics) for model, side in sides.items()}
         return comparison_rows, columns, (metadata, metrics, items, sides)
@@ -190,7 +198,9 @@ def columns_of(
         column.tests.extend(
             {name: row[name] for name in TEST}
             for row in [*comparisons, *new_comparisons]
-            if row["metric"] == column.metric and not row["category"]
+            if row["metric"] == column.metric
+            and not row["category"]
+            and {row["baseline"], row["candidate"]} <= {*sides}
         )
     return columns
 

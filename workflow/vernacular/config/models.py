@@ -160,7 +160,7 @@ def _check_server_keys(name: str, entry: dict, report) -> None:
             report((name, key), f"{key} is decided by the server; remove it.")
         if not is_server(entry) and key in _SERVER_ONLY:
             report((name, key), f"{key} requires a server as the source, such as http://host:8000/v1.")
-    if is_server(entry) and entry.get("kind") == "masked":
+    if is_server(entry) and entry.get("kind") in ("masked", "seq2seq"):
         report((name, "kind"), "a model behind a server is a causal model; remove it.")
 
 

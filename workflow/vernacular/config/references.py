@@ -13,7 +13,7 @@ from pathlib import Path
 
 from vernacular.checkpoints.adapters import CONFIG as ADAPTER_CONFIG
 from vernacular.checkpoints.adapters import PICKLED, WEIGHTS, check_adapter, check_fits_base, check_format
-from vernacular.checkpoints.files import PREFIX, check_tokenizer, config_of, is_packed, weights_of
+from vernacular.checkpoints.files import PREFIX, check_settings, check_tokenizer, config_of, is_packed, weights_of
 from vernacular.checkpoints.inputs import is_path
 from vernacular.checkpoints.llama_cpp import check_adapter as check_gguf_adapter
 from vernacular.checkpoints.llama_cpp import check_model
@@ -125,7 +125,8 @@ def _check_source(name: str, settings: dict, kind: str, online: bool) -> str | N
     if is_gguf and kind != "encoder" and "dtype" in settings and dependencies.may_run_as_gguf(settings):
         check_model(name, path, kind)
     elif not is_gguf and not is_packed(path):
-        check_files(name, path, kind=kind, **permissions)
+        found, _ = check_files(name, path, kind=kind, **permissions)
+        check_settings(name, found["kind"], settings)
     return None
 
 

@@ -90,7 +90,7 @@ class LmEvalSpec(Spec):
 class ModelSpec(Spec):
     name: str  # in the config
     source: str | None = None  # Hub ID, path or package; None: an adapter
-    kind: str | None = None  # "auto", "causal" or "masked"
+    kind: str | None = None  # "auto", "causal", "masked" or "seq2seq"
     adapter: str | None = None  # Hub ID or path of an adapter
     files: str  # changes with the content of the files
     allow_pickle: bool  # whether weights in pickle files are read

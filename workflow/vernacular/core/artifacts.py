@@ -163,6 +163,18 @@ def metadata(path, kind: Kind | None = None, *, allow_moved: bool = False):
     return stored if kind is None else typed(stored, kind, path)
 
 
+def with_metadata(table: pa.Table, kind: Kind, metadata: Metadata) -> pa.Table:
+    """Return rows with metadata, as `read` does."""
+    return table.replace_schema_metadata({_KEY: json.dumps({"kind": kind.name} | encode(metadata))})
+
+
+def metadata_of(table: pa.Table, kind: Kind):
+    """Return the metadata of rows that were read, of the class of `kind`; None if they have none."""
+    if (stored := (table.schema.metadata or {}).get(_KEY)) is None:
+        return None
+    return typed({name: value for name, value in json.loads(stored).items() if name != "path_suffix"}, kind, "rows")
+
+
 def typed(stored: dict, kind: Kind, path) -> Metadata | dict:
     """Return stored metadata as those of `kind`; see `metadata`."""
     _check_kind(stored, kind, path)

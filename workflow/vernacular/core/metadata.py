@@ -109,6 +109,7 @@ class RequestsMetadata(Metadata):
     evaluation: str | None = None
     task: str | None = None
     language: str | None = None
+    input_language: str | None = None  # of translations; None: that of the items
     output_language: str | None = None  # of translations; None: that of the items
     shots: int | None = None
     seed: int | None = None
@@ -119,6 +120,7 @@ class RequestsMetadata(Metadata):
     chat_only: bool = False  # whether a model needs a chat template for the requests
     label_spans: bool = False  # whether the spans are labels, of which a server may state the log-probabilities
     has_turns: bool = False  # whether the requests are also chat turns
+    whole_texts: bool = False  # whether no scored text has a prompt
     few_shot_examples: list[str] = field(default_factory=list)  # IDs of the items, in the order of the prompt
     held_out: list[str] = field(default_factory=list)  # IDs of the evaluated items with their content
     skipped: dict[str, str] = field(default_factory=dict)  # reason by item ID
@@ -129,6 +131,11 @@ class RequestsMetadata(Metadata):
     new_tokens: int = 0  # to generate, without reasoning
     reasoning_tokens: int = 0  # at most, where the evaluation sets think_max_toks
     default_budgets: int = 0  # texts to generate with the budget of the model, if it reasons
+
+    @property
+    def languages(self) -> tuple[str | None, str | None]:
+        """The languages of prompts and outputs."""
+        return self.input_language or self.language, self.output_language or self.language
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +163,7 @@ class ModelInfo:
 
     name: str | None = None
     fingerprint: str | None = None
-    kind: str | None = None  # "causal" or "masked"
+    kind: str | None = None  # "causal", "masked" or "seq2seq"
     dtype: str | None = None
     device: str | None = None
     quantization: str | dict | None = None
@@ -172,6 +179,9 @@ class ModelInfo:
     details: dict = field(default_factory=dict)  # revision, architecture, threads, what a server states, …
 
 
+INFILLING = "infilling"  # pseudo-log-likelihood of a text whose words an encoder-decoder fills in
+
+
 @dataclass(frozen=True, kw_only=True)
 class EngineInfo:
     """How outputs were computed."""
@@ -182,6 +192,7 @@ class EngineInfo:
     strategies: list[dict] | None = None  # of generation: the way of each group of prompts, in `used`
     fallback: list[str] = field(default_factory=list)  # why slower ways were used
     computed_with: list[str] | None = None  # evaluations that share the computation and differ in the prompt only
+    pll: list[str] | None = None  # names of the pseudo-log-likelihoods among the scores
     details: dict = field(default_factory=dict)  # self-checks, limits of batches, dropped parts of the journal, …
 
 

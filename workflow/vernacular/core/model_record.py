@@ -158,6 +158,7 @@ class Settings:
     system_instruction: str | None = None  # text of the system turn
     gen_kwargs: dict | str | None = None  # of rendered prompts: decoding and numbers of tokens; or "recommended"
     strategy: str = "auto"  # of scoring: the first to try
+    language_codes: dict[str, str] | None = None  # of an encoder-decoder: codes of its tokenizer by tag
     generation_engine: str = "transformers"  # library that generates text
     engine_class: str | None = None  # "module:Class" of an engine of another package, which computes all outputs
     trust_remote_code: bool = False  # whether Python files of the model may be run
@@ -180,7 +181,7 @@ class ModelRecord(Settings):
     name: str
     source: str | None = None  # as in the config: Hub ID, path, package or address of a server
     unavailable: str | None = None  # why there is none of the following
-    kind: str | None = None  # "causal", "masked" or "encoder"
+    kind: str | None = None  # "causal", "masked", "seq2seq" or "encoder"
     architecture: str | None = None  # class of the model in its config; "server"
     directory: str | None = (
         None  # absolute, of the files that are loaded, or a GGUF file; of a server: of its tokenizer

@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from vernacular.checkpoints import inputs
+from vernacular.checkpoints.files import check_settings, fills_in
 from vernacular.core.artifacts import Kind
 from vernacular.core.errors import ModelError, named
 from vernacular.core.library_errors import LOADING_ERRORS
@@ -41,6 +42,7 @@ class Abilities:
     entropies: bool = True  # statistics of the distribution over all tokens; without them, single metrics are missing
     generation: bool = True  # texts
     left_to_right: bool = True  # each token is given those before it; False: a masked model
+    whole_texts: bool = True  # log-probabilities of texts without a prompt
     reasons: dict[str, str] = field(default_factory=dict)  # why not, for readers, by the name of an ability
 
     def reason(self, ability: str) -> str | None:
@@ -125,6 +127,7 @@ class Local(Engine):
         from vernacular.inference.model.load import Base
 
         super().__init__(record)
+        check_settings(record.name, record.kind, vars(record))
         check_rendering(record)
         self.base = Base(record, threads=threads, shared=is_shared)
         if problem := speed_problem():
@@ -133,8 +136,12 @@ class Local(Engine):
 
     @classmethod
     def abilities(cls, record):
-        is_causal = record.kind != "masked"
-        return Abilities(generation=is_causal, left_to_right=is_causal)
+        is_causal, is_seq2seq = record.kind != "masked", record.kind == "seq2seq"
+        reasons = {
+            "whole_texts": "this encoder-decoder is not trained to fill in words, and scores spans after a prompt"
+        }
+        whole_texts = not is_seq2seq or fills_in(record.architecture)
+        return Abilities(generation=is_causal, left_to_right=is_causal, whole_texts=whole_texts, reasons=reasons)
 
     @contextlib.contextmanager
     def model(self, record):

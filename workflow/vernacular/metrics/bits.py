@@ -10,7 +10,8 @@ Bytes are unfair across scripts: between languages, compare bits per item of par
 
     ""               the probability of a text: nothing precedes it
     "answer_"        the probability of a text given a prompt: an option, a last word, a continuation
-    "pseudo_"        the pseudo-log-likelihood of a masked model (Salazar et al. 2020), which is not a probability
+    "pseudo_"        the pseudo-log-likelihood of a masked model (Salazar et al. 2020), or of an encoder-decoder that
+                     fills in the words of a text, which is not a probability
     "pseudo_answer_" the same, of a part of a text given the rest of it
 """
 
@@ -90,7 +91,9 @@ def bits_metrics(*prefixes: str, masked: bool = True) -> list[Metric]:
     """Return the metrics of `sizes`, for spans with these prefixes; `masked`: the protocol supports masked models."""
     names = [(prefix, PREFIXES[prefix]) for prefix in prefixes]
     if masked:
-        names += [(_PSEUDO + prefix, f"{text}, by pseudo-log-likelihood (masked models)") for prefix, text in names]
+        names += [
+            (_PSEUDO + prefix, f"{text}, by pseudo-log-likelihood (masked models, infilling)") for prefix, text in names
+        ]
     return [metric for prefix, text in names for metric in _metrics(prefix, text)]
 
 
@@ -107,11 +110,13 @@ def _metrics(prefix: str, text: str) -> list[Metric]:
     ]  # fmt: skip
 
 
-def as_pseudo(values: dict[str, float]) -> dict[str, float]:
+def as_pseudo(values: dict[str, float], prefixes=tuple(PREFIXES)) -> dict[str, float]:
     """Return per-item values of a masked model: those of `sizes` are renamed, because they are no probabilities.
+
+    `prefixes`: of the renamed ones; of an encoder-decoder, only those of texts without a prompt.
 
     >>> as_pseudo({"accuracy": 1.0, "answer_bits": 3.0})
     {'accuracy': 1.0, 'pseudo_answer_bits': 3.0}
     """
-    renamed = {prefix + name for prefix in PREFIXES for name in _NAMES}
+    renamed = {prefix + name for prefix in prefixes for name in _NAMES}
     return {_PSEUDO + name if name in renamed else name: value for name, value in values.items()}

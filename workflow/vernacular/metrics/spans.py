@@ -156,7 +156,8 @@ def _total(logprobs: tuple[float, ...], flag: str | None) -> tuple[float | None,
     if any(part.startswith("error") for part in parts):
         return None, _join_flags(*parts)
     if not logprobs:
-        return None, _join_flags(flag, "error: no token was scored")
+        is_error = not (flag or "").startswith("not applicable")
+        return None, _join_flags(flag, "error: no token was scored" if is_error else None)
     if any(math.isnan(value) or value == math.inf for value in logprobs):
         return None, _join_flags(flag, "error: log-probability is not a number")
     if min(logprobs) == -math.inf:  # valid as the least probable text, but no mean that includes it is finite

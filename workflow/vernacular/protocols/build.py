@@ -58,7 +58,7 @@ def build(
     metadata |= {"task": task["task"], "options": options} | inference_metadata(protocol)
     metadata |= {"prompt": prompt} if prompt != DEFAULT else {}
     if pair := language_pair(task, language):
-        metadata["output_language"] = pair[1]
+        metadata |= {"input_language": pair[0], "output_language": pair[1]}
     module = REQUESTS[protocol]
     labels = {}
     if uses_prompt_lines(protocol, style):
@@ -98,6 +98,7 @@ def inference_metadata(protocol: str) -> dict:
 
 def _row_metadata(rows: list[dict], example_ids: list[str], held_out: set[str], settings: RequestSettings) -> dict:
     """Return the metadata of the rows, in addition to the evaluation's settings."""
+    starts = {row["span_start"] for row in rows if skipped_reason(row["role"]) is None}
     reasons = {item_id: "repeats a few-shot example" for item_id in sorted(held_out - set(example_ids))}
     return {
         "few_shot_examples": example_ids,
@@ -105,6 +106,7 @@ def _row_metadata(rows: list[dict], example_ids: list[str], held_out: set[str], 
         "prefix": settings.prefix,
         "prompts": fingerprint(settings.labels),
         **({"has_turns": True} if any(row["messages"] for row in rows) else {}),
+        **({"whole_texts": True} if starts == {0} else {}),
         "skipped": reasons
         | {row["item_id"]: reason for row in rows if (reason := skipped_reason(row["role"])) is not None},
     }

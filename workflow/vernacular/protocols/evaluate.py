@@ -62,22 +62,24 @@ def evaluate(
     similarities: list[dict],
     *,
     masked: bool = False,
+    fills_in: bool = False,
     pass_at: int | None = None,
     answers: Sequence[Mapping] = (),
     language: str | None = None,
 ) -> tuple[list[dict], list[Metric]]:
     """Return (rows per TASK_RESULTS, their metrics). `outputs` are scores, or generations with `similarities`.
 
-    `masked`: pseudo-log-likelihoods. `pass_at`: k of pass@k. `answers`: see `protocols.choice.parser`. `language`: of
-    the outputs, whose texts are compared in one script, too, if it has two.
+    `masked`: pseudo-log-likelihoods; `fills_in`: of texts without a prompt. `pass_at`: k of pass@k. `answers`: see
+    `protocols.choice.parser`. `language`: of the outputs, whose texts are compared in one script, too, if it has two.
     """
     module = PROTOCOL_METRICS[protocol]
     if PROTOCOLS[protocol].generates:
         rows = _generated_rows(protocol, items, requests, outputs, similarities, pass_at, answers, language)
     else:
         rows = [module.result_of(item, spans) for item, spans in items_with_spans(items, requests, outputs)]
-    if masked:
-        rows = [row | {"metrics": as_pseudo(without_signals(row["metrics"]))} for row in rows]
+    if masked or fills_in:
+        prefixes = {} if masked else {"prefixes": ("",)}
+        rows = [row | {"metrics": as_pseudo(without_signals(row["metrics"]), **prefixes)} for row in rows]
     add_classes(items, rows)
     return rows, with_classes(metrics_in(protocol, language), {name for row in rows for name in row["metrics"]})
 

@@ -150,11 +150,12 @@ def _merge_shards(results: list[tuple[pa.Table, OutputsMetadata]]) -> tuple[pa.T
     names = dict.fromkeys(name for shard in counts for name in shard)
     flags = dict.fromkeys(flag for shard in shards for flag in shard.flags)
     fallbacks = dict.fromkeys(reason for shard in shards for reason in shard.engine.fallback)
+    pll = sorted({name for shard in shards for name in shard.engine.pll or ()}) or None
     return pa.concat_tables([table for table, _ in results]), replace(
         shards[0],
         counters=decode(Counters, {name: _sum([shard.get(name) for shard in counts]) for name in names}),
         flags={flag: sum(shard.flags.get(flag, 0) for shard in shards) for flag in flags},
-        engine=replace(shards[0].engine, fallback=list(fallbacks)),
+        engine=replace(shards[0].engine, fallback=list(fallbacks), pll=pll),
         shards=len(shards),
     )
 

@@ -67,8 +67,8 @@ class _UnitFiles(Batch):
             items, rows = build(unit, limit=spec.limit, seed=spec.seed, chat=chat_arguments(spec), **options)
         source = _items_metadata(unit, items, spec)
         artifacts.write(self.items(spec), ITEMS, items, source)
-        warnings = warnings_of(items, rows)
-        self.write(path, spec, rows, items=source, warnings=warnings, **request_size(rows))
+        warnings, is_whole = warnings_of(items, rows), all("rolling" in (row["extras"] or ()) for row in rows)
+        self.write(path, spec, rows, items=source, warnings=warnings, whole_texts=is_whole, **request_size(rows))
         return "; ".join([format_count(len(rows), "request"), *warnings])
 
     def failure(self, spec: UnitSpec, reason: str) -> Outcome:

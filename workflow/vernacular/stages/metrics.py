@@ -15,6 +15,7 @@ from vernacular.core.errors import UserError, format_count, is_contained, named
 from vernacular.core.fields import Stage, to_json
 from vernacular.core.logs import Progress
 from vernacular.core.metadata import (
+    INFILLING,
     Diagnosis,
     MetricsMetadata,
     Outcome,
@@ -245,6 +246,7 @@ def _compute(args, inputs: _Inputs, record: ModelRecord, others: dict) -> tuple[
     if source.release:
         conditions |= {source.kind: source.release}
     conditions |= {"data": f"{source.kind}@{(source.revision or source.sha256)[:12]}"}
+    conditions |= {"likelihood": INFILLING} if INFILLING in (outputs.engine.pll or ()) else {}
     conditions |= {"limit": requests.items.limit} if requests.items.limit else {}
     for row in label_values(values, labels, signatures, conditions):
         # the baseline applies to accuracies over all items, from which it is computed
@@ -291,6 +293,7 @@ def _results(
         items, requests, outputs, similarity_rows, rows = map(rows_of, part)
         if not inputs.tool_results:  # otherwise, the tool's own code has computed them
             options = {"masked": masked, "pass_at": pass_at, "answers": answers, "language": meter and meter.language}
+            options |= {"fills_in": INFILLING in (inputs.output_metadata.engine.pll or ())}
             rows, known = evaluate(protocol, items, requests, outputs, similarity_rows, **options)
             metrics = max(metrics, known, key=len)  # of a classification, more: a part may have no classified item
         if meter:

@@ -8,7 +8,9 @@ without copying themselves, and a shared prefix is computed once for many rows.
 
 import copy
 import inspect
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,6 +19,7 @@ from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from vernacular.inference.generation.prepare import PreparedPrompt, ending_of, find_stop, outcome_of, reader_of
 from vernacular.inference.generation.reasoning import Reader
+from vernacular.inference.model.encoder_decoder import encode_prompts, of_rows
 from vernacular.inference.model.loaded import STATES, LoadedModel, state_name
 from vernacular.inference.model.tokenization import decode_continuation
 
@@ -86,7 +89,7 @@ def can_share_prefix(loaded: LoadedModel, max_tokens: int) -> bool:
 
     Sliding windows count the padding as text, so no row may reach the window size; recurrent states include it.
     """
-    if (cache := new_cache(loaded, 0)) is None:
+    if loaded.kind == "seq2seq" or (cache := new_cache(loaded, 0)) is None:
         return False
     windows = (layer.sliding_window for layer in cache.layers if type(layer) is DynamicSlidingWindowLayer)
     return all(max_tokens < window for window in windows)
@@ -216,7 +219,9 @@ class DecodingBatch:
     @property
     def can_drop_rows(self) -> bool:
         """Whether finished rows can be removed."""
-        layers = getattr(self.state, "layers", None)
+        parts = (getattr(self.state, name, None) for name in ("self_attention_cache", "cross_attention_cache"))
+        caches = (self.state, *parts)
+        layers = [layer for cache in caches for layer in getattr(cache, "layers", None) or ()]
         can_select = bool(layers) and all(hasattr(layer, "batch_select_indices") for layer in layers)
         return self.way.drops_rows and can_select
 
@@ -225,6 +230,34 @@ class DecodingBatch:
         indices = torch.tensor(rows, device=self.loaded.device)
         self.state.batch_select_indices(indices)
         self.mask = self.mask[indices]
+
+
+class Seq2SeqBatch(DecodingBatch):
+    """The same of an encoder-decoder: the encoder reads the prompts once, the decoder continues from its start.
+
+    `start`: of the decoder, in the language of an evaluation; (): that of the model's files.
+    """
+
+    def __init__(self, loaded, prompts, prefix, room, counters, way: Way = BATCH, *, start: tuple[int, ...] = ()):
+        starts = [list(start or loaded.start_ids)] * len(prompts)
+        super().__init__(loaded, starts, None, room, counters, replace(way, takes_state=False))
+        self.way, self.last_length = way, None
+        with torch.inference_mode():
+            self.prompts = encode_prompts(loaded, prompts)
+        counters.tokens_computed += self.prompts["input_ids"].numel()
+
+    def _inputs(self, kwargs: dict) -> dict:
+        state = {} if self.state is None else {self.state_name: self.state}
+        return {**self.prompts, **kwargs, **state, "decoder_input_ids": self.ids, "use_cache": self.way.takes_state}
+
+    def select_rows(self, rows: list[int]) -> None:
+        super().select_rows(rows)
+        self.prompts = of_rows(self.prompts, torch.tensor(rows, device=self.loaded.device))
+
+
+def batch_class_of(loaded: LoadedModel, start: tuple[int, ...] = ()) -> Callable[..., DecodingBatch]:
+    """Return what makes a model's batches; `start`: see Seq2SeqBatch."""
+    return partial(Seq2SeqBatch, start=start) if loaded.kind == "seq2seq" else DecodingBatch
 
 
 @dataclass
@@ -251,8 +284,8 @@ def decode(
 ) -> list[dict]:
     """Return the outcome of each prompt, see `outcome_of`; with an error, it has neither texts nor a finish_reason.
 
-    All prompts begin with `prefix`, if given, and have the same positions. `batch_class`: of another engine, instead of
-    DecodingBatch.
+    All prompts begin with `prefix`, if given, and have the same positions. `batch_class`: of another engine, or of an
+    encoder-decoder, instead of DecodingBatch.
     """
     rows = [_Sequence(prompt, reader_of(loaded, prompt)) for prompt in prompts]
     for row in rows:
@@ -324,7 +357,7 @@ def _finish_reason(loaded: LoadedModel, row: _Sequence) -> str | None:
     """Return why a row ends after its last token; None if it does not. A stop string ends answers, never reasoning."""
     prompt, reader, n_answer = row.prompt, row.reader, len(row.ids)
     if reader is None:
-        text = decode_continuation(loaded.tokenizer, prompt.ids, row.ids)
+        text = decode_continuation(loaded.tokenizer, prompt.continued, row.ids)
     else:
         reader.read(row.ids)
         if reader.position.inside:
@@ -365,7 +398,7 @@ class Sampler:
         self.seen_tokens = torch.zeros(size, dtype=torch.bool, device=device)
         if self.penalized:
             for i, prompt in enumerate(prompts):
-                self.seen_tokens[i, torch.tensor(prompt.ids, device=device)] = True
+                self.seen_tokens[i, torch.tensor(prompt.continued, device=device)] = True
         self.generators = [_generator(p) if p.decoding["temperature"] else None for p in prompts]
 
     def sample(self, logits: torch.Tensor, rows: list[int]) -> torch.Tensor:

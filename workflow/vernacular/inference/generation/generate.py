@@ -15,6 +15,7 @@ from collections import Counter
 import pyarrow as pa
 import torch
 
+from vernacular.core import artifacts
 from vernacular.core.errors import ModelError, named
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.logs import Progress
@@ -23,6 +24,7 @@ from vernacular.inference.generation.decode import (
     DecodingCounters,
     Prefix,
     Way,
+    batch_class_of,
     common_prefix,
     decode,
     end_token_ids,
@@ -30,11 +32,13 @@ from vernacular.inference.generation.decode import (
 from vernacular.inference.generation.prepare import PreparedPrompt, outcome_of, output_row, prepare_prompts
 from vernacular.inference.generation.reasoning import describe
 from vernacular.inference.generation.self_check import select_batching
+from vernacular.inference.model.language_codes import in_evaluation
 from vernacular.inference.model.loaded import LoadedModel
 from vernacular.inference.model.memory import halve, token_budget, within_memory
 from vernacular.inference.model.rendering import has_template
 from vernacular.inference.model.tokenization import config_values
 from vernacular.inference.schema import GENERATIONS, Journal, iter_rows, rows_to_table
+from vernacular.protocols.schema import REQUESTS
 
 SHORTEST_PREFIX = 16  # tokens; recomputing a shorter prefix in each row costs less than copying its cache
 
@@ -47,7 +51,9 @@ class Generation:
     def __init__(self, loaded: LoadedModel, requests: pa.Table):
         started = time.perf_counter()
         self.loaded, self.requests = loaded, requests
-        self.prompts = prepare_prompts(loaded, requests)
+        texts = in_evaluation(loaded, artifacts.metadata_of(requests, REQUESTS))
+        self.prompts = prepare_prompts(texts, requests)
+        self.batch_class = batch_class_of(loaded, texts.start_ids)
         self.valid = [prompt for prompt in self.prompts.values() if prompt.error is None]
         self.outcomes: dict[str, dict] = {}  # by request ID
         self.seconds = time.perf_counter() - started
@@ -110,7 +116,8 @@ class Generation:
 
     def _run_group(self, prompts: list[PreparedPrompt]) -> None:
         """Generate for prompts with a common beginning, which is computed once if it is long enough."""
-        prefix_ids = common_prefix([p.ids for p in prompts]) if len(prompts) > 1 else []
+        is_shared = len(prompts) > 1 and self.loaded.kind != "seq2seq"
+        prefix_ids = common_prefix([p.ids for p in prompts]) if is_shared else []
         # the keys of a shorter prefix could have other positions than those of the prompts
         shortest_prefix = max(SHORTEST_PREFIX, self.loaded.lengths.first(len(prompts[0].ids)))
         shared_ids = prefix_ids if len(prefix_ids) >= shortest_prefix else []
@@ -160,7 +167,7 @@ class Generation:
 
     def _decode_batch(self, batch: list[PreparedPrompt], prefix: Prefix | None, way: Way) -> list[dict] | None:
         """Return the outcomes of a batch; None if it does not fit in memory and can be split."""
-        outcomes = within_memory(self.loaded, decode, self.loaded, batch, prefix, self.counters, way)
+        outcomes = within_memory(self.loaded, decode, self.loaded, batch, prefix, self.counters, way, self.batch_class)
         if outcomes is not None:
             return outcomes
         self.oom_retries += 1

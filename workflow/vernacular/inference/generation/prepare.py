@@ -58,7 +58,13 @@ class PreparedPrompt:
     n_dropped_tokens: int = 0  # at the beginning, of a prompt without separate examples
     note: str | None = None  # flag of how it was rendered
     adds_special_tokens: bool = True  # whether the tokenizer adds some to the text
+    start: tuple[int, ...] = ()  # of an encoder-decoder, whose decoder continues this; its encoder reads `ids`
     error: str | None = None
+
+    @property
+    def continued(self) -> list[int]:
+        """The tokens that are continued."""
+        return list(self.start) or self.ids
 
     @property
     def answer_tokens(self) -> int:
@@ -158,14 +164,22 @@ def _fit(
         return replace(prompt, rendered=None, error="a token is outside the model's vocabulary"), True
     max_length = math.inf if loaded.max_length is None else loaded.max_length
     n_new = prompt.max_new_tokens
-    room = max_length - len(ids) - n_new
+    n_read, counted = len(ids) + n_new, f"{len(ids)} of the prompt and {n_new} to generate"
+    if loaded.start_ids:  # encoder and decoder have limits of their own; as in `generate`, what is forced counts
+        ids, n_new = encoded.ids.tolist(), n_new - len(loaded.start_ids) + 1 - loaded.forces_end
+        n_read, counted = len(ids), f"{len(ids)} of the prompt"
+        prompt = replace(prompt, start=loaded.start_ids, max_new_tokens=n_new)
+        if (n := len(loaded.start_ids) + n_new - 1) > (loaded.target_length or math.inf):
+            error = f"expected at most {loaded.target_length} tokens to generate, got {n}"
+            return replace(prompt, rendered=None, error=error), True
+    room = max_length - n_read
     if room >= min(1, prompt.wanted_tokens):
         n_reasoning = min(prompt.wanted_tokens, room)
         return replace(prompt, ids=ids, think_tokens=n_reasoning, max_new_tokens=n_new + n_reasoning), True
     if is_truncatable and 0 < n_new < max_length:  # as lm-eval
-        n_dropped = len(ids) + n_new - int(max_length)
+        n_dropped = n_read - int(max_length)
         return replace(prompt, ids=ids[n_dropped:], n_dropped_tokens=n_dropped), True
-    error = f"expected at most {max_length} tokens, got {len(ids)} of the prompt and {n_new} to generate"
+    error = f"expected at most {max_length} tokens, got {counted}"
     return replace(prompt, rendered=None, error=error), False
 
 
@@ -272,14 +286,14 @@ def reader_of(loaded: TextModel, prompt: PreparedPrompt) -> Reader | None:
     """Return what follows the response to a prompt; None if it contains no reasoning, because it is plain text."""
     if prompt.rendered is None or markers_of(loaded) is None:
         return None
-    return Reader(loaded, prompt.ids, opened=prompt.opened, asks=prompt.think_tokens > 0)
+    return Reader(loaded, prompt.continued, opened=prompt.opened, asks=prompt.think_tokens > 0)
 
 
 def outcome_of(loaded: TextModel, prompt: PreparedPrompt, ids: list[int], finish_reason: str) -> dict:
     """Return the outcome of a prompt after which an engine generated `ids`, without an end token; see `output_row`."""
     reader = reader_of(loaded, prompt)
     if reader is None:
-        raw_output, n_tokens, parts = decode_continuation(loaded.tokenizer, prompt.ids, ids), len(ids), {}
+        raw_output, n_tokens, parts = decode_continuation(loaded.tokenizer, prompt.continued, ids), len(ids), {}
     else:
         limit = prompt.answer_tokens if prompt.think_tokens else None
         split = reader.split(ids, budget=prompt.think_tokens, limit=limit)

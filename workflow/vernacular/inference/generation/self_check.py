@@ -21,6 +21,7 @@ from vernacular.inference.generation.decode import (
     DecodingCounters,
     Prefix,
     Way,
+    batch_class_of,
     can_share_prefix,
 )
 from vernacular.inference.generation.prepare import PreparedPrompt
@@ -99,6 +100,8 @@ def _thresholds(loaded: LoadedModel, prompts: list[PreparedPrompt]) -> set[int]:
 
     If something else may change in the continuations only, they are followed to their end.
     """
+    if loaded.kind == "seq2seq":  # whose continuations begin anew
+        return set()
     lengths, longest_prompt = loaded.lengths, max(len(p.ids) for p in prompts)
     longest = max(len(p.ids) + p.max_new_tokens for p in prompts)
     last = lengths.last(len(prompts[0].ids))
@@ -114,6 +117,7 @@ def _cases(loaded: LoadedModel, prompts: list[PreparedPrompt], pair: list[Prepar
     longest = pair[-1].ids
     last = loaded.lengths.last(len(longest))
     limits = [limit for limit in (loaded.max_length, last) if limit is not None]
+    limits = limits if loaded.kind != "seq2seq" else []
     n_steps = max(0, min(_STEPS, *(limit - len(longest) for limit in limits)) if limits else _STEPS)
     cases = [_case([prompt.ids for prompt in pair], n_steps)]
     for threshold in sorted(_thresholds(loaded, prompts)):
@@ -137,7 +141,10 @@ def _reference(loaded: LoadedModel, case: _Case, counters: DecodingCounters) -> 
     n_positions = len(case.steps[0]) + 1
     rows = []
     for text, steps in zip(case.texts, case.steps, strict=True):
-        logits = DecodingBatch(loaded, [text + steps], None, 0, counters, UNCACHED).logits(n_positions)
+        batch = batch_class_of(loaded)(loaded, [text], None, 0, counters, UNCACHED)
+        for step in steps:
+            batch.append([step])
+        logits = batch.logits(n_positions)
         rows.append(list(logits.reshape(n_positions, -1).log_softmax(-1)))
     return rows
 
@@ -151,7 +158,8 @@ def _continuations(
         if len(singles) > 1:
             return [_continuations(loaded, single, None, way, counters)[0] for single in singles]
     start, n_steps = len(prefix.ids) if prefix else 0, len(case.steps[0])
-    batch = DecodingBatch(loaded, [text[start:] for text in case.texts], prefix, n_steps, counters, way)
+    texts = [text[start:] for text in case.texts]
+    batch = batch_class_of(loaded)(loaded, texts, prefix, n_steps, counters, way)
     rows = list(range(len(case.texts)))
     computed = [[] for _ in rows]
     for step in range(n_steps + 1):

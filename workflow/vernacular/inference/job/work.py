@@ -21,6 +21,7 @@ from vernacular.core.fingerprint import code_fingerprint, content_hash, fingerpr
 from vernacular.core.metadata import Outcome, RequestsMetadata, not_applicable, unavailable
 from vernacular.core.model_record import ModelRecord
 from vernacular.inference.engine import ENGINES, Engine, engine_name, engine_of
+from vernacular.inference.model.language_codes import missing_language
 from vernacular.inference.schema import GENERATIONS, SCORES, output_schema
 from vernacular.protocols.schema import REQUESTS, generated_tokens, reasoning_tokens, request_cost
 
@@ -58,6 +59,8 @@ def work_units(record: ModelRecord, request_files: dict[str, Path], shard: tuple
             kinds[evaluation] = output_schema(metadata)
             tables[evaluation] = artifacts.read(path, REQUESTS, columns=columns)
             rendered[evaluation] = record.rendering if is_rendered(record, metadata) else {}
+            if record.kind == "seq2seq":
+                rendered[evaluation] |= {"languages": [*metadata.languages, record.language_codes]}
             if count > 1 and is_rendered(record, metadata) and metadata.default_budgets + metadata.reasoning_tokens:
                 tokens = reasoning_tokens(metadata, record.gen_kwargs) if thinks_in_chats(record) else 0
                 reasoning[evaluation] = tokens / tables[evaluation].num_rows
@@ -86,11 +89,15 @@ def not_answerable(record: ModelRecord, metadata: RequestsMetadata) -> str | Non
     abilities = engine_of(record).abilities(record)
     if metadata.causal_only and not abilities.left_to_right:
         return f"{metadata.protocol} requires a causal model, and {record.name} is a masked model"
+    if metadata.causal_only and metadata.whole_texts and record.kind == "seq2seq":
+        return f"{metadata.protocol} requires a causal model, and {record.name} is an encoder-decoder"
     if output_schema(metadata) is GENERATIONS:
         reason = abilities.reason("generation")
+    elif metadata.whole_texts and abilities.reason("whole_texts"):
+        reason = abilities.reason("whole_texts")
     else:
         reason = abilities.reason("scores" if metadata.label_spans else "forced_spans")
-    if reason:
+    if reason := reason or missing_language(record, metadata):
         return f"{metadata.protocol} is not possible: {reason}"
     if metadata.chat_only and record.chat is False:
         return f"{metadata.protocol} asks in chats, and chat is false of {record.name}"

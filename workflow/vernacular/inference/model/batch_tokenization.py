@@ -30,10 +30,10 @@ _MIN_TOKENS, _MIN_CHARACTERS = 4, 16  # that must agree: tokens, and characters 
 
 
 def encode_all(
-    loaded: TextModel, texts: list[str], *, add_special_tokens: bool = True, needs_offsets: bool = True
+    loaded: TextModel, texts: list[str], *, add_special_tokens=True, needs_offsets=True, is_target=False
 ) -> Iterator[tuple[int, Encoded | AlignmentError]]:
     """Yield (index, tokens) of each text, in any order; equal to `encode` of each, or the error that it raises."""
-    options = {"add_special_tokens": add_special_tokens, "needs_offsets": needs_offsets}
+    options = {"add_special_tokens": add_special_tokens, "needs_offsets": needs_offsets, "is_target": is_target}
     if not _uses_backend(loaded.tokenizer):
         for index, text in enumerate(texts):
             try:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import transformers
-from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
 from transformers.quantizers.auto import AutoQuantizationConfig
 
 from vernacular.checkpoints import inputs
@@ -47,7 +47,7 @@ from vernacular.inference.model.tokenizers import load_tokenizer
 if TYPE_CHECKING:
     from peft import PeftModel  # not at run time: a base without adapters does not need it
 
-KINDS = {"causal": AutoModelForCausalLM, "masked": AutoModelForMaskedLM}
+KINDS = {"causal": AutoModelForCausalLM, "masked": AutoModelForMaskedLM, "seq2seq": AutoModelForSeq2SeqLM}
 
 
 def load(record: ModelRecord, *, threads: int | None = None) -> LoadedModel:
@@ -367,13 +367,13 @@ def _apply(loaded: LoadedModel, record: ModelRecord) -> "tuple[PeftModel, bool]"
     probe = torch.linspace(0, loaded.n_embeddings - 1, _PROBE, device=loaded.device).long()[None]
     try:
         with torch.inference_mode():
-            base_logits = loaded.model(input_ids=probe).logits
+            base_logits = loaded.read(probe).logits
         with wrap_library_errors():
             permissions = {"allow_pickle": adapter.allow_pickle}
             peft, unexpected, missing = apply_adapter(loaded.model, adapter.directory, **permissions)
             # some adapters load but cannot run: OLoRA on a layer that stores its weight transposed
             with torch.inference_mode():
-                difference = (loaded.model(input_ids=probe).logits - base_logits).abs().amax()
+                difference = (loaded.read(probe).logits - base_logits).abs().amax()
             is_rounding = float(difference) <= _NO_EFFECT * float(base_logits.abs().amax())  # False if it is NaN
             # single tokens that are trained need not be among those tested
             trains_tokens = any("trainable_tokens_delta" in name for name, _ in peft.named_parameters())

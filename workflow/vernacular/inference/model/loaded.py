@@ -13,13 +13,21 @@ import transformers
 
 from vernacular.core.errors import ModelError
 from vernacular.core.model_record import ModelRecord
+from vernacular.inference.model.encoder_decoder import decoder_fields
 from vernacular.inference.model.tokenization import Lengths, TextModel, read_lengths, special_tokens
 
 # Names of what a text continues from, in a model's signature and outputs: in transformers since 5.24; before, and in
 # remote code; there, of Mamba; of RWKV
 STATES = ("cache", "past_key_values", "cache_params", "state")
 
-_LENGTH_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length", "seq_length")
+_LENGTH_KEYS = (
+    "max_encoder_position_embeddings",
+    "max_position_embeddings",
+    "n_positions",
+    "max_seq_len",
+    "max_sequence_length",
+    "seq_length",
+)
 _NO_LENGTH = re.compile(r"(dim|heads?|layers?|hidden_size|intermediate_size|vocab_size|experts|rank|ids?)$")
 _SMALLEST = 16  # tokens; texts of a few times as many are compared in any case
 _UNLIMITED = 1_000_000  # tokenizers without a limit report 1e30
@@ -50,8 +58,13 @@ class LoadedModel(TextModel):
 
     @property
     def body(self) -> torch.nn.Module:
-        """The model below its output head, as its own forward calls it."""
-        return self.model.get_decoder() if self.kind == "causal" else self.model.base_model
+        """The model below its output head, as its own forward calls it; of an encoder-decoder, the encoder."""
+        parts = {"causal": "get_decoder", "seq2seq": "get_encoder"}
+        return getattr(self.model, parts[self.kind])() if self.kind in parts else self.model.base_model
+
+    def read(self, ids: torch.Tensor, **kwargs) -> Any:
+        """Return the outputs for texts [rows, tokens], which the decoder of an encoder-decoder reads as well."""
+        return self.model(input_ids=ids, **({"decoder_input_ids": ids} if self.kind == "seq2seq" else {}), **kwargs)
 
     @cached_property
     def n_outputs(self) -> int:
@@ -114,7 +127,7 @@ class LoadedModel(TextModel):
     def forget_lengths(self) -> None:
         """Make the model forget the lengths that it has read: they would change how it computes the next text."""
         if self.lengths.growth is not None:  # positions that grow with the length, until one token is read
-            self.model(input_ids=torch.zeros(1, 1, dtype=torch.long, device=self.device))
+            self.read(torch.zeros(1, 1, dtype=torch.long, device=self.device))
         if hasattr(self.body, "set_attention_type"):  # BigBird, which leaves sparse attention after a short text
             self.body.set_attention_type(self.model.config.attention_type)
 
@@ -173,16 +186,21 @@ def wrap(model, tokenizer, record: ModelRecord) -> LoadedModel:
 def tokenizer_fields(model, tokenizer, record: ModelRecord) -> dict:
     """Return the fields of LoadedModel that depend on the tokenizer: its special tokens, and the limits of a text."""
     limit, tokenizer_limit = _limits(model, tokenizer, record)
-    return special_tokens(tokenizer) | {
-        "tokenizer": tokenizer,
-        "max_length": min(filter(None, (limit, tokenizer_limit)), default=None),
-        "tokenizer_limit": tokenizer_limit is not None and (limit is None or tokenizer_limit < limit),
-    }
+    return (
+        special_tokens(tokenizer)
+        | decoder_fields(model, tokenizer, record)
+        | {
+            "tokenizer": tokenizer,
+            "max_length": min(filter(None, (limit, tokenizer_limit)), default=None),
+            "tokenizer_limit": tokenizer_limit is not None and (limit is None or tokenizer_limit < limit),
+        }
+    )
 
 
 def _limits(model, tokenizer, record: ModelRecord) -> tuple[int | None, int | None]:
     """Return (the smaller limit of the config and the record, that of the tokenizer) in tokens, None without one."""
-    config = model.config.get_text_config(decoder=True)
+    is_causal, config = record.kind != "seq2seq", model.config  # otherwise, of the encoder
+    config = config.get_text_config(decoder=True) if is_causal else getattr(config, "encoder", config).get_text_config()
     limits = [getattr(config, key, None) for key in _LENGTH_KEYS]
     limits = [limit for limit in limits if isinstance(limit, int) and limit > 0][:1]
     positions = next((m for n, m in model.named_modules() if n.endswith("position_embeddings")), None)
@@ -249,18 +267,20 @@ _PROBE = 8  # tokens
 def check_is_causal(loaded: LoadedModel, tokens) -> None:
     """Raise ModelError if predictions depend on later tokens, as an encoder's; checked once per load.
 
-    A model that raises an error is left to the self-checks; rounding by batch cannot be checked.
+    `tokens`: of a text, or those that a decoder reads after any prompt. A model that raises an error is left to the
+    self-checks; rounding by batch cannot be checked.
     """
     if "causal" in loaded.checks or len(tokens) < 2 or loaded.depends_on_batch:
         return
     ids = torch.tensor([[int(token) for token in tokens[:_PROBE]]], device=loaded.device)
     changed = ids.clone()
     changed[0, -1] = ids[0, 0] if ids[0, 0] != ids[0, -1] else (ids[0, -1] + 1) % loaded.n_embeddings
+    name = "decoder_input_ids" if loaded.kind == "seq2seq" else "input_ids"
     try:
-        reference, values = (
-            loaded.model(input_ids=row, **loaded.without_cache).logits[0, : ids.shape[1] - 1].float().log_softmax(-1)
-            for row in (ids, changed)
-        )
+        logits = [
+            loaded.model(**{"input_ids": ids, name: row}, **loaded.without_cache).logits for row in (ids, changed)
+        ]
+        reference, values = (each[0, : ids.shape[1] - 1].float().log_softmax(-1) for each in logits)
     except MODEL_ERRORS:
         return
     top = reference.topk(min(20, reference.shape[-1])).indices

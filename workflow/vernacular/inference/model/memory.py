@@ -18,6 +18,7 @@ SMALLEST_BUDGET = 16  # tokens; if a batch does not fit at this budget, its requ
 # Measured on one CPU core with layers as wide as SmolLM2-135M's: the time per token is the same between 256 and 768
 # tokens, and a fifth higher at 128.
 _CPU_TOKENS = 512
+_CPU_PROMPT_TOKENS = 2048  # of an encoder, behind whose prompts an output head of 250,000 rows predicts a few tokens
 LOGIT_BYTES = 512 * 2**20  # float32 logits at a time on a GPU: enough rows for an efficient matrix product
 _LARGEST_GPU_BUDGET = 16_384  # tokens; larger batches are not faster and delay the reaction to a stop signal
 
@@ -27,7 +28,7 @@ def token_budget(loaded: "LoadedModel") -> int:
     if budget := loaded.record.max_batch_tokens:
         return int(budget)
     if loaded.device.type != "cuda":
-        return _CPU_TOKENS
+        return _CPU_PROMPT_TOKENS if loaded.kind == "seq2seq" else _CPU_TOKENS
     import torch
 
     free, _ = torch.cuda.mem_get_info(loaded.device)

@@ -110,7 +110,7 @@ class TextModel:
     """What is known of a model where its texts are prepared; nothing is computed with it."""
 
     record: ModelRecord
-    kind: str  # "causal" or "masked"
+    kind: str  # "causal", "masked" or "seq2seq"
     tokenizer: Any  # transformers PreTrainedTokenizerBase, or of the same interface; None: unknown
     max_length: int | None  # context length in tokens; None: unknown
     tokenizer_limit: bool = False  # whether max_length is the tokenizer's, and the model's own is larger or none
@@ -118,6 +118,11 @@ class TextModel:
     bos_id: int | None = None  # the token that "bos: always" or "auto" prepends; None if the tokenizer has none
     eos_id: int | None = None
     adds_bos: bool = False  # whether the tokenizer itself begins a text with bos_id
+    start_ids: tuple[int, ...] = ()  # of an encoder-decoder: what its decoder reads before a text
+    target_length: int | None = None  # the same: tokens that its decoder reads at most; None: unlimited
+    forces_end: bool = False  # the same: whether the last of the tokens to generate is always the one that ends a text
+    as_lm_eval: bool = False  # whether texts are those of lm-eval, whose rules they follow
+    sentinel_id: int | None = None  # the same: the token in place of a word to fill in; None: it fills in none
     template_error: str | None = None  # of a chat template that does not finish
     _of_template: dict = field(default_factory=dict, repr=False, compare=False)
 
@@ -273,15 +278,17 @@ def bos_policy(loaded: TextModel) -> str:
     return policy
 
 
-def encode(loaded: TextModel, text: str, *, add_special_tokens: bool = True, needs_offsets: bool = True) -> Encoded:
+def encode(loaded: TextModel, text: str, *, add_special_tokens=True, needs_offsets=True, is_target=False) -> Encoded:
     """Return IDs and offsets of `text`; special tokens are those of the tokenizer unless a template has added them.
 
-    Raises AlignmentError if a tokenizer without offsets does not reproduce the text, where it `needs_offsets`.
+    `is_target`: of a decoder, whose vocabulary may be another one (Marian); without special tokens. Raises
+    AlignmentError if a tokenizer without offsets does not reproduce the text, where it `needs_offsets`.
     """
     tokenizer = loaded.tokenizer
     if tokenizer.is_fast:
         return from_encoding(tokenizer(text, add_special_tokens=add_special_tokens, verbose=False).encodings[0])
-    plain_ids = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+    texts = {"text_target" if is_target and hasattr(tokenizer, "spm_target") else "text": text}
+    plain_ids = tokenizer(**texts, add_special_tokens=False, verbose=False)["input_ids"]
     offsets = reconstruct_offsets(tokenizer, plain_ids, text) if needs_offsets else [(0, len(text))] * len(plain_ids)
     full_ids = tokenizer(text, add_special_tokens=True, verbose=False)["input_ids"] if add_special_tokens else plain_ids
     lead, tail = n_added(full_ids, plain_ids)
@@ -367,6 +374,10 @@ def reconstruct_offsets(tokenizer, ids: list[int], text: str) -> list[tuple[int,
 
     Raises AlignmentError if a decoded prefix is not one of `text`.
     """
+    if type(tokenizer).__name__ == "ByT5Tokenizer":  # a token per byte
+        offsets = [(index, index + 1) for index, char in enumerate(text) for _ in char.encode("utf-8", "surrogatepass")]
+        if len(offsets) == len(ids):
+            return offsets
     offsets, end = [], 0
     for count in range(1, len(ids) + 1):
         decoded = tokenizer.decode(ids[:count], skip_special_tokens=False, clean_up_tokenization_spaces=False)

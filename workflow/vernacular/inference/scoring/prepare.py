@@ -6,6 +6,7 @@ fit: `overlap` + 1 of them, more in the last window. In lm-eval, the overlap is 
 Only the first window begins with BOS. A masked model reads its special tokens around each window.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import repeat
@@ -38,7 +39,7 @@ class PreparedRequest:
     """A request ready to be scored: tokens `ids[first:stop]`, each given all tokens before it. Arrays are int32."""
 
     request_id: str
-    ids: np.ndarray = field(default_factory=lambda: _NONE)  # causal: up to the span's end; masked: all
+    ids: np.ndarray = field(default_factory=lambda: _NONE)  # up to the span's end; masked, filled in: all
     offsets: np.ndarray = field(default_factory=lambda: _NO_OFFSETS)  # [size, 2], of the span's tokens
     words: np.ndarray = field(default_factory=lambda: _NONE)  # index of the word of each of `ids` (masked models)
     rest: np.ndarray = field(default_factory=lambda: _NONE)  # tokens after `ids`, if a model's positions depend on them
@@ -46,7 +47,9 @@ class PreparedRequest:
     first: int = 0
     stop: int = 0  # stop == first: nothing to score
     lead: int = 0  # special tokens before the text
-    tail: int = 0  # special tokens after it (masked models)
+    tail: int = 0  # special tokens after it (masked models), or after the prompt of an encoder
+    start: tuple[int, ...] = ()  # what a decoder reads before the span
+    fills_in: bool = False  # whether an encoder-decoder fills in the words of a text, because there is no prompt
     extras: frozenset[str] = frozenset()
     rendered: str | None = None
     adds_special_tokens: bool = True  # whether the tokenizer adds some to the text
@@ -56,6 +59,11 @@ class PreparedRequest:
     @property
     def flag(self) -> str | None:
         return "; ".join(self.flags + self.notes) or None
+
+    @property
+    def has_prompt(self) -> bool:
+        """Whether an encoder reads `ids[:first]`, and a decoder, after `start`, the rest."""
+        return bool(self.start) and not self.fills_in
 
     @property
     def failed(self) -> bool:
@@ -98,10 +106,11 @@ def prepare_all(loaded: TextModel, requests: pa.Table) -> Iterator[PreparedReque
             sources[request.adds_special_tokens].append((index, request, *source))
     unknown_id = loaded.tokenizer.unk_token_id
     for adds_special_tokens, entries in sources.items():
-        texts = [text for _, _, text, _, _ in entries]
+        texts, spans = [text for _, _, text, *_ in entries], [span for *_, span in entries]
+        targets = dict(encode_all(loaded, spans, **_TARGET)) if loaded.start_ids else {}
         for number, encoded in encode_all(loaded, texts, add_special_tokens=adds_special_tokens):
-            index, request, text, start, end = entries[number]
-            _locate_span(loaded, request, encoded, text, start, end)
+            index, request, text, start, end, _ = entries[number]
+            _locate_span(loaded, request, encoded, text, start, end, targets.get(number))
             if not request.failed and not is_rolling(request) and _excess(loaded, request) > 0:
                 yield prepare(loaded, requests.slice(index, 1).to_pylist()[0])  # drops few-shot examples
             else:
@@ -140,11 +149,14 @@ def _values(column: pa.ChunkedArray) -> list:
     return values
 
 
-def _begin(loaded: TextModel, row: Request) -> tuple[PreparedRequest, str, int, int]:
-    """Return (request without tokens, full text, span start, span end)."""
+def _begin(loaded: TextModel, row: Request) -> tuple[PreparedRequest, str, int, int, str]:
+    """Return (request without tokens, text, span start, span end, "").
+
+    The text is the full one, or the prompt of an encoder, whose decoder has the last text.
+    """
     text, start, end = row["prefix"] + row["text"], row["span_start"], row["span_end"]
     is_empty, rendered = start >= end, None
-    flag = None
+    flag, span = None, ""
     chat = rendering.uses_chat(loaded, row["messages"], row["kind"], row["extras"])
     own_texts = rendering.own_texts(row, chat=chat)
     control = control_token_flag(loaded, own_texts)
@@ -156,22 +168,50 @@ def _begin(loaded: TextModel, row: Request) -> tuple[PreparedRequest, str, int, 
     request.adds_special_tokens = rendering.adds_special_tokens(loaded, row, rendered)
     if is_empty or start >= end:
         request.flags.append("empty")
-    elif loaded.kind == "masked" and "causal_only" in request.extras:
+    elif loaded.kind != "causal" and "causal_only" in request.extras:
         request.flags.append("not applicable: requires a causal model")
+    elif loaded.kind == "seq2seq":
+        start = _begin_target(loaded, request, text, start)
+        if request.has_prompt:
+            span = text[start:end]
+            text = text[:start] if chat else text[:start].rstrip()
     request.notes += filter(None, (flag, control))
-    return request, text, start, end
+    return request, text, start, end, span
 
 
 def _tokenized(loaded: TextModel, row: Request) -> PreparedRequest:
     """Tokenize a row and locate its span, whatever the number of tokens."""
-    request, text, start, end = _begin(loaded, row)
+    request, text, start, end, span = _begin(loaded, row)
     if not request.flags:
+        target = None
         try:
             encoded = encode(loaded, text, add_special_tokens=request.adds_special_tokens)
+            target = encode(loaded, span, **_TARGET) if loaded.start_ids else None
         except AlignmentError as error:
             encoded = error
-        _locate_span(loaded, request, encoded, text, start, end)
+        _locate_span(loaded, request, encoded, text, start, end, target)
     return request
+
+
+_TARGET = {"add_special_tokens": False, "is_target": True}  # how the text of a decoder is tokenized
+
+
+def _begin_target(loaded: TextModel, request: PreparedRequest, text: str, start: int) -> int:
+    """Set what a decoder reads before a span, and whether it fills in the words; return where the span begins.
+
+    Except in tasks of lm-eval, whitespace before a span is not part of it: what a decoder writes begins with a letter.
+    """
+    as_lm_eval = loaded.as_lm_eval or not request.extras.isdisjoint({"truncate_left", "score_bos"})
+    request.start = loaded.start_ids
+    if not as_lm_eval and text[:start].strip():
+        return start + len(text[start:]) - len(text[start:].lstrip())
+    if not as_lm_eval and loaded.sentinel_id is not None:
+        request.fills_in, request.start = True, (*loaded.start_ids[:1], loaded.sentinel_id)
+    elif not as_lm_eval or is_rolling(request):
+        request.flags.append(
+            f"not applicable: {'requires a causal model' if as_lm_eval else 'the model does not fill in words'}"
+        )
+    return start
 
 
 def _finish(loaded: TextModel, request: PreparedRequest, unknown_id: int | None) -> PreparedRequest:
@@ -183,17 +223,30 @@ def _finish(loaded: TextModel, request: PreparedRequest, unknown_id: int | None)
     if len(request.span) and request.span.max() >= loaded.n_outputs:
         request.flags.append("error: a token is one that the model cannot predict")
         request.stop, request.span = request.first, request.span[:0]
+    n = (loaded.target_length or math.inf) + 1 - len(request.start)
+    if request.has_prompt and len(request.span) > n:
+        request.flags.append(f"error: expected a span of at most {n} tokens, got {len(request.span)}")
+        request.stop, request.span = request.first, request.span[:0]
     if unknown_id is not None and (request.span == unknown_id).any():
         request.flags.append("unknown token: part of the scored text is not in the vocabulary")
     return request
 
 
-def _locate_span(
-    loaded, request: PreparedRequest, encoded: Encoded | AlignmentError, text: str, start: int, end: int
-) -> None:
-    """Apply the BOS policy and find the span's tokens, or flag the error."""
-    if isinstance(encoded, AlignmentError):
-        request.flags.append(f"error: the tokenizer provides no offsets, and {encoded}")
+def _locate_span(loaded, request: PreparedRequest, encoded, text: str, start: int, end: int, target=None) -> None:
+    """Apply the BOS policy and find the span's tokens, or flag the error.
+
+    `encoded`, `target` (those that a decoder predicts): Encoded, or the AlignmentError of a tokenizer without offsets.
+    """
+    if error := next((each for each in (encoded, target) if isinstance(each, AlignmentError)), None):
+        request.flags.append(f"error: the tokenizer provides no offsets, and {error}")
+        return
+    if request.has_prompt:
+        if not start:  # as lm-eval
+            encoded = Encoded.of([loaded.eos_id if loaded.bos_id is None else loaded.bos_id], [None], [None])
+        request.ids, request.offsets = np.concatenate([encoded.ids, target.ids]), target.offsets + start
+        request.first, request.stop = len(encoded), len(request.ids)
+        request.lead, request.tail = encoded.lead % len(encoded), encoded.tail
+        request.flags += [] if len(target) else ["empty"]
         return
     span, crosses_edge = span_tokens(text, encoded.offsets, start, end)
     n_tokens = len(encoded)
@@ -231,8 +284,13 @@ def _excess(loaded: TextModel, request: PreparedRequest) -> int:
 
 
 def reads(loaded: TextModel, request: PreparedRequest) -> int:
-    """Return the number of tokens that the model reads: a causal one does not read the last, which it predicts."""
-    last_is_read = loaded.kind == "masked" or "word_end_logprobs" in request.extras
+    """Return the number of tokens that the model reads, its encoder if it has one.
+
+    A causal model does not read the last token, which it predicts.
+    """
+    if request.has_prompt:
+        return request.first
+    last_is_read = loaded.kind != "causal" or "word_end_logprobs" in request.extras
     return len(request.ids) - (not last_is_read)
 
 
@@ -254,7 +312,8 @@ def _truncate(loaded: TextModel, request: PreparedRequest, n_excess: int) -> Non
     "truncate_left" in its extras, special tokens are not, as in lm-eval.
     """
     request.lead = 0 if "truncate_left" in request.extras else request.lead
-    left = max(0, request.first - request.lead - (loaded.kind == "causal" and not request.lead))
+    kept = request.tail if request.has_prompt else loaded.kind == "causal" and not request.lead
+    left = max(0, request.first - request.lead - kept)
     right = max(0, len(request.ids) - request.tail - request.stop)
     if n_excess > left + right:
         size = request.stop - request.first
@@ -287,7 +346,7 @@ def split_into_windows(
             parts.append(request)
             continue
         overlap = option(request, "overlap") or 0
-        size = length - request.lead * (loaded.kind == "masked") - request.tail
+        size = length - request.lead * (loaded.kind != "causal") - request.tail
         if overlap >= size:
             message = f"expected an overlap of less than {size} tokens, the length of a window, got {overlap}"
             request.flags.append(f"error: {message}")

@@ -18,8 +18,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError
 from vernacular.core.processes import Task
+from vernacular.inference.model.language_codes import in_evaluation
 from vernacular.inference.model.memory import token_budget
 from vernacular.inference.model.tokenization import TextModel, bos_policy
 from vernacular.inference.schema import SCORES, Journal, characters_of, distinct_rows, iter_rows
@@ -34,7 +36,7 @@ from vernacular.inference.scoring.execute import (
 from vernacular.inference.scoring.outputs import CAUSAL_EXTRAS, EXTRAS, merge_metadata
 from vernacular.inference.scoring.prepare import PreparedRequest, pack, prepare_all, split_into_windows
 from vernacular.inference.scoring.trie import Path, Trie, build_trie, ranges
-from vernacular.protocols.schema import CHARACTERS_PER_TOKEN
+from vernacular.protocols.schema import CHARACTERS_PER_TOKEN, REQUESTS
 
 if TYPE_CHECKING:
     from vernacular.inference.model.loaded import LoadedModel
@@ -88,7 +90,8 @@ class Scoring:
         _check(requests)
         requests = requests.drop_columns(_OF_GENERATION)
         self.loaded, self.requests, self.strategy = loaded, requests, strategy
-        self.chunk_rows = split_into_chunks(requests, masked=loaded.kind == "masked")
+        self.texts = in_evaluation(loaded, artifacts.metadata_of(requests, REQUESTS))
+        self.chunk_rows = split_into_chunks(requests, masked=loaded.kind != "causal")
         self.n_unscored = self.n_chat = self.n_windows = 0
         self.engines: list[dict] = []  # metadata of each chunk
         self.rows = ChunkedRows()
@@ -150,7 +153,7 @@ class Scoring:
         requests = self.requests if len(self.chunk_rows) == 1 else self.requests.take(self.chunk_rows[index])
         first_rows, row_requests = distinct_rows(requests)
         unique = requests if len(first_rows) == len(row_requests) else requests.take(first_rows)
-        by_id = {request.request_id: request for request in prepare_all(self.loaded, unique)}
+        by_id = {request.request_id: request for request in prepare_all(self.texts, unique)}
         prepared = [by_id[request_id] for request_id in unique["request_id"].to_pylist()]
         numbers = np.full(len(prepared), -1)
         valid = [index for index, request in enumerate(prepared) if not request.failed]
@@ -159,7 +162,8 @@ class Scoring:
         pack(parts, "ids")
         pack(prepared, "span", "offsets")
         extras = frozenset(name for request in parts for name in request.extras if name in EXTRAS)
-        paths, groups, sizes = [], [], [len(request.span) for request in parts]
+        n_ends = (part.has_prompt and "word_end_logprobs" in part.extras for part in parts)
+        paths, groups, sizes = [], [], [len(part.span) + n for part, n in zip(parts, n_ends, strict=True)]
         if self.loaded.kind == "causal":
             paths = [build_path(self.loaded, request) for request in parts]
             for group in split_by_positions(self.loaded, paths, np.arange(len(paths))):
@@ -168,7 +172,7 @@ class Scoring:
             sizes = [len(path.targets) for path in paths]
             for request in prepared:
                 request.ids, request.rest = request.span, request.span[:0]  # the paths have the others
-        else:
+        elif self.loaded.kind == "masked" or any(part.fills_in for part in parts):
             extras -= CAUSAL_EXTRAS
         outputs = Outputs([part.request_id for part in parts], sizes, extras)
         rows = requests.select(["request_id", "item_id", "role"])
@@ -181,11 +185,14 @@ class Scoring:
         """Run the model on a chunk."""
         if not len(chunk.outputs.sizes) and self.engines:
             return
-        if self.loaded.kind == "masked":
-            from vernacular.inference.scoring.masked import score_masked
+        if self.loaded.kind != "causal":
+            from vernacular.inference.scoring.masked import Masked, score_readings
+            from vernacular.inference.scoring.seq2seq import Seq2Seq
 
+            kind = Masked(self.loaded) if self.loaded.kind == "masked" else Seq2Seq(self.loaded)
             options = {"budget": self.counters.budget, "extras": chunk.extras, "journal": journal}
-            counters, engine = score_masked(self.loaded, chunk.parts, chunk.outputs, **options)
+            options |= {"requested": self.strategy} if self.loaded.kind == "seq2seq" else {}
+            counters, engine = score_readings(kind, chunk.parts, chunk.outputs, **options)
             self.counters.add(counters)
             self.engines.append(engine)
             return
