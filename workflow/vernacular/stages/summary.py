@@ -103,6 +103,7 @@ def summary(args: Summary) -> str:
     # paths from the directory of the tables; the next run compares them with its own (`output_conflicts`)
     metadata["config"] = [os.path.relpath(os.path.realpath(file), os.path.realpath(args.out)) for file in args.config]
     metadata |= {"api_key_env": args.spec.api_key_env}  # of this file only: no copy of it is published
+    metadata |= {"benchmarks": args.spec.benchmarks}
     artifacts.write(args.out / "results.parquet", RESULTS, to_arrow(results), metadata)
     published = results.assign(adapter=results["adapter"].map(publishable, na_action="ignore"))
     codes = {
