@@ -407,33 +407,13 @@ def estimates_sheet(estimates: list[dict]):
     return lambda sheet, size: write_rows(sheet, _ESTIMATES, rows, 5, size)
 
 
-_UNPAIRED = [
-    Column("from", "origin", 18, "name in external_results"),
-    Column("tool", "tool", 14),
-    Column("version", "version", 10),
-    Column("model outside", "outside_model", 26),
-    Column("task outside", "outside_task", 26),
-    Column("metric", "metric", 18),
-    Column("value outside", "outside_value", 10, "as stated, in the unit of this run", "unit"),
-    Column("± standard error", "outside_se", 10, "as stated, or converted from an interval", "0.0000"),
-    Column("kind", "uncertainty", 24, "of the standard error or interval"),
-    Column("items outside", "outside_n", 10, "", "0"),
-    Column("shots", "shots", 7, cell_format="0"),
-    Column("dataset", "dataset", 26),
-    Column("revision", "dataset_revision", 14),
-    Column("items", "items", 12, "the same as those of this run, or other ones"),
-    Column("why", "note", 34),
-    Column("model", "model", 20, "of this run"),
-    Column("evaluation", "evaluation", 34),
-    Column("value", "value", 10, "of this run", "unit"),
-    Column("difference", "difference", 10, "value of this run - value outside, of independent values", "difference"),
-    Column("low", "difference_low", 10, "95 % interval", "difference"),
-    Column("high", "difference_high", 10, "95 % interval", "difference"),
-    Column("z", "z", 8, "", "0.00"),
-    Column("p", "p_value", 8, "two-sided, not corrected: nothing here is ranked", "0.000"),
-]
+_UNPAIRED_FORMATS = dict.fromkeys(
+    ("outside_value", "outside_low", "outside_high", "value", "ci_low", "ci_high"), "unit"
+)
+_UNPAIRED_FORMATS |= dict.fromkeys(("difference", "difference_low", "difference_high"), "difference")
 
 
 def unpaired_sheet(rows: list[dict]):
     """Return the function that fills a sheet with values from outside without items (UNPAIRED rows)."""
-    return lambda sheet, size: write_rows(sheet, _UNPAIRED, rows, 5, size)
+    columns = [Column(name.replace("_", " "), name, 16, cell_format=_UNPAIRED_FORMATS.get(name)) for name in rows[0]]
+    return lambda sheet, size: write_rows(sheet, columns, rows, 5, size)
