@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # directory of a fetched model, from its record
 DIRECTORY = $(BIN)/python -c 'import json, sys; print(json.load(open(sys.argv[1]))["directory"])'
 
-.PHONY: quickstart test test-all soak coverage test-slurm tools lint bench replicate lm-eval docs release setup-lines newest environment clean
+.PHONY: quickstart test test-all soak coverage test-slurm tools lint bench replicate lm-eval docs gallery release setup-lines newest environment clean
 
 # create the environment and run the evaluations of config.yaml
 quickstart: environment
@@ -111,6 +111,11 @@ JS = $(CURDIR)/.tools/js/node_modules/.bin
 # the site, in .site/html: open index.html there; links inside it must have a target
 docs: .docs/.complete
 	$(PYTHON) docs/site.py
+
+# the same, with the report of the packaged models on the samples: .site/html/docs/gallery.html
+gallery: environment .docs/.complete
+	. $(BIN)/activate && snakemake -c$(CORES)
+	$(PYTHON) docs/site.py results/report
 
 .docs/.complete: envs/docs.txt
 	@command -v npm >/dev/null || { echo "npm is needed for the site's search (Debian: apt install nodejs npm)" >&2; exit 1; }

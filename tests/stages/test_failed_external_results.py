@@ -67,7 +67,10 @@ def run(tmp_path, monkeypatch) -> Run:
         Path("files", name).write_text(content)
     lines = [f"{OPTIONS},{item['item_id']},1" for item in items]
     Path("files/usable.csv").write_text("\n".join(["evaluation,item_id,correct", *lines]))
-    external = {Path(name).stem: {"path": f"files/{name}"} for name in (*MALFORMED, "usable.csv")}
+    metrics = [{"task": "openbookqa", "metrics": {"accuracy": 0.5, "other": "N/A"}, "num_instances": 4}]
+    Path("files/stated.json").write_text(json.dumps({"tasks": metrics}))
+    external = {Path(name).stem: {"path": f"files/{name}"} for name in (*MALFORMED, "usable.csv", "stated.json")}
+    pairs += [{"baseline": "one", "candidate": "stated"}]
     pairs += [{"baseline": "one", "candidate": Path(name).stem} for name in MALFORMED]
     settings = {"models": models, "evaluations": evaluations, "comparisons": pairs, "external_results": external}
     Path("config.yaml").write_text(yaml.safe_dump({**CONFIG, **settings}))
@@ -98,7 +101,14 @@ def test_all_other_values_are_written(run, capsys):
             wrong.append(note)
     assert wrong == []
     assert {"gone", "mine.step9"} < set(notes.index)
-    assert "usable" not in notes.index
+    assert not {"usable", "stated"} & set(notes.index)
+    [unpaired] = read_csv("unpaired").to_dict("records")
+    assert (unpaired["origin"], unpaired["outside_value"], unpaired["items"]) == ("stated", 0.5, "other items")
+    assert unpaired["note"] == "dataset not stated"
+    texts = read_csv("notes").query("kind == 'external results'")["note"]
+    assert any("1 value not used" in text for text in texts)
+    assert any("1 of other items" in text for text in texts)
+    assert "unpaired" in pd.ExcelFile("results/summary/leaderboard.xlsx").sheet_names
     assert set(read_csv("results")["model"]) == {"one", "two", "mine.step5"}
     points = read_csv("curves").query("category.isna()")
     assert points.loc[points["value"].notna(), "model"].unique().tolist() == ["mine.step5"]

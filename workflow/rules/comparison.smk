@@ -9,6 +9,8 @@ COMPARED = [
     *[in_output("compared/external.parquet")] * bool(CONFIG.external_results),
 ]
 MATCHED = expand(in_output("compared/external/{name}.parquet"), name=CONFIG.external_results)
+# values from outside without items, which are unpaired
+UNPAIRED = [in_output("compared/unpaired.parquet")] if CONFIG.external_results else []
 
 
 # what values and comparisons are without the faults that speakers have confirmed; only with `verdicts:`
@@ -104,6 +106,7 @@ if CONFIG.external_results:
         output:
             COMPARED[-1],
             MATCHED,
+            UNPAIRED,
         log:
             "logs/external/external.log",
         benchmark:

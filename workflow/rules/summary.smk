@@ -14,6 +14,7 @@ rule summary:
         curves=curve_files(),
         without_faults=WITHOUT_FAULTS,
         estimates=ESTIMATES[:1],
+        unpaired=UNPAIRED,
     output:
         in_output("summary/results.parquet"),
         in_output("summary/comparisons.parquet"),
@@ -26,6 +27,7 @@ rule summary:
         in_output("summary/tokenizers.parquet"),
         table("tokenizers", "CSV"),
         table("tokenizers", "Excel"),
+        *[in_output("summary/unpaired.parquet"), table("unpaired", "CSV")] * bool(UNPAIRED),
         *map(as_output, expand(in_output("summary/{tool}"), tool=settings.SUMMARY_EXPORTS)),
         notes=table("notes", "CSV"),
     log:

@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import re
+import shlex
 import shutil
 import zipfile
 from collections import Counter
@@ -30,7 +31,8 @@ from vernacular.core.names import free_name
 from vernacular.core.paths import display_path
 from vernacular.core.publication import is_public_address, publishable
 from vernacular.core.tables import to_frame, write_csv
-from vernacular.exchange.every_eval_ever import write_every_eval_ever
+from vernacular.exchange.eval_results import write_eval_results
+from vernacular.exchange.every_eval_ever import every_eval_ever, write_every_eval_ever
 from vernacular.exchange.lm_eval_results import write_lm_eval_results
 from vernacular.exchange.publications import PublishedTables, read_tables
 from vernacular.metrics.schema import METRICS, RESULTS, TASK_RESULTS
@@ -46,7 +48,9 @@ _SOURCES = ("source", "adapter source")  # of the description of a model
 
 
 def publish(args) -> str:
-    """Write the report, the tables, and the results in the formats of lm-eval and Every Eval Ever, the latter per item.
+    """Write the report, the tables, and the results in the formats of lm-eval, Every Eval Ever (per item) and the Hub.
+
+    Nothing is uploaded; the commands that upload are a part of the returned text.
 
     Raises:
         UserError: The directory is not empty, or a file contains a private text.
@@ -75,7 +79,11 @@ def publish(args) -> str:
         artifacts.write(temporary / "tables" / "prompts.parquet", PROMPTS, prompts, metadata)
         values = values[~values["metric"].map(is_estimate)]  # of people, and of several models
         source = {"source_organization_name": args.organization, "evaluator_relationship": args.relationship}
-        _write_exchange_files(args.results, temporary, values, models, prompts, source)
+        datasets = _write_exchange_files(args.results, temporary, values, models, prompts, source)
+        records = [record["model_info"] for record in every_eval_ever(values, models, datasets)]
+        on_hub = {each["name"]: each["id"] for each in records if each.get("inference_platform") == "HuggingFace"}
+        benchmarks = recorded.get("benchmarks", {})
+        pages, left_out = write_eval_results(temporary / "eval_results", values, on_hub, datasets, benchmarks)
         sources = [model[key] for model in described for key in _SOURCES if model.get(key)]
         roots = [Path.cwd(), Path.home(), args.results.resolve().parent]
         unknown = check_nothing_private(temporary, roots, sources, recorded.get("api_key_env", []))
@@ -88,6 +96,10 @@ def publish(args) -> str:
     is_complete = (summary / "complete.txt").exists()
     note = "" if is_complete else "; some results are missing (tables/notes.csv)"
     note += f"; not searched for the key in {', '.join(unknown)} (not set, or too short)" if unknown else ""
+    note += "".join(f"\nnot for the Hub: {reason}" for reason in left_out)
+    for repository, path in pages.items():
+        uploaded = shlex.quote(str(args.directory / path.relative_to(temporary)))
+        note += f"\nto propose the values for the model's page: hf upload {repository} {uploaded} . --create-pr"
     return f"publish: {format_count(n_files, 'file')} in {args.directory}{note}"
 
 
@@ -98,7 +110,8 @@ def _check_empty(directory: Path) -> None:
 
 def _write_exchange_files(
     results: Path, directory: Path, values: pd.DataFrame, models: list[dict], prompts: list[dict], source: dict
-) -> None:
+) -> list[dict]:
+    """Write the files of other tools; return the datasets."""
     metrics = (artifacts.metadata(results / model["name"] / "metrics.parquet", METRICS) for model in models)
     datasets = dataset_sources(metrics)
     write_lm_eval_results(directory / "lm_eval", standard_errors(values, prompts))
@@ -111,6 +124,7 @@ def _write_exchange_files(
                 yield evaluation, artifacts.read(path, TASK_RESULTS)
 
     write_every_eval_ever(directory, values, models, datasets, task_results=task_results, source=source)
+    return datasets
 
 
 _SECRET_NAMES = re.compile(r"(^|_)(KEY|TOKEN|SECRET|PASSWORD)(_|$)", re.IGNORECASE)

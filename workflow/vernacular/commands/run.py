@@ -20,6 +20,7 @@ from vernacular.config.references import check_models
 from vernacular.core.errors import DataError, UserError, first_of, format_count, suggest
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.validate import Problems
+from vernacular.data import hub_benchmark
 from vernacular.data.columns import Cells, as_text
 from vernacular.data.load import load_items, read_source
 from vernacular.data.readers import detect_format
@@ -128,7 +129,8 @@ def _write_files(args) -> Path:
             raise UserError(f"{args.config}: task {task['task']} has the languages {names}. For example: {command}")
         languages = check_languages(args.language, [task]) if args.language else of_dataset
     else:
-        task, languages = _own_task(args), args.language
+        task = _benchmark(args) or _own_task(args)
+        languages = list(task["languages"])
         files[_TASKS / f"{task['task']}.yaml"] = yaml.safe_dump(task, sort_keys=False, allow_unicode=True, width=110)
     name = task["task"]
     entry = {"task": name, "languages": languages, "protocols": args.protocol or task["protocols"][:1]}
@@ -205,6 +207,21 @@ def _is_source(dataset: str, task: dict, language: str | None = None) -> bool:
     repository = dataset.partition("@")[0].casefold()
     languages = task["languages"].values() if language is None else [task["languages"][language]]
     return any(str(source.get("hub")).casefold() == repository for entry in languages for source in entry["source"])
+
+
+def _benchmark(args) -> dict | None:
+    """Return the task of a dataset with an eval.yaml; None if it has none, or the user describes it."""
+    is_described = args.columns or args.item_type or args.configuration or args.split
+    if is_described or os.path.exists(args.config) or len(args.language or ()) > 1:
+        return None
+    found = hub_benchmark.benchmark(args.config, *args.language or ())
+    if found is None:
+        return None
+    task, needs_judge = found
+    told = [f"{args.config}: {task['item_type']}, as in its eval.yaml.", task.get("note")]
+    told += ["Its answers are scored by a judge: add one to judges (docs/judges.md)."] * needs_judge
+    print("run:", *filter(None, told))
+    return task
 
 
 def _own_task(args) -> dict:

@@ -51,7 +51,8 @@ def _dataset_spec(config: Config, evaluation: Evaluation) -> specs.DatasetSpec:
     # what readers see comes from the config, and the answers of speakers enter later stages
     left_out = ("verdicts", "labels", "title", "short_title", "note")
     task = {key: value for key, value in config.tasks[evaluation.task].items() if key not in left_out}
-    language = {evaluation.language: task["languages"][evaluation.language]}
+    entry = task["languages"][evaluation.language]
+    language = {evaluation.language: {key: value for key, value in entry.items() if key != "benchmark"}}
     return specs.DatasetSpec(
         # relative: the same task in another clone
         task=task | {"directory": os.path.relpath(task["directory"]), "languages": language},
@@ -351,7 +352,17 @@ def summary_spec(config: Config) -> specs.SummarySpec:
     fields = _table_fields(config) | {"judges": _of_own_family(config)}
     fields |= {"parallel": _parallel(config), "verdicts": bool(config.verdicts)}
     fields |= {"external": bool(config.external_results)}
-    return specs.SummarySpec(**fields, api_key_env=keys, unreviewed=_unreviewed(config))
+    return specs.SummarySpec(**fields, api_key_env=keys, unreviewed=_unreviewed(config), benchmarks=_benchmarks(config))
+
+
+def _benchmarks(config: Config) -> dict[str, dict[str, str]]:
+    """Return the benchmark of the Hub of which an evaluation gives a value, in one wording and with all items."""
+    found = {}
+    for evaluation in config.own_evaluations:
+        entry = config.tasks[evaluation.task]["languages"][evaluation.language].get("benchmark", {})
+        if entry.get("protocol") == evaluation.protocol:
+            found[evaluation.id] = {key: entry[key] for key in ("dataset", "task_id", "metric")}
+    return found
 
 
 def _of_own_family(config: Config) -> dict[str, list[str]]:

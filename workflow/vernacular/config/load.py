@@ -22,6 +22,7 @@ from vernacular.core.languages import fallbacks
 from vernacular.core.names import portable_problem, quoted
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.validate import Problems
+from vernacular.data import hub_benchmark
 from vernacular.data.tasks import load_task, task_names
 from vernacular.exchange import EXPORTS, SUMMARY_EXPORTS
 from vernacular.protocols.registry import COMPARED, GENERATED, JUDGED, OWN, SCORED, TOOL_PROTOCOLS
@@ -235,7 +236,11 @@ def _evaluations(files: Files, values: dict) -> tuple[dict[str, Evaluation], dic
         for key in {"trust_functions", "chat"} & entry.keys():
             report(key, "only supported with lm_eval; remove it.")
         name = entry["task"]
-        if name not in task_files:
+        if name.startswith(hub_benchmark.PREFIX):
+            if (entry := _with_benchmark(entry, tasks, values, report)) is None:
+                continue
+            name = entry["task"]
+        elif name not in task_files:
             # otherwise it may be in the directory that is not found
             if files.is_valid("tasks") and len(directories) == len(values["tasks"]) + 1:
                 report("task", f'task "{name}" not found.{suggest(name, task_files)}')
@@ -253,6 +258,27 @@ def _evaluations(files: Files, values: dict) -> tuple[dict[str, Evaluation], dic
             files.report(("evaluations",), f"task {quoted(name)} {problem}; rename it.")
     _check_items_agree(evaluations.values(), lambda message: files.report(("evaluations",), message))
     return evaluations, tasks, lm_eval_entries.tasks
+
+
+def _with_benchmark(entry: dict, tasks: dict[str, dict], values: dict, report) -> dict | None:
+    """Add the task of a dataset with an `eval.yaml` on the Hub to `tasks`; return the entry with its name and language.
+
+    None: a mistake is reported.
+    """
+    given = [] if entry["languages"] == "all" else as_list(entry["languages"])
+    if len(given) > 1:
+        report("languages", "expected one language: the eval.yaml of a dataset states none for each item.")
+        return None
+    try:
+        reference = entry["task"].removeprefix(hub_benchmark.PREFIX)
+        task, needs_judge = hub_benchmark.load_benchmark(reference, *given or [None], OWN)
+    except (DataError, ConfigError) as error:
+        report("task", str(error))
+        return None
+    if needs_judge and not values["judges"]:
+        report("task", "its answers are scored by a judge; add one to judges (docs/judges.md).")
+    tasks.setdefault(task["task"], task)["languages"] |= task["languages"]
+    return entry | {"task": task["task"], "languages": list(task["languages"])}
 
 
 def _verdicts(files: Files, values: dict, tasks: dict[str, dict]) -> list[str]:

@@ -307,6 +307,7 @@ class SummarySpec(SeriesSpec):
     verdicts: bool = False  # whether there are values without confirmed faults
     estimates: bool = False  # whether there are values by labels, or borrowed ones
     external: bool = False  # whether there are external results
+    benchmarks: dict[str, dict[str, str]] = field(default_factory=dict)  # dataset, task_id and metric, by evaluation
 
 
 class ReportSpec(SeriesSpec):

@@ -33,7 +33,7 @@ def fetch(source: dict) -> tuple[list[dict], list[dict], dict]:
     repository = source["hub"]
     # not every repository has a card, but every one has .gitattributes
     snapshot_dir = snapshot(repository, source.get("revision"), ["README.md", ".gitattributes"])
-    card = _card(snapshot_dir, repository)
+    card = dataset_card(snapshot_dir, repository)
     configurations = _configurations(source, card, snapshot_dir, repository)
     rows, few_shot_rows, file_names = [], [], set()
     for config, splits, separator in configurations:
@@ -139,8 +139,11 @@ def _infer_splits(repository: str, snapshot_dir: Path, data_dir: str = "") -> di
             f"{repository}: readable data files not found (loading scripts are not run); "
             "list its raw files under files, or try revision: refs/convert/parquet."
         ) from None
-    for split, files in splits.items():
-        splits[split] = [glob.escape(Path(file).relative_to(snapshot_dir).as_posix()) for file in files]
+    for split, files in list(splits.items()):
+        paths = [Path(file).relative_to(snapshot_dir).as_posix() for file in files]
+        splits[split] = [glob.escape(path) for path in paths if path != "eval.yaml"]  # by its name, of the split eval
+        if not splits[split]:
+            del splits[split]
     for split, name in (("validation", "dev"), ("test", "eval")):  # synonyms in `datasets`
         if split in splits:
             splits.setdefault(name, splits[split])
@@ -187,7 +190,8 @@ def _split_rows(
     return rows, file_names
 
 
-def _card(snapshot_dir: Path, repository: str) -> dict:
+def dataset_card(snapshot_dir: Path, repository: str) -> dict:
+    """Return the metadata of a dataset's card, {} without one. Raises DataError if it cannot be read."""
     path = snapshot_dir / "README.md"
     if not path.is_file():
         return {}

@@ -13,7 +13,7 @@ from vernacular.data.treebank import patterns as treebank_patterns
 
 _SOURCE_TYPES = ("hub", "url", "file", "treebank")  # of sources
 _SCHEMA = WORKFLOW / "schemas" / "task.schema.yaml"
-_SHARED = ("columns", "source", "license", "expected_rows", "join")  # keys that hold for all languages, or for one
+_SHARED = ("columns", "source", "license", "expected_rows", "join", "benchmark")  # keys of all languages, or of one
 _IN_ORDER = {"letters", "choice", "generation"}  # protocols that show the options in the order of the dataset
 _ORDERED_TYPES = {"question", "passage", "story"}
 
@@ -169,6 +169,7 @@ def _language(content: dict, code: str, entry: dict, path, lines) -> dict:
         columns = treebank_patterns.COLUMNS.get(content["item_type"], {}) | columns
     if not columns:
         raise ConfigError(f'{display_path(path)}: the key "columns" is missing.')
+    benchmark = entry.get("benchmark", content.get("benchmark"))
     columns, lacking = _with_wordings(columns, code, path.parent)
     if content["item_type"] == "translation":
         columns = {"source_language": code, "target_language": code} | columns
@@ -184,6 +185,7 @@ def _language(content: dict, code: str, entry: dict, path, lines) -> dict:
         "expected_rows": entry.get("expected_rows", content.get("expected_rows")),
         "license": entry.get("license", content.get("license")),
         **({"lacks": lacking} if lacking else {}),
+        **({"benchmark": _fill(benchmark, names)} if benchmark else {}),
     }
 
 

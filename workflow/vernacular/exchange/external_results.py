@@ -1,8 +1,9 @@
 """External results (an earlier run, a user file, lm-eval samples) as one side of a comparison.
 
 Results of other tools are matched to the items of this workflow and become TASK_RESULTS rows with their ID, prompt,
-options and gold. Correctness follows this workflow's rules: with log-likelihoods, a tie with an incorrect option is
-incorrect. A note per file and evaluation reports what matched and what did not.
+options and gold; values without items are read by `aggregates`. Correctness follows this workflow's rules: with
+log-likelihoods, a tie with an incorrect option is incorrect. A note per file and evaluation reports what matched and
+what did not.
 
 User files are CSV, TSV or JSONL with one item per line:
 
@@ -33,6 +34,7 @@ from vernacular.core.paths import display_path
 from vernacular.data.columns import replace_surrogates
 from vernacular.data.readers import detect_format, located_rows
 from vernacular.exchange import classify
+from vernacular.exchange.aggregates.load import is_aggregates
 from vernacular.metrics.schema import TASK_RESULTS, as_table
 from vernacular.protocols.registry import PROTOCOLS
 from vernacular.types import Item
@@ -71,7 +73,7 @@ def load_external_results(path, references: dict[str, Reference]) -> tuple[dict[
     """
     tables: dict[str, pa.Table] = {}
     notes: list[str] = []
-    for file in result_files(Path(path)):
+    for file in item_files(Path(path)):
         read = _load_parquet if file.suffix == ".parquet" else _load_lines
         file_tables, file_notes = read(file, references)
         for evaluation, table in file_tables.items():
@@ -80,7 +82,7 @@ def load_external_results(path, references: dict[str, Reference]) -> tuple[dict[
                 raise DataError(f"{location}: second file with results of {evaluation}. Specify one of the files.")
             tables[evaluation] = table
         notes += file_notes
-    if not tables:
+    if notes and not tables:
         raise DataError("\n".join(notes))
     return tables, notes
 
@@ -390,6 +392,15 @@ def as_text(cell) -> str:
     return replace_surrogates("" if cell is None else str(cell))
 
 
+def _record_name(samples: Path) -> str:
+    return f"{samples.stem.removesuffix('_samples')}.json"
+
+
+def item_files(path: Path) -> list[Path]:
+    """Return the files of results per item at `path`; see `result_files`."""
+    return [file for file in result_files(path) if not is_aggregates(file)]
+
+
 def result_files(path: Path) -> list[Path]:
     """Return the result files at `path`. Raises DataError if there are none, or of several types."""
     if path.is_file():
@@ -399,9 +410,13 @@ def result_files(path: Path) -> list[Path]:
     parquet = sorted((path / "tasks").glob("*.parquet")) or sorted(path.glob("*.parquet"))
     samples = sorted(path.rglob("samples_*.jsonl"))
     tables = [file for pattern in ("*.csv", "*.tsv", "*.jsonl") for file in sorted(path.glob(pattern))]
-    groups = [files for files in (parquet, samples, [file for file in tables if file not in samples]) if files]
+    # samples of Every Eval Ever belong to a record, whose values are read
+    tables = [file for file in tables if file not in samples and not file.with_name(_record_name(file)).is_file()]
+    groups = [files for files in (parquet, samples, tables) if files]
+    if not groups and (aggregates := [file for file in sorted(path.rglob("*.json")) if is_aggregates(file)]):
+        groups = [aggregates]
     if not groups:
-        expected = "expected .parquet, samples_*.jsonl, .csv, .tsv or .jsonl"
+        expected = "expected .parquet, samples_*.jsonl, .csv, .tsv, .jsonl or .json"
         raise DataError(f"{display_path(path)}: no results found ({expected}).")
     if len(groups) > 1:
         names = " and ".join(files[0].name for files in groups)

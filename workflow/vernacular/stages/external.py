@@ -16,9 +16,11 @@ from vernacular.core import artifacts
 from vernacular.core.errors import UserError, first_line, format_count, is_contained
 from vernacular.core.fields import Stage, to_json
 from vernacular.core.metadata import Outcome
-from vernacular.exchange.external_results import Reference, load_external_results
+from vernacular.exchange.aggregates.load import is_aggregates, read_aggregates
+from vernacular.exchange.aggregates.unpaired import OTHER, UNPAIRED, Own, unpaired_rows
+from vernacular.exchange.external_results import Reference, load_external_results, result_files
 from vernacular.exchange.publications import is_publication, load_publication, published_signatures
-from vernacular.metrics.schema import TASK_RESULTS
+from vernacular.metrics.schema import METRICS, TASK_RESULTS
 from vernacular.protocols.lm_eval.metrics import tool_metrics
 from vernacular.stages.common import items_in
 from vernacular.stages.sides import model_results, signatures_of
@@ -32,7 +34,8 @@ class External(Stage):
     spec: ExternalResultsSpec  # of the rule: what the results depend on
     results: Path  # directory with one directory per model
     items_dir: Path  # directory of the items files
-    out: Path  # file of the differences; the matched results are in the directory of this name beside it
+    # file of the differences; beside it are the matched results, in the directory of this name, and unpaired.parquet
+    out: Path
 
 
 def external(args: External) -> str:
@@ -40,11 +43,16 @@ def external(args: External) -> str:
     spec, models = args.spec, model_results(args.results, args.spec)
     metadata = {"fingerprint": artifacts.input_fingerprint(to_json(spec))}
     sides, signatures = dict(models), signatures_of(args.results, spec.models)
-    notes, missing = [], {}
+    notes, missing, unpaired = [], {}, []
+    own = [value for model in spec.models for value in _own_values(args.results, model)]
     for name, entry in spec.external_results.items():
         tables, outcome = {}, Outcome()
         try:
             tables, external_notes = _load_external_results(name, entry, models, spec, args.items_dir)
+            notes += external_notes
+            compared = {side for pair in spec.pairs if name in pair for side in pair}
+            found, external_notes = _unpaired(name, entry, [each for each in own if each.model in compared])
+            unpaired += found
             notes += external_notes
             if entry.model:
                 signatures[name] = published_signatures(Path(entry.path), entry.model)
@@ -63,6 +71,7 @@ def external(args: External) -> str:
     settings = {name: vars(evaluation) for name, evaluation in spec.evaluations.items()}
     metrics = {name: tool_metrics(args.results, spec.models, name) for name in settings}
     rows = compare_pairs(pairs, sides, settings, signatures=signatures, tool_metrics=metrics, threads=args.threads)
+    artifacts.write(args.out.with_name("unpaired.parquet"), UNPAIRED, unpaired, metadata)
     artifacts.write(args.out, COMPARISONS, rows, metadata | {"notes": notes, "outcome": Outcome(missing=missing)})
     return f"external: {format_count(len(pairs), 'pair')}, {format_count(len(rows), 'difference')}"
 
@@ -84,6 +93,38 @@ def _load_external_results(
     else:
         tables, notes = load_external_results(path, references)
     return tables, [f"{name}: {note}" for note in notes]
+
+
+def _unpaired(name: str, entry: ExternalSpec, own: list[Own]) -> tuple[list[dict], list[str]]:
+    """Return the values without items of external results, beside those of the same items, and notes."""
+    path = Path(entry.path)
+    files = [] if is_publication(path) else [file for file in result_files(path) if is_aggregates(file)]
+    aggregates, notes = [], []
+    for file in files:
+        found, file_notes = read_aggregates(file)
+        aggregates += found
+        notes += file_notes
+    rows = unpaired_rows(name, aggregates, own)
+    if files:
+        n_others = sum(row["items"] == OTHER for row in rows)
+        text = f"{format_count(len(aggregates), 'value')} without items, which unpaired.csv lists and nothing ranks"
+        notes.append(f"{text}; {n_others} of other items, or not known to be of the same ones.")
+    return rows, [f"{name}: {note}" for note in notes]
+
+
+def _own_values(results: Path, model: str) -> list[Own]:
+    """Return the values of a model over all items, with what identifies these."""
+    table, metadata = artifacts.read_all(results / model / "metrics.parquet", METRICS)
+    values = []
+    for row in table.to_pylist():
+        evaluated = metadata.evaluations.get(row["evaluation"])
+        if not row["category"] and row["value"] is not None and evaluated and evaluated.dataset:
+            source = evaluated.dataset.source
+            shared = ("model", "evaluation", "metric", "unit", "higher_is_better", "value", "ci_low", "ci_high", "n")
+            names = {"dataset": source.repository or source.url or source.file, "revision": row["dataset_revision"]}
+            names |= {"configuration": source.config, "split": source.split, "shots": row["shots"]}
+            values.append(Own(**{name: row[name] for name in shared}, **names))
+    return values
 
 
 def _reason(error: BaseException) -> str:

@@ -22,10 +22,11 @@ from vernacular.core.model_record import ModelRecord, recorded_model
 from vernacular.core.publication import publishable
 from vernacular.core.tables import write_csv
 from vernacular.core.written import rewriting
+from vernacular.exchange.aggregates.unpaired import UNPAIRED
 from vernacular.exchange.every_eval_ever import write_every_eval_ever
 from vernacular.exchange.lm_eval_results import write_lm_eval_results
 from vernacular.metrics.schema import METRICS, RESULTS, TOKENS
-from vernacular.stages.sides import csv_beside
+from vernacular.stages.sides import csv_beside, write_table
 from vernacular.summary.curves import add_positions, curve_sheets, equal_weight_notes
 from vernacular.summary.grid import combine_tables, make_headings, model_labels, to_arrow, wide
 from vernacular.summary.lists import (
@@ -35,6 +36,7 @@ from vernacular.summary.lists import (
     diagnosis_rows,
     estimates_sheet,
     language_rows,
+    unpaired_sheet,
     with_estimate_columns,
     with_values_without_faults,
     without_faults_sheet,
@@ -101,6 +103,7 @@ def summary(args: Summary) -> str:
     # paths from the directory of the tables; the next run compares them with its own (`output_conflicts`)
     metadata["config"] = [os.path.relpath(os.path.realpath(file), os.path.realpath(args.out)) for file in args.config]
     metadata |= {"api_key_env": args.spec.api_key_env}  # of this file only: no copy of it is published
+    metadata |= {"benchmarks": args.spec.benchmarks}
     artifacts.write(args.out / "results.parquet", RESULTS, to_arrow(results), metadata)
     published = results.assign(adapter=results["adapter"].map(publishable, na_action="ignore"))
     codes = {
@@ -136,6 +139,11 @@ def summary(args: Summary) -> str:
     comparison_tables |= {"prompts": prompts, "extra_sheets": _curve_sheets(args.out) if checkpoints else {}}
     if args.spec.verdicts:
         comparison_tables["extra_sheets"] |= {"without faults": without_faults_sheet(values)}
+    if args.spec.external:
+        unpaired = artifacts.read(args.compared[-1].with_name("unpaired.parquet"), UNPAIRED)
+        write_table(args.out / "unpaired.parquet", UNPAIRED, unpaired, {"fingerprint": input_fingerprint})
+        if unpaired.num_rows:
+            comparison_tables["extra_sheets"] |= {"unpaired": unpaired_sheet(unpaired.to_pylist())}
     if args.spec.estimates:
         comparison_tables["extra_sheets"] |= {"labels": estimates_sheet(estimates)}
     comparison_tables |= {"diagnoses": diagnoses, "languages": language_rows(models_metadata)}

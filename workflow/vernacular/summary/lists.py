@@ -405,3 +405,15 @@ def estimates_sheet(estimates: list[dict]):
     """Return the function that fills a sheet with all estimates: values of models, then differences."""
     rows = sorted(estimates, key=lambda row: row["baseline"] is not None)
     return lambda sheet, size: write_rows(sheet, _ESTIMATES, rows, 5, size)
+
+
+_UNPAIRED_FORMATS = dict.fromkeys(
+    ("outside_value", "outside_low", "outside_high", "value", "ci_low", "ci_high"), "unit"
+)
+_UNPAIRED_FORMATS |= dict.fromkeys(("difference", "difference_low", "difference_high"), "difference")
+
+
+def unpaired_sheet(rows: list[dict]):
+    """Return the function that fills a sheet with values from outside without items (UNPAIRED rows)."""
+    columns = [Column(name.replace("_", " "), name, 16, cell_format=_UNPAIRED_FORMATS.get(name)) for name in rows[0]]
+    return lambda sheet, size: write_rows(sheet, columns, rows, 5, size)

@@ -1,0 +1,69 @@
+"""Which files hold aggregates, and their values, by the reader of their format."""
+
+import json
+from pathlib import Path
+
+from vernacular.core.errors import DataError, format_count
+from vernacular.core.paths import display_path
+from vernacular.data.readers import located_rows
+from vernacular.exchange.aggregates import euroeval, every_eval_ever, lighteval, lm_eval, olmo_eval
+from vernacular.exchange.aggregates.rows import Aggregate
+
+_READERS = {
+    every_eval_ever.is_every_eval_ever: every_eval_ever.read,
+    lighteval.is_lighteval: lighteval.read,
+    lm_eval.is_lm_eval: lm_eval.read,
+    olmo_eval.is_olmo_eval: olmo_eval.read,
+    euroeval.is_euroeval: euroeval.read,
+}
+_FORMATS = "Every Eval Ever, EuroEval, lm-eval, lighteval, olmo-eval"
+_MAX_BYTES, _MAX_ROWS = 50_000_000, 100_000
+
+
+def is_aggregates(file: Path) -> bool:
+    """Return whether a file, an object of JSON or a line for each, is of a format of values without items."""
+    if file.suffix not in (".json", ".jsonl") or not file.is_file() or file.stat().st_size > _MAX_BYTES:
+        return False
+    with open(file, "rb") as content:
+        first = content.read() if file.suffix == ".json" else content.readline()
+    try:
+        record = json.loads(first)
+    except (ValueError, RecursionError):  # reported by whoever reads the file
+        return False
+    return isinstance(record, dict) and any(fits(record) for fits in _READERS)
+
+
+def read_aggregates(file: Path) -> tuple[list[Aggregate], list[str]]:
+    """Return the values of a file, and a note on those that are not used.
+
+    Raises:
+        DataError: The file, or a line of it, is of no known format.
+    """
+    name = display_path(file)
+    rows: list[Aggregate | None] = []
+    for location, content in located_rows(file, "jsonl", name=name) if file.suffix == ".jsonl" else _content(file):
+        reader = next((read for fits, read in _READERS.items() if fits(content)), None)
+        if reader is None:
+            keys = ", ".join(map(str, list(content)[:8]))
+            raise DataError(f"{location}: not a file of results of {_FORMATS} (keys: {keys or 'none'}).")
+        rows += reader(content, name)
+        if len(rows) > _MAX_ROWS:
+            raise DataError(f"{name}: has more than {_MAX_ROWS:,} values.")
+    used = [row for row in rows if row is not None]
+    unusable = len(rows) - len(used)
+    if unusable:
+        count = format_count(unusable, "value")
+        return used, [f"{name}: {count} not used: no number, or outside of the range of the metric."]
+    return used, [] if used else [f"{name}: no values."]
+
+
+def _content(file: Path) -> list[tuple[str, dict]]:
+    name = display_path(file)
+    try:
+        content = json.loads(file.read_text("utf-8-sig"))  # with NaN, which Python's writers write
+    except (OSError, ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise DataError(f"{name}: not valid JSON ({reason}).") from None
+    if not isinstance(content, dict):
+        raise DataError(f"{name}: expected an object of results of {_FORMATS}, got a {type(content).__name__}.")
+    return [(name, content)]

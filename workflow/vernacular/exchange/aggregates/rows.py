@@ -1,0 +1,107 @@
+"""An aggregate, and what all readers share: conversion of units and intervals, checks of what strangers wrote."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import NormalDist
+
+from vernacular.core.names import displayable
+from vernacular.metrics.metric import value_problem
+
+Z_95 = NormalDist().inv_cdf(0.975)
+_NAMES = {"acc": "accuracy", "em": "exact_match", "matthews_correlation": "mcc"}  # of the same metric here
+PROPORTIONS = ("accuracy", "exact_match", "macro_f1", "micro_f1", "f1", "token_f1", "mcc")  # at most 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aggregate:
+    """A value over all items of a dataset, as a file states it, in the unit of this workflow; None: not stated."""
+
+    location: str  # of the file, for messages
+    tool: str
+    version: str | None = None
+    model: str | None = None
+    task: str  # as the tool names it
+    metric: str
+    value: float
+    higher_is_better: bool | None = None
+    n: int | None = None  # items
+    se: float | None = None  # standard error
+    ci_low: float | None = None
+    ci_high: float | None = None
+    uncertainty: str | None = None  # kind of standard error or interval, as stated or converted
+    shots: int | None = None
+    dataset: str | None = None  # repository on the Hub, or another name of the source
+    configuration: str | None = None
+    split: str | None = None
+    revision: str | None = None  # commit or hash
+    other_items: str | None = None  # why the items are not those of the dataset
+
+
+def aggregate(*, metric: str, value, scale: float = 1.0, location: str, **fields) -> Aggregate | None:
+    """Return an aggregate; None if its value is not a number, or is impossible.
+
+    `fields` may have any types; `scale` converts the value, its standard error and its interval.
+    """
+    name = _NAMES.get(metric, metric)
+    found = {key: _number(fields.pop(key, None), scale) for key in ("se", "ci_low", "ci_high")}
+    if (value := _number(value, scale)) is None or value_problem(name, value, None):
+        return None
+    if name in PROPORTIONS and not -1 - 1e-6 <= value <= 1 + 1e-6:
+        return None
+    if found["se"] is not None and found["se"] < 0:
+        found["se"] = None
+    if None in (found["ci_low"], found["ci_high"]) or not found["ci_low"] <= value <= found["ci_high"]:
+        found |= {"ci_low": None, "ci_high": None}
+    n, shots = (count(fields.pop(key, None)) for key in ("n", "shots"))
+    better = fields.pop("higher_is_better", None)
+    found |= {"higher_is_better": better if isinstance(better, bool) else None, "n": n or None, "shots": shots}
+    texts = {key: text(each) for key, each in fields.items()}
+    if found["se"] is None and found["ci_low"] is None:
+        texts["uncertainty"] = None
+    named = {"task": texts.pop("task", None) or "not stated", "tool": texts.pop("tool", None) or "not stated"}
+    metric = text(name) or "not stated"
+    return Aggregate(location=location, metric=metric, value=value, **named, **found, **texts)
+
+
+def _number(value, scale: float) -> float | None:
+    """Return a number that is written as one, or as text in a list of texts; None for NaN, "N/A" and other types."""
+    try:
+        number = float(value) * scale if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def count(value) -> int | None:
+    """Return a count, which some formats write as text.
+
+    >>> count(5), count("5"), count(5.0), count(True), count(-1), count("five")
+    (5, 5, 5, None, None, None)
+    """
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 16:
+        value = int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53 else None
+
+
+def text(value) -> str | None:
+    """Return a text, or a number as text, that can be in a table; None if there is none."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    return displayable(str(value)) or None if str(value).strip() else None
+
+
+def part(value, *keys: str) -> dict:
+    """Return the object below keys of an object; an empty one if there is none, or it is of another type."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def parts(value) -> Iterator[tuple[str, dict]]:
+    """Yield the objects in an object, by key."""
+    for key, each in value.items() if isinstance(value, dict) else ():
+        if isinstance(each, dict):
+            yield key, each

@@ -1,0 +1,142 @@
+"""Values from outside without items, beside those of this run: unpaired, and never ranked.
+
+A name identifies no items. Values are of the same items only if dataset, configuration, split, revision, shots, metric
+and number of items are stated, and equal those of this run; then they are compared as two independent values, which
+is conservative: on the same items, they usually correlate. Others are listed as of other items, beside none.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import pyarrow as pa
+
+from vernacular.core.artifacts import Kind
+from vernacular.exchange.aggregates.rows import Z_95, Aggregate
+from vernacular.metrics.schema import float_columns, text_columns
+
+SAME, OTHER = "same items", "other items"
+
+# results/compared/unpaired.parquet, copied to results/summary/: a row per value from outside and model of this run on
+# the same items; without any, a row
+UNPAIRED = Kind(
+    "unpaired",
+    pa.schema(
+        [
+            *text_columns("origin", "file", "tool", "version", "outside_model", "outside_task"),
+            ("metric", pa.string()),
+            ("unit", pa.string()),
+            ("higher_is_better", pa.bool_()),
+            *float_columns("outside_value", "outside_se", "outside_low", "outside_high"),
+            ("uncertainty", pa.string()),  # kind of the standard error or interval, as stated or converted
+            ("outside_n", pa.int64()),
+            ("shots", pa.int64()),
+            *text_columns("dataset", "configuration", "split", "dataset_revision"),
+            *text_columns("items", "note"),  # "same items", or "other items" and why
+            *text_columns("model", "evaluation"),  # of this run
+            *float_columns("value", "ci_low", "ci_high"),
+            ("n", pa.int64()),
+            *float_columns("difference", "difference_low", "difference_high"),  # value - outside_value
+            *float_columns("z", "p_value"),  # two-sided, of two independent values; uncorrected
+        ]
+    ),
+    key=(),
+    required=("outside_value",),
+    is_public=True,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Own:
+    """A value of this run over all items, with what identifies these."""
+
+    model: str
+    evaluation: str
+    metric: str
+    unit: str | None
+    higher_is_better: bool | None
+    value: float
+    ci_low: float | None
+    ci_high: float | None
+    n: int
+    shots: int
+    dataset: str | None
+    configuration: str | None
+    split: str | None
+    revision: str | None
+
+
+def independent(first: float, first_se: float, second: float, second_se: float) -> dict[str, float]:
+    """Return `difference` (second - first), its 95 % interval, z, and the two-sided p, of two independent values.
+
+    >>> found = independent(0.60, 0.02, 0.64, 0.02)
+    >>> [round(found[name], 3) for name in ("z", "p_value", "difference_low", "difference_high")]
+    [1.414, 0.157, -0.015, 0.095]
+    """
+    difference, se = second - first, math.hypot(first_se, second_se)
+    found = {"difference": difference, "difference_low": difference - Z_95 * se}
+    found["difference_high"] = difference + Z_95 * se
+    if se == 0:
+        return found
+    z = difference / se
+    return found | {"z": z, "p_value": 2 * NormalDist().cdf(-abs(z))}
+
+
+def unpaired_rows(origin: str, aggregates: Iterable[Aggregate], values: list[Own]) -> list[dict]:
+    """Return rows per UNPAIRED of one entry of `external_results:`; `values`: of the models it is compared with."""
+    rows = []
+    for outside in aggregates:
+        row = dict.fromkeys(UNPAIRED.schema.names) | {
+            "origin": origin,
+            "file": outside.location,
+            **{name: getattr(outside, name) for name in ("tool", "version", "metric", "higher_is_better", "shots")},
+            **{name: getattr(outside, name) for name in ("dataset", "configuration", "split", "uncertainty")},
+            "outside_model": outside.model,
+            "outside_task": outside.task,
+            "outside_value": outside.value,
+            "outside_se": outside.se,
+            "outside_low": outside.ci_low,
+            "outside_high": outside.ci_high,
+            "outside_n": outside.n,
+            "dataset_revision": outside.revision,
+        }
+        problems = [(_difference(outside, own), own) for own in values]
+        same = [own for problem, own in problems if problem is None]
+        rows += [row | {"items": SAME} | _compared(outside, own) for own in same]
+        if not same:
+            reasons = [problem for problem, _ in problems if problem]
+            note = outside.other_items or max(reasons, key=lambda each: each[0], default=(0, "no value to compare"))[1]
+            rows.append(row | {"items": OTHER, "note": note})
+    return rows
+
+
+def _difference(outside: Aggregate, own: Own) -> tuple[int, str] | None:
+    """Return what is not known to be equal, with the number of what is; None if all is equal."""
+    checks = [
+        ("dataset", outside.dataset, own.dataset),
+        ("configuration", outside.configuration or "default", own.configuration or "default"),
+        ("split", outside.split, own.split),
+        ("metric", outside.metric, own.metric),
+        ("shots", outside.shots, own.shots),
+        ("dataset revision", outside.revision, own.revision),
+        ("number of items", outside.n, own.n),
+    ]
+    if outside.other_items:
+        return 0, outside.other_items
+    for number, (name, stated, known) in enumerate(checks):
+        if stated is None:
+            return number, f"{name} not stated"
+        if known is None:
+            return number, f"{name} of this run not known"
+        if stated != known:
+            return number, f"{name}: {stated}, here {known}"
+    return None
+
+
+def _compared(outside: Aggregate, own: Own) -> dict:
+    names = ("model", "evaluation", "unit", "higher_is_better", "value", "ci_low", "ci_high", "n")
+    row = {name: getattr(own, name) for name in names} | {"difference": own.value - outside.value}
+    if outside.se is None or own.ci_low is None or own.ci_high is None:
+        return row | {"note": "no standard error: not compared"}
+    return row | independent(outside.value, outside.se, own.value, (own.ci_high - own.ci_low) / (2 * Z_95))
