@@ -31,11 +31,13 @@ from vernacular.results.plots import (
 )
 from vernacular.results.tables import (
     FLAG_TEXT,
+    between_languages,
     changes,
     comparisons,
     evidence,
     item_frame,
     items,
+    language_items,
     prompts,
     token_frame,
     tokens,

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from vernacular.comparison.curves.schema import CURVE_STATISTICS, TASK_TRUST
 from vernacular.comparison.labels import ESTIMATES, as_comparisons
+from vernacular.comparison.languages import BETWEEN_LANGUAGES, LANGUAGE_ITEMS
 from vernacular.comparison.over_prompts import without_single_prompts
 from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.comparison.sheets import COMPARISONS_WITHOUT_FAULTS, WITHOUT_FAULTS, beside
@@ -30,6 +31,7 @@ from vernacular.summary.curves import add_positions, curve_sheets, equal_weight_
 from vernacular.summary.grid import combine_tables, make_headings, model_labels, to_arrow, wide
 from vernacular.summary.lists import (
     add_estimates,
+    between_languages_sheets,
     confusion_rows,
     diagnosis_codes,
     diagnosis_rows,
@@ -138,6 +140,10 @@ def summary(args: Summary) -> str:
         comparison_tables["extra_sheets"] |= {"without faults": without_faults_sheet(values)}
     if args.spec.estimates:
         comparison_tables["extra_sheets"] |= {"labels": estimates_sheet(estimates)}
+    if args.spec.languages:
+        kinds = {"between_languages": BETWEEN_LANGUAGES, "language_items": LANGUAGE_ITEMS}
+        sheets = between_languages_sheets(*(_optional_rows(args, name, kind) for name, kind in kinds.items()))
+        comparison_tables["extra_sheets"] |= sheets
     comparison_tables |= {"diagnoses": diagnoses, "languages": language_rows(models_metadata)}
     classifications = set(results.loc[results["metric"] == "macro_f1", "evaluation"])
     if confusion := publishable(confusion_rows(models_metadata, classifications)):
@@ -168,6 +174,7 @@ def _comparison_notes(args: Summary) -> list[dict]:
         found += [note("external results", text, model=text.partition(":")[0]) for text in each["notes"]]
         found += [note("unavailable", reason, model=name) for name, reason in each["outcome"].missing.items()]
     optional = {"without_faults": args.spec.verdicts, "labels": args.spec.estimates}
+    optional |= {"between_languages": args.spec.languages}
     for name in (name for name, exists in optional.items() if exists):
         found += artifacts.metadata(args.out / f"{name}.parquet")["notes"]
     return found
