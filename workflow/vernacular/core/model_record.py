@@ -158,6 +158,7 @@ class Settings:
     system_instruction: str | None = None  # text of the system turn
     gen_kwargs: dict | str | None = None  # of rendered prompts: decoding and numbers of tokens; or "recommended"
     strategy: str = "auto"  # of scoring: the first to try
+    deterministic: bool = False  # whether each text is computed alone and without shared parts, in one thread
     generation_engine: str = "transformers"  # library that generates text
     engine_class: str | None = None  # "module:Class" of an engine of another package, which computes all outputs
     trust_remote_code: bool = False  # whether Python files of the model may be run
