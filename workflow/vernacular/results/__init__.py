@@ -34,6 +34,7 @@ from vernacular.results.tables import (
     between_languages,
     changes,
     comparisons,
+    deciding_metrics,
     evidence,
     item_frame,
     items,

@@ -5,6 +5,7 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 
+from vernacular.comparison.curves.schema import DECIDING_METRICS
 from vernacular.comparison.languages import BETWEEN_LANGUAGES, LANGUAGE_ITEMS
 from vernacular.comparison.schema import CHANGES, COMPARISONS, PROMPTS
 from vernacular.core import artifacts
@@ -64,6 +65,15 @@ def language_items(directory) -> pd.DataFrame:
     Errors as in `between_languages`.
     """
     return summary_table(directory, "language_items", LANGUAGE_ITEMS)
+
+
+def deciding_metrics(directory) -> pd.DataFrame:
+    """Return how early each stored metric orders the series of a run: one row per evaluation and metric.
+
+    Raises:
+        ArtifactError: The run has no series, or the file is damaged.
+    """
+    return summary_table(directory, "deciding_metrics", DECIDING_METRICS)
 
 
 def changes(directory, baseline: str, candidate: str) -> pd.DataFrame:

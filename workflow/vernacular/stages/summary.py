@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from vernacular.comparison.curves.schema import CURVE_STATISTICS, TASK_TRUST
+from vernacular.comparison.curves.schema import CURVE_STATISTICS, DECIDING_METRICS, TASK_TRUST
 from vernacular.comparison.labels import ESTIMATES, as_comparisons
 from vernacular.comparison.languages import BETWEEN_LANGUAGES, LANGUAGE_ITEMS
 from vernacular.comparison.over_prompts import without_single_prompts
@@ -207,7 +207,8 @@ def _optional_rows(args, name: str, kind: artifacts.Kind) -> list[dict]:
 def _curve_sheets(directory: Path) -> dict:
     statistics = artifacts.read(directory / "curve_statistics.parquet", CURVE_STATISTICS).to_pylist()
     trust, metadata = artifacts.read_all(directory / "task_trust.parquet", TASK_TRUST)
-    return curve_sheets(statistics, trust.to_pylist(), metadata["sentence"])
+    deciding = artifacts.read(directory / "deciding_metrics.parquet", DECIDING_METRICS).to_pylist()
+    return curve_sheets(statistics, trust.to_pylist(), metadata["sentence"], deciding)
 
 
 def _precision(metadata: MetricsMetadata) -> dict:
