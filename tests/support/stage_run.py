@@ -76,6 +76,7 @@ class Run:
             "estimates": self.config.labels or self.config.borrow_from,
             "curves": self.config.checkpoints,
             "audit-lists": self.config.audit is not None,
+            "between-languages": specs.languages_spec(self.config)["evaluations"],
         }
         return ["compare", *(stage for stage, is_needed in conditions.items() if is_needed), "changes"]
 
@@ -177,6 +178,9 @@ class Run:
     def audit_lists(self, _: str) -> dict:
         files = {"results": "results", "items_dir": "resources/items", "out": "results/summary"}
         return {"spec": specs.audit_spec(self.config), **files}
+
+    def between_languages(self, _: str) -> dict:
+        return {"spec": specs.languages_spec(self.config), "results": "results", "out": "results/summary"}
 
     def curves(self, _: str) -> dict:
         return {"spec": specs.curves_spec(self.config), "results": "results", "out": "results/summary"}

@@ -32,7 +32,7 @@ RULES = {
         "metrics",
     ),
     *("model", "report", "requests", "server", "similarity", "summary"),
-    *("audit_lists", "estimates", "external", "faults"),
+    *("audit_lists", "between_languages", "estimates", "external", "faults"),
     *("judge", "judge_collect", "judge_requests", "judge_server"),
 }
 

@@ -24,6 +24,13 @@ HAS_ESTIMATES = CONFIG.labels or CONFIG.borrow_from
 ESTIMATES = [in_output("summary/labels.parquet"), table("labels", "CSV")] if HAS_ESTIMATES else []
 
 
+# consistency of models between languages; only with a parallel task in several languages
+BETWEEN_LANGUAGES = expand(
+    in_output("summary/{table}.parquet"),
+    table=["between_languages", "language_items"] if specs.languages_spec(CONFIG).evaluations else [],
+)
+
+
 # compare models: differences on the same items with intervals and tests, and rankings
 rule compare:
     input:
@@ -226,6 +233,38 @@ rule curves:
         "curves: compute training curves and which tasks can be trusted"
     shell:
         stage("curves", has_attempts=False)
+
+
+if BETWEEN_LANGUAGES:
+
+    # compare what each model answers to the same items in several languages; only with a parallel task in several
+    rule between_languages:
+        input:
+            metrics=expand(in_output("{model}/metrics.parquet"), model=CONFIG.models),
+            tasks=expand(expand_evaluations(in_output("{{model}}/tasks/{evaluation}.parquet")), model=CONFIG.models),
+        output:
+            BETWEEN_LANGUAGES,
+            table("between_languages", "CSV"),
+            table("language_items", "CSV"),
+        log:
+            "logs/between_languages/between_languages.log",
+        benchmark:
+            f"{BENCHMARKS}/between_languages/between_languages.tsv"
+        localrule: True
+        conda:
+            "../../envs/tables.yaml"
+        resources:
+            mem_mb=lambda wildcards, attempt: 4000 * attempt,
+            runtime=60,
+        params:
+            spec=spec("between_languages", specs.languages_spec(CONFIG)),
+            files=lambda wildcards, input, output: files(
+                input, results=above(input.metrics[0], 2), out=above(output[0])
+            ),
+        message:
+            "between-languages: compare what each model answers to the same items in several languages"
+        shell:
+            stage("between-languages", has_attempts=False)
 
 
 # list the items that a speaker should read, from what all models answered; only with `audit:` in the config

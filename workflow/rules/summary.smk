@@ -15,6 +15,7 @@ rule summary:
         without_faults=WITHOUT_FAULTS,
         estimates=ESTIMATES[:1],
         unpaired=UNPAIRED,
+        languages=BETWEEN_LANGUAGES,
     output:
         in_output("summary/results.parquet"),
         in_output("summary/comparisons.parquet"),
@@ -65,6 +66,7 @@ rule report:
         changes=written(in_output("comparisons")),
         audit=[] if CONFIG.audit is None else in_output("summary/audit.parquet"),
         estimates=ESTIMATES[:1],
+        languages=BETWEEN_LANGUAGES,
         models=expand("resources/models/{model}.json", model=CONFIG.models),
     output:
         directory(page("../report/page.rst")) if IN_STORAGE else written(in_output("report")),

@@ -32,7 +32,7 @@ _MAX_DEATHS = 4  # of the process of one command, each in another evaluation
 _GIVING_UP = ("items", "requests", "lm-eval-requests", "model", "server", "infer", "encoder", "similarity",
               "lm-eval-metrics", "metrics", "judge-requests")  # fmt: skip
 STAGES = (*_GIVING_UP, "collect", "export", "compare", "external", "changes", "faults", "estimates", "curves",
-          "audit-lists", "summary", "report", "finish", "print-results")  # fmt: skip
+          "between-languages", "audit-lists", "summary", "report", "finish", "print-results")  # fmt: skip
 # command -> its module in `stages/` or `commands/` and function, if these have other names
 _MODULES = {
     **{name: f"check:{name}" for name in ("init", "show", "snakefile")},

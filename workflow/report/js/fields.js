@@ -82,7 +82,7 @@ const fields = /** @type {const} */ ({
     "Index": [
       "title", "version", "models", "n_models", "names", "evaluations", "metrics", "tasks", "cells", "missing",
       "symptoms", "spoken", "rankings", "overall", "pairs", "curves", "languages",
-      "n_prompt_groups?", "n_audit_lists?"
+      "n_prompt_groups?", "n_audit_lists?", "between_languages?"
     ],
     // `representative` is the metric that stands for an evaluation; a mean over prompts has `runs`, each of these
     // `group`
@@ -154,6 +154,16 @@ const fields = /** @type {const} */ ({
       "level", "slope", "families", "families_wrong", "favorite", "favorite_share", "reason", "checks", "drop", "q",
       "accuracy_here", "accuracy_elsewhere", "prompt", "choices", "gold", "reference_language", "reference",
       "decision", "annotator", "date"
+    ],
+    // the columns of summary/between_languages.csv and language_items.csv; lists: the evaluations that have one
+    "Languages": ["rows", "lists", "notes"],
+    "BetweenLanguages": [
+      "model", "baseline", "evaluation", "reference", "metric", "title", "value", "low", "high", "p", "n", "excluded",
+      "chance"
+    ],
+    "LanguageItem": [
+      "reference", "item_id", "models", "predictions", "n_models", "text", "choices", "gold", "reference_text",
+      "reference_choices"
     ],
     "Provenance": ["version", "models", "datasets", "runs", "notes", "jobs"],
     "ModelSource": [

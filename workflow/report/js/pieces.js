@@ -148,6 +148,9 @@ const pieces = (() => {
   const tokenizers = () => load("tokenizers", each(record("Tokenizer")));
   const auditLists = () => load("audit", each(record("AuditList")));
   const itemsToRead = (list) => load(`a${list}`, each(record("ItemToRead")));
+  const readLanguages = record("Languages", { rows: each(record("BetweenLanguages")) });
+  const languages = () => load("languages", readLanguages);
+  const languageItems = (evaluation) => load(`e${evaluation}/languages`, each(record("LanguageItem")));
   const provenance = () => load("provenance", readProvenance);
 
   /** The item at a position of an evaluation, whose files have `task.block` items each. */
@@ -182,6 +185,8 @@ const pieces = (() => {
     tokenizers,
     auditLists,
     itemsToRead,
+    languages,
+    languageItems,
     provenance,
   };
 })();

@@ -42,6 +42,7 @@
       const links = document.querySelectorAll("nav a");
       for (const link of links) {
         if (link.hash === "#/curves") link.hidden = !index.curves?.length;
+        if (link.hash === "#/languages") link.hidden = !index.between_languages;
         if (link.hash === "#/audit") link.hidden = !index.n_audit_lists;
       }
       const drawn = view ? await view(index, route) : notFound(`View “${route.view}” not found.`);

@@ -131,6 +131,11 @@ def _count_row(items: Items, sides, pair: Pair, metric: Metric, indices: np.ndar
             "candidate_only_correct": after & ~before,
         }
         row |= {name: int(mask.sum()) for name, mask in counts.items()}
+        noisy = np.maximum(*(np.nan_to_num(side.value("within_noise")[shared]) for side in (baseline, candidate)))
+        n_noisy = int(noisy[before != after].sum()) if metric.headline else 0
+        if n_noisy and n_noisy >= abs(int(after.sum() - before.sum())):
+            text = f"float noise can decide it: {format_count(n_noisy, 'item')} that one side alone answers within it"
+            row["note"] = "; ".join(filter(None, (row["note"], text)))
         row["net_gain"] = row["candidate_only_correct"] - row["baseline_only_correct"]
     return row
 

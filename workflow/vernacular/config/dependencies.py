@@ -319,6 +319,18 @@ def audit_spec(config: Config, items: int | None = None) -> specs.AuditSpec:
     return specs.AuditSpec(**fields, items=items, parallel=_parallel(config))
 
 
+def languages_spec(config: Config) -> specs.LanguagesSpec:
+    """Return the models, and the evaluations of parallel tasks that differ in the language; without any, no stage."""
+    parallel, groups = set(_parallel(config)), {}
+    for e in config.evaluations.values():
+        if e.task in parallel:
+            setting = _fields(e, *SETTING)
+            groups.setdefault(fingerprint(setting | {"language": None}), {})[e.id] = specs.EvaluationSpec(**setting)
+    evaluations = {name: spec for own in groups.values() if len(own) > 1 for name, spec in own.items()}
+    fields = {name: _pairs_of_models(config)[name] for name in ("models", "pairs")}
+    return specs.LanguagesSpec(**fields, evaluations=evaluations)
+
+
 def _labeled(config: Config) -> set[str]:
     # imported here, like what reads external results: metrics and their libraries, which few configs need
     from vernacular.comparison.sheets import labeled_evaluations
@@ -378,6 +390,7 @@ def _parallel(config: Config) -> list[str]:
 
 def _table_fields(config: Config) -> dict:
     fields = {"models": list(config.models), "evaluations": list(config.evaluations), "tasks": task_titles(config)}
+    fields |= {"languages": bool(languages_spec(config).evaluations)}
     return fields | {"checkpoints": _positions(config), "estimates": bool(config.labels or config.borrow_from)}
 
 

@@ -74,6 +74,10 @@ def check_models(models: dict, report) -> None:
         if entry.get("generation_engine") == "vllm" and entry.get("quantization", "none") != "none":
             message = f"vLLM would not generate with weights in {entry['quantization']}; remove one of the two."
             report((name, "generation_engine"), message)
+        if entry.get("deterministic"):
+            others = {"generation_engine": "vllm", "engine_class": entry.get("engine_class")}
+            for key in (key for key, value in others.items() if value and entry.get(key) == value):
+                report((name, "deterministic"), f"{key}: {entry[key]} decides what it computes together; remove one.")
         if "engine_class" in entry:
             _check_engine(name, entry["engine_class"], report)
         if "adapter" in entry or "base" in entry:

@@ -269,6 +269,12 @@ class AuditSpec(Spec):
     parallel: list[str]  # tasks whose items are translations of each other
 
 
+class LanguagesSpec(Spec):
+    models: list[str]  # in the order of the config
+    pairs: list[list[str]]  # baseline and candidate
+    evaluations: dict[str, EvaluationSpec]  # by ID, of parallel tasks in several languages
+
+
 class ExportedSpec(Fields):
     """The items and protocol of an evaluation."""
 
@@ -308,6 +314,7 @@ class SummarySpec(SeriesSpec):
     estimates: bool = False  # whether there are values by labels, or borrowed ones
     external: bool = False  # whether there are external results
     benchmarks: dict[str, dict[str, str]] = field(default_factory=dict)  # dataset, task_id and metric, by evaluation
+    languages: bool = False  # whether parallel tasks are compared between languages
 
 
 class ReportSpec(SeriesSpec):
@@ -318,4 +325,5 @@ class ReportSpec(SeriesSpec):
     templates: str  # hash of the templates and scripts
     prompts: dict[str, dict] = field(default_factory=dict)  # descriptions of prompts, by evaluation
     audit: bool = False  # whether the run has lists of items to read
+    languages: bool = False  # whether parallel tasks are compared between languages
     estimates: bool = False  # whether there are values by labels, or borrowed ones

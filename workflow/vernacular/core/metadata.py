@@ -323,6 +323,7 @@ class ResultsMetadata(Metadata):
     inference: OutputsMetadata = OutputsMetadata()
     items: int | None = None  # number of rows
     flags: dict[str, int] = field(default_factory=dict)  # items by flag, without what follows a colon
+    within_noise: int | None = None  # items whose choice float noise can change; None: the noise is unknown
     metrics: list[dict] = field(default_factory=list)  # definitions by another tool
     repeats: int | None = None  # samples per item
     not_installed: dict[str, str] = field(default_factory=dict)  # metrics without their optional package, and which

@@ -159,6 +159,7 @@ class Settings:
     gen_kwargs: dict | str | None = None  # of rendered prompts: decoding and numbers of tokens; or "recommended"
     strategy: str = "auto"  # of scoring: the first to try
     language_codes: dict[str, str] | None = None  # of an encoder-decoder: codes of its tokenizer by tag
+    deterministic: bool = False  # whether each text is computed alone and without shared parts, in one thread
     generation_engine: str = "transformers"  # library that generates text
     engine_class: str | None = None  # "module:Class" of an engine of another package, which computes all outputs
     trust_remote_code: bool = False  # whether Python files of the model may be run

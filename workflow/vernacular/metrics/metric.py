@@ -90,6 +90,9 @@ _TITLES = {
     "language_lpr": "Line pass rate",
     "language_blocks": "Language as of the items, joined responses",
     "language_blocks_gold": "Language as of the items, joined correct answers",
+    "rank_c": "RankC",  # of `comparison/languages.py`, as the next two
+    "same_if_both_incorrect": "Same option if both are incorrect",
+    "correct_if_correct_there": "Correct here if correct there",
     "acc": "Accuracy",  # of lm-eval, as the next three
     "acc_norm": "Accuracy, normalized by length",
     "acc_bytes": "Accuracy, normalized by bytes",

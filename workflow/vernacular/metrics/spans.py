@@ -4,7 +4,7 @@ A choice among options follows from their scores; a tie is a separate outcome, n
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,6 +70,27 @@ def correct_options(options: list[str], gold: list[int]) -> list[int]:
     """
     texts = {options[i].strip() for i in gold if 0 <= i < len(options)}
     return [i for i, option in enumerate(options) if option.strip() in texts]
+
+
+def within_noise(scores: list[float] | None, spans: dict[str, "Span"], noise: Mapping[str, float]) -> dict[str, float]:
+    """Return {"within_noise": 1} if float noise can change which score is the best; 0 if not; {} if it is unknown.
+
+    It can if the two best scores, which are no tie, differ by less than 2 sqrt(2) standard deviations of a request's
+    difference between two computations. A score that is no log-likelihood of a span is the difference of two.
+
+    Args:
+        noise: The standard deviation in nats by a span's number of tokens, as the self-check has measured it; it grows
+            with the root of the length between and beyond these.
+    """
+    if not noise or not scores or len(scores) < 2 or not all(map(math.isfinite, scores)):
+        return {}
+    own = {span.loglik: len(span.logprobs) for span in spans.values() if span.loglik is not None}
+    lengths = [own[score] for score in scores if score in own]
+    longest = max(lengths if len(lengths) == len(scores) else own.values())
+    known = max((int(length) for length in noise if int(length) <= longest), default=1)
+    deviation = noise[str(known)] * math.sqrt(longest / known * (1 if len(lengths) == len(scores) else 2))
+    second, first = sorted(scores)[-2:]
+    return {"within_noise": float(TIE < first - second < 2 * math.sqrt(2) * deviation)}
 
 
 def margin(scores: list[float | None], correct: list[int]) -> float | None:

@@ -12,7 +12,7 @@ from vernacular.metrics.contamination import without_signals
 from vernacular.metrics.language import METRICS as LANGUAGE
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.similarity.outputs import sample_name, samples_of
-from vernacular.metrics.spans import items_with_spans
+from vernacular.metrics.spans import items_with_spans, within_noise
 from vernacular.protocols import reference_metrics
 from vernacular.protocols.generation.metrics import SIMILARITIES, mean_row
 from vernacular.protocols.registry import OWN, PROSE, PROTOCOLS
@@ -66,17 +66,22 @@ def evaluate(
     pass_at: int | None = None,
     answers: Sequence[Mapping] = (),
     language: str | None = None,
+    noise: Mapping[str, float] | None = None,
 ) -> tuple[list[dict], list[Metric]]:
     """Return (rows per TASK_RESULTS, their metrics). `outputs` are scores, or generations with `similarities`.
 
     `masked`: pseudo-log-likelihoods; `fills_in`: of texts without a prompt. `pass_at`: k of pass@k. `answers`: see
     `protocols.choice.parser`. `language`: of the outputs, whose texts are compared in one script, too, if it has two.
+    `noise`: see `within_noise`.
     """
     module = PROTOCOL_METRICS[protocol]
     if PROTOCOLS[protocol].generates:
         rows = _generated_rows(protocol, items, requests, outputs, similarities, pass_at, answers, language)
     else:
-        rows = [module.result_of(item, spans) for item, spans in items_with_spans(items, requests, outputs)]
+        rows = []
+        for item, spans in items_with_spans(items, requests, outputs):
+            rows.append(module.result_of(item, spans))
+            rows[-1]["metrics"] |= within_noise(rows[-1]["option_scores"], spans, noise or {})
     if masked or fills_in:
         prefixes = {} if masked else {"prefixes": ("",)}
         rows = [row | {"metrics": as_pseudo(without_signals(row["metrics"]), **prefixes)} for row in rows]

@@ -15,6 +15,7 @@ import pyarrow as pa
 from vernacular import __version__
 from vernacular.comparison.audit import AUDIT_LIST
 from vernacular.comparison.labels import ESTIMATES
+from vernacular.comparison.languages import BETWEEN_LANGUAGES, LANGUAGE_ITEMS
 from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count, writing
@@ -25,13 +26,23 @@ from vernacular.core.processes import pool
 from vernacular.core.publication import publishable
 from vernacular.core.tables import rows_of
 from vernacular.core.written import rewriting
+from vernacular.metrics.metric import display_name
 from vernacular.metrics.schema import RESULTS
 from vernacular.protocols.registry import PROTOCOLS
 from vernacular.protocols.schema import REQUESTS
 from vernacular.report import leaderboard, provenance
 from vernacular.report.comparisons import write_pairs
 from vernacular.report.curves import write_curves
-from vernacular.report.data_files import ASSETS, FIELDS, Row, record, round_significant, write_data_file
+from vernacular.report.data_files import (
+    ASSETS,
+    FIELDS,
+    INTERVAL,
+    Row,
+    record,
+    round_significant,
+    rounded,
+    write_data_file,
+)
 from vernacular.report.evaluation import write_evaluation
 from vernacular.report.leaderboard import Index, ReportIndex
 from vernacular.report.prompts import put_means, write_prompts
@@ -62,6 +73,7 @@ def build(
     checkpoints: dict[str, dict] | None = None,
     audit: bool = False,
     estimates: bool = False,
+    languages: bool = False,
 ) -> str:
     """Write the report of `models` × `evaluations` to the directory `out`, complete or not at all; return a summary.
 
@@ -77,6 +89,7 @@ def build(
         checkpoints: model -> its position in training, for the checkpoints of series.
         audit: whether the run has lists of items to read.
         estimates: whether it has values by labels of speakers, or borrowed ones.
+        languages: whether it compares parallel tasks between languages.
 
     Raises:
         ArtifactError: a file is missing or damaged.
@@ -143,6 +156,8 @@ def build(
         index |= {"models": report_index.models.names, "n_models": len(models), "names": report_index.evaluations.names}
         if audit:
             index["n_audit_lists"] = _write_audit_lists(out, results / "summary" / "audit.parquet")
+        if languages:
+            index["between_languages"] = _write_languages(out, results / "summary", report_index)
         provenance_piece = {
             "models": provenance.models(records),
             "datasets": list(datasets.values()),
@@ -181,6 +196,30 @@ def _write_audit_lists(out: Path, path: Path) -> int:
     for number, own in enumerate(rows.values()):
         write_data_file(out, f"a{number}", own)
     return len(lists)
+
+
+def _write_languages(out: Path, summary: Path, index: ReportIndex) -> bool:
+    """Write the consistency between languages, and the items to read of each evaluation; return if there is any."""
+    table, metadata = artifacts.read_all(summary / "between_languages.parquet", BETWEEN_LANGUAGES)
+    columns = INTERVAL | {"p": "p_value", "n": "n", "excluded": "n_excluded", "chance": "chance"}
+    columns |= {name: name for name in ("model", "baseline", "reference", "metric")}
+    rows = [
+        record(
+            "BetweenLanguages",
+            rounded(row, columns)
+            | {"evaluation": index.evaluations.number(row["evaluation"]), "title": display_name(row["metric"])},
+        )
+        for row in rows_of(table)
+    ]
+    lists: dict[int, list[dict]] = {}
+    for row in rows_of(artifacts.read(summary / "language_items.parquet", LANGUAGE_ITEMS)):
+        shown = record("LanguageItem", {name: row[name] for name in FIELDS["records"]["LanguageItem"]})
+        lists.setdefault(index.evaluations.number(row["evaluation"]), []).append(shown)
+    for number, own in lists.items():
+        write_data_file(out, f"e{number}/languages", own)
+    notes = [f"{note['evaluation']}: {note['note']}." for note in metadata["notes"]]
+    write_data_file(out, "languages", record("Languages", {"rows": rows, "lists": list(lists), "notes": notes}))
+    return bool(rows or notes)
 
 
 def _by_evaluation(results: pa.Table) -> dict[str, pa.Table]:

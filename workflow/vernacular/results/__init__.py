@@ -31,11 +31,14 @@ from vernacular.results.plots import (
 )
 from vernacular.results.tables import (
     FLAG_TEXT,
+    between_languages,
     changes,
     comparisons,
+    deciding_metrics,
     evidence,
     item_frame,
     items,
+    language_items,
     prompts,
     token_frame,
     tokens,

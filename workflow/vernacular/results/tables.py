@@ -5,6 +5,8 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 
+from vernacular.comparison.curves.schema import DECIDING_METRICS
+from vernacular.comparison.languages import BETWEEN_LANGUAGES, LANGUAGE_ITEMS
 from vernacular.comparison.schema import CHANGES, COMPARISONS, PROMPTS
 from vernacular.core import artifacts
 from vernacular.core.errors import DataError, suggest
@@ -44,6 +46,34 @@ def comparisons(directory) -> pd.DataFrame:
         ArtifactError: The comparisons do not exist or are damaged.
     """
     return summary_table(directory, "comparisons", COMPARISONS)
+
+
+def between_languages(directory) -> pd.DataFrame:
+    """Return the consistency of each model between languages: one row per model, language, reference and metric.
+
+    A row of a pair has a `baseline`; its value is a difference, `model` minus baseline (docs/comparisons.md).
+
+    Raises:
+        ArtifactError: The run has no parallel task in several languages, or the file is damaged.
+    """
+    return summary_table(directory, "between_languages", BETWEEN_LANGUAGES)
+
+
+def language_items(directory) -> pd.DataFrame:
+    """Return the items that models answer correctly in the reference language and not in another, most models first.
+
+    Errors as in `between_languages`.
+    """
+    return summary_table(directory, "language_items", LANGUAGE_ITEMS)
+
+
+def deciding_metrics(directory) -> pd.DataFrame:
+    """Return how early each stored metric orders the series of a run: one row per evaluation and metric.
+
+    Raises:
+        ArtifactError: The run has no series, or the file is damaged.
+    """
+    return summary_table(directory, "deciding_metrics", DECIDING_METRICS)
 
 
 def changes(directory, baseline: str, candidate: str) -> pd.DataFrame:

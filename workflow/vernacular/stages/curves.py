@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from vernacular.comparison.curves.deciding import deciding_sentence
 from vernacular.comparison.curves.schema import ALL
 from vernacular.comparison.curves.tables import curve_tables, sentence
 from vernacular.config.specs import CurvesSpec
@@ -15,7 +16,8 @@ from vernacular.core.tables import to_frame, write_csv
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
 from vernacular.protocols.lm_eval.metrics import tool_metrics
 
-_VALUE_COLUMNS = ["evaluation", "category", "metric", "value", "ci_low", "ci_high", "n", "chance_level"]
+_VALUE_COLUMNS = ["evaluation", "category", "metric", "value", "ci_low", "ci_high", "n", "chance_level", "unit",
+                  "headline", "higher_is_better"]  # fmt: skip
 
 
 class Curves(Stage):
@@ -42,7 +44,7 @@ def curves(args: Curves) -> str:
         lambda model, evaluation: values[model][evaluation],
         tool_metrics={name: tool_metrics(args.results, list(checkpoints), name) for name in evaluations},
     )
-    text = sentence(tables["task_trust"], _size(values))
+    text = sentence(tables["task_trust"], _size(values)) + deciding_sentence(tables["deciding_metrics"])
     metadata = {"fingerprint": artifacts.input_fingerprint(to_json(args.spec), *metrics.values()), "sentence": text}
     for name, kind in ALL.items():
         path = artifacts.write(args.out / f"{name}.parquet", kind, tables[name], metadata)

@@ -116,7 +116,7 @@ def _print_times(benchmarks: Path, described: list[dict] | None) -> None:
             rows.setdefault(path.parent.name, []).extend(csv.DictReader(file, delimiter="\t"))
     order = ["items", "requests", "model", "server", "encoder", "infer", "infer_server", "collect", "similarity",
              "judge_requests", "judge", "judge_server", "judge_collect", "metrics", "export", "compare", "external",
-             "changes", "faults", "estimates", "curves", "audit_lists",
+             "changes", "faults", "estimates", "curves", "between_languages", "audit_lists",
              "summary", "report"]  # fmt: skip
     print(f"\n{'stage':<12}{'jobs':>5}{'wall time, s':>14}{'CPU time, s':>13}{'peak MB':>9}")
     for stage in sorted(rows, key=lambda s: order.index(s) if s in order else len(order)):

@@ -31,7 +31,7 @@ from vernacular.metrics.aggregate import aggregate
 from vernacular.metrics.language import METRICS as LANGUAGE_METRICS
 from vernacular.metrics.language import LanguageMeter
 from vernacular.metrics.metric import CHANCE, Metric, majority_baseline
-from vernacular.metrics.schema import METRICS, SIMILARITIES, TASK_RESULTS, TOKENS, TOOL_RESULTS
+from vernacular.metrics.schema import METRICS, SIMILARITIES, TASK_RESULTS, TOKENS, TOOL_RESULTS, value_arrays
 from vernacular.metrics.tokens import token_counts
 from vernacular.protocols import judge_metrics
 from vernacular.protocols.declaration import Protocol
@@ -209,6 +209,7 @@ def _compute(args, inputs: _Inputs, record: ModelRecord, others: dict) -> tuple[
     if judged := [metric for judgment in inputs.judgments if judgment.values for metric in judgment.metrics]:
         values = [*values, *aggregate(rows, judged, seed=0, categories=True)]
     majority = majority_baseline(PROTOCOLS[spec.protocol].majority, rows)
+    noisy = value_arrays(rows).get("within_noise")
     diagnoses = [*diagnoser.diagnose(values, majority, meter), *_disagreement(spec, diagnoser, values, others)]
     flags = (part for text in rows["flags"].drop_null().to_pylist() for part in text.split("; ") if part)
     # the same for `truncated: 3 …` and `truncated: 2 …`; errors have their text
@@ -227,6 +228,7 @@ def _compute(args, inputs: _Inputs, record: ModelRecord, others: dict) -> tuple[
         not_installed=not_installed,
         unclosed=next((row["value"] for row in values if row["metric"] == "unclosed" and not row["category"]), None),
         flags=dict(Counter(flag_types)),
+        within_noise=None if noisy is None else int((noisy == 1).sum()),
         diagnoses=sorted(diagnoses, key=order),
         profile=diagnoser.profile(),
         language=meter.counts() if meter else None,
@@ -253,6 +255,15 @@ def _compute(args, inputs: _Inputs, record: ModelRecord, others: dict) -> tuple[
         accuracy = row["chance_level"] is not None and row["metric"].partition("_")[0] not in CHANCE
         long_rows.append({**row, "majority_baseline": majority if accuracy and not row["category"] else None})
     return long_rows, tokens, metadata
+
+
+def float_noise(engine: dict) -> dict[str, float]:
+    """Return the float noise of a span in nats by its number of tokens; `engine`: metadata with the self-checks."""
+    noise: dict[str, float] = {}
+    for check in engine.get("self_check", {}).values():
+        for length, deviation in check.get("noise", {}).items():
+            noise[length] = max(deviation, noise.get(length, 0.0))
+    return noise
 
 
 def _disagreement(spec: MeasuredSpec, diagnoser: Diagnoser, values: list[dict], others: dict) -> list[Diagnosis]:
@@ -294,6 +305,7 @@ def _results(
         if not inputs.tool_results:  # otherwise, the tool's own code has computed them
             options = {"masked": masked, "pass_at": pass_at, "answers": answers, "language": meter and meter.language}
             options |= {"fills_in": INFILLING in (inputs.output_metadata.engine.pll or ())}
+            options["noise"] = float_noise(inputs.output_metadata.engine.details)
             rows, known = evaluate(protocol, items, requests, outputs, similarity_rows, **options)
             metrics = max(metrics, known, key=len)  # of a classification, more: a part may have no classified item
         if meter:

@@ -36,4 +36,5 @@ def report(args: Report) -> str:
         checkpoints=args.spec.positions,
         audit=args.spec.audit,
         estimates=args.spec.estimates,
+        languages=args.spec.languages,
     )

@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from vernacular.comparison.curves.schema import CURVE_STATISTICS, TASK_TRUST
+from vernacular.comparison.curves.schema import CURVE_STATISTICS, DECIDING_METRICS, TASK_TRUST
 from vernacular.comparison.labels import ESTIMATES, as_comparisons
+from vernacular.comparison.languages import BETWEEN_LANGUAGES, LANGUAGE_ITEMS
 from vernacular.comparison.over_prompts import without_single_prompts
 from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.comparison.sheets import COMPARISONS_WITHOUT_FAULTS, WITHOUT_FAULTS, beside
@@ -31,6 +32,7 @@ from vernacular.summary.curves import add_positions, curve_sheets, equal_weight_
 from vernacular.summary.grid import combine_tables, make_headings, model_labels, to_arrow, wide
 from vernacular.summary.lists import (
     add_estimates,
+    between_languages_sheets,
     confusion_rows,
     diagnosis_codes,
     diagnosis_rows,
@@ -146,6 +148,10 @@ def summary(args: Summary) -> str:
             comparison_tables["extra_sheets"] |= {"unpaired": unpaired_sheet(unpaired.to_pylist())}
     if args.spec.estimates:
         comparison_tables["extra_sheets"] |= {"labels": estimates_sheet(estimates)}
+    if args.spec.languages:
+        kinds = {"between_languages": BETWEEN_LANGUAGES, "language_items": LANGUAGE_ITEMS}
+        sheets = between_languages_sheets(*(_optional_rows(args, name, kind) for name, kind in kinds.items()))
+        comparison_tables["extra_sheets"] |= sheets
     comparison_tables |= {"diagnoses": diagnoses, "languages": language_rows(models_metadata)}
     classifications = set(results.loc[results["metric"] == "macro_f1", "evaluation"])
     if confusion := publishable(confusion_rows(models_metadata, classifications)):
@@ -176,6 +182,7 @@ def _comparison_notes(args: Summary) -> list[dict]:
         found += [note("external results", text, model=text.partition(":")[0]) for text in each["notes"]]
         found += [note("unavailable", reason, model=name) for name, reason in each["outcome"].missing.items()]
     optional = {"without_faults": args.spec.verdicts, "labels": args.spec.estimates}
+    optional |= {"between_languages": args.spec.languages}
     for name in (name for name, exists in optional.items() if exists):
         found += artifacts.metadata(args.out / f"{name}.parquet")["notes"]
     return found
@@ -208,7 +215,8 @@ def _optional_rows(args, name: str, kind: artifacts.Kind) -> list[dict]:
 def _curve_sheets(directory: Path) -> dict:
     statistics = artifacts.read(directory / "curve_statistics.parquet", CURVE_STATISTICS).to_pylist()
     trust, metadata = artifacts.read_all(directory / "task_trust.parquet", TASK_TRUST)
-    return curve_sheets(statistics, trust.to_pylist(), metadata["sentence"])
+    deciding = artifacts.read(directory / "deciding_metrics.parquet", DECIDING_METRICS).to_pylist()
+    return curve_sheets(statistics, trust.to_pylist(), metadata["sentence"], deciding)
 
 
 def _precision(metadata: MetricsMetadata) -> dict:

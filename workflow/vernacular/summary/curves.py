@@ -84,10 +84,29 @@ _TRUST = [
 ]
 
 
-def curve_sheets(statistics: list[dict], trust: list[dict], text: str) -> dict[str, Callable[..., None]]:
-    """Return sheets of the leaderboard by name, from CURVE_STATISTICS and TASK_TRUST rows and the sentence on tasks."""
+_DECIDING = [
+    *_EVALUATION,
+    METRIC,
+    Column("look at", lambda row: "●" if row["is_chosen"] else None, 8, "decides most pairs of series early"),
+    Column("below", "better_below", 12, "position below which it decides better than the headline metric", _COUNT),
+    Column("decision accuracy", "decision_accuracy", 12, "pairs of series already in their final order", "0%"),
+    Column("on other series", "held_out_accuracy", 12, "of metrics chosen on half of the series", "0%"),
+    Column("signal", "signal", 9, "largest difference of two series' last values over their mean", "0.000"),
+    Column("noise", "noise", 9, "standard deviation of the last five checkpoints over their mean", "0.0000"),
+    Column("signal to noise", "signal_to_noise", 10, "", "0.0"),
+    Column("series", "n_curves", 8, cell_format="0"),
+    Column("checkpoints", "n_common", 12, "at the same position in all series", "0"),
+    Column("note", "note", 60),
+]
+
+
+def curve_sheets(
+    statistics: list[dict], trust: list[dict], text: str, deciding: list[dict] = ()
+) -> dict[str, Callable[..., None]]:
+    """Return sheets of the leaderboard by name, from rows of the curve tables and the sentence on tasks."""
     return {
         "curves": lambda sheet, size=cells.EXCEL: _fill(sheet, _CURVES, statistics, "No curves.", size),
+        "deciding metrics": lambda sheet, size=cells.EXCEL: _fill(sheet, _DECIDING, deciding, "No metrics.", size),
         "task trust": lambda sheet, size=cells.EXCEL: write_trust(sheet, trust, text, size),
     }
 

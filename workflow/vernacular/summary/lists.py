@@ -12,6 +12,7 @@ from vernacular.core.errors import format_count
 from vernacular.core.metadata import FAILURE, INFORMATION, MetricsMetadata, ResultsMetadata, encode
 from vernacular.core.publication import publishable
 from vernacular.core.tables import finite_or_none, plain_text
+from vernacular.metrics.metric import display_name
 from vernacular.protocols.diagnosis import CODES
 from vernacular.statistics.significance import FAMILIES
 from vernacular.summary import cells
@@ -370,6 +371,52 @@ def with_estimate_columns(values: pd.DataFrame, estimates: list[dict]) -> pd.Dat
     """Return the table of results with what an estimate is made of in further columns, empty in other rows."""
     rows = [row | {"category": ""} for row in estimates if row["baseline"] is None]
     return with_columns_of(values, rows, _ESTIMATE_COLUMNS)
+
+
+_BETWEEN = [
+    Column("model", "model", 24),
+    Column("minus", lambda row: row["baseline"] or None, 24, "of a paired difference: the model that is subtracted"),
+    *SETTING_COLUMNS,
+    Column("reference", "reference", 10, "the other language"),
+    Column("measure", lambda row: display_name(row["metric"]), 30),
+    Column("value", "value", 10, "from 0 to 1; of a pair of models, the difference", "0.000"),
+    Column("low", "ci_low", 10, "95 % interval: bootstrap of the clusters of items", "0.000"),
+    Column("high", "ci_high", 10, "95 % interval: bootstrap of the clusters of items", "0.000"),
+    Column("unrelated", "chance", 10, "the value of answers that are unrelated between the languages", "0.000"),
+    Column("p", "p_value", 9, "of a difference; exploratory", cells.P_FORMAT),
+    Column("items", "n", 8, "that enter", "0"),
+    Column("compared", "n_compared", 10, "items of both languages", "0"),
+    Column("excluded", lambda row: row["n_excluded"] or None, 9, "other number of options, or other gold", "0"),
+]
+_LANGUAGE_ITEMS = [
+    Column("evaluation", "evaluation", 34),
+    Column("item", "item_id", 14),
+    Column("models", lambda row: len(row["models"]), 8, "correct in the reference language, incorrect here", "0"),
+    Column("of", "n_models", 8, "models that are correct in the reference language", "0"),
+    Column("text", "text", 70),
+    Column("options", lambda row: _marked(row["choices"], row["gold"]), 50, "✓ gold, · other options"),
+    Column("reference", "reference", 10),
+    Column("in the reference language", "reference_text", 70),
+    Column("options there", lambda row: _marked(row["reference_choices"], row["gold"]), 50, "in the same order"),
+    Column(
+        "predicted here",
+        lambda row: "\n".join(f"{m}: {p or '–'}" for m, p in zip(row["models"], row["predictions"], strict=True)),
+        50,
+    ),
+]
+
+
+def _marked(choices: list[str], gold: list[int]) -> str | None:
+    return "   ".join(f"{'✓' if i in gold else '·'} {option}" for i, option in enumerate(choices)) or None
+
+
+def between_languages_sheets(rows: list[dict], items: list[dict]) -> dict:
+    """Return sheets by name, from BETWEEN_LANGUAGES and LANGUAGE_ITEMS rows: values first, then differences."""
+    rows = sorted(rows, key=lambda row: bool(row["baseline"]))
+    return {
+        "between languages": lambda sheet, size: write_rows(sheet, _BETWEEN, rows, 2, size),
+        "language items": lambda sheet, size: write_rows(sheet, _LANGUAGE_ITEMS, items, 3, size),
+    }
 
 
 _ESTIMATES = [

@@ -62,6 +62,10 @@ def make_notes(metadata: MetricsMetadata) -> list[dict]:
             add_note(evaluation, "skipped", reason, count)
         for flag, count in results.flags.items():
             add_note(evaluation, "flagged", flag, count)
+        if results.within_noise:
+            model = results.inference.model
+            text = f"choices that float noise can change ({model.dtype if model else 'unknown type'})"
+            add_note(evaluation, "float noise", text, results.within_noise)
         for text in _reasoning_notes(results):
             add_note(evaluation, "reasoning", text)
         if (results.repeats or 1) > 1:

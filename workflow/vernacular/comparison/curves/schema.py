@@ -147,5 +147,31 @@ CURVE_PAIR_POINTS = Kind(
     ),
     key=("baseline", "candidate", "evaluation", "category", "metric", "x"),
 )
-_KINDS = (CURVES, CURVE_STATISTICS, TASK_TRUST, CURVE_PAIRS, CURVE_PAIR_POINTS)
+
+# results/summary/deciding_metrics.parquet: a row per evaluation and stored metric, over all items
+DECIDING_METRICS = Kind(
+    "deciding metrics",
+    pa.schema(
+        [
+            *EVALUATION_COLUMNS,
+            *text_columns("metric", "unit"),
+            ("higher_is_better", pa.bool_()),
+            ("headline", pa.bool_()),
+            ("axis", pa.string()),
+            *((name, pa.int64()) for name in ("n_curves", "n_common")),  # series; checkpoints at the same x
+            *float_columns("signal", "noise", "signal_to_noise"),  # as in task trust, without intervals
+            (
+                "decision_accuracy",
+                pa.float64(),
+            ),  # pairs of series in their final order, mean over earlier checkpoints
+            ("is_chosen", pa.bool_()),  # the metric to look at
+            ("held_out_accuracy", pa.float64()),  # of metrics chosen on one half of the series, on the other half
+            ("better_below", pa.int64()),  # x below which it decides better than the headline metric; null: no such x
+            ("note", pa.string()),  # why it is not applicable, or what limits the choice
+        ]
+    ),
+    key=("evaluation", "metric"),
+    required=("n_curves", "n_common"),
+)
+_KINDS = (CURVES, CURVE_STATISTICS, TASK_TRUST, CURVE_PAIRS, CURVE_PAIR_POINTS, DECIDING_METRICS)
 ALL = {kind.name.replace(" ", "_"): kind for kind in _KINDS}  # by the stem of their files

@@ -30,6 +30,7 @@ from vernacular.comparison.curves.curve import (
     statistics_row,
     with_interval,
 )
+from vernacular.comparison.curves.deciding import deciding_rows
 from vernacular.comparison.curves.schema import ALL
 from vernacular.core.tables import finite_or_none
 from vernacular.metrics.classification import with_classes
@@ -76,6 +77,8 @@ def curve_tables(
         categories = ["", *sorted({label for label in items.categories if label})]
         metrics = metrics_in(setting["protocol"], setting["language"]) or (tool_metrics or {}).get(evaluation, [])
         metrics = with_classes(metrics, {name for side in sides.values() for name in side.values})
+        labels = {"evaluation": evaluation, **setting}
+        tables["deciding_metrics"] += deciding_rows(curves, metric_values, labels)
         for metric in (metric for metric in metrics if metric.headline):
             if not any(("", metric.name) in rows for rows in metric_values.values()):
                 continue

@@ -236,6 +236,7 @@ def evaluation_key(record: ModelRecord, requests: pa.Table, kind: Kind, renderin
     columns = (requests.column(name).to_pylist() for name in _KEY_COLUMNS)
     request_keys = sorted(zip(*columns, strict=True))
     options = {name: getattr(record, name) for name in OPTIONS}
+    options |= {"deterministic": True} if record.deterministic else {}  # keys of other models stay
     uses = (record.generation_engine, record.adapter, record.quantization)
     engine = [engine_version(kind, engine_name(record)), *additional_libraries(kind, *uses)]
     return fingerprint([kind.name, record.fingerprint, options, engine, request_keys, *filter(None, [rendering])])[:40]

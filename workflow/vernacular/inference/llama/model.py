@@ -262,9 +262,10 @@ def load(record: ModelRecord, *, threads: int | None = None) -> LlamaModel:
     if gguf.has_logged("missing pre-tokenizer"):
         loaded.notes["loading"] = ["tokenizer.ggml.pre is not stated: llama.cpp divides texts in its default way"]
         log.warning("model %s: %s.", record.name, *loaded.notes["loading"])
-    loaded.threads, loaded.device = threads or len(os.sched_getaffinity(0)), "gpu" if offloads else "cpu"
+    threads = 1 if record.deterministic else threads or len(os.sched_getaffinity(0))
+    loaded.threads, loaded.device = threads, "gpu" if offloads else "cpu"
     inputs.verify(record)  # detects a file that was written while it was read
-    loaded.depends_on_batch = opened.distributes_tokens or _rounds_by_batch(loaded)
+    loaded.depends_on_batch = record.deterministic or opened.distributes_tokens or _rounds_by_batch(loaded)
     loaded.seconds = time.perf_counter() - started
     return loaded
 

@@ -60,7 +60,7 @@ def load(record: ModelRecord, *, threads: int | None = None) -> LoadedModel:
     transformers.logging.disable_progress_bar()  # progress bars clutter the log
     name = record.name
     if threads is not None:
-        torch.set_num_threads(threads)
+        torch.set_num_threads(1 if record.deterministic else threads)
     directory = Path(record.directory)
     if not directory.is_dir():
         advice = f"If it was deleted, delete resources/models/{name}.json as well and run the workflow again."

@@ -101,9 +101,14 @@ class LoadedModel(TextModel):
         sizes = {n for name, n in values if type(n) is int and n >= _SMALLEST and not _NO_LENGTH.search(str(name))}
         return any(low <= n * factor < high for n in sizes for factor in (1, 2, 3, 4))
 
-    @cached_property
+    @property
     def depends_on_batch(self) -> bool:
-        """Whether a token's outputs depend on all tokens of its pass, so that texts are computed singly.
+        """Whether texts are computed singly: outputs depend on the batch by more than float noise, or must be equal."""
+        return self.rounds_by_batch or self.record.deterministic
+
+    @cached_property
+    def rounds_by_batch(self) -> bool:
+        """Whether a token's outputs depend on all tokens of its pass.
 
         LLM.int8() (Dettmers et al. 2022) multiplies in 16 bits the columns in which any token has an outlier.
         """
@@ -121,7 +126,7 @@ class LoadedModel(TextModel):
     @property
     def precision(self) -> torch.dtype:
         """The floating-point type whose rounding two computations of one text may differ by."""
-        return torch.bfloat16 if self.depends_on_batch else self.dtype
+        return torch.bfloat16 if self.rounds_by_batch else self.dtype
 
     @torch.inference_mode()
     def forget_lengths(self) -> None:
@@ -270,7 +275,7 @@ def check_is_causal(loaded: LoadedModel, tokens) -> None:
     `tokens`: of a text, or those that a decoder reads after any prompt. A model that raises an error is left to the
     self-checks; rounding by batch cannot be checked.
     """
-    if "causal" in loaded.checks or len(tokens) < 2 or loaded.depends_on_batch:
+    if "causal" in loaded.checks or len(tokens) < 2 or loaded.rounds_by_batch:
         return
     ids = torch.tensor([[int(token) for token in tokens[:_PROBE]]], device=loaded.device)
     changed = ids.clone()

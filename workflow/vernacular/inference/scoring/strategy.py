@@ -1,7 +1,7 @@
 """Selection of the scoring strategy: the fastest that reproduces the model's scores on a sample of the evaluation."""
 
 import inspect
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from math import isfinite, isnan
 
 import numpy as np
@@ -41,6 +41,8 @@ def select_strategy(loaded: LoadedModel, requested: str, paths: list[Path], toke
             name, result = check(loaded, strategy, paths, tokens, head=head, batching=batching)
             metadata["self_check"][name] = asdict(result)
             if result.agrees:
+                noise = _measured_noise(loaded, strategy, paths, head == "full", batching) or result.noise
+                metadata["self_check"][name]["noise"] = noise
                 return strategy, {**metadata, "strategy": strategy, "head": head, "batching": batching}
             reason = result.reason
             if head == "full" and ALL_NAN in reason:
@@ -80,6 +82,60 @@ class Check:
     difference: float | None  # largest |difference| of a token's log-probability, nats; None: not available
     tokens: int  # of the longest text compared
     reason: str | None = None  # reason for a disagreement
+    noise: dict[str, float] = field(default_factory=dict)  # see `noise_by_length`
+
+
+def noise_by_length(differences: np.ndarray) -> dict[str, float]:
+    """Return the standard deviation of a span's difference between two computations, in nats, by its length in tokens.
+
+    `differences` (T,): of the log-probabilities of consecutive tokens. It is that of the sums over all spans of so many
+    tokens, of which at least two fit, or a quarter of the largest (in bfloat16, most texts have none and a few much),
+    and grows at least as the root of the length.
+
+    >>> noise_by_length(np.array([0.1, -0.1] * 4))
+    {'1': 0.1, '4': 0.2}
+    """
+    noise, sums = {}, np.concatenate([[0.0], np.cumsum(differences[np.isfinite(differences)])])
+    smallest = 0.0  # of one token
+    for length in _SPANS:
+        if len(sums) > 2 * length or (length == 1 and len(sums) > 1):
+            spans = np.abs(sums[length:] - sums[:-length])
+            spread = float(max(np.sqrt(np.mean(spans**2)), spans.max() / 4))
+            smallest = max(smallest, spread / length**0.5)
+            noise[str(length)] = round(smallest * length**0.5, 12)
+    return noise
+
+
+_SPANS = (1, 4, 16, 64)  # tokens
+# texts of which the noise is measured, at least and at most (a twentieth of an evaluation), and tokens of each
+_FEWEST_TEXTS, _NOISE_TEXTS, _NOISE_TOKENS = 4, 32, 512
+
+
+def _measured_noise(
+    loaded: LoadedModel, strategy: str, paths: list[Path], full_model: bool, batching: str
+) -> dict[str, float] | None:
+    """Return the noise of texts in one batch against single ones, once per load; None in full precision.
+
+    The three short texts of a check often have no noise: kernels differ by the number of rows.
+    """
+    if loaded.dtype in (torch.float32, torch.float64):
+        return None
+    key = "noise", strategy, full_model, batching
+    if key not in loaded.checks:
+        n_texts = min(_NOISE_TEXTS, max(_FEWEST_TEXTS, int(_SHARE * len(paths))))
+        chosen = paths[:: max(1, len(paths) // n_texts)][:n_texts]
+        texts = [path.tokens[:_NOISE_TOKENS] for path in chosen if len(path.tokens) > 1]
+        sample = [Path(text, 1, text[1:]) for text in texts]
+
+        def differences() -> np.ndarray:
+            trie = build_trie(sample)
+            together = _strategy_logprobs(loaded, strategy, sample, full_model, batching, trie.size, trie)
+            return np.concatenate(together) - np.concatenate([_reference_logprobs(loaded, path) for path in sample])
+
+        with np.errstate(invalid="ignore"):
+            found = within_memory(loaded, differences) if sample else None
+        loaded.checks[key] = None if found is None else noise_by_length(found)
+    return loaded.checks[key]
 
 
 def unsupported_reason(loaded: LoadedModel, strategy: str) -> str | None:
@@ -87,7 +143,7 @@ def unsupported_reason(loaded: LoadedModel, strategy: str) -> str | None:
     if strategy == "plain":
         return None
     if loaded.depends_on_batch:
-        return BATCH_ROUNDING
+        return BATCH_ROUNDING if loaded.rounds_by_batch else "deterministic: each text is computed alone"
     model, config = loaded.model, loaded.model.config.get_text_config(decoder=True)
     parameters = inspect.signature(loaded.body.forward).parameters
     layer_types = set(getattr(config, "layer_types", None) or ())
@@ -214,7 +270,8 @@ def _evaluate_check(loaded: LoadedModel, pairs: list[tuple[float, float]], max_t
     if not result.compared:
         return Check(False, None, max_tokens, ALL_NAN)
     reason = None if result.agrees else f"differs from single texts by {result.deviation:.2g} nats per token"
-    return Check(result.agrees, result.largest if isfinite(result.largest) else None, max_tokens, reason)
+    noise = noise_by_length(np.subtract(*np.array(pairs, dtype=float).T)) if result.agrees else {}
+    return Check(result.agrees, result.largest if isfinite(result.largest) else None, max_tokens, reason, noise)
 
 
 def _sorted_texts(paths: list[Path]) -> list[np.ndarray]:
