@@ -218,3 +218,15 @@ def test_number_of_resamples_of_corpus_statistics():
         for resamples in (100, 300, 2_000):
             compare_rows(side, side, (TOTAL, secondary), resamples=resamples)
     assert resample_counts == [100, 100, 100, 100, 300, 300, 250, 250, 1_000, 1_000, 250, 250]
+
+
+@pytest.mark.parametrize(("n_noisy", "is_stated"), [(0, False), (1, False), (2, True)])
+def test_difference_that_float_noise_can_decide_says_so(n_noisy, is_stated):
+    """Three items are better and one is worse: a net gain of two."""
+    baseline = rows([0, 0, 0, 1, 1, 1])
+    candidate = [
+        row(f"i{number:02}", correct, within_noise=float(number < n_noisy or number == 5))
+        for number, correct in enumerate([1, 1, 1, 0, 1, 1])
+    ]
+    [record] = compare_rows(baseline, candidate)
+    assert ("float noise can decide it: 2 items" in (record["note"] or "")) == is_stated

@@ -13,6 +13,7 @@ from vernacular.config import dependencies
 from vernacular.config import load as config
 from vernacular.config.specs import ServerSpec
 from vernacular.core import artifacts
+from vernacular.core.errors import ConfigError
 from vernacular.core.fields import Fields
 from vernacular.core.fingerprint import file_fingerprint
 from vernacular.core.paths import WORKFLOW
@@ -516,3 +517,13 @@ def test_defaults_of_specs_are_empty():
 
 def _subclasses(kind: type) -> list[type]:
     return [kind, *(each for child in kind.__subclasses__() for each in _subclasses(child))][kind is Fields :]
+
+
+@pytest.mark.parametrize("other", [{"generation_engine": "vllm"}, {"engine_class": "json:Mine"}])
+def test_deterministic_is_refused_where_another_engine_decides(load_config, other):
+    def change(values, _):
+        del values["models"]["tuned"]
+        values["models"]["base"].update({"deterministic": True, **other})
+
+    with pytest.raises(ConfigError, match=r"deterministic: \w+: .* decides what it computes together"):
+        load_config(change)

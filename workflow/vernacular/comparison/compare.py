@@ -119,7 +119,7 @@ def compare_pairs(
 def _aligned(evaluation: str, spec: dict, results: Mapping, tool_metrics: Mapping | None) -> tuple:
     """Return (columns of the evaluation, its metrics, items, sides by model), from all results that have it."""
     metrics = [*metrics_in(spec["protocol"], spec["language"]), *(tool_metrics or {}).get(evaluation, [])]
-    names = {name for metric in with_classes(metrics, [GOLD]) for name in metric.inputs}
+    names = {name for metric in with_classes(metrics, [GOLD]) for name in metric.inputs} | {"within_noise"}
     tables = ((model, tables[evaluation]) for model, tables in results.items() if evaluation in tables)
     items, sides = align(tables, names)
     metrics = with_classes(metrics, {name for side in sides.values() for name in side.values})
