@@ -203,6 +203,53 @@ def test_missing_renamed_and_impossible_fields(tmp_path, name):
                 assert row["items"] == OTHER or name.startswith("olmo"), path
 
 
+def record(low, high, level) -> dict:
+    interval = {"confidence_interval": {"lower": low, "upper": high, "confidence_level": level}}
+    result = {"metric_config": {"metric_name": "accuracy"}, "score_details": {"score": 0.5, "uncertainty": interval}}
+    return {"model_info": {"name": "m"}, "evaluation_results": [result | {"evaluation_name": "t"}]}
+
+
+def euroeval(value, radius) -> dict:
+    return {"dataset": "d", "model": "m", "results": {"test_mcc": value, "test_mcc_se": radius}}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        record(-(10**400), 10**400, 0.95),
+        record(0.4, 0.6, 1e-300),
+        record(0.4, 0.6, 1 - 1e-16),
+        euroeval(50, 10**400),
+        euroeval(50, True),
+    ],
+)
+def test_impossible_intervals_are_not_stated(tmp_path, content):
+    [row] = read_aggregates(write(tmp_path / "x.json", content))[0]
+    assert (row.value, row.se, row.ci_low) == (0.5, None, None)
+
+
+def test_values_not_used_are_named(tmp_path):
+    _, [note] = read_aggregates(write(tmp_path / "x.json", euroeval("50 %", None)))
+    assert 'x.json: 1 value not used (d, mcc: "50 %")' in note
+
+
+def test_groups_without_their_subtasks(tmp_path):
+    content = {"config": {}, "versions": {}, "results": {"g": {"acc,none": 0.5}, "a": {"acc,none": 0.4}}}
+    rows, _ = read_aggregates(write(tmp_path / "x.json", content | {"groups": {"g": {"acc,none": 0.5}}}))
+    assert [row.task for row in rows] == ["a"]
+
+
+def test_repeated_task_is_an_error(tmp_path):
+    (tmp_path / "x.json").write_text('{"config": {}, "versions": {}, "results": {"a": {"acc": 0.4}, "a": {"acc": 0.9}}}')
+    with pytest.raises(DataError, match=r'x\.json: not valid JSON \(duplicate key "a"\)'):
+        read_aggregates(tmp_path / "x.json")
+
+
+def test_blank_lines_come_first(tmp_path):
+    (tmp_path / "x.jsonl").write_text("\n" + json.dumps(euroeval(50, 1)))
+    assert is_aggregates(tmp_path / "x.jsonl")
+
+
 def test_unknown_format_is_named(tmp_path):
     with pytest.raises(DataError, match=r"x\.json: not a file of results of Every Eval Ever.*keys: hello"):
         read_aggregates(write(tmp_path / "x.json", {"hello": 1}))

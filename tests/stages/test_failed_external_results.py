@@ -68,8 +68,10 @@ def run(tmp_path, monkeypatch) -> Run:
     lines = [f"{OPTIONS},{item['item_id']},1" for item in items]
     Path("files/usable.csv").write_text("\n".join(["evaluation,item_id,correct", *lines]))
     metrics = [{"task": "openbookqa", "metrics": {"accuracy": 0.5, "other": "N/A"}, "num_instances": 4}]
-    Path("files/stated.json").write_text(json.dumps({"tasks": metrics}))
-    external = {Path(name).stem: {"path": f"files/{name}"} for name in (*MALFORMED, "usable.csv", "stated.json")}
+    Path("files/stated").mkdir()
+    Path("files/stated/metrics.json").write_text(json.dumps({"tasks": metrics}))
+    Path("files/stated/broken.json").write_text('{"tasks": [')
+    external = {Path(name).stem: {"path": f"files/{name}"} for name in (*MALFORMED, "usable.csv", "stated")}
     pairs += [{"baseline": "one", "candidate": "stated"}]
     pairs += [{"baseline": "one", "candidate": Path(name).stem} for name in MALFORMED]
     settings = {"models": models, "evaluations": evaluations, "comparisons": pairs, "external_results": external}
@@ -107,6 +109,7 @@ def test_all_other_values_are_written(run, capsys):
     assert unpaired["note"] == "dataset not stated"
     texts = read_csv("notes").query("kind == 'external results'")["note"]
     assert any("1 value not used" in text for text in texts)
+    assert any("broken.json: not used" in text for text in texts)
     assert any("1 of other items" in text for text in texts)
     assert "unpaired" in pd.ExcelFile("results/summary/leaderboard.xlsx").sheet_names
     assert set(read_csv("results")["model"]) == {"one", "two", "mine.step5"}

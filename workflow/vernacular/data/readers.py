@@ -277,7 +277,7 @@ def _read_jsonl(text: str, name: str) -> _LocatedRows:
         if is_json:
             return _numbered(_json_rows(value, name), name)
     locations = ((f"{name}, line {number}", line) for number, line in lines)
-    return ((location, _check_row(_parse_json(line, location), location)) for location, line in locations)
+    return ((location, _check_row(parse_json(line, location), location)) for location, line in locations)
 
 
 def _read_json(text: str, name: str) -> _LocatedRows:
@@ -287,7 +287,7 @@ def _read_json(text: str, name: str) -> _LocatedRows:
     except ValueError:
         if text.lstrip()[:1] == "{" and "\n" in text.strip():
             return _read_jsonl(text, name)
-        value = _parse_json(text, name)
+        value = parse_json(text, name)
     return _numbered(_json_rows(value, name), name)
 
 
@@ -354,7 +354,8 @@ def parse_object(data: bytes, location: str) -> dict:
     return _check_row(value, location, is_deep=data.count(b"[") + data.count(b"{") > _MAX_DEPTH)
 
 
-def _parse_json(text: str, location: str):
+def parse_json(text: str, location: str):
+    """Return a value of JSON; raise DataError with `location` if it is not valid, or an object repeats a key."""
     try:
         return _decode(text)
     except ValueError as error:

@@ -13,9 +13,10 @@ from vernacular.comparison.compare import compare_pairs
 from vernacular.comparison.schema import COMPARISONS, MATCHED
 from vernacular.config.specs import ExternalResultsSpec, ExternalSpec
 from vernacular.core import artifacts
-from vernacular.core.errors import UserError, first_line, format_count, is_contained
+from vernacular.core.errors import DataError, UserError, first_line, format_count, is_contained
 from vernacular.core.fields import Stage, to_json
 from vernacular.core.metadata import Outcome
+from vernacular.core.paths import display_path
 from vernacular.exchange.aggregates.load import is_aggregates, read_aggregates
 from vernacular.exchange.aggregates.unpaired import OTHER, UNPAIRED, Own, unpaired_rows
 from vernacular.exchange.external_results import Reference, load_external_results, result_files
@@ -99,11 +100,19 @@ def _unpaired(name: str, entry: ExternalSpec, own: list[Own]) -> tuple[list[dict
     """Return the values without items of external results, beside those of the same items, and notes."""
     path = Path(entry.path)
     files = [] if is_publication(path) else [file for file in result_files(path) if is_aggregates(file)]
-    aggregates, notes = [], []
+    aggregates, notes, failed = [], [], []
     for file in files:
-        found, file_notes = read_aggregates(file)
+        try:
+            found, file_notes = read_aggregates(file)
+        except DataError as error:
+            failed.append(str(error))
+            continue
         aggregates += found
         notes += file_notes
+    if failed and not aggregates:
+        raise DataError("\n".join(failed))
+    others = set(path.rglob("*.json")) - {*files} if files and files[0].suffix == ".json" else ()
+    notes += [*failed, *(f"{display_path(file)}: not used: damaged, or of no known format." for file in sorted(others))]
     rows = unpaired_rows(name, aggregates, own)
     if files:
         n_others = sum(row["items"] == OTHER for row in rows)

@@ -7,7 +7,7 @@ The interval, a radius of 1.96 standard errors of the mean over iterations, is k
 choice of items, of which a single iteration has the standard error of all.
 """
 
-from vernacular.exchange.aggregates.rows import Z_95, Aggregate, aggregate, part
+from vernacular.exchange.aggregates.rows import Z_95, Aggregate, aggregate, number, part
 
 _OTHER = {"bits_per_character": "answer_bits_per_character", "bpc": "answer_bits_per_character"}
 _RESAMPLED = "EuroEval draws its items, and again in each iteration"
@@ -20,8 +20,8 @@ def is_euroeval(record: dict) -> bool:
     return is_own or str(part(record, "eval_library").get("name")).casefold() in ("euroeval", "scandeval")
 
 
-def read(record: dict, location: str) -> list[Aggregate | None]:
-    """Return the values of a record, None for each that is not possible."""
+def read(record: dict, location: str) -> list[Aggregate | str]:
+    """Return the values of a record, a text for each that is not possible."""
     library, stated = part(record, "eval_library"), part(record, "eval_library", "additional_details")
     if "results" in record:
         values = part(record, "results", "total") or part(record, "results")
@@ -39,7 +39,8 @@ def read(record: dict, location: str) -> list[Aggregate | None]:
         if _SPEED in metric or metric == "num_failed_instances":
             continue
         scale = 1.0 if metric in _OTHER else 0.01
-        is_number = all(isinstance(each, int | float) for each in (value, radius))
+        mean, radius = number(value), number(radius)
+        is_number = None not in (mean, radius)
         rows.append(
             aggregate(
                 location=location,
@@ -52,8 +53,8 @@ def read(record: dict, location: str) -> list[Aggregate | None]:
                 scale=scale,
                 higher_is_better=metric not in _OTHER,
                 se=radius / Z_95 if is_number else None,
-                ci_low=value - radius if is_number else None,
-                ci_high=value + radius if is_number else None,
+                ci_low=mean - radius if is_number else None,
+                ci_high=mean + radius if is_number else None,
                 uncertainty="95% interval of the mean over iterations",
                 shots=0 if str(few_shot).casefold() == "false" else None,
                 other_items=_RESAMPLED,
@@ -66,6 +67,6 @@ def _stated(result: dict) -> tuple:
     """Return name, value and radius of the interval of a result in the format of Every Eval Ever."""
     score = part(result, "score_details")
     interval = part(score, "uncertainty", "confidence_interval")
-    bounds = interval.get("lower"), interval.get("upper")
-    radius = (bounds[1] - bounds[0]) / 2 if all(isinstance(each, int | float) for each in bounds) else None
+    low, high = number(interval.get("lower")), number(interval.get("upper"))
+    radius = None if None in (low, high) else (high - low) / 2
     return result.get("evaluation_name", ""), score.get("score"), radius

@@ -8,7 +8,7 @@ import re
 from statistics import NormalDist
 
 from vernacular.exchange.aggregates import euroeval
-from vernacular.exchange.aggregates.rows import PROPORTIONS, Aggregate, aggregate, part
+from vernacular.exchange.aggregates.rows import PROPORTIONS, Aggregate, aggregate, number, part
 
 _FILTER = re.compile(r"\(filter: (.+)\)$")  # of lm-eval, in the description of a metric
 _DEFAULT_FILTER = "none"
@@ -18,14 +18,14 @@ def is_every_eval_ever(record: dict) -> bool:
     return isinstance(record.get("evaluation_results"), list) and "model_info" in record
 
 
-def read(record: dict, location: str) -> list[Aggregate | None]:
-    """Return the values of a record, None for each that is not possible."""
+def read(record: dict, location: str) -> list[Aggregate | str]:
+    """Return the values of a record, a text for each that is not possible."""
     if euroeval.is_euroeval(record):
         return euroeval.read(record, location)
     return [_result(record, each, location) for each in record["evaluation_results"] if isinstance(each, dict)]
 
 
-def _result(record: dict, result: dict, location: str) -> Aggregate | None:
+def _result(record: dict, result: dict, location: str) -> Aggregate | str:
     library, model = part(record, "eval_library"), part(record, "model_info")
     config, source = part(result, "metric_config"), part(result, "source_data")
     score = part(result, "score_details")
@@ -65,8 +65,8 @@ def _uncertainty(stated: dict) -> dict:
     error, kind = (error.get("value"), error.get("method")) if isinstance(error, dict) else (error, None)
     found = {"n": stated.get("num_samples"), "se": error}
     found["uncertainty"] = f"standard error ({kind})" if isinstance(kind, str) else "standard error"
-    low, high, level = (interval.get(name) for name in ("lower", "upper", "confidence_level"))
-    if not all(isinstance(each, int | float) for each in (low, high, level)) or not 0 < level < 1:
+    low, high, level = (number(interval.get(name)) for name in ("lower", "upper", "confidence_level"))
+    if None in (low, high, level) or not 0.01 <= level <= 0.9999:  # others are no levels of an interval
         return found
     if error is None:
         found |= {"se": (high - low) / 2 / NormalDist().inv_cdf((1 + level) / 2)}

@@ -9,7 +9,7 @@ def is_lighteval(content: dict) -> bool:
     return isinstance(content.get("results"), dict) and "config_general" in content
 
 
-def read(content: dict, location: str) -> list[Aggregate | None]:
+def read(content: dict, location: str) -> list[Aggregate | str]:
     """Return the values of all tasks; means over tasks (`all`, `…:_average|…`) are not read."""
     rows, general = [], part(content, "config_general")
     configs = {key.replace("|", ":"): each for key, each in parts(content.get("config_tasks"))}

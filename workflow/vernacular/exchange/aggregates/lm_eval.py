@@ -11,16 +11,17 @@ def is_lm_eval(content: dict) -> bool:
     return isinstance(content.get("results"), dict) and "config" in content and "versions" in content
 
 
-def read(content: dict, location: str) -> list[Aggregate | None]:
+def read(content: dict, location: str) -> list[Aggregate | str]:
     """Return the values of all tasks; those of groups, which are means over tasks, are not read."""
     rows = []
     config, groups = part(content, "config"), part(content, "group_subtasks")
+    means = part(content, "groups")  # in files without the subtasks
     arguments = config.get("model_args")
     if not isinstance(arguments, dict):
         arguments = dict(each.partition("=")[::2] for each in str(arguments or "").split(","))
     name = arguments.get("pretrained") or content.get("model_name") or arguments.get("model")
     for task, values in parts(content["results"]):
-        if groups.get(task):
+        if groups.get(task) or task in means:
             continue
         own, n = part(content, "configs", task), part(content, "n-samples", task)
         shots = part(content, "n-shot").get(task, own.get("num_fewshot", config.get("num_fewshot")))

@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-from vernacular.core.errors import DataError, format_count
+from vernacular.core.errors import DataError, first_of, format_count
 from vernacular.core.paths import display_path
-from vernacular.data.readers import located_rows
+from vernacular.data.readers import located_rows, parse_json, read_text
 from vernacular.exchange.aggregates import euroeval, every_eval_ever, lighteval, lm_eval, olmo_eval
 from vernacular.exchange.aggregates.rows import Aggregate
 
@@ -25,7 +25,7 @@ def is_aggregates(file: Path) -> bool:
     if file.suffix not in (".json", ".jsonl") or not file.is_file() or file.stat().st_size > _MAX_BYTES:
         return False
     with open(file, "rb") as content:
-        first = content.read() if file.suffix == ".json" else content.readline()
+        first = content.read() if file.suffix == ".json" else next((line for line in content if line.strip()), b"")
     try:
         record = json.loads(first)
     except (ValueError, RecursionError):  # reported by whoever reads the file
@@ -40,30 +40,25 @@ def read_aggregates(file: Path) -> tuple[list[Aggregate], list[str]]:
         DataError: The file, or a line of it, is of no known format.
     """
     name = display_path(file)
-    rows: list[Aggregate | None] = []
+    rows: list[Aggregate | str] = []
     for location, content in located_rows(file, "jsonl", name=name) if file.suffix == ".jsonl" else _content(file):
         reader = next((read for fits, read in _READERS.items() if fits(content)), None)
         if reader is None:
-            keys = ", ".join(map(str, list(content)[:8]))
+            keys = first_of(list(content), 8)
             raise DataError(f"{location}: not a file of results of {_FORMATS} (keys: {keys or 'none'}).")
         rows += reader(content, name)
         if len(rows) > _MAX_ROWS:
             raise DataError(f"{name}: has more than {_MAX_ROWS:,} values.")
-    used = [row for row in rows if row is not None]
-    unusable = len(rows) - len(used)
+    used, unusable = [[row for row in rows if isinstance(row, kind)] for kind in (Aggregate, str)]
     if unusable:
-        count = format_count(unusable, "value")
-        return used, [f"{name}: {count} not used: no number, or outside of the range of the metric."]
+        count = f"{format_count(len(unusable), 'value')} not used ({first_of(unusable, 4)})"
+        return used, [f"{name}: {count}: no number, or outside of the range of the metric."]
     return used, [] if used else [f"{name}: no values."]
 
 
 def _content(file: Path) -> list[tuple[str, dict]]:
     name = display_path(file)
-    try:
-        content = json.loads(file.read_text("utf-8-sig"))  # with NaN, which Python's writers write
-    except (OSError, ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise DataError(f"{name}: not valid JSON ({reason}).") from None
+    content = parse_json(read_text(file, name, "json"), name)  # with NaN, which Python's writers write
     if not isinstance(content, dict):
         raise DataError(f"{name}: expected an object of results of {_FORMATS}, got a {type(content).__name__}.")
     return [(name, content)]

@@ -8,7 +8,7 @@ def is_olmo_eval(content: dict) -> bool:
     return isinstance(tasks, list) and all(isinstance(each, dict) and "metrics" in each for each in tasks)
 
 
-def read(content: dict, location: str) -> list[Aggregate | None]:
+def read(content: dict, location: str) -> list[Aggregate | str]:
     """Return the values of all tasks; olmo-eval states no standard errors."""
     rows, general = [], part(content, "config")
     for entry in content["tasks"]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from vernacular.core.names import displayable
+from vernacular.core.names import displayable, quoted
 from vernacular.metrics.metric import value_problem
 
 Z_95 = NormalDist().inv_cdf(0.975)
@@ -38,17 +38,18 @@ class Aggregate:
     other_items: str | None = None  # why the items are not those of the dataset
 
 
-def aggregate(*, metric: str, value, scale: float = 1.0, location: str, **fields) -> Aggregate | None:
-    """Return an aggregate; None if its value is not a number, or is impossible.
+def aggregate(*, metric: str, value, scale: float = 1.0, location: str, **fields) -> Aggregate | str:
+    """Return an aggregate; if its value is not a number, or is impossible, which value this is, for a message.
 
     `fields` may have any types; `scale` converts the value, its standard error and its interval.
     """
     name = _NAMES.get(metric, metric)
-    found = {key: _number(fields.pop(key, None), scale) for key in ("se", "ci_low", "ci_high")}
-    if (value := _number(value, scale)) is None or value_problem(name, value, None):
-        return None
+    found = {key: number(fields.pop(key, None), scale) for key in ("se", "ci_low", "ci_high")}
+    stated = f"{text(fields.get('task'))}, {text(metric)}: {quoted(value)}"
+    if (value := number(value, scale)) is None or value_problem(name, value, None):
+        return stated
     if name in PROPORTIONS and not -1 - 1e-6 <= value <= 1 + 1e-6:
-        return None
+        return stated
     if found["se"] is not None and found["se"] < 0:
         found["se"] = None
     if None in (found["ci_low"], found["ci_high"]) or not found["ci_low"] <= value <= found["ci_high"]:
@@ -64,13 +65,17 @@ def aggregate(*, metric: str, value, scale: float = 1.0, location: str, **fields
     return Aggregate(location=location, metric=metric, value=value, **named, **found, **texts)
 
 
-def _number(value, scale: float) -> float | None:
-    """Return a number that is written as one, or as text in a list of texts; None for NaN, "N/A" and other types."""
+def number(value, scale: float = 1.0) -> float | None:
+    """Return a finite number; None for other types, also for numbers as text, and for integers without a float.
+
+    >>> number(50, 0.01), number("0.5"), number(True), number(10**400), number(float("nan"))
+    (0.5, None, None, None, None)
+    """
     try:
-        number = float(value) * scale if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+        found = float(value) * scale if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
     except OverflowError:
         return None
-    return number if math.isfinite(number) else None
+    return found if math.isfinite(found) else None
 
 
 def count(value) -> int | None:
