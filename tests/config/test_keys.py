@@ -163,7 +163,7 @@ def test_every_model_setting_is_in_a_spec_or_determines_the_job(load_config):
     Path("mine.jinja").write_text("{{ messages }}")
     settings -= {"chat_template_kwargs"}  # another name of chat_template_args
     rendering = {"chat_template": "./mine.jinja", "think_end_token": "</t>", "gen_kwargs": {"top_k": 1}}
-    rendering |= {"tokenizer_pipeline": "class", "deterministic": True}
+    rendering |= {"tokenizer_pipeline": "class", "deterministic": True, "language_codes": {"gl": "glg_Latn"}}
     cfg = load_config(lambda c, task: c["models"]["base"].update(rendering))
     assert specs.inference_spec(cfg, ["base"])["models"]["base"]["chat_template"] == "{{ messages }}"
     in_keys = {*specs.model_spec(cfg, "base"), *specs.model_spec(cfg, "tuned")}

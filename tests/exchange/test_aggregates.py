@@ -240,7 +240,9 @@ def test_groups_without_their_subtasks(tmp_path):
 
 
 def test_repeated_task_is_an_error(tmp_path):
-    (tmp_path / "x.json").write_text('{"config": {}, "versions": {}, "results": {"a": {"acc": 0.4}, "a": {"acc": 0.9}}}')
+    (tmp_path / "x.json").write_text(
+        '{"config": {}, "versions": {}, "results": {"a": {"acc": 0.4}, "a": {"acc": 0.9}}}'
+    )
     with pytest.raises(DataError, match=r'x\.json: not valid JSON \(duplicate key "a"\)'):
         read_aggregates(tmp_path / "x.json")
 
@@ -300,3 +302,13 @@ def test_samples_of_a_record_are_not_results(tmp_path):
     for name in ("a.json", "a_samples.jsonl"):
         (tmp_path / name).write_text((STATED / "every_eval_ever-0.3.0-lm_eval.json").read_text())
     assert [file.name for file in result_files(tmp_path)] == ["a.json"]
+
+
+def test_files_above_a_limit_are_refused(low_limits):
+    file = STATED / "lm_eval-0.4.13.json"
+    assert is_aggregates(file)
+    low_limits("exchange.aggregates.load", MAX_ROWS=0)
+    with pytest.raises(DataError, match="more than 0 values"):
+        read_aggregates(file)
+    low_limits("exchange.aggregates.load", MAX_BYTES=100)
+    assert not is_aggregates(file)

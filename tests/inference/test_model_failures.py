@@ -157,8 +157,7 @@ INVALID_CHECKPOINTS = [
         ("model-00001-of-00004.safetensors", "neither", "model.safetensors.index.json"),
     ),
     # unsupported model
-    (replace_model(t5), {}, ("model m", "causal or masked", "encoder-decoder (t5)")),
-    (replace_model(t5), {"kind": "causal"}, ("model m", "encoder-decoder (t5)")),
+    (replace_model(t5), {"kind": "causal"}, ("model m", "kind", "encoder-decoder: t5")),
     (replace_model(headless_base), {"arch": "bert"}, ("model m", "BertModel", "causal or masked", "kind:")),
     # tokenizers
     (
