@@ -240,7 +240,9 @@ def test_groups_without_their_subtasks(tmp_path):
 
 
 def test_repeated_task_is_an_error(tmp_path):
-    (tmp_path / "x.json").write_text('{"config": {}, "versions": {}, "results": {"a": {"acc": 0.4}, "a": {"acc": 0.9}}}')
+    (tmp_path / "x.json").write_text(
+        '{"config": {}, "versions": {}, "results": {"a": {"acc": 0.4}, "a": {"acc": 0.9}}}'
+    )
     with pytest.raises(DataError, match=r'x\.json: not valid JSON \(duplicate key "a"\)'):
         read_aggregates(tmp_path / "x.json")
 
