@@ -10,6 +10,8 @@ from support import hub_server
 from support.hub_files import jsonl
 from support.workspace import ROOT
 
+pytestmark = pytest.mark.slow  # each case starts a process, and most of them Snakemake
+
 ROWS = [
     {"q": f"Pregunta {i}", "options": ["un", "dous", "tres"], "answer": "ABC"[i % 3], "place": i % 3} for i in range(9)
 ]
