@@ -109,3 +109,24 @@ def test_missing_checkpoints_are_left_out():
 
 def test_ties_count_half():
     assert decisions(np.array([[1, 1, 2], [1, 2, 3.0]])).tolist() == [0.5, 1.0]
+
+
+@pytest.mark.parametrize("offset", [-2.0, -0.02], ids=["negative", "both signs"])
+def test_values_below_0_have_decisions_and_no_relative_signal(offset):
+    margins = 0.01 * np.arange(3)[:, None] + 0.001 * np.arange(len(STEPS)) + offset
+    row = rows_of({"margin": margins}, metrics={"margin": ("nats", True, True)})["margin"]
+    assert (row["signal"], row["noise"], row["signal_to_noise"]) == (None, None, None)
+    assert (row["decision_accuracy"], row["is_chosen"]) == (1.0, True)
+
+
+@pytest.mark.filterwarnings("error")
+def test_values_of_0_have_no_warning():
+    assert rows_of({"accuracy": np.zeros((3, len(STEPS)))})["accuracy"]["noise"] is None
+
+
+def test_of_equal_decisions_the_metric_without_noise_is_chosen():
+    order = 0.1 * np.arange(1, 4)[:, None]
+    noisy = order + np.random.default_rng(0).normal(0, 0.001, (3, len(STEPS)))
+    rows = rows_of({"accuracy": noisy, "answer_bits_per_byte": np.repeat(order, len(STEPS), axis=1)})
+    assert {row["decision_accuracy"] for row in rows.values()} == {1.0}
+    assert [row["metric"] for row in rows.values() if row["is_chosen"]] == ["answer_bits_per_byte"]

@@ -163,3 +163,15 @@ def test_a_model_without_results_has_no_rows():
     full, empty = table(scores, [0] * 5), table(scores[:0], [])
     rows, _, _ = compare({"m": {"en": full, "gl": full}, "n": {"en": full, "gl": empty}}, [("m", "n")])
     assert {key[0] for key in rows} == {"m"}
+
+
+@pytest.mark.parametrize(
+    ("choices", "gold", "chosen", "n", "chance"),
+    [("aab", [0], 2, 1, 1.0), ("abc", [0], 2, 1, 0.5), ("abc", [0], 0, 0, None), ("ab", [0, 1], 1, 0, None)],
+)
+def test_same_incorrect_options_are_among_the_incorrect_ones(choices, gold, chosen, n, chance):
+    [row] = table([range(len(choices))], [0]).to_pylist()
+    row |= {"choices": list(choices), "gold": gold, "correct": False, "predicted_indices": [chosen]}
+    same = pa.Table.from_pylist([row], schema=TASK_RESULTS.schema)
+    found = compare({"m": {"en": same, "gl": same}})[0]["m", "", "gl", "en", "same_if_both_incorrect"]
+    assert (found["n"], found["chance"]) == (n, chance)

@@ -19,7 +19,7 @@ from vernacular.core.errors import format_count
 from vernacular.core.tables import finite_or_none, rows_of
 from vernacular.data.audit import REFERENCE
 from vernacular.metrics.schema import EVALUATION_COLUMNS, float_columns, text_columns
-from vernacular.metrics.spans import TIE
+from vernacular.metrics.spans import TIE, correct_options
 from vernacular.statistics.consistency import means, rank_c, unrelated_rank_c
 from vernacular.statistics.intervals import cluster_codes
 from vernacular.types import SETTING
@@ -205,10 +205,13 @@ class _Pair:
             chance[index, 2] = here["correct"]
             if there["correct"]:
                 values[index, 2] = here["correct"]
-            chosen = [row["predicted_indices"] for row in (here, there)]
-            if not here["correct"] and not there["correct"] and all(len(own or ()) == 1 for own in chosen):
+            chosen = [row["predicted_indices"] or () for row in (here, there)]
+            correct = [correct_options(row["choices"], row["gold"]) for row in (here, there)]
+            # incorrect by another score than that of the choice, or by its form, an answer may have chosen the gold
+            is_other = all(len(own) == 1 and own[0] not in gold for own, gold in zip(chosen, correct, strict=True))
+            if not here["correct"] and not there["correct"] and is_other:
                 values[index, 1] = chosen[0] == chosen[1]
-                chance[index, 1] = 1 / (len(here["choices"]) - len(here["gold"]))
+                chance[index, 1] = 1 / (len(here["choices"]) - len(correct[0]))
         for n_options, own in scored.items():
             indices, *scores = (np.array(column) for column in zip(*own, strict=True))
             values[indices, 0], chance[indices, 0] = rank_c(*scores, tie=TIE), unrelated_rank_c(n_options)

@@ -49,8 +49,10 @@ def deciding_rows(curves: Sequence[Curve], values: Mapping[str, Mapping[tuple[st
         row |= {"note": _not_applicable(name, metric, len(longest), len(columns)), "is_chosen": False}
         if row["note"] is None:
             tables[name] = found, [positions[i] for i in columns[:-1]]
-            numbers = {"signal": statistics.signal(found[:, -1])}
-            numbers["noise"] = np.nanmean(statistics.relative_noise(found))
+            numbers = dict.fromkeys(("signal", "noise"), np.nan)
+            if (found >= 0).all() and found[:, -MIN_CHECKPOINTS:].any():  # a share of a mean of any sign means nothing
+                numbers["signal"] = statistics.signal(found[:, -1])
+                numbers["noise"] = np.nanmean(statistics.relative_noise(found))
             numbers["signal_to_noise"] = numbers["signal"] / numbers["noise"] if numbers["noise"] else np.nan
             numbers["decision_accuracy"] = decisions(found).mean()
             row |= {key: finite_or_none(number) for key, number in numbers.items()}
@@ -91,8 +93,11 @@ def _choose(rows: list[dict], tables: dict[str, tuple[np.ndarray, list[int]]]) -
     """Mark the metric to look at, and state how well a metric chosen on other curves decides."""
     by_name = {row["metric"]: row for row in rows}
 
+    def ratio(row: dict) -> float:
+        return np.inf if row["signal"] and row["noise"] == 0 else row["signal_to_noise"] or 0.0
+
     def best(accuracy: Mapping[str, float]) -> str:  # of equal ones, that with less noise
-        return max(accuracy, key=lambda name: (accuracy[name], by_name[name]["signal_to_noise"] or 0.0))
+        return max(accuracy, key=lambda name: (accuracy[name], ratio(by_name[name])))
 
     row = by_name[best({name: by_name[name]["decision_accuracy"] for name in tables})]
     judged = []
