@@ -85,8 +85,11 @@ def test_what_is_within_noise():
     spans = {"choice:0": span(-1.0, 1), "choice:1": span(-1.02, 1), "choice:2": span(-9.0, 16)}
     assert within_noise([-1.0, -1.02], spans, noise) == {"within_noise": 1.0}  # 2 sqrt(2) 0.01 = 0.0283
     assert within_noise([-1.0, -1.02], spans, {"1": 0.005}) == {"within_noise": 0.0}
-    assert within_noise([-1.0, -1.15, -9.0], spans | {"choice:1": span(-1.15, 1)}, noise) == {"within_noise": 1.0}
-    assert within_noise([-1.0, -1.18, -9.0], spans | {"choice:1": span(-1.18, 1)}, noise) == {"within_noise": 0.0}
+    far = spans | {"choice:1": span(-1.05, 1)}  # a long option does not widen the difference of two short ones
+    assert within_noise([-1.0, -1.05, -9.0], far, noise) == {"within_noise": 0.0}
+    # of 16 tokens, 0.06: 2 sqrt(0.01² + 0.06²) = 0.1217
+    assert within_noise([-1.0, -1.05, -1.12], far | {"choice:2": span(-1.12, 16)}, noise) == {"within_noise": 1.0}
+    assert within_noise([-1.0, -1.05, -1.13], far | {"choice:2": span(-1.13, 16)}, noise) == {"within_noise": 0.0}
     assert within_noise([0.5, 0.5 + 0.13], {"choice:0": span(-1.0, 4)}, {"4": 0.03}) == {"within_noise": 0.0}
     assert within_noise([0.5, 0.5 + 0.11], {"choice:0": span(-1.0, 4)}, {"4": 0.03}) == {"within_noise": 1.0}  # PMI
     assert within_noise([-1.0, -1.0], {"choice:0": span(-1.0, 1)}, noise) == {"within_noise": 0.0}, "a tie"

@@ -75,8 +75,8 @@ def correct_options(options: list[str], gold: list[int]) -> list[int]:
 def within_noise(scores: list[float] | None, spans: dict[str, "Span"], noise: Mapping[str, float]) -> dict[str, float]:
     """Return {"within_noise": 1} if float noise can change which score is the best; 0 if not; {} if it is unknown.
 
-    It can if the two best scores, which are no tie, differ by less than 2 sqrt(2) standard deviations of a request's
-    difference between two computations. A score that is no log-likelihood of a span is the difference of two.
+    It can if the best score, which is no tie, is above another by less than 2 sqrt(v1 + v2), where v is the variance of
+    a request's difference between two computations. A score that is no log-likelihood of a span is a difference of two.
 
     Args:
         noise: The standard deviation in nats by a span's number of tokens, as the self-check has measured it; it grows
@@ -85,12 +85,16 @@ def within_noise(scores: list[float] | None, spans: dict[str, "Span"], noise: Ma
     if not noise or not scores or len(scores) < 2 or not all(map(math.isfinite, scores)):
         return {}
     own = {span.loglik: len(span.logprobs) for span in spans.values() if span.loglik is not None}
-    lengths = [own[score] for score in scores if score in own]
-    longest = max(lengths if len(lengths) == len(scores) else own.values())
-    known = max((int(length) for length in noise if int(length) <= longest), default=1)
-    deviation = noise[str(known)] * math.sqrt(longest / known * (1 if len(lengths) == len(scores) else 2))
-    second, first = sorted(scores)[-2:]
-    return {"within_noise": float(TIE < first - second < 2 * math.sqrt(2) * deviation)}
+    are_spans = all(score in own for score in scores)
+
+    def variance(score: float) -> float:
+        length = own[score] if are_spans else max(own.values())
+        known = max((int(measured) for measured in noise if int(measured) <= length), default=1)
+        return noise[str(known)] ** 2 * length / known * (1 if are_spans else 2)
+
+    best, *others = sorted(scores, reverse=True)
+    is_close = any(best - other < 2 * math.sqrt(variance(best) + variance(other)) for other in others)
+    return {"within_noise": float(is_close and best - others[0] > TIE)}
 
 
 def margin(scores: list[float | None], correct: list[int]) -> float | None:
