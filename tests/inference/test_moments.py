@@ -136,5 +136,5 @@ def test_masked_models_have_none():
         2 * sum(map(len, table["tokens"].to_pylist()))
     )
     assert table["logprobs"].equals(plain["logprobs"])
-    assert metadata["engine"]["fallback"] == ["min_k_plus_plus: not defined for masked models"]
+    assert metadata["engine"]["fallback"] == ["min_k_plus_plus: not defined by pseudo-log-likelihood"]
     assert plain_metadata["engine"]["fallback"] == []

@@ -35,8 +35,7 @@ class External(Stage):
     spec: ExternalResultsSpec  # of the rule: what the results depend on
     results: Path  # directory with one directory per model
     items_dir: Path  # directory of the items files
-    # file of the differences; beside it are the matched results, in the directory of this name, and unpaired.parquet
-    out: Path
+    out: Path  # file of the differences; beside it are the directory of matched results, and unpaired.parquet
 
 
 def external(args: External) -> str:
