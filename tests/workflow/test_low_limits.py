@@ -131,9 +131,9 @@ def test_every_kind_of_artifact_has_several_row_groups_with_the_same_rows(direct
         assert_equal(rows, expected, str(path))
         kind = artifacts.metadata(low / path, allow_moved=True)["kind"]
         several[kind] = several.get(kind, False) or n_groups > 1
-    empty = {"curve pairs", "curve pair points"}  # of one curve
+    empty = {"curve pairs", "curve pair points", "unpaired"}  # of one curve; of results per item
     assert {kind for kind, has_several in several.items() if not has_several} == empty
-    assert len(several) == 21
+    assert len(several) == 23
 
 
 def test_tables_for_people_have_the_same_content(directories):
