@@ -29,6 +29,7 @@ SCHEMAS = config.WORKFLOW / "schemas"
 CASES = examples(100)  # of each kind of file
 TASK = {
     "task": "mine", "title": "Mine", "citation": "me", "protocols": ["generation", "letters"], "item_type": "question", "license": "CC0",
+    "benchmark": {"dataset": "a/b", "task_id": "x", "protocol": "letters", "metric": "accuracy"},
     "columns": {"question": "q", "choices": ["a", "b"], "gold": "g", "gold_format": "letter", "extra": {"kept": "x"}},
     "languages": {"gl": {"source": [{"file": "rows.csv"}, {"hub": "a/b", "split": "test", "files": {"test": ["x.csv"]}}]}, "es": {"source": {"url": "https://a.b/c.csv"}}},
 }  # fmt: skip
