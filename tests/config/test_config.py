@@ -277,3 +277,9 @@ def test_language_without_prompt_file_is_rejected(tmp_path):
         "prompts/fy.yaml --prompts-from gl",
     )
     config.load([write(tmp_path, text.replace("PROTOCOL", "minimal_pair"))])  # needs no prompt lines
+
+
+def test_reading_a_config_imports_no_library_of_datasets_or_models():
+    code = "import sys, vernacular.config.load; print({'datasets', 'pandas', 'torch', 'transformers'} & sys.modules.keys())"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.stdout == "set()\n", run.stderr

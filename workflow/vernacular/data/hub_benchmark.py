@@ -15,7 +15,6 @@ from vernacular.core.fields import as_list
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.names import language_problem, quoted
 from vernacular.core.paths import display_path
-from vernacular.data.hub import dataset_card, snapshot
 from vernacular.data.load import read_source
 from vernacular.data.tasks import load_task
 
@@ -40,6 +39,8 @@ def benchmark(reference: str, language: str | None = None) -> tuple[dict, bool] 
             f"{quoted(reference)}: expected owner/name of a dataset on the Hub, owner/name/ID or …@REVISION."
         )
     repository, name, revision = match.groups()
+    from vernacular.data.hub import dataset_card, snapshot  # datasets and pandas, which few configs need
+
     directory = snapshot(repository, revision, ["eval.yaml", "README.md", ".gitattributes"])
     file, place = directory / "eval.yaml", f"{repository}/eval.yaml"
     if not file.is_file():
