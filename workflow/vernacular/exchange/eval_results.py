@@ -12,7 +12,7 @@ import yaml
 from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
 
 from vernacular import __version__
-from vernacular.core.artifacts import replacing
+from vernacular.core.artifacts import write_text
 from vernacular.core.tables import is_finite
 from vernacular.exchange.lm_eval_results import by_model
 from vernacular.metrics.schema import is_from_samples
@@ -65,9 +65,7 @@ def write_eval_results(
             dataset_revision=row["dataset_revision"],
             notes=_notes(row),
         )
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as temporary:
-            temporary.write_text(yaml.safe_dump(eval_result_entries_to_yaml([entry]), sort_keys=False), "utf-8")
+        write_text(path, yaml.safe_dump(eval_result_entries_to_yaml([entry]), sort_keys=False))
         written[repository], models[path] = directory / repository, row["model"]
     return written, left_out
 

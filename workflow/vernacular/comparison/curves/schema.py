@@ -160,10 +160,8 @@ DECIDING_METRICS = Kind(
             ("axis", pa.string()),
             *((name, pa.int64()) for name in ("n_curves", "n_common")),  # series; checkpoints at the same x
             *float_columns("signal", "noise", "signal_to_noise"),  # as in task trust, without intervals
-            (
-                "decision_accuracy",
-                pa.float64(),
-            ),  # pairs of series in their final order, mean over earlier checkpoints
+            # pairs of series in their final order, mean over earlier checkpoints
+            ("decision_accuracy", pa.float64()),
             ("is_chosen", pa.bool_()),  # the metric to look at
             ("held_out_accuracy", pa.float64()),  # of metrics chosen on one half of the series, on the other half
             ("better_below", pa.int64()),  # x below which it decides better than the headline metric; null: no such x

@@ -8,7 +8,7 @@ import re
 from statistics import NormalDist
 
 from vernacular.exchange.aggregates import euroeval
-from vernacular.exchange.aggregates.rows import PROPORTIONS, Aggregate, aggregate, number, part
+from vernacular.exchange.aggregates.rows import PROPORTIONS, Aggregate, aggregate, number, own_name, part
 
 _FILTER = re.compile(r"\(filter: (.+)\)$")  # of lm-eval, in the description of a metric
 _DEFAULT_FILTER = "none"
@@ -37,8 +37,7 @@ def _result(record: dict, result: dict, location: str) -> Aggregate | str:
     if filtered := _FILTER.search(stated) if isinstance(stated, str) else None:
         metric = f"{metric},{filtered[1]}"
     is_percent = config.get("max_score") == 100 or config.get("metric_unit") == "percent"
-    base = metric.partition(",")[0]
-    scale = 0.01 if is_percent and (base in PROPORTIONS or base in ("acc", "em")) else 1.0
+    scale = 0.01 if is_percent and own_name(metric.partition(",")[0]) in PROPORTIONS else 1.0
     lower = config.get("lower_is_better")
     return aggregate(
         location=location,

@@ -28,7 +28,7 @@ def is_aggregates(file: Path) -> bool:
         first = content.read() if file.suffix == ".json" else next((line for line in content if line.strip()), b"")
     try:
         record = json.loads(first)
-    except (ValueError, RecursionError):  # reported by whoever reads the file
+    except (ValueError, RecursionError):  # reported where the file is read
         return False
     return isinstance(record, dict) and any(fits(record) for fits in _READERS)
 

@@ -43,7 +43,7 @@ def aggregate(*, metric: str, value, scale: float = 1.0, location: str, **fields
 
     `fields` may have any types; `scale` converts the value, its standard error and its interval.
     """
-    name = _NAMES.get(metric, metric)
+    name = own_name(metric)
     found = {key: number(fields.pop(key, None), scale) for key in ("se", "ci_low", "ci_high")}
     stated = f"{text(fields.get('task'))}, {text(metric)}: {quoted(value)}"
     if (value := number(value, scale)) is None or value_problem(name, value, None):
@@ -63,6 +63,11 @@ def aggregate(*, metric: str, value, scale: float = 1.0, location: str, **fields
     named = {"task": texts.pop("task", None) or "not stated", "tool": texts.pop("tool", None) or "not stated"}
     metric = text(name) or "not stated"
     return Aggregate(location=location, metric=metric, value=value, **named, **found, **texts)
+
+
+def own_name(metric: str) -> str:
+    """Return the name of a metric here, by that of other tools."""
+    return _NAMES.get(metric, metric)
 
 
 def number(value, scale: float = 1.0) -> float | None:
