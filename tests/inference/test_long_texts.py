@@ -7,7 +7,10 @@ import torch
 from support import tiny
 from support.engines import score
 from vernacular.inference.generation.prepare import prepare_prompt, prepare_prompts
+from vernacular.inference.scoring.head import Body
+from vernacular.inference.scoring.plan import PlanLimits, plan
 from vernacular.inference.scoring.prepare import PreparedRequest, windows
+from vernacular.inference.scoring.trie import Path, build_trie
 from vernacular.protocols.schema import REQUESTS
 
 TEXT = "O gato dorme no tellado e a cadela ladra na rúa. " * 12
@@ -60,6 +63,22 @@ def test_long_texts_among_others_get_their_own_scores():
         assert row["tokens"] == alone["tokens"]
         assert row["logprobs"] == pytest.approx(alone["logprobs"], abs=1e-5)
         assert len(row["logprobs"]) == len(row["tokens"])
+
+
+def test_prefixes_of_a_long_text_share_their_keys():
+    """A text of 2,000 tokens in passes of 8 to 64 holds its keys once, not once per pass; its scores are the same."""
+    loaded = tiny.load_model("llama", max_length=4096)
+    ids = np.random.default_rng(0).integers(5, 200, 2000, dtype=np.int32)
+    trie = build_trie([Path(ids, 1, np.append(ids[1:], np.int32(5)))])
+    body = Body(loaded, tree=True)
+    hidden = [body.hidden(batch) for batch in plan(trie, "tree", PlanLimits(budget=16, row=16, forward=1))]
+    assert len(hidden) > 30
+    keys = [keys for layers in body.cached.values() for keys, _ in layers]
+    stored = sum({tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in keys}.values())
+    assert stored <= max(tensor.nbytes for tensor in keys) * len(next(iter(body.cached.values())))
+    with torch.inference_mode():
+        expected = loaded.body(torch.from_numpy(ids[None]).long())[0]
+    torch.testing.assert_close(torch.cat(hidden, dim=1), expected, atol=1e-4, rtol=1e-4)
 
 
 def test_text_has_no_scores_if_a_window_has_none():

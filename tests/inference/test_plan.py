@@ -1,3 +1,5 @@
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -21,7 +23,7 @@ def test_trie_stores_shared_prefix_once():
     first, second = trie.roots
     assert [(root.tokens.tolist(), root.size) for root in trie.roots] == [([1, 2], 5), ([7], 1)]
     assert [child.tokens.tolist() for child in first.children.values()] == [[3, 4], [5]]
-    assert (trie.size, trie.longest_node) == (6, 2)
+    assert (trie.size, trie.longest) == (6, 4)
     assert [node.position for node in (first, *first.children.values(), second)] == [0, 2, 4, 5]
 
 
@@ -40,7 +42,7 @@ def test_distribution_alone_is_a_query():
 
 def test_split_preserves_tokens_and_positions():
     trie = build_trie([path(5), path(*range(1, 11))])
-    root = split_node(trie.roots[0], 4)
+    root = split_node(trie.roots[0], [4, 8, 12])
     parts = []
     while root:
         parts.append((root.start, root.tokens.tolist(), root.size, root.position))
@@ -177,13 +179,29 @@ def test_rows_are_batched_by_similar_length_longest_first(strategy, limits, leng
     assert [batch.tokens for batch in batches] == [len(rows) * rows[0] for rows in expected]
 
 
-@pytest.mark.parametrize(("strategy", "lengths"), [("tree", [12, 12, 1]), ("prefix", [12, 12, 1]), ("plain", [25])])
-def test_very_long_text_is_split_except_with_plain(strategy, lengths):
+@pytest.mark.parametrize(("strategy", "lengths"), [("tree", [12, 12, 1]), ("prefix", [25]), ("plain", [25])])
+def test_very_long_text_is_split_if_its_passes_are(strategy, lengths):
     [batch] = plan(build_trie([path(*token_run(1, 25))]), strategy, PlanLimits(budget=3, row=UNLIMITED, forward=1))
     [row] = batch.rows
     assert [len(segment.node.tokens) for segment in row.segments] == lengths
     assert [segment.parent for segment in row.segments] == [None, 0, 1][: len(lengths)]
     assert batch.divisible is (strategy != "plain")
+
+
+def test_passes_become_shorter_where_a_text_is_longer():
+    """An attention mask has new by all tokens. Where a text is divided depends on nothing but positions."""
+    text = np.arange(300_000, dtype=np.int32)
+    texts = [Path(text, 1, np.append(text[1:], np.int32(0))), path(*range(5000), 7), path(9)]
+    limits = PlanLimits(budget=512, row=256, forward=64)
+    batches, (alone, *_) = plan(build_trie(texts), "tree", limits), plan(build_trie(texts[:1]), "tree", limits)
+    prefixes = [batch.computed_prefix for batch in batches if batch.computed_prefix]
+    assert [(each.depth, each.length) for each in (prefixes[0], alone.computed_prefix)] == [(1, 2048), (1, 2048)]
+    assert max(len(each.row) * each.length for each in prefixes) <= 2048 * 8192 * 2.5
+    assert len(prefixes) > sys.getrecursionlimit()
+    assert sum(len(batch.queries) for batch in batches) == len(text) + 3
+    long_row = next(batch.prefix for batch in batches if not batch.computed_prefix and batch.prefix.depth > 100)
+    tokens = np.concatenate([each.row.tokens() for each in long_row.lineage()])
+    assert tokens.tolist() == text[: long_row.length].tolist()
 
 
 def test_batch_of_two_plain_paths_is_divisible():

@@ -51,19 +51,19 @@ class Body:
         """Return a prefix's keys and values, computed if not cached; drop all others except its ancestors."""
         if prefix.parent is None:
             return None
-        ancestors = set()
-        while prefix.parent is not None:
-            ancestors.add(prefix)
-            prefix = prefix.parent
-        self.cached = {ancestor: keys for ancestor, keys in self.cached.items() if ancestor in ancestors}
-        for ancestor in sorted(ancestors, key=lambda p: p.length):
+        lineage = prefix.lineage()
+        self.cached = {ancestor: self.cached[ancestor] for ancestor in lineage if ancestor in self.cached}
+        for ancestor in lineage:
             if ancestor not in self.cached:
                 self._compute_prefix(ancestor)
-        return self.cached[max(ancestors, key=lambda p: p.length)]
+        return self.cached[prefix]
 
     def _compute_prefix(self, prefix: CachedPrefix) -> torch.Tensor:
         hidden, cache = self._run([prefix.row], prefix.parent, use_cache=True)
-        self.cached[prefix] = [(layer.keys, layer.values) if layer.is_initialized else None for layer in cache.layers]
+        layers = [(layer.keys, layer.values) if layer.is_initialized else None for layer in cache.layers]
+        # those of the prefixes before it become views: a very long text would hold a copy for each of its passes
+        for each in [*filter(self.cached.__contains__, prefix.lineage()), prefix]:
+            self.cached[each] = [pair and tuple(tensor[:, :, : each.length] for tensor in pair) for pair in layers]
         return hidden
 
     def _run(self, rows: list[PackedRow], prefix: CachedPrefix, *, use_cache: bool = False):

@@ -21,6 +21,7 @@ STRATEGIES = ("tree", "prefix", "plain")  # from the fastest to the one that eve
 # How the texts of a batch are combined, from the fastest to the one that every model supports.
 BATCHINGS = {"padded": "padded", "equal": "batches of equal length", "single": "one text at a time"}
 
+_MASK_COLUMNS = 8192  # tokens of a text from which its passes become shorter than four budgets
 MIN_PREFIX_TOKENS = 32  # tokens; repeating a shorter prefix in each row costs less than its own forward pass
 
 
@@ -91,17 +92,21 @@ class Queries:
 class CachedPrefix:
     """A shared prefix cached as keys and values; the empty prefix has no parent."""
 
-    parent: "CachedPrefix | None" = None
+    parent: "CachedPrefix | None" = field(default=None, repr=False)
     row: PackedRow = field(default_factory=PackedRow)  # the tokens it adds to its parent
+    length: int = 0  # tokens, with those of all prefixes before it
+    depth: int = 0  # number of prefixes that are not empty, with this one
 
-    @property
-    def length(self) -> int:
-        return len(self.row) + (self.parent.length if self.parent else 0)
+    def __post_init__(self):
+        if self.parent:
+            self.length, self.depth = self.parent.length + len(self.row), self.parent.depth + 1
 
-    @property
-    def depth(self) -> int:
-        """Number of prefixes that are not empty, with this one."""
-        return 1 + self.parent.depth if self.parent else 0
+    def lineage(self) -> "list[CachedPrefix]":
+        """Return the prefixes that are not empty up to this one, the shortest first."""
+        prefixes = [self] if self.parent else []
+        while prefixes and prefixes[-1].parent.parent:
+            prefixes.append(prefixes[-1].parent)
+        return prefixes[::-1]
 
 
 @dataclass(eq=False)
@@ -161,10 +166,23 @@ def plan(trie: Trie, strategy: str, limits: PlanLimits) -> list[Batch]:
     """Return the batches that compute every token query of the trie; a prefix's batch precedes those that use it."""
     planner = _Planner(trie, strategy, limits)
     roots = trie.roots
-    if strategy != "plain" and trie.longest_node > 4 * limits.budget:
-        roots = [split_node(root, 4 * limits.budget) for root in roots]  # split a very long text into several passes
-    planner.plan_nodes(CachedPrefix(), roots)
+    if strategy != "plain" and trie.longest > 4 * limits.budget:  # divide a very long text into several passes
+        edges = _edges(limits.budget, trie.longest)
+        roots = [split_node(root, edges, in_leaves=strategy == "tree") for root in roots]
+    planner.plan_nodes(roots)
     return planner.batches
+
+
+def _edges(budget: int, end: int) -> list[int]:
+    """Return the positions before `end` at which very long texts are divided, whatever other texts there are.
+
+    After a prefix, an attention mask of new by all tokens is in memory, in several copies: passes become shorter where
+    texts are longer.
+    """
+    edges = [4 * budget]
+    while edges[-1] < end:
+        edges.append(edges[-1] + max(1 + budget // 4, min(4 * budget, 4 * budget * _MASK_COLUMNS // edges[-1])))
+    return edges
 
 
 class _Planner:
@@ -175,22 +193,30 @@ class _Planner:
         self.batches: list[Batch] = []
         self.assigned: set[Node] = set()
 
-    def plan_nodes(self, prefix: CachedPrefix, nodes: list[Node]) -> None:
-        """Plan all nodes that continue `prefix`."""
+    def plan_nodes(self, roots: list[Node]) -> None:
+        """Plan all nodes, depth first: a prefix, all that continues it, then the next prefix."""
+        planned = [(CachedPrefix(), roots)]
+        while planned:  # not by recursion: a very long text has hundreds of prefixes
+            prefix, nodes = planned.pop()
+            if prefix.parent:
+                self.batches.append(Batch(self.trie, prefix.parent, [prefix.row], computed_prefix=prefix))
+            planned += reversed(self._plan_after(prefix, nodes))
+
+    def _plan_after(self, prefix: CachedPrefix, nodes: list[Node]) -> list[tuple[CachedPrefix, list[Node]]]:
+        """Make the batches of rows that continue `prefix`; return (longer prefix, its nodes) of all others."""
         rows: list[PackedRow] = []
-        prefixes: list[tuple[CachedPrefix, Node]] = []
+        prefixes: list[tuple[CachedPrefix, list[Node]]] = []
         self.may_cache = self.limits.depth is None or prefix.depth < self.limits.depth
         for chain, node in self._units_of(nodes, []):
             if self._is_worth_caching(chain, node):
-                prefixes.append((CachedPrefix(prefix, self._row_of_chain([*chain, node])), node))
+                longer = CachedPrefix(prefix, self._row_of_chain([*chain, node]))
+                prefixes.append((longer, list(node.children.values())))
             elif self.strategy == "tree":
                 self._append_packed(rows, chain, node)
             else:
                 rows.append(self._row_of_chain([*chain, node]))  # a leaf: units of these strategies have no branches
         self._make_batches(prefix, rows)
-        for child_prefix, node in prefixes:
-            self.batches.append(Batch(self.trie, prefix, [child_prefix.row], computed_prefix=child_prefix))
-            self.plan_nodes(child_prefix, list(node.children.values()))
+        return prefixes
 
     def _units_of(self, nodes: list[Node], chain: list[Node]) -> Iterator[tuple[list[Node], Node]]:
         """Yield (nodes between prefix and node, node) for maximal subtrees that fit a row and nodes worth caching."""
@@ -259,5 +285,4 @@ class _Planner:
 
 
 def _prefix_tokens(prefix: CachedPrefix) -> np.ndarray:
-    own_tokens = prefix.row.tokens() if prefix.row.segments else np.zeros(0, np.int32)
-    return np.concatenate([_prefix_tokens(prefix.parent), own_tokens]) if prefix.parent else own_tokens
+    return np.concatenate([np.zeros(0, np.int32), *(each.row.tokens() for each in prefix.lineage())])

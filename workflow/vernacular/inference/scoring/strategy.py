@@ -10,7 +10,7 @@ import torch
 from vernacular.core.errors import ModelError, named
 from vernacular.inference.model.batch_tokenization import common_length
 from vernacular.inference.model.loaded import MODEL_ERRORS, LoadedModel, agreement, check_is_causal, state_name
-from vernacular.inference.model.memory import LOGIT_BYTES, halve, within_memory
+from vernacular.inference.model.memory import LOGIT_BYTES, halve, token_budget, within_memory
 from vernacular.inference.scoring.head import Body, Head, score_batch
 from vernacular.inference.scoring.plan import BATCHINGS, MIN_PREFIX_TOKENS, STRATEGIES, PlanLimits, plan
 from vernacular.inference.scoring.trie import Path, Trie, build_trie, sort_key
@@ -67,6 +67,7 @@ _ATTENTION = {"full_attention", "sliding_attention"}
 _REFUSED = {"prophetnet": "its log-probabilities with a cache are others than without one"}
 
 _SHORTEST_CHECK = 64  # tokens of a text
+_LONGEST_TOGETHER = 2048  # tokens of a text up to which all texts of a check share a batch, and two a row
 _BEYOND = 32  # tokens of a text after a threshold that is checked
 BATCH_ROUNDING = "its 8-bit layers round by all tokens of a batch, so that each text is computed alone"
 ALL_NAN = "the model returns NaN for all tested tokens"
@@ -340,9 +341,12 @@ def _strategy_logprobs(
     """Return, per text of the sample, the log-probabilities of its targets; texts of all lengths share a batch."""
     loaded.forget_lengths()
     longest = max(len(path.tokens) for path in sample)
+    budget = len(sample) * longest
+    if longest > _LONGEST_TOGETHER:  # as in the evaluation, for which such texts are too long to share a row
+        budget = token_budget(loaded)
     limits = PlanLimits(
-        budget=1 if batching == "single" else len(sample) * longest,
-        row=row,
+        budget=1 if batching == "single" else budget,
+        row=min(row, budget),
         forward=1,
         shortest_prefix=loaded.lengths.first(longest),
         slack=0 if batching == "equal" else longest,

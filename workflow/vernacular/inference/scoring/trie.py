@@ -5,6 +5,7 @@ token query (the log-probability of a target token) belongs to the trie token th
 computed once for all requests that contain it. The tokens are numbered depth first: a node's tokens are consecutive.
 """
 
+import bisect
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -50,7 +51,7 @@ class Trie:
     positions: np.ndarray  # [distinct queries]: number of the trie token that predicts the target
     targets: np.ndarray  # [distinct queries]
     queries: np.ndarray  # the distinct query of each query of each path, in the order of the paths
-    longest_node: int  # tokens
+    longest: int  # tokens of the longest path
     plans: dict = field(default_factory=dict)  # batches that were planned in advance, by strategy and limits
 
     @property
@@ -61,7 +62,7 @@ class Trie:
 
 def build_trie(paths: list[Path]) -> Trie:
     """Build the trie of `paths`; their order affects `queries` only."""
-    roots, longest_node = _build_nodes(paths)
+    roots = _build_nodes(paths)
     starts, counts = [], []
     for path in paths:
         _append_positions(roots, path, starts, counts)
@@ -69,7 +70,8 @@ def build_trie(paths: list[Path]) -> Trie:
     keys <<= 32
     keys |= np.concatenate([np.zeros(0, np.int64), *(path.targets for path in paths)]) + 1
     distinct, queries = np.unique(keys, return_inverse=True)
-    return Trie(list(roots.values()), distinct >> 32, (distinct & 0xFFFFFFFF) - 1, queries, longest_node)
+    longest = max((len(path.tokens) for path in paths), default=0)
+    return Trie(list(roots.values()), distinct >> 32, (distinct & 0xFFFFFFFF) - 1, queries, longest)
 
 
 def ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -81,14 +83,17 @@ def ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return np.arange(counts.sum(), dtype=np.int64) + np.repeat(starts - np.cumsum(counts) + counts, counts)
 
 
-def split_node(node: Node, max_tokens: int) -> Node:
-    """Return the same subtree with nodes of at most `max_tokens` tokens."""
-    children = {token: split_node(child, max_tokens) for token, child in node.children.items()}
-    edges = [*range(0, len(node.tokens), max_tokens), len(node.tokens)]
-    for low, high in reversed(list(pairwise(edges))):
-        part = Node(
-            node.start + low, node.tokens[low:high], children, node.size - low, node.leaves, node.position + low
-        )
+def split_node(node: Node, edges: list[int], *, in_leaves: bool = True) -> Node:
+    """Return the same subtree, with nodes that end where they cross one of the ascending positions `edges`.
+
+    `in_leaves`: whether nodes that a single path goes through are divided, too.
+    """
+    children = {token: split_node(child, edges, in_leaves=in_leaves) for token, child in node.children.items()}
+    within = edges[bisect.bisect_right(edges, node.start) : bisect.bisect_left(edges, node.end)]
+    bounds = [node.start, *(within if in_leaves or node.leaves > 1 else ()), node.end]
+    for start, end in reversed(list(pairwise(bounds))):
+        low, high = start - node.start, end - node.start
+        part = Node(start, node.tokens[low:high], children, node.size - low, node.leaves, node.position + low)
         children = {int(part.tokens[0]): part}
     return part
 
@@ -98,11 +103,8 @@ def sort_key(tokens: np.ndarray) -> bytes:
     return tokens.astype(">u4").tobytes()
 
 
-def _build_nodes(paths: list[Path]) -> tuple[dict[int, Node], int]:
-    """Return (top nodes by first token, number of tokens of the longest node).
-
-    Nodes and children are in the order of their tokens.
-    """
+def _build_nodes(paths: list[Path]) -> dict[int, Node]:
+    """Return the top nodes by first token; nodes and children are in the order of their tokens."""
     tokens_by_key = {sort_key(path.tokens): path.tokens for path in paths}
     keys = sorted(tokens_by_key)
     # a path that is a prefix of another needs no node; in sorted order, it is a prefix of its successor
@@ -132,19 +134,18 @@ def _build_nodes(paths: list[Path]) -> tuple[dict[int, Node], int]:
         open_nodes.append((len(tokens), Node(0, tokens), tokens))
         previous = key
     close_below(0)
-    return roots, _number(roots)
+    _number(roots)
+    return roots
 
 
-def _number(roots: dict[int, Node]) -> int:
-    """Set the position of each node; return the number of tokens of the longest one."""
-    position, longest, stack = 0, 0, list(reversed(roots.values()))
+def _number(roots: dict[int, Node]) -> None:
+    """Set the position of each node."""
+    position, stack = 0, list(reversed(roots.values()))
     while stack:
         node = stack.pop()
         node.position = position
         position += len(node.tokens)
-        longest = max(longest, len(node.tokens))
         stack += reversed(node.children.values())
-    return longest
 
 
 def _append_positions(roots: dict[int, Node], path: Path, starts: list[int], counts: list[int]) -> None:
