@@ -329,7 +329,7 @@ def sweep_all(kind: str, model_types: list[str] | None = None) -> dict[str, Resu
 
 
 def table(**kinds: dict[str, Result | str]) -> str:
-    """Return the table of docs/models.md, from the results of each kind of model; the largest group is counted."""
+    """Return the table of docs/models.md, from the results of each kind of model: the largest group is counted, texts of exceptions are left out."""
     lines = ["| kind | scored | generated | architectures |", "|---|---|---|---|"]
     for kind, results in kinds.items():
         groups: dict[tuple[str, str], list[str]] = {}
@@ -340,7 +340,8 @@ def table(**kinds: dict[str, Result | str]) -> str:
         for (scored, generated), names in sorted(groups.items(), key=lambda group: (-len(group[1]), group[0])):
             is_largest = len(lines) == n_lines
             listed = f"the {len(names)} others" if is_largest else ", ".join(names)
-            lines.append(f"| {kind} | {scored} | {generated} | {listed} |")
+            reasons = [re.sub(r" \(.*|: \w+Error: .*", "", reason) for reason in (scored, generated)]
+            lines.append(f"| {kind} | {' | '.join(reasons)} | {listed} |")
     return "\n".join(lines)
 
 
