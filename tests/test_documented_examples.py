@@ -213,7 +213,7 @@ def test_worked_numbers_of_metrics_are_computed():
 
 def test_listed_modules_of_the_path_exist_and_are_counted():
     text = (ROOT / "docs" / "code.md").read_text("utf-8")
-    rows = re.findall(r"^\| `([\w/.]+)` \| ([^|`]+) \| (\d+) \|$", text, re.MULTILINE)
+    rows = re.findall(r"^- `([\w/.]+)`: ([^`]+) \((\d+)\)$", text, re.MULTILINE)
     names = {package: modules.replace("\\", "").split(", ") for package, modules, _ in rows}
     assert {package: len(modules) for package, modules in names.items()} == {package: int(n) for package, _, n in rows}
     paths = [ROOT / "workflow/vernacular" / package / f"{name}.py" for package in names for name in names[package]]

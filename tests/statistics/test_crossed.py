@@ -287,6 +287,6 @@ def test_planned_difference_is_found_four_times_of_five():
 def test_assumed_components_are_those_of_the_simulation():
     of_value, of_difference = accuracy_components(0.0236, items_per_cluster=5)  # prompts 2 points, seeds 1, both 0.7
     assert (of_value.of("items"), of_value.of("items", "prompts")) == pytest.approx((0.043, 0.028), rel=0.05)
-    published = [4.8, 4.1, 3.9, 3.6, 3.5, 3.6, 2.9, 2.7, 2.5, 2.3, 2.7, 2.1, 1.8, 1.5, 1.3]  # docs/prompts.md
+    published = [4.8, 4.1, 3.9, 3.6, 3.5, 3.6, 2.9, 2.7, 2.5, 2.3, 2.7, 2.1, 1.8, 1.5, 1.3]  # some in docs/prompts.md
     planned = [100 * design.se for design in design_table(of_value, of_difference, [40, 100, 400])]
     assert planned == pytest.approx(published, abs=0.07)
