@@ -1,11 +1,13 @@
 """Compare values of lm_eval's own tasks with `lm_eval --model hf`: log-likelihoods, texts and all metrics.
 
     python bench/lm_eval_values.py --model DIRECTORY --reference .bench/bin/python [--limit 4] [--chat] [--out OUT]
+                                   [--inside]
 
 Both tools run tasks of the installed package by their names, on local rows in the columns of their datasets
 (`lm_eval_rows.py`), in float32 on the CPU. `wikitext` is run with a context of 512 tokens, so that its pages are scored
 in windows. With `--chat`, for a model with a chat template, each task is also run with it (column `template`):
-`--apply_chat_template` of lm_eval, `chat: true` of an entry. The last line is the number of differences; a difference
+`--apply_chat_template` of lm_eval, `chat: true` of an entry. With `--inside`, Vernacular is lm_eval's model
+(`vernacular.lm_eval_model`), not the workflow. The last line is the number of differences; a difference
 is listed with its task.
 """
 
@@ -43,8 +45,8 @@ PRINTED = 5e-5  # lm_eval prints four digits
 PER_TOKEN = 2e-5  # nats by which float32 log_softmax of PyTorch on a CPU is too large where one token is very likely
 
 
-def reference(directory: str, runs: str, limit: int, max_length: int, chat: int) -> None:
-    """Run lm_eval with its own model, in its environment, and write what it returns to `expected.json`."""
+def reference(directory: str, runs: str, limit: int, max_length: int, chat: int, name: str) -> None:
+    """Run lm_eval with its own model ("hf") or ours, in its environment; write what it returns to `{name}.json`."""
     import logging
 
     from lm_eval.evaluator import simple_evaluate
@@ -53,22 +55,28 @@ def reference(directory: str, runs: str, limit: int, max_length: int, chat: int)
 
     logging.disable(logging.WARNING)
     manager, found = TaskManager(), []
-    model = HFLM(pretrained=directory, dtype="float32", device="cpu", batch_size=4, max_length=max_length or None)
-    for (name, shots), template in itertools.product(json.loads(runs), (False, True)[: 1 + chat]):
+    settings = {"dtype": "float32", "device": "cpu", "max_length": max_length or None}
+    if name == "hf":
+        model = HFLM(pretrained=directory, batch_size=4, **settings)
+    else:
+        import vernacular
+
+        model = vernacular.lm_eval_model(directory, threads=1, **settings)
+    for (task, shots), template in itertools.product(json.loads(runs), (False, True)[: 1 + chat]):
         options = {"task_manager": manager, "limit": limit, "bootstrap_iters": 0, "apply_chat_template": template}
-        results = simple_evaluate(model=model, tasks=[name], num_fewshot=shots, **options)
+        results = simple_evaluate(model=model, tasks=[task], num_fewshot=shots, **options)
         samples = {
-            task: [[row["doc_id"], row["resps"], row["filter"]] for row in rows]
-            for task, rows in results["samples"].items()
+            each: [[row["doc_id"], row["resps"], row["filter"]] for row in rows]
+            for each, rows in results["samples"].items()
         }
-        found.append([name, shots, template, results["results"], samples])
+        found.append([task, shots, template, results["results"], samples])
         Path("unfinished.json").write_text(json.dumps(found, default=str))
-        print(name, shots, template, file=sys.stderr, flush=True)
-    Path("unfinished.json").rename("expected.json")
+        print(task, shots, template, file=sys.stderr, flush=True)
+    Path("unfinished.json").rename(f"{name}.json")
 
 
-def run_reference(args, runs: list, directory: Path, max_length: int) -> None:
-    options = [str(args.model), json.dumps(runs), str(args.limit), str(max_length), str(int(args.chat))]
+def run_reference(args, runs: list, directory: Path, max_length: int, name: str = "hf") -> None:
+    options = [str(args.model), json.dumps(runs), str(args.limit), str(max_length), str(int(args.chat)), name]
     call([args.reference, __file__, "reference", *options], directory, args.threads)
 
 
@@ -192,6 +200,38 @@ def compare(own: Own, runs: list) -> int:
     return total
 
 
+def compare_inside(directory: Path) -> int:
+    """Print how results and outputs with our model differ from those with lm_eval's own; return the number."""
+    both = [json.loads((directory / f"{name}.json").read_text()) for name in ("hf", "vernacular")]
+    total, largest, n_outputs = 0, 0.0, 0
+    for (task, shots, template, results, samples), (*_, own_results, own_samples) in zip(*both, strict=True):
+        problems = []
+        for name, expected in results.items():
+            for key, value in expected.items():
+                tolerance = 1e-4 if "perplexity" in key else 1e-6
+                is_number = isinstance(value, int | float) and "_stderr" not in key
+                if is_number and not math.isclose(own_results[name][key], value, rel_tol=tolerance, abs_tol=PRINTED):
+                    problems.append(f"{name} {key}: {value} of hf, {own_results[name][key]}")
+        for name, rows in samples.items():
+            for (item, responses, _), (own_item, own_responses, _) in zip(rows, own_samples[name], strict=True):
+                for (response, *_), (own_response, *_) in zip(responses, own_responses, strict=True):
+                    n_outputs += 1
+                    loglik, own_loglik = (x[0] if isinstance(x, list) else x for x in (response, own_response))
+                    try:
+                        difference = abs(float(loglik) - float(own_loglik))
+                    except ValueError:  # a text
+                        difference = 0.0 if response == own_response else math.inf
+                    largest = max(largest, difference)
+                    rest = [x[1:] if isinstance(x, list) else [] for x in (response, own_response)]
+                    if item != own_item or difference > 2e-4 or rest[0] != rest[1]:
+                        problems.append(f"{name} {item}: {response} of hf, {own_response}")
+        for problem in problems:
+            print(f"{task}, {shots} examples, template {template}: {problem}", flush=True)
+        total += len(problems)
+    print(f"{len(both[0])} runs, {n_outputs} outputs, largest difference {largest:.1e} nats")
+    return total
+
+
 def text(output: dict) -> str:
     """Return a generated text up to its first stop string, as lm_eval stores it."""
     found = output["raw_output"]
@@ -216,6 +256,7 @@ def main() -> None:
     parser.add_argument("--tasks", help="names separated by commas, of those in this file; by default, all")
     parser.add_argument("--limit", type=int, default=4)
     parser.add_argument("--chat", action="store_true", help="also with the chat template of the model")
+    parser.add_argument("--inside", action="store_true", help="as lm_eval's model, which PYTHON imports, too")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, help="where to keep both runs; by default, they are deleted")
     args = parser.parse_args()
@@ -227,16 +268,23 @@ def main() -> None:
             if not (runs := [run for run in all_runs if run[0] in names]):
                 continue
             directory = (args.out or Path(temporary)).absolute() / part
-            if not (directory / "expected.json").exists():
+            own = "vernacular.json" if args.inside else "results"
+            if not directory.exists():
                 lm_eval_rows.write(directory, arabic_subjects(args.reference))
-                run_vernacular(args, runs, directory, max_length)
+            if not (directory / "hf.json").exists():
                 run_reference(args, runs, directory, max_length)
-            differences += compare(Own(directory), json.loads((directory / "expected.json").read_text()))
+            if not (directory / own).exists():
+                run = run_reference if args.inside else run_vernacular
+                run(args, runs, directory, max_length, **({"name": "vernacular"} if args.inside else {}))
+            if args.inside:
+                differences += compare_inside(directory)
+            else:
+                differences += compare(Own(directory), json.loads((directory / "hf.json").read_text()))
     print(f"{differences} differences")
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "reference":
-        reference(*sys.argv[2:4], *map(int, sys.argv[4:7]))
+        reference(*sys.argv[2:4], *map(int, sys.argv[4:7]), sys.argv[7])
     else:
         main()

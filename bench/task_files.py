@@ -120,7 +120,7 @@ def compare_values(args, cases: dict, items: dict, directory: Path) -> int:
     tables = {"tasks": ["../tasks"], "evaluations": list(own.values())}
     lm_eval_values.run_vernacular(args, runs, hub, 0, tables)
     lm_eval_values.run_reference(args, runs, hub, 0)
-    expected, read = json.loads((hub / "expected.json").read_text()), lm_eval_values.Own(hub)
+    expected, read = json.loads((hub / "hf.json").read_text()), lm_eval_values.Own(hub)
     print("\nlm_eval's tasks, by name:")
     differences = lm_eval_values.compare(read, expected)
     print("\ntask files:\n| task | items | outputs | largest difference, nats | decisions | accuracy |\n|" + "---|" * 6)
