@@ -218,12 +218,12 @@ def compare_inside(directory: Path) -> int:
                     n_outputs += 1
                     loglik, own_loglik = (x[0] if isinstance(x, list) else x for x in (response, own_response))
                     try:
-                        difference = abs(float(loglik) - float(own_loglik))
+                        difference, rounding = abs(float(loglik) - float(own_loglik)), 5e-6 * abs(float(loglik))
                     except ValueError:  # a text
-                        difference = 0.0 if response == own_response else math.inf
+                        difference, rounding = (0.0 if response == own_response else math.inf), 0.0
                     largest = max(largest, difference)
                     rest = [x[1:] if isinstance(x, list) else [] for x in (response, own_response)]
-                    if item != own_item or difference > 2e-4 or rest[0] != rest[1]:
+                    if item != own_item or difference > 2e-4 + rounding or rest[0] != rest[1]:
                         problems.append(f"{name} {item}: {response} of hf, {own_response}")
         for problem in problems:
             print(f"{task}, {shots} examples, template {template}: {problem}", flush=True)
