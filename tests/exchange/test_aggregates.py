@@ -91,7 +91,7 @@ def test_euroeval_and_every_eval_ever_give_the_same_row(tmp_path):
     line = (STATED / "euroeval-18.3.0.jsonl").read_text().splitlines()[1]
     record = read_aggregates(write(tmp_path / "record.json", json.loads(line)))[0]
     lines = [row for row in read_aggregates(STATED / "euroeval-18.3.0.jsonl")[0] if row.task == "belebele-gl"]
-    assert [replace(row, location="") for row in record] == [replace(row, location="") for row in lines]
+    assert [replace(row, file="") for row in record] == [replace(row, file="") for row in lines]
 
 
 def test_euroeval_before_its_records_of_every_eval_ever(tmp_path):
