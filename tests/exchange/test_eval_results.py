@@ -5,14 +5,16 @@ import pytest
 import yaml
 from huggingface_hub import EvalResultEntry, parse_eval_result_entries
 from vernacular.core.errors import ConfigError
+from vernacular.core.metadata import MetricsMetadata, ModelInfo, OutputsMetadata, ResultsMetadata
 from vernacular.data.tasks import load_task
-from vernacular.exchange.eval_results import write_eval_results
+from vernacular.exchange.eval_results import precisions, write_eval_results
 from vernacular.metrics.schema import RESULTS
 
 COMMIT, DATA = "c" * 40, "d" * 40
 BENCHMARK = {"dataset": "org/rivers", "task_id": "gl", "metric": "accuracy"}
 SOURCE = {"task": "rivers", "language": "gl", "limit": None, "from": "org/rivers", "items": 50}
 EVALUATION = "rivers.gl.letters.0shot"
+PRECISIONS = {"tiny": "bfloat16", "tiny-4bit": "4bit"}
 ROW = dict.fromkeys(RESULTS.schema.names) | {
     "model": "tiny",
     "evaluation": EVALUATION,
@@ -36,7 +38,13 @@ ROW = dict.fromkeys(RESULTS.schema.names) | {
 
 def write(tmp_path, source=SOURCE, repositories=None, **changes):
     repositories = {"tiny": "org/tiny"} if repositories is None else repositories
-    return write_eval_results(tmp_path, pd.DataFrame([ROW | changes]), repositories, [source], {EVALUATION: BENCHMARK})
+    return write_rows(tmp_path, [ROW | changes], repositories, source)
+
+
+def write_rows(tmp_path, rows, repositories, source=SOURCE):
+    own = {(model, EVALUATION): precision for model, precision in PRECISIONS.items()}
+    options = {"datasets": [source], "benchmarks": {EVALUATION: BENCHMARK}, "precisions": own}
+    return write_eval_results(tmp_path, pd.DataFrame(rows), repositories, **options)
 
 
 def test_entry_is_read_back_equal(tmp_path):
@@ -46,7 +54,7 @@ def test_entry_is_read_back_equal(tmp_path):
     text = (tmp_path / "org/tiny/.eval_results" / f"{EVALUATION}.yaml").read_text()
     [entry] = parse_eval_result_entries(yaml.safe_load(text))
     assert entry == EvalResultEntry("org/rivers", "gl", 0.64, dataset_revision=DATA, notes=entry.notes)
-    for part in ("letters", "0-shot", "n = 50", "95% interval 0.5 to 0.76", COMMIT):
+    for part in ("letters", "0-shot", "n = 50", "95% interval 0.5 to 0.76", COMMIT, "bfloat16"):
         assert part in entry.notes
 
 
@@ -69,11 +77,23 @@ def test_what_is_not_of_the_benchmark_is_not_written(tmp_path, changes, reason):
 
 
 def test_a_second_model_of_a_repository_is_not_written_over_the_first(tmp_path):
-    long = pd.DataFrame([ROW, ROW | {"model": "tiny-4bit", "value": 0.5}])
-    repositories = dict.fromkeys(("tiny", "tiny-4bit"), "org/tiny")
-    written, left_out = write_eval_results(tmp_path, long, repositories, [SOURCE], {EVALUATION: BENCHMARK})
+    rows = [ROW, ROW | {"model": "tiny-4bit", "value": 0.5}]
+    written, left_out = write_rows(tmp_path, rows, dict.fromkeys(PRECISIONS, "org/tiny"))
     assert "value: 0.64" in (written["org/tiny"] / ".eval_results" / f"{EVALUATION}.yaml").read_text()
     assert left_out == [f"tiny-4bit, {EVALUATION}: org/tiny has the value of the model tiny"]
+
+
+def test_precision_of_a_quantized_model(tmp_path):
+    loaded = {"a": {"dtype": "bfloat16", "quantization": {"load_in_4bit": True}}, "b": {"dtype": "float16"}, "c": {}}
+    loaded |= {"d": {"dtype": "float32", "quantization": {"quant_method": "gptq"}}}
+    of = {
+        name: ResultsMetadata(evaluation=name, inference=OutputsMetadata(model=ModelInfo(**model)))
+        for name, model in loaded.items()
+    }
+    found = precisions([MetricsMetadata(model="m", evaluations=of)])
+    assert found == {("m", "a"): "4bit", ("m", "b"): "float16", ("m", "c"): "unknown precision", ("m", "d"): "gptq"}
+    written, _ = write_rows(tmp_path, [ROW | {"model": "tiny-4bit"}], {"tiny-4bit": "org/tiny"})
+    assert ", 4bit, model revision" in (written["org/tiny"] / ".eval_results" / f"{EVALUATION}.yaml").read_text()
 
 
 TASK = {

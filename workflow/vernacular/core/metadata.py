@@ -178,6 +178,15 @@ class ModelInfo:
     adapter: AdapterInfo | None = None
     details: dict = field(default_factory=dict)  # revision, architecture, threads, what a server states, …
 
+    @property
+    def quantized(self) -> str | None:
+        """The name of the quantization: "4bit", "8bit", or its method."""
+        stated = self.quantization
+        if not isinstance(stated, dict):
+            return stated
+        bits = next((f"{bits}bit" for bits in (4, 8) if stated.get(f"load_in_{bits}bit")), None)
+        return bits or stated.get("quant_method", "quantized") if stated else None
+
 
 INFILLING = "infilling"  # pseudo-log-likelihood of a text whose words an encoder-decoder fills in
 

@@ -5,6 +5,7 @@ and adapters that the Hub has. The format has no field for an interval: it is in
 """
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import pandas as pd
@@ -13,6 +14,7 @@ from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
 
 from vernacular import __version__
 from vernacular.core.artifacts import write_text
+from vernacular.core.metadata import MetricsMetadata
 from vernacular.core.tables import is_finite
 from vernacular.exchange.lm_eval_results import by_model
 from vernacular.metrics.schema import is_from_samples
@@ -20,8 +22,24 @@ from vernacular.metrics.schema import is_from_samples
 _COMMIT = re.compile("[0-9a-f]{40}")
 
 
+def precisions(metrics: Iterable[MetricsMetadata]) -> dict[tuple[str, str], str]:
+    """Return in which precision, or quantization, the outputs of a model for an evaluation were computed."""
+    found = {}
+    for model in metrics:
+        for evaluation, results in model.evaluations.items():
+            info = results.inference.model
+            found[model.model, evaluation] = (info and (info.quantized or info.dtype)) or "unknown precision"
+    return found
+
+
 def write_eval_results(
-    directory: Path, long: pd.DataFrame, repositories: dict[str, str], datasets: list[dict], benchmarks: dict[str, dict]
+    directory: Path,
+    long: pd.DataFrame,
+    repositories: dict[str, str],
+    *,
+    datasets: list[dict],
+    benchmarks: dict[str, dict],
+    precisions: dict[tuple[str, str], str],
 ) -> tuple[dict[str, Path], list[str]]:
     """Write the values of benchmarks of each model below `directory`.
 
@@ -29,6 +47,7 @@ def write_eval_results(
         repositories: The Hub's repository of each model of `long` that has one.
         datasets: As `provenance.dataset_sources` returns them.
         benchmarks: {evaluation: dataset, task_id and metric of the benchmark}.
+        precisions: As `precisions` returns them.
 
     Returns:
         The directory to upload for each repository, and why other values of benchmarks are not written.
@@ -63,16 +82,16 @@ def write_eval_results(
             task_id=benchmark["task_id"],
             value=row["value"],
             dataset_revision=row["dataset_revision"],
-            notes=_notes(row),
+            notes=_notes(row, precisions[row["model"], row["evaluation"]]),
         )
         write_text(path, yaml.safe_dump(eval_result_entries_to_yaml([entry]), sort_keys=False))
         written[repository], models[path] = directory / repository, row["model"]
     return written, left_out
 
 
-def _notes(row: dict) -> str:
+def _notes(row: dict, precision: str) -> str:
     low, high = row["ci_low"], row["ci_high"]
     interval = f"95% interval {low:.4g} to {high:.4g}" if is_finite(low) and is_finite(high) else "no interval"
     setting = f"{row['metric']} ({row['unit']}), protocol {row['protocol']}, {row['shots']}-shot, style {row['style']}"
     prompt = f"prompt {row['prompt']}, language {row['language']}, n = {row['n']}, {interval}"
-    return f"{setting}, {prompt}, model revision {row['model_revision']}, Vernacular {__version__}"
+    return f"{setting}, {prompt}, {precision}, model revision {row['model_revision']}, Vernacular {__version__}"

@@ -223,11 +223,7 @@ def _precision(metadata: MetricsMetadata) -> dict:
     """Return name, base and precision of a model, from the metadata of its metrics file."""
     model = next(_models(metadata), ModelInfo(name=metadata.model))
     base = recorded_model(metadata).base
-    quantization = model.quantization
-    if quantization:
-        names = [f"{bits}bit" for bits in (4, 8) if quantization.get(f"load_in_{bits}bit")]
-        quantization = names[0] if names else quantization.get("quant_method", "quantized")
-    return {"name": metadata.model, "base": base, "dtype": model.dtype, "quantization": quantization}
+    return {"name": metadata.model, "base": base, "dtype": model.dtype, "quantization": model.quantized}
 
 
 def _models(metadata: MetricsMetadata) -> Iterator[ModelInfo]:
