@@ -76,6 +76,21 @@ def test_every_eval_ever_of_inspect():
     assert row.se == pytest.approx(math.sqrt(0.6 * 0.4 / 4))
 
 
+def test_every_eval_ever_of_helm():
+    rows, _ = read_aggregates(STATED / "every_eval_ever-0.3.0-helm.json")
+    plain, changed, validation = rows
+    assert {(row.task, row.metric, row.tool, row.model) for row in rows} == {
+        ("rivers", "exact_match", "helm", "simple/model1")
+    }
+    assert [(row.split, row.n, row.value, row.se) for row in rows] == [
+        ("test", 5, 0, None),
+        ("test", 5, 0, None),
+        ("valid", 1, 0, None),
+    ]
+    assert (plain.version, plain.dataset, plain.other_items, validation.other_items) == (None,) * 4
+    assert changed.other_items == "HELM's items, changed: lowercase"
+
+
 def test_euroeval():
     rows = read("euroeval-18.3.0.jsonl")
     row = rows["belebele-gl", "accuracy"]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from statistics import NormalDist
 
 from vernacular.exchange.aggregates import euroeval
-from vernacular.exchange.aggregates.rows import PROPORTIONS, number, objects, own_name, part
+from vernacular.exchange.aggregates.rows import PROPORTIONS, number, objects, own_name, part, text
 
 _FILTER = re.compile(r"\(filter: (.+)\)$")  # of lm-eval, in the description of a metric
 
@@ -30,7 +30,7 @@ def read(record: dict) -> Iterator[dict]:
     for result in objects(record["evaluation_results"]):
         config, source = part(result, "metric_config"), part(result, "source_data")
         score, described = part(result, "score_details"), part(source, "additional_details")
-        setting = part(result, "generation_config", "additional_details")
+        setting, of_helm = part(result, "generation_config", "additional_details"), part(score, "details")
         name = config.get("metric_name") or config.get("metric_id") or result.get("evaluation_name")
         metric, stated = name if isinstance(name, str) else "", config.get("evaluation_description")
         if filtered := _FILTER.search(stated) if isinstance(stated, str) else None:
@@ -41,7 +41,9 @@ def read(record: dict) -> Iterator[dict]:
         row |= {"value": score.get("score"), "higher_is_better": not lower if isinstance(lower, bool) else None}
         row |= {"scale": 0.01 if is_percent and own_name(metric.partition(",")[0]) in PROPORTIONS else 1.0}
         row |= {"shots": next((setting[key] for key in ("shots", "num_fewshot", "n_shot") if key in setting), None)}
-        row |= {"dataset": source.get("hf_repo"), "split": source.get("hf_split")}
+        row |= {"dataset": source.get("hf_repo"), "split": source.get("hf_split") or of_helm.get("split")}
+        if changed := text(of_helm.get("perturbation")):
+            row |= {"other_items": f"HELM's items, changed: {changed}"}
         row |= {key: described.get(key) for key in ("configuration", "revision")}
         yield labels | row | _uncertainty(part(score, "uncertainty"))
 
