@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 import torch
 from support import encoder_decoders, tiny
-from support.engines import score
+from support.engines import generate, score
 from support.sample_items import item
 from support.scoring import build_requests, results_of
 from vernacular.inference.job.work import evaluation_key
@@ -121,6 +121,19 @@ def test_deterministic_runs_have_equal_bytes_whatever_the_batch(questions):
     assert tables[0].equals(tables[1])
     logprobs = [np.concatenate(table["logprobs"].to_numpy()).tobytes() for table in tables]
     assert logprobs[0] == logprobs[1]
+
+
+def test_deterministic_texts_are_equal_whatever_the_batch(questions):
+    requests = build_requests(questions[:12], "question", "generation")
+    tables = []
+    for settings, rows in (({"max_batch_tokens": 300}, requests), ({}, requests[:8])):
+        loaded = tiny.load_model("llama", deterministic=True, **settings)
+        loaded.model.to(torch.bfloat16)
+        table, metadata = generate(loaded, pa.Table.from_pylist(rows, schema=REQUESTS.schema))
+        assert {note["used"] for note in metadata["engine"]["strategies"]} == {"single"}
+        tables.append(table.combine_chunks().slice(0, 8))
+    assert len(tables[1]) == 8
+    assert tables[0].equals(tables[1])
 
 
 def test_a_deterministic_model_uses_one_thread(tmp_path):
