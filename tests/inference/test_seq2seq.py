@@ -5,6 +5,7 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from support import encoder_decoders, tiny
+from support.encoder_decoders import generation_rows
 from support.engines import generate, score
 from support.scoring import build_requests, item, results_of
 from vernacular.checkpoints.adapters import resolve_adapter
@@ -177,15 +178,6 @@ def test_prompt_beyond_the_encoder_is_cut_and_a_long_span_is_an_error():
     assert cut["n_prompt_tokens"] == 64
     assert sum(cut["logprobs"]) < 0
     assert span["flags"].startswith("error: expected a span of at most 64 tokens, got ")
-
-
-def generation_rows(texts, **fields) -> pa.Table:
-    rows = []
-    for number, text in enumerate(texts):
-        row = dict.fromkeys(REQUESTS.schema.names) | {"prefix": "", "text": text, "stop": [], "kind": "generate"}
-        row |= {"request_id": f"r{number}", "item_id": f"i{number}", "role": "response", "max_new_tokens": 9} | fields
-        rows.append(row)
-    return pa.Table.from_pylist(rows, schema=REQUESTS.schema)
 
 
 @pytest.mark.parametrize("config", [{}, {"forced_bos_token_id": 0, "forced_eos_token_id": 2}])
