@@ -149,6 +149,30 @@ def test_texts_without_a_prompt_have_pseudo_bits_and_others_have_none():
     assert values["surprisal_good"] == pytest.approx(-loss_logprob(loaded, "Ola.", "O gato dorme."), rel=1e-5)
 
 
+@pytest.mark.parametrize("arch", ["t5", "byt5"])
+def test_items_with_and_without_a_context_are_as_each_alone(arch):
+    loaded, sentences = encoder_decoders.load_model(arch), ["O gato dorme.", "O gato dormen."]
+    items = [
+        item(item_id=f"i{i}", context=text, choices=sentences, gold=[0]) for i, text in enumerate(("", "Ola.", ""))
+    ]
+
+    def rows_of(items):
+        rows = build_requests(items, "sentence", "minimal_pair")
+        table, metadata = score(loaded, pa.Table.from_pylist(rows, schema=REQUESTS.schema))
+        fills_in = metadata["engine"]["pll"] == ["infilling"]
+        return fills_in, results_of("minimal_pair", items, rows, table.to_pylist(), fills_in=fills_in)
+
+    fills_in, together = rows_of(items)
+    assert fills_in
+    for own, row in zip(items, together, strict=True):
+        [alone] = rows_of([own])[1]
+        assert row["metrics"] == pytest.approx(alone["metrics"], rel=1e-5)
+        assert row["predicted_indices"] == alone["predicted_indices"]
+        assert "pseudo_bits" in row["metrics"]
+        assert ("answer_bits" in row["metrics"]) == bool(own["context"])
+        assert "bits" not in row["metrics"]
+
+
 def test_model_that_fills_in_no_words_scores_no_text_without_a_prompt():
     loaded, text = encoder_decoders.load_model("bart"), "O gato dorme."
     [row] = score(loaded, tiny.score_requests([(text, 0, len(text))]))[0].to_pylist()

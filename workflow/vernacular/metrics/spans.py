@@ -136,6 +136,11 @@ class Span:
     score: dict | None  # the row of the scores file, if there is one
     request: dict | None = None  # the row of the requests file
 
+    @property
+    def prompt(self) -> str:
+        """All of the text before it."""
+        return (self.request["prefix"] + self.request["text"])[: self.request["span_start"]] if self.request else ""
+
     def normalized_loglik(self, unit: str) -> float | None:
         """Return the log-likelihood in nats per "token", "char" or "byte" (UTF-8), or unnormalized for "sum".
 
