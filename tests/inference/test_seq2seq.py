@@ -39,9 +39,9 @@ def ids_of(loaded, text: str, *, special: bool = True) -> list[int]:
     return loaded.tokenizer(text, add_special_tokens=special)["input_ids"]
 
 
-def loss_logprob(loaded, prompt: str, span: str, start=None) -> float:
+def loss_logprob(loaded, prompt: str, span: str, start=None, special: bool = True) -> float:
     """Return minus the loss of a span's tokens, times their number, from transformers' own pass over it alone."""
-    source, labels = (torch.tensor([ids_of(loaded, text, special=s)]) for text, s in ((prompt, True), (span, False)))
+    source, labels = (torch.tensor([ids_of(loaded, text, special=s)]) for text, s in ((prompt, special), (span, False)))
     decoder = torch.cat([torch.tensor([start or loaded.start_ids]), labels[:, :-1]], dim=1)
     with torch.no_grad():
         output = loaded.model(input_ids=source, decoder_input_ids=decoder)
@@ -313,6 +313,33 @@ def test_adapter_of_an_encoder_decoder_equals_the_merged_model(tmp_path):
     assert values == pytest.approx(sums(score(merged, requests())[0]), rel=1e-4)
     assert values != pytest.approx(before, rel=1e-3)
     assert sums(score(loaded, requests())[0]) == before
+
+
+def test_template_of_a_chat_is_the_prompt_of_the_encoder():
+    loaded = encoder_decoders.load_model("t5", chat=True)
+    loaded.tokenizer.chat_template = (
+        "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
+        "{% if add_generation_prompt %}answer:{% endif %}"
+    )
+    question = item(question="Que animal dorme no tellado?", choices=["o gato", "a cadela"], gold=[0])
+    rows = build_requests([question], "question", "letters")
+    try:
+        table = score(loaded, pa.Table.from_pylist(rows, schema=REQUESTS.schema))[0].to_pylist()
+        texts = generation_rows(["Ola"], messages=[{"role": "user", "content": "Ola"}])
+        [text] = generate(loaded, texts)[0].to_pylist()
+        ids = loaded.tokenizer.apply_chat_template(texts["messages"][0].as_py(), add_generation_prompt=True)[
+            "input_ids"
+        ]
+        expected = loaded.model.generate(torch.tensor([ids]), max_new_tokens=9)[0]
+    finally:
+        loaded.tokenizer.chat_template = None  # the tokenizer is shared
+    for row, letter in zip(table, "AB", strict=True):
+        assert row["rendered"].startswith("user: ")
+        prompt = row["rendered"][: row["rendered"].rindex("answer:")] + "answer:"
+        # as `apply_chat_template`, without the end token that the tokenizer adds to a text
+        own = loss_logprob(loaded, prompt, letter, special=False)
+        assert sum(row["logprobs"]) == pytest.approx(own, rel=1e-5)
+    assert text["raw_output"] == loaded.tokenizer.decode(expected, skip_special_tokens=True)
 
 
 def test_decoder_that_reads_later_tokens_is_refused():
