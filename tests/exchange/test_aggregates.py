@@ -152,6 +152,13 @@ LIGHTEVAL = {
 }
 
 
+def test_lighteval_states_no_number_of_items():
+    [row] = read_aggregates(STATED / "lighteval-0.13.0.json")[0]
+    assert (row.task, row.metric, row.value, row.model) == ("rivers:gl|0", "accuracy", 0.4, "org/dummy")
+    assert (row.se, row.shots, row.split, row.configuration) == (pytest.approx(0.06**0.5), 0, "test", "default")
+    assert (row.n, row.version, row.revision, row.higher_is_better) == (None, None, None, True)  # -1 items
+
+
 @pytest.mark.parametrize("version", ["0.13", "0.8"])
 def test_lighteval(tmp_path, version):
     text = json.dumps(LIGHTEVAL)

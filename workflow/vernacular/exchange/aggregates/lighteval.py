@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from vernacular.exchange.aggregates.rows import STANDARD_ERROR, part, parts
+from vernacular.exchange.aggregates.rows import STANDARD_ERROR, objects, part, parts
 
 
 def fits(content: dict) -> bool:
@@ -26,6 +26,8 @@ def read(content: dict) -> Iterator[dict]:
         row |= {"dataset": own.get("hf_repo"), "configuration": own.get("hf_subset")}
         row |= {"split": splits[0] if isinstance(splits, list) and len(splits) == 1 else None}
         row |= {"revision": own.get("hf_revision"), "uncertainty": "standard error"}
+        better = {str(each.get("metric_name")): each.get("higher_is_better") for each in objects(own.get("metrics"))}
         for metric in values:
             if not metric.endswith(STANDARD_ERROR):
+                row |= {"higher_is_better": better.get(metric)}
                 yield row | {"metric": metric, "value": values[metric], "se": values.get(f"{metric}{STANDARD_ERROR}")}
