@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from vernacular.core.errors import DataError
 from vernacular.exchange.aggregates.load import is_aggregates, read_aggregates
-from vernacular.exchange.aggregates.unpaired import OTHER, SAME, Own, independent, unpaired_rows
+from vernacular.exchange.aggregates.unpaired import OTHER, SAME, independent, unpaired_rows
 from vernacular.exchange.external_results import result_files
 
 STATED = Path(__file__).parent / "stated"
 COMMIT = "a" * 40
-OWN = Own(
+OWN = dict(
     model="mine",
     evaluation="rivers.gl.letters.0shot",
     metric="accuracy",
@@ -316,7 +316,7 @@ def test_a_name_alone_identifies_nothing(tmp_path, source, reason):
 
 def test_euroeval_is_beside_no_value():
     rows, _ = read_aggregates(STATED / "euroeval-18.3.0.jsonl")
-    own = replace(OWN, dataset="belebele-gl")
+    own = OWN | {"dataset": "belebele-gl"}
     assert {row["items"] for row in unpaired_rows("them", rows, [own])} == {OTHER}
 
 

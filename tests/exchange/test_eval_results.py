@@ -7,14 +7,19 @@ from huggingface_hub import EvalResultEntry, parse_eval_result_entries
 from vernacular.core.errors import ConfigError
 from vernacular.core.metadata import MetricsMetadata, ModelInfo, OutputsMetadata, ResultsMetadata
 from vernacular.data.tasks import load_task
-from vernacular.exchange.eval_results import precisions, write_eval_results
+from vernacular.exchange.eval_results import write_eval_results
 from vernacular.metrics.schema import RESULTS
 
 COMMIT, DATA = "c" * 40, "d" * 40
 BENCHMARK = {"dataset": "org/rivers", "task_id": "gl", "metric": "accuracy"}
 SOURCE = {"task": "rivers", "language": "gl", "limit": None, "from": "org/rivers", "items": 50}
 EVALUATION = "rivers.gl.letters.0shot"
-PRECISIONS = {"tiny": "bfloat16", "tiny-4bit": "4bit"}
+LOADED = {
+    "tiny": {"dtype": "bfloat16"},
+    "tiny-4bit": {"dtype": "bfloat16", "quantization": {"load_in_4bit": True}},
+    "tiny-gptq": {"dtype": "float32", "quantization": {"quant_method": "gptq"}},
+    "tiny-served": None,
+}
 ROW = dict.fromkeys(RESULTS.schema.names) | {
     "model": "tiny",
     "evaluation": EVALUATION,
@@ -42,9 +47,12 @@ def write(tmp_path, source=SOURCE, repositories=None, **changes):
 
 
 def write_rows(tmp_path, rows, repositories, source=SOURCE):
-    own = {(model, EVALUATION): precision for model, precision in PRECISIONS.items()}
-    options = {"datasets": [source], "benchmarks": {EVALUATION: BENCHMARK}, "precisions": own}
-    return write_eval_results(tmp_path, pd.DataFrame(rows), repositories, **options)
+    metrics = []
+    for model, loaded in LOADED.items():
+        outputs = OutputsMetadata(model=ModelInfo(**loaded) if loaded else None)
+        of = {EVALUATION: ResultsMetadata(evaluation=EVALUATION, inference=outputs)}
+        metrics.append(MetricsMetadata(model=model, evaluations=of))
+    return write_eval_results(tmp_path, pd.DataFrame(rows), repositories, [source], metrics, {EVALUATION: BENCHMARK})
 
 
 def test_entry_is_read_back_equal(tmp_path):
@@ -78,22 +86,18 @@ def test_what_is_not_of_the_benchmark_is_not_written(tmp_path, changes, reason):
 
 def test_a_second_model_of_a_repository_is_not_written_over_the_first(tmp_path):
     rows = [ROW, ROW | {"model": "tiny-4bit", "value": 0.5}]
-    written, left_out = write_rows(tmp_path, rows, dict.fromkeys(PRECISIONS, "org/tiny"))
+    written, left_out = write_rows(tmp_path, rows, dict.fromkeys(LOADED, "org/tiny"))
     assert "value: 0.64" in (written["org/tiny"] / ".eval_results" / f"{EVALUATION}.yaml").read_text()
     assert left_out == [f"tiny-4bit, {EVALUATION}: org/tiny has the value of the model tiny"]
 
 
-def test_precision_of_a_quantized_model(tmp_path):
-    loaded = {"a": {"dtype": "bfloat16", "quantization": {"load_in_4bit": True}}, "b": {"dtype": "float16"}, "c": {}}
-    loaded |= {"d": {"dtype": "float32", "quantization": {"quant_method": "gptq"}}}
-    of = {
-        name: ResultsMetadata(evaluation=name, inference=OutputsMetadata(model=ModelInfo(**model)))
-        for name, model in loaded.items()
-    }
-    found = precisions([MetricsMetadata(model="m", evaluations=of)])
-    assert found == {("m", "a"): "4bit", ("m", "b"): "float16", ("m", "c"): "unknown precision", ("m", "d"): "gptq"}
-    written, _ = write_rows(tmp_path, [ROW | {"model": "tiny-4bit"}], {"tiny-4bit": "org/tiny"})
-    assert ", 4bit, model revision" in (written["org/tiny"] / ".eval_results" / f"{EVALUATION}.yaml").read_text()
+@pytest.mark.parametrize(
+    ("model", "precision"), [("tiny-4bit", "4bit"), ("tiny-gptq", "gptq"), ("tiny-served", "unknown precision")]
+)
+def test_precision_of_a_quantized_model(tmp_path, model, precision):
+    written, _ = write_rows(tmp_path, [ROW | {"model": model}], {model: "org/tiny"})
+    text = yaml.safe_load((written["org/tiny"] / ".eval_results" / f"{EVALUATION}.yaml").read_text())
+    assert f", {precision}, model revision" in text[0]["notes"]
 
 
 TASK = {

@@ -27,11 +27,12 @@ from vernacular.comparison.schema import PROMPTS
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError, DataError, UserError, format_count
 from vernacular.core.fingerprint import fingerprint
+from vernacular.core.metadata import MetricsMetadata
 from vernacular.core.names import free_name
 from vernacular.core.paths import display_path
 from vernacular.core.publication import is_public_address, publishable
 from vernacular.core.tables import to_frame, write_csv
-from vernacular.exchange.eval_results import precisions, write_eval_results
+from vernacular.exchange.eval_results import write_eval_results
 from vernacular.exchange.every_eval_ever import every_eval_ever, write_every_eval_ever
 from vernacular.exchange.lm_eval_results import write_lm_eval_results
 from vernacular.exchange.publications import PublishedTables, read_tables
@@ -79,14 +80,12 @@ def publish(args) -> str:
         artifacts.write(temporary / "tables" / "prompts.parquet", PROMPTS, prompts, metadata)
         values = values[~values["metric"].map(is_estimate)]  # of people, and of several models
         source = {"source_organization_name": args.organization, "evaluator_relationship": args.relationship}
-        metrics = [artifacts.metadata(args.results / each["name"] / "metrics.parquet", METRICS) for each in models]
+        metrics = _write_exchange_files(args.results, temporary, values, models, prompts, source)
         datasets = dataset_sources(metrics)
-        _write_exchange_files(args.results, temporary, values, models, prompts, source, datasets)
         records = [record["model_info"] for record in every_eval_ever(values, models, datasets)]
         on_hub = {each["name"]: each["id"] for each in records if each.get("inference_platform") == "HuggingFace"}
         benchmarks = recorded.get("benchmarks", {})
-        options = {"datasets": datasets, "benchmarks": benchmarks, "precisions": precisions(metrics)}
-        pages, left_out = write_eval_results(temporary / "eval_results", values, on_hub, **options)
+        pages, left_out = write_eval_results(temporary / "eval_results", values, on_hub, datasets, metrics, benchmarks)
         sources = [model[key] for model in described for key in _SOURCES if model.get(key)]
         roots = [Path.cwd(), Path.home(), args.results.resolve().parent]
         unknown = check_nothing_private(temporary, roots, sources, recorded.get("api_key_env", []))
@@ -112,15 +111,11 @@ def _check_empty(directory: Path) -> None:
 
 
 def _write_exchange_files(
-    results: Path,
-    directory: Path,
-    values: pd.DataFrame,
-    models: list[dict],
-    prompts: list[dict],
-    source: dict,
-    datasets: list[dict],
-) -> None:
-    """Write the files of other tools."""
+    results: Path, directory: Path, values: pd.DataFrame, models: list[dict], prompts: list[dict], source: dict
+) -> list[MetricsMetadata]:
+    """Write the files of other tools; return the metadata of the models' values."""
+    metrics = [artifacts.metadata(results / model["name"] / "metrics.parquet", METRICS) for model in models]
+    datasets = dataset_sources(metrics)
     write_lm_eval_results(directory / "lm_eval", standard_errors(values, prompts))
     runs = values[values["prompt"] != ALL_PROMPTS]  # a mean over prompts has no results per item
 
@@ -131,6 +126,7 @@ def _write_exchange_files(
                 yield evaluation, artifacts.read(path, TASK_RESULTS)
 
     write_every_eval_ever(directory, values, models, datasets, task_results=task_results, source=source)
+    return metrics
 
 
 _SECRET_NAMES = re.compile(r"(^|_)(KEY|TOKEN|SECRET|PASSWORD)(_|$)", re.IGNORECASE)

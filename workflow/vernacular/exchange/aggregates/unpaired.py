@@ -7,7 +7,6 @@ is conservative: on the same items, they usually correlate. Others are listed as
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from statistics import NormalDist
 
 import pyarrow as pa
@@ -50,26 +49,6 @@ UNPAIRED = Kind(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Own:
-    """A value of this run over all items, with what identifies these."""
-
-    model: str
-    evaluation: str
-    metric: str
-    unit: str | None
-    higher_is_better: bool | None
-    value: float
-    ci_low: float | None
-    ci_high: float | None
-    n: int
-    shots: int
-    dataset: str | None
-    configuration: str | None
-    split: str | None
-    revision: str | None
-
-
 def independent(first: float, first_se: float, second: float, second_se: float) -> dict[str, float]:
     """Return `difference` (second - first), its 95 % interval, z, and the two-sided p, of two independent values.
 
@@ -86,8 +65,12 @@ def independent(first: float, first_se: float, second: float, second_se: float) 
     return found | {"z": z, "p_value": 2 * NormalDist().cdf(-abs(z))}
 
 
-def unpaired_rows(origin: str, aggregates: Iterable[Aggregate], values: list[Own]) -> list[dict]:
-    """Return rows per UNPAIRED of one entry of `external_results:`; `values`: of the models it is compared with."""
+def unpaired_rows(origin: str, aggregates: Iterable[Aggregate], values: Iterable[dict]) -> list[dict]:
+    """Return rows per UNPAIRED of one entry of `external_results:`.
+
+    `values`: METRICS rows over all items of the models it is compared with, with dataset, configuration, split, shots
+    and revision, which identify the items.
+    """
     index: dict[tuple, dict] = {(): {}}  # what identifies items, in order -> values of this run by what is next
     for own in values:
         identity = _identity(own)
@@ -97,17 +80,18 @@ def unpaired_rows(origin: str, aggregates: Iterable[Aggregate], values: list[Own
     for outside in aggregates:
         row = dict.fromkeys(UNPAIRED.schema.names) | {"origin": origin}
         row |= {_OUTSIDE.get(name, name): value for name, value in vars(outside).items() if name != "other_items"}
-        same, note = ([], outside.other_items) if outside.other_items else _same(_identity(outside), index)
+        same, note = ([], outside.other_items) if outside.other_items else _same(_identity(vars(outside)), index)
         rows += [row | {"items": SAME} | _compared(outside, own) for own in same]
         rows += [] if same else [row | {"items": OTHER, "note": note}]
     return rows
 
 
-def _identity(of: Aggregate | Own) -> tuple:
-    return of.dataset, of.configuration or "default", of.split, of.metric, of.shots, of.revision, of.n
+def _identity(of: dict) -> tuple:
+    names = ("dataset", "configuration", "split", "metric", "shots", "revision", "n")
+    return tuple((of[name] or "default") if name == "configuration" else of[name] for name in names)
 
 
-def _same(identity: tuple, index: Mapping[tuple, dict]) -> tuple[list[Own], str]:
+def _same(identity: tuple, index: Mapping[tuple, dict]) -> tuple[list[dict], str]:
     """Return the values of this run with the same identity; if there are none, what is not known to be equal."""
     if not index[()]:
         return [], "no value to compare"
@@ -121,9 +105,9 @@ def _same(identity: tuple, index: Mapping[tuple, dict]) -> tuple[list[Own], str]
     return known[stated], ""
 
 
-def _compared(outside: Aggregate, own: Own) -> dict:
+def _compared(outside: Aggregate, own: dict) -> dict:
     names = ("model", "evaluation", "unit", "higher_is_better", "value", "ci_low", "ci_high", "n")
-    row = {name: getattr(own, name) for name in names} | {"difference": own.value - outside.value}
-    if outside.se is None or own.ci_low is None or own.ci_high is None:
+    row = {name: own[name] for name in names} | {"difference": own["value"] - outside.value}
+    if None in (outside.se, own["ci_low"], own["ci_high"]):
         return row | {"note": "no standard error: not compared"}
-    return row | independent(outside.value, outside.se, own.value, (own.ci_high - own.ci_low) / (2 * Z_95))
+    return row | independent(outside.value, outside.se, own["value"], (own["ci_high"] - own["ci_low"]) / (2 * Z_95))
