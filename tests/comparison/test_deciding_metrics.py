@@ -1,5 +1,7 @@
 """Which metric decides: simulated series, halves of the curves, and what is not applicable."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from vernacular.comparison.align import Items, Side
@@ -148,8 +150,7 @@ def among_models(
         values[bits.inputs[1]] = np.full(n_items, 30.0)
         sides[f"m{model}"] = Side(np.arange(n_items), np.zeros(n_items, int), values)
     ids = [f"i{number:04}" for number in range(n_items)]
-    clusters = np.full(n_items, None) if clusters is None else clusters
-    items = Items(ids, clusters, np.full(n_items, None), np.full(n_items, 0.25))
+    items = Items(ids, np.full(n_items, None), np.full(n_items, None), np.full(n_items, 0.25))
     chosen = [declared[name] for name in metrics]
     return {row["metric"]: row for row in deciding_among_models(items, sides, chosen, {"evaluation": "e"})}
 
@@ -183,12 +184,29 @@ def test_accuracies_of_equal_models_decide_nothing():
 
 
 def test_items_of_a_cluster_are_in_one_half():
-    rows = among_models(4, clusters=np.array(["one"] * 399 + ["two"], dtype=object))
-    assert rows["accuracy"]["decision_accuracy"] < 0.95  # one half has a single item
+    """Values of clusters of 20 equal items have the noise of 20 values, not of 400."""
+    rng, n_clusters = np.random.default_rng(0), 20
+    clusters = np.repeat([f"c{number}" for number in range(n_clusters)], 20).astype(object)
+    of_models = {f"m{model}": (rng.random(n_clusters) < 0.5).astype(float).repeat(20) for model in range(3)}
+    sides = {name: Side(np.arange(400), np.zeros(400, int), {"accuracy": each}) for name, each in of_models.items()}
+    items = Items([f"i{i:03}" for i in range(400)], clusters, np.full(400, None), np.full(400, 0.25))
+    [metric] = [metric for metric in metrics_in("options", "gl") if metric.name == "accuracy"]
+    [row] = deciding_among_models(items, sides, [metric], {"evaluation": "e"})
+    assert row["noise"] == pytest.approx((0.25 / 20) ** 0.5 / 0.5, rel=0.35)
+    items = replace(items, clusters=np.full(400, "one", dtype=object))
+    [row] = deciding_among_models(items, sides, [metric], {"evaluation": "e"})
+    assert row["note"] == "400 items in 1 cluster with a value of all models; at least 100 in 20"
+
+
+def test_many_models_are_halved_at_random():
+    row = among_models(40, metrics=["answer_bits_per_byte"])["answer_bits_per_byte"]
+    assert row["is_chosen"]
+    assert row["held_out_accuracy"] > 0.95
 
 
 def test_what_is_not_applicable_among_models():
     assert among_models(1) == {}
-    assert among_models(3, 99)["accuracy"]["note"] == "99 items with a value of all models; at least 100"
+    note = among_models(3, 99)["accuracy"]["note"]
+    assert note == "99 items in 99 clusters with a value of all models; at least 100 in 20"
     found = among_models(3, metrics=["accuracy", "accuracy_token"])
     assert found["accuracy_token"]["note"] == "per token: moves with the tokenizer"

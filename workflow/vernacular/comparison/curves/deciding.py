@@ -6,6 +6,7 @@ that on the other half. One that is chosen and judged on the same curves, or mod
 it is chosen on one half of them and judged on the other, over halves in both directions.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from vernacular.comparison.align import Items, Side
 from vernacular.comparison.curves.curve import Curve, common_axis
+from vernacular.core.errors import format_count
 from vernacular.core.tables import finite_or_none, percent
 from vernacular.metrics.metric import Metric, display_name
 from vernacular.statistics import curves as statistics
@@ -20,7 +22,7 @@ from vernacular.statistics.intervals import cluster_codes
 
 MIN_CHECKPOINTS = 5  # at the same position in all curves
 MIN_CURVES, CURVES_TO_SPLIT = 2, 4
-MIN_ITEMS = 100  # that all models have, of those without checkpoints
+MIN_ITEMS, MIN_CLUSTERS = 100, 20  # that all models have, of those without checkpoints
 _MAX_HALVES = 20
 ITEM = "item"  # the axis of models without checkpoints
 _CHANCE, _NAMED = 0.5, 3
@@ -79,11 +81,13 @@ def deciding_among_models(items: Items, sides: Mapping[str, Side], metrics: Sequ
         shared = np.logical_and.reduce([side.value_mask(metric) for side in sides])
         row = labels | {"metric": metric.name, "axis": ITEM, "n_curves": len(sides), "n_common": int(shared.sum())}
         row |= {key: getattr(metric, key) for key in ("unit", "higher_is_better", "headline")}
-        few = f"{row['n_common']} items with a value of all models; at least {MIN_ITEMS}"
-        row |= {"note": _not_applicable(row, few if row["n_common"] < MIN_ITEMS else None), "is_chosen": False}
+        n_clusters = len(np.unique(codes[shared]))
+        few = f"{row['n_common']} items in {format_count(n_clusters, 'cluster')} with a value of all models; at least {MIN_ITEMS} in "
+        few = f"{few}{MIN_CLUSTERS}" if row["n_common"] < MIN_ITEMS or n_clusters < MIN_CLUSTERS else None
+        row |= {"note": _not_applicable(row, few), "is_chosen": False}
         if row["note"] is None:
             masks = np.array([shared, *(shared & half for half in is_first), *(shared & ~half for half in is_first)])
-            values = np.array([[_value(side, metric, mask) for mask in masks] for side in sides])
+            values = np.array([_values(side.inputs(metric), metric, masks) for side in sides])
             early, late = np.split(values[:, 1:], 2, axis=1)
             with np.errstate(invalid="ignore", divide="ignore"):
                 noise = np.sqrt(((early - late) ** 2).mean(1)) / 2 / values[:, 0]
@@ -96,8 +100,11 @@ def deciding_among_models(items: Items, sides: Mapping[str, Side], metrics: Sequ
     return rows
 
 
-def _value(side: Side, metric: Metric, mask: np.ndarray) -> float:
-    return metric.value([array[mask] for array in side.inputs(metric)])
+def _values(arrays: list[np.ndarray], metric: Metric, masks: np.ndarray) -> list[float]:
+    """Return the value over the items of each mask: (N,) each, (K, N) -> (K,)."""
+    if metric.corpus:
+        return [metric.value([array[mask] for array in arrays]) for mask in masks]
+    return masks @ np.where(masks[0], arrays[0], 0.0) / masks.sum(1)
 
 
 def _not_applicable(row: dict, few: str | None) -> str | None:
@@ -126,9 +133,13 @@ def _halves(n: int) -> list[tuple[list[int], list[int]]]:
     """Return (curves to choose on, curves to judge on); of fewer than four curves, none."""
     if n < CURVES_TO_SPLIT:
         return []
-    halves = list(combinations(range(n), n // 2))
-    order = np.random.default_rng(0).permutation(len(halves))[:_MAX_HALVES]
-    chosen = [(list(halves[i]), [each for each in range(n) if each not in halves[i]]) for i in order]
+    generator = np.random.default_rng(0)
+    if math.comb(n, n // 2) > 10_000:
+        halves = [generator.permutation(n)[: n // 2].tolist() for _ in range(_MAX_HALVES)]
+    else:
+        halves = list(combinations(range(n), n // 2))
+        halves = [list(halves[i]) for i in generator.permutation(len(halves))[:_MAX_HALVES]]
+    chosen = [(own, [each for each in range(n) if each not in own]) for own in halves]
     return chosen + [(judged, own) for own, judged in chosen]
 
 

@@ -325,11 +325,9 @@ def _difference(
     result = agreement(*tensors, kind.loaded.precision, few_values=True)
     if not result.compared:
         return None, ALL_NAN, {}
-    if not result.agrees:
-        reason = f"differs from single texts by {result.largest:.2g} nats"
-        return (result.largest if isfinite(result.largest) else None), reason, {}
+    reason = None if result.agrees else f"differs from single texts by {result.largest:.2g} nats"
     with np.errstate(invalid="ignore"):
-        return (result.largest if isfinite(result.largest) else None), None, noise_by_length(values - reference)
+        return (result.largest if isfinite(result.largest) else None), reason, noise_by_length(values - reference)
 
 
 @torch.inference_mode()
