@@ -82,8 +82,9 @@ def deciding_among_models(items: Items, sides: Mapping[str, Side], metrics: Sequ
         row = labels | {"metric": metric.name, "axis": ITEM, "n_curves": len(sides), "n_common": int(shared.sum())}
         row |= {key: getattr(metric, key) for key in ("unit", "higher_is_better", "headline")}
         n_clusters = len(np.unique(codes[shared]))
-        few = f"{row['n_common']} items in {format_count(n_clusters, 'cluster')} with a value of all models; at least {MIN_ITEMS} in "
-        few = f"{few}{MIN_CLUSTERS}" if row["n_common"] < MIN_ITEMS or n_clusters < MIN_CLUSTERS else None
+        found = f"{row['n_common']} items in {format_count(n_clusters, 'cluster')} with a value of all models"
+        is_few = row["n_common"] < MIN_ITEMS or n_clusters < MIN_CLUSTERS
+        few = f"{found}; at least {MIN_ITEMS} in {MIN_CLUSTERS}" if is_few else None
         row |= {"note": _not_applicable(row, few), "is_chosen": False}
         if row["note"] is None:
             masks = np.array([shared, *(shared & half for half in is_first), *(shared & ~half for half in is_first)])
