@@ -1,9 +1,13 @@
 """Which metric decides: simulated series, halves of the curves, and what is not applicable."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from vernacular.comparison.align import Items, Side
 from vernacular.comparison.curves.curve import curves_of
-from vernacular.comparison.curves.deciding import MIN_CHECKPOINTS, deciding_rows, decisions
+from vernacular.comparison.curves.deciding import MIN_CHECKPOINTS, deciding_among_models, deciding_rows, decisions
+from vernacular.protocols.evaluate import metrics_in
 
 METRICS = {"accuracy": ("share", True, True), "answer_bits_per_byte": ("bits", False, False)}
 STEPS = [2**k for k in range(12)]
@@ -47,7 +51,7 @@ def test_bits_decide_where_accuracy_is_noise(n_curves):
         assert bits["note"] is None
     else:
         assert bits["held_out_accuracy"] is None
-        assert bits["note"] == "chosen and judged on the same curves: optimistic"
+        assert bits["note"] == "chosen and judged on the same series: optimistic"
 
 
 def test_choosing_is_not_judged_by_its_own_data():
@@ -108,7 +112,7 @@ def test_missing_checkpoints_are_left_out():
 
 
 def test_ties_count_half():
-    assert decisions(np.array([[1, 1, 2], [1, 2, 3.0]])).tolist() == [0.5, 1.0]
+    assert decisions(np.array([[1, 1], [1, 2.0]]), np.array([[2], [3.0]])).tolist() == [0.5, 1.0]
 
 
 @pytest.mark.parametrize("offset", [-2.0, -0.02], ids=["negative", "both signs"])
@@ -130,3 +134,79 @@ def test_of_equal_decisions_the_metric_without_noise_is_chosen():
     rows = rows_of({"accuracy": noisy, "answer_bits_per_byte": np.repeat(order, len(STEPS), axis=1)})
     assert {row["decision_accuracy"] for row in rows.values()} == {1.0}
     assert [row["metric"] for row in rows.values() if row["is_chosen"]] == ["answer_bits_per_byte"]
+
+
+def among_models(
+    n_models: int, n_items: int = 400, metrics=("accuracy", "answer_bits_per_byte"), clusters=None, seed=0
+):
+    """Rows by metric of models without checkpoints: an accuracy of noise, and bits whose order is that of the models."""
+    rng = np.random.default_rng(seed)
+    declared = {metric.name: metric for metric in metrics_in("options", "gl")}
+    sides, bits = {}, declared["answer_bits_per_byte"]
+    for model in range(n_models):
+        values = {"accuracy": (rng.random(n_items) < 0.5).astype(float)}
+        values |= {"accuracy_token": values["accuracy"], "tie:accuracy": values["accuracy"]}
+        values[bits.inputs[0]] = 60 + 2.0 * model + rng.normal(0, 2, n_items)
+        values[bits.inputs[1]] = np.full(n_items, 30.0)
+        sides[f"m{model}"] = Side(np.arange(n_items), np.zeros(n_items, int), values)
+    ids = [f"i{number:04}" for number in range(n_items)]
+    items = Items(ids, np.full(n_items, None), np.full(n_items, None), np.full(n_items, 0.25))
+    chosen = [declared[name] for name in metrics]
+    return {row["metric"]: row for row in deciding_among_models(items, sides, chosen, {"evaluation": "e"})}
+
+
+@pytest.mark.parametrize("n_models", [3, 6])
+def test_bits_decide_between_models_without_checkpoints(n_models):
+    rows = among_models(n_models)
+    bits, accuracy = rows["answer_bits_per_byte"], rows["accuracy"]
+    assert (bits["is_chosen"], accuracy["is_chosen"]) == (True, False)
+    assert (bits["axis"], bits["n_curves"], bits["n_common"]) == ("item", n_models, 400)
+    assert bits["decision_accuracy"] > 0.95
+    assert accuracy["decision_accuracy"] < 0.9
+    assert bits["signal_to_noise"] > 10 > accuracy["signal_to_noise"]
+    # the standard error of a mean of 400 items, over it
+    assert accuracy["noise"] == pytest.approx(0.025 / 0.5, rel=0.3)
+    if n_models == 6:
+        assert bits["held_out_accuracy"] > 0.95
+        assert bits["note"] is None
+    else:
+        assert bits["note"] == "chosen and judged on the same models: optimistic"
+    assert "better_below" not in bits
+
+
+def test_accuracies_of_equal_models_decide_nothing():
+    held_out = []
+    for seed in range(6):
+        row = among_models(6, metrics=["accuracy"], seed=seed)["accuracy"]
+        held_out.append(row["held_out_accuracy"])
+        assert row["is_chosen"] == (row["held_out_accuracy"] > 0.5 and row["decision_accuracy"] > 0.5)
+    assert np.mean(held_out) == pytest.approx(0.5, abs=0.1)
+
+
+def test_items_of_a_cluster_are_in_one_half():
+    """Values of clusters of 20 equal items have the noise of 20 values, not of 400."""
+    rng, n_clusters = np.random.default_rng(0), 20
+    clusters = np.repeat([f"c{number}" for number in range(n_clusters)], 20).astype(object)
+    of_models = {f"m{model}": (rng.random(n_clusters) < 0.5).astype(float).repeat(20) for model in range(3)}
+    sides = {name: Side(np.arange(400), np.zeros(400, int), {"accuracy": each}) for name, each in of_models.items()}
+    items = Items([f"i{i:03}" for i in range(400)], clusters, np.full(400, None), np.full(400, 0.25))
+    [metric] = [metric for metric in metrics_in("options", "gl") if metric.name == "accuracy"]
+    [row] = deciding_among_models(items, sides, [metric], {"evaluation": "e"})
+    assert row["noise"] == pytest.approx((0.25 / 20) ** 0.5 / 0.5, rel=0.35)
+    items = replace(items, clusters=np.full(400, "one", dtype=object))
+    [row] = deciding_among_models(items, sides, [metric], {"evaluation": "e"})
+    assert row["note"] == "400 items in 1 cluster with a value of all models; at least 100 in 20"
+
+
+def test_many_models_are_halved_at_random():
+    row = among_models(40, metrics=["answer_bits_per_byte"])["answer_bits_per_byte"]
+    assert row["is_chosen"]
+    assert row["held_out_accuracy"] > 0.95
+
+
+def test_what_is_not_applicable_among_models():
+    assert among_models(1) == {}
+    note = among_models(3, 99)["accuracy"]["note"]
+    assert note == "99 items in 99 clusters with a value of all models; at least 100 in 20"
+    found = among_models(3, metrics=["accuracy", "accuracy_token"])
+    assert found["accuracy_token"]["note"] == "per token: moves with the tokenizer"

@@ -277,7 +277,7 @@ def test_metrics_comparisons_and_summary_specs(load_config):
     assert {key: report[key] for key in ("models", "evaluations", "pairs")} == {
         "models": ["base", "tuned"], "evaluations": names, "pairs": [("base", "tuned")]
     }  # fmt: skip
-    assert set(report) == {"models", "evaluations", "pairs", "tasks", "templates"}
+    assert set(report) == {"models", "evaluations", "pairs", "tasks", "templates", "external"}
     assert list(report["tasks"]) == ["mine", "serbian_cloze"]
     assert report["tasks"]["serbian_cloze"]["title"] == "Serbian cloze"
 

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 import yaml
-from support import hub_server
+from huggingface_hub import parse_eval_result_entries
+from support import hub_server, tiny
 from support.hub_files import jsonl
 from support.workspace import ROOT
 
@@ -168,6 +169,7 @@ def test_what_cannot_be_expressed_is_a_sentence(server, vernacular, tmp_path, ta
         "tasks: 5",
         "[",
         "tasks: [5]",
+        "tasks: [{split: test, split: train}]",
         json.dumps({"tasks": [{"field_spec": {"input": 5}}]}),
         json.dumps({"tasks": [CHOICE | {"split": ["test"]}]}),
         json.dumps({"tasks": [CHOICE | {"config": 2024}]}),
@@ -181,3 +183,21 @@ def test_malformed_eval_yaml_is_named(server, vernacular, content):
     assert run.returncode == 1
     assert run.stderr.startswith("me/rivers/eval.yaml")
     assert "Traceback" not in run.stderr
+
+
+def test_values_of_a_model_on_the_hub_are_written_for_its_page(server, vernacular, tmp_path):
+    add(server, CHOICE | {"id": "gl"}, languages=["gl"])
+    tiny.save("llama", tmp_path / "tiny")
+    server.add("me/tiny", {path.name: path for path in (tmp_path / "tiny").iterdir()})
+    run = vernacular("run", "me/rivers", "--model", "me/tiny", "-c2")
+    assert run.returncode == 0, run.stderr
+    arguments = ["--organization", "A lab", "--relationship", "third_party"]
+    published = vernacular("publish", "results-me_rivers", "out", *arguments)
+    assert published.returncode == 0, published.stderr
+    assert "hf upload me/tiny out/eval_results/me/tiny . --create-pr" in published.stdout
+    [file] = (tmp_path / "out").rglob(".eval_results/*.yaml")
+    [entry] = parse_eval_result_entries(yaml.safe_load(file.read_text()))
+    commits = [server.repositories[name].refs["main"] for name in ("me/rivers", "me/tiny")]
+    assert (entry.dataset_id, entry.task_id, entry.dataset_revision) == ("me/rivers", "gl", commits[0])
+    assert "n = 9, 95% interval" in entry.notes
+    assert f"float32, model revision {commits[1]}" in entry.notes

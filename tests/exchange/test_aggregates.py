@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from vernacular.core.errors import DataError
 from vernacular.exchange.aggregates.load import is_aggregates, read_aggregates
-from vernacular.exchange.aggregates.unpaired import OTHER, SAME, Own, independent, unpaired_rows
+from vernacular.exchange.aggregates.unpaired import OTHER, SAME, independent, unpaired_rows
 from vernacular.exchange.external_results import result_files
 
 STATED = Path(__file__).parent / "stated"
 COMMIT = "a" * 40
-OWN = Own(
+OWN = dict(
     model="mine",
     evaluation="rivers.gl.letters.0shot",
     metric="accuracy",
@@ -76,6 +76,21 @@ def test_every_eval_ever_of_inspect():
     assert row.se == pytest.approx(math.sqrt(0.6 * 0.4 / 4))
 
 
+def test_every_eval_ever_of_helm():
+    rows, _ = read_aggregates(STATED / "every_eval_ever-0.3.0-helm.json")
+    plain, changed, validation = rows
+    assert {(row.task, row.metric, row.tool, row.model) for row in rows} == {
+        ("rivers", "exact_match", "helm", "simple/model1")
+    }
+    assert [(row.split, row.n, row.value, row.se) for row in rows] == [
+        ("test", 5, 0, None),
+        ("test", 5, 0, None),
+        ("valid", 1, 0, None),
+    ]
+    assert (plain.version, plain.dataset, plain.other_items, validation.other_items) == (None,) * 4
+    assert changed.other_items == "HELM's items, changed: lowercase"
+
+
 def test_euroeval():
     rows = read("euroeval-18.3.0.jsonl")
     row = rows["belebele-gl", "accuracy"]
@@ -91,7 +106,7 @@ def test_euroeval_and_every_eval_ever_give_the_same_row(tmp_path):
     line = (STATED / "euroeval-18.3.0.jsonl").read_text().splitlines()[1]
     record = read_aggregates(write(tmp_path / "record.json", json.loads(line)))[0]
     lines = [row for row in read_aggregates(STATED / "euroeval-18.3.0.jsonl")[0] if row.task == "belebele-gl"]
-    assert [replace(row, location="") for row in record] == [replace(row, location="") for row in lines]
+    assert [replace(row, file="") for row in record] == [replace(row, file="") for row in lines]
 
 
 def test_euroeval_before_its_records_of_every_eval_ever(tmp_path):
@@ -135,6 +150,13 @@ LIGHTEVAL = {
         }
     },
 }
+
+
+def test_lighteval_states_no_number_of_items():
+    [row] = read_aggregates(STATED / "lighteval-0.13.0.json")[0]
+    assert (row.task, row.metric, row.value, row.model) == ("rivers:gl|0", "accuracy", 0.4, "org/dummy")
+    assert (row.se, row.shots, row.split, row.configuration) == (pytest.approx(0.06**0.5), 0, "test", "default")
+    assert (row.n, row.version, row.revision, row.higher_is_better) == (None, None, None, True)  # -1 items
 
 
 @pytest.mark.parametrize("version", ["0.13", "0.8"])
@@ -294,7 +316,7 @@ def test_a_name_alone_identifies_nothing(tmp_path, source, reason):
 
 def test_euroeval_is_beside_no_value():
     rows, _ = read_aggregates(STATED / "euroeval-18.3.0.jsonl")
-    own = replace(OWN, dataset="belebele-gl")
+    own = OWN | {"dataset": "belebele-gl"}
     assert {row["items"] for row in unpaired_rows("them", rows, [own])} == {OTHER}
 
 

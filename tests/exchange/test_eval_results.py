@@ -5,6 +5,7 @@ import pytest
 import yaml
 from huggingface_hub import EvalResultEntry, parse_eval_result_entries
 from vernacular.core.errors import ConfigError
+from vernacular.core.metadata import MetricsMetadata, ModelInfo, OutputsMetadata, ResultsMetadata
 from vernacular.data.tasks import load_task
 from vernacular.exchange.eval_results import write_eval_results
 from vernacular.metrics.schema import RESULTS
@@ -13,6 +14,12 @@ COMMIT, DATA = "c" * 40, "d" * 40
 BENCHMARK = {"dataset": "org/rivers", "task_id": "gl", "metric": "accuracy"}
 SOURCE = {"task": "rivers", "language": "gl", "limit": None, "from": "org/rivers", "items": 50}
 EVALUATION = "rivers.gl.letters.0shot"
+LOADED = {
+    "tiny": {"dtype": "bfloat16"},
+    "tiny-4bit": {"dtype": "bfloat16", "quantization": {"load_in_4bit": True}},
+    "tiny-gptq": {"dtype": "float32", "quantization": {"quant_method": "gptq"}},
+    "tiny-served": None,
+}
 ROW = dict.fromkeys(RESULTS.schema.names) | {
     "model": "tiny",
     "evaluation": EVALUATION,
@@ -36,7 +43,16 @@ ROW = dict.fromkeys(RESULTS.schema.names) | {
 
 def write(tmp_path, source=SOURCE, repositories=None, **changes):
     repositories = {"tiny": "org/tiny"} if repositories is None else repositories
-    return write_eval_results(tmp_path, pd.DataFrame([ROW | changes]), repositories, [source], {EVALUATION: BENCHMARK})
+    return write_rows(tmp_path, [ROW | changes], repositories, source)
+
+
+def write_rows(tmp_path, rows, repositories, source=SOURCE):
+    metrics = []
+    for model, loaded in LOADED.items():
+        outputs = OutputsMetadata(model=ModelInfo(**loaded) if loaded else None)
+        of = {EVALUATION: ResultsMetadata(evaluation=EVALUATION, inference=outputs)}
+        metrics.append(MetricsMetadata(model=model, evaluations=of))
+    return write_eval_results(tmp_path, pd.DataFrame(rows), repositories, [source], metrics, {EVALUATION: BENCHMARK})
 
 
 def test_entry_is_read_back_equal(tmp_path):
@@ -46,7 +62,7 @@ def test_entry_is_read_back_equal(tmp_path):
     text = (tmp_path / "org/tiny/.eval_results" / f"{EVALUATION}.yaml").read_text()
     [entry] = parse_eval_result_entries(yaml.safe_load(text))
     assert entry == EvalResultEntry("org/rivers", "gl", 0.64, dataset_revision=DATA, notes=entry.notes)
-    for part in ("letters", "0-shot", "n = 50", "95% interval 0.5 to 0.76", COMMIT):
+    for part in ("letters", "0-shot", "n = 50", "95% interval 0.5 to 0.76", COMMIT, "bfloat16"):
         assert part in entry.notes
 
 
@@ -69,11 +85,19 @@ def test_what_is_not_of_the_benchmark_is_not_written(tmp_path, changes, reason):
 
 
 def test_a_second_model_of_a_repository_is_not_written_over_the_first(tmp_path):
-    long = pd.DataFrame([ROW, ROW | {"model": "tiny-4bit", "value": 0.5}])
-    repositories = dict.fromkeys(("tiny", "tiny-4bit"), "org/tiny")
-    written, left_out = write_eval_results(tmp_path, long, repositories, [SOURCE], {EVALUATION: BENCHMARK})
+    rows = [ROW, ROW | {"model": "tiny-4bit", "value": 0.5}]
+    written, left_out = write_rows(tmp_path, rows, dict.fromkeys(LOADED, "org/tiny"))
     assert "value: 0.64" in (written["org/tiny"] / ".eval_results" / f"{EVALUATION}.yaml").read_text()
     assert left_out == [f"tiny-4bit, {EVALUATION}: org/tiny has the value of the model tiny"]
+
+
+@pytest.mark.parametrize(
+    ("model", "precision"), [("tiny-4bit", "4bit"), ("tiny-gptq", "gptq"), ("tiny-served", "unknown precision")]
+)
+def test_precision_of_a_quantized_model(tmp_path, model, precision):
+    written, _ = write_rows(tmp_path, [ROW | {"model": model}], {model: "org/tiny"})
+    text = yaml.safe_load((written["org/tiny"] / ".eval_results" / f"{EVALUATION}.yaml").read_text())
+    assert f", {precision}, model revision" in text[0]["notes"]
 
 
 TASK = {

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from support import tiny
-from support.engines import score
+from support import encoder_decoders, tiny
+from support.engines import generate, score
 from support.sample_items import item
 from support.scoring import build_requests, results_of
 from vernacular.inference.job.work import evaluation_key
@@ -16,7 +16,6 @@ from vernacular.inference.schema import SCORES
 from vernacular.inference.scoring.strategy import noise_by_length
 from vernacular.metrics.spans import Span, within_noise
 from vernacular.protocols.schema import REQUESTS
-from vernacular.stages.metrics import float_noise
 
 WORDS = ["dog", "cat", "roof", "house", "street", "sea", "bird", "river", "bread", "stone", "wine", "rain"]
 
@@ -31,9 +30,9 @@ def questions():
     ]  # fmt: skip
 
 
-def scored(questions, dtype="float32", strategy="auto", **settings):
-    requests = build_requests(questions, "question", "options")
-    loaded = tiny.load_model("llama", **settings)
+def scored(questions, dtype="float32", strategy="auto", architecture="llama", protocol="options", **settings):
+    requests = build_requests(questions, "question", protocol)
+    loaded = (encoder_decoders if architecture == "t5" else tiny).load_model(architecture, **settings)
     loaded.model.to(getattr(torch, dtype))
     table, metadata = score(loaded, pa.Table.from_pylist(requests, schema=REQUESTS.schema), strategy=strategy)
     return requests, table, metadata
@@ -42,26 +41,31 @@ def scored(questions, dtype="float32", strategy="auto", **settings):
 def evaluated(questions, *arguments, **settings):
     """Return the scores of the options, the chosen ones, and whether float noise can change them, by item."""
     requests, table, metadata = scored(questions, *arguments, **settings)
-    rows = results_of("options", questions, requests, table.to_pylist(), noise=float_noise(metadata["engine"]))
+    kind = {"masked": settings["architecture"] == "bert"}
+    rows = results_of("options", questions, requests, table.to_pylist(), noise=metadata["engine"]["noise"], **kind)
     return {
         row["item_id"]: (row["option_scores"], row["predicted_indices"], row["metrics"]["within_noise"]) for row in rows
     }
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
-def test_every_choice_that_a_batch_changes_is_counted(questions, dtype):
-    runs = [evaluated(questions, dtype, "plain", max_batch_tokens=1)]
-    runs += [evaluated(questions, dtype, "plain", max_batch_tokens=32 * 48), evaluated(questions, dtype)]
+@pytest.mark.parametrize("architecture", ["llama", "bert", "t5"])
+def test_every_choice_that_a_batch_changes_is_counted(questions, dtype, architecture):
+    if architecture != "llama":  # whose vocabularies have no digits
+        questions = [question | {"choices": WORDS[:5]} for question in questions]
+    one, several = {"max_batch_tokens": 1}, {"max_batch_tokens": 32 * 48}
+    runs = [evaluated(questions, dtype, way, architecture=architecture, **options)
+            for way, options in (("plain", one), ("plain", several), ("auto", {}))]  # fmt: skip
     alone, *others = runs
     assert any(run[name][0] != scores for run in others for name, (scores, *_) in alone.items()), "noise exists"
     changed = {name for run in others for name, (_, chosen, _) in alone.items() if run[name][1] != chosen}
     counted = [{name for name, (_, chosen, noisy) in run.items() if noisy or len(chosen) > 1} for run in runs]
+    assert all(changed <= each for each in counted), "beside ties"
     if dtype == "float32":
         assert all({*run[name][1]} & {*alone[name][1]} for run in others for name in alone), "no other choice"
-        assert max(map(len, counted)) <= 2
+        assert max(map(len, counted)) <= 5
     else:
-        assert all(changed <= each for each in counted), "beside ties"
-        assert 0 < max(map(len, counted)) < len(questions) / 5, "most choices are no noise"
+        assert 0 < max(map(len, counted)) < len(questions) / 3, "most choices are no noise"
 
 
 def test_noise_grows_with_the_length():
@@ -73,7 +77,8 @@ def test_noise_grows_with_the_length():
     drifting = noise_by_length(np.full(200, 0.01))  # in one direction
     assert drifting["64"] == pytest.approx(0.64)
     assert noise_by_length(np.array([0.5, np.nan, -0.5])) == {"1": 0.5}
-    assert noise_by_length(np.array([])) == {}
+    for equal in (np.array([]), np.zeros(1)):  # what a few texts do not show
+        assert 0 < noise_by_length(equal)["1"] < 1e-5
 
 
 def span(loglik: float, n_tokens: int) -> Span:
@@ -93,8 +98,14 @@ def test_what_is_within_noise():
     assert within_noise([0.5, 0.5 + 0.13], {"choice:0": span(-1.0, 4)}, {"4": 0.03}) == {"within_noise": 0.0}
     assert within_noise([0.5, 0.5 + 0.11], {"choice:0": span(-1.0, 4)}, {"4": 0.03}) == {"within_noise": 1.0}  # PMI
     assert within_noise([-1.0, -1.0], {"choice:0": span(-1.0, 1)}, noise) == {"within_noise": 0.0}, "a tie"
-    for scores in (None, [], [-1.0], [-1.0, -math.inf], [-1.0, math.nan]):
+    impossible = spans | {"choice:3": span(-math.inf, 1)}
+    assert within_noise([-1.0, -1.02, -math.inf], impossible, noise) == {"within_noise": 1.0}
+    assert within_noise([-1.0, -math.inf], impossible, noise) == {"within_noise": 0.0}
+    assert within_noise([-math.inf, -math.inf], impossible, noise) == {"within_noise": 0.0}, "a tie"
+    for scores in (None, [], [-1.0], [-1.0, math.nan], [-1.0, None]):
         assert within_noise(scores, spans, noise) == {}
+    assert within_noise([-1.0, -1.0 - 1e-5], spans, {"1": 5e-6}) == {"within_noise": 1.0}, "float32"
+    assert within_noise([-1.0, -1.0 - 1e-5], spans, {"1": 0.0}) == {"within_noise": 0.0}, "deterministic"
     assert within_noise([-1.0, -1.02], spans, {}) == {}, "unknown"
 
 
@@ -105,11 +116,24 @@ def test_deterministic_runs_have_equal_bytes_whatever_the_batch(questions):
         engine = metadata["engine"]
         assert (engine["strategy"], engine["batching"]) == ("plain", "single")
         assert any("deterministic" in reason for reason in engine["fallback"])
-        assert set(float_noise(engine).values()) == {0.0}
+        assert set(engine["noise"].values()) == {0.0}
         tables.append(table.combine_chunks().slice(0, 500))
     assert tables[0].equals(tables[1])
     logprobs = [np.concatenate(table["logprobs"].to_numpy()).tobytes() for table in tables]
     assert logprobs[0] == logprobs[1]
+
+
+def test_deterministic_texts_are_equal_whatever_the_batch(questions):
+    requests = build_requests(questions[:12], "question", "generation")
+    tables = []
+    for settings, rows in (({"max_batch_tokens": 300}, requests), ({}, requests[:8])):
+        loaded = tiny.load_model("llama", deterministic=True, **settings)
+        loaded.model.to(torch.bfloat16)
+        table, metadata = generate(loaded, pa.Table.from_pylist(rows, schema=REQUESTS.schema))
+        assert {note["used"] for note in metadata["engine"]["strategies"]} == {"single"}
+        tables.append(table.combine_chunks().slice(0, 8))
+    assert len(tables[1]) == 8
+    assert tables[0].equals(tables[1])
 
 
 def test_a_deterministic_model_uses_one_thread(tmp_path):

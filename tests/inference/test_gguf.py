@@ -121,6 +121,18 @@ def test_no_value_depends_on_order_budget_shard_or_threads(files, architecture, 
     assert run.outputs(table)[0] == rows
 
 
+def test_deterministic_runs_have_equal_bytes(files):
+    path, table = files("llama")["Q4_K_M"], requests(texts())
+    runs = [Run(path, deterministic=True), Run(path, deterministic=True, max_batch_tokens=16)]
+    (rows, metadata), (again, _) = (
+        run.outputs(part) for run, part in zip(runs, (table, table.slice(0, 5)), strict=True)
+    )
+    assert again == rows[:5]
+    assert metadata["engine"]["strategy"] == "plain"
+    assert metadata["engine"]["noise"] == {"1": 0.0}
+    assert all(run.loaded.depends_on_batch for run in runs)
+
+
 def test_statistics_are_those_of_the_distribution(files):
     run = Run(files("qwen3")["Q8_0"])
     row = run.outputs(requests([("O gato dorme.", 0, 13)], extras=EXTRAS))[0][0]

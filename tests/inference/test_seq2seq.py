@@ -5,6 +5,7 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from support import encoder_decoders, tiny
+from support.encoder_decoders import generation_rows
 from support.engines import generate, score
 from support.scoring import build_requests, item, results_of
 from vernacular.checkpoints.adapters import resolve_adapter
@@ -38,9 +39,9 @@ def ids_of(loaded, text: str, *, special: bool = True) -> list[int]:
     return loaded.tokenizer(text, add_special_tokens=special)["input_ids"]
 
 
-def loss_logprob(loaded, prompt: str, span: str, start=None) -> float:
+def loss_logprob(loaded, prompt: str, span: str, start=None, special: bool = True) -> float:
     """Return minus the loss of a span's tokens, times their number, from transformers' own pass over it alone."""
-    source, labels = (torch.tensor([ids_of(loaded, text, special=s)]) for text, s in ((prompt, True), (span, False)))
+    source, labels = (torch.tensor([ids_of(loaded, text, special=s)]) for text, s in ((prompt, special), (span, False)))
     decoder = torch.cat([torch.tensor([start or loaded.start_ids]), labels[:, :-1]], dim=1)
     with torch.no_grad():
         output = loaded.model(input_ids=source, decoder_input_ids=decoder)
@@ -148,6 +149,30 @@ def test_texts_without_a_prompt_have_pseudo_bits_and_others_have_none():
     assert values["surprisal_good"] == pytest.approx(-loss_logprob(loaded, "Ola.", "O gato dorme."), rel=1e-5)
 
 
+@pytest.mark.parametrize("arch", ["t5", "byt5"])
+def test_items_with_and_without_a_context_are_as_each_alone(arch):
+    loaded, sentences = encoder_decoders.load_model(arch), ["O gato dorme.", "O gato dormen."]
+    items = [
+        item(item_id=f"i{i}", context=text, choices=sentences, gold=[0]) for i, text in enumerate(("", "Ola.", ""))
+    ]
+
+    def rows_of(items):
+        rows = build_requests(items, "sentence", "minimal_pair")
+        table, metadata = score(loaded, pa.Table.from_pylist(rows, schema=REQUESTS.schema))
+        fills_in = metadata["engine"]["pll"] == ["infilling"]
+        return fills_in, results_of("minimal_pair", items, rows, table.to_pylist(), fills_in=fills_in)
+
+    fills_in, together = rows_of(items)
+    assert fills_in
+    for own, row in zip(items, together, strict=True):
+        [alone] = rows_of([own])[1]
+        assert row["metrics"] == pytest.approx(alone["metrics"], rel=1e-5)
+        assert row["predicted_indices"] == alone["predicted_indices"]
+        assert "pseudo_bits" in row["metrics"]
+        assert ("answer_bits" in row["metrics"]) == bool(own["context"])
+        assert "bits" not in row["metrics"]
+
+
 def test_model_that_fills_in_no_words_scores_no_text_without_a_prompt():
     loaded, text = encoder_decoders.load_model("bart"), "O gato dorme."
     [row] = score(loaded, tiny.score_requests([(text, 0, len(text))]))[0].to_pylist()
@@ -177,15 +202,6 @@ def test_prompt_beyond_the_encoder_is_cut_and_a_long_span_is_an_error():
     assert cut["n_prompt_tokens"] == 64
     assert sum(cut["logprobs"]) < 0
     assert span["flags"].startswith("error: expected a span of at most 64 tokens, got ")
-
-
-def generation_rows(texts, **fields) -> pa.Table:
-    rows = []
-    for number, text in enumerate(texts):
-        row = dict.fromkeys(REQUESTS.schema.names) | {"prefix": "", "text": text, "stop": [], "kind": "generate"}
-        row |= {"request_id": f"r{number}", "item_id": f"i{number}", "role": "response", "max_new_tokens": 9} | fields
-        rows.append(row)
-    return pa.Table.from_pylist(rows, schema=REQUESTS.schema)
 
 
 @pytest.mark.parametrize("config", [{}, {"forced_bos_token_id": 0, "forced_eos_token_id": 2}])
@@ -297,6 +313,33 @@ def test_adapter_of_an_encoder_decoder_equals_the_merged_model(tmp_path):
     assert values == pytest.approx(sums(score(merged, requests())[0]), rel=1e-4)
     assert values != pytest.approx(before, rel=1e-3)
     assert sums(score(loaded, requests())[0]) == before
+
+
+def test_template_of_a_chat_is_the_prompt_of_the_encoder():
+    loaded = encoder_decoders.load_model("t5", chat=True)
+    loaded.tokenizer.chat_template = (
+        "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
+        "{% if add_generation_prompt %}answer:{% endif %}"
+    )
+    question = item(question="Que animal dorme no tellado?", choices=["o gato", "a cadela"], gold=[0])
+    rows = build_requests([question], "question", "letters")
+    try:
+        table = score(loaded, pa.Table.from_pylist(rows, schema=REQUESTS.schema))[0].to_pylist()
+        texts = generation_rows(["Ola"], messages=[{"role": "user", "content": "Ola"}])
+        [text] = generate(loaded, texts)[0].to_pylist()
+        ids = loaded.tokenizer.apply_chat_template(texts["messages"][0].as_py(), add_generation_prompt=True)[
+            "input_ids"
+        ]
+        expected = loaded.model.generate(torch.tensor([ids]), max_new_tokens=9)[0]
+    finally:
+        loaded.tokenizer.chat_template = None  # the tokenizer is shared
+    for row, letter in zip(table, "AB", strict=True):
+        assert row["rendered"].startswith("user: ")
+        prompt = row["rendered"][: row["rendered"].rindex("answer:")] + "answer:"
+        # as `apply_chat_template`, without the end token that the tokenizer adds to a text
+        own = loss_logprob(loaded, prompt, letter, special=False)
+        assert sum(row["logprobs"]) == pytest.approx(own, rel=1e-5)
+    assert text["raw_output"] == loaded.tokenizer.decode(expected, skip_special_tokens=True)
 
 
 def test_decoder_that_reads_later_tokens_is_refused():

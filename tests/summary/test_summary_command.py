@@ -8,6 +8,7 @@ import openpyxl
 import pandas as pd
 import pytest
 from support import stages
+from vernacular.comparison.curves.schema import DECIDING_METRICS
 from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.core import artifacts
 from vernacular.core.metadata import unavailable
@@ -62,7 +63,8 @@ def write_metrics(directory: Path, table, metadata: dict) -> Path:
 
 
 def write_no_comparisons(directory):
-    for name, kind in {"rankings": RANKINGS, "pairs": COMPARISONS, "overall": OVERALL, "prompts": PROMPTS}.items():
+    kinds = {"rankings": RANKINGS, "pairs": COMPARISONS, "overall": OVERALL, "prompts": PROMPTS}
+    for name, kind in (kinds | {"deciding_models": DECIDING_METRICS}).items():
         artifacts.write(
             directory / f"{name}.parquet", kind, kind.schema.empty_table(), {"fingerprint": "f", "notes": []}
         )

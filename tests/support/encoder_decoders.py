@@ -3,9 +3,11 @@
 import copy
 import functools
 
+import pyarrow as pa
 import torch
 import transformers as tf
 from vernacular.inference.model.load import LoadedModel, wrap
+from vernacular.protocols.schema import REQUESTS
 
 from support import tiny
 
@@ -70,3 +72,12 @@ def save(arch: str, directory, **config) -> None:
     """Write a tiny model and its tokenizer to a directory."""
     model(arch, **config).save_pretrained(directory)
     tokenizer(arch).save_pretrained(directory)
+
+
+def generation_rows(texts, **fields) -> pa.Table:
+    rows = []
+    for number, text in enumerate(texts):
+        row = dict.fromkeys(REQUESTS.schema.names) | {"prefix": "", "text": text, "stop": [], "kind": "generate"}
+        row |= {"request_id": f"r{number}", "item_id": f"i{number}", "role": "response", "max_new_tokens": 9} | fields
+        rows.append(row)
+    return pa.Table.from_pylist(rows, schema=REQUESTS.schema)

@@ -144,6 +144,9 @@ def test_engine_of_another_package_is_run_to_the_spreadsheet(workspace):
     metadata = workspace.score_metadata("letters", "belebele.gl.options.0shot")
     assert metadata["engine"]["name"] == "letters"
     assert len(metadata["engine"]["version"]) == 16
+    notes = pd.read_csv(workspace.directory / "results" / "summary" / "notes.csv").set_index("note")
+    unknown = notes.loc["within_noise not computed: the float noise of letters is unknown"]
+    assert (unknown["kind"], unknown["evaluations"]) == ("not applicable", "belebele.gl.options.0shot")
 
 
 def test_code_of_an_engine_of_another_package_is_in_the_key(workspace):

@@ -21,7 +21,7 @@ from vernacular.comparison.schema import PROMPTS as PROMPTS_TABLE
 from vernacular.core import artifacts
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.lm_eval.catalog import FORMAT, index_path
-from vernacular.metrics.schema import RESULTS
+from vernacular.metrics.schema import RESULTS, TASK_RESULTS
 
 pytestmark = [
     pytest.mark.slow,
@@ -233,3 +233,13 @@ def expected_results(directory: Path, runs: list = RUNS) -> list:
     names = {name for name, _ in runs}
     found = json.loads((directory / "expected.json").read_text("utf-8"))
     return [run for run in found if run[0] in names]
+
+
+def test_choices_of_its_tasks_know_their_float_noise(directory):
+    for path in sorted((directory / "results" / "causal" / "tasks").glob("*.parquet")):
+        table, metadata = artifacts.read_all(path, TASK_RESULTS)
+        has_choices = table["option_scores"].null_count < len(table)
+        values = [dict(row or ()).get("within_noise") for row in table["metrics"].to_pylist()]
+        assert (metadata.within_noise is not None) == has_choices, path.name
+        assert {value for value in values if value is not None} <= {0.0, 1.0}
+        assert len(table) == 0 or (None in values) != has_choices, path.name

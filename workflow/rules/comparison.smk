@@ -39,6 +39,7 @@ rule compare:
     output:
         multiext(in_output("summary/rankings"), ".parquet", ".csv"),
         multiext(in_output("summary/prompts"), ".parquet", ".csv"),
+        multiext(in_output("summary/deciding_models"), ".parquet", ".csv"),
         in_output("summary/overall.parquet"),
         table("overall", "CSV"),
         pairs=COMPARED[0],

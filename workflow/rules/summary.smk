@@ -10,7 +10,7 @@ rule summary:
         metrics=expand(in_output("{model}/metrics.parquet"), model=CONFIG.models),
         tokens=expand(in_output("{model}/tokens.parquet"), model=CONFIG.models),
         compared=COMPARED,
-        ranked=expand(in_output("summary/{table}.parquet"), table=["rankings", "overall", "prompts"]),
+        ranked=expand(in_output("summary/{table}.parquet"), table=["rankings", "overall", "prompts", "deciding_models"]),
         curves=curve_files(),
         without_faults=WITHOUT_FAULTS,
         estimates=ESTIMATES[:1],
@@ -56,8 +56,12 @@ rule summary:
 rule report:
     input:
         values=in_output("summary/results.parquet"),
-        compared=expand(in_output("summary/{table}.parquet"), table=["comparisons", "rankings", "overall", "prompts"]),
+        compared=expand(
+            in_output("summary/{table}.parquet"),
+            table=["comparisons", "rankings", "overall", "prompts", "deciding_models"],
+        ),
         curves=curve_files(),
+        unpaired=[in_output("summary/unpaired.parquet")] * bool(UNPAIRED),
         tokenizers=in_output("summary/tokenizers.parquet"),
         tasks=expand(expand_evaluations(in_output("{{model}}/tasks/{evaluation}.parquet")), model=CONFIG.models),
         # read in the directories of these and of `tasks`

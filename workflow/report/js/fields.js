@@ -7,7 +7,8 @@
 const fields = /** @type {const} */ ({
   "rows": {
     // index: headline values (Cell is the same in the file of an evaluation); marks are 2 best, 1 not significantly
-    // different from the best, 0 others; worse: significantly, than the best; scope is "all" or a language; what has no values, and why
+    // different from the best, 0 others; worse: significantly, than the best; scope is "all" or a language; what has no
+    // values, and why; choices that float noise can change
     "IndexCell": [
       "evaluation", "model", "metric", "value", "low", "high", "n", "flagged", "ties", "chance", "majority"
     ],
@@ -20,6 +21,7 @@ const fields = /** @type {const} */ ({
     "Spoken": ["evaluation", "model", "answered", "gold", "undecided"],
     "LanguageCount": ["language", "n"],
     "Symptom": ["evaluation", "model", "code", "severity", "share"],
+    "Noise": ["evaluation", "model", "n"],
     "TaskTitle": ["name", "title", "note", "short"],
     "Pair": ["baseline", "candidate", "summary"],
     // e{i}/task: values over all items and by category; items by code of their outcome; histograms, one list of counts
@@ -81,7 +83,7 @@ const fields = /** @type {const} */ ({
   "records": {
     "Index": [
       "title", "version", "models", "n_models", "names", "evaluations", "metrics", "tasks", "cells", "missing",
-      "symptoms", "spoken", "rankings", "overall", "pairs", "curves", "languages",
+      "symptoms", "spoken", "noise", "rankings", "overall", "pairs", "curves", "languages", "beside",
       "n_prompt_groups?", "n_audit_lists?", "between_languages?"
     ],
     // `representative` is the metric that stands for an evaluation; a mean over prompts has `runs`, each of these
@@ -114,6 +116,16 @@ const fields = /** @type {const} */ ({
       "both_correct", "both_incorrect", "baseline_only_correct", "candidate_only_correct", "n_tests", "test",
       "significant", "better", "note", "single?"
     ],
+    "Deciding": [
+      "evaluation", "title", "headline", "is_chosen", "decision_accuracy", "held_out_accuracy", "better_below", "signal",
+      "noise", "axis", "n_curves", "n_common", "note"
+    ],
+    "Unpaired": [
+      "tool", "version", "outside_model", "outside_task", "title", "unit", "outside_value", "outside_low",
+      "outside_high", "outside_n", "shots", "dataset_revision", "items", "note", "model", "evaluation", "value",
+      "difference", "difference_low", "difference_high", "p_value"
+    ],
+    "Beside": ["deciding", "unpaired"],
     "Prompts": ["groups"],
     "PromptGroup": ["evaluation", "seeds", "prompts", "rows"],
     "Prompt": ["name", "evaluation", "text", "differs?", "reviewed?"],

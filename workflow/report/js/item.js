@@ -45,7 +45,7 @@
         "← worse",
         "better →",
       ]),
-      outcome(index, item, detail, row, results),
+      outcome(index, item, detail, row, results, details),
       el(
         "div",
         { class: "columns" },
@@ -71,7 +71,8 @@
 
   // The outcome with the measure by which items are sorted, the category, and what was flagged.
   /** @param {Item} item @param {Detail} detail @param {Results["rows"][number]} row @param {Results} results */
-  function outcome(index, item, detail, row, results) {
+  function outcome(index, item, detail, row, results, details) {
+    const isNoise = detail.values[details.values.indexOf("within_noise")] === 1;
     const show = results.measure === "margin" ? format.signed : format.value;
     return el(
       "p",
@@ -79,6 +80,7 @@
       items.badge(row.outcome),
       results.measure && row.value !== null ? ` ${names.measure(index, results.measure)}: ${show(row.value, "")}` : "",
       item.category ? [" · ", data(names.category(item.category))] : null,
+      isNoise ? " · ≈ float noise can change this choice" : null,
       detail.flags ? [" · ", el("span", { class: "flag" }, "⚑ ", data(detail.flags))] : null,
     );
   }

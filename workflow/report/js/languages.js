@@ -11,7 +11,9 @@
     const content = await pieces.languages();
     if (!content.rows.length && !content.notes.length) return notFound("No parallel task in several languages.");
     const title = "Between languages";
-    const notes = content.notes.map((text) => el("p", { class: "note" }, data(text)));
+    const reasons = content.notes.map((text) => el("li", null, data(text)));
+    const summary = el("summary", null, `Not compared: ${format.counted(reasons.length, "task")}`);
+    const notes = reasons.length ? el("details", { class: "note" }, summary, el("ul", null, reasons)) : null;
     const about = el("p", { class: "lead" }, ABOUT);
     const heading = el("h1", null, title);
     if (!content.rows.length) return { title, element: el("section", null, heading, about, notes) };

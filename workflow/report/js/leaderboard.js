@@ -30,6 +30,8 @@
       columns.length || chosen.means ? built.element : el("p", null, "No evaluation has a value for these settings."),
       board.legend(index, chosen, columns, models.length),
       unavailable(index),
+      await beside.deciding(index),
+      await beside.unpaired(index),
     );
     return { title: "Leaderboard", element };
   });

@@ -16,7 +16,9 @@ const names = (() => {
       const key = `${symptom.evaluation} ${symptom.model}`;
       symptoms.set(key, [...(symptoms.get(key) ?? []), symptom]);
     }
-    return { ...index, modelNumber: model, evaluationNumber: evaluation, tasks, symptomsOf: symptoms };
+    const noise = new Map(index.noise.map((row) => [`${row.evaluation} ${row.model}`, row.n]));
+    const lookups = { modelNumber: model, evaluationNumber: evaluation, tasks, symptomsOf: symptoms, noiseOf: noise };
+    return { ...index, ...lookups };
   }
 
   function language(code) {

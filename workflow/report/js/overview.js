@@ -325,6 +325,12 @@
         ? " ▲: a failure that explains the value; see its task."
         : "",
       all.some((cell) => cells.lacksInterval(cell, index.metrics[cell.metric])) ? ` ${cells.ABOUT_PARENTHESES}` : "",
+      index.noise.length
+        ? ` Float noise can change ${format.counted(
+            index.noise.reduce((sum, row) => sum + row.n, 0),
+            "choice",
+          )} (≈ in the views of items).`
+        : "",
     ].join("");
   }
 
@@ -340,6 +346,7 @@
         : cell.chance === null
           ? info.title
           : `chance ${format.value(cell.chance, info.unit)}`;
+    const noise = index.noiseOf.get(`${cell.evaluation} ${cell.model}`);
     const element = el(
       "td",
       null,
@@ -349,7 +356,8 @@
           href: names.addressOf(setting, index.models[cell.model]),
           title:
             `${info.title}: ${format.value(cell.value, info.unit)} ${format.unit(info.unit)}, ` +
-            `${cells.interval(cell, info)}, ${format.counted(cell.n, "item")}`,
+            `${cells.interval(cell, info)}, ${format.counted(cell.n, "item")}` +
+            `${noise ? `, ${format.count(noise)} within float noise` : ""}`,
         },
         el("span", { class: "value" }, cells.text(cell, info), cells.failure(index, cell)),
         el("span", { class: "n" }, second),

@@ -79,6 +79,7 @@ const pieces = (() => {
     cells: each(row("IndexCell")),
     missing: each(row("Missing")),
     symptoms: each(row("Symptom")),
+    noise: each(row("Noise")),
     spoken: each(row("Spoken", { answered: each(row("LanguageCount")), gold: each(row("LanguageCount")) })),
     rankings: each(row("Mark")),
     overall: each(row("Overall")),
@@ -150,6 +151,8 @@ const pieces = (() => {
   const itemsToRead = (list) => load(`a${list}`, each(record("ItemToRead")));
   const readLanguages = record("Languages", { rows: each(record("BetweenLanguages")) });
   const languages = () => load("languages", readLanguages);
+  const readBeside = record("Beside", { deciding: each(record("Deciding")), unpaired: each(record("Unpaired")) });
+  const beside = () => load("beside", readBeside);
   const languageItems = (evaluation) => load(`e${evaluation}/languages`, each(record("LanguageItem")));
   const provenance = () => load("provenance", readProvenance);
 
@@ -186,6 +189,7 @@ const pieces = (() => {
     auditLists,
     itemsToRead,
     languages,
+    beside,
     languageItems,
     provenance,
   };

@@ -34,6 +34,7 @@
       estimates(index, task, setting, false),
       estimates(index, task, setting, true),
       values(index, task, setting, model),
+      await beside.unpaired(index, number),
       el(
         "details",
         null,

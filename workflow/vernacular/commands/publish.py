@@ -27,6 +27,7 @@ from vernacular.comparison.schema import PROMPTS
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError, DataError, UserError, format_count
 from vernacular.core.fingerprint import fingerprint
+from vernacular.core.metadata import MetricsMetadata
 from vernacular.core.names import free_name
 from vernacular.core.paths import display_path
 from vernacular.core.publication import is_public_address, publishable
@@ -79,11 +80,12 @@ def publish(args) -> str:
         artifacts.write(temporary / "tables" / "prompts.parquet", PROMPTS, prompts, metadata)
         values = values[~values["metric"].map(is_estimate)]  # of people, and of several models
         source = {"source_organization_name": args.organization, "evaluator_relationship": args.relationship}
-        datasets = _write_exchange_files(args.results, temporary, values, models, prompts, source)
+        metrics = _write_exchange_files(args.results, temporary, values, models, prompts, source)
+        datasets = dataset_sources(metrics)
         records = [record["model_info"] for record in every_eval_ever(values, models, datasets)]
         on_hub = {each["name"]: each["id"] for each in records if each.get("inference_platform") == "HuggingFace"}
         benchmarks = recorded.get("benchmarks", {})
-        pages, left_out = write_eval_results(temporary / "eval_results", values, on_hub, datasets, benchmarks)
+        pages, left_out = write_eval_results(temporary / "eval_results", values, on_hub, datasets, metrics, benchmarks)
         sources = [model[key] for model in described for key in _SOURCES if model.get(key)]
         roots = [Path.cwd(), Path.home(), args.results.resolve().parent]
         unknown = check_nothing_private(temporary, roots, sources, recorded.get("api_key_env", []))
@@ -110,9 +112,9 @@ def _check_empty(directory: Path) -> None:
 
 def _write_exchange_files(
     results: Path, directory: Path, values: pd.DataFrame, models: list[dict], prompts: list[dict], source: dict
-) -> list[dict]:
-    """Write the files of other tools; return the datasets."""
-    metrics = (artifacts.metadata(results / model["name"] / "metrics.parquet", METRICS) for model in models)
+) -> list[MetricsMetadata]:
+    """Write the files of other tools; return the metadata of the models' values."""
+    metrics = [artifacts.metadata(results / model["name"] / "metrics.parquet", METRICS) for model in models]
     datasets = dataset_sources(metrics)
     write_lm_eval_results(directory / "lm_eval", standard_errors(values, prompts))
     runs = values[values["prompt"] != ALL_PROMPTS]  # a mean over prompts has no results per item
@@ -124,7 +126,7 @@ def _write_exchange_files(
                 yield evaluation, artifacts.read(path, TASK_RESULTS)
 
     write_every_eval_ever(directory, values, models, datasets, task_results=task_results, source=source)
-    return datasets
+    return metrics
 
 
 _SECRET_NAMES = re.compile(r"(^|_)(KEY|TOKEN|SECRET|PASSWORD)(_|$)", re.IGNORECASE)

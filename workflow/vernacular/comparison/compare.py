@@ -12,6 +12,7 @@ from itertools import combinations
 import pyarrow as pa
 
 from vernacular.comparison.align import Items, Side, align
+from vernacular.comparison.curves.deciding import deciding_among_models
 from vernacular.comparison.over_prompts import comparison_rows as mean_rows
 from vernacular.comparison.over_prompts import group_rows, prompt_groups, replaced
 from vernacular.comparison.overall import overall, with_normalized_values
@@ -33,6 +34,7 @@ class ComparisonResults:
     rankings: list[dict]  # rows per RANKINGS
     overall: list[dict]  # rows per OVERALL
     prompts: list[dict]  # rows per PROMPTS
+    deciding: list[dict]  # rows per DECIDING_METRICS of models, not of series
 
 
 def compare_all(
@@ -70,15 +72,18 @@ def compare_all(
         groups = [{m: s for m, s in sides.items() if ((m, evaluation) in infilled) == own} for own in (False, True)]
         columns = [each for own in groups for each in columns_of(items, own, metrics, metadata, **compared, **drawn)]
         sides = groups[0] or sides
+        ranked = {model: side for model, side in sides.items() if model not in unranked}
+        is_test = metadata["style"].endswith(OPTIONS_ONLY)
+        deciding = [] if is_test else deciding_among_models(items, ranked, metrics, metadata)
         if evaluation not in grouped:  # of a whole run, all values of all models do not fit in memory
             sides = {model: with_normalized_values(side, metrics) for model, side in sides.items()}
-        return comparison_rows, columns, (metadata, metrics, items, sides)
+        return comparison_rows, columns, deciding, (metadata, metrics, items, sides)
 
     with ThreadPoolExecutor(max_workers=threads) as pool:
         results_by_evaluation = list(pool.map(compare_evaluation, evaluations))
     by_name = {metadata["evaluation"]: content for *_, (metadata, *content) in results_by_evaluation}
     prompts, group_columns, first_runs = _compare_groups(evaluations, by_name)
-    columns = [column for _, columns, _ in results_by_evaluation for column in columns] + group_columns
+    columns = [column for _, columns, *_ in results_by_evaluation for column in columns] + group_columns
     rows = [row for comparison_rows, *_ in results_by_evaluation for row in comparison_rows] + mean_rows(prompts, pairs)
     found = corrected(rows, columns, replaced(prompts))
     for row in add_significance(rows, found):
@@ -88,6 +93,7 @@ def compare_all(
         [row for column in columns for row in rank(column, found)],
         overall([each for *_, each in results_by_evaluation if not each[0]["style"].endswith(OPTIONS_ONLY)], seed=seed),
         prompts,
+        [row for *_, deciding, _ in results_by_evaluation for row in deciding],
     )
 
 

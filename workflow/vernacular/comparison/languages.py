@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from vernacular.core.artifacts import Kind
-from vernacular.core.errors import format_count
+from vernacular.core.errors import first_of, format_count
 from vernacular.core.tables import finite_or_none, rows_of
 from vernacular.data.audit import REFERENCE
 from vernacular.metrics.schema import EVALUATION_COLUMNS, float_columns, text_columns
@@ -113,7 +113,7 @@ def compare_languages(
         next((each.texts[i]["cluster_id"] for each in languages.values() if i in each.texts), None) for i in ids
     ]
     codes = cluster_codes(clusters, len(ids))
-    rows, items, notes = [], [], []
+    rows, items, reasons = [], [], {}
     for here, there in permutations(languages, 2):
         if reference not in (here, there) and len(languages) > MOST_LANGUAGES:
             continue
@@ -123,7 +123,11 @@ def compare_languages(
             rows += [labels | row for row in compared.rows(codes, pairs if there == reference else ())]
             items += [labels | row for row in compared.items()] if there == reference else []
         elif there == reference:
-            notes.append(f"{group[here]}: not compared with {there}: {compared.reason}")
+            reasons.setdefault(compared.reason, []).append(here)
+    notes = []
+    for reason, (first, *others) in reasons.items():
+        also = f"; the same in {first_of(others, 8)}" if others else ""
+        notes.append(f"{group[first]}: not compared with {reference}: {reason}{also}")
     return rows, items, notes
 
 

@@ -400,7 +400,7 @@ def report_spec(config: Config) -> specs.ReportSpec:
     templates = fingerprint([[file.name, file_fingerprint(file)] for file in files])
     varied = [e for e in config.evaluations.values() if e.prompt != DEFAULT_PROMPT]
     descriptions = {e.id: _prompt_description(config, e) for e in varied}
-    fields = _table_fields(config) | {"audit": config.audit is not None}
+    fields = _table_fields(config) | {"audit": config.audit is not None, "external": bool(config.external_results)}
     return specs.ReportSpec(**fields, pairs=config.comparisons, templates=templates, prompts=descriptions)
 
 

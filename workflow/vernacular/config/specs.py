@@ -327,3 +327,4 @@ class ReportSpec(SeriesSpec):
     audit: bool = False  # whether the run has lists of items to read
     languages: bool = False  # whether parallel tasks are compared between languages
     estimates: bool = False  # whether there are values by labels, or borrowed ones
+    external: bool = False  # whether there are external results

@@ -178,6 +178,15 @@ class ModelInfo:
     adapter: AdapterInfo | None = None
     details: dict = field(default_factory=dict)  # revision, architecture, threads, what a server states, …
 
+    @property
+    def quantized(self) -> str | None:
+        """The name of the quantization: "4bit", "8bit", or its method."""
+        stated = self.quantization
+        if not isinstance(stated, dict):
+            return stated
+        bits = next((f"{bits}bit" for bits in (4, 8) if stated.get(f"load_in_{bits}bit")), None)
+        return bits or stated.get("quant_method", "quantized") if stated else None
+
 
 INFILLING = "infilling"  # pseudo-log-likelihood of a text whose words an encoder-decoder fills in
 
@@ -193,6 +202,9 @@ class EngineInfo:
     fallback: list[str] = field(default_factory=list)  # why slower ways were used
     computed_with: list[str] | None = None  # evaluations that share the computation and differ in the prompt only
     pll: list[str] | None = None  # names of the pseudo-log-likelihoods among the scores
+    # of scores: standard deviation of a span's difference between two computations, in nats, by its number of tokens;
+    # {"1": 0.0}: equal bit by bit; None: unknown
+    noise: dict[str, float] | None = None
     details: dict = field(default_factory=dict)  # self-checks, limits of batches, dropped parts of the journal, …
 
 
@@ -326,7 +338,8 @@ class ResultsMetadata(Metadata):
     within_noise: int | None = None  # items whose choice float noise can change; None: the noise is unknown
     metrics: list[dict] = field(default_factory=list)  # definitions by another tool
     repeats: int | None = None  # samples per item
-    not_installed: dict[str, str] = field(default_factory=dict)  # metrics without their optional package, and which
+    # metrics without their optional package, and which; or without what the engine states
+    not_installed: dict[str, str] = field(default_factory=dict)
     unclosed: float | None = None  # share of responses that end within their reasoning; None: none reasons
     diagnoses: list[Diagnosis] = field(default_factory=list)  # worst first
     profile: Profile | None = None

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import yaml
 
-from vernacular.core.errors import ConfigError, DataError, first_line, first_of, suggest
+from vernacular.core.errors import ConfigError, DataError, first_of, suggest
 from vernacular.core.fields import as_list
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.names import language_problem, quoted
 from vernacular.core.paths import display_path
+from vernacular.core.yaml import read
 from vernacular.data.load import read_source
 from vernacular.data.tasks import load_task
 
@@ -46,9 +47,9 @@ def benchmark(reference: str, language: str | None = None) -> tuple[dict, bool] 
     if not file.is_file():
         return None
     try:
-        content = yaml.safe_load(file.read_text("utf-8"))
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
-        raise DataError(f"{place}: cannot be read ({first_line(error)}).") from None
+        content, _ = read(file)
+    except ConfigError as error:
+        raise DataError(str(error).replace(display_path(file), place)) from None
     tasks = content.get("tasks") if isinstance(content, dict) else None
     if not isinstance(tasks, list) or not tasks or not all(isinstance(each, dict) for each in tasks):
         raise DataError(f"{place}: expected a list of tasks under the key tasks.")

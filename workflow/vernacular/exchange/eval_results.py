@@ -13,6 +13,7 @@ from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
 
 from vernacular import __version__
 from vernacular.core.artifacts import write_text
+from vernacular.core.metadata import MetricsMetadata, ModelInfo
 from vernacular.core.tables import is_finite
 from vernacular.exchange.lm_eval_results import by_model
 from vernacular.metrics.schema import is_from_samples
@@ -21,19 +22,26 @@ _COMMIT = re.compile("[0-9a-f]{40}")
 
 
 def write_eval_results(
-    directory: Path, long: pd.DataFrame, repositories: dict[str, str], datasets: list[dict], benchmarks: dict[str, dict]
+    directory: Path,
+    long: pd.DataFrame,
+    repositories: dict[str, str],
+    datasets: list[dict],
+    metrics: list[MetricsMetadata],
+    benchmarks: dict[str, dict],
 ) -> tuple[dict[str, Path], list[str]]:
     """Write the values of benchmarks of each model below `directory`.
 
     Args:
         repositories: The Hub's repository of each model of `long` that has one.
         datasets: As `provenance.dataset_sources` returns them.
+        metrics: Metadata of the models' values.
         benchmarks: {evaluation: dataset, task_id and metric of the benchmark}.
 
     Returns:
         The directory to upload for each repository, and why other values of benchmarks are not written.
     """
     sources = {(row["task"], row["language"], row["limit"]): row for row in datasets}
+    evaluated = {(each.model, name): results for each in metrics for name, results in each.evaluations.items()}
     written: dict[str, Path] = {}
     left_out: list[str] = []
     models: dict[Path, str] = {}  # of each file: models of a run may be one of the Hub, in another precision
@@ -63,16 +71,17 @@ def write_eval_results(
             task_id=benchmark["task_id"],
             value=row["value"],
             dataset_revision=row["dataset_revision"],
-            notes=_notes(row),
+            notes=_notes(row, evaluated[row["model"], row["evaluation"]].inference.model),
         )
         write_text(path, yaml.safe_dump(eval_result_entries_to_yaml([entry]), sort_keys=False))
         written[repository], models[path] = directory / repository, row["model"]
     return written, left_out
 
 
-def _notes(row: dict) -> str:
+def _notes(row: dict, model: ModelInfo | None) -> str:
     low, high = row["ci_low"], row["ci_high"]
+    precision = (model and (model.quantized or model.dtype)) or "unknown precision"
     interval = f"95% interval {low:.4g} to {high:.4g}" if is_finite(low) and is_finite(high) else "no interval"
     setting = f"{row['metric']} ({row['unit']}), protocol {row['protocol']}, {row['shots']}-shot, style {row['style']}"
     prompt = f"prompt {row['prompt']}, language {row['language']}, n = {row['n']}, {interval}"
-    return f"{setting}, {prompt}, model revision {row['model_revision']}, Vernacular {__version__}"
+    return f"{setting}, {prompt}, {precision}, model revision {row['model_revision']}, Vernacular {__version__}"

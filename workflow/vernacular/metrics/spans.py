@@ -77,22 +77,24 @@ def within_noise(scores: list[float] | None, spans: dict[str, "Span"], noise: Ma
 
     It can if the best score, which is no tie, is above another by less than 2 sqrt(v1 + v2), where v is the variance of
     a request's difference between two computations. A score that is no log-likelihood of a span is a difference of two.
+    An impossible option (minus infinity) is beyond all noise.
 
     Args:
-        noise: The standard deviation in nats by a span's number of tokens, as the self-check has measured it; it grows
-            with the root of the length between and beyond these.
+        noise: The standard deviation in nats by a span's number of tokens, as the engine states it; it grows with the
+            root of the length between and beyond these.
     """
-    if not noise or not scores or len(scores) < 2 or not all(map(math.isfinite, scores)):
+    if not noise or not scores or len(scores) < 2 or any(score is None or math.isnan(score) for score in scores):
         return {}
     own = {span.loglik: len(span.logprobs) for span in spans.values() if span.loglik is not None}
     are_spans = all(score in own for score in scores)
 
     def variance(score: float) -> float:
-        length = own[score] if are_spans else max(own.values())
+        length = own[score] if are_spans else max(own.values(), default=1)
         known = max((int(measured) for measured in noise if int(measured) <= length), default=1)
         return noise[str(known)] ** 2 * length / known * (1 if are_spans else 2)
 
     best, *others = sorted(scores, reverse=True)
+    others = [score for score in others if score > -math.inf]
     is_close = any(best - other < 2 * math.sqrt(variance(best) + variance(other)) for other in others)
     return {"within_noise": float(is_close and best - others[0] > TIE)}
 
@@ -133,6 +135,11 @@ class Span:
     flag: str | None
     score: dict | None  # the row of the scores file, if there is one
     request: dict | None = None  # the row of the requests file
+
+    @property
+    def prompt(self) -> str:
+        """All of the text before it."""
+        return (self.request["prefix"] + self.request["text"])[: self.request["span_start"]] if self.request else ""
 
     def normalized_loglik(self, unit: str) -> float | None:
         """Return the log-likelihood in nats per "token", "char" or "byte" (UTF-8), or unnormalized for "sum".

@@ -70,7 +70,7 @@ def evaluate(
 ) -> tuple[list[dict], list[Metric]]:
     """Return (rows per TASK_RESULTS, their metrics). `outputs` are scores, or generations with `similarities`.
 
-    `masked`: pseudo-log-likelihoods; `fills_in`: of texts without a prompt. `pass_at`: k of pass@k. `answers`: see
+    `masked`: pseudo-log-likelihoods; `fills_in`: of the items without a prompt. `pass_at`: k of pass@k. `answers`: see
     `protocols.choice.parser`. `language`: of the outputs, whose texts are compared in one script, too, if it has two.
     `noise`: see `within_noise`.
     """
@@ -82,9 +82,9 @@ def evaluate(
         for item, spans in items_with_spans(items, requests, outputs):
             rows.append(module.result_of(item, spans))
             rows[-1]["metrics"] |= within_noise(rows[-1]["option_scores"], spans, noise or {})
-    if masked or fills_in:
-        prefixes = {} if masked else {"prefixes": ("",)}
-        rows = [row | {"metrics": as_pseudo(without_signals(row["metrics"]), **prefixes)} for row in rows]
+            if masked or (fills_in and any(not span.prompt.strip() for span in spans.values())):
+                prefixes = {} if masked else {"prefixes": ("",)}
+                rows[-1]["metrics"] = as_pseudo(without_signals(rows[-1]["metrics"]), **prefixes)
     add_classes(items, rows)
     return rows, with_classes(metrics_in(protocol, language), {name for row in rows for name in row["metrics"]})
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from vernacular import __version__
 from vernacular.comparison.audit import AUDIT_LIST
+from vernacular.comparison.curves.schema import DECIDING_METRICS
 from vernacular.comparison.labels import ESTIMATES
 from vernacular.comparison.languages import BETWEEN_LANGUAGES, LANGUAGE_ITEMS
 from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
@@ -26,6 +27,7 @@ from vernacular.core.processes import pool
 from vernacular.core.publication import publishable
 from vernacular.core.tables import rows_of
 from vernacular.core.written import rewriting
+from vernacular.exchange.aggregates.unpaired import UNPAIRED
 from vernacular.metrics.metric import display_name
 from vernacular.metrics.schema import RESULTS
 from vernacular.protocols.registry import PROTOCOLS
@@ -74,6 +76,7 @@ def build(
     audit: bool = False,
     estimates: bool = False,
     languages: bool = False,
+    external: bool = False,
 ) -> str:
     """Write the report of `models` × `evaluations` to the directory `out`, complete or not at all; return a summary.
 
@@ -90,6 +93,7 @@ def build(
         audit: whether the run has lists of items to read.
         estimates: whether it has values by labels of speakers, or borrowed ones.
         languages: whether it compares parallel tasks between languages.
+        external: whether it has external results.
 
     Raises:
         ArtifactError: a file is missing or damaged.
@@ -104,6 +108,7 @@ def build(
         notes = artifacts.metadata(summary)["notes"]
         report_index = ReportIndex(Index(models), Index(evaluations), Index())
         index = {"title": title, "version": __version__, "evaluations": [], "cells": [], "symptoms": [], "spoken": []}
+        index["noise"] = []
         by_labels = _estimates(results / "summary" / "labels.parquet") if estimates else {}
         runs, datasets, positions = [], {}, {}
         content_by_evaluation = _write_evaluations(out, evaluations, dict(enumerate(models)), results, processes)
@@ -132,6 +137,8 @@ def build(
             index["cells"] += leaderboard.index_cells(number, task["cells"], report_index)
             index["symptoms"] += leaderboard.symptoms(number, run_metadata)
             index["spoken"] += leaderboard.spoken(number, run_metadata)
+            noisy = {model: run.within_noise for model, run in run_metadata.items() if run.within_noise}
+            index["noise"] += [Row.Noise(evaluation=number, model=model, n=n) for model, n in noisy.items()]
         prompt_rows = _read_optional(results, "prompts", PROMPTS).to_pylist()
         if prompt_rows:
             put_means(index, long, prompt_rows, report_index)
@@ -149,6 +156,7 @@ def build(
             _read_optional(results, "rankings", RANKINGS), index["cells"], report_index
         )
         index["overall"] = leaderboard.overall(_read_optional(results, "overall", OVERALL), report_index)
+        index["beside"] = _write_beside(out, results, report_index, bool(checkpoints), external)
         comparisons = _read_optional(results, "comparisons", COMPARISONS)
         index["pairs"] = write_pairs(out, comparisons, changes, positions, report_index, prompt_rows)
         index["curves"] = write_curves(out, results, checkpoints, report_index) if checkpoints else []
@@ -196,6 +204,24 @@ def _write_audit_lists(out: Path, path: Path) -> int:
     for number, own in enumerate(rows.values()):
         write_data_file(out, f"a{number}", own)
     return len(lists)
+
+
+def _write_beside(out: Path, results: Path, index: ReportIndex, has_series: bool, external: bool) -> bool:
+    """Write which metrics decide between models and series, and values from outside; return if there is any."""
+    kinds = {"deciding_models": DECIDING_METRICS}
+    kinds |= {"deciding_metrics": DECIDING_METRICS} if has_series else {}
+    kinds |= {"unpaired": UNPAIRED} if external else {}
+    content: dict[str, list] = {"Deciding": [], "Unpaired": []}
+    for name, kind in kinds.items():
+        record_name = "Unpaired" if kind is UNPAIRED else "Deciding"
+        for row in rows_of(_read_optional(results, name, kind)):
+            own = {"title": display_name(row["metric"]), "headline": None} | row
+            own["evaluation"] = None if row["evaluation"] is None else index.evaluations.number(row["evaluation"])
+            shown = {key: publishable(round_significant(own[key])) for key in FIELDS["records"][record_name]}
+            content[record_name].append(record(record_name, shown))
+    if any(content.values()):
+        write_data_file(out, "beside", record("Beside", {key.lower(): rows for key, rows in content.items()}))
+    return any(content.values())
 
 
 def _write_languages(out: Path, summary: Path, index: ReportIndex) -> bool:

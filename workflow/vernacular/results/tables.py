@@ -68,12 +68,15 @@ def language_items(directory) -> pd.DataFrame:
 
 
 def deciding_metrics(directory) -> pd.DataFrame:
-    """Return how early each stored metric orders the series of a run: one row per evaluation and metric.
+    """Return how well each stored metric orders the series of a run, and its models (`axis` "item"), by evaluation.
 
     Raises:
-        ArtifactError: The run has no series, or the file is damaged.
+        ArtifactError: The run has no summary, or a file is damaged.
     """
-    return summary_table(directory, "deciding_metrics", DECIDING_METRICS)
+    has_series = Path(directory, "summary", "deciding_metrics.parquet").exists()
+    names = ["deciding_metrics"] * has_series + ["deciding_models"]
+    tables = (artifacts.read(Path(directory, "summary", f"{name}.parquet"), DECIDING_METRICS) for name in names)
+    return to_frame(pa.concat_tables(tables))
 
 
 def changes(directory, baseline: str, candidate: str) -> pd.DataFrame:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from vernacular.comparison.compare import compare_all
+from vernacular.comparison.curves.schema import DECIDING_METRICS
 from vernacular.comparison.over_prompts import by_documents
 from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
 from vernacular.config.specs import ComparisonsSpec
@@ -42,4 +43,5 @@ def compare(args: Compare) -> str:
     artifacts.write(args.pairs, COMPARISONS, found.comparisons, metadata)
     for kind, rows in ((RANKINGS, found.rankings), (OVERALL, found.overall), (PROMPTS, found.prompts)):
         write_table(args.out / f"{kind.name}.parquet", kind, rows, metadata)
+    write_table(args.out / "deciding_models.parquet", DECIDING_METRICS, found.deciding, metadata)
     return f"compare: {format_count(len(pairs), 'pair')}, {format_count(len(found.comparisons), 'difference')}"

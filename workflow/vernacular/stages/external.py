@@ -18,7 +18,7 @@ from vernacular.core.fields import Stage, to_json
 from vernacular.core.metadata import Outcome
 from vernacular.core.paths import display_path
 from vernacular.exchange.aggregates.load import is_aggregates, read_aggregates
-from vernacular.exchange.aggregates.unpaired import OTHER, UNPAIRED, Own, unpaired_rows
+from vernacular.exchange.aggregates.unpaired import OTHER, UNPAIRED, unpaired_rows
 from vernacular.exchange.external_results import Reference, load_external_results, result_files
 from vernacular.exchange.publications import is_publication, load_publication, published_signatures
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
@@ -51,7 +51,7 @@ def external(args: External) -> str:
             tables, external_notes = _load_external_results(name, entry, models, spec, args.items_dir)
             notes += external_notes
             compared = {side for pair in spec.pairs if name in pair for side in pair}
-            found, external_notes = _unpaired(name, entry, [each for each in own if each.model in compared])
+            found, external_notes = _unpaired(name, entry, [each for each in own if each["model"] in compared])
             unpaired += found
             notes += external_notes
             if entry.model:
@@ -95,7 +95,7 @@ def _load_external_results(
     return tables, [f"{name}: {note}" for note in notes]
 
 
-def _unpaired(name: str, entry: ExternalSpec, own: list[Own]) -> tuple[list[dict], list[str]]:
+def _unpaired(name: str, entry: ExternalSpec, own: list[dict]) -> tuple[list[dict], list[str]]:
     """Return the values without items of external results, beside those of the same items, and notes."""
     path = Path(entry.path)
     files = [] if is_publication(path) else [file for file in result_files(path) if is_aggregates(file)]
@@ -120,7 +120,7 @@ def _unpaired(name: str, entry: ExternalSpec, own: list[Own]) -> tuple[list[dict
     return rows, [f"{name}: {note}" for note in notes]
 
 
-def _own_values(results: Path, model: str) -> list[Own]:
+def _own_values(results: Path, model: str) -> list[dict]:
     """Return the values of a model over all items, with what identifies these."""
     table, metadata = artifacts.read_all(results / model / "metrics.parquet", METRICS)
     values = []
@@ -128,10 +128,8 @@ def _own_values(results: Path, model: str) -> list[Own]:
         evaluated = metadata.evaluations.get(row["evaluation"])
         if not row["category"] and row["value"] is not None and evaluated and evaluated.dataset:
             source = evaluated.dataset.source
-            shared = ("model", "evaluation", "metric", "unit", "higher_is_better", "value", "ci_low", "ci_high", "n")
-            names = {"dataset": source.repository or source.url or source.file, "revision": row["dataset_revision"]}
-            names |= {"configuration": source.config, "split": source.split, "shots": row["shots"]}
-            values.append(Own(**{name: row[name] for name in shared}, **names))
+            row |= {"dataset": source.repository or source.url or source.file, "revision": row["dataset_revision"]}
+            values.append(row | {"configuration": source.config, "split": source.split})
     return values
 
 

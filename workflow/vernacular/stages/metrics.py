@@ -32,6 +32,7 @@ from vernacular.metrics.language import METRICS as LANGUAGE_METRICS
 from vernacular.metrics.language import LanguageMeter
 from vernacular.metrics.metric import CHANCE, Metric, majority_baseline
 from vernacular.metrics.schema import METRICS, SIMILARITIES, TASK_RESULTS, TOKENS, TOOL_RESULTS, value_arrays
+from vernacular.metrics.spans import by_item, within_noise
 from vernacular.metrics.tokens import token_counts
 from vernacular.protocols import judge_metrics
 from vernacular.protocols.declaration import Protocol
@@ -210,6 +211,13 @@ def _compute(args, inputs: _Inputs, record: ModelRecord, others: dict) -> tuple[
         values = [*values, *aggregate(rows, judged, seed=0, categories=True)]
     majority = majority_baseline(PROTOCOLS[spec.protocol].majority, rows)
     noisy = value_arrays(rows).get("within_noise")
+    if (
+        noisy is None
+        and outputs.engine.noise is None
+        and inputs.kind is SCORES
+        and rows["option_scores"].null_count < len(rows)
+    ):
+        not_installed |= {"within_noise": f"the float noise of {outputs.engine.name or 'the engine'} is unknown"}
     diagnoses = [*diagnoser.diagnose(values, majority, meter), *_disagreement(spec, diagnoser, values, others)]
     flags = (part for text in rows["flags"].drop_null().to_pylist() for part in text.split("; ") if part)
     # the same for `truncated: 3 …` and `truncated: 2 …`; errors have their text
@@ -257,15 +265,6 @@ def _compute(args, inputs: _Inputs, record: ModelRecord, others: dict) -> tuple[
     return long_rows, tokens, metadata
 
 
-def float_noise(engine: dict) -> dict[str, float]:
-    """Return the float noise of a span in nats by its number of tokens; `engine`: metadata with the self-checks."""
-    noise: dict[str, float] = {}
-    for check in engine.get("self_check", {}).values():
-        for length, deviation in check.get("noise", {}).items():
-            noise[length] = max(deviation, noise.get(length, 0.0))
-    return noise
-
-
 def _disagreement(spec: MeasuredSpec, diagnoser: Diagnoser, values: list[dict], others: dict) -> list[Diagnosis]:
     """Return the diagnosis of two protocols on the same items, if the other one was computed before."""
     headline = next((row for row in values if row["headline"] and not row["category"]), None)
@@ -299,13 +298,17 @@ def _results(
     tables = [requests, artifacts.read(inputs.outputs, inputs.kind), similarities, tool_results]
     results, tokens = [TASK_RESULTS.schema.empty_table()], [TOKENS.schema.empty_table()]
     metrics: list[Metric] = []
-    unknown_token = inputs.output_metadata.tokenizer.unk_token
+    unknown_token, noise = inputs.output_metadata.tokenizer.unk_token, inputs.output_metadata.engine.noise or {}
     for part in by_items(artifacts.read(inputs.items, ITEMS), tables, _ITEMS_AT_A_TIME):
         items, requests, outputs, similarity_rows, rows = map(rows_of, part)
-        if not inputs.tool_results:  # otherwise, the tool's own code has computed them
+        if inputs.tool_results:  # the tool's own code has computed them
+            spans = by_item(requests, outputs) if noise else {}
+            for row in rows:
+                row["metrics"] |= within_noise(row["option_scores"], spans.get(row["item_id"], {}), noise)
+        else:
             options = {"masked": masked, "pass_at": pass_at, "answers": answers, "language": meter and meter.language}
             options |= {"fills_in": INFILLING in (inputs.output_metadata.engine.pll or ())}
-            options["noise"] = float_noise(inputs.output_metadata.engine.details)
+            options["noise"] = noise
             rows, known = evaluate(protocol, items, requests, outputs, similarity_rows, **options)
             metrics = max(metrics, known, key=len)  # of a classification, more: a part may have no classified item
         if meter:

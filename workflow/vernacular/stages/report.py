@@ -37,4 +37,5 @@ def report(args: Report) -> str:
         audit=args.spec.audit,
         estimates=args.spec.estimates,
         languages=args.spec.languages,
+        external=args.spec.external,
     )

@@ -28,7 +28,7 @@ from vernacular.exchange.every_eval_ever import write_every_eval_ever
 from vernacular.exchange.lm_eval_results import write_lm_eval_results
 from vernacular.metrics.schema import METRICS, RESULTS, TOKENS
 from vernacular.stages.sides import csv_beside, write_table
-from vernacular.summary.curves import add_positions, curve_sheets, equal_weight_notes
+from vernacular.summary.curves import add_positions, curve_sheets, deciding_sheets, equal_weight_notes
 from vernacular.summary.grid import combine_tables, make_headings, model_labels, to_arrow, wide
 from vernacular.summary.lists import (
     add_estimates,
@@ -79,7 +79,8 @@ def summary(args: Summary) -> str:
     tables_of_models, models_metadata = zip(*(artifacts.read_all(path, METRICS) for path in args.metrics), strict=True)
     checkpoints = args.spec.positions
     results = combine_tables(tables_of_models)
-    sources = [args.out / f"{kind.name}.parquet" for kind in (RANKINGS, OVERALL, PROMPTS)] + args.compared
+    sources = [args.out / f"{name}.parquet" for name in ("rankings", "overall", "prompts", "deciding_models")]
+    sources += args.compared
     comparison_tables = {
         kind.name: artifacts.read(args.out / f"{kind.name}.parquet", kind).to_pylist() for kind in (RANKINGS, OVERALL)
     }
@@ -139,6 +140,9 @@ def summary(args: Summary) -> str:
         write_group(args.out / f"{group}_summary.xlsx", questions, provenance, group=group, **common)
     comparison_tables["comparisons"] = without_single_prompts(comparison_tables["comparisons"], prompts)
     comparison_tables |= {"prompts": prompts, "extra_sheets": _curve_sheets(args.out) if checkpoints else {}}
+    deciding = [f"deciding_{of}" for of in ["metrics"] * bool(checkpoints) + ["models"]]
+    deciding = [row for name in deciding for row in _optional_rows(args, name, DECIDING_METRICS)]
+    comparison_tables["extra_sheets"] |= deciding_sheets(deciding)
     if args.spec.verdicts:
         comparison_tables["extra_sheets"] |= {"without faults": without_faults_sheet(values)}
     if args.spec.external:
@@ -215,19 +219,14 @@ def _optional_rows(args, name: str, kind: artifacts.Kind) -> list[dict]:
 def _curve_sheets(directory: Path) -> dict:
     statistics = artifacts.read(directory / "curve_statistics.parquet", CURVE_STATISTICS).to_pylist()
     trust, metadata = artifacts.read_all(directory / "task_trust.parquet", TASK_TRUST)
-    deciding = artifacts.read(directory / "deciding_metrics.parquet", DECIDING_METRICS).to_pylist()
-    return curve_sheets(statistics, trust.to_pylist(), metadata["sentence"], deciding)
+    return curve_sheets(statistics, trust.to_pylist(), metadata["sentence"])
 
 
 def _precision(metadata: MetricsMetadata) -> dict:
     """Return name, base and precision of a model, from the metadata of its metrics file."""
     model = next(_models(metadata), ModelInfo(name=metadata.model))
     base = recorded_model(metadata).base
-    quantization = model.quantization
-    if quantization:
-        names = [f"{bits}bit" for bits in (4, 8) if quantization.get(f"load_in_{bits}bit")]
-        quantization = names[0] if names else quantization.get("quant_method", "quantized")
-    return {"name": metadata.model, "base": base, "dtype": model.dtype, "quantization": quantization}
+    return {"name": metadata.model, "base": base, "dtype": model.dtype, "quantization": model.quantized}
 
 
 def _models(metadata: MetricsMetadata) -> Iterator[ModelInfo]:

@@ -93,7 +93,9 @@ def put_text(sheet: Worksheet, row: int, column: int, value):
 
 
 def put_number(sheet: Worksheet, row: int, column: int, value: float):
-    """Write a number with all its digits, NaN and infinity as text; return the cell."""
+    """Write a number with all its digits, NaN, infinity, True and False as text; return the cell."""
+    if isinstance(value, bool):
+        return put_text(sheet, row, column, str(value))
     if not math.isfinite(value):  # Excel has no infinity and cannot open a file that contains one
         return put_text(sheet, row, column, format_number(value, None))
     cell = sheet.cell(row, column, repr(value))  # as text, because openpyxl writes only 16 of a float's 17 digits

@@ -87,26 +87,47 @@ _TRUST = [
 _DECIDING = [
     *_EVALUATION,
     METRIC,
-    Column("look at", lambda row: "●" if row["is_chosen"] else None, 8, "decides most pairs of series early"),
+    Column(
+        "look at", lambda row: "●" if row["is_chosen"] else None, 8, "decides most pairs of series early, or of models"
+    ),
     Column("below", "better_below", 12, "position below which it decides better than the headline metric", _COUNT),
-    Column("decision accuracy", "decision_accuracy", 12, "pairs of series already in their final order", "0%"),
-    Column("on other series", "held_out_accuracy", 12, "of metrics chosen on half of the series", "0%"),
-    Column("signal", "signal", 9, "largest difference of two series' last values over their mean", "0.000"),
-    Column("noise", "noise", 9, "standard deviation of the last five checkpoints over their mean", "0.0000"),
+    Column(
+        "decision accuracy",
+        "decision_accuracy",
+        12,
+        "pairs of series already in their final order, or of models in the same order on other items",
+        "0%",
+    ),
+    Column("on others", "held_out_accuracy", 12, "of metrics chosen on half of the series or models", "0%"),
+    Column("signal", "signal", 9, "largest difference of two last values over their mean", "0.000"),
+    Column(
+        "noise",
+        "noise",
+        9,
+        "standard deviation of the last five checkpoints, or standard error, over the mean",
+        "0.0000",
+    ),
     Column("signal to noise", "signal_to_noise", 10, "", "0.0"),
-    Column("series", "n_curves", 8, cell_format="0"),
-    Column("checkpoints", "n_common", 12, "at the same position in all series", "0"),
+    Column("of", "n_curves", 8, "series; models if the axis is item", "0"),
+    Column("common", "n_common", 12, "checkpoints at the same position in all series, or items of all models", "0"),
+    Column("axis", "axis", 8),
     Column("note", "note", 60),
 ]
 
 
-def curve_sheets(
-    statistics: list[dict], trust: list[dict], text: str, deciding: list[dict] = ()
-) -> dict[str, Callable[..., None]]:
+def deciding_sheets(rows: list[dict]) -> dict[str, Callable[..., None]]:
+    """Return the sheet of DECIDING_METRICS rows by its name; {} without rows."""
+
+    def fill(sheet: Worksheet, size: cells.SheetSize = cells.EXCEL) -> None:
+        _fill(sheet, _DECIDING, rows, "", size)
+
+    return {"deciding metrics": fill} if rows else {}
+
+
+def curve_sheets(statistics: list[dict], trust: list[dict], text: str) -> dict[str, Callable[..., None]]:
     """Return sheets of the leaderboard by name, from rows of the curve tables and the sentence on tasks."""
     return {
         "curves": lambda sheet, size=cells.EXCEL: _fill(sheet, _CURVES, statistics, "No curves.", size),
-        "deciding metrics": lambda sheet, size=cells.EXCEL: _fill(sheet, _DECIDING, deciding, "No metrics.", size),
         "task trust": lambda sheet, size=cells.EXCEL: write_trust(sheet, trust, text, size),
     }
 

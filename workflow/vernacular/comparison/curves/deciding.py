@@ -1,23 +1,30 @@
 """Which metric of a task decides between runs of this size: signal, noise and decision accuracy of every stored metric.
 
 A metric decides if the order of the curves at earlier checkpoints is that of their last one (DataDecide, arXiv
-2504.11393; Signal and Noise, 2508.13144). One that is chosen and judged on the same curves is optimistic: with four
-curves or more, it is chosen on one half of them and judged on the other, over halves in both directions.
+2504.11393; Signal and Noise, 2508.13144); of models without checkpoints, if their order on one half of the items is
+that on the other half. One that is chosen and judged on the same curves, or models, is optimistic: with four or more,
+it is chosen on one half of them and judged on the other, over halves in both directions.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 import numpy as np
 
+from vernacular.comparison.align import Items, Side
 from vernacular.comparison.curves.curve import Curve, common_axis
+from vernacular.core.errors import format_count
 from vernacular.core.tables import finite_or_none, percent
-from vernacular.metrics.metric import display_name
+from vernacular.metrics.metric import Metric, display_name
 from vernacular.statistics import curves as statistics
+from vernacular.statistics.intervals import cluster_codes
 
 MIN_CHECKPOINTS = 5  # at the same position in all curves
 MIN_CURVES, CURVES_TO_SPLIT = 2, 4
+MIN_ITEMS, MIN_CLUSTERS = 100, 20  # that all models have, of those without checkpoints
 _MAX_HALVES = 20
+ITEM = "item"  # the axis of models without checkpoints
 _CHANCE, _NAMED = 0.5, 3
 
 
@@ -46,51 +53,102 @@ def deciding_rows(curves: Sequence[Curve], values: Mapping[str, Mapping[tuple[st
         found = table[:, columns]
         row = labels | {"metric": name, "axis": axis, "n_curves": len(longest), "n_common": len(columns)}
         row |= {key: metric[key] for key in ("unit", "higher_is_better", "headline")}
-        row |= {"note": _not_applicable(name, metric, len(longest), len(columns)), "is_chosen": False}
+        few = f"{len(columns)} checkpoints with a value at the same position in all series; at least {MIN_CHECKPOINTS}"
+        row |= {"note": _not_applicable(row, few if len(columns) < MIN_CHECKPOINTS else None), "is_chosen": False}
         if row["note"] is None:
-            tables[name] = found, [positions[i] for i in columns[:-1]]
-            numbers = dict.fromkeys(("signal", "noise"), np.nan)
-            if (found >= 0).all() and found[:, -MIN_CHECKPOINTS:].any():  # a share of a mean of any sign means nothing
-                numbers["signal"] = statistics.signal(found[:, -1])
-                numbers["noise"] = np.nanmean(statistics.relative_noise(found))
-            numbers["signal_to_noise"] = numbers["signal"] / numbers["noise"] if numbers["noise"] else np.nan
-            numbers["decision_accuracy"] = decisions(found).mean()
-            row |= {key: finite_or_none(number) for key, number in numbers.items()}
+            tables[name] = found[:, :-1], found[:, -1:], [positions[i] for i in columns[:-1]]
+            has_noise = (found >= 0).all() and found[:, -MIN_CHECKPOINTS:].any()
+            row |= _numbers(found[:, -1], np.nanmean(statistics.relative_noise(found)) if has_noise else np.nan)
+            row["decision_accuracy"] = float(decisions(*tables[name][:2]).mean())
         rows.append(row)
     if tables:
         _choose(rows, tables)
     return rows
 
 
-def _not_applicable(name: str, metric: dict, n_curves: int, n_common: int) -> str | None:
-    if metric["higher_is_better"] is None:
+def deciding_among_models(items: Items, sides: Mapping[str, Side], metrics: Sequence[Metric], labels: dict) -> list:
+    """Return DECIDING_METRICS rows of one evaluation for models that are no series, by halves of the items.
+
+    The noise is the standard error of a value over its items, from the differences of the halves.
+    """
+    sides = [side for side in sides.values() if side.present.any()]
+    if len(sides) < MIN_CURVES:
+        return []
+    codes, generator = cluster_codes(items.clusters, len(items.ids)), np.random.default_rng(0)
+    is_first = [generator.permutation(codes.max() + 1)[codes] % 2 == 0 for _ in range(_MAX_HALVES)]
+    rows, tables = [], {}
+    for metric in (each for each in metrics if not each.of_dataset):
+        shared = np.logical_and.reduce([side.value_mask(metric) for side in sides])
+        row = labels | {"metric": metric.name, "axis": ITEM, "n_curves": len(sides), "n_common": int(shared.sum())}
+        row |= {key: getattr(metric, key) for key in ("unit", "higher_is_better", "headline")}
+        n_clusters = len(np.unique(codes[shared]))
+        found = f"{row['n_common']} items in {format_count(n_clusters, 'cluster')} with a value of all models"
+        is_few = row["n_common"] < MIN_ITEMS or n_clusters < MIN_CLUSTERS
+        few = f"{found}; at least {MIN_ITEMS} in {MIN_CLUSTERS}" if is_few else None
+        row |= {"note": _not_applicable(row, few), "is_chosen": False}
+        if row["note"] is None:
+            masks = np.array([shared, *(shared & half for half in is_first), *(shared & ~half for half in is_first)])
+            values = np.array([_values(side.inputs(metric), metric, masks) for side in sides])
+            early, late = np.split(values[:, 1:], 2, axis=1)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                noise = np.sqrt(((early - late) ** 2).mean(1)) / 2 / values[:, 0]
+            tables[metric.name] = early, late, []
+            row |= _numbers(values[:, 0], np.mean(noise) if (values > 0).all() else np.nan)
+            row["decision_accuracy"] = float(decisions(early, late).mean())
+        rows.append(row)
+    if tables:
+        _choose(rows, tables)
+    return rows
+
+
+def _values(arrays: list[np.ndarray], metric: Metric, masks: np.ndarray) -> list[float]:
+    """Return the value over the items of each mask: (N,) each, (K, N) -> (K,)."""
+    if metric.corpus:
+        return [metric.value([array[mask] for array in arrays]) for mask in masks]
+    return masks @ np.where(masks[0], arrays[0], 0.0) / masks.sum(1)
+
+
+def _not_applicable(row: dict, few: str | None) -> str | None:
+    if row["higher_is_better"] is None:
         return "neither direction is better"
-    if name.endswith(("_token", "_per_token")):
+    if row["metric"].endswith(("_token", "_per_token")):
         return "per token: moves with the tokenizer"
-    if n_curves < MIN_CURVES:
-        return f"{n_curves} series; a decision needs {MIN_CURVES}"
-    if n_common < MIN_CHECKPOINTS:
-        return f"{n_common} checkpoints with a value at the same position in all series; at least {MIN_CHECKPOINTS}"
-    return None
+    if row["n_curves"] < MIN_CURVES:
+        return f"{row['n_curves']} series; a decision needs {MIN_CURVES}"
+    return few
 
 
-def decisions(table: np.ndarray) -> np.ndarray:
-    """Return the decision accuracy of each earlier checkpoint for the last: (M curves, K) -> (K - 1,)."""
-    return np.array([statistics.decision_accuracy(table[:, k], table[:, -1]) for k in range(table.shape[1] - 1)])
+def _numbers(finals: np.ndarray, noise: float) -> dict:
+    """Return signal, noise and their ratio; null without a noise, as of values whose mean may have any sign."""
+    signal = statistics.signal(finals) if np.isfinite(noise) else np.nan
+    numbers = {"signal": signal, "noise": noise, "signal_to_noise": signal / noise if noise else np.nan}
+    return {key: finite_or_none(number) for key, number in numbers.items()}
+
+
+def decisions(early: np.ndarray, late: np.ndarray) -> np.ndarray:
+    """Return the decision accuracy of each column for the one of `late`: (M, K), (M, K or 1) -> (K,)."""
+    return statistics.decision_accuracy(early.T, late.T)
 
 
 def _halves(n: int) -> list[tuple[list[int], list[int]]]:
     """Return (curves to choose on, curves to judge on); of fewer than four curves, none."""
     if n < CURVES_TO_SPLIT:
         return []
-    halves = list(combinations(range(n), n // 2))
-    order = np.random.default_rng(0).permutation(len(halves))[:_MAX_HALVES]
-    chosen = [(list(halves[i]), [each for each in range(n) if each not in halves[i]]) for i in order]
+    generator = np.random.default_rng(0)
+    if math.comb(n, n // 2) > 10_000:
+        halves = [generator.permutation(n)[: n // 2].tolist() for _ in range(_MAX_HALVES)]
+    else:
+        halves = list(combinations(range(n), n // 2))
+        halves = [list(halves[i]) for i in generator.permutation(len(halves))[:_MAX_HALVES]]
+    chosen = [(own, [each for each in range(n) if each not in own]) for own in halves]
     return chosen + [(judged, own) for own, judged in chosen]
 
 
-def _choose(rows: list[dict], tables: dict[str, tuple[np.ndarray, list[int]]]) -> None:
-    """Mark the metric to look at, and state how well a metric chosen on other curves decides."""
+def _choose(rows: list[dict], tables: dict[str, tuple[np.ndarray, np.ndarray, list[int]]]) -> None:
+    """Mark the metric to look at, and state how well a metric chosen on other curves, or models, decides.
+
+    `tables`: early and late values of each metric, and the positions of the early ones.
+    """
     by_name = {row["metric"]: row for row in rows}
 
     def ratio(row: dict) -> float:
@@ -102,17 +160,18 @@ def _choose(rows: list[dict], tables: dict[str, tuple[np.ndarray, list[int]]]) -
     row = by_name[best({name: by_name[name]["decision_accuracy"] for name in tables})]
     judged = []
     for own, other in _halves(row["n_curves"]):
-        name = best({name: decisions(table[own]).mean() for name, (table, _) in tables.items()})
-        judged.append(decisions(tables[name][0][other]).mean())
+        name = best({name: decisions(early[own], late[own]).mean() for name, (early, late, _) in tables.items()})
+        judged.append(decisions(*(table[other] for table in tables[name][:2])).mean())
     row["held_out_accuracy"] = float(np.mean(judged)) if judged else None
     others = [each for each in rows if each["headline"] and each["metric"] in tables and each is not row]
     if others and (until := _crossing(*(tables[each["metric"]] for each in (row, others[0])))) is not None:
         row["better_below"] = until
     row["is_chosen"] = row["decision_accuracy"] > _CHANCE and (not judged or row["held_out_accuracy"] > _CHANCE)
+    noun = "models" if row["axis"] == ITEM else "series"
     if not row["is_chosen"]:
-        row["note"] = "the best metric, no better than chance on other series: no metric decides"
+        row["note"] = f"the best metric, no better than chance on other {noun}: no metric decides"
     elif not judged:
-        row["note"] = "chosen and judged on the same curves: optimistic"
+        row["note"] = f"chosen and judged on the same {noun}: optimistic"
 
 
 def deciding_sentence(rows: Sequence[dict]) -> str:
@@ -127,11 +186,11 @@ def deciding_sentence(rows: Sequence[dict]) -> str:
     return f" Metric that decides first: {'; '.join(parts[:_NAMED])}{more}." if parts else ""
 
 
-def _crossing(first: tuple[np.ndarray, list[int]], second: tuple[np.ndarray, list[int]]) -> int | None:
+def _crossing(first: tuple, second: tuple) -> int | None:
     """Return the position below which the first metric decides better, and from which on the second does not worse."""
-    (table, positions), (other, others) = first, second
-    if positions != others:
+    (*table, positions), (*other, others) = first, second
+    if positions != others or not positions:
         return None
-    gain = decisions(table) - decisions(other)
+    gain = decisions(*table) - decisions(*other)
     behind = [k for k in range(1, len(gain)) if gain[:k].mean() > 0 and (gain[k:] <= 0).all()]
     return positions[behind[0]] if behind else None

@@ -5,57 +5,47 @@ of the record's task, so that `xnli_eu` may have the samples of `xnli_eu_native`
 """
 
 import re
+from collections.abc import Iterator
 from statistics import NormalDist
 
 from vernacular.exchange.aggregates import euroeval
-from vernacular.exchange.aggregates.rows import PROPORTIONS, Aggregate, aggregate, number, own_name, part
+from vernacular.exchange.aggregates.rows import PROPORTIONS, number, objects, own_name, part, text
 
 _FILTER = re.compile(r"\(filter: (.+)\)$")  # of lm-eval, in the description of a metric
-_DEFAULT_FILTER = "none"
 
 
-def is_every_eval_ever(record: dict) -> bool:
+def fits(record: dict) -> bool:
     return isinstance(record.get("evaluation_results"), list) and "model_info" in record
 
 
-def read(record: dict, location: str) -> list[Aggregate | str]:
-    """Return the values of a record, a text for each that is not possible."""
-    if euroeval.is_euroeval(record):
-        return euroeval.read(record, location)
-    return [_result(record, each, location) for each in record["evaluation_results"] if isinstance(each, dict)]
-
-
-def _result(record: dict, result: dict, location: str) -> Aggregate | str:
+def read(record: dict) -> Iterator[dict]:
+    """Yield the values of a record."""
+    if euroeval.fits(record):
+        yield from euroeval.read(record)
+        return
     library, model = part(record, "eval_library"), part(record, "model_info")
-    config, source = part(result, "metric_config"), part(result, "source_data")
-    score = part(result, "score_details")
-    setting = part(result, "generation_config", "additional_details")
-    described = part(source, "additional_details")
-    name = config.get("metric_name") or config.get("metric_id") or result.get("evaluation_name")
-    metric = name if isinstance(name, str) else ""
-    stated = config.get("evaluation_description")
-    if filtered := _FILTER.search(stated) if isinstance(stated, str) else None:
-        metric = f"{metric},{filtered[1]}"
-    is_percent = config.get("max_score") == 100 or config.get("metric_unit") == "percent"
-    scale = 0.01 if is_percent and own_name(metric.partition(",")[0]) in PROPORTIONS else 1.0
-    lower = config.get("lower_is_better")
-    return aggregate(
-        location=location,
-        tool=library.get("name") or part(record, "source_metadata").get("source_name"),
-        version=None if library.get("version") == "unknown" else library.get("version"),
-        model=model.get("name") or model.get("id"),  # of Inspect's models `hf/owner/name`, the ID has no name
-        task=result.get("evaluation_name") or source.get("dataset_name"),
-        metric=metric,
-        value=score.get("score"),
-        scale=scale,
-        higher_is_better=not lower if isinstance(lower, bool) else None,
-        **_uncertainty(part(score, "uncertainty")),
-        shots=next((setting[key] for key in ("shots", "num_fewshot", "n_shot") if key in setting), None),
-        dataset=source.get("hf_repo"),
-        configuration=described.get("configuration"),
-        split=source.get("hf_split"),
-        revision=described.get("revision"),
-    )
+    # of Inspect's models `hf/owner/name`, the ID has no name
+    labels = {"version": library.get("version"), "model": model.get("name") or model.get("id")}
+    labels |= {"tool": library.get("name") or part(record, "source_metadata").get("source_name")}
+    for result in objects(record["evaluation_results"]):
+        config, source = part(result, "metric_config"), part(result, "source_data")
+        score, described = part(result, "score_details"), part(source, "additional_details")
+        setting, of_helm = part(result, "generation_config", "additional_details"), part(score, "details")
+        name = config.get("metric_name") or config.get("metric_id") or result.get("evaluation_name")
+        metric, stated = name if isinstance(name, str) else "", config.get("evaluation_description")
+        if filtered := _FILTER.search(stated) if isinstance(stated, str) else None:
+            metric = f"{metric},{filtered[1]}"
+        is_percent = config.get("max_score") == 100 or config.get("metric_unit") == "percent"
+        lower = config.get("lower_is_better")
+        row = {"task": result.get("evaluation_name") or source.get("dataset_name"), "metric": metric}
+        row |= {"value": score.get("score"), "higher_is_better": not lower if isinstance(lower, bool) else None}
+        row |= {"scale": 0.01 if is_percent and own_name(metric.partition(",")[0]) in PROPORTIONS else 1.0}
+        row |= {"shots": next((setting[key] for key in ("shots", "num_fewshot", "n_shot") if key in setting), None)}
+        row |= {"dataset": source.get("hf_repo"), "split": source.get("hf_split") or of_helm.get("split")}
+        if changed := text(of_helm.get("perturbation")):
+            row |= {"other_items": f"HELM's items, changed: {changed}"}
+        row |= {key: described.get(key) for key in ("configuration", "revision")}
+        yield labels | row | _uncertainty(part(score, "uncertainty"))
 
 
 def _uncertainty(stated: dict) -> dict:

@@ -7,15 +7,9 @@ from vernacular.core.errors import DataError, first_of, format_count
 from vernacular.core.paths import display_path
 from vernacular.data.readers import located_rows, parse_json, read_text
 from vernacular.exchange.aggregates import euroeval, every_eval_ever, lighteval, lm_eval, olmo_eval
-from vernacular.exchange.aggregates.rows import Aggregate
+from vernacular.exchange.aggregates.rows import Aggregate, aggregate
 
-_READERS = {
-    every_eval_ever.is_every_eval_ever: every_eval_ever.read,
-    lighteval.is_lighteval: lighteval.read,
-    lm_eval.is_lm_eval: lm_eval.read,
-    olmo_eval.is_olmo_eval: olmo_eval.read,
-    euroeval.is_euroeval: euroeval.read,
-}
+_READERS = (every_eval_ever, lighteval, lm_eval, olmo_eval, euroeval)
 _FORMATS = "Every Eval Ever, EuroEval, lm-eval, lighteval, olmo-eval"
 _MAX_BYTES, _MAX_ROWS = 50_000_000, 100_000
 
@@ -30,7 +24,7 @@ def is_aggregates(file: Path) -> bool:
         record = json.loads(first)
     except (ValueError, RecursionError):  # reported where the file is read
         return False
-    return isinstance(record, dict) and any(fits(record) for fits in _READERS)
+    return isinstance(record, dict) and any(reader.fits(record) for reader in _READERS)
 
 
 def read_aggregates(file: Path) -> tuple[list[Aggregate], list[str]]:
@@ -40,16 +34,17 @@ def read_aggregates(file: Path) -> tuple[list[Aggregate], list[str]]:
         DataError: The file, or a line of it, is of no known format.
     """
     name = display_path(file)
-    rows: list[Aggregate | str] = []
+    used: list[Aggregate] = []
+    unusable: list[str] = []
     for location, content in located_rows(file, "jsonl", name=name) if file.suffix == ".jsonl" else _content(file):
-        reader = next((read for fits, read in _READERS.items() if fits(content)), None)
+        reader = next((each for each in _READERS if each.fits(content)), None)
         if reader is None:
             keys = first_of(list(content), 8)
             raise DataError(f"{location}: not a file of results of {_FORMATS} (keys: {keys or 'none'}).")
-        rows += reader(content, name)
-        if len(rows) > _MAX_ROWS:
+        for found in (aggregate(name, **stated) for stated in reader.read(content)):
+            (unusable if isinstance(found, str) else used).append(found)
+        if len(used) + len(unusable) > _MAX_ROWS:
             raise DataError(f"{name}: has more than {_MAX_ROWS:,} values.")
-    used, unusable = [[row for row in rows if isinstance(row, kind)] for kind in (Aggregate, str)]
     if unusable:
         count = f"{format_count(len(unusable), 'value')} not used ({first_of(unusable, 4)})"
         return used, [f"{name}: {count}: no number, or outside of the range of the metric."]

@@ -10,6 +10,7 @@ from vernacular.metrics.metric import value_problem
 
 Z_95 = NormalDist().inv_cdf(0.975)
 _NAMES = {"acc": "accuracy", "em": "exact_match", "matthews_correlation": "mcc"}  # of the same metric here
+STANDARD_ERROR = "_stderr"  # end of the name of a metric's standard error in lm-eval and lighteval
 PROPORTIONS = ("accuracy", "exact_match", "macro_f1", "micro_f1", "f1", "token_f1", "mcc")  # at most 1
 
 
@@ -17,7 +18,7 @@ PROPORTIONS = ("accuracy", "exact_match", "macro_f1", "micro_f1", "f1", "token_f
 class Aggregate:
     """A value over all items of a dataset, as a file states it, in the unit of this workflow; None: not stated."""
 
-    location: str  # of the file, for messages
+    file: str
     tool: str
     version: str | None = None
     model: str | None = None
@@ -38,31 +39,32 @@ class Aggregate:
     other_items: str | None = None  # why the items are not those of the dataset
 
 
-def aggregate(*, metric: str, value, scale: float = 1.0, location: str, **fields) -> Aggregate | str:
+def aggregate(file: str, *, metric, value, scale: float = 1.0, **stated) -> Aggregate | str:
     """Return an aggregate; if its value is not a number, or is impossible, which value this is, for a message.
 
-    `fields` may have any types; `scale` converts the value, its standard error and its interval.
+    What is stated may have any types; `scale` converts the value, its standard error and its interval.
     """
-    name = own_name(metric)
-    found = {key: number(fields.pop(key, None), scale) for key in ("se", "ci_low", "ci_high")}
-    stated = f"{text(fields.get('task'))}, {text(metric)}: {quoted(value)}"
+    name = own_name(text(metric) or "not stated")
+    message = f"{text(stated.get('task'))}, {text(metric)}: {quoted(value)}"
     if (value := number(value, scale)) is None or value_problem(name, value, None):
-        return stated
+        return message
     if name in PROPORTIONS and not -1 - 1e-6 <= value <= 1 + 1e-6:
-        return stated
-    if found["se"] is not None and found["se"] < 0:
-        found["se"] = None
-    if None in (found["ci_low"], found["ci_high"]) or not found["ci_low"] <= value <= found["ci_high"]:
-        found |= {"ci_low": None, "ci_high": None}
-    n, shots = (count(fields.pop(key, None)) for key in ("n", "shots"))
-    better = fields.pop("higher_is_better", None)
-    found |= {"higher_is_better": better if isinstance(better, bool) else None, "n": n or None, "shots": shots}
-    texts = {key: text(each) for key, each in fields.items()}
-    if found["se"] is None and found["ci_low"] is None:
-        texts["uncertainty"] = None
-    named = {"task": texts.pop("task", None) or "not stated", "tool": texts.pop("tool", None) or "not stated"}
-    metric = text(name) or "not stated"
-    return Aggregate(location=location, metric=metric, value=value, **named, **found, **texts)
+        return message
+    se, low, high = (number(stated.pop(key, None), scale) for key in ("se", "ci_low", "ci_high"))
+    n, shots, better = (
+        count(stated.pop("n", None)),
+        count(stated.pop("shots", None)),
+        stated.pop("higher_is_better", None),
+    )
+    found = {"se": None if se is None or se < 0 else se, "ci_low": None, "ci_high": None, "n": n or None}
+    if None not in (low, high) and low <= value <= high:
+        found |= {"ci_low": low, "ci_high": high}
+    found |= {"shots": shots, "higher_is_better": better if isinstance(better, bool) else None}
+    texts = {key: text(each) for key, each in stated.items()}
+    texts |= {key: texts.get(key) or "not stated" for key in ("task", "tool")}
+    texts |= {"version": None} if texts.get("version") in ("?", "unknown") else {}
+    texts |= {"uncertainty": None} if found["se"] is None and found["ci_low"] is None else {}
+    return Aggregate(file=file, metric=name, value=value, **found, **texts)
 
 
 def own_name(metric: str) -> str:
@@ -115,3 +117,8 @@ def parts(value) -> Iterator[tuple[str, dict]]:
     for key, each in value.items() if isinstance(value, dict) else ():
         if isinstance(each, dict):
             yield key, each
+
+
+def objects(value) -> list[dict]:
+    """Return the objects in a list; none if it is of another type."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []

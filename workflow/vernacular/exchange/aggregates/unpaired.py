@@ -6,8 +6,7 @@ is conservative: on the same items, they usually correlate. Others are listed as
 """
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from statistics import NormalDist
 
 import pyarrow as pa
@@ -17,6 +16,9 @@ from vernacular.exchange.aggregates.rows import Z_95, Aggregate
 from vernacular.metrics.schema import float_columns, text_columns
 
 SAME, OTHER = "same items", "other items"
+_NAMES = ("dataset", "configuration", "split", "metric", "shots", "dataset revision", "number of items")
+_OUTSIDE = {"model": "outside_model", "task": "outside_task", "value": "outside_value", "se": "outside_se"}
+_OUTSIDE |= {"ci_low": "outside_low", "ci_high": "outside_high", "n": "outside_n", "revision": "dataset_revision"}
 
 # results/compared/unpaired.parquet, copied to results/summary/: a row per value from outside and model of this run on
 # the same items; without any, a row
@@ -47,26 +49,6 @@ UNPAIRED = Kind(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Own:
-    """A value of this run over all items, with what identifies these."""
-
-    model: str
-    evaluation: str
-    metric: str
-    unit: str | None
-    higher_is_better: bool | None
-    value: float
-    ci_low: float | None
-    ci_high: float | None
-    n: int
-    shots: int
-    dataset: str | None
-    configuration: str | None
-    split: str | None
-    revision: str | None
-
-
 def independent(first: float, first_se: float, second: float, second_se: float) -> dict[str, float]:
     """Return `difference` (second - first), its 95 % interval, z, and the two-sided p, of two independent values.
 
@@ -83,60 +65,49 @@ def independent(first: float, first_se: float, second: float, second_se: float) 
     return found | {"z": z, "p_value": 2 * NormalDist().cdf(-abs(z))}
 
 
-def unpaired_rows(origin: str, aggregates: Iterable[Aggregate], values: list[Own]) -> list[dict]:
-    """Return rows per UNPAIRED of one entry of `external_results:`; `values`: of the models it is compared with."""
+def unpaired_rows(origin: str, aggregates: Iterable[Aggregate], values: Iterable[dict]) -> list[dict]:
+    """Return rows per UNPAIRED of one entry of `external_results:`.
+
+    `values`: METRICS rows over all items of the models it is compared with, with dataset, configuration, split, shots
+    and revision, which identify the items.
+    """
+    index: dict[tuple, dict] = {(): {}}  # what identifies items, in order -> values of this run by what is next
+    for own in values:
+        identity = _identity(own)
+        for depth, part in enumerate(identity):
+            index.setdefault(identity[:depth], {}).setdefault(part, []).append(own)
     rows = []
     for outside in aggregates:
-        row = dict.fromkeys(UNPAIRED.schema.names) | {
-            "origin": origin,
-            "file": outside.location,
-            **{name: getattr(outside, name) for name in ("tool", "version", "metric", "higher_is_better", "shots")},
-            **{name: getattr(outside, name) for name in ("dataset", "configuration", "split", "uncertainty")},
-            "outside_model": outside.model,
-            "outside_task": outside.task,
-            "outside_value": outside.value,
-            "outside_se": outside.se,
-            "outside_low": outside.ci_low,
-            "outside_high": outside.ci_high,
-            "outside_n": outside.n,
-            "dataset_revision": outside.revision,
-        }
-        problems = [(_difference(outside, own), own) for own in values]
-        same = [own for problem, own in problems if problem is None]
+        row = dict.fromkeys(UNPAIRED.schema.names) | {"origin": origin}
+        row |= {_OUTSIDE.get(name, name): value for name, value in vars(outside).items() if name != "other_items"}
+        same, note = ([], outside.other_items) if outside.other_items else _same(_identity(vars(outside)), index)
         rows += [row | {"items": SAME} | _compared(outside, own) for own in same]
-        if not same:
-            reasons = [problem for problem, _ in problems if problem]
-            note = outside.other_items or max(reasons, key=lambda each: each[0], default=(0, "no value to compare"))[1]
-            rows.append(row | {"items": OTHER, "note": note})
+        rows += [] if same else [row | {"items": OTHER, "note": note}]
     return rows
 
 
-def _difference(outside: Aggregate, own: Own) -> tuple[int, str] | None:
-    """Return what is not known to be equal, with the number of what is; None if all is equal."""
-    checks = [
-        ("dataset", outside.dataset, own.dataset),
-        ("configuration", outside.configuration or "default", own.configuration or "default"),
-        ("split", outside.split, own.split),
-        ("metric", outside.metric, own.metric),
-        ("shots", outside.shots, own.shots),
-        ("dataset revision", outside.revision, own.revision),
-        ("number of items", outside.n, own.n),
-    ]
-    if outside.other_items:
-        return 0, outside.other_items
-    for number, (name, stated, known) in enumerate(checks):
+def _identity(of: dict) -> tuple:
+    names = ("dataset", "configuration", "split", "metric", "shots", "revision", "n")
+    return tuple((of[name] or "default") if name == "configuration" else of[name] for name in names)
+
+
+def _same(identity: tuple, index: Mapping[tuple, dict]) -> tuple[list[dict], str]:
+    """Return the values of this run with the same identity; if there are none, what is not known to be equal."""
+    if not index[()]:
+        return [], "no value to compare"
+    for depth, (name, stated) in enumerate(zip(_NAMES, identity, strict=True)):
+        known = index[identity[:depth]]
         if stated is None:
-            return number, f"{name} not stated"
-        if known is None:
-            return number, f"{name} of this run not known"
-        if stated != known:
-            return number, f"{name}: {stated}, here {known}"
-    return None
+            return [], f"{name} not stated"
+        if stated not in known:
+            here = next((each for each in known if each is not None), None)
+            return [], f"{name} of this run not known" if here is None else f"{name}: {stated}, here {here}"
+    return known[stated], ""
 
 
-def _compared(outside: Aggregate, own: Own) -> dict:
+def _compared(outside: Aggregate, own: dict) -> dict:
     names = ("model", "evaluation", "unit", "higher_is_better", "value", "ci_low", "ci_high", "n")
-    row = {name: getattr(own, name) for name in names} | {"difference": own.value - outside.value}
-    if outside.se is None or own.ci_low is None or own.ci_high is None:
+    row = {name: own[name] for name in names} | {"difference": own["value"] - outside.value}
+    if None in (outside.se, own["ci_low"], own["ci_high"]):
         return row | {"note": "no standard error: not compared"}
-    return row | independent(outside.value, outside.se, own.value, (own.ci_high - own.ci_low) / (2 * Z_95))
+    return row | independent(outside.value, outside.se, own["value"], (own["ci_high"] - own["ci_low"]) / (2 * Z_95))

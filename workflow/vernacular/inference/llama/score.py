@@ -16,6 +16,7 @@ from vernacular.inference.scoring.execute import Counters, Plan, execute
 from vernacular.inference.scoring.outputs import TOP_K, PendingScores, TokenScores, starts_word
 from vernacular.inference.scoring.plan import Batch, CachedPrefix, PlanLimits, plan
 from vernacular.inference.scoring.score import Scoring
+from vernacular.inference.scoring.strategy import EXACT
 from vernacular.inference.scoring.trie import Trie
 
 _FORWARD = 4  # tokens whose computation costs as much as a prefix does in addition to its own
@@ -44,7 +45,7 @@ class LlamaScoring(Scoring):
         is_plain = loaded.depends_on_batch or self.strategy == "plain"
         engine = {"name": "llama.cpp", "strategy": "plain" if is_plain else "prefix", "batching": "single"}
         reason = [f"prefix: {_ALONE}"] if loaded.depends_on_batch and self.strategy != "plain" else []
-        self.engines.append(engine | {"fallback": reason, "head": "rows", "self_check": {}})
+        self.engines.append(engine | {"fallback": reason, "head": "rows", "self_check": {}, "noise": EXACT})
         body = Body(loaded, chunk.extras, self.starts if "word_end_logprobs" in chunk.extras else None)
         counters = Counters(budget=self.budget(), tokens_trie=trie.size)
         limits = PlanLimits(LARGEST, LARGEST, _FORWARD, slack=-1, min_prefix=SMALLEST, depth=loaded.prefixes)

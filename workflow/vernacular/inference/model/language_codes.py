@@ -13,6 +13,7 @@ from pathlib import Path
 
 from vernacular.checkpoints.files import read_json
 from vernacular.core.errors import ModelError, suggest
+from vernacular.core.languages import base_language, iso_codes
 from vernacular.core.metadata import RequestsMetadata
 from vernacular.core.model_record import ModelRecord
 from vernacular.inference.model.tokenization import TextModel
@@ -34,9 +35,11 @@ def codes_of(tokenizer) -> dict[str, str]:
 def code_of(codes, language: str, own: dict[str, str] | None = None) -> str | None:
     """Return the code of a language, in the script of its tag; None if there is none. `own`: codes by tag.
 
-    >>> codes = ["srp_Cyrl", "glg_Latn", "zho_Hans", "zho_Hant", "ekk_Latn"]
-    >>> [code_of(codes, tag) for tag in ("gl", "sr", "sr-Latn", "zh-TW", "et", "ast")]
-    ['glg_Latn', 'srp_Cyrl', None, 'zho_Hant', 'ekk_Latn', None]
+    Of a macrolanguage (ISO 639-3) that is none of the codes, it is that of its only member.
+
+    >>> codes = ["srp_Cyrl", "glg_Latn", "zho_Hans", "zho_Hant", "ekk_Latn", "pbt_Arab", "quy_Latn"]
+    >>> [code_of(codes, tag) for tag in ("gl", "sr", "sr-Latn", "zh-TW", "et", "ast", "ps", "qu")]
+    ['glg_Latn', 'srp_Cyrl', None, 'zho_Hant', 'ekk_Latn', None, 'pbt_Arab', 'quy_Latn']
     >>> code_of(["gl_ES", "zh_CN"], "zh"), code_of(["sr", "hr"], "sr-Latn"), code_of(["es"], "ast", {"ast": "es"})
     ('zh_CN', 'sr', 'es')
     """
@@ -50,12 +53,18 @@ def code_of(codes, language: str, own: dict[str, str] | None = None) -> str | No
         if "_" not in code or Language.get(tag).maximize().script == script:
             distances[code] = tag_distance(language, tag)
     nearest = min(distances, key=distances.get)
-    return nearest if distances[nearest] <= _NEAREST else None
+    if distances[nearest] <= _NEAREST:
+        return nearest
+    of_language = iso_codes(language)[base_language(language)]
+    members = [code for code in distances if code and code.partition("_")[0] in of_language]
+    return members[0] if len(members) == 1 else None
 
 
 def missing_language(record: ModelRecord, metadata: RequestsMetadata) -> str | None:
     """Return why a model has no token for a language of an evaluation, if its tokenizer's class has any; else None."""
-    codes = _saved_codes(record.tokenizer_directory or "") if record.kind == "seq2seq" else ()
+    codes = _saved_codes(record.tokenizer_directory or "") if record.kind == "seq2seq" else None
+    if codes == ():
+        return f"the languages of {record.name} are unknown: its tokenizer.json is not read by its class."
     for language in filter(None, dict.fromkeys(metadata.languages) if codes else ()):
         if (code := code_of(codes, language, record.language_codes)) not in codes:
             expected = f'language_codes: expected a code of its tokenizer, got "{code}".{suggest(code or "", codes)}'
@@ -65,12 +74,13 @@ def missing_language(record: ModelRecord, metadata: RequestsMetadata) -> str | N
 
 
 @lru_cache(maxsize=64)
-def _saved_codes(directory: str) -> tuple[str, ...]:
+def _saved_codes(directory: str) -> tuple[str, ...] | None:
+    """Return the codes of a tokenizer whose class has languages; () if another class reads it; None of others."""
     path = Path(directory, "tokenizer_config.json")
     if path.is_file() and str(read_json(directory, path).get("tokenizer_class")).removesuffix("Fast") in _CLASSES:
         with contextlib.suppress(ModelError):  # the job states why
             return tuple(codes_of(load_tokenizer(ModelRecord(name=directory, directory=directory), directory)))
-    return ()
+    return None
 
 
 def in_evaluation(loaded: TextModel, metadata: RequestsMetadata | None) -> TextModel:

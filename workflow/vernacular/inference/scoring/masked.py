@@ -23,14 +23,21 @@ from vernacular.core.library_errors import is_out_of_memory
 from vernacular.core.metadata import INFILLING
 from vernacular.inference.model.encoder_decoder import padded
 from vernacular.inference.model.loaded import MODEL_ERRORS, LoadedModel, agreement, check_is_causal
-from vernacular.inference.model.memory import LOGIT_BYTES
+from vernacular.inference.model.memory import LOGIT_BYTES, within_memory
 from vernacular.inference.model.tokenization import SPECIAL
 from vernacular.inference.schema import Journal
 from vernacular.inference.scoring.execute import Counters, Outputs, Plan, execute
 from vernacular.inference.scoring.head import DeviceScores, Head
 from vernacular.inference.scoring.plan import Queries
 from vernacular.inference.scoring.prepare import PreparedRequest
-from vernacular.inference.scoring.strategy import ALL_NAN, BATCHINGS, NAN_ADVICE
+from vernacular.inference.scoring.strategy import (
+    ALL_NAN,
+    BATCHINGS,
+    EXACT,
+    NAN_ADVICE,
+    noise_by_length,
+    noise_sample,
+)
 
 VARIANTS = ("original", "within_word_l2r")
 
@@ -157,7 +164,7 @@ def score_readings(
     prompts = {reading.ids for reading in readings if reading.decoder}
     n_read = sum(len(reading.decoder or reading.ids) for reading in readings) + sum(map(len, prompts))
     counters = Counters(budget=budget, tokens_trie=n_read)
-    way, checks, fallback = _select_way(kind, readings, requested)
+    way, checks, fallback, noise = _select_way(kind, readings, requested)
     head = Head(loaded, extras=extras, full_model=way.full_model or loaded.kind == "seq2seq")
 
     def make_plan(pending: np.ndarray, budget: int) -> Plan:
@@ -193,6 +200,7 @@ def score_readings(
         "fallback": fallback,
         "self_check": checks,
         "pll": variants,
+        **({"noise": noise} if noise else {}),
     }
 
 
@@ -256,8 +264,8 @@ def _inputs(model, ids: torch.Tensor, mask: torch.Tensor) -> dict[str, torch.Ten
     return {"input_ids": ids} | ({"attention_mask": mask} if takes_mask else {})
 
 
-def _select_way(kind: Masked, readings: list[Reading], requested: str | None) -> tuple[Way, dict, list[str]]:
-    """Return (the fastest way that reproduces single texts, its checks, reasons of fallbacks); raise ModelError."""
+def _select_way(kind: Masked, readings: list[Reading], requested: str | None) -> tuple[Way, dict, list[str], dict]:
+    """Return (fastest way that reproduces single texts, its checks, reasons of fallbacks, noise); raise ModelError."""
     loaded = kind.loaded
     sample = [*readings[:1], *readings[len(readings) // 2 :][:1], *readings[-1:]]
     if readings and readings[0].decoder:  # two continuations of the longest, and of the shortest prompt
@@ -265,7 +273,7 @@ def _select_way(kind: Masked, readings: list[Reading], requested: str | None) ->
     sample = list({id(reading): reading for reading in sample}.values())
     ways = [way for way in kind.ways if requested != "plain" or way.strategy == "plain"]
     if not sample:
-        return ways[0], {}, []
+        return ways[0], {}, [], {}
     longest, (checked, *found) = len(sample[0].ids), loaded.checks.get(("readings", requested), (0,))
     if longest <= 2 * checked and not loaded.has_threshold(checked, longest):
         return tuple(found)
@@ -276,44 +284,66 @@ def _select_way(kind: Masked, readings: list[Reading], requested: str | None) ->
     except MODEL_ERRORS as error:
         raise ModelError(f"{loaded.title} cannot be scored: {named(error)}") from error
     for way in ways if not loaded.depends_on_batch else [way for way in ways if way.batching == "single"]:
-        difference, reason = _difference(kind, way, sample, references)
+        difference, reason, noise = _difference(kind, way, sample, references)
         checks[way.name] = {"agrees": reason is None, "difference": difference}
         if reason is None:
-            loaded.checks["readings", requested] = longest, way, checks, fallback
-            return way, checks, fallback
+            noise = EXACT if loaded.record.deterministic else _measured_noise(kind, way, readings) or noise
+            loaded.checks["readings", requested] = longest, way, checks, fallback, noise
+            return way, checks, fallback, noise
         if reason == ALL_NAN:
             raise ModelError(f"model {loaded.record.name}: {ALL_NAN}. {NAN_ADVICE}")
         fallback.append(f"{way.name}: {reason}")
     raise ModelError(f"{loaded.title} cannot be scored: two computations of one text differ ({reason}).")
 
 
-@torch.inference_mode()
+def _measured_noise(kind: Masked, way: Way, readings: list[Reading]) -> dict[str, float] | None:
+    """Return the noise of some readings in one batch against single ones; None in full precision."""
+    if kind.loaded.dtype in (torch.float32, torch.float64):
+        return None
+    sample = noise_sample(readings)
+
+    def measured() -> np.ndarray:
+        return np.subtract(*_both_ways(kind, way, sample, [_reference_logprobs(kind, reading) for reading in sample]))
+
+    with np.errstate(invalid="ignore"):  # -inf - -inf
+        found = within_memory(kind.loaded, measured)
+    return None if found is None else noise_by_length(found)
+
+
 def _difference(
     kind: Masked, way: Way, sample: list[Reading], references: list[list[float]]
-) -> tuple[float | None, str | None]:
-    """Return (largest difference in nats from the log-probabilities of single texts, reason of a disagreement)."""
+) -> tuple[float | None, str | None, dict]:
+    """Return (largest difference in nats from single texts, reason of a disagreement, noise by length)."""
+    try:
+        values, reference = _both_ways(kind, way, sample, references)
+    except MODEL_ERRORS as error:
+        if is_out_of_memory(error):
+            raise
+        return None, named(error), {}
+    # three tokens are too few for a mean
+    tensors = torch.from_numpy(values), torch.from_numpy(reference)
+    result = agreement(*tensors, kind.loaded.precision, few_values=True)
+    if not result.compared:
+        return None, ALL_NAN, {}
+    reason = None if result.agrees else f"differs from single texts by {result.largest:.2g} nats"
+    with np.errstate(invalid="ignore"):
+        return (result.largest if isfinite(result.largest) else None), reason, noise_by_length(values - reference)
+
+
+@torch.inference_mode()
+def _both_ways(kind: Masked, way: Way, sample: list[Reading], references: list[list[float]]) -> np.ndarray:
+    """Return the log-probabilities of all token queries in one batch, and those of single texts, [2, queries]."""
     loaded = kind.loaded
     head = Head(loaded, full_model=way.full_model or loaded.kind == "seq2seq")
     expected = dict(zip(map(id, sample), references, strict=True))
     # with a twin, so that a batch of equal lengths has two rows
     twins = sample if way.batching != "equal" else [reading for reading in sample for _ in range(2)]
     pairs = []
-    try:
-        for batch in make_batches(loaded, twins, 10**9, way.batching):
-            loaded.forget_lengths()
-            in_batch = [value for reading in batch.readings for value in expected[id(reading)]]
-            pairs += zip(kind.score(head, batch, way).result().logprobs.tolist(), in_batch, strict=True)
-    except MODEL_ERRORS as error:
-        if is_out_of_memory(error):
-            raise
-        return None, named(error)
-    # three tokens are too few for a mean
-    values, reference = torch.tensor(pairs, dtype=torch.float64).unbind(1)
-    result = agreement(values, reference, loaded.precision, few_values=True)
-    if not result.compared:
-        return None, ALL_NAN
-    reason = None if result.agrees else f"differs from single texts by {result.largest:.2g} nats"
-    return (result.largest if isfinite(result.largest) else None), reason
+    for batch in make_batches(loaded, twins, 10**9, way.batching):
+        loaded.forget_lengths()
+        in_batch = [value for reading in batch.readings for value in expected[id(reading)]]
+        pairs += zip(kind.score(head, batch, way).result().logprobs.tolist(), in_batch, strict=True)
+    return np.array(pairs, float).T
 
 
 @torch.inference_mode()

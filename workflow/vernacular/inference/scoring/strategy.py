@@ -40,9 +40,10 @@ def select_strategy(loaded: LoadedModel, requested: str, paths: list[Path], toke
         if reason is None:
             name, result = check(loaded, strategy, paths, tokens, head=head, batching=batching)
             metadata["self_check"][name] = asdict(result)
+            noise = metadata["self_check"][name].pop("noise")
             if result.agrees:
-                noise = _measured_noise(loaded, strategy, paths, head == "full", batching) or result.noise
-                metadata["self_check"][name]["noise"] = noise
+                noise = _measured_noise(loaded, strategy, paths, head == "full", batching) or noise
+                metadata["noise"] = EXACT if loaded.record.deterministic else noise
                 return strategy, {**metadata, "strategy": strategy, "head": head, "batching": batching}
             reason = result.reason
             if head == "full" and ALL_NAN in reason:
@@ -91,13 +92,13 @@ def noise_by_length(differences: np.ndarray) -> dict[str, float]:
 
     `differences` (T,): of the log-probabilities of consecutive tokens. It is that of the sums over all spans of so many
     tokens, of which at least two fit, or a quarter of the largest (in bfloat16, most texts have none and a few much),
-    and grows at least as the root of the length.
+    and grows at least as the root of the length. It is at least that of float32, which a few texts may not show.
 
-    >>> noise_by_length(np.array([0.1, -0.1] * 4))
-    {'1': 0.1, '4': 0.2}
+    >>> noise_by_length(np.array([0.1, -0.1] * 4)), noise_by_length(np.array([]))
+    ({'1': 0.1, '4': 0.2}, {'1': 5e-06})
     """
-    noise, sums = {}, np.concatenate([[0.0], np.cumsum(differences[np.isfinite(differences)])])
-    smallest = 0.0  # of one token
+    noise, sums = {"1": _FLOAT32}, np.concatenate([[0.0], np.cumsum(differences[np.isfinite(differences)])])
+    smallest = _FLOAT32  # of one token
     for length in _SPANS:
         if len(sums) > 2 * length or (length == 1 and len(sums) > 1):
             spans = np.abs(sums[length:] - sums[:-length])
@@ -107,9 +108,17 @@ def noise_by_length(differences: np.ndarray) -> dict[str, float]:
     return noise
 
 
+EXACT = {"1": 0.0}  # the noise of texts that are computed alone
+_FLOAT32 = 5e-6  # nats of a token: some units in the last place of logits up to 30
 _SPANS = (1, 4, 16, 64)  # tokens
 # texts of which the noise is measured, at least and at most (a twentieth of an evaluation), and tokens of each
 _FEWEST_TEXTS, _NOISE_TEXTS, _NOISE_TOKENS = 4, 32, 512
+
+
+def noise_sample(texts: list) -> list:
+    """Return the texts of which the noise is measured."""
+    n_texts = min(_NOISE_TEXTS, max(_FEWEST_TEXTS, int(_SHARE * len(texts))))
+    return texts[:: max(1, len(texts) // n_texts)][:n_texts]
 
 
 def _measured_noise(
@@ -123,9 +132,7 @@ def _measured_noise(
         return None
     key = "noise", strategy, full_model, batching
     if key not in loaded.checks:
-        n_texts = min(_NOISE_TEXTS, max(_FEWEST_TEXTS, int(_SHARE * len(paths))))
-        chosen = paths[:: max(1, len(paths) // n_texts)][:n_texts]
-        texts = [path.tokens[:_NOISE_TOKENS] for path in chosen if len(path.tokens) > 1]
+        texts = [path.tokens[:_NOISE_TOKENS] for path in noise_sample(paths) if len(path.tokens) > 1]
         sample = [Path(text, 1, text[1:]) for text in texts]
 
         def differences() -> np.ndarray:
@@ -271,7 +278,8 @@ def _evaluate_check(loaded: LoadedModel, pairs: list[tuple[float, float]], max_t
     if not result.compared:
         return Check(False, None, max_tokens, ALL_NAN)
     reason = None if result.agrees else f"differs from single texts by {result.deviation:.2g} nats per token"
-    noise = noise_by_length(np.subtract(*np.array(pairs, dtype=float).T)) if result.agrees else {}
+    with np.errstate(invalid="ignore"):
+        noise = noise_by_length(np.subtract(*np.array(pairs, dtype=float).T)) if result.agrees else {}
     return Check(result.agrees, result.largest if isfinite(result.largest) else None, max_tokens, reason, noise)
 
 
