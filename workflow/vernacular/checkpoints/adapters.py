@@ -17,15 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vernacular.checkpoints import inputs
-from vernacular.checkpoints.files import (
-    PREFIX,
-    check_size,
-    find_in_package,
-    read_json,
-    shapes_in,
-    subdirectories_with,
-)
+from vernacular.checkpoints import files, inputs
 from vernacular.checkpoints.llama_cpp import check_adapter as check_gguf_adapter
 from vernacular.checkpoints.resolve import locate
 from vernacular.core.errors import ModelError, suggest
@@ -131,7 +123,7 @@ def check_adapter(
         raise ModelError(f"model {name}: {source} {reason}")
     _check_name(name, source, config, base, allow_base_mismatch)
     for file in inputs.files_of(directory, allow_pickle=allow_pickle):
-        check_size(name, directory / file)
+        files.check_size(name, directory / file)
     if not (directory / WEIGHTS).exists():
         if not (directory / PICKLED).exists():
             raise ModelError(f"model {name}: no adapter weights ({WEIGHTS}) found in {source}.")
@@ -151,8 +143,8 @@ def check_fits_base(name: str, source: str, directory: Path, config: dict, base:
 
 
 def _locate(name: str, source: str, allow_pickle: bool) -> tuple[Path, str | None]:
-    if inputs.is_path(source) or source.startswith(PREFIX):
-        directory = find_in_package(source) if source.startswith(PREFIX) else Path(source).expanduser()
+    if inputs.is_path(source) or source.startswith(files.PREFIX):
+        directory = files.find_in_package(source) if source.startswith(files.PREFIX) else Path(source).expanduser()
         if not directory.is_dir():
             raise ModelError(f"model {name}: adapter directory not found: {source}.")
         return directory, None
@@ -166,9 +158,9 @@ def _config(name: str, directory: Path, source: str) -> dict:
     if not (directory / CONFIG).exists():
         is_model = (directory / "config.json").exists()
         complete = " It contains a complete model; set it as source instead of adapter."
-        hint = complete if is_model else subdirectories_with(directory, CONFIG)
+        hint = complete if is_model else files.subdirectories_with(directory, CONFIG)
         raise ModelError(f"model {name}: {source} is not a PEFT adapter: {CONFIG} not found.{hint}")
-    config = read_json(name, directory / CONFIG)
+    config = files.read_json(name, directory / CONFIG)
     if not isinstance(config, dict) or not config.get("peft_type"):
         raise ModelError(f"model {name}: {source} is not a PEFT adapter: peft_type not found in {CONFIG}.")
     return config
@@ -212,7 +204,7 @@ def _check_vocabulary(name: str, source: str, directory: Path, base: ModelRecord
 
 def _read_vocabulary(name: str, tokenizer: Path) -> set[tuple[str, int]]:
     """Return the tokens of a tokenizer.json and their IDs."""
-    content = read_json(name, tokenizer)
+    content = files.read_json(name, tokenizer)
     try:
         vocabulary = content["model"].get("vocab") or {}
         pairs = vocabulary.items() if isinstance(vocabulary, dict) else ((t, i) for i, (t, _) in enumerate(vocabulary))
@@ -223,7 +215,7 @@ def _read_vocabulary(name: str, tokenizer: Path) -> set[tuple[str, int]]:
 
 def check_shapes(name: str, source: str, weights: Path, config: dict, base: ModelRecord) -> None:
     """Raise ModelError if a weight in the file `weights` does not fit the base weight that it changes or replaces."""
-    shapes = shapes_in(name, weights, _UNPACKED_DTYPES)
+    shapes = files.shapes_in(name, weights, _UNPACKED_DTYPES)
     adapter_shapes = {key.removeprefix("base_model.model."): shape for key, shape in shapes.items()}
     if empty := [key for key, shape in shapes.items() if 0 in shape]:
         raise ModelError(
@@ -233,7 +225,7 @@ def check_shapes(name: str, source: str, weights: Path, config: dict, base: Mode
         )
     base_shapes = {}
     for file in sorted(Path(base.directory).glob("*.safetensors")):
-        base_shapes |= shapes_in(name, file, _UNPACKED_DTYPES)
+        base_shapes |= files.shapes_in(name, file, _UNPACKED_DTYPES)
     mismatch = f"model {name}: the adapter {source} does not fit its base {base.name} ({base.source})"
     for key, shape in adapter_shapes.items():
         module, part = _split_key(key)

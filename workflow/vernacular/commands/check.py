@@ -240,10 +240,8 @@ def show(args) -> str:
     """Print an item's requests: messages or text, the scored span in ⟦ ⟧, stop strings, and tokens with --model.
 
     The dataset is read as in a run (samples, files, or the Hub). Tokens require the record of the model,
-    `resources/models/NAME.json`; its weights are not read.
-
-    Raises:
-        UserError: The evaluation, the item or the model does not exist, or the dataset is unavailable.
+    `resources/models/NAME.json`; its weights are not read. Raises UserError if the evaluation, the item or the model
+    does not exist, or the dataset is unavailable.
     """
     config = load([args.config])
     check_known("evaluation", args.evaluation, config.evaluations, f"{display_path(args.config)}: ")

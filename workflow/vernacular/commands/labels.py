@@ -7,16 +7,7 @@ import pandas as pd
 from openpyxl import Workbook
 from openpyxl.utils import get_column_letter
 
-from vernacular.comparison.sheets import (
-    CORRECT,
-    LABEL_COLUMNS,
-    PAIRS,
-    SCALES,
-    Responses,
-    ToRead,
-    read_labels,
-    rows_to_read,
-)
+from vernacular.comparison import sheets
 from vernacular.config.directories import check_written
 from vernacular.config.load import Config, load
 from vernacular.core import artifacts, yaml
@@ -49,11 +40,13 @@ def labels(args) -> str:
         raise UserError(f"{evaluation.id}: {problem}")
     scale, instruction = _scale(config, evaluation)
     responses = _responses(config, evaluation, args.config)
-    known = [label for path in config.labels for label in read_labels(Path(path)) if label.evaluation == evaluation.id]
+    known = [
+        label for path in config.labels for label in sheets.read_labels(Path(path)) if label.evaluation == evaluation.id
+    ]
     if other := next((label for label in known if label.scale != scale), None):
         raise UserError(f"{other.file}: labels of {evaluation.id} on the scale {other.scale}, expected {scale}.")
     pairs = None
-    if scale == PAIRS:
+    if scale == sheets.PAIRS:
         pairs = [pair for pair in config.comparisons if set(pair) <= set(responses)] or list(
             itertools.combinations(responses, 2)
         )
@@ -61,7 +54,7 @@ def labels(args) -> str:
             raise UserError(f"{evaluation.id}: two models are needed to compare their responses, got {len(responses)}.")
     items = items_in(Path(config.resources, "items", f"{evaluation.items_stem}.parquet"))
     references = {item["item_id"]: " | ".join(correct_answers(item)) for item in items}
-    rows = rows_to_read(responses, args.n, pairs, references, known)
+    rows = sheets.rows_to_read(responses, args.n, pairs, references, known)
     read = {label.item_id for label in known}
     if not rows:
         total = len({item for own in responses.values() for item in own.ids})
@@ -78,7 +71,7 @@ def labels(args) -> str:
 def _scale(config: Config, evaluation: Evaluation) -> tuple[str, str]:
     """Return the scale of a task and the instructions in the language of an evaluation."""
     settings = config.tasks.get(evaluation.task, {}).get("labels", {})
-    scale, own = settings.get("scale", CORRECT), settings.get("instructions", {})
+    scale, own = settings.get("scale", sheets.CORRECT), settings.get("instructions", {})
     common, _ = yaml.read(WORKFLOW / "instructions.yaml")
     language = evaluation.language
     text = own.get(language) or common.get(language, {}).get(scale)
@@ -88,34 +81,34 @@ def _scale(config: Config, evaluation: Evaluation) -> tuple[str, str]:
     return scale, text or own.get("en") or common["en"][scale]
 
 
-def _responses(config: Config, evaluation: Evaluation, config_file: Path) -> dict[str, Responses]:
+def _responses(config: Config, evaluation: Evaluation, config_file: Path) -> dict[str, sheets.Responses]:
     """Return the responses of each model that has any."""
     found = {}
     for model in config.models:
         path = check_written(results_path(Path(config.output), model, evaluation.id), config_file)
-        if (responses := Responses(artifacts.read(path, TASK_RESULTS))).rows:
+        if (responses := sheets.Responses(artifacts.read(path, TASK_RESULTS))).rows:
             found[model] = responses
     if not found:
         raise UserError(f"{evaluation.id}: no model has a response.")
     return found
 
 
-def _write(out: Path, name: str, rows: list[ToRead], scale: str, instruction: str) -> Path:
+def _write(out: Path, name: str, rows: list[sheets.ToRead], scale: str, instruction: str) -> Path:
     """Write the sheet as a workbook and as CSV; a sheet in which somebody has begun to write is kept."""
     paths = (out / f"{name}{f'-{number}' if number > 1 else ''}.xlsx" for number in itertools.count(1))
     path = next(path for path in paths if not _is_filled(path) and not _is_filled(path.with_suffix(".csv")))
     added = {"evaluation": name, "scale": scale, "label": None, "annotator": None}
     written = [vars(row) | added | {"reference": row.reference or None} for row in rows]
-    titles = ["response A", "response B"] if scale == PAIRS else ["response"]
+    titles = ["response A", "response B"] if scale == sheets.PAIRS else ["response"]
     texts = [Column(title, lambda row, i=i: row["responses"][i], 50) for i, title in enumerate(titles)]
     columns = [
         Column("number", "number", 8, "of the item, in the order of the draw", "0"),
         Column("prompt", "prompt", 60),
         Column("reference", "reference", 40),
         *texts,
-        Column("label", "label", 12, f"one of: {', '.join(SCALES[scale])}"),
+        Column("label", "label", 12, f"one of: {', '.join(sheets.SCALES[scale])}"),
         Column("annotator", "annotator", 16, "your name; without it, that of the file"),
-        *(Column(each, each, 12) for each in LABEL_COLUMNS[:4]),
+        *(Column(each, each, 12) for each in sheets.LABEL_COLUMNS[:4]),
     ]
     book = Workbook()
     book.active.title = "labels"
@@ -123,8 +116,8 @@ def _write(out: Path, name: str, rows: list[ToRead], scale: str, instruction: st
         for number, column in enumerate(columns, 1):
             if column.title in ("label", "annotator"):  # empty, but to be filled in
                 sheet.column_dimensions[get_column_letter(number)].hidden = False
-        add_choice(sheet, columns, "label", SCALES[scale], len(part))
-    about = [{"text": instruction}, {"text": f"label: {', '.join(SCALES[scale])}"}]
+        add_choice(sheet, columns, "label", sheets.SCALES[scale], len(part))
+    about = [{"text": instruction}, {"text": f"label: {', '.join(sheets.SCALES[scale])}"}]
     write_rows(book.create_sheet("instructions"), [Column("instructions", "text", 120)], about, 1)
     with replacing(path) as temporary:
         book.save(temporary)
@@ -138,6 +131,6 @@ def _write(out: Path, name: str, rows: list[ToRead], scale: str, instruction: st
 def _is_filled(path: Path) -> bool:
     """Return whether a file has labels, or is none of these sheets."""
     try:
-        return path.exists() and bool(read_labels(path))
+        return path.exists() and bool(sheets.read_labels(path))
     except DataError:
         return True

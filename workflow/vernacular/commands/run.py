@@ -96,17 +96,8 @@ def run(args) -> None:
 
 
 # of the command line, which describe a dataset
-_DATASET_OPTIONS = (
-    "language",
-    "protocol",
-    "styles",
-    "shots",
-    "limit",
-    "columns",
-    "item_type",
-    "configuration",
-    "split",
-)
+_DATASET_OPTIONS = ("language", "protocol", "styles", "shots", "limit", "columns", "item_type", "configuration",
+                    "split")  # fmt: skip
 
 
 def _write_files(args) -> Path:
@@ -177,8 +168,7 @@ def _without_lines(entry: dict, task: dict) -> list[str]:
 def _write(files: dict[Path, str]) -> None:
     """Write files and validate the last one, the config; on a mistake, remove them.
 
-    Raises:
-        UserError: A file exists with another content, or the config is not valid.
+    Raises UserError if a file exists with another content, or the config is not valid.
     """
     for path, text in files.items():
         if path.exists() and path.read_text("utf-8") != text:
@@ -227,8 +217,7 @@ def _benchmark(args) -> dict | None:
 def _own_task(args) -> dict:
     """Return the content of the task file of a dataset.
 
-    Raises:
-        UserError: Language, type of items, split, configuration or the meaning of columns are not known.
+    Raises UserError if language, type of items, split, configuration or the meaning of columns are not known.
     """
     if not args.language or len(args.language) > 1:
         command = _command(args, language=[(args.language or ["CODE"])[0]])

@@ -25,11 +25,9 @@ _SELECTED = ("task", "language", "protocol")  # columns by which evaluations can
 def table(args) -> None:
     """Print the table of the config's models and evaluations, or of those chosen, from the results of the run.
 
-    Evaluations that differ in the prompt only are shown as their mean over prompts.
-    Models and evaluations of the config without results are named on standard error.
-
-    Raises:
-        UserError: The results do not exist, a chosen name has none, or the width is less than 0.
+    Evaluations that differ in the prompt only are shown as their mean over prompts. Models and evaluations of the
+    config without results are named on standard error. Raises UserError if the results do not exist, a chosen name has
+    none, or the width is less than 0.
     """
     check_at_least(0, width=args.width)
     config = load([args.config])

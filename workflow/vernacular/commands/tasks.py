@@ -270,8 +270,7 @@ def revisions(args) -> str:
 def revisions_of(repository: str) -> dict[str, str]:
     """Return the commit of every branch and tag of a model repository, by name.
 
-    Raises:
-        ModelError: The repository does not exist or may not be read, or the Hub cannot be reached.
+    Raises ModelError if the repository does not exist or may not be read, or the Hub cannot be reached.
     """
     try:
         refs = huggingface_hub.HfApi().list_repo_refs(repository, repo_type="model")

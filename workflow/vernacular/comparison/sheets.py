@@ -70,10 +70,8 @@ class Label:
 def read_labels(path: Path) -> list[Label]:
     """Return the labels of a filled sheet, CSV or Excel; rows without one have none.
 
-    Without a name in the column `annotator`, it is that of the file.
-
-    Raises:
-        DataError: The file or a row is not valid, or the sheet is an audit list, whose items are no sample.
+    Without a name in the column `annotator`, it is that of the file. Raises DataError if the file or a row is not
+    valid, or the sheet is an audit list, whose items are no sample.
     """
     labels: dict[tuple, Label] = {}
     for location, row in filled_rows(path, (), "item_id", ""):
@@ -232,8 +230,7 @@ class Verdict:
 def read_verdicts(path: Path) -> list[Verdict]:
     """Return the verdicts of a filled sheet, CSV or Excel; rows without a decision have none.
 
-    Raises:
-        DataError: The file or a row is not valid.
+    Raises DataError if the file or a row is not valid.
     """
     verdicts: dict[tuple, Verdict] = {}
     for location, row in filled_rows(path, _COLUMNS_READ, "decision", "fill in audit.csv or audit.xlsx of a run"):
@@ -257,8 +254,7 @@ def read_verdicts(path: Path) -> list[Verdict]:
 def filled_rows(path: Path, columns: Sequence[str], filled: str, advice: str) -> Iterator[tuple[str, dict]]:
     """Yield the rows of a filled sheet with their location: of a CSV file, or of the sheets with a column `filled`.
 
-    Raises:
-        DataError: The file is not readable, or one of `columns` is missing.
+    Raises DataError if the file is not readable, or one of `columns` is missing.
     """
 
     def check(location: str, header) -> None:

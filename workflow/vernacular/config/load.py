@@ -457,9 +457,8 @@ def _expand(name: str, entry: dict, report) -> dict[str, dict]:
 
 def _expected(name: str, entry: dict, comparisons: list) -> dict[str, dict]:
     """Return the entries of a publication whose models are not known: those that comparisons name."""
-    sides = [side for pair in comparisons if isinstance(pair, dict) for side in (pair["baseline"], pair["candidate"])]
-    sides = [side for value in sides for side in ([value] if isinstance(value, str) else value)]
-    named = [each for each in dict.fromkeys(sides) if each.startswith(f"{name}-") and not portable_problem(each)]
-    named = [] if "model" in entry else named
+    pairs = [pair for pair in comparisons if isinstance(pair, dict) and "model" not in entry]
+    sides = dict.fromkeys(side for pair in pairs for key in ("baseline", "candidate") for side in as_list(pair[key]))
+    named = [side for side in sides if side.startswith(f"{name}-") and not portable_problem(side)]
     models = {side: side.removeprefix(f"{name}-") for side in named} or {name: entry.get("model")}
     return {side: {"path": entry["path"], "model": model} for side, model in models.items()}

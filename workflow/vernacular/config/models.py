@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from vernacular.config.files import Files
 from vernacular.config.series import Checkpoint, check_keys, expand_series, is_series, representative
 from vernacular.core.errors import suggest
+from vernacular.core.fields import as_list
 from vernacular.core.model_record import EFFORT, RENDERING, SWITCHES
 from vernacular.core.names import displayable, portable_problem, quoted
 
@@ -21,17 +22,8 @@ RENDERED = tuple(key for key in RENDERING if key not in ("chat_template", "gen_k
 _SERVER_KEYS = {"source", "kind", "chat", "bos", "max_length", *RENDERING, *_SERVER_ONLY}
 _ALIAS = "chat_template_kwargs"  # of vLLM and transformers, for chat_template_args
 # in results/
-_RESERVED = {
-    "requests",
-    "summary",
-    "store",
-    "report",
-    "exports",
-    "inference_status",
-    "comparisons",
-    "compared",
-    "judges",
-}
+_RESERVED = {"requests", "summary", "store", "report", "exports", "inference_status", "comparisons", "compared",
+             "judges"}  # fmt: skip
 
 
 def read_models(
@@ -101,17 +93,16 @@ def _check_adapter(name: str, models: dict, report) -> None:
     if base not in bases:
         problem = "is an adapter, not a base model" if base in models else "is not a model of this config"
         report((name, "base"), f'"{base}" {problem}.{suggest(base, bases)}')
-    elif is_server(models[base]):
-        report(
-            (name, "base"), f"{base} is behind a server, which applies no adapters; serve the adapted model instead."
-        )
+        return
+    problem = None
+    if is_server(models[base]):
+        problem = "is behind a server, which applies no adapters; serve the adapted model instead."
     elif models[base].get("generation_engine") == "vllm":
-        report(
-            (name, "base"),
-            f"{base} has generation_engine: vllm, which supports no adapters; use generation_engine: transformers.",
-        )
+        problem = "has generation_engine: vllm, which supports no adapters; use generation_engine: transformers."
     elif engine := models[base].get("engine_class"):
-        report((name, "base"), f"{base} has engine_class: {engine}, which applies no adapters; remove it.")
+        problem = f"has engine_class: {engine}, which applies no adapters; remove it."
+    if problem:
+        report((name, "base"), f"{base} {problem}")
 
 
 def is_template_file(setting: str) -> bool:
@@ -219,11 +210,9 @@ def expand_pairs(entries: list | None, models: dict, external_results: dict, rep
                 report((i,), f"expected all_pairs or {{baseline: NAME, candidate: NAME}}, got {quoted(entry)}.")
             pairs += combinations(available, 2)
             continue
-        baseline, candidates = entry["baseline"], entry["candidate"]
-        if candidates == "all":
-            candidates = [name for name in models if name != baseline]
-        elif isinstance(candidates, str):
-            candidates = [candidates]
+        baseline = entry["baseline"]
+        is_all = entry["candidate"] == "all"
+        candidates = [name for name in models if name != baseline] if is_all else as_list(entry["candidate"])
         for key, names in (("baseline", [baseline]), ("candidate", candidates)):
             for name in names:
                 if name not in available:

@@ -101,13 +101,9 @@ def _check_packages(name: str, settings: dict, problems: Problems) -> None:
             )
 
 
-def _is_local(source: str) -> bool:
-    return is_path(source) or source.startswith("package:")
-
-
 def _on_disk(source: str, online: bool, is_complete: Callable[[Path], bool]) -> str | None:
     """Return a source on this disk: itself, or if it is on the Hub, its copy in the cache; None: the Hub is asked."""
-    if _is_local(source):
+    if is_path(source) or source.startswith(PREFIX):
         return source
     cached = None if online else hub_snapshot.cached(source)
     return str(cached) if cached and is_complete(cached) else None

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import UnionType
 
+from vernacular.core.fields import Fields
+
 COMPLETE, NOT_APPLICABLE, UNAVAILABLE = "complete", "not applicable", "unavailable"
 
 
@@ -41,16 +43,14 @@ def not_applicable(reason: str, *, awaits: str | None = None) -> Outcome:
     return Outcome(NOT_APPLICABLE, reason, awaits)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Metadata:
+class Metadata(Fields):
     """What every artifact states. A field that is None is not known, or does not apply; `details` are for people."""
 
     fingerprint: str | None = None  # of all inputs
     outcome: Outcome = Outcome()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Source:
+class Source(Fields):
     """Where the rows of a dataset come from."""
 
     kind: str | None = None  # "hub", "url", "file", "samples", "treebank", "lm_eval"
@@ -68,8 +68,7 @@ class Source:
     details: dict = field(default_factory=dict)  # few-shot split, files read and their hash, counts of a treebank, …
 
 
-@dataclass(frozen=True, kw_only=True)
-class RowCounts:
+class RowCounts(Fields):
     """Rows of a dataset, or of its few-shot examples."""
 
     read: int = 0
@@ -81,7 +80,6 @@ class RowCounts:
     repaired: dict[str, int] = field(default_factory=dict)  # rows by reason
 
 
-@dataclass(frozen=True, kw_only=True)
 class ItemsMetadata(Metadata):
     """Metadata of items; without rows, only the task is known."""
 
@@ -99,7 +97,6 @@ class ItemsMetadata(Metadata):
     warnings: list[str] = field(default_factory=list)  # sentences
 
 
-@dataclass(frozen=True, kw_only=True)
 class RequestsMetadata(Metadata):
     """Metadata of requests: the evaluation, and what inference must know of its protocol."""
 
@@ -138,8 +135,7 @@ class RequestsMetadata(Metadata):
         return self.input_language or self.language, self.output_language or self.language
 
 
-@dataclass(frozen=True, kw_only=True)
-class AdapterInfo:
+class AdapterInfo(Fields):
     """The adapter of the model that computed outputs."""
 
     source: str | None = None
@@ -157,8 +153,7 @@ class UnusedWeights:
     first: str  # name
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelInfo:
+class ModelInfo(Fields):
     """The model that computed outputs, as it was loaded, and its machine."""
 
     name: str | None = None
@@ -191,8 +186,7 @@ class ModelInfo:
 INFILLING = "infilling"  # pseudo-log-likelihood of a text whose words an encoder-decoder fills in
 
 
-@dataclass(frozen=True, kw_only=True)
-class EngineInfo:
+class EngineInfo(Fields):
     """How outputs were computed."""
 
     name: str | None = None  # "transformers", "vllm", "server: …"; None for scores of a local model
@@ -208,8 +202,7 @@ class EngineInfo:
     details: dict = field(default_factory=dict)  # self-checks, limits of batches, dropped parts of the journal, …
 
 
-@dataclass(frozen=True, kw_only=True)
-class TokenizerInfo:
+class TokenizerInfo(Fields):
     """How texts became tokens."""
 
     bos_policy: str | None = None
@@ -220,8 +213,7 @@ class TokenizerInfo:
     details: dict = field(default_factory=dict)  # class, other tokens, what is dropped from long texts, …
 
 
-@dataclass(frozen=True, kw_only=True)
-class Counters:
+class Counters(Fields):
     """What was computed; of an evaluation in several shards, the sums."""
 
     requests: int | None = None
@@ -231,7 +223,6 @@ class Counters:
     details: dict = field(default_factory=dict)  # forward passes, batches, what was sent to a server, …
 
 
-@dataclass(frozen=True, kw_only=True)
 class OutputsMetadata(Metadata):
     """Metadata of scores and generations, in the store and in the results."""
 
@@ -246,7 +237,6 @@ class OutputsMetadata(Metadata):
     shards: int | None = None  # in which the evaluation was computed
 
 
-@dataclass(frozen=True, kw_only=True)
 class SimilaritiesMetadata(Metadata):
     """Metadata of similarities; metrics without an encoder are missing from the outcome."""
 
@@ -257,7 +247,6 @@ class SimilaritiesMetadata(Metadata):
     counts: dict[str, int] = field(default_factory=dict)  # items, empty answers, distinct pairs and texts
 
 
-@dataclass(frozen=True, kw_only=True)
 class ToolResultsMetadata(Metadata):
     """Metadata of what another tool has computed from outputs."""
 
@@ -268,16 +257,14 @@ class ToolResultsMetadata(Metadata):
 FAILURE, WARNING, INFORMATION = "failure", "warning", "information"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Example:
+class Example(Fields):
     """An item with a symptom, and what shows it."""
 
     item: str  # ID
     text: str  # beginning of a response, or what was predicted
 
 
-@dataclass(frozen=True, kw_only=True)
-class Diagnosis:
+class Diagnosis(Fields):
     """A symptom that explains the value of an evaluation (`protocols/diagnosis.py`)."""
 
     code: str
@@ -290,8 +277,7 @@ class Diagnosis:
     examples: list[Example] = field(default_factory=list)
 
 
-@dataclass(frozen=True, kw_only=True)
-class LabelCount:
+class LabelCount(Fields):
     """How often a label is predicted, and how often it is correct."""
 
     label: str
@@ -299,8 +285,7 @@ class LabelCount:
     gold: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Profile:
+class Profile(Fields):
     """How a model answers the items of an evaluation."""
 
     labels: list[LabelCount] = field(default_factory=list)  # letters or names of classes; [] without
@@ -311,8 +296,7 @@ class Profile:
     lengths: list[float] | None = None  # mean characters of the chosen, the correct, and all options
 
 
-@dataclass(frozen=True, kw_only=True)
-class LanguageCounts:
+class LanguageCounts(Fields):
     """Languages of generated texts and of correct answers: tags, "other", or "… script" for another one."""
 
     answered: dict[str, int] = field(default_factory=dict)  # responses, most common first
@@ -323,7 +307,6 @@ class LanguageCounts:
     missing: str | None = None  # why nothing was identified
 
 
-@dataclass(frozen=True, kw_only=True)
 class ResultsMetadata(Metadata):
     """Metadata of one model's results of one evaluation."""
 
@@ -347,7 +330,6 @@ class ResultsMetadata(Metadata):
     judges: list[str] = field(default_factory=list)  # what readers must know of their values, sentences
 
 
-@dataclass(frozen=True, kw_only=True)
 class MetricsMetadata(Metadata):
     """Metadata of one model's values."""
 

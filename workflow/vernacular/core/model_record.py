@@ -11,6 +11,7 @@ from pathlib import Path
 
 from vernacular.core.artifacts import write_text
 from vernacular.core.errors import ArtifactError
+from vernacular.core.fields import Fields
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.metadata import MetricsMetadata, Outcome, decode
 
@@ -130,18 +131,12 @@ class ServerRecord:
 SWITCHES = ("enable_thinking", "thinking", "reasoning")  # arguments of templates that turn reasoning on or off
 EFFORT = "reasoning_effort"  # argument of templates that states how much
 
-RENDERING = (  # settings that change outputs of rendered prompts only
-    "chat_template",
-    "chat_template_args",
-    "enable_thinking",
-    "think_end_token",
-    "system_instruction",
-    "gen_kwargs",
-)
+# settings that change outputs of rendered prompts only
+RENDERING = ("chat_template", "chat_template_args", "enable_thinking", "think_end_token", "system_instruction",
+             "gen_kwargs")  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(Fields):
     """The settings with which a run evaluates a model; not in the file."""
 
     dtype: str = "auto"  # of the forward pass
@@ -175,7 +170,6 @@ class Settings:
         return {key: value for key in RENDERING if (value := getattr(self, key)) is not None}
 
 
-@dataclass(frozen=True, kw_only=True)
 class ModelRecord(Settings):
     """A model or encoder; a mistyped field is an AttributeError, or a TypeError in `record | changes`."""
 

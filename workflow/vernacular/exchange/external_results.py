@@ -73,7 +73,7 @@ def load_external_results(path, references: dict[str, Reference]) -> tuple[dict[
     """
     tables: dict[str, pa.Table] = {}
     notes: list[str] = []
-    for file in item_files(Path(path)):
+    for file in (file for file in result_files(Path(path)) if not is_aggregates(file)):
         read = _load_parquet if file.suffix == ".parquet" else _load_lines
         file_tables, file_notes = read(file, references)
         for evaluation, table in file_tables.items():
@@ -392,15 +392,6 @@ def as_text(cell) -> str:
     return replace_surrogates("" if cell is None else str(cell))
 
 
-def _record_name(samples: Path) -> str:
-    return f"{samples.stem.removesuffix('_samples')}.json"
-
-
-def item_files(path: Path) -> list[Path]:
-    """Return the files of results per item at `path`; see `result_files`."""
-    return [file for file in result_files(path) if not is_aggregates(file)]
-
-
 def result_files(path: Path) -> list[Path]:
     """Return the result files at `path`. Raises DataError if there are none, or of several types."""
     if path.is_file():
@@ -411,7 +402,8 @@ def result_files(path: Path) -> list[Path]:
     samples = sorted(path.rglob("samples_*.jsonl"))
     tables = [file for pattern in ("*.csv", "*.tsv", "*.jsonl") for file in sorted(path.glob(pattern))]
     # samples of Every Eval Ever belong to a record, whose values are read
-    tables = [file for file in tables if file not in samples and not file.with_name(_record_name(file)).is_file()]
+    records = {file: file.with_name(f"{file.stem.removesuffix('_samples')}.json") for file in tables}
+    tables = [file for file, record in records.items() if file not in samples and not record.is_file()]
     groups = [files for files in (parquet, samples, tables) if files]
     if not groups and (aggregates := [file for file in sorted(path.rglob("*.json")) if is_aggregates(file)]):
         groups = [aggregates]

@@ -98,8 +98,7 @@ class Catalog:
     def units(self, name: str, *, trust_functions: bool) -> list[Unit]:
         """Return the units of a task, group or tag.
 
-        Raises:
-            ConfigError: The name is unknown, its groups are malformed, or a custom file needs trust.
+        Raises ConfigError if the name is unknown, its groups are malformed, or a custom file needs trust.
         """
         if name not in self.registry and prompt_names(name, self.registry):
             raise ConfigError(f'"{name}" has several prompts in lm_eval; set prompts: all, one name, or a list.')
@@ -160,8 +159,7 @@ def index_path(python: Path) -> Path:
 def read_index(python: Path) -> dict:
     """Return the index of an environment, with its current libraries: `versions`, and the hash `package` of lm_eval.
 
-    Raises:
-        ConfigError: There is no valid index, or the task files have changed since; with the command that makes it.
+    Raises ConfigError if there is no valid index, or the task files have changed since; with the command that makes it.
     """
     path = index_path(python)
     listing_command = f"PYTHONPATH={WORKFLOW} {python} -m vernacular lm-eval-index"
@@ -214,8 +212,7 @@ def versions(path: list[str]) -> dict[str, str]:
 def load_catalog(python: str | None = None, directories: tuple[str, ...] = ()) -> Catalog:
     """Return the catalog of an environment and of directories with custom files, which take precedence.
 
-    Raises:
-        ConfigError: The environment has no index, or a file is not valid.
+    Raises ConfigError if the environment has no index, or a file is not valid.
     """
     interpreter = Path(python).expanduser().absolute() if python else PYTHON
     index = read_index(interpreter)

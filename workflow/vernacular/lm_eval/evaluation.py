@@ -40,8 +40,7 @@ def evaluate(
 ) -> dict:
     """Return what `evaluate` of lm-eval returns; documents without an output are excluded from all metrics.
 
-    Raises:
-        DataError: The documents or prompts differ from those of the requests, or the filters take too long.
+    Raises DataError if the documents or prompts differ from those of the requests, or the filters take too long.
     """
     logging.getLogger("lm_eval").setLevel(logging.ERROR)
     model = _StoredOutputs(unit, requests, outputs)

@@ -50,11 +50,9 @@ def build(
 ) -> tuple[list[dict], list[dict]]:
     """Return (rows per ITEMS, rows per REQUESTS) of a unit; of each task, the first `limit` documents.
 
-    `chat`: see `chat_arguments`. `gen_kwargs`: of the evaluation; the tasks have them already.
-
-    Raises:
-        DataError: A task has no documents, requests of another kind, or generation arguments that are not supported, or
-            its prompts cannot be built; with its name.
+    `chat`: see `chat_arguments`. `gen_kwargs`: of the evaluation; the tasks have them already. Raises DataError if a
+    task has no documents, requests of another kind, or generation arguments that are not supported, or its prompts
+    cannot be built; with its name.
     """
     items, rows = [], []
     for name, task in unit.tasks.items():

@@ -25,8 +25,7 @@ _SECONDS_PER_OUTPUT = 0.01  # filters apply regular expressions of the file to e
 def template_environment(*, trusted: bool):
     """Let lm-eval render templates in its own environment, or in a sandbox; either compiles a template only once.
 
-    Raises:
-        DataError: A function of the task ends the process, which would end the evaluations of all tasks.
+    Raises DataError if a function of the task ends the process, which would end the evaluations of all tasks.
     """
     from lm_eval import utils
 

@@ -92,8 +92,7 @@ def plot_overall(directory, scope: str = "all"):
 def plot_means(directory, by: str = "language"):
     """Return a figure of models × languages, or `by` "task": means above chance with their 95 % intervals.
 
-    Raises:
-        ArtifactError: The comparisons do not exist or are damaged.
+    Raises ArtifactError if the comparisons do not exist or are damaged.
     """
     frame = summary_table(directory, "overall", OVERALL)
     is_task = frame["scope"].str.startswith("task:")

@@ -10,20 +10,7 @@ from openpyxl import Workbook
 from openpyxl.utils import get_column_letter
 from openpyxl.worksheet.datavalidation import DataValidation
 
-from vernacular.comparison.audit import (
-    AUDIT_LIST,
-    DECISIONS,
-    VERDICT_COLUMNS,
-    Audited,
-    Listing,
-    Translated,
-    answered,
-    audited,
-    groups,
-    options_alone,
-    rows_of,
-    translated,
-)
+from vernacular.comparison import audit
 from vernacular.config.specs import AuditSpec
 from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing
@@ -58,13 +45,13 @@ def audit_lists(args: AuditLists) -> str:
             for model in spec.models
         }
         asked = [name for name in names if not spec.evaluations[name].style.endswith(OPTIONS_ONLY)]
-        given = answered({model: own[: len(asked) or None] for model, own in tables.items()}, spec.families)
+        given = audit.answered({model: own[: len(asked) or None] for model, own in tables.items()}, spec.families)
         if any(len(options) > 1 for options in given.choices):  # otherwise there is nothing to choose from
             evaluation = spec.evaluations[first]
             reason = None if asked else "no audit list: the items are evaluated without their question only."
-            listing = Listing(first, evaluation.task, evaluation.language, asked, reason)
-            lists[first] = audited(listing, given, spec.items)
-            alone = options_alone([table for own in tables.values() for table in own], given)
+            listing = audit.Listing(first, evaluation.task, evaluation.language, asked, reason)
+            lists[first] = audit.audited(listing, given, spec.items)
+            alone = audit.options_alone([table for own in tables.values() for table in own], given)
             without_question[first] = [alone] if alone else []
             stems = dict.fromkeys(spec.evaluations[name].items_stem for name in names)
             read = (items_in(args.items_dir / f"{stem}.parquet") for stem in stems)
@@ -74,7 +61,7 @@ def audit_lists(args: AuditLists) -> str:
     for first, each in lists.items():
         checks = _checks(list(items[first].values()), each.listing.language) if each.found else {}
         other = drops[first].reference if first in drops else None
-        own = rows_of(each, items[first], drops.get(first), items.get(other, {}))
+        own = audit.rows_of(each, items[first], drops.get(first), items.get(other, {}))
         added = {"reference_language": spec.evaluations[other].language if other else None}
         rows += [row | added | {"checks": checks.get(row["item_id"], "")} for row in own]
         about = [*each.listing.sentences, *without_question[first]]
@@ -83,17 +70,19 @@ def audit_lists(args: AuditLists) -> str:
     sources = [results_path(args.results, model, name) for model in spec.models for name in spec.evaluations]
     metadata = {"lists": [asdict(listing) for listing in listings]}
     metadata |= {"fingerprint": artifacts.input_fingerprint(to_json(spec), *sources)}
-    path = artifacts.write(args.out / "audit.parquet", AUDIT_LIST, rows, metadata)
-    _write_tables(args.out, artifacts.read(path, AUDIT_LIST), listings)
+    path = artifacts.write(args.out / "audit.parquet", audit.AUDIT_LIST, rows, metadata)
+    _write_tables(args.out, artifacts.read(path, audit.AUDIT_LIST), listings)
     for listing in listings:
         print(listing.evaluation, *(f"  {line}" for line in [listing.reason, *listing.sentences] if line), sep="\n")
     lists = format_count(sum(listing.reason is None for listing in listings), "list")
     return f"audit-lists: {lists} of {format_count(len(rows), 'item')} in {args.out / FILES[0]} and {FILES[2]}"
 
 
-def _translated(spec: AuditSpec, lists: dict[str, Audited]) -> tuple[dict[str, Translated], dict[str, list[str]]]:
+def _translated(
+    spec: AuditSpec, lists: dict[str, audit.Audited]
+) -> tuple[dict[str, audit.Translated], dict[str, list[str]]]:
     """Return the drops in each language of parallel tasks, and why there are none, by the name of the list."""
-    parallel: dict[tuple, list[Audited]] = {}
+    parallel: dict[tuple, list[audit.Audited]] = {}
     for first, each in lists.items():
         evaluation = spec.evaluations[first]
         if evaluation.task in spec.parallel:
@@ -101,7 +90,7 @@ def _translated(spec: AuditSpec, lists: dict[str, Audited]) -> tuple[dict[str, T
             parallel.setdefault(tuple(getattr(evaluation, name) for name in names), []).append(each)
     drops, notes = {}, {}
     for languages in parallel.values():
-        found, why = translated(languages)
+        found, why = audit.translated(languages)
         for each in languages:
             first = each.listing.evaluation
             notes[first] = [note.partition(": ")[2] for note in why if note.startswith(f"{first}: ")]
@@ -120,23 +109,23 @@ def _checks(items: list[dict], language: str) -> dict[str, str]:
 
 def lists_of(spec: AuditSpec) -> dict[str, list[str]]:
     """Return the evaluations of each list, by the first of them."""
-    return groups({name: vars(evaluation) for name, evaluation in spec.evaluations.items()})
+    return audit.groups({name: vars(evaluation) for name, evaluation in spec.evaluations.items()})
 
 
 def results_path(results: Path, model: str, evaluation: str) -> Path:
     return results / model / "tasks" / f"{evaluation}.parquet"
 
 
-def _write_tables(out: Path, table: pa.Table, listings: list[Listing]) -> None:
+def _write_tables(out: Path, table: pa.Table, listings: list[audit.Listing]) -> None:
     rows = table.to_pylist()
     texts = [
         row | {"choices": " | ".join(row["choices"]), "gold": " | ".join(row["choices"][i] for i in row["gold"])}
         for row in rows
     ]
-    write_csv(out / FILES[0], pd.DataFrame(texts, columns=AUDIT_LIST.schema.names))
+    write_csv(out / FILES[0], pd.DataFrame(texts, columns=audit.AUDIT_LIST.schema.names))
     lists = [asdict(listing) | {"evaluations": " ".join(listing.evaluations)} for listing in listings]
     lists = [row | {"sentences": " ".join(row["sentences"])} for row in lists]
-    write_csv(out / FILES[1], pd.DataFrame(lists, columns=list(Listing.__dataclass_fields__)))
+    write_csv(out / FILES[1], pd.DataFrame(lists, columns=list(audit.Listing.__dataclass_fields__)))
     book = Workbook()
     names = sheet_names(["about", *(listing.evaluation for listing in listings if not listing.reason)])
     book.active.title = names[0]
@@ -145,13 +134,13 @@ def _write_tables(out: Path, table: pa.Table, listings: list[Listing]) -> None:
     for name, listing in zip(names[1:], (each for each in listings if not each.reason), strict=True):
         own = [row for row in rows if row["evaluation"] == listing.evaluation]
         for sheet, part in write_rows(book.create_sheet(name), _SHEET, own, 1, EXCEL):
-            add_choice(sheet, _SHEET, "decision", DECISIONS, len(part))
+            add_choice(sheet, _SHEET, "decision", audit.DECISIONS, len(part))
     with replacing(out / FILES[2]) as temporary:
         book.save(temporary)
 
 
-def _about(listing: Listing) -> list[str]:
-    how = f"Fill in {', '.join(VERDICT_COLUMNS)}: one of {', '.join(DECISIONS)}."
+def _about(listing: audit.Listing) -> list[str]:
+    how = f"Fill in {', '.join(audit.VERDICT_COLUMNS)}: one of {', '.join(audit.DECISIONS)}."
     return [listing.reason, *listing.sentences] if listing.reason else [*listing.sentences, how]
 
 
@@ -167,7 +156,7 @@ _SHEET = [
     Column("models' favorite", "favorite", 24, "the incorrect option that the models prefer"),
     Column("why it is listed", "reason", 50),
     Column("checks of the text", lambda row: row["checks"] or None, 24),
-    Column("decision", "decision", 18, f"one of: {', '.join(DECISIONS)}"),
+    Column("decision", "decision", 18, f"one of: {', '.join(audit.DECISIONS)}"),
     Column("annotator", "annotator", 16, "your name"),
     Column("date", "date", 12, "2026-11-30"),
     *(Column(name, name, 12) for name in ("task", "language", "item_id", "content")),

@@ -2,16 +2,9 @@
 
 from pathlib import Path
 
+from vernacular.comparison import sheets
 from vernacular.comparison.compare import compare_all, compare_pairs
 from vernacular.comparison.over_prompts import by_documents
-from vernacular.comparison.sheets import (
-    COMPARISONS_WITHOUT_FAULTS,
-    WITHOUT_FAULTS,
-    WithoutFaults,
-    confirmed,
-    read_verdicts,
-    values_without,
-)
 from vernacular.config.specs import FaultsSpec
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
@@ -37,7 +30,8 @@ def faults(args: Faults) -> str:
     spec = args.spec
     found, notes = _confirmed_faults(args)
     results = {
-        name: WithoutFaults(tables, found) for name, tables in read_sides(args.results, spec, args.matched).items()
+        name: sheets.WithoutFaults(tables, found)
+        for name, tables in read_sides(args.results, spec, args.matched).items()
     }
     settings = {name: vars(evaluation) for name, evaluation in spec.evaluations.items()}
     documents = {name: tool_documents(args.results, spec.models, name) for name in found}
@@ -50,34 +44,34 @@ def faults(args: Faults) -> str:
         (outer if {*pair} & {*spec.external} else inner).append(tuple(pair))
     without = compare_all(inner, models, grouped, **common)
     values = [
-        {name: row.get(name) for name in WITHOUT_FAULTS.schema.names} | {"category": row.get("category") or ""}
+        {name: row.get(name) for name in sheets.WITHOUT_FAULTS.schema.names} | {"category": row.get("category") or ""}
         for row in without.prompts
         if row["baseline"] is None
     ]
     for model, tables in models.items():
         for name, table in tables.items():
             known = [*declared_metrics(spec.evaluations[name].protocol).values(), *metrics[name]]
-            values += values_without(model, name, table, known) if table.num_rows else []
+            values += sheets.values_without(model, name, table, known) if table.num_rows else []
     rows = without.comparisons + compare_pairs(outer, results, grouped, **common)
     metadata = {"notes": notes}
     metadata |= {
         "fingerprint": artifacts.input_fingerprint(to_json(spec), *sides_files(args.results, spec, args.matched))
     }
-    artifacts.write(args.out / "without_faults.parquet", WITHOUT_FAULTS, values, metadata)
-    artifacts.write(args.out / "comparisons_without_faults.parquet", COMPARISONS_WITHOUT_FAULTS, rows, metadata)
+    artifacts.write(args.out / "without_faults.parquet", sheets.WITHOUT_FAULTS, values, metadata)
+    artifacts.write(args.out / "comparisons_without_faults.parquet", sheets.COMPARISONS_WITHOUT_FAULTS, rows, metadata)
     n_found, n_rows = format_count(len(found), "evaluation"), format_count(len(rows), "difference")
     return f"faults: {n_found} with confirmed faults, {n_rows}"
 
 
 def _confirmed_faults(args: Faults) -> tuple[dict[str, frozenset[str]], list[dict]]:
     """Return the confirmed faults of each evaluation that has any, and notes on all verdicts."""
-    verdicts = [verdict for path in args.spec.verdicts for verdict in read_verdicts(Path(path))]
+    verdicts = [verdict for path in args.spec.verdicts for verdict in sheets.read_verdicts(Path(path))]
     faults, notes, by_items = {}, [], {}
     for name, spec in args.spec.evaluations.items():
         own = [verdict for verdict in verdicts if (verdict.task, verdict.language) == (spec.task, spec.language)]
         if own and spec.items_stem not in by_items:
             items = items_in(args.items_dir / f"{spec.items_stem}.parquet")
-            by_items[spec.items_stem] = confirmed(own, {item["item_id"]: item for item in items})
+            by_items[spec.items_stem] = sheets.confirmed(own, {item["item_id"]: item for item in items})
         if own:
             found = by_items[spec.items_stem]
             faults |= {name: found.faults} if found.faults else {}

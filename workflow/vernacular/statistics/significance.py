@@ -131,14 +131,14 @@ def rank(column: Column, found: dict[Test, tuple[float, int]]) -> list[dict]:
     for model in models:
         test = column.test(model, best)
         row = tests.get(test, {"difference": None, "p_value": None, "candidate": model})
-        sign = 1 if row["candidate"] == model else -1
+        sign, difference = 1 if row["candidate"] == model else -1, 0.0 if model == best else row["difference"]
         rows.append(
             column.setting
             | {
                 "model": model,
                 "metric": column.metric,
                 "best": best,
-                "difference": 0.0 if model == best else _signed(row["difference"], sign),
+                "difference": None if difference is None else finite_or_none(sign * difference),
                 "p_value": row["p_value"],
                 "p_holm": found[test][0] if test in tests else None,
                 "in_best_group": best not in worse_than[model],
@@ -148,10 +148,6 @@ def rank(column: Column, found: dict[Test, tuple[float, int]]) -> list[dict]:
             }
         )
     return rows
-
-
-def _signed(difference: float | None, sign: int) -> float | None:
-    return None if difference is None else finite_or_none(sign * difference)
 
 
 def index_rankings(rankings: Iterable[dict] | None) -> dict[Key, dict]:

@@ -143,8 +143,7 @@ class PaperTable:
 def choose(long: pd.DataFrame, column: str, names: Sequence[str] | None, option: str) -> pd.DataFrame:
     """Return the rows of `long` over all items whose `column` is one of `names`; None: all of them.
 
-    Raises:
-        DataError: A name has no results.
+    Raises DataError if a name has no results.
     """
     if names is None:
         return long

@@ -102,17 +102,8 @@ def _name_related_words(content: dict, path, lines) -> dict:
     return result
 
 
-_EXTRA_COLUMNS = (
-    "sentence_id",
-    "match_id",
-    "original_text",
-    "prompt_text",
-    "lemma",
-    "features",
-    "swapped",
-    "deprel",
-    "distance",
-)
+_EXTRA_COLUMNS = ("sentence_id", "match_id", "original_text", "prompt_text", "lemma", "features", "swapped", "deprel",
+                  "distance")  # fmt: skip
 _COMMON_COLUMNS = {"category": "phenomenon", "cluster": "sentence_id"}
 _COMMON_COLUMNS |= {"extra": {name: f"{name}|" for name in _EXTRA_COLUMNS}}
 _ID = ["pattern", "sentence_id", "match_id"]

@@ -399,7 +399,9 @@ class Sampler:
         if self.penalized:
             for i, prompt in enumerate(prompts):
                 self.seen_tokens[i, torch.tensor(prompt.continued, device=device)] = True
-        self.generators = [_generator(p) if p.decoding["temperature"] else None for p in prompts]
+        self.generators = [
+            torch.Generator().manual_seed(p.seed(15)) if p.decoding["temperature"] else None for p in prompts
+        ]
 
     def sample(self, logits: torch.Tensor, rows: list[int]) -> torch.Tensor:
         """Return the next token, on the device, of each of `rows` (of prompts); logits: float32 [rows, vocabulary]."""
@@ -443,7 +445,3 @@ def _warpers(decoding: dict) -> list:
     if decoding.get("min_p"):
         warpers.append(MinPLogitsWarper(float(decoding["min_p"])))
     return warpers
-
-
-def _generator(prompt: PreparedPrompt) -> torch.Generator:
-    return torch.Generator().manual_seed(prompt.seed(15))

@@ -11,15 +11,7 @@ from vernacular.checkpoints.files import read_json
 from vernacular.core.errors import ModelError, format_count
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.model_record import ModelRecord
-from vernacular.inference.generation.reasoning import (
-    UNCLOSED,
-    UNCLOSED_FLAG,
-    Reader,
-    id_of,
-    markers_of,
-    opens_reasoning,
-    thinks,
-)
+from vernacular.inference.generation import reasoning
 from vernacular.inference.model import rendering
 from vernacular.inference.model.batch_tokenization import encode_all
 from vernacular.inference.model.tokenization import (
@@ -140,7 +132,7 @@ def _begin(loaded: TextModel, row: Request) -> tuple[PreparedPrompt, str, bool]:
         max_new_tokens=decoding.max_new_tokens or max_new_tokens(loaded, row),
         stops=list(row["stop"] or []) + ([ending.stop] if chat and (ending := ending_of(loaded)).stop else []),
         decoding=decoding.values,
-        opened=begins_turn and opens_reasoning(loaded, text, row["messages"]),
+        opened=begins_turn and reasoning.opens_reasoning(loaded, text, row["messages"]),
         note="; ".join(filter(None, (note, control_token_flag(loaded, texts)))) or None,
         adds_special_tokens=rendering.adds_special_tokens(loaded, row, text if chat else None),
         wanted_tokens=decoding.think_tokens,
@@ -212,7 +204,7 @@ def decoding_of(loaded: TextModel, row: dict, *, is_chat: bool) -> Decoding:
     """Return the decoding of a request: of its evaluation, else of its model if it is rendered, else of its task."""
     task = {name: value for name, value in (row["decoding"] or {}).items() if value is not None}
     evaluation = {name: value for name, value in (row.get("gen_kwargs") or {}).items() if value is not None}
-    asks, model = is_chat and not rendering.is_continued(row["messages"]) and thinks(loaded), {}
+    asks, model = is_chat and not rendering.is_continued(row["messages"]) and reasoning.thinks(loaded), {}
     if is_chat:
         setting = loaded.record.gen_kwargs or {}
         is_card, setting = setting == "recommended", {} if setting == "recommended" else setting
@@ -257,7 +249,7 @@ def check_rendering(record: ModelRecord) -> None:
     if record.rendering and record.directory:
         loaded = rendering.open_template(record)
         rendering.check_settings(loaded)
-        markers_of(loaded)
+        reasoning.markers_of(loaded)
         if record.gen_kwargs == "recommended":
             recommended(loaded, required=True)
 
@@ -282,11 +274,11 @@ def truncate_output(raw_output: str, stops: list[str], *, skip_leading_space: bo
     return raw_output[: find_stop(raw_output, stops, skip_leading_space=skip_leading_space)].strip()
 
 
-def reader_of(loaded: TextModel, prompt: PreparedPrompt) -> Reader | None:
+def reader_of(loaded: TextModel, prompt: PreparedPrompt) -> reasoning.Reader | None:
     """Return what follows the response to a prompt; None if it contains no reasoning, because it is plain text."""
-    if prompt.rendered is None or markers_of(loaded) is None:
+    if prompt.rendered is None or reasoning.markers_of(loaded) is None:
         return None
-    return Reader(loaded, prompt.continued, opened=prompt.opened, asks=prompt.think_tokens > 0)
+    return reasoning.Reader(loaded, prompt.continued, opened=prompt.opened, asks=prompt.think_tokens > 0)
 
 
 def outcome_of(loaded: TextModel, prompt: PreparedPrompt, ids: list[int], finish_reason: str) -> dict:
@@ -298,7 +290,7 @@ def outcome_of(loaded: TextModel, prompt: PreparedPrompt, ids: list[int], finish
         limit = prompt.answer_tokens if prompt.think_tokens else None
         split = reader.split(ids, budget=prompt.think_tokens, limit=limit)
         raw_output, n_tokens, parts = split.answer, split.n_answer, split.outcome()
-        if split.state == UNCLOSED and len(ids) >= (prompt.think_tokens or prompt.max_new_tokens):
+        if split.state == reasoning.UNCLOSED and len(ids) >= (prompt.think_tokens or prompt.max_new_tokens):
             finish_reason = "length"
     if find_stop(raw_output, prompt.stops, skip_leading_space=prompt.rendered is not None) is not None:
         finish_reason = "stop"
@@ -313,8 +305,8 @@ def ending_of(loaded: TextModel) -> rendering.TurnEnd:
     """Return how a model's template ends a turn, except by what also ends its reasoning (gpt-oss), which continues."""
     ending, markers = rendering.turn_end(loaded), None
     if ending.end_id is not None:
-        markers = markers_of(loaded)
-    ends = {id_of(loaded, text) for text in markers.texts} if markers else set()
+        markers = reasoning.markers_of(loaded)
+    ends = {reasoning.id_of(loaded, text) for text in markers.texts} if markers else set()
     return rendering.TurnEnd() if ending.end_id in ends else ending
 
 
@@ -340,7 +332,7 @@ def output_row(row: dict, prompts: dict[str, PreparedPrompt], outcomes: dict[str
         return ids | {"flags": f"error: {skipped_reason(row['role'])}"}
     outcome = outcomes.get(row["request_id"], {"error": None})
     flags = [prompt.flag, f"error: {outcome['error']}" if outcome["error"] else None]
-    flags.append(UNCLOSED_FLAG if outcome.get("think_state") == UNCLOSED else None)
+    flags.append(reasoning.UNCLOSED_FLAG if outcome.get("think_state") == reasoning.UNCLOSED else None)
     flags.append(NEXT_TURN if outcome.get("next_turn") else None)
     return ids | {
         **{name: outcome.get(name) for name in _OUTCOME},

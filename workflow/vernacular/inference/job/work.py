@@ -191,19 +191,8 @@ def _costs(table: pa.Table, n_reasoning: float) -> dict[str, float]:
 
 
 # Options of a model record that change its outputs by more than float noise; device and batch size do not.
-OPTIONS = (
-    "kind",
-    "dtype",
-    "quantization",
-    "bos",
-    "tokenizer_pipeline",
-    "max_length",
-    "chat",
-    "strategy",
-    "generation_engine",
-    "engine_class",
-    "trust_remote_code",
-)
+OPTIONS = ("kind", "dtype", "quantization", "bos", "tokenizer_pipeline", "max_length", "chat", "strategy",
+           "generation_engine", "engine_class", "trust_remote_code")  # fmt: skip
 
 
 @functools.cache

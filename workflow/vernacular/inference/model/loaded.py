@@ -20,14 +20,8 @@ from vernacular.inference.model.tokenization import Lengths, TextModel, read_len
 # remote code; there, of Mamba; of RWKV
 STATES = ("cache", "past_key_values", "cache_params", "state")
 
-_LENGTH_KEYS = (
-    "max_encoder_position_embeddings",
-    "max_position_embeddings",
-    "n_positions",
-    "max_seq_len",
-    "max_sequence_length",
-    "seq_length",
-)
+_LENGTH_KEYS = ("max_encoder_position_embeddings", "max_position_embeddings", "n_positions", "max_seq_len",
+                "max_sequence_length", "seq_length")  # fmt: skip
 _NO_LENGTH = re.compile(r"(dim|heads?|layers?|hidden_size|intermediate_size|vocab_size|experts|rank|ids?)$")
 _SMALLEST = 16  # tokens; texts of a few times as many are compared in any case
 _UNLIMITED = 1_000_000  # tokenizers without a limit report 1e30
