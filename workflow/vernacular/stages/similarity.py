@@ -76,12 +76,13 @@ class _SimilarityFiles(Batch):
             return "no outputs"
         items, requests = self.items(spec), self.requests(spec)
         check_inputs(items, requests, generations, output_metadata, self.model)
-        texts = artifacts.read(generations, GENERATIONS).to_pylist()
+        item_rows, texts = items_in(items), artifacts.read(generations, GENERATIONS).to_pylist()
+        request_rows = artifacts.read(requests, REQUESTS).to_pylist()
         encoders = self._encoders(spec)
         # the model is in the key only where it is the encoder
         named = [[metric, record.name, record.revision, record.fingerprint] for metric, record in encoders.items()]
-        inputs = [artifacts.metadata(items)["fingerprint"], artifacts.metadata(requests)["fingerprint"]]
-        store, key = Store(self.args.store), fingerprint([self.inputs(spec), named, inputs, texts])
+        key = fingerprint([self.inputs(spec), named, item_rows, request_rows, texts])
+        store = Store(self.args.store)
         if found := store.get(key, SIMILARITIES):
             rows, metadata = found
             metadata = {name: metadata[name] for name in ("signatures", "encoders", "counts")}
@@ -89,8 +90,8 @@ class _SimilarityFiles(Batch):
             from vernacular.metrics.similarity.compute import similarities  # torch
 
             rows, metadata = similarities(
-                items_in(items), texts, spec.metrics, encoders, style=spec.style, language=spec.language,
-                requests=artifacts.read(requests, REQUESTS).to_pylist(), threads=self.args.threads,
+                item_rows, texts, spec.metrics, encoders, style=spec.style, language=spec.language,
+                requests=request_rows, threads=self.args.threads,
             )  # fmt: skip
         self.write(path, spec, rows, **metadata)
         if not found and not metadata["outcome"].missing:
