@@ -2,11 +2,13 @@
 
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
-from support import tiny
+from support import stages, tiny
 from support.stage_run import CONFIG, ES, GL, Run
 from vernacular.config import load as config
 from vernacular.core import artifacts
@@ -103,3 +105,25 @@ def test_a_changed_option_that_is_not_in_the_prompt_is_compared(completed_run, c
     finally:
         shutil.copyfile("kept.parquet", items)
         assert [completed_run(command) for command in ("requests", "infer", "collect", "similarity")] == [0] * 4
+
+
+def test_stored_similarities_load_no_encoder(completed_run):
+    """In a process that can import neither torch nor transformers."""
+    contents = [output(evaluation).read_bytes() for evaluation in (FIRST, SECOND)]
+    for evaluation in (FIRST, SECOND):
+        output(evaluation).unlink()
+    code = "import sys; sys.modules |= dict.fromkeys(('torch', 'transformers', 'sentence_transformers'))"
+    code += "; from vernacular.cli import main; sys.exit(main(['similarity']))"
+    fields = stages.text("similarity", **completed_run.similarity("one"))
+    run = subprocess.run([sys.executable, "-c", code], input=fields, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert "similarity: one: 2 evaluations computed" in run.stdout
+    assert [output(evaluation).read_bytes() for evaluation in (FIRST, SECOND)] == contents
+
+
+def test_a_store_that_cannot_be_written_stops_nothing(completed_run):
+    content = output(FIRST).read_bytes()
+    output(FIRST).unlink()
+    Path("occupied").touch()
+    assert stages.run("similarity", **completed_run.similarity("one") | {"store": "occupied/store"}) == 0
+    assert output(FIRST).read_bytes() == content

@@ -138,7 +138,7 @@ class Run:
         encoders = [f"resources/encoders/{encoder}.json" for encoder in self.config.encoders]
         files = {"model": f"resources/models/{name}.json", "encoders": encoders, "generations": generations}
         spec = specs.similarity_spec(self.config)
-        return {"spec": spec, **files, **_DIRECTORIES, "out": f"results/{name}/similarity"}
+        return {"spec": spec, **files, **_DIRECTORIES, "out": f"results/{name}/similarity", "store": "results/store"}
 
     def metrics(self, name: str) -> dict:
         files = {"model": f"resources/models/{name}.json", **_DIRECTORIES, "out": f"results/{name}"}

@@ -72,6 +72,8 @@ def directory(plain_runs, tmp_path_factory) -> Path:
     directory = tmp_path_factory.mktemp("importing")
     for model in ("causal", "other", "encoder"):
         shutil.copytree(plain_runs["serbian"] / model, directory / model)
+    # one of the modules computes its outputs, the other finds them
+    shutil.copytree(plain_runs["galician"] / "results" / "store", directory / "runs" / "gl" / "results" / "store")
     (directory / "Snakefile").write_text(IMPORTING)
     (directory / "study.yaml").write_text(yaml.safe_dump(CONFIGS))
     (directory / "config.yaml").write_text("models: {}\n")  # not what the modules are given
@@ -108,6 +110,8 @@ def test_module_writes_below_its_prefix_only(directory):
         assert list((directory / "runs" / prefix / "results" / "store").rglob("*.parquet")), "a store of its own"
     names = {path.stem for path in (directory / "runs" / "gl" / "benchmarks" / "infer").glob("*.tsv")}
     assert names == {"tiny.1of1"}
+    for prefix, said in (("gl", "4 evaluations found in the store"), ("sr", "2 evaluations computed")):
+        assert said in (directory / "runs" / prefix / "logs" / "infer" / "tiny.1of1.log").read_text()
 
 
 @pytest.mark.slow

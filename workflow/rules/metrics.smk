@@ -58,7 +58,14 @@ rule similarity:
     params:
         spec=spec("similarity", specs.similarity_spec(CONFIG)),
         files=lambda wildcards, input, output: files(
-            input, "model", "encoders", "items_dir", "requests_dir", "generations", out=above(output[0])
+            input,
+            "model",
+            "encoders",
+            "items_dir",
+            "requests_dir",
+            "generations",
+            out=above(output[0]),
+            store=CONFIG.store,
         ),
     message:
         "similarity: compute the similarity of the outputs of {wildcards.model} to the options"

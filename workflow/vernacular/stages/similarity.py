@@ -1,19 +1,28 @@
-"""Command `similarity`: similarity of generated responses to every option, for one model."""
+"""Command `similarity`: similarity of generated responses to every option, for one model.
 
+The similarities of the same responses, by whichever model and in whichever run, are in the store: where all are found,
+no encoder is loaded.
+"""
+
+import logging
 from pathlib import Path
 
 from vernacular.config.specs import SimilaritySettings, SimilaritySpec
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
 from vernacular.core.fields import Stage
+from vernacular.core.fingerprint import fingerprint
 from vernacular.core.metadata import Outcome, SimilaritiesMetadata
 from vernacular.core.model_record import ModelRecord
+from vernacular.inference.job.store import Store, StoreError
 from vernacular.inference.schema import GENERATIONS
 from vernacular.metrics.schema import SIMILARITIES
 from vernacular.metrics.similarity import outputs
 from vernacular.protocols.schema import REQUESTS
 from vernacular.stages.common import Batch, check_inputs, items_in, read_loadable
 from vernacular.types import SIMIL_EVAL_STYLES
+
+log = logging.getLogger("vernacular")
 
 
 class Similarity(Stage):
@@ -26,6 +35,7 @@ class Similarity(Stage):
     requests_dir: Path  # directory of the requests files
     generations: list[Path]  # files of generated outputs
     out: Path  # directory of the similarity files
+    store: Path  # directory of the store
 
 
 def similarity(args: Similarity) -> str:
@@ -64,16 +74,31 @@ class _SimilarityFiles(Batch):
         if not output_metadata.outcome.is_complete:
             self.write(path, spec, [], outcome=output_metadata.outcome)
             return "no outputs"
-        from vernacular.metrics.similarity.compute import similarities  # torch, which a masked model needs not
-
         items, requests = self.items(spec), self.requests(spec)
         check_inputs(items, requests, generations, output_metadata, self.model)
-        texts = artifacts.read(generations, GENERATIONS).to_pylist()
-        rows, metadata = similarities(
-            items_in(items), texts, spec.metrics, self._encoders(spec), style=spec.style, language=spec.language,
-            requests=artifacts.read(requests, REQUESTS).to_pylist(), threads=self.args.threads,
-        )  # fmt: skip
+        item_rows, texts = items_in(items), artifacts.read(generations, GENERATIONS).to_pylist()
+        request_rows = artifacts.read(requests, REQUESTS).to_pylist()
+        encoders = self._encoders(spec)
+        # the model is in the key only where it is the encoder
+        named = [[metric, record.name, record.revision, record.fingerprint] for metric, record in encoders.items()]
+        key = fingerprint([self.inputs(spec), named, item_rows, request_rows, texts])
+        store = Store(self.args.store)
+        if found := store.get(key, SIMILARITIES):
+            rows, metadata = found
+            metadata = {name: metadata[name] for name in ("signatures", "encoders", "counts")}
+        else:
+            from vernacular.metrics.similarity.compute import similarities  # torch
+
+            rows, metadata = similarities(
+                item_rows, texts, spec.metrics, encoders, style=spec.style, language=spec.language,
+                requests=request_rows, threads=self.args.threads,
+            )  # fmt: skip
         self.write(path, spec, rows, **metadata)
+        if not found and not metadata["outcome"].missing:
+            try:
+                store.put(key, SIMILARITIES, artifacts.read(path, SIMILARITIES), metadata)
+            except StoreError as error:  # such as that of a group that may only read it
+                log.warning("similarity: %s", error)
         return format_count(len(rows), "row")
 
     def failure(self, spec: SimilaritySettings, reason: str) -> Outcome:

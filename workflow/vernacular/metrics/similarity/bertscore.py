@@ -17,8 +17,7 @@ import torch
 
 from vernacular.core.languages import base_language
 from vernacular.core.model_record import ModelRecord
-from vernacular.metrics.similarity.cosine import encoder_label
-from vernacular.metrics.similarity.encoder import TokenEncoder, Tokens
+from vernacular.metrics.similarity.encoder import TokenEncoder, Tokens, encoder_label
 
 
 def layer_of(record: ModelRecord, encoder: TokenEncoder) -> int:

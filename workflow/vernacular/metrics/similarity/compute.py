@@ -22,7 +22,7 @@ from vernacular.core.languages import has_two_scripts, in_one_script
 from vernacular.core.library_errors import LibraryError, wrap_library_errors, wrap_tokenizer_panics
 from vernacular.core.metadata import Outcome
 from vernacular.core.model_record import ModelRecord
-from vernacular.metrics.similarity import bertscore, cosine, moverscore
+from vernacular.metrics.similarity import bertscore, moverscore
 from vernacular.metrics.similarity.encoder import VECTOR_BYTES, TokenEncoder, Tokens
 from vernacular.metrics.similarity.outputs import parse_samples, sample_name
 from vernacular.types import SIMIL_EVAL_STYLES, Generation, Item, Request, accepted_answers
@@ -184,6 +184,8 @@ def _compute_group(
 
 
 def _cosine(pairs: list[Pair], record: ModelRecord) -> tuple[np.ndarray, dict]:
+    from vernacular.metrics.similarity import cosine  # sentence-transformers, whose import takes 4 s
+
     encoder = cosine.load(record)
     prefix = cosine.prefix_of(record, encoder)
     metadata = {"signature": cosine.signature(record, prefix), "truncated_texts": 0}

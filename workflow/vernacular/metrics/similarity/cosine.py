@@ -28,6 +28,7 @@ from vernacular.metrics.similarity.encoder import (
     VectorStore,
     blocks,
     check_missing_weights,
+    encoder_label,
     loading_error,
     share_weights,
 )
@@ -160,8 +161,3 @@ def signature(record: ModelRecord, prefix: str) -> str:
         f"cosine|encoder:{encoder_label(record)}|prefix:{prefix!r}"
         f"|sentence-transformers:{version('sentence-transformers')}"
     )
-
-
-def encoder_label(record: ModelRecord) -> str:
-    """Return an encoder's label in signatures: `name@revision`, or the start of its fingerprint without a revision."""
-    return f"{record.name}@{(record.revision or record.fingerprint or 'unknown')[:12]}"

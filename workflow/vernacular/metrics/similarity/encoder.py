@@ -189,6 +189,11 @@ def blocks(texts: list[str]) -> Iterator[list[str]]:
     return (texts[start : start + TEXTS_AT_ONCE] for start in range(0, len(texts), TEXTS_AT_ONCE))
 
 
+def encoder_label(record: ModelRecord) -> str:
+    """Return an encoder's label in signatures: `name@revision`, or the start of its fingerprint without a revision."""
+    return f"{record.name}@{(record.revision or record.fingerprint or 'unknown')[:12]}"
+
+
 def loading_error(name: str, error: Exception, allow_pickle: bool) -> ModelError:
     """Return the error for an encoder that could not be loaded: MachineError if memory does not suffice."""
     if is_out_of_memory(error):

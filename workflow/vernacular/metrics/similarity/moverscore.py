@@ -24,8 +24,7 @@ import numpy as np
 
 from vernacular.core.errors import ModelError
 from vernacular.core.model_record import ModelRecord
-from vernacular.metrics.similarity.cosine import encoder_label
-from vernacular.metrics.similarity.encoder import TokenEncoder, Tokens
+from vernacular.metrics.similarity.encoder import TokenEncoder, Tokens, encoder_label
 
 
 def tokenize(encoder: TokenEncoder, texts: list[str]) -> list[Tokens]:
