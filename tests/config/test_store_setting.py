@@ -90,8 +90,8 @@ def test_store_without_permission_raises_one_line_error(mode, subpath, action):
 
 def test_rules_take_store_path_from_config():
     text = "".join(path.read_text("utf-8") for path in (WORKFLOW / "rules").glob("*.smk"))
-    # infer, for models here and behind servers, and collect; the same three for judges
-    assert text.count("store=") == text.count("store=CONFIG.store") == 6
+    # infer, for models here and behind servers, and collect; the same three for judges; similarity
+    assert text.count("store=") == text.count("store=CONFIG.store") == 7
 
 
 def test_every_rule_runs_the_package_beside_it():

@@ -30,7 +30,17 @@ def forms_dir(tmp_path_factory):
         return {"category": row["category"] and "1"}
 
     _edit(summary / "results.parquet", RESULTS, results)
-    _edit(summary / "overall.parquet", OVERALL, lambda row: {"rank_worst": 2, "mean": -0.125})
+    intervals = {"base": (-0.3, 0.1), "tuned": (None, None)}
+
+    def overall(row):
+        low, high = intervals[row["model"]]
+        return {"rank_worst": 2, "mean": -0.125, "ci_low": low, "ci_high": high}
+
+    path = summary / "overall.parquet"
+    _edit(path, OVERALL, overall)
+    rows = artifacts.read(path, OVERALL).to_pylist()
+    rows += [row | {"scope": "gl"} for row in rows]
+    artifacts.write(path, OVERALL, pa.Table.from_pylist(rows, schema=OVERALL.schema), artifacts.metadata(path))
     _edit(summary / "comparisons.parquet", COMPARISONS, lambda row: {"minimum_detectable_difference": 0.456})
     _edit(arguments["changes"]["base", "tuned"], CHANGES, lambda row: {"change": "regressed", "margin_change": 4.22})
     build(out=root / "page", **arguments)
@@ -60,6 +70,20 @@ def test_a_value_below_chance_has_one_color_in_all_views(page):
     page.open("#/leaderboard?down=evaluations")
     in_board = page.find(".board tbody td.cold")
     assert page.js("return arguments[0].style.getPropertyValue('--heat')", in_board) == heat == "50%"
+
+
+def test_overall_values_have_the_marks_of_others(page):
+    """Italic if the interval contains chance, in parentheses without one, of which the verdict says what is unknown."""
+    page.open("#/leaderboard?down=models")
+    italic = [row.text.split()[0] for row in page.find_all(".board tbody tr:has(td.overall .near-chance)")]
+    in_parentheses = [row for row in page.texts(".board tbody td.overall .value") if row.startswith("(")]
+    assert (italic, in_parentheses) == (["base"], ["(\u221212.5)"])
+    page.open("#/overview?show=model:0")
+    assert page.texts(".map .top .near-chance .value") == ["\u221212.5"]
+    page.open("#/overview?show=model:1")
+    assert page.texts(".map thead .top .value") == ["(\u221212.5)"]
+    page.open("#/overview")
+    assert "not distinguishable from guessing" in page.text(".headline")
 
 
 def test_overall_below_chance_and_possible_ranks_are_stated(page):

@@ -78,7 +78,7 @@ def test_first_run_writes_every_documented_artifact(workspace):
         "every_eval_ever",
         *(
             f"{name}.{kind}"
-            for name in ("comparisons", "rankings", "overall", "prompts", "tokenizers")
+            for name in ("comparisons", "rankings", "overall", "prompts", "tokenizers", "deciding_models")
             for kind in ("parquet", "csv")
         ),
     }

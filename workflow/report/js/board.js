@@ -283,7 +283,7 @@ const board = (() => {
     return el(
       "span",
       {
-        class: "static",
+        class: cells.overallClass(row),
         title:
           (row.n_languages > 1
             ? `mean over ${row.n_languages} languages: ${format.value(row.mean_over_languages, "share")}; `
@@ -294,7 +294,7 @@ const board = (() => {
       el(
         "span",
         { class: "value" },
-        row.low === null ? `(${format.value(row.mean, "share")})` : format.value(row.mean, "share"),
+        cells.overallText(row),
         mark(row) ? el("span", { class: "mark" }, mark(row)) : null,
       ),
       el("span", { class: "interval" }, row.low === null ? "no interval" : format.interval(row.low, row.high, "share")),

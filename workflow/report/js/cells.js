@@ -74,6 +74,12 @@ const cells = (() => {
     return lacksInterval(cell, info) && display.value !== null && !display.against ? `(${shown})` : shown;
   }
 
+  // A value over evaluations as a cell, so that it has the same marks; its chance is 0.
+  const overall = (row) => ({ value: row.mean, low: row.low, high: row.high, chance: 0 });
+  const SHARE = { unit: "share", higher: true };
+  const overallText = (row) => text(overall(row), SHARE);
+  const overallClass = (row) => (nearChance(overall(row)) ? "static near-chance" : "static");
+
   function nearChance(cell) {
     return cell.chance !== null && cell.low !== null && cell.low <= cell.chance && cell.chance <= cell.high;
   }
@@ -189,6 +195,8 @@ const cells = (() => {
     lacksInterval,
     ABOUT_PARENTHESES,
     nearChance,
+    overallClass,
+    overallText,
     atChance,
   };
 })();

@@ -103,7 +103,11 @@
           (best.languages_low === null ? "" : ` (${format.interval(best.languages_low, best.languages_high, "share")})`)
         : "");
     const guess =
-      best.low !== null && best.low <= 0 && best.high >= 0 ? " This is not distinguishable from guessing." : "";
+      best.low === null
+        ? " Its difference from chance is unknown: there are too few items for an interval."
+        : best.low <= 0 && best.high >= 0
+          ? " This is not distinguishable from guessing."
+          : "";
     if (models.length === 1) return [name(index, best), ` scores ${value}.`, guess];
     const sharing = over.slice(1).filter((row) => row.rank === best.rank);
     if (!sharing.length)
@@ -400,8 +404,11 @@
     if (!row || row.mean === null) return el("span", { class: "none" }, format.NONE);
     return el(
       "span",
-      { class: "static", title: `${index.models[row.model]}, over ${format.counted(row.n, "evaluation")}` },
-      el("span", { class: "value" }, format.value(row.mean, "share")),
+      {
+        class: cells.overallClass(row),
+        title: `${index.models[row.model]}, over ${format.counted(row.n, "evaluation")}`,
+      },
+      el("span", { class: "value" }, cells.overallText(row)),
       el(
         "span",
         { class: "n" },
