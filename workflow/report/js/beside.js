@@ -23,8 +23,17 @@ const beside = (() => {
 
   /** @param {Index} index */
   async function deciding(index) {
-    const rows = index.beside ? (await pieces.beside()).deciding : [];
-    if (!rows.length) return null;
+    const all = index.beside ? (await pieces.beside()).deciding : [];
+    const rows = all.filter((row) => row.decision_accuracy !== null);
+    const evaluations = (some) => new Set(some.map((row) => row.evaluation)).size;
+    if (!all.length) return null;
+    if (!rows.length)
+      return el(
+        "p",
+        { class: "note" },
+        `Which metric decides is unknown in ${format.counted(evaluations(all), "evaluation")}: ` +
+          "deciding_models.csv states why.",
+      );
     const share = (value) => `${Math.round(100 * value)} %`;
     const columns = [
       column("Evaluation", (row) => index.names[row.evaluation]),
@@ -49,8 +58,7 @@ const beside = (() => {
       "Decision accuracy: share of pairs of series that are in their final order at an earlier checkpoint, or of models " +
       "whose order on half of the items is that on the other half; 50 % is chance. On others: of a metric that was " +
       "chosen on half of the series or models, on the other half.";
-    const found = new Set(chosen.map((row) => row.evaluation)).size;
-    const title = `Which metric decides: one in ${found} of ${format.counted(new Set(rows.map((row) => row.evaluation)).size, "evaluation")}`;
+    const title = `Which metric decides: one in ${evaluations(chosen)} of ${format.counted(evaluations(all), "evaluation")}`;
     return section(title, about, columns, ordered, "deciding metrics");
   }
 

@@ -116,7 +116,8 @@ _DECIDING = [
 
 
 def deciding_sheets(rows: list[dict]) -> dict[str, Callable[..., None]]:
-    """Return the sheet of DECIDING_METRICS rows by its name; {} without rows."""
+    """Return the sheet of DECIDING_METRICS rows with a decision accuracy by its name; {} without any."""
+    rows = [row for row in rows if row["decision_accuracy"] is not None]
 
     def fill(sheet: Worksheet, size: cells.SheetSize = cells.EXCEL) -> None:
         _fill(sheet, _DECIDING, rows, "", size)

@@ -413,6 +413,8 @@ def _marked(choices: list[str], gold: list[int]) -> str | None:
 def between_languages_sheets(rows: list[dict], items: list[dict]) -> dict:
     """Return sheets by name, from BETWEEN_LANGUAGES and LANGUAGE_ITEMS rows: values first, then differences."""
     rows = sorted(rows, key=lambda row: bool(row["baseline"]))
+    if not rows:
+        return {}
     return {
         "between languages": lambda sheet, size: write_rows(sheet, _BETWEEN, rows, 2, size),
         "language items": lambda sheet, size: write_rows(sheet, _LANGUAGE_ITEMS, items, 3, size),
