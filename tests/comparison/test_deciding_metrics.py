@@ -198,6 +198,25 @@ def test_items_of_a_cluster_are_in_one_half():
     assert row["note"] == "400 items in 1 cluster with a value of all models; at least 100 in 20"
 
 
+def test_metric_without_a_finite_value_of_a_model_decides_nothing():
+    """A text that a model holds for impossible has infinitely many bits; another metric decides all the same."""
+    rng, sides = np.random.default_rng(0), {}
+    for model in range(4):
+        values = {"accuracy": (rng.random(400) < 0.2 + 0.2 * model).astype(float)}
+        values["answer_bits"] = np.where(np.arange(400) == model, np.inf, 30.0)
+        sides[f"m{model}"] = Side(np.arange(400), np.zeros(400, int), values)
+    items = Items([f"i{i:03}" for i in range(400)], *(np.full(400, each) for each in (None, None, 0.25)))
+    metric = next(metric for metric in metrics_in("options", "gl") if metric.name == "accuracy")
+    bits = replace(metric, name="answer_bits", unit="bits", higher_is_better=False, headline=False)
+    found = deciding_among_models(items, sides, [bits, metric], {"evaluation": "e"})
+    assert [row["is_chosen"] for row in found] == [False, True]
+    assert found[0]["note"] == "undefined or infinite on half of the items for a model"
+    assert "decision_accuracy" not in found[0]
+    tables = simulated(3)
+    tables["accuracy"][0, -1] = -np.inf
+    assert rows_of(tables)["accuracy"]["n_common"] == len(STEPS) - 1
+
+
 def test_many_models_are_halved_at_random():
     row = among_models(40, metrics=["answer_bits_per_byte"])["answer_bits_per_byte"]
     assert row["is_chosen"]

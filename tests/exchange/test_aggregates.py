@@ -314,6 +314,15 @@ def test_a_name_alone_identifies_nothing(tmp_path, source, reason):
     assert row["model"] is row["value"] is row["difference"] is None
 
 
+def test_a_share_has_its_unit_without_a_value_beside_it(tmp_path):
+    path = write(tmp_path / "metrics.json", {"tasks": [{"task": "rivers", "metrics": {"acc": 0.5, "f1": 0.5}}]})
+    found = unpaired_rows("them", read_aggregates(path)[0], [OWN])
+    assert [(row["items"], row["metric"], row["unit"]) for row in found] == [
+        (OTHER, "accuracy", "share"),
+        (OTHER, "f1", None),
+    ]
+
+
 def test_euroeval_is_beside_no_value():
     rows, _ = read_aggregates(STATED / "euroeval-18.3.0.jsonl")
     own = OWN | {"dataset": "belebele-gl"}

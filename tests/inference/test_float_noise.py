@@ -13,6 +13,7 @@ from support.scoring import build_requests, results_of
 from vernacular.inference.job.work import evaluation_key
 from vernacular.inference.model.load import load
 from vernacular.inference.schema import SCORES
+from vernacular.inference.scoring.outputs import merge_metadata
 from vernacular.inference.scoring.strategy import noise_by_length
 from vernacular.metrics.spans import Span, within_noise
 from vernacular.protocols.schema import REQUESTS
@@ -83,6 +84,15 @@ def test_noise_grows_with_the_length():
 
 def span(loglik: float, n_tokens: int) -> Span:
     return Span("", "", loglik, (loglik / n_tokens,) * n_tokens, None, None)
+
+
+def test_noise_of_short_texts_extends_to_the_lengths_of_longer_chunks():
+    """The texts of a chunk may be too short for spans whose noise another chunk states."""
+    chunk = {"strategy": "plain", "self_check": {}, "fallback": [], "head": "rows", "batching": "padded"}
+    long = {"1": 0.01, "4": 0.5, "16": 1.0}
+    chunks = [chunk | {"noise": {"1": 0.1}}, chunk, chunk | {"noise": long}]
+    assert merge_metadata(chunks)["noise"] == {"1": 0.1, "4": 0.5, "16": 1.0}
+    assert merge_metadata([chunks[0], chunk | {"noise": {"1": 0.0, "16": 0.2}}])["noise"] == {"1": 0.1, "16": 0.4}
 
 
 def test_what_is_within_noise():

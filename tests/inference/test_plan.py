@@ -204,6 +204,16 @@ def test_passes_become_shorter_where_a_text_is_longer():
     assert tokens.tolist() == text[: long_row.length].tolist()
 
 
+@pytest.mark.parametrize("strategy", ["tree", "plain"])
+def test_beginnings_of_a_long_text_may_be_more_than_the_recursion_limit(strategy):
+    """Each has another last token, as where every word of a text is predicted."""
+    n = sys.getrecursionlimit() + 50
+    trie = build_trie([path(*range(length), n) for length in range(1, n)])
+    batches = plan(trie, strategy, PlanLimits(budget=64, row=64, forward=64, depth=1))
+    indices = np.concatenate([batch.queries.indices for batch in batches])
+    assert sorted(indices) == list(range(len(trie.positions)))
+
+
 def test_batch_of_two_plain_paths_is_divisible():
     [batch] = plan(build_trie([path(1, 2), path(3, 4)]), "plain", SMALL_LIMITS)
     assert batch.divisible is True

@@ -49,7 +49,7 @@ def deciding_rows(curves: Sequence[Curve], values: Mapping[str, Mapping[tuple[st
     for name, metric in metrics.items():
         known = [(values[model].get(("", name)) or {}).get("value") for column in models for model in column]
         table = np.array([np.nan if value is None else value for value in known], float).reshape(len(models), -1)
-        columns = np.flatnonzero(~np.isnan(table).any(axis=0))
+        columns = np.flatnonzero(np.isfinite(table).all(axis=0))
         found = table[:, columns]
         row = labels | {"metric": name, "axis": axis, "n_curves": len(longest), "n_common": len(columns)}
         row |= {key: metric[key] for key in ("unit", "higher_is_better", "headline")}
@@ -88,13 +88,16 @@ def deciding_among_models(items: Items, sides: Mapping[str, Side], metrics: Sequ
         row |= {"note": _not_applicable(row, few), "is_chosen": False}
         if row["note"] is None:
             masks = np.array([shared, *(shared & half for half in is_first), *(shared & ~half for half in is_first)])
-            values = np.array([_values(side.inputs(metric), metric, masks) for side in sides])
-            early, late = np.split(values[:, 1:], 2, axis=1)
             with np.errstate(invalid="ignore", divide="ignore"):
+                values = np.array([_values(side.inputs(metric), metric, masks) for side in sides])
+                early, late = np.split(values[:, 1:], 2, axis=1)
                 noise = np.sqrt(((early - late) ** 2).mean(1)) / 2 / values[:, 0]
-            tables[metric.name] = early, late, []
-            row |= _numbers(values[:, 0], np.mean(noise) if (values > 0).all() else np.nan)
-            row["decision_accuracy"] = float(decisions(early, late).mean())
+            if not np.isfinite(values).all():  # an impossible text, or a correlation with what is constant
+                row["note"] = "undefined or infinite on half of the items for a model"
+            else:
+                tables[metric.name] = early, late, []
+                row |= _numbers(values[:, 0], np.mean(noise) if (values > 0).all() else np.nan)
+                row["decision_accuracy"] = float(decisions(early, late).mean())
         rows.append(row)
     if tables:
         _choose(rows, tables)

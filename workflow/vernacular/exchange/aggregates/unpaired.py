@@ -17,6 +17,7 @@ from vernacular.metrics.schema import float_columns, text_columns
 
 SAME, OTHER = "same items", "other items"
 _NAMES = ("dataset", "configuration", "split", "metric", "shots", "dataset revision", "number of items")
+_SHARES = ("accuracy", "exact_match")  # in percent, as they are beside values of this run
 _OUTSIDE = {"model": "outside_model", "task": "outside_task", "value": "outside_value", "se": "outside_se"}
 _OUTSIDE |= {"ci_low": "outside_low", "ci_high": "outside_high", "n": "outside_n", "revision": "dataset_revision"}
 
@@ -79,6 +80,7 @@ def unpaired_rows(origin: str, aggregates: Iterable[Aggregate], values: Iterable
     rows = []
     for outside in aggregates:
         row = dict.fromkeys(UNPAIRED.schema.names) | {"origin": origin}
+        row |= {"unit": "share" if outside.metric in _SHARES else None}
         row |= {_OUTSIDE.get(name, name): value for name, value in vars(outside).items() if name != "other_items"}
         same, note = ([], outside.other_items) if outside.other_items else _same(_identity(vars(outside)), index)
         rows += [row | {"items": SAME} | _compared(outside, own) for own in same]

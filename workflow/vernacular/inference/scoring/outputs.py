@@ -90,11 +90,12 @@ def merge_metadata(engines: list[dict]) -> dict:
     merged["fallback"] = list(dict.fromkeys(reason for metadata in engines for reason in metadata["fallback"]))
     merged["head"] = "full" if any(metadata["head"] == "full" for metadata in engines) else "rows"
     merged["batching"] = max((metadata["batching"] for metadata in engines), key=list(BATCHINGS).index)
-    lengths = {length: None for metadata in engines for length in metadata.get("noise", ())}
-    if lengths:
-        merged["noise"] = {
-            length: max(metadata["noise"].get(length, 0.0) for metadata in engines if "noise" in metadata)
-            for length in sorted(lengths, key=int)
+    if noises := [metadata["noise"] for metadata in engines if metadata.get("noise")]:
+        merged["noise"] = {  # it grows with the root of the length beyond the longest that a chunk states
+            n: max(
+                round(noise[k] * (int(n) / int(k)) ** 0.5, 12) for noise in noises for k in noise if int(k) <= int(n)
+            )
+            for n in sorted(set().union(*noises), key=int)
         }
     if "pll" in slowest:
         merged["pll"] = sorted({variant for metadata in engines for variant in metadata["pll"]})

@@ -220,11 +220,13 @@ class _Planner:
 
     def _units_of(self, nodes: list[Node], chain: list[Node]) -> Iterator[tuple[list[Node], Node]]:
         """Yield (nodes between prefix and node, node) for maximal subtrees that fit a row and nodes worth caching."""
-        for node in nodes:
+        pending = [(chain, node) for node in reversed(nodes)]
+        while pending:  # not by recursion: the beginnings of a long text have a node each
+            chain, node = pending.pop()
             if self._fits(node) or self._is_worth_caching(chain, node):
                 yield chain, node
             else:
-                yield from self._units_of(list(node.children.values()), [*chain, node])
+                pending += [([*chain, node], child) for child in reversed(node.children.values())]
 
     def _fits(self, node: Node) -> bool:
         if self.strategy != "tree":

@@ -88,14 +88,20 @@ def split_node(node: Node, edges: list[int], *, in_leaves: bool = True) -> Node:
 
     `in_leaves`: whether nodes that a single path goes through are divided, too.
     """
-    children = {token: split_node(child, edges, in_leaves=in_leaves) for token, child in node.children.items()}
-    within = edges[bisect.bisect_right(edges, node.start) : bisect.bisect_left(edges, node.end)]
-    bounds = [node.start, *(within if in_leaves or node.leaves > 1 else ()), node.end]
-    for start, end in reversed(list(pairwise(bounds))):
-        low, high = start - node.start, end - node.start
-        part = Node(start, node.tokens[low:high], children, node.size - low, node.leaves, node.position + low)
-        children = {int(part.tokens[0]): part}
-    return part
+    top: dict[int, Node] = {}
+    pending = [(node, top)]  # (node, the dict of its siblings), in their order
+    while pending:
+        node, siblings = pending.pop()
+        parts: dict[int, Node] = {}
+        pending += [(child, parts) for child in reversed(node.children.values())]
+        within = edges[bisect.bisect_right(edges, node.start) : bisect.bisect_left(edges, node.end)]
+        bounds = [node.start, *(within if in_leaves or node.leaves > 1 else ()), node.end]
+        for start, end in reversed(list(pairwise(bounds))):
+            low, high = start - node.start, end - node.start
+            part = Node(start, node.tokens[low:high], parts, node.size - low, node.leaves, node.position + low)
+            parts = {int(part.tokens[0]): part}
+        siblings |= parts
+    return next(iter(top.values()))
 
 
 def sort_key(tokens: np.ndarray) -> bytes:
