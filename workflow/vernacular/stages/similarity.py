@@ -1,6 +1,6 @@
 """Command `similarity`: similarity of generated responses to every option, for one model.
 
-The similarities of the same responses, by whichever model and in whichever run, are in the store: where all are found,
+The similarities of the same outputs to the same items, in whichever run, are in the store: where all are found,
 no encoder is loaded.
 """
 
@@ -83,7 +83,12 @@ class _SimilarityFiles(Batch):
         named = [[metric, record.name, record.revision, record.fingerprint] for metric, record in encoders.items()]
         key = fingerprint([self.inputs(spec), named, item_rows, request_rows, texts])
         store = Store(self.args.store)
-        if found := store.get(key, SIMILARITIES):
+        try:
+            found = store.get(key, SIMILARITIES)
+        except StoreError as error:
+            log.warning("similarity: %s", error)
+            found = None
+        if found:
             rows, metadata = found
             metadata = {name: metadata[name] for name in ("signatures", "encoders", "counts")}
         else:
