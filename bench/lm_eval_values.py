@@ -46,7 +46,7 @@ PER_TOKEN = 2e-5  # nats by which float32 log_softmax of PyTorch on a CPU is too
 
 
 def reference(directory: str, runs: str, limit: int, max_length: int, chat: int, name: str) -> None:
-    """Run lm_eval with its own model ("hf") or ours, in its environment; write what it returns to `{name}.json`."""
+    """Run lm_eval with a model, "hf" or "vernacular", in its environment; write what it returns to `{name}.json`."""
     import logging
 
     from lm_eval.evaluator import simple_evaluate
@@ -201,7 +201,7 @@ def compare(own: Own, runs: list) -> int:
 
 
 def compare_inside(directory: Path) -> int:
-    """Print how results and outputs with our model differ from those with lm_eval's own; return the number."""
+    """Print how results and outputs of lm_eval with the two models differ; return the number of differences."""
     both = [json.loads((directory / f"{name}.json").read_text()) for name in ("hf", "vernacular")]
     total, largest, n_outputs = 0, 0.0, 0
     for (task, shots, template, results, samples), (*_, own_results, own_samples) in zip(*both, strict=True):
@@ -268,18 +268,18 @@ def main() -> None:
             if not (runs := [run for run in all_runs if run[0] in names]):
                 continue
             directory = (args.out or Path(temporary)).absolute() / part
-            own = "vernacular.json" if args.inside else "results"
             if not directory.exists():
                 lm_eval_rows.write(directory, arabic_subjects(args.reference))
             if not (directory / "hf.json").exists():
                 run_reference(args, runs, directory, max_length)
-            if not (directory / own).exists():
-                run = run_reference if args.inside else run_vernacular
-                run(args, runs, directory, max_length, **({"name": "vernacular"} if args.inside else {}))
             if args.inside:
+                if not (directory / "vernacular.json").exists():
+                    run_reference(args, runs, directory, max_length, "vernacular")
                 differences += compare_inside(directory)
-            else:
-                differences += compare(Own(directory), json.loads((directory / "hf.json").read_text()))
+                continue
+            if not (directory / "results").exists():
+                run_vernacular(args, runs, directory, max_length)
+            differences += compare(Own(directory), json.loads((directory / "hf.json").read_text()))
     print(f"{differences} differences")
 
 

@@ -329,17 +329,19 @@ def sweep_all(kind: str, model_types: list[str] | None = None) -> dict[str, Resu
 
 
 def table(**kinds: dict[str, Result | str]) -> str:
-    """Return the table of docs/models.md, from the results of each kind of model: the largest group is counted, texts of exceptions are left out."""
+    """Return the table of docs/models.md, from the results of each kind of model.
+
+    The largest group of a kind is counted, not listed; texts of exceptions are left out.
+    """
     lines = ["| kind | scored | generated | architectures |", "|---|---|---|---|"]
     for kind, results in kinds.items():
         groups: dict[tuple[str, str], list[str]] = {}
-        n_lines = len(lines)
         for model_type, result in results.items():
             way = (result.scored, result.generated) if isinstance(result, Result) else (f"not tried: {result}", "–")
             groups.setdefault(way, []).append(model_type)
-        for (scored, generated), names in sorted(groups.items(), key=lambda group: (-len(group[1]), group[0])):
-            is_largest = len(lines) == n_lines
-            listed = f"the {len(names)} others" if is_largest else ", ".join(names)
+        ordered = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
+        for number, ((scored, generated), names) in enumerate(ordered):
+            listed = ", ".join(names) if number else f"the {len(names)} others"
             reasons = [re.sub(r" \(.*|: \w+Error: .*", "", reason) for reason in (scored, generated)]
             lines.append(f"| {kind} | {' | '.join(reasons)} | {listed} |")
     return "\n".join(lines)
