@@ -65,7 +65,8 @@ def test_results_of_an_unavailable_model_and_of_failed_evaluations_are_deleted(d
     write_status(STATUS, {"m": {"e": unavailable("no memory"), "f": Outcome()}, "n": {"e": Outcome()}})
     assert deleted() == sorted([STATUS, *OF_M])
     write_record("resources/models/m.json", {"name": "m", "unavailable": "gated"})
-    assert deleted() == ["resources/models/m.json", "results/m/scores/f.parquet", "results/m/tasks/f.parquet"]
+    of_f = [f"results/m/{path}.parquet" for path in ("metrics", "scores/f", "tasks/f")]
+    assert deleted() == ["resources/models/m.json", *of_f]
 
 
 def test_what_is_not_applicable_is_kept_until_its_checkpoint_is_back(deleted, tmp_path):

@@ -228,7 +228,7 @@ def _stale(path: Path, results: Path) -> Iterator[Path]:
     if path.parts[-5:-4] == ("judges",):
         yield from _stale_of_judge(path, results)
         return
-    computed = {"models": [f"{path.stem}/*/*.parquet"], "requests": [f"*/*/{path.stem}.parquet"]}.get(kind, [])
+    computed = {"models": [f"{path.stem}/**/*.parquet"], "requests": [f"*/*/{path.stem}.parquet"]}.get(kind, [])
     if kind in _STAGES:
         computed = [f"{model}/{stage}/{path.name}" for stage in _STAGES[_STAGES.index(kind) + 1 :]]
     try:
