@@ -6,7 +6,6 @@ from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
 
-import httpx2
 import huggingface_hub
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
 
@@ -27,6 +26,7 @@ from vernacular.core.errors import (
     format_count,
     suggest,
 )
+from vernacular.core.hub_snapshot import TransportError
 from vernacular.core.languages import base_language, english_names, fallbacks, language_name, matching_tags
 from vernacular.core.model_record import write_record
 from vernacular.core.paths import WORKFLOW
@@ -280,7 +280,7 @@ def revisions_of(repository: str) -> dict[str, str]:
             f"{repository}: revisions cannot be listed ({reason}). Check the spelling; for a private or gated "
             "repository, set HF_TOKEN to a token with read access."
         ) from None
-    except (httpx2.TransportError, HFValidationError, OfflineModeIsEnabled, OSError) as error:
+    except (TransportError, HFValidationError, OfflineModeIsEnabled, OSError) as error:
         raise ModelError(f"{repository}: revisions cannot be listed ({type(error).__name__}).") from None
     return {ref.name: ref.target_commit for ref in (*refs.branches, *refs.tags)}
 

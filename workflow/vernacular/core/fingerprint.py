@@ -69,7 +69,7 @@ NO_EFFECT = {
 
 # Libraries that have no effect on results, with the reason.
 _TRANSPORT = "transport; downloads are identified by commit or hash"
-NO_EFFECT_LIBRARIES = {"httpx2": _TRANSPORT, "huggingface_hub": _TRANSPORT}
+NO_EFFECT_LIBRARIES = dict.fromkeys(("httpx", "httpx2", "huggingface_hub"), _TRANSPORT)
 
 # Distributions whose name is not the import name; others are looked up among the files of all that are installed.
 _DISTRIBUTIONS = {"llama_cpp": "llama_cpp_python", "ot": "pot", "ruamel": "ruamel.yaml", "yaml": "PyYAML"}

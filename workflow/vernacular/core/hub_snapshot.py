@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import httpx2
 import huggingface_hub
 from huggingface_hub import cached_assets_path, constants
 from huggingface_hub.errors import (
@@ -35,6 +34,12 @@ from vernacular.core.fingerprint import file_fingerprint, fingerprint
 from vernacular.core.paths import rerun_command
 from vernacular.core.processes import completed
 
+if huggingface_hub.__version__.startswith("1."):  # as transformers 5.8 requires
+    import httpx
+else:
+    import httpx2 as httpx
+
+TransportError = httpx.TransportError  # of requests to the Hub
 _ATTEMPTS = 4
 _FIRST_WAIT = 1  # seconds, doubled after each attempt
 _TIMEOUT = 30  # seconds without a byte
@@ -89,7 +94,7 @@ def snapshot(
                 raise error_class(f"{repository}: the Hub denied access (HTTP {status}). {advice}") from None
             if not _is_transient(error) or attempt == _ATTEMPTS:
                 raise error_class(f"{repository}: the Hub returned HTTP {status}; run again later.") from None
-        except (httpx2.TransportError, OSError) as error:
+        except (TransportError, OSError) as error:
             if attempt == _ATTEMPTS:
                 reason = getattr(error, "strerror", None) or type(error).__name__
                 raise error_class(f"{repository}: the download failed ({reason}); run again to resume it.") from None
@@ -139,11 +144,11 @@ def _interruptible(download, *args, **kwargs) -> Path:
         pool.shutdown(wait=False)
 
 
-def _client() -> httpx2.Client:
+def _client() -> httpx.Client:
     """Return the Hub's default client with a time limit on requests, so that a stalled server does not block it."""
     client = default_client_factory()
 
-    def limit_time(request: httpx2.Request) -> None:
+    def limit_time(request: httpx.Request) -> None:
         # per request: huggingface_hub passes "no limit" explicitly, which overrides the client's default
         limits, phases = request.extensions.get("timeout") or {}, ("connect", "read", "write", "pool")
         request.extensions["timeout"] = {phase: limits.get(phase) or _TIMEOUT for phase in phases}
@@ -156,7 +161,7 @@ def _is_transient(error) -> bool:
     """Return whether a failure is transient, so that a retry within seconds may succeed."""
     if isinstance(error, HfHubHTTPError):
         return error.response.status_code in _TRANSIENT
-    return isinstance(error, httpx2.TimeoutException | httpx2.RemoteProtocolError | httpx2.ReadError)
+    return isinstance(error, httpx.TimeoutException | httpx.RemoteProtocolError | httpx.ReadError)
 
 
 def _describe_cause(error) -> str:
