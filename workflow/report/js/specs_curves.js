@@ -5,7 +5,7 @@
 const specsCurves = (() => {
   const field = (name, type, more) => ({ field: name, type, ...more });
   const tip = (name, title) => ({ field: name, type: "nominal", title: title ?? name });
-  const legend = { orient: "top", columns: 2, labelLimit: 260, symbolOpacity: 1 };
+  const legend = { orient: "top", columns: 2, labelLimit: 260, symbolOpacity: 1, symbolStrokeWidth: 0 };
   const NUMBER = "datum.value === 0 ? '0' : format(datum.value, '~s')"; // 4k, 2M
 
   const DASHES = [
