@@ -148,3 +148,20 @@ def test_a_run_whose_datasets_could_not_be_read_states_why(tmp_path, open_report
     assert page.text(".headline").strip() == (
         f"No overall value: {n} of {n} evaluations could not be completed. {why} ({n} evaluations)."
     )
+
+
+def test_one_value_without_a_chance_level_has_no_color(tmp_path, run_report):
+    """Neither the best nor the worst of its row, where another model has none."""
+    arguments = report_forms.write_run(tmp_path)
+    path = tmp_path / "results" / "summary" / "results.parquet"
+
+    def results(row):
+        alone = {"unit": "nats", "chance_level": None, "higher_is_better": False}
+        alone |= {"value": 9.5, "ci_low": 9.0, "ci_high": 10.0} if row["model"] == "base" else {"value": None}
+        return alone if row["evaluation"] == LETTERS else {}
+
+    _edit(path, RESULTS, results)
+    build(out=tmp_path / "page", **arguments)
+    page = run_report(tmp_path / "page").open("#/leaderboard?down=evaluations")
+    (cell,) = [cell for cell in page.find_all(".board tbody td") if cell.text.startswith("9.500")]
+    assert page.js("return arguments[0].style.getPropertyValue('--heat')", cell) == "0%"

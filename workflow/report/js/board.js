@@ -326,11 +326,9 @@ const board = (() => {
     const shown = columns.flatMap((column) => [...column.cells.values()].map((cell) => [cell, column.metric]));
     const judged = shown.some(([cell]) => cell.chance !== null);
     const lacking = shown.some(([cell, metric]) => cells.lacksInterval(cell, index.metrics[metric]));
-    const others =
-      units.size > (shares ? 1 : 0)
-        ? `${shares ? "other units " : ""}from the worst to the best value of the ${line}, or over the ` +
-          "width of its intervals"
-        : null;
+    const hasOthers = units.size > (shares ? 1 : 0);
+    const range = `from the worst to the best value of the ${line}, or over the width of its intervals`;
+    const others = hasOthers ? `${shares ? "other units " : ""}${models > 1 ? range : "no color"}` : null;
     const lines = [
       el(
         "li",
@@ -371,7 +369,7 @@ const board = (() => {
             [
               " Value and interval",
               shares ? " on an axis from 0 to 100 %" : "",
-              others ? `${shares ? "; other units" : ""} on an axis over the intervals of the row` : "",
+              hasOthers ? `${shares ? "; other units" : ""} on an axis over the intervals of the row` : "",
               "; the vertical line is chance.",
             ].join(""),
           )

@@ -30,8 +30,8 @@ const cells = (() => {
     }
     if (scale === "baseline") return against(cell, info, spread, reference);
     const [low, high] = info.unit === "share" ? [0, 1] : spread;
-    const part = high > low ? (cell.value - low) / (high - low) : 0;
-    const relative = cell.value === null || info.higher === null ? 0 : info.higher ? part : 1 - part;
+    const part = (cell.value - low) / (high - low);
+    const relative = cell.value === null || info.higher === null || high <= low ? 0 : info.higher ? part : 1 - part;
     return {
       value: cell.value,
       low: cell.low,

@@ -142,7 +142,7 @@
   }
 
   // lowest and highest value of a column, at least a median interval width apart, so that close models have similar
-  // colors
+  // colors; one value alone is neither
   function spreadOf(column) {
     const values = column.map((cell) => cell.value).filter((value) => value !== null);
     const widths = column
@@ -150,6 +150,7 @@
       .map((cell) => cell.high - cell.low)
       .sort((a, b) => a - b);
     const [low, high] = [Math.min(...values), Math.max(...values)];
+    if (values.length < 2) return [low, low];
     const more = Math.max(0, (widths[widths.length >> 1] ?? 0) - (high - low)) / 2;
     return [low - more, high + more];
   }
