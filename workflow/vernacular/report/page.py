@@ -27,7 +27,7 @@ from vernacular.core.processes import pool
 from vernacular.core.publication import publishable
 from vernacular.core.tables import rows_of
 from vernacular.core.written import rewriting
-from vernacular.exchange.aggregates.unpaired import UNPAIRED
+from vernacular.exchange.unpaired import UNPAIRED
 from vernacular.metrics.metric import display_name
 from vernacular.metrics.schema import RESULTS
 from vernacular.protocols.registry import PROTOCOLS

@@ -23,9 +23,9 @@ from vernacular.core.model_record import ModelRecord, recorded_model
 from vernacular.core.publication import publishable
 from vernacular.core.tables import write_csv
 from vernacular.core.written import rewriting
-from vernacular.exchange.aggregates.unpaired import UNPAIRED
 from vernacular.exchange.every_eval_ever import write_every_eval_ever
 from vernacular.exchange.lm_eval_results import write_lm_eval_results
+from vernacular.exchange.unpaired import UNPAIRED
 from vernacular.metrics.schema import METRICS, RESULTS, TOKENS
 from vernacular.stages.sides import csv_beside, write_table
 from vernacular.summary.curves import add_positions, curve_sheets, deciding_sheets, equal_weight_notes

@@ -12,7 +12,7 @@ from statistics import NormalDist
 import pyarrow as pa
 
 from vernacular.core.artifacts import Kind
-from vernacular.exchange.aggregates.rows import Z_95, Aggregate
+from vernacular.exchange.aggregates import Z_95, Aggregate
 from vernacular.metrics.schema import float_columns, text_columns
 
 SAME, OTHER = "same items", "other items"
