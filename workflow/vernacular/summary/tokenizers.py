@@ -43,28 +43,26 @@ _TEXT_RATIOS = {"byte_premium": "bytes", "character_premium": "characters"}  # o
 # results/summary/tokenizers.parquet: a row per model, language and task; task "" = all tasks of the language
 TOKENIZERS = Kind(
     "tokenizers",
-    pa.schema(
-        [
-            ("model", pa.string()),
-            ("tokenizer", pa.string()),  # hash of its files; equal for models with the same tokenizer
-            ("language", pa.string()),
-            ("task", pa.string()),
-            ("evaluation", pa.string()),  # whose texts are counted; "" for all tasks
-            ("items", pa.int64()),
-            ("texts", pa.int64()),
-            ("tokens", pa.int64()),
-            ("bytes", pa.int64()),
-            ("characters", pa.int64()),
-            ("words", pa.int64()),  # null in languages that are written without spaces between words
-            *((name, pa.float64()) for name in _RATIOS),
-            ("prompt_tokens", pa.float64()),  # mean per item, special tokens included
-            ("parallel_items", pa.int64()),  # items in this language and in English; null: the items are not parallel
-            *((f"{name}{end}", pa.float64()) for name in _PREMIUMS for end in ("", "_low", "_high")),
-            *((name, pa.float64()) for name in _TEXT_RATIOS),
-            ("parallel_bits", pa.float64()),  # bits per parallel item, of its correct text
-            ("parallel_bits_en", pa.float64()),
-        ]
-    ),
+    [
+        ("model", pa.string()),
+        ("tokenizer", pa.string()),  # hash of its files; equal for models with the same tokenizer
+        ("language", pa.string()),
+        ("task", pa.string()),
+        ("evaluation", pa.string()),  # whose texts are counted; "" for all tasks
+        ("items", pa.int64()),
+        ("texts", pa.int64()),
+        ("tokens", pa.int64()),
+        ("bytes", pa.int64()),
+        ("characters", pa.int64()),
+        ("words", pa.int64()),  # null in languages that are written without spaces between words
+        *((name, pa.float64()) for name in _RATIOS),
+        ("prompt_tokens", pa.float64()),  # mean per item, special tokens included
+        ("parallel_items", pa.int64()),  # items in this language and in English; null: the items are not parallel
+        *((f"{name}{end}", pa.float64()) for name in _PREMIUMS for end in ("", "_low", "_high")),
+        *((name, pa.float64()) for name in _TEXT_RATIOS),
+        ("parallel_bits", pa.float64()),  # bits per parallel item, of its correct text
+        ("parallel_bits_en", pa.float64()),
+    ],
     key=("model", "language", "task"),
     required=("items", "evaluation"),
 )
