@@ -284,6 +284,7 @@ class ExportedSpec(Fields):
 
 class ExportSpec(Spec):
     evaluations: dict[str, ExportedSpec]  # by ID
+    readmes: str  # hash of the READMEs of formats
 
 
 class SeriesSpec(Spec):
