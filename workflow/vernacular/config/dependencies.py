@@ -365,7 +365,7 @@ def summary_spec(config: Config) -> specs.SummarySpec:
     keys = sorted({settings["api_key_env"] for settings in config.models.values() if "api_key_env" in settings})
     fields = _table_fields(config) | {"judges": _of_own_family(config)}
     fields |= {"parallel": _parallel(config), "verdicts": bool(config.verdicts)}
-    fields |= {"external": bool(config.external_results)}
+    fields |= {"external": bool(config.external_results), "sheets": file_fingerprint(WORKFLOW / "sheets.csv")}
     return specs.SummarySpec(**fields, api_key_env=keys, unreviewed=_unreviewed(config), benchmarks=_benchmarks(config))
 
 

@@ -308,6 +308,7 @@ class SummarySpec(SeriesSpec):
     evaluations: list[str]  # IDs, in the order of the config
     tasks: dict[str, dict[str, str]]  # titles and note of each task
     parallel: list[str]  # tasks whose items are translations of each other
+    sheets: str  # hash of the columns of worksheets
     api_key_env: list[str] = field(default_factory=list)  # names of variables whose values `publish` searches for
     judges: dict[str, list[str]] = field(default_factory=dict)  # models of the judge's own family, by judge
     unreviewed: dict[str, str] = field(default_factory=dict)  # language of prompts that no speaker has read
