@@ -365,7 +365,7 @@ def summary_spec(config: Config) -> specs.SummarySpec:
     keys = sorted({settings["api_key_env"] for settings in config.models.values() if "api_key_env" in settings})
     fields = _table_fields(config) | {"judges": _of_own_family(config)}
     fields |= {"parallel": _parallel(config), "verdicts": bool(config.verdicts)}
-    fields |= {"external": bool(config.external_results), "sheets": file_fingerprint(WORKFLOW / "sheets.csv")}
+    fields |= {"sheets": file_fingerprint(WORKFLOW / "sheets.csv")}
     return specs.SummarySpec(**fields, api_key_env=keys, unreviewed=_unreviewed(config), benchmarks=_benchmarks(config))
 
 
@@ -392,7 +392,7 @@ def _parallel(config: Config) -> list[str]:
 
 def _table_fields(config: Config) -> dict:
     fields = {"models": list(config.models), "evaluations": list(config.evaluations), "tasks": task_titles(config)}
-    fields |= {"languages": bool(languages_spec(config).evaluations)}
+    fields |= {"languages": bool(languages_spec(config).evaluations), "external": bool(config.external_results)}
     return fields | {"checkpoints": _positions(config), "estimates": bool(config.labels or config.borrow_from)}
 
 
@@ -405,7 +405,7 @@ def report_spec(config: Config) -> specs.ReportSpec:
     templates = _hash_of(f for f in (WORKFLOW / "report").rglob("*") if f.suffix in (".html", ".css", ".js"))
     varied = [e for e in config.evaluations.values() if e.prompt != DEFAULT_PROMPT]
     descriptions = {e.id: _prompt_description(config, e) for e in varied}
-    fields = _table_fields(config) | {"audit": config.audit is not None, "external": bool(config.external_results)}
+    fields = _table_fields(config) | {"audit": config.audit is not None}
     return specs.ReportSpec(**fields, pairs=config.comparisons, templates=templates, prompts=descriptions)
 
 

@@ -20,7 +20,7 @@ from vernacular.core.errors import format_count
 from vernacular.core.fields import Stage, to_json
 from vernacular.core.metadata import MetricsMetadata, ModelInfo
 from vernacular.core.model_record import ModelRecord, recorded_model
-from vernacular.core.publication import publishable
+from vernacular.core.paths import publishable
 from vernacular.core.tables import write_csv
 from vernacular.core.written import rewriting
 from vernacular.exchange.every_eval_ever import write_every_eval_ever
@@ -57,9 +57,8 @@ from vernacular.summary.notes import (
     unreviewed_notes,
 )
 from vernacular.summary.prompts import add_prompt_means, as_questions, prompt_notes, standard_errors
-from vernacular.summary.provenance import dataset_sources
 from vernacular.summary.tokenizers import TOKENIZERS, ModelTokens, tokenizer_rows, write_tokenizers
-from vernacular.summary.workbook import write_group, write_leaderboard
+from vernacular.summary.workbook import dataset_sources, write_group, write_leaderboard
 from vernacular.types import SETTING
 
 

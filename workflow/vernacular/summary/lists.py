@@ -10,7 +10,7 @@ from openpyxl.worksheet.worksheet import Worksheet
 
 from vernacular.core.errors import format_count
 from vernacular.core.metadata import FAILURE, INFORMATION, MetricsMetadata, ResultsMetadata, encode
-from vernacular.core.publication import publishable
+from vernacular.core.paths import publishable
 from vernacular.core.tables import finite_or_none, plain_text
 from vernacular.metrics.metric import display_name
 from vernacular.protocols.diagnosis import CODES

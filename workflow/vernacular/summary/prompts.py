@@ -18,7 +18,6 @@ from vernacular.summary.notes import note
 from vernacular.summary.rows import columns_of, parts_of, write_rows
 from vernacular.types import ALL_PROMPTS
 
-_SHARE = "0.0%"
 _ITEM_MULTIPLES = (0.5, 1, 2, 4)  # number of items of a design, as multiples of the evaluated one
 
 
