@@ -10,11 +10,12 @@ from vernacular.config.specs import EstimatesSpec
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
 from vernacular.core.fields import Stage, to_json
+from vernacular.core.metadata import note
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.schema import TASK_RESULTS
 from vernacular.protocols.evaluate import declared_metrics
 from vernacular.protocols.lm_eval.metrics import tool_metrics
-from vernacular.stages.sides import Results, model_results, run_note, write_table
+from vernacular.stages.sides import Results, model_results, write_table
 
 
 class Estimates(Stage):
@@ -41,11 +42,11 @@ def estimates(args: Estimates) -> str:
         ]
         for kind, estimated in ((kind, each) for kind, each_of_kind in found.items() for each in each_of_kind):
             rows += estimated.rows
-            notes += [run_note(name, text, kind) for text in estimated.notes]
+            notes += [note(kind, text, evaluation=name) for text in estimated.notes]
     if others := ", ".join(sorted(labels.keys() - spec.evaluations.keys())):
-        notes.append(run_note(None, f"labels of evaluations that are not in the config: {others}.", "labels"))
-    for note in notes:
-        print(": ".join(filter(None, (note["evaluation"], note["note"]))))
+        notes.append(note("labels", f"labels of evaluations that are not in the config: {others}."))
+    for each in notes:
+        print(": ".join(filter(None, (each["evaluation"], each["note"]))))
     sources = [args.results / model / "metrics.parquet" for model in spec.models]
     key = artifacts.input_fingerprint(to_json(spec), *sources)
     write_table(args.out, ESTIMATES, rows, {"fingerprint": key, "notes": notes})

@@ -9,10 +9,11 @@ from vernacular.config.specs import FaultsSpec
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
 from vernacular.core.fields import Stage, to_json
+from vernacular.core.metadata import note
 from vernacular.protocols.evaluate import declared_metrics
 from vernacular.protocols.lm_eval.metrics import tool_documents, tool_metrics
 from vernacular.stages.common import items_in
-from vernacular.stages.sides import read_sides, run_note, sides_files
+from vernacular.stages.sides import read_sides, sides_files
 
 
 class Faults(Stage):
@@ -75,9 +76,9 @@ def _confirmed_faults(args: Faults) -> tuple[dict[str, frozenset[str]], list[dic
         if own:
             found = by_items[spec.items_stem]
             faults |= {name: found.faults} if found.faults else {}
-            notes += [run_note(name, note, "verdicts") for note in found.notes]
+            notes += [note("verdicts", text, evaluation=name) for text in found.notes]
     tasks = {(spec.task, spec.language) for spec in args.spec.evaluations.values()}
     others = sorted({f"{each.task}.{each.language}" for each in verdicts if (each.task, each.language) not in tasks})
     if others:
-        notes.append(run_note(None, f"verdicts on items that are not evaluated: {', '.join(others)}.", "verdicts"))
+        notes.append(note("verdicts", f"verdicts on items that are not evaluated: {', '.join(others)}."))
     return faults, notes

@@ -18,7 +18,7 @@ from vernacular.config.specs import SummarySpec
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
 from vernacular.core.fields import Stage, to_json
-from vernacular.core.metadata import MetricsMetadata, ModelInfo
+from vernacular.core.metadata import MetricsMetadata, ModelInfo, note
 from vernacular.core.model_record import ModelRecord, recorded_model
 from vernacular.core.paths import publishable
 from vernacular.core.tables import write_csv
@@ -54,7 +54,6 @@ from vernacular.summary.notes import (
     mixed_script_notes,
     mixed_version_notes,
     no_interval_notes,
-    note,
     notes_to_frame,
     self_preference_notes,
     unreviewed_notes,

@@ -12,7 +12,7 @@ from openpyxl.utils import get_column_letter
 from openpyxl.worksheet.worksheet import Worksheet
 
 from vernacular.core.errors import format_count
-from vernacular.core.metadata import FAILURE, INFORMATION, MetricsMetadata, ResultsMetadata, encode
+from vernacular.core.metadata import FAILURE, INFORMATION, MetricsMetadata, ResultsMetadata, encode, note
 from vernacular.core.model_record import ModelRecord, recorded_model
 from vernacular.core.paths import publishable
 from vernacular.core.tables import finite_or_none, plain_text
@@ -21,7 +21,6 @@ from vernacular.metrics.schema import POSITION
 from vernacular.protocols.diagnosis import CODES
 from vernacular.summary import cells
 from vernacular.summary.grid import sort_rows, with_columns_of
-from vernacular.summary.notes import note
 from vernacular.summary.rows import Column, columns_of, marked_options, write_rows
 from vernacular.types import ALL_PROMPTS, DEFAULT_PROMPT
 

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 from openpyxl.worksheet.worksheet import Worksheet
 
+from vernacular.core.metadata import note
 from vernacular.metrics.metric import display_name
 from vernacular.statistics.over_prompts import Components, design_table
 from vernacular.summary import cells
 from vernacular.summary.grid import sort_rows
-from vernacular.summary.notes import note
 from vernacular.summary.rows import columns_of, parts_of, write_rows
 from vernacular.types import ALL_PROMPTS
 
