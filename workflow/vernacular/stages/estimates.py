@@ -36,11 +36,10 @@ def estimates(args: Estimates) -> str:
     rows, notes = [], []
     for name, settings in spec.evaluations.items():
         metrics = [*declared_metrics(settings.protocol).values(), *tool_metrics(args.results, spec.models, name)]
-        found = {"labels": [_by_labels(spec, name, labels[name], results, metrics)] if name in labels else []}
-        found["borrowed"] = [
-            _borrowed(spec, name, model, results, metrics) for model in spec.models if name in spec.limits
-        ]
-        for kind, estimated in ((kind, each) for kind, each_of_kind in found.items() for each in each_of_kind):
+        found = [("labels", _by_labels(spec, name, labels[name], results, metrics))] if name in labels else []
+        for model in spec.models if name in spec.limits else ():
+            found.append(("borrowed", _borrowed(spec, name, model, results, metrics)))
+        for kind, estimated in found:
             rows += estimated.rows
             notes += [note(kind, text, evaluation=name) for text in estimated.notes]
     if others := ", ".join(sorted(labels.keys() - spec.evaluations.keys())):
@@ -56,8 +55,7 @@ def estimates(args: Estimates) -> str:
 def _by_labels(
     spec: EstimatesSpec, name: str, labels: list[Label], results: dict[str, Results], metrics: list[Metric]
 ) -> Estimated:
-    tables = {model: [results[model][name]] for model in spec.models}
-    tables = {model: own_tables for model, own_tables in tables.items() if own_tables[0].num_rows}
+    tables = {model: [table] for model in spec.models if (table := results[model][name]).num_rows}
     return by_labels(name, labels, tables, [tuple(pair) for pair in spec.pairs], metrics)
 
 

@@ -30,10 +30,8 @@ def faults(args: Faults) -> str:
     """Write what the values of each evaluation with confirmed faults are over its other items."""
     spec = args.spec
     found, notes = _confirmed_faults(args)
-    results = {
-        name: sheets.WithoutFaults(tables, found)
-        for name, tables in read_sides(args.results, spec, args.matched).items()
-    }
+    sides = read_sides(args.results, spec, args.matched)
+    results = {name: sheets.WithoutFaults(tables, found) for name, tables in sides.items()}
     settings = {name: vars(evaluation) for name, evaluation in spec.evaluations.items()}
     documents = {name: tool_documents(args.results, spec.models, name) for name in found}
     grouped, _ = by_documents({name: settings[name] for name in found}, documents)
@@ -54,10 +52,8 @@ def faults(args: Faults) -> str:
             known = [*declared_metrics(spec.evaluations[name].protocol).values(), *metrics[name]]
             values += sheets.values_without(model, name, table, known) if table.num_rows else []
     rows = without.comparisons + compare_pairs(outer, results, grouped, **common)
-    metadata = {"notes": notes}
-    metadata |= {
-        "fingerprint": artifacts.input_fingerprint(to_json(spec), *sides_files(args.results, spec, args.matched))
-    }
+    sources = sides_files(args.results, spec, args.matched)
+    metadata = {"notes": notes, "fingerprint": artifacts.input_fingerprint(to_json(spec), *sources)}
     artifacts.write(args.out / "without_faults.parquet", sheets.WITHOUT_FAULTS, values, metadata)
     artifacts.write(args.out / "comparisons_without_faults.parquet", sheets.COMPARISONS_WITHOUT_FAULTS, rows, metadata)
     n_found, n_rows = format_count(len(found), "evaluation"), format_count(len(rows), "difference")
