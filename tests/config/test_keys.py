@@ -15,9 +15,10 @@ from vernacular.config.specs import ServerSpec
 from vernacular.core import artifacts
 from vernacular.core.errors import ConfigError
 from vernacular.core.fields import Fields
-from vernacular.core.fingerprint import file_fingerprint
+from vernacular.core.fingerprint import file_fingerprint, fingerprint
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.validate import schema
+from vernacular.exchange import READMES
 from vernacular.inference.job import work
 from vernacular.inference.job.work import engine_version, evaluation_key
 from vernacular.inference.schema import GENERATIONS, SCORES
@@ -264,7 +265,8 @@ def test_metrics_comparisons_and_summary_specs(load_config):
         "evaluations": {
             LETTERS: {"items_stem": "mine.gl.limit5", "protocol": "letters"},
             CLOZE: {"items_stem": "serbian_cloze.sr", "protocol": "cloze"},
-        }
+        },
+        "readmes": fingerprint([[file.name, file_fingerprint(file)] for file in sorted(READMES.glob("*.txt"))]),
     }
     summary = specs.summary_spec(cfg)
     assert {key: summary[key] for key in ("models", "evaluations")} == {

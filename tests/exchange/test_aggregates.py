@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from vernacular.core.errors import DataError
-from vernacular.exchange.aggregates.load import is_aggregates, read_aggregates
-from vernacular.exchange.aggregates.unpaired import OTHER, SAME, independent, unpaired_rows
+from vernacular.exchange.aggregates import is_aggregates, read_aggregates
 from vernacular.exchange.external_results import result_files
+from vernacular.exchange.unpaired import OTHER, SAME, independent, unpaired_rows
 
 STATED = Path(__file__).parent / "stated"
 COMMIT = "a" * 40
@@ -338,8 +338,8 @@ def test_samples_of_a_record_are_not_results(tmp_path):
 def test_files_above_a_limit_are_refused(low_limits):
     file = STATED / "lm_eval-0.4.13.json"
     assert is_aggregates(file)
-    low_limits("exchange.aggregates.load", MAX_ROWS=0)
+    low_limits("exchange.aggregates", MAX_ROWS=0)
     with pytest.raises(DataError, match="more than 0 values"):
         read_aggregates(file)
-    low_limits("exchange.aggregates.load", MAX_BYTES=100)
+    low_limits("exchange.aggregates", MAX_BYTES=100)
     assert not is_aggregates(file)

@@ -3,8 +3,7 @@ import os
 import pytest
 from support import report_run
 from vernacular.core.model_record import AdapterRecord, Listing
-from vernacular.core.paths import without_local_paths
-from vernacular.core.publication import is_public_address, publishable
+from vernacular.core.paths import is_public_address, publishable, without_local_paths
 from vernacular.report.page import build
 
 

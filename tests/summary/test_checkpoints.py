@@ -8,8 +8,8 @@ from openpyxl import Workbook
 from vernacular.comparison.curves.schema import CURVE_STATISTICS, TASK_TRUST
 from vernacular.core.metadata import MetricsMetadata
 from vernacular.core.model_record import AdapterRecord, Listing
-from vernacular.summary.curves import add_positions, curve_sheets, equal_weight_notes
 from vernacular.summary.grid import build_grid, combine_tables
+from vernacular.summary.lists import add_positions, curve_sheets, equal_weight_notes
 
 POSITION = {"series": "mine", "curve": "mine", "tokens": None, "words": None}
 

@@ -22,7 +22,7 @@ from vernacular.summary.notes import (
     split_list,
     unreviewed_notes,
 )
-from vernacular.summary.provenance import dataset_sources
+from vernacular.summary.workbook import dataset_sources
 
 DATASET = {
     "task": "cola",

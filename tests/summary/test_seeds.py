@@ -1,6 +1,6 @@
 import pytest
 from vernacular.summary.grid import combine_tables
-from vernacular.summary.provenance import seed_spread
+from vernacular.summary.workbook import seed_spread
 
 
 def test_seed_spread_groups_by_all_other_settings(metrics_table):

@@ -29,8 +29,7 @@ from vernacular.core.errors import ArtifactError, DataError, UserError, format_c
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.metadata import MetricsMetadata
 from vernacular.core.names import free_name
-from vernacular.core.paths import display_path
-from vernacular.core.publication import is_public_address, publishable
+from vernacular.core.paths import display_path, is_public_address, publishable
 from vernacular.core.tables import to_frame, write_csv
 from vernacular.exchange.eval_results import write_eval_results
 from vernacular.exchange.every_eval_ever import every_eval_ever, write_every_eval_ever
@@ -39,8 +38,7 @@ from vernacular.exchange.publications import PublishedTables, read_tables
 from vernacular.metrics.schema import METRICS, RESULTS, TASK_RESULTS
 from vernacular.summary.grid import combine_tables, make_headings, to_arrow, wide
 from vernacular.summary.prompts import as_questions, standard_errors
-from vernacular.summary.provenance import dataset_sources
-from vernacular.summary.workbook import write_leaderboard
+from vernacular.summary.workbook import dataset_sources, write_leaderboard
 from vernacular.types import ALL_PROMPTS
 
 log = logging.getLogger("vernacular")

@@ -29,34 +29,32 @@ MISSING_SHARE = 0.05  # share of the items before the last label without one
 # results/summary/labels.parquet: a row per model or pair of models, and score
 ESTIMATES = Kind(
     "estimates from labels",
-    pa.schema(
-        [
-            ("baseline", pa.string()),  # of a paired difference; null: a value of one model
-            *text_columns("model", "evaluation"),
-            ("metric", pa.string()),  # "human": labels alone; "human_by_chrf": with a score; "accuracy_borrowed"
-            ("score", pa.string()),  # the automatic score, or the models that are borrowed from
-            ("unit", pa.string()),
-            ("headline", pa.bool_()),  # is shown in overviews: the labels alone, and with the leading score
-            *float_columns("value", "ci_low", "ci_high"),
-            ("p_value", pa.float64()),  # of a paired difference
-            ("labels_only", pa.float64()),  # of the labels alone, or of the model's own items
-            *float_columns("labels_only_low", "labels_only_high"),
-            ("score_only", pa.float64()),  # mean of the score over all items
-            ("rho", pa.float64()),  # correlation of label and score over the labeled items
-            ("weight", pa.float64()),  # lambda, mean over the folds
-            ("ratio", pa.float64()),  # standard error with the score over that of the labels alone
-            ("n_labels", pa.int64()),  # labeled items
-            ("n_clusters", pa.int64()),  # of these
-            ("n_missing", pa.int64()),  # items before the last label without one
-            ("n_scored", pa.int64()),  # items with the score
-            ("n", pa.int64()),  # items
-            ("annotators", pa.int64()),
-            ("alpha", pa.float64()),  # Krippendorff's, of all labels of the evaluation
-            *float_columns("alpha_low", "alpha_high"),
-            ("n_agreement", pa.int64()),  # responses with several labels
-            ("sentence", pa.string()),
-        ]
-    ),
+    [
+        ("baseline", pa.string()),  # of a paired difference; null: a value of one model
+        *text_columns("model", "evaluation"),
+        ("metric", pa.string()),  # "human": labels alone; "human_by_chrf": with a score; "accuracy_borrowed"
+        ("score", pa.string()),  # the automatic score, or the models that are borrowed from
+        ("unit", pa.string()),
+        ("headline", pa.bool_()),  # is shown in overviews: the labels alone, and with the leading score
+        *float_columns("value", "ci_low", "ci_high"),
+        ("p_value", pa.float64()),  # of a paired difference
+        ("labels_only", pa.float64()),  # of the labels alone, or of the model's own items
+        *float_columns("labels_only_low", "labels_only_high"),
+        ("score_only", pa.float64()),  # mean of the score over all items
+        ("rho", pa.float64()),  # correlation of label and score over the labeled items
+        ("weight", pa.float64()),  # lambda, mean over the folds
+        ("ratio", pa.float64()),  # standard error with the score over that of the labels alone
+        ("n_labels", pa.int64()),  # labeled items
+        ("n_clusters", pa.int64()),  # of these
+        ("n_missing", pa.int64()),  # items before the last label without one
+        ("n_scored", pa.int64()),  # items with the score
+        ("n", pa.int64()),  # items
+        ("annotators", pa.int64()),
+        ("alpha", pa.float64()),  # Krippendorff's, of all labels of the evaluation
+        *float_columns("alpha_low", "alpha_high"),
+        ("n_agreement", pa.int64()),  # responses with several labels
+        ("sentence", pa.string()),
+    ],
     key=(),  # baseline, which may be null, model, evaluation and metric
 )
 

@@ -32,19 +32,17 @@ _LEAST_SHARE = 0.5  # of the items in both languages, whose options and gold mus
 # the difference of two models
 BETWEEN_LANGUAGES = Kind(
     "between languages",
-    pa.schema(
-        [
-            *text_columns("model", "baseline"),  # baseline "": a value; else model minus baseline
-            *EVALUATION_COLUMNS,
-            *text_columns("reference", "metric"),  # the other language; one of METRICS
-            *float_columns("value", "ci_low", "ci_high"),
-            ("p_value", pa.float64()),  # of a difference; exploratory, in no family
-            ("n", pa.int64()),  # items that enter: of a difference, of the model with fewer
-            ("n_compared", pa.int64()),  # items of both languages with comparable options and gold
-            ("n_excluded", pa.int64()),  # other items of both languages
-            ("chance", pa.float64()),  # the value of unrelated answers
-        ]
-    ),
+    [
+        *text_columns("model", "baseline"),  # baseline "": a value; else model minus baseline
+        *EVALUATION_COLUMNS,
+        *text_columns("reference", "metric"),  # the other language; one of METRICS
+        *float_columns("value", "ci_low", "ci_high"),
+        ("p_value", pa.float64()),  # of a difference; exploratory, in no family
+        ("n", pa.int64()),  # items that enter: of a difference, of the model with fewer
+        ("n_compared", pa.int64()),  # items of both languages with comparable options and gold
+        ("n_excluded", pa.int64()),  # other items of both languages
+        ("chance", pa.float64()),  # the value of unrelated answers
+    ],
     key=("model", "baseline", "evaluation", "reference", "metric"),
     required=("n", "n_compared", "n_excluded"),
 )
@@ -52,20 +50,18 @@ BETWEEN_LANGUAGES = Kind(
 # results/summary/language_items.parquet: items that a model answers in the reference language and not in this one
 LANGUAGE_ITEMS = Kind(
     "language items",
-    pa.schema(
-        [
-            *EVALUATION_COLUMNS,
-            *text_columns("reference", "item_id"),
-            ("models", pa.list_(pa.string())),  # correct in the reference language, incorrect here
-            ("predictions", pa.list_(pa.string())),  # of these models, here
-            ("n_models", pa.int64()),  # correct in the reference language, with an answer here
-            ("text", pa.string()),
-            ("choices", pa.list_(pa.string())),
-            ("gold", pa.list_(pa.int32())),
-            ("reference_text", pa.string()),
-            ("reference_choices", pa.list_(pa.string())),
-        ]
-    ),
+    [
+        *EVALUATION_COLUMNS,
+        *text_columns("reference", "item_id"),
+        ("models", pa.list_(pa.string())),  # correct in the reference language, incorrect here
+        ("predictions", pa.list_(pa.string())),  # of these models, here
+        ("n_models", pa.int64()),  # correct in the reference language, with an answer here
+        ("text", pa.string()),
+        ("choices", pa.list_(pa.string())),
+        ("gold", pa.list_(pa.int32())),
+        ("reference_text", pa.string()),
+        ("reference_choices", pa.list_(pa.string())),
+    ],
     key=("evaluation", "item_id"),
     required=("models", "n_models"),
 )

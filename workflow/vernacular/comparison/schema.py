@@ -12,38 +12,36 @@ from vernacular.metrics.schema import EVALUATION_COLUMNS, TASK_RESULTS, float_co
 # results/compared/pairs.parquet, with external results in results/compared/external.parquet
 COMPARISONS = Kind(
     "comparisons",
-    pa.schema(
-        [
-            *text_columns("baseline", "candidate"),
-            *EVALUATION_COLUMNS,
-            ("category", pa.string()),  # "" = all items
-            *text_columns("metric", "unit"),
-            ("higher_is_better", pa.bool_()),
-            ("headline", pa.bool_()),
-            ("n", pa.int64()),  # items that both sides have a value for: all values of this row are over these
-            ("n_baseline", pa.int64()),  # items that the baseline has a value for
-            ("n_candidate", pa.int64()),
-            *float_columns("baseline_value", "candidate_value"),
-            ("difference", pa.float64()),  # candidate - baseline
-            ("ci_low", pa.float64()),  # paired bootstrap of the difference, by cluster
-            ("ci_high", pa.float64()),
-            ("p_value", pa.float64()),
-            ("test", pa.string()),  # "exact McNemar, mid-p", "paired bootstrap", …
-            # Holm over the family, and against the best model also over the models (`significance`); null outside it
-            ("p_holm", pa.float64()),
-            ("n_tests", pa.int64()),  # number of tests in the family; null outside it
-            ("significant", pa.bool_()),  # p_holm below 0.05; null outside the family
-            ("better", pa.string()),  # "candidate", "baseline" or null: no significant difference, or no direction
-            ("minimum_detectable_difference", pa.float64()),  # minimum detectable difference at a power of 0.8
-            ("both_correct", pa.int64()),  # binary metrics only
-            ("both_incorrect", pa.int64()),
-            ("baseline_only_correct", pa.int64()),
-            ("candidate_only_correct", pa.int64()),
-            ("net_gain", pa.int64()),  # candidate_only_correct - baseline_only_correct
-            ("note", pa.string()),  # null, or remarks: items that only one side has, …
-            ("signature", pa.string()),
-        ]
-    ),
+    [
+        *text_columns("baseline", "candidate"),
+        *EVALUATION_COLUMNS,
+        ("category", pa.string()),  # "" = all items
+        *text_columns("metric", "unit"),
+        ("higher_is_better", pa.bool_()),
+        ("headline", pa.bool_()),
+        ("n", pa.int64()),  # items that both sides have a value for: all values of this row are over these
+        ("n_baseline", pa.int64()),  # items that the baseline has a value for
+        ("n_candidate", pa.int64()),
+        *float_columns("baseline_value", "candidate_value"),
+        ("difference", pa.float64()),  # candidate - baseline
+        ("ci_low", pa.float64()),  # paired bootstrap of the difference, by cluster
+        ("ci_high", pa.float64()),
+        ("p_value", pa.float64()),
+        ("test", pa.string()),  # "exact McNemar, mid-p", "paired bootstrap", …
+        # Holm over the family, and against the best model also over the models (`significance`); null outside it
+        ("p_holm", pa.float64()),
+        ("n_tests", pa.int64()),  # number of tests in the family; null outside it
+        ("significant", pa.bool_()),  # p_holm below 0.05; null outside the family
+        ("better", pa.string()),  # "candidate", "baseline" or null: no significant difference, or no direction
+        ("minimum_detectable_difference", pa.float64()),  # minimum detectable difference at a power of 0.8
+        ("both_correct", pa.int64()),  # binary metrics only
+        ("both_incorrect", pa.int64()),
+        ("baseline_only_correct", pa.int64()),
+        ("candidate_only_correct", pa.int64()),
+        ("net_gain", pa.int64()),  # candidate_only_correct - baseline_only_correct
+        ("note", pa.string()),  # null, or remarks: items that only one side has, …
+        ("signature", pa.string()),
+    ],
     key=("baseline", "candidate", "evaluation", "category", "metric"),
     required=("n", "n_baseline", "n_candidate"),
     is_public=True,
@@ -52,7 +50,7 @@ COMPARISONS = Kind(
 # results/compared/external/{name}.parquet: external results as results per item, of the evaluations that they match
 MATCHED = Kind(
     "matched external results",
-    pa.schema([("evaluation", pa.string()), *TASK_RESULTS.schema]),
+    [("evaluation", pa.string()), *TASK_RESULTS.columns],
     key=("evaluation", *TASK_RESULTS.key),
     required=TASK_RESULTS.required,
 )
@@ -63,20 +61,18 @@ MARGIN_SIGNS = {IMPROVED: 1, REGRESSED: -1}  # by which `margin_change` differs 
 # results/comparisons/{pair}/changes.parquet: a row per improved or regressed item, worst regression first
 CHANGES = Kind(
     "changes",
-    pa.schema(
-        [
-            *text_columns("evaluation", "item_id"),
-            ("change", pa.string()),  # "improved": only the candidate is correct; "regressed": only the baseline is
-            # how far the correct option fell (regressed) or rose (improved) against the best incorrect one
-            ("margin_change", pa.float64()),
-            *text_columns("cluster_id", "category", "prompt"),
-            ("choices", pa.list_(pa.string())),
-            ("gold", pa.list_(pa.int32())),
-            *text_columns("baseline_prediction", "candidate_prediction"),
-            ("baseline_scores", pa.list_(pa.float64())),
-            ("candidate_scores", pa.list_(pa.float64())),
-        ]
-    ),
+    [
+        *text_columns("evaluation", "item_id"),
+        ("change", pa.string()),  # "improved": only the candidate is correct; "regressed": only the baseline is
+        # how far the correct option fell (regressed) or rose (improved) against the best incorrect one
+        ("margin_change", pa.float64()),
+        *text_columns("cluster_id", "category", "prompt"),
+        ("choices", pa.list_(pa.string())),
+        ("gold", pa.list_(pa.int32())),
+        *text_columns("baseline_prediction", "candidate_prediction"),
+        ("baseline_scores", pa.list_(pa.float64())),
+        ("candidate_scores", pa.list_(pa.float64())),
+    ],
     key=("evaluation", "item_id"),
     required=("change", "prompt", "choices", "gold"),
     path_depth=2,
@@ -86,22 +82,20 @@ CHANGES = Kind(
 # results/summary/rankings.parquet: each model's rank by a headline metric of one evaluation
 RANKINGS = Kind(
     "rankings",
-    pa.schema(
-        [
-            ("model", pa.string()),
-            *EVALUATION_COLUMNS,
-            ("metric", pa.string()),
-            ("best", pa.string()),  # the model with the best value of this metric
-            ("difference", pa.float64()),  # this model's value - the best model's, over the items both have
-            ("p_value", pa.float64()),  # paired test against the best; null for the best itself
-            ("p_holm", pa.float64()),  # corrected as in COMPARISONS
-            ("in_best_group", pa.bool_()),  # the best, or not significantly different from it
-            # 1 + number of significantly better models (Holm over all pairs); null for earlier checkpoints of a series
-            ("rank", pa.int32()),
-            ("compared_with", pa.list_(pa.string())),  # models with which it was tested
-            ("worse_than", pa.list_(pa.string())),  # of these, the significantly better ones
-        ]
-    ),
+    [
+        ("model", pa.string()),
+        *EVALUATION_COLUMNS,
+        ("metric", pa.string()),
+        ("best", pa.string()),  # the model with the best value of this metric
+        ("difference", pa.float64()),  # this model's value - the best model's, over the items both have
+        ("p_value", pa.float64()),  # paired test against the best; null for the best itself
+        ("p_holm", pa.float64()),  # corrected as in COMPARISONS
+        ("in_best_group", pa.bool_()),  # the best, or not significantly different from it
+        # 1 + number of significantly better models (Holm over all pairs); null for earlier checkpoints of a series
+        ("rank", pa.int32()),
+        ("compared_with", pa.list_(pa.string())),  # models with which it was tested
+        ("worse_than", pa.list_(pa.string())),  # of these, the significantly better ones
+    ],
     key=("model", "evaluation", "metric"),
     required=("in_best_group",),
     is_public=True,
@@ -111,22 +105,20 @@ RANKINGS = Kind(
 # evaluation
 OVERALL = Kind(
     "overall",
-    pa.schema(
-        [
-            ("model", pa.string()),
-            ("scope", pa.string()),  # a language code, "all", or "task:" and the name of a task
-            ("n_evaluations", pa.int64()),  # available for every model of the scope: the mean is over these
-            ("n_excluded", pa.int64()),  # excluded evaluations: some model lacks them, or they have no chance level
-            ("mean", pa.float64()),  # of (value - chance) / (1 - chance)
-            ("ci_low", pa.float64()),  # bootstrap of items within each evaluation
-            ("ci_high", pa.float64()),
-            ("n_languages", pa.int64()),
-            *float_columns("mean_over_languages", "languages_low", "languages_high"),  # mean of the mean of each
-            ("rank", pa.int32()),  # 1 + number of significantly better models: the best possible rank
-            ("rank_worst", pa.int32()),  # models of the scope - number of significantly worse ones: the worst possible
-            ("win_rate", pa.float64()),  # share of (other model, evaluation) pairs led, ties half
-        ]
-    ),
+    [
+        ("model", pa.string()),
+        ("scope", pa.string()),  # a language code, "all", or "task:" and the name of a task
+        ("n_evaluations", pa.int64()),  # available for every model of the scope: the mean is over these
+        ("n_excluded", pa.int64()),  # excluded evaluations: some model lacks them, or they have no chance level
+        ("mean", pa.float64()),  # of (value - chance) / (1 - chance)
+        ("ci_low", pa.float64()),  # bootstrap of items within each evaluation
+        ("ci_high", pa.float64()),
+        ("n_languages", pa.int64()),
+        *float_columns("mean_over_languages", "languages_low", "languages_high"),  # mean of the mean of each
+        ("rank", pa.int32()),  # 1 + number of significantly better models: the best possible rank
+        ("rank_worst", pa.int32()),  # models of the scope - number of significantly worse ones: the worst possible
+        ("win_rate", pa.float64()),  # share of (other model, evaluation) pairs led, ties half
+    ],
     key=("model", "scope"),
     required=("n_evaluations",),
     is_public=True,
@@ -135,45 +127,43 @@ OVERALL = Kind(
 # results/summary/prompts.parquet: means over the prompts of a group; of a model, or of a difference (with a baseline)
 PROMPTS = Kind(
     "prompts",
-    pa.schema(
-        [
-            ("model", pa.string()),  # the candidate of a difference
-            ("baseline", pa.string()),  # null for the values of one model
-            *EVALUATION_COLUMNS,  # of the group: prompt is "all", seed null if the runs have several
-            *text_columns("metric", "unit"),
-            ("higher_is_better", pa.bool_()),
-            ("headline", pa.bool_()),
-            ("n", pa.int64()),  # items with a value under all prompts
-            *((name, pa.int64()) for name in ("n_baseline", "n_candidate", "n_clusters", "n_prompts")),
-            ("n_seeds", pa.int64()),  # seeds that are crossed with the prompts; 1 if they are paired
-            ("prompts", pa.list_(pa.string())),
-            ("evaluations", pa.list_(pa.string())),  # the runs, prompt by prompt
-            ("prompt_values", pa.list_(pa.float64())),  # value (or difference) under each prompt
-            ("value", pa.float64()),  # mean over prompts
-            *float_columns("ci_low", "ci_high"),
-            ("question", pa.string()),  # "prompts like these", or "these prompts": items alone are a sample
-            *float_columns("se", "df", "se_items", "se_prompts"),
-            ("sd_prompts", pa.float64()),  # standard deviation between the prompts' values
-            ("lowest", pa.float64()),
-            ("lowest_prompt", pa.string()),
-            ("highest", pa.float64()),
-            ("highest_prompt", pa.string()),
-            ("best_prompt", pa.string()),
-            ("best_corrected", pa.float64()),  # the best prompt's value, without the bias of having chosen it
-            ("agreement", pa.float64()),  # share of items with the same outcome under two prompts
-            # components, of clusters of items, and shares of the variance of one run
-            *float_columns("variance_items", "variance_prompts", "variance_items_prompts"),
-            *float_columns("share_items", "share_prompts", "share_seeds", "share_items_prompts", "share_rest"),
-            ("rank_best", pa.int32()),  # ranks of the model over the prompts
-            ("rank_worst", pa.int32()),
-            ("rank_mean", pa.float64()),
-            ("ranks", pa.list_(pa.int32())),
-            *float_columns("baseline_value", "candidate_value", "p_value"),
-            ("probability_better", pa.float64()),  # of the candidate, under a prompt drawn at random
-            ("chance_level", pa.float64()),
-            ("note", pa.string()),
-        ]
-    ),
+    [
+        ("model", pa.string()),  # the candidate of a difference
+        ("baseline", pa.string()),  # null for the values of one model
+        *EVALUATION_COLUMNS,  # of the group: prompt is "all", seed null if the runs have several
+        *text_columns("metric", "unit"),
+        ("higher_is_better", pa.bool_()),
+        ("headline", pa.bool_()),
+        ("n", pa.int64()),  # items with a value under all prompts
+        *((name, pa.int64()) for name in ("n_baseline", "n_candidate", "n_clusters", "n_prompts")),
+        ("n_seeds", pa.int64()),  # seeds that are crossed with the prompts; 1 if they are paired
+        ("prompts", pa.list_(pa.string())),
+        ("evaluations", pa.list_(pa.string())),  # the runs, prompt by prompt
+        ("prompt_values", pa.list_(pa.float64())),  # value (or difference) under each prompt
+        ("value", pa.float64()),  # mean over prompts
+        *float_columns("ci_low", "ci_high"),
+        ("question", pa.string()),  # "prompts like these", or "these prompts": items alone are a sample
+        *float_columns("se", "df", "se_items", "se_prompts"),
+        ("sd_prompts", pa.float64()),  # standard deviation between the prompts' values
+        ("lowest", pa.float64()),
+        ("lowest_prompt", pa.string()),
+        ("highest", pa.float64()),
+        ("highest_prompt", pa.string()),
+        ("best_prompt", pa.string()),
+        ("best_corrected", pa.float64()),  # the best prompt's value, without the bias of having chosen it
+        ("agreement", pa.float64()),  # share of items with the same outcome under two prompts
+        # components, of clusters of items, and shares of the variance of one run
+        *float_columns("variance_items", "variance_prompts", "variance_items_prompts"),
+        *float_columns("share_items", "share_prompts", "share_seeds", "share_items_prompts", "share_rest"),
+        ("rank_best", pa.int32()),  # ranks of the model over the prompts
+        ("rank_worst", pa.int32()),
+        ("rank_mean", pa.float64()),
+        ("ranks", pa.list_(pa.int32())),
+        *float_columns("baseline_value", "candidate_value", "p_value"),
+        ("probability_better", pa.float64()),  # of the candidate, under a prompt drawn at random
+        ("chance_level", pa.float64()),
+        ("note", pa.string()),
+    ],
     key=(),  # model, baseline (which may be null), evaluation and metric
     required=("n", "n_prompts"),
     is_public=True,

@@ -197,13 +197,11 @@ def rows_to_read(
 # results/summary/without_faults.parquet: a row per value of an evaluation with confirmed faults
 WITHOUT_FAULTS = Kind(
     "values without confirmed faults",
-    pa.schema(
-        [
-            *text_columns("model", "evaluation", "category", "metric"),
-            *float_columns("value", "ci_low", "ci_high"),
-            ("n", pa.int64()),
-        ]
-    ),
+    [
+        *text_columns("model", "evaluation", "category", "metric"),
+        *float_columns("value", "ci_low", "ci_high"),
+        ("n", pa.int64()),
+    ],
     key=("model", "evaluation", "category", "metric"),
 )
 _COLUMNS_READ = ("task", "language", "item_id", "content", "decision", "annotator", "date")

@@ -7,6 +7,7 @@ Data files enter by content, the files of a recorded model by its record, checkp
 import contextlib
 import functools
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from vernacular.checkpoints import inputs
@@ -25,6 +26,7 @@ from vernacular.core.model_record import RENDERING, read_model
 from vernacular.core.paths import WORKFLOW
 from vernacular.data.load import samples_name
 from vernacular.data.treebank.patterns import local_files as treebank_files
+from vernacular.exchange import READMES
 from vernacular.inference.engine import LLAMA_CPP
 from vernacular.inference.job.work import additional_libraries, engine_version
 from vernacular.inference.schema import GENERATIONS, SCORES
@@ -355,7 +357,7 @@ def _content_hashes(path: str, model: str | None = None) -> dict[str, str]:
 def export_spec(config: Config) -> specs.ExportSpec:
     exported = [e for e in config.evaluations.values() if e.protocol in EXPORTED]
     evaluations = {e.id: specs.ExportedSpec(**_fields(e, "items_stem", "protocol")) for e in exported}
-    return specs.ExportSpec(evaluations=evaluations)
+    return specs.ExportSpec(evaluations=evaluations, readmes=_hash_of(READMES.glob("*.txt")))
 
 
 def summary_spec(config: Config) -> specs.SummarySpec:
@@ -363,7 +365,7 @@ def summary_spec(config: Config) -> specs.SummarySpec:
     keys = sorted({settings["api_key_env"] for settings in config.models.values() if "api_key_env" in settings})
     fields = _table_fields(config) | {"judges": _of_own_family(config)}
     fields |= {"parallel": _parallel(config), "verdicts": bool(config.verdicts)}
-    fields |= {"external": bool(config.external_results)}
+    fields |= {"sheets": file_fingerprint(WORKFLOW / "sheets.csv")}
     return specs.SummarySpec(**fields, api_key_env=keys, unreviewed=_unreviewed(config), benchmarks=_benchmarks(config))
 
 
@@ -390,17 +392,20 @@ def _parallel(config: Config) -> list[str]:
 
 def _table_fields(config: Config) -> dict:
     fields = {"models": list(config.models), "evaluations": list(config.evaluations), "tasks": task_titles(config)}
-    fields |= {"languages": bool(languages_spec(config).evaluations)}
+    fields |= {"languages": bool(languages_spec(config).evaluations), "external": bool(config.external_results)}
     return fields | {"checkpoints": _positions(config), "estimates": bool(config.labels or config.borrow_from)}
+
+
+def _hash_of(files: Iterable[Path]) -> str:
+    return fingerprint([[file.name, file_fingerprint(file)] for file in sorted(files)])
 
 
 def report_spec(config: Config) -> specs.ReportSpec:
     """Return the models, evaluations, pairs and tasks in the report, and a hash of its templates."""
-    files = sorted(f for f in (WORKFLOW / "report").rglob("*") if f.suffix in (".html", ".css", ".js"))
-    templates = fingerprint([[file.name, file_fingerprint(file)] for file in files])
+    templates = _hash_of(f for f in (WORKFLOW / "report").rglob("*") if f.suffix in (".html", ".css", ".js"))
     varied = [e for e in config.evaluations.values() if e.prompt != DEFAULT_PROMPT]
     descriptions = {e.id: _prompt_description(config, e) for e in varied}
-    fields = _table_fields(config) | {"audit": config.audit is not None, "external": bool(config.external_results)}
+    fields = _table_fields(config) | {"audit": config.audit is not None}
     return specs.ReportSpec(**fields, pairs=config.comparisons, templates=templates, prompts=descriptions)
 
 

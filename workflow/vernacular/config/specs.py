@@ -284,6 +284,7 @@ class ExportedSpec(Fields):
 
 class ExportSpec(Spec):
     evaluations: dict[str, ExportedSpec]  # by ID
+    readmes: str  # hash of the READMEs of formats
 
 
 class SeriesSpec(Spec):
@@ -302,29 +303,29 @@ class CurvesSpec(SeriesSpec):
     evaluations: dict[str, EvaluationSpec]  # by ID
 
 
-class SummarySpec(SeriesSpec):
+class TablesSpec(SeriesSpec):
+    """What tables and report show."""
+
     models: list[str]  # in the order of the config
     evaluations: list[str]  # IDs, in the order of the config
     tasks: dict[str, dict[str, str]]  # titles and note of each task
+    estimates: bool = False  # whether there are values by labels, or borrowed ones
+    external: bool = False  # whether there are external results
+    languages: bool = False  # whether parallel tasks are compared between languages
+
+
+class SummarySpec(TablesSpec):
     parallel: list[str]  # tasks whose items are translations of each other
+    sheets: str  # hash of the columns of worksheets
     api_key_env: list[str] = field(default_factory=list)  # names of variables whose values `publish` searches for
     judges: dict[str, list[str]] = field(default_factory=dict)  # models of the judge's own family, by judge
     unreviewed: dict[str, str] = field(default_factory=dict)  # language of prompts that no speaker has read
     verdicts: bool = False  # whether there are values without confirmed faults
-    estimates: bool = False  # whether there are values by labels, or borrowed ones
-    external: bool = False  # whether there are external results
     benchmarks: dict[str, dict[str, str]] = field(default_factory=dict)  # dataset, task_id and metric, by evaluation
-    languages: bool = False  # whether parallel tasks are compared between languages
 
 
-class ReportSpec(SeriesSpec):
-    models: list[str]  # in the order of the config
-    evaluations: list[str]  # IDs, in the order of the config
-    tasks: dict[str, dict[str, str]]  # titles and note of each task
+class ReportSpec(TablesSpec):
     pairs: list[list[str]]  # baseline and candidate
     templates: str  # hash of the templates and scripts
     prompts: dict[str, dict] = field(default_factory=dict)  # descriptions of prompts, by evaluation
     audit: bool = False  # whether the run has lists of items to read
-    languages: bool = False  # whether parallel tasks are compared between languages
-    estimates: bool = False  # whether there are values by labels, or borrowed ones
-    external: bool = False  # whether there are external results

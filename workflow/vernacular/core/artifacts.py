@@ -18,7 +18,9 @@ import os
 import re
 import stat
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
@@ -49,17 +51,21 @@ _KEY = b"vernacular"
 _OWN_KEYS = ("kind", "store_key")  # in no class of metadata
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Kind:
     """Schema of one kind of artifact: its name, its columns, and the columns that identify a row."""
 
     name: str
-    schema: pa.Schema
+    columns: Iterable[pa.Field | tuple[str, pa.DataType]]
     key: tuple[str, ...]  # unique in combination; () if rows have no identity
     required: tuple[str, ...] = ()  # non-nullable columns in addition to the key
     metadata: type[Metadata] | None = None  # its class of metadata; None: a dict
     path_depth: int = 1  # number of last path components that identify it: 3 for tiny/scores/openbookqa.gl….parquet
     is_public: bool = False  # read for years: a file of an earlier version may lack columns, which are empty then
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        return pa.schema(self.columns)
 
 
 def write(path, kind: Kind, rows, metadata: Metadata | dict) -> Path:

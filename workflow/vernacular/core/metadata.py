@@ -43,6 +43,13 @@ def not_applicable(reason: str, *, awaits: str | None = None) -> Outcome:
     return Outcome(NOT_APPLICABLE, reason, awaits)
 
 
+def note(
+    kind: str, text: str, *, model: str | None = None, evaluation: str | None = None, count: int | None = None
+) -> dict:
+    """Return a note; without a model or evaluation, it is of all."""
+    return {"model": model, "evaluation": evaluation, "kind": kind, "note": text, "count": count}
+
+
 class Metadata(Fields):
     """What every artifact states. A field that is None is not known, or does not apply; `details` are for people."""
 

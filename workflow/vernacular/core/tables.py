@@ -174,13 +174,6 @@ def _escape(match: re.Match) -> str:
     return f"\\x{point:02x}" if point < 0x100 else f"\\u{point:04x}"
 
 
-TEXT_NOTE = """\
-- Text that a spreadsheet would run as a formula (it starts with =, +, - or @) is preceded by an apostrophe. Control
-  characters are escaped, line breaks are replaced by spaces, and texts of more than 32,767 characters are truncated.
-  Numbers are unchanged.
-"""
-
-
 def csv_text(columns: list[str], rows: Iterable[Sequence]) -> str:
     """Return a table as the text of a CSV file; text cells are escaped by `formula_safe`, numbers are unchanged."""
     out = io.StringIO()

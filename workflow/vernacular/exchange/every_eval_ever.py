@@ -31,7 +31,7 @@ from vernacular import __version__
 from vernacular.core.artifacts import replacing
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.names import directory_name, portable_problem
-from vernacular.core.publication import is_public_address, publishable
+from vernacular.core.paths import is_public_address, publishable
 from vernacular.core.tables import is_finite, iter_rows, plain_text
 from vernacular.exchange.lm_eval_results import by_model, write_json
 from vernacular.metrics.metric import UNIT_RANGES

@@ -34,7 +34,7 @@ from vernacular.core.paths import display_path
 from vernacular.data.columns import replace_surrogates
 from vernacular.data.readers import detect_format, located_rows
 from vernacular.exchange import classify
-from vernacular.exchange.aggregates.load import is_aggregates
+from vernacular.exchange.aggregates import is_aggregates
 from vernacular.metrics.schema import TASK_RESULTS, as_table
 from vernacular.protocols.registry import PROTOCOLS
 from vernacular.types import Item

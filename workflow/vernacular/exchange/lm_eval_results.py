@@ -10,16 +10,15 @@ import json
 import math
 import re
 from pathlib import Path
-from statistics import NormalDist
 
 import pandas as pd
 
 from vernacular.core.artifacts import replacing
 from vernacular.core.tables import plain_text
+from vernacular.exchange.aggregates import Z_95
 from vernacular.metrics.schema import is_from_samples
 from vernacular.types import DEFAULT_PROMPT, SETTING
 
-_Z_95 = NormalDist().inv_cdf(0.975)
 _IDENTITY_COLUMNS = ["model", "adapter", "model_revision"]
 
 
@@ -93,7 +92,7 @@ def _values(rows: list[dict]) -> dict:
     values = {}
     for row in rows:
         value, low, high = (row[name] if row[name] is not None else math.nan for name in ("value", "ci_low", "ci_high"))
-        stderr = row.get("se") or (high - low) / (2 * _Z_95)
+        stderr = row.get("se") or (high - low) / (2 * Z_95)
         metric, _, filter_name = row["metric"].partition(",")  # lm-eval's own metrics may have a filter
         filter_name = filter_name or "none"
         values[f"{metric},{filter_name}"] = value if math.isfinite(value) else "N/A"

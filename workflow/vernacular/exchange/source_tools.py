@@ -2,8 +2,8 @@
 
 PalmX 2025 (predictions.csv, scores.txt, outputs_log.csv) is from letters, the Serbian cloze scripts
 (ClozeTaskEvaluation) from cloze, and Grew-TSE from target_word; translations are files with a line per item: source,
-output and reference, as COMET and sacrebleu read them. A format is a README of the differences from what its tool
-writes, and a function that returns {file name: content} of pairs, items with their result rows.
+output and reference, as COMET and sacrebleu read them. A format is a function that returns {file name: content} of
+pairs, items with their result rows, and a README of the differences from what its tool writes: `READMES`.
 """
 
 import csv
@@ -13,89 +13,13 @@ import math
 from collections.abc import Callable
 from string import ascii_uppercase
 
-from vernacular.core.tables import TEXT_NOTE, csv_text
+from vernacular.core.tables import csv_text
 from vernacular.metrics.schema import as_table, same_item
 from vernacular.metrics.spans import choose_option, correct_options, extra, probabilities
 
 Pairs = list[tuple[dict, dict]]
 _TEXT_COLUMNS = ["original_text", "masked_text", "prompt_text"]
 _ADDED_COLUMNS = ["lemma", "upos", "features", "swapped", "deprel", "distance", "phenomenon", "pattern", "treebank"]
-
-_PALMX = """\
-Files in the format of the PalmX 2025 evaluation script (predictions.csv, scores.txt, outputs_log.csv).
-
-Differences from the values that the script writes:
-- For a tie, `prediction` is empty. The script predicts the first of the tied letters, which is usually A.
-- An item that could not be scored has no prediction and no scores. The script assigns -inf to all four letters and
-  predicts A; this occurs with tokenizers that pad on the left, for all prompts of a batch except the longest one, and
-  with prompts that are truncated at the model's maximum length.
-- With SentencePiece tokenizers that insert a separate space token before a letter (Llama 2, Mistral), the script scores
-  this token instead of the letter, so that all letters have the same score and A is predicted. Here, prompt and letter
-  are tokenized together, and the letter is located by its characters.
-- The model's dtype is configured and recorded; that of the script depends on the version of transformers.
-- accuracy is over the items that have a known answer and could be scored. If no answer is known, it is not available;
-  the script writes accuracy=0.000000.
-- Options after D have separate columns; the script prints a fifth option as "5." and never scores it.
-- outputs_log.csv is overwritten. The script appends to the output of earlier runs, and reads the words "NA" and "None"
-  as missing values.
-"""
-_SERBIAN_CLOZE = """\
-Result lines in the format of the Serbian cloze scripts: prompt, predicted, correct, is_correct.
-
-results.jsonl          the gap is filled with each candidate, and the sentence is scored.
-results_legacy.jsonl   only with `score_unfilled_gap: true`: the candidate follows the unfilled prompt, including gap
-                       and full stop, without a space ("... kupila __ knjigu.novu"), as in the scripts.
-
-Differences from the lines that the scripts write:
-- The scripts do not fill the gap: they score the candidate after the complete sentence.
-- They locate the candidate by the length of the prompt tokenized alone. If its first letters are in one token with the
-  full stop, these letters are not scored, and a candidate that is completely in this token scores 0, the highest
-  possible score. With the Llama 3 tokenizer this affects 48 of the 440 candidates, and each of the 23 items with such a
-  candidate has it as prediction, whatever the model. Here, the candidate is located by its characters, and an item with
-  a candidate that has no separate token has an error.
-- A tie has no prediction (null) and is not correct. The scripts predict the first candidate, which is correct in 106 of
-  their 110 items.
-- An item that could not be scored has no prediction (null).
-"""
-_GREW_TSE = """\
-Evaluation tables in the format of Grew-TSE: Index, the columns of the dataset, p_<form> and I_<form> for each column of
-word forms, certainty. The last column, error, contains the reason why a row could not be scored.
-
-evaluation.csv            token-level: p_ is the probability of the form in its sentence, I_ its surprisal in bits.
-evaluation_sentence.csv   sentence-level: p_ is the log2-probability of the sentence, I_ its surprisal, both in bits.
-
-Differences from the values that Grew-TSE writes:
-- The complete sentence is tokenized, and the form is located by its characters; Grew-TSE tokenizes the form alone. The
-  tokenizer's special tokens ([CLS], BOS, ...) are included; Grew-TSE omits them.
-- A causal model also scores a form at the start of the sentence, and a sentence's first token if the model has a BOS.
-  A space before a form is not doubled.
-- A masked model scores a form of several subword tokens with its later tokens masked (Kauf & Ivanova 2023). Grew-TSE
-  omits them, so that the first token is predicted as if it were the complete word.
-- At sentence level, a masked model's score is its pseudo-log-likelihood, in bits, as for causal models. In Grew-TSE,
-  masks accumulate and all tokens are predicted at the first mask; its unit is nats, and bits for causal models.
-- Probabilities have no lower limit (1e-12 in Grew-TSE), no value is rounded, and "null" and "NA" are ordinary words.
-- certainty is 1 - H/ln 100, with H the entropy of the 100 most probable tokens at the form's first token; it is between
-  0 and 1. Grew-TSE divides by the logarithm of the vocabulary size, so that it is at least about 0.57.
-- Equal incorrect forms are one form: it counts once in the mean over the incorrect forms, and each of its columns has
-  its scores. Grew-TSE treats each column as a separate form.
-- A row that cannot be scored has an error; Grew-TSE stops and loses the preceding rows.
-- In the summaries, the normalized difference is (U - G)/G, not rounded to an integer, and sentence-level differences
-  have values (nan in Grew-TSE).
-"""
-_LINE_FILES = """\
-Source texts, outputs and reference translations, one per line, in the same order (ids.txt: the item of each line).
-
-COMET reads them in an environment of its own, because its package does not install beside transformers 5:
-    comet-score -s source.txt -t output.txt -r reference.txt --model Unbabel/wmt22-comet-da
-It is not trained on all languages: XLM-R, on which it is based, lacks Asturian, Occitan, Maltese, Faroese, Northern
-Sámi, Yoruba, Igbo, Kinyarwanda, Shona and Zulu, among others.
-
-sacrebleu computes the values of the tables from them:
-    sacrebleu reference.txt -i output.txt -m chrf bleu --chrf-word-order 2
-    sacrebleu reference.txt -i output.txt -m bleu -tok flores200
-
-Spaces and line ends within a text are one space. A failed generation has no line; an empty output is an empty line.
-"""
 
 
 def palmx_files(pairs: Pairs) -> dict[str, str]:
@@ -283,10 +207,9 @@ def line_files(pairs: Pairs) -> dict[str, str]:
     return {name: "".join(" ".join(text.split()) + "\n" for text in texts) for name, texts in columns.items()}
 
 
-# by the name of a tool: its README, and its files
-TOOLS: dict[str, tuple[str, Callable[[Pairs], dict[str, str]]]] = {
-    "palmx": (_PALMX + TEXT_NOTE, palmx_files),
-    "serbian_cloze": (_SERBIAN_CLOZE, serbian_files),
-    "grew_tse": (_GREW_TSE + TEXT_NOTE, grew_files),
-    "line_files": (_LINE_FILES, line_files),
+TOOLS: dict[str, Callable[[Pairs], dict[str, str]]] = {
+    "palmx": palmx_files,
+    "serbian_cloze": serbian_files,
+    "grew_tse": grew_files,
+    "line_files": line_files,
 }

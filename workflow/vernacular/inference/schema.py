@@ -19,31 +19,29 @@ from vernacular.core.metadata import OutputsMetadata, RequestsMetadata
 
 SCORES = Kind(
     "scores",
-    pa.schema(
-        [
-            ("request_id", pa.string()),
-            ("item_id", pa.string()),
-            ("role", pa.string()),
-            ("tokens", pa.list_(pa.string())),  # the span's tokens, as `convert_ids_to_tokens` returns them
-            # [start, end) in prefix + text, or in `rendered` if not null
-            ("offsets", pa.list_(pa.list_(pa.int32(), 2))),
-            ("logprobs", pa.list_(pa.float32())),  # nats, per token of the span; null where no token precedes it
-            ("is_greedy", pa.list_(pa.bool_())),  # whether the token is the most probable one
-            ("entropy", pa.list_(pa.float32())),  # nats, of the next-token distribution; null unless requested
-            ("topk_entropy", pa.list_(pa.float32())),  # nats, of the top 100, renormalized; null unless requested
-            ("rank", pa.list_(pa.int32())),  # 1 = most probable; null unless requested
-            ("top_tokens", pa.list_(pa.string())),  # the most probable token in place of each; null unless requested
-            # ln P(a word ends here), before each token and after the last; nats
-            ("word_end_logprobs", pa.list_(pa.float32())),
-            # mean and standard deviation of ln p under the next-token distribution, nats; null unless requested
-            ("logprob_mean", pa.list_(pa.float32())),
-            ("logprob_sd", pa.list_(pa.float32())),
-            ("n_prompt_tokens", pa.int32()),  # tokens before the span, special tokens included
-            ("rendered", pa.string()),  # the text sent, if a chat template was applied; null otherwise
-            # null, "boundary", "truncated: …", "unknown token: …", "empty", "error: …"; several joined by "; "
-            ("flags", pa.string()),
-        ]
-    ),
+    [
+        ("request_id", pa.string()),
+        ("item_id", pa.string()),
+        ("role", pa.string()),
+        ("tokens", pa.list_(pa.string())),  # the span's tokens, as `convert_ids_to_tokens` returns them
+        # [start, end) in prefix + text, or in `rendered` if not null
+        ("offsets", pa.list_(pa.list_(pa.int32(), 2))),
+        ("logprobs", pa.list_(pa.float32())),  # nats, per token of the span; null where no token precedes it
+        ("is_greedy", pa.list_(pa.bool_())),  # whether the token is the most probable one
+        ("entropy", pa.list_(pa.float32())),  # nats, of the next-token distribution; null unless requested
+        ("topk_entropy", pa.list_(pa.float32())),  # nats, of the top 100, renormalized; null unless requested
+        ("rank", pa.list_(pa.int32())),  # 1 = most probable; null unless requested
+        ("top_tokens", pa.list_(pa.string())),  # the most probable token in place of each; null unless requested
+        # ln P(a word ends here), before each token and after the last; nats
+        ("word_end_logprobs", pa.list_(pa.float32())),
+        # mean and standard deviation of ln p under the next-token distribution, nats; null unless requested
+        ("logprob_mean", pa.list_(pa.float32())),
+        ("logprob_sd", pa.list_(pa.float32())),
+        ("n_prompt_tokens", pa.int32()),  # tokens before the span, special tokens included
+        ("rendered", pa.string()),  # the text sent, if a chat template was applied; null otherwise
+        # null, "boundary", "truncated: …", "unknown token: …", "empty", "error: …"; several joined by "; "
+        ("flags", pa.string()),
+    ],
     key=("item_id", "role"),
     required=("request_id",),
     metadata=OutputsMetadata,
@@ -52,26 +50,24 @@ SCORES = Kind(
 
 GENERATIONS = Kind(
     "generations",
-    pa.schema(
-        [
-            ("request_id", pa.string()),
-            ("item_id", pa.string()),
-            ("role", pa.string()),
-            # all generated text after the reasoning, stop string included, special tokens removed
-            ("raw_output", pa.string()),
-            ("output", pa.string()),  # raw up to the first stop string, without surrounding whitespace
-            ("finish_reason", pa.string()),  # "stop", "eos", "length"
-            ("n_tokens", pa.int32()),  # of the answer
-            ("reasoning", pa.string()),  # text before the answer, without markers; null without any
-            # "none" (although asked for), "closed", "reopened", "unclosed" (no answer); null: none, and not asked for
-            ("think_state", pa.string()),
-            ("n_reasoning_tokens", pa.int32()),  # generated before the answer, markers included; null: unknown
-            ("think_budget", pa.int32()),  # largest number of them; null: none is asked for
-            ("n_prompt_tokens", pa.int32()),
-            ("rendered", pa.string()),
-            ("flags", pa.string()),  # null, "truncated: 2 few-shot examples dropped", "error: …"
-        ]
-    ),
+    [
+        ("request_id", pa.string()),
+        ("item_id", pa.string()),
+        ("role", pa.string()),
+        # all generated text after the reasoning, stop string included, special tokens removed
+        ("raw_output", pa.string()),
+        ("output", pa.string()),  # raw up to the first stop string, without surrounding whitespace
+        ("finish_reason", pa.string()),  # "stop", "eos", "length"
+        ("n_tokens", pa.int32()),  # of the answer
+        ("reasoning", pa.string()),  # text before the answer, without markers; null without any
+        # "none" (although asked for), "closed", "reopened", "unclosed" (no answer); null: none, and not asked for
+        ("think_state", pa.string()),
+        ("n_reasoning_tokens", pa.int32()),  # generated before the answer, markers included; null: unknown
+        ("think_budget", pa.int32()),  # largest number of them; null: none is asked for
+        ("n_prompt_tokens", pa.int32()),
+        ("rendered", pa.string()),
+        ("flags", pa.string()),  # null, "truncated: 2 few-shot examples dropped", "error: …"
+    ],
     key=("item_id", "role"),
     required=("request_id",),
     metadata=OutputsMetadata,

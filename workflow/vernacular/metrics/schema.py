@@ -30,13 +30,11 @@ EVALUATION_COLUMNS = [
 # results/{model}/similarity/{evaluation}.parquet: similarity of the response and each option, by metric
 SIMILARITIES = Kind(
     "similarities",
-    pa.schema(
-        [
-            ("item_id", pa.string()),
-            ("metric", pa.string()),  # "cosine", "moverscore", "bertscore"; "cosine@1": of the second sample
-            ("similarities", pa.list_(pa.float64())),  # one per choice (null: not computed), or [target]
-        ]
-    ),
+    [
+        ("item_id", pa.string()),
+        ("metric", pa.string()),  # "cosine", "moverscore", "bertscore"; "cosine@1": of the second sample
+        ("similarities", pa.list_(pa.float64())),  # one per choice (null: not computed), or [target]
+    ],
     key=("item_id", "metric"),
     required=("similarities",),
     metadata=SimilaritiesMetadata,
@@ -46,21 +44,19 @@ SIMILARITIES = Kind(
 # results/{model}/tasks/{evaluation}.parquet: a row per item, with its texts
 TASK_RESULTS = Kind(
     "task results",
-    pa.schema(
-        [
-            *text_columns("item_id", "cluster_id", "category"),
-            ("prompt", pa.string()),  # the item's part of the prompt; the few-shot prefix is in the metadata
-            ("choices", pa.list_(pa.string())),
-            ("gold", pa.list_(pa.int32())),
-            ("option_scores", pa.list_(pa.float64())),  # log-likelihood (nats) or similarity of each option
-            ("prediction", pa.string()),  # chosen option, letter or response
-            ("predicted_indices", pa.list_(pa.int32())),  # indices of the chosen options: several = a tie
-            ("correct", pa.bool_()),  # null: gold unknown, or no prediction; false for a tie with an incorrect option
-            ("tie", pa.bool_()),
-            ("metrics", pa.map_(pa.string(), pa.float64())),  # every per-item metric, by its name
-            ("flags", pa.string()),  # null without a problem
-        ]
-    ),
+    [
+        *text_columns("item_id", "cluster_id", "category"),
+        ("prompt", pa.string()),  # the item's part of the prompt; the few-shot prefix is in the metadata
+        ("choices", pa.list_(pa.string())),
+        ("gold", pa.list_(pa.int32())),
+        ("option_scores", pa.list_(pa.float64())),  # log-likelihood (nats) or similarity of each option
+        ("prediction", pa.string()),  # chosen option, letter or response
+        ("predicted_indices", pa.list_(pa.int32())),  # indices of the chosen options: several = a tie
+        ("correct", pa.bool_()),  # null: gold unknown, or no prediction; false for a tie with an incorrect option
+        ("tie", pa.bool_()),
+        ("metrics", pa.map_(pa.string(), pa.float64())),  # every per-item metric, by its name
+        ("flags", pa.string()),  # null without a problem
+    ],
     key=("item_id",),
     required=("prompt", "choices", "gold", "metrics"),
     metadata=ResultsMetadata,
@@ -85,29 +81,27 @@ def is_from_samples(dataset_revision: str | None) -> bool:
 
 METRICS = Kind(
     "metrics",
-    pa.schema(
-        [
-            ("model", pa.string()),
-            ("adapter", pa.string()),  # its source; null for a model without adapter
-            ("base", pa.string()),  # name of the adapter's base model; null for a model without adapter
-            *EVALUATION_COLUMNS,
-            ("category", pa.string()),  # "" = all items
-            ("metric", pa.string()),
-            ("value", pa.float64()),  # unrounded; null if no item could be scored
-            *float_columns("ci_low", "ci_high"),
-            ("n", pa.int64()),  # number of items from which the value is computed
-            ("n_flagged", pa.int64()),  # items with a flag
-            ("n_ties", pa.int64()),
-            ("chance_level", pa.float64()),
-            ("majority_baseline", pa.float64()),  # accuracy of always choosing the most common gold; null if undefined
-            ("unit", pa.string()),  # "share", "nats", "bits", "percent", "cosine", …
-            ("metric_group", pa.string()),  # "similarity" or "surprisal": the workbook that contains it
-            ("headline", pa.bool_()),  # is shown in the leaderboard and in overviews
-            ("higher_is_better", pa.bool_()),  # null: neither
-            ("signature", pa.string()),  # metric, encoder and layer, versions
-            *text_columns("model_revision", "dataset_revision"),
-        ]
-    ),
+    [
+        ("model", pa.string()),
+        ("adapter", pa.string()),  # its source; null for a model without adapter
+        ("base", pa.string()),  # name of the adapter's base model; null for a model without adapter
+        *EVALUATION_COLUMNS,
+        ("category", pa.string()),  # "" = all items
+        ("metric", pa.string()),
+        ("value", pa.float64()),  # unrounded; null if no item could be scored
+        *float_columns("ci_low", "ci_high"),
+        ("n", pa.int64()),  # number of items from which the value is computed
+        ("n_flagged", pa.int64()),  # items with a flag
+        ("n_ties", pa.int64()),
+        ("chance_level", pa.float64()),
+        ("majority_baseline", pa.float64()),  # accuracy of always choosing the most common gold; null if undefined
+        ("unit", pa.string()),  # "share", "nats", "bits", "percent", "cosine", …
+        ("metric_group", pa.string()),  # "similarity" or "surprisal": the workbook that contains it
+        ("headline", pa.bool_()),  # is shown in the leaderboard and in overviews
+        ("higher_is_better", pa.bool_()),  # null: neither
+        ("signature", pa.string()),  # metric, encoder and layer, versions
+        *text_columns("model_revision", "dataset_revision"),
+    ],
     key=("model", "evaluation", "category", "metric"),
     required=("n", "n_flagged"),
     metadata=MetricsMetadata,
@@ -117,24 +111,22 @@ METRICS = Kind(
 # results/{model}/tokens.parquet: what the model's tokenizer makes of each item; null: not scored, or truncated
 TOKENS = Kind(
     "tokens",
-    pa.schema(
-        [
-            *text_columns("evaluation", "item_id", "cluster_id"),
-            ("texts", pa.int32()),  # scored texts of the item; null if only its prompt is counted
-            ("tokens", pa.int64()),
-            ("bytes", pa.int64()),  # UTF-8
-            ("characters", pa.int64()),  # code points
-            ("words", pa.int64()),  # separated by whitespace
-            ("countable_words", pa.int64()),  # words with a letter or digit
-            ("split_words", pa.int64()),  # of these, words of two or more tokens
-            ("byte_tokens", pa.int64()),  # tokens that are a part of a character
-            ("unknown_tokens", pa.int64()),
-            ("prompt_tokens", pa.int64()),  # of the first request, special tokens included
-            ("prompt_bytes", pa.int64()),
-            ("prompt_characters", pa.int64()),
-            ("bits", pa.float64()),  # of the correct text
-        ]
-    ),
+    [
+        *text_columns("evaluation", "item_id", "cluster_id"),
+        ("texts", pa.int32()),  # scored texts of the item; null if only its prompt is counted
+        ("tokens", pa.int64()),
+        ("bytes", pa.int64()),  # UTF-8
+        ("characters", pa.int64()),  # code points
+        ("words", pa.int64()),  # separated by whitespace
+        ("countable_words", pa.int64()),  # words with a letter or digit
+        ("split_words", pa.int64()),  # of these, words of two or more tokens
+        ("byte_tokens", pa.int64()),  # tokens that are a part of a character
+        ("unknown_tokens", pa.int64()),
+        ("prompt_tokens", pa.int64()),  # of the first request, special tokens included
+        ("prompt_bytes", pa.int64()),
+        ("prompt_characters", pa.int64()),
+        ("bits", pa.float64()),  # of the correct text
+    ],
     key=("evaluation", "item_id"),
     path_depth=2,
 )
@@ -176,7 +168,7 @@ POSITION = [  # of a checkpoint of a series, in training; null for other models
 ]
 
 # results/summary/results.parquet: the rows of all models' metrics.parquet; `grid.combine_tables` checks identity
-RESULTS = Kind("results", pa.schema([*METRICS.schema, *POSITION]), key=(), required=METRICS.required, is_public=True)
+RESULTS = Kind("results", [*METRICS.columns, *POSITION], key=(), required=METRICS.required, is_public=True)
 
 
 def same_item(left: dict, right: dict) -> bool:

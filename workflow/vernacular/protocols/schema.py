@@ -38,30 +38,28 @@ TURN = pa.struct([("role", pa.string()), ("content", pa.string())])
 
 REQUESTS = Kind(
     "requests",
-    pa.schema(
-        [
-            # hash of all columns below except item_id and role; equal requests run once
-            ("request_id", pa.string()),
-            ("item_id", pa.string()),
-            ("role", pa.string()),  # what the output is for: "choice:2", "good", "letters", "response"
-            ("kind", pa.string()),  # "score" or "generate"
-            ("prefix", pa.string()),  # the few-shot prefix shared by the evaluation's requests; "" without one
-            ("text", pa.string()),  # the rest; the model reads prefix + text as one string
-            ("span_start", pa.int32()),  # characters of prefix + text to score; null for generate
-            ("span_end", pa.int32()),
-            # "entropy", "rank", "word_end_logprobs", "pll:original", "pll:within_word_l2r", "rolling", "overlap:4",
-            # "window:512", "score_bos", "truncate_left", "logprob_moments", "top_token", "causal_only"
-            ("extras", pa.list_(pa.string())),
-            # few-shot prefix and query as chat turns; null if chat is not applicable
-            ("messages", pa.list_(TURN)),
-            ("few_shot_examples", pa.list_(pa.string())),  # the few-shot prefix, split, so that examples can be dropped
-            ("stop", pa.list_(pa.string())),  # generation ends before the first of these
-            ("max_new_tokens", pa.int32()),
-            ("longest_target", pa.string()),  # if max_new_tokens is null: generate the number of tokens of this text
-            ("decoding", DECODING),  # of the protocol; null = greedy
-            ("gen_kwargs", GEN_KWARGS),  # of the evaluation, which take precedence; null without any
-        ]
-    ),
+    [
+        # hash of all columns below except item_id and role; equal requests run once
+        ("request_id", pa.string()),
+        ("item_id", pa.string()),
+        ("role", pa.string()),  # what the output is for: "choice:2", "good", "letters", "response"
+        ("kind", pa.string()),  # "score" or "generate"
+        ("prefix", pa.string()),  # the few-shot prefix shared by the evaluation's requests; "" without one
+        ("text", pa.string()),  # the rest; the model reads prefix + text as one string
+        ("span_start", pa.int32()),  # characters of prefix + text to score; null for generate
+        ("span_end", pa.int32()),
+        # "entropy", "rank", "word_end_logprobs", "pll:original", "pll:within_word_l2r", "rolling", "overlap:4",
+        # "window:512", "score_bos", "truncate_left", "logprob_moments", "top_token", "causal_only"
+        ("extras", pa.list_(pa.string())),
+        # few-shot prefix and query as chat turns; null if chat is not applicable
+        ("messages", pa.list_(TURN)),
+        ("few_shot_examples", pa.list_(pa.string())),  # the few-shot prefix, split, so that examples can be dropped
+        ("stop", pa.list_(pa.string())),  # generation ends before the first of these
+        ("max_new_tokens", pa.int32()),
+        ("longest_target", pa.string()),  # if max_new_tokens is null: generate the number of tokens of this text
+        ("decoding", DECODING),  # of the protocol; null = greedy
+        ("gen_kwargs", GEN_KWARGS),  # of the evaluation, which take precedence; null without any
+    ],
     key=("item_id", "role"),
     required=("request_id", "kind", "prefix", "text"),
     metadata=RequestsMetadata,

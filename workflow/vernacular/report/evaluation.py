@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from vernacular.core import artifacts
 from vernacular.core.metadata import Diagnosis, Profile
-from vernacular.core.publication import publishable
+from vernacular.core.paths import publishable
 from vernacular.core.tables import by_items, iter_rows, rows_of
 from vernacular.inference.schema import GENERATIONS, SCORES
 from vernacular.metrics.classification import GOLD

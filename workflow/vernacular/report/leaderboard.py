@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from vernacular.comparison.labels import about
 from vernacular.core.metadata import INFORMATION, ResultsMetadata
-from vernacular.core.publication import publishable
+from vernacular.core.paths import publishable
 from vernacular.metrics.metric import display_name
 from vernacular.protocols.evaluate import declared_metrics
 from vernacular.report.data_files import FIELDS, INTERVAL, Row, record, round_significant, rounded

@@ -23,17 +23,17 @@ from vernacular.core.errors import format_count, writing
 from vernacular.core.languages import base_language, english_names
 from vernacular.core.logs import Progress
 from vernacular.core.model_record import ModelRecord
+from vernacular.core.paths import publishable
 from vernacular.core.processes import pool
-from vernacular.core.publication import publishable
 from vernacular.core.tables import rows_of
 from vernacular.core.written import rewriting
-from vernacular.exchange.aggregates.unpaired import UNPAIRED
+from vernacular.exchange.unpaired import UNPAIRED
 from vernacular.metrics.metric import display_name
 from vernacular.metrics.schema import RESULTS
 from vernacular.protocols.registry import PROTOCOLS
 from vernacular.protocols.schema import REQUESTS
 from vernacular.report import leaderboard, provenance
-from vernacular.report.comparisons import write_pairs
+from vernacular.report.comparisons import put_means, write_pairs, write_prompts
 from vernacular.report.curves import write_curves
 from vernacular.report.data_files import (
     ASSETS,
@@ -47,7 +47,6 @@ from vernacular.report.data_files import (
 )
 from vernacular.report.evaluation import write_evaluation
 from vernacular.report.leaderboard import Index, ReportIndex
-from vernacular.report.prompts import put_means, write_prompts
 from vernacular.summary.grid import distinct_titles
 from vernacular.summary.notes import group_notes
 from vernacular.summary.tokenizers import TOKENIZERS

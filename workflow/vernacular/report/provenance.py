@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vernacular.core.metadata import ItemsMetadata, ModelInfo, ResultsMetadata
 from vernacular.core.model_record import ModelRecord
-from vernacular.core.publication import publishable
+from vernacular.core.paths import publishable
 from vernacular.report.data_files import Row, record
 
 _MODEL_KEYS = ("name", "source", "revision", "architecture", "kind", "bytes", "fingerprint", "base", "unavailable")

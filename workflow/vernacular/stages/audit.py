@@ -21,7 +21,7 @@ from vernacular.data.audit import audit_between, item_findings
 from vernacular.metrics.schema import TASK_RESULTS
 from vernacular.stages.common import items_in
 from vernacular.summary.cells import EXCEL
-from vernacular.summary.rows import Column, write_rows
+from vernacular.summary.rows import Column, marked_options, write_rows
 from vernacular.types import OPTIONS_ONLY
 
 FILES = ("audit.csv", "audit_lists.csv", "audit.xlsx")
@@ -144,14 +144,10 @@ def _about(listing: audit.Listing) -> list[str]:
     return [listing.reason, *listing.sentences] if listing.reason else [*listing.sentences, how]
 
 
-def _options(row: dict) -> str:
-    return "   ".join(f"{'✓' if i in row['gold'] else '·'} {option}" for i, option in enumerate(row["choices"]))
-
-
 _SHEET = [
     Column("rank", "rank", 6, cell_format="0"),
     Column("text", "prompt", 70),
-    Column("options", _options, 60, "✓ gold, · other options"),
+    Column("options", lambda row: marked_options(row["choices"], row["gold"]), 60, "✓ gold, · other options"),
     Column("in another language", "reference", 60, "✓ gold, · other options"),
     Column("models' favorite", "favorite", 24, "the incorrect option that the models prefer"),
     Column("why it is listed", "reason", 50),

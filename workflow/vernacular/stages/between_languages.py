@@ -7,7 +7,8 @@ from vernacular.config.specs import LanguagesSpec
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
 from vernacular.core.fields import Stage, to_json
-from vernacular.stages.sides import model_results, run_note, write_table
+from vernacular.core.metadata import note
+from vernacular.stages.sides import model_results, write_table
 
 
 class BetweenLanguages(Stage):
@@ -27,11 +28,12 @@ def between_languages(args: BetweenLanguages) -> str:
     for group in groups(settings):
         for found, own in zip((rows, items, notes), compare_languages(group, results, pairs, settings), strict=True):
             found += own
-    for note in notes:
-        print(f"between-languages: {note}")
+    for text in notes:
+        print(f"between-languages: {text}")
     sources = [args.results / model / "metrics.parquet" for model in spec.models]
     metadata = {"fingerprint": artifacts.input_fingerprint(to_json(spec), *sources)}
-    metadata["notes"] = [run_note(*note.split(": ", 1), "between languages") for note in notes]
+    named = (text.split(": ", 1) for text in notes)
+    metadata["notes"] = [note("between languages", text, evaluation=name) for name, text in named]
     for kind, table in ((BETWEEN_LANGUAGES, rows), (LANGUAGE_ITEMS, items)):
         write_table(args.out / f"{kind.name.replace(' ', '_')}.parquet", kind, table, metadata)
     return f"between-languages: {format_count(len(rows), 'value')}, {format_count(len(items), 'item')} to read"

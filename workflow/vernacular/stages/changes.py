@@ -23,10 +23,10 @@ from vernacular.core.fields import Stage, to_json
 from vernacular.core.logs import Progress
 from vernacular.core.processes import pool
 from vernacular.core.written import rewriting
+from vernacular.data.schema import ITEMS
 from vernacular.exchange import EXPORTS
 from vernacular.exchange.source_tools import serbian_json
 from vernacular.metrics.schema import as_table
-from vernacular.stages.common import items_in
 from vernacular.stages.sides import csv_beside, outcomes, read_sides, sides_files
 
 _SORT_KEYS = [("change", "descending"), ("margin_change", "descending"), ("evaluation", "ascending"),
@@ -81,7 +81,8 @@ def _write_changes(directory: Path, pairs: list[tuple], results: Mapping, args: 
                         stream.write_table(table)
                     file.flush()
             if available_pairs and EXPORTS.get(settings.protocol) == "serbian_cloze":
-                items = items_in(args.items_dir / f"{settings.items_stem}.parquet")
+                file_of_items = args.items_dir / f"{settings.items_stem}.parquet"
+                items = artifacts.read(file_of_items, ITEMS, columns=["item_id", "source_row"]).to_pylist()
                 order = {item["item_id"]: item["source_row"] for item in items}
                 for baseline, candidate in available_pairs:
                     tables = (outcomes(results[side], evaluation) for side in (baseline, candidate))

@@ -10,11 +10,12 @@ from vernacular.config.specs import EstimatesSpec
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
 from vernacular.core.fields import Stage, to_json
+from vernacular.core.metadata import note
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.schema import TASK_RESULTS
 from vernacular.protocols.evaluate import declared_metrics
 from vernacular.protocols.lm_eval.metrics import tool_metrics
-from vernacular.stages.sides import Results, model_results, run_note, write_table
+from vernacular.stages.sides import Results, model_results, write_table
 
 
 class Estimates(Stage):
@@ -35,17 +36,16 @@ def estimates(args: Estimates) -> str:
     rows, notes = [], []
     for name, settings in spec.evaluations.items():
         metrics = [*declared_metrics(settings.protocol).values(), *tool_metrics(args.results, spec.models, name)]
-        found = {"labels": [_by_labels(spec, name, labels[name], results, metrics)] if name in labels else []}
-        found["borrowed"] = [
-            _borrowed(spec, name, model, results, metrics) for model in spec.models if name in spec.limits
-        ]
-        for kind, estimated in ((kind, each) for kind, each_of_kind in found.items() for each in each_of_kind):
+        found = [("labels", _by_labels(spec, name, labels[name], results, metrics))] if name in labels else []
+        for model in spec.models if name in spec.limits else ():
+            found.append(("borrowed", _borrowed(spec, name, model, results, metrics)))
+        for kind, estimated in found:
             rows += estimated.rows
-            notes += [run_note(name, text, kind) for text in estimated.notes]
+            notes += [note(kind, text, evaluation=name) for text in estimated.notes]
     if others := ", ".join(sorted(labels.keys() - spec.evaluations.keys())):
-        notes.append(run_note(None, f"labels of evaluations that are not in the config: {others}.", "labels"))
-    for note in notes:
-        print(": ".join(filter(None, (note["evaluation"], note["note"]))))
+        notes.append(note("labels", f"labels of evaluations that are not in the config: {others}."))
+    for each in notes:
+        print(": ".join(filter(None, (each["evaluation"], each["note"]))))
     sources = [args.results / model / "metrics.parquet" for model in spec.models]
     key = artifacts.input_fingerprint(to_json(spec), *sources)
     write_table(args.out, ESTIMATES, rows, {"fingerprint": key, "notes": notes})
@@ -55,8 +55,7 @@ def estimates(args: Estimates) -> str:
 def _by_labels(
     spec: EstimatesSpec, name: str, labels: list[Label], results: dict[str, Results], metrics: list[Metric]
 ) -> Estimated:
-    tables = {model: [results[model][name]] for model in spec.models}
-    tables = {model: own_tables for model, own_tables in tables.items() if own_tables[0].num_rows}
+    tables = {model: [table] for model in spec.models if (table := results[model][name]).num_rows}
     return by_labels(name, labels, tables, [tuple(pair) for pair in spec.pairs], metrics)
 
 

@@ -8,7 +8,7 @@ from vernacular.core.artifacts import replacing
 from vernacular.core.errors import format_count
 from vernacular.core.fields import Stage
 from vernacular.core.written import rewriting
-from vernacular.exchange import EXPORTS
+from vernacular.exchange import EXPORTS, READMES
 from vernacular.exchange.source_tools import TOOLS
 from vernacular.metrics.schema import TASK_RESULTS
 from vernacular.stages.common import items_in
@@ -51,9 +51,9 @@ def write(directory: Path, protocol: str, items: list[Item], rows: list[dict]) -
     results = {row["item_id"]: {**row, "metrics": dict(row["metrics"])} for row in rows}
     order = sorted(items, key=lambda item: (item["source_row"], item["item_id"]))
     pairs = [(item, results[item["item_id"]]) for item in order if item["item_id"] in results]
-    readme, files = TOOLS[EXPORTS[protocol]]
-    paths = []
-    for name, text in (files(pairs) | {"README.txt": readme}).items():
+    tool, paths = EXPORTS[protocol], []
+    readme = {"README.txt": (READMES / f"{tool}.txt").read_text("utf-8")}
+    for name, text in (TOOLS[tool](pairs) | readme).items():
         path = Path(directory) / name
         with replacing(path) as temporary:
             # as bytes: in text mode, Windows would change the line ends that the tools write

@@ -17,10 +17,10 @@ from vernacular.core.errors import DataError, UserError, first_line, format_coun
 from vernacular.core.fields import Stage, to_json
 from vernacular.core.metadata import Outcome
 from vernacular.core.paths import display_path
-from vernacular.exchange.aggregates.load import is_aggregates, read_aggregates
-from vernacular.exchange.aggregates.unpaired import OTHER, UNPAIRED, unpaired_rows
+from vernacular.exchange.aggregates import is_aggregates, read_aggregates
 from vernacular.exchange.external_results import Reference, load_external_results, result_files
 from vernacular.exchange.publications import is_publication, load_publication, published_signatures
+from vernacular.exchange.unpaired import OTHER, UNPAIRED, unpaired_rows
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
 from vernacular.protocols.lm_eval.metrics import tool_metrics
 from vernacular.stages.common import items_in

@@ -9,10 +9,11 @@ from vernacular.config.specs import FaultsSpec
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
 from vernacular.core.fields import Stage, to_json
+from vernacular.core.metadata import note
 from vernacular.protocols.evaluate import declared_metrics
 from vernacular.protocols.lm_eval.metrics import tool_documents, tool_metrics
 from vernacular.stages.common import items_in
-from vernacular.stages.sides import read_sides, run_note, sides_files
+from vernacular.stages.sides import read_sides, sides_files
 
 
 class Faults(Stage):
@@ -29,10 +30,8 @@ def faults(args: Faults) -> str:
     """Write what the values of each evaluation with confirmed faults are over its other items."""
     spec = args.spec
     found, notes = _confirmed_faults(args)
-    results = {
-        name: sheets.WithoutFaults(tables, found)
-        for name, tables in read_sides(args.results, spec, args.matched).items()
-    }
+    sides = read_sides(args.results, spec, args.matched)
+    results = {name: sheets.WithoutFaults(tables, found) for name, tables in sides.items()}
     settings = {name: vars(evaluation) for name, evaluation in spec.evaluations.items()}
     documents = {name: tool_documents(args.results, spec.models, name) for name in found}
     grouped, _ = by_documents({name: settings[name] for name in found}, documents)
@@ -53,10 +52,8 @@ def faults(args: Faults) -> str:
             known = [*declared_metrics(spec.evaluations[name].protocol).values(), *metrics[name]]
             values += sheets.values_without(model, name, table, known) if table.num_rows else []
     rows = without.comparisons + compare_pairs(outer, results, grouped, **common)
-    metadata = {"notes": notes}
-    metadata |= {
-        "fingerprint": artifacts.input_fingerprint(to_json(spec), *sides_files(args.results, spec, args.matched))
-    }
+    sources = sides_files(args.results, spec, args.matched)
+    metadata = {"notes": notes, "fingerprint": artifacts.input_fingerprint(to_json(spec), *sources)}
     artifacts.write(args.out / "without_faults.parquet", sheets.WITHOUT_FAULTS, values, metadata)
     artifacts.write(args.out / "comparisons_without_faults.parquet", sheets.COMPARISONS_WITHOUT_FAULTS, rows, metadata)
     n_found, n_rows = format_count(len(found), "evaluation"), format_count(len(rows), "difference")
@@ -75,9 +72,9 @@ def _confirmed_faults(args: Faults) -> tuple[dict[str, frozenset[str]], list[dic
         if own:
             found = by_items[spec.items_stem]
             faults |= {name: found.faults} if found.faults else {}
-            notes += [run_note(name, note, "verdicts") for note in found.notes]
+            notes += [note("verdicts", text, evaluation=name) for text in found.notes]
     tasks = {(spec.task, spec.language) for spec in args.spec.evaluations.values()}
     others = sorted({f"{each.task}.{each.language}" for each in verdicts if (each.task, each.language) not in tasks})
     if others:
-        notes.append(run_note(None, f"verdicts on items that are not evaluated: {', '.join(others)}.", "verdicts"))
+        notes.append(note("verdicts", f"verdicts on items that are not evaluated: {', '.join(others)}."))
     return faults, notes

@@ -79,11 +79,6 @@ def _signatures(path: Path) -> Signatures:
     return {(evaluation, metric): signature for evaluation, metric, signature in zip(*columns, strict=True)}
 
 
-def run_note(evaluation: str | None, text: str, kind: str) -> dict:
-    """Return a note of all models on an evaluation, or on the entire run."""
-    return {"model": None, "evaluation": evaluation, "kind": kind, "note": text, "count": None}
-
-
 def write_table(path: Path, kind: artifacts.Kind, rows, metadata: dict) -> None:
     """Write rows as an artifact, and the same as CSV beside it."""
     artifacts.write(path, kind, rows, metadata)

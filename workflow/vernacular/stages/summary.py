@@ -18,24 +18,27 @@ from vernacular.config.specs import SummarySpec
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
 from vernacular.core.fields import Stage, to_json
-from vernacular.core.metadata import MetricsMetadata, ModelInfo
+from vernacular.core.metadata import MetricsMetadata, ModelInfo, note
 from vernacular.core.model_record import ModelRecord, recorded_model
-from vernacular.core.publication import publishable
+from vernacular.core.paths import publishable
 from vernacular.core.tables import write_csv
 from vernacular.core.written import rewriting
-from vernacular.exchange.aggregates.unpaired import UNPAIRED
 from vernacular.exchange.every_eval_ever import write_every_eval_ever
 from vernacular.exchange.lm_eval_results import write_lm_eval_results
+from vernacular.exchange.unpaired import UNPAIRED
 from vernacular.metrics.schema import METRICS, RESULTS, TOKENS
 from vernacular.stages.sides import csv_beside, write_table
-from vernacular.summary.curves import add_positions, curve_sheets, deciding_sheets, equal_weight_notes
 from vernacular.summary.grid import combine_tables, make_headings, model_labels, to_arrow, wide
 from vernacular.summary.lists import (
     add_estimates,
+    add_positions,
     between_languages_sheets,
     confusion_rows,
+    curve_sheets,
+    deciding_sheets,
     diagnosis_codes,
     diagnosis_rows,
+    equal_weight_notes,
     estimates_sheet,
     language_rows,
     unpaired_sheet,
@@ -51,15 +54,13 @@ from vernacular.summary.notes import (
     mixed_script_notes,
     mixed_version_notes,
     no_interval_notes,
-    note,
     notes_to_frame,
     self_preference_notes,
     unreviewed_notes,
 )
 from vernacular.summary.prompts import add_prompt_means, as_questions, prompt_notes, standard_errors
-from vernacular.summary.provenance import dataset_sources
 from vernacular.summary.tokenizers import TOKENIZERS, ModelTokens, tokenizer_rows, write_tokenizers
-from vernacular.summary.workbook import write_group, write_leaderboard
+from vernacular.summary.workbook import dataset_sources, write_group, write_leaderboard
 from vernacular.types import SETTING
 
 
@@ -81,11 +82,9 @@ def summary(args: Summary) -> str:
     results = combine_tables(tables_of_models)
     sources = [args.out / f"{name}.parquet" for name in ("rankings", "overall", "prompts", "deciding_models")]
     sources += args.compared
-    comparison_tables = {
-        kind.name: artifacts.read(args.out / f"{kind.name}.parquet", kind).to_pylist() for kind in (RANKINGS, OVERALL)
-    }
-    prompts = artifacts.read(args.out / "prompts.parquet", PROMPTS).to_pylist()
-    estimates = _optional_rows(args, "labels", ESTIMATES) if args.spec.estimates else []
+    comparison_tables = {kind.name: _rows(args, kind.name, kind) for kind in (RANKINGS, OVERALL)}
+    prompts = _rows(args, "prompts", PROMPTS)
+    estimates = _rows(args, "labels", ESTIMATES) if args.spec.estimates else []
     input_fingerprint = artifacts.input_fingerprint(to_json(args.spec), *args.metrics, *sources)
     comparison_tables["comparisons"] = _write_comparisons(args, estimates, results, input_fingerprint)
     results = add_prompt_means(results, prompts)
@@ -119,7 +118,7 @@ def summary(args: Summary) -> str:
     cells = [None if category else codes.get((model, evaluation)) for model, evaluation, category in keys]
     values = published.assign(diagnosis=pd.Series(cells, published.index, "str"))
     if args.spec.verdicts:
-        values = with_values_without_faults(values, _optional_rows(args, "without_faults", WITHOUT_FAULTS))
+        values = with_values_without_faults(values, _rows(args, "without_faults", WITHOUT_FAULTS))
     if args.spec.estimates:
         values = with_estimate_columns(values, estimates)
     write_csv(args.out / "results.csv", values)
@@ -139,9 +138,9 @@ def summary(args: Summary) -> str:
     for group in ("similarity", "surprisal"):
         write_group(args.out / f"{group}_summary.xlsx", questions, provenance, group=group, **common)
     comparison_tables["comparisons"] = without_single_prompts(comparison_tables["comparisons"], prompts)
-    comparison_tables |= {"prompts": prompts, "extra_sheets": _curve_sheets(args.out) if checkpoints else {}}
+    comparison_tables |= {"prompts": prompts, "extra_sheets": _curve_sheets(args) if checkpoints else {}}
     deciding = [f"deciding_{of}" for of in ["metrics"] * bool(checkpoints) + ["models"]]
-    deciding = [row for name in deciding for row in _optional_rows(args, name, DECIDING_METRICS)]
+    deciding = [row for name in deciding for row in _rows(args, name, DECIDING_METRICS)]
     comparison_tables["extra_sheets"] |= deciding_sheets(deciding)
     if args.spec.verdicts:
         comparison_tables["extra_sheets"] |= {"without faults": without_faults_sheet(values)}
@@ -154,7 +153,7 @@ def summary(args: Summary) -> str:
         comparison_tables["extra_sheets"] |= {"labels": estimates_sheet(estimates)}
     if args.spec.languages:
         kinds = {"between_languages": BETWEEN_LANGUAGES, "language_items": LANGUAGE_ITEMS}
-        sheets = between_languages_sheets(*(_optional_rows(args, name, kind) for name, kind in kinds.items()))
+        sheets = between_languages_sheets(*(_rows(args, name, kind) for name, kind in kinds.items()))
         comparison_tables["extra_sheets"] |= sheets
     comparison_tables |= {"diagnoses": diagnoses, "languages": language_rows(models_metadata)}
     classifications = set(results.loc[results["metric"] == "macro_f1", "evaluation"])
@@ -173,7 +172,7 @@ def _write_comparisons(args: Summary, estimates: list[dict], results: pd.DataFra
     table = pa.concat_tables([*(artifacts.read(path, COMPARISONS) for path in args.compared), rows])
     path = artifacts.write(args.out / "comparisons.parquet", COMPARISONS, table, {"fingerprint": key})
     if args.spec.verdicts:
-        table = beside(table, _optional_rows(args, "comparisons_without_faults", COMPARISONS_WITHOUT_FAULTS))
+        table = beside(table, _rows(args, "comparisons_without_faults", COMPARISONS_WITHOUT_FAULTS))
     csv_beside(path, table)
     return table.to_pylist()
 
@@ -212,13 +211,13 @@ def _tokens_in(path: Path) -> ModelTokens:
     return ModelTokens(metadata["model"], metadata["tokenizer"], rows, metadata["evaluations"])
 
 
-def _optional_rows(args, name: str, kind: artifacts.Kind) -> list[dict]:
+def _rows(args, name: str, kind: artifacts.Kind) -> list[dict]:
     return artifacts.read(args.out / f"{name}.parquet", kind).to_pylist()
 
 
-def _curve_sheets(directory: Path) -> dict:
-    statistics = artifacts.read(directory / "curve_statistics.parquet", CURVE_STATISTICS).to_pylist()
-    trust, metadata = artifacts.read_all(directory / "task_trust.parquet", TASK_TRUST)
+def _curve_sheets(args) -> dict:
+    trust, metadata = artifacts.read_all(args.out / "task_trust.parquet", TASK_TRUST)
+    statistics = _rows(args, "curve_statistics", CURVE_STATISTICS)
     return curve_sheets(statistics, trust.to_pylist(), metadata["sentence"])
 
 

@@ -1,7 +1,10 @@
-"""Worksheets with a row per comparison (each also as a sentence), diagnosis, model and scope, or estimate by labels."""
+"""Worksheets with a row per comparison (also as a sentence), diagnosis, model and scope, estimate or training curve.
+
+In other tables, checkpoints have columns of their position in training, and notes on equal weights.
+"""
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 import pandas as pd
 from openpyxl.formatting.rule import ColorScaleRule
@@ -9,15 +12,16 @@ from openpyxl.utils import get_column_letter
 from openpyxl.worksheet.worksheet import Worksheet
 
 from vernacular.core.errors import format_count
-from vernacular.core.metadata import FAILURE, INFORMATION, MetricsMetadata, ResultsMetadata, encode
-from vernacular.core.publication import publishable
+from vernacular.core.metadata import FAILURE, INFORMATION, MetricsMetadata, ResultsMetadata, encode, note
+from vernacular.core.model_record import ModelRecord, recorded_model
+from vernacular.core.paths import publishable
 from vernacular.core.tables import finite_or_none, plain_text
 from vernacular.metrics.metric import display_name
+from vernacular.metrics.schema import POSITION
 from vernacular.protocols.diagnosis import CODES
-from vernacular.statistics.significance import FAMILIES
 from vernacular.summary import cells
 from vernacular.summary.grid import sort_rows, with_columns_of
-from vernacular.summary.rows import METRIC, SETTING_COLUMNS, Column, write_rows
+from vernacular.summary.rows import Column, columns_of, marked_options, write_rows
 from vernacular.types import ALL_PROMPTS, DEFAULT_PROMPT
 
 
@@ -73,90 +77,19 @@ def _format_magnitude(value: float, unit) -> str:
 
 
 _PROMPT_NAMES = {ALL_PROMPTS: "mean over prompts"}
-_COMPARISONS = [
-    Column("baseline", "baseline", 24),
-    Column("candidate", "candidate", 24),
-    *SETTING_COLUMNS,
-    Column("prompt", lambda row: _PROMPT_NAMES.get(row["prompt"], row["prompt"]), 18),
-    METRIC,
-    Column("baseline value", "baseline_value", 10, "over the items with a value for both models", "unit"),
-    Column("candidate value", "candidate_value", 10, "over the items with a value for both models", "unit"),
-    Column("difference", "difference", 11, "candidate - baseline; percentage points for shares", "difference"),
-    Column("low", "ci_low", 10, "95 % interval of the difference: paired bootstrap", "difference"),
-    Column("high", "ci_high", 10, "95 % interval of the difference: paired bootstrap", "difference"),
-    Column("p", "p_value", 9, "paired test; see the column test", cells.P_FORMAT),
-    Column("p (Holm)", "p_holm", 9, FAMILIES, cells.P_FORMAT),
-    Column("interpretation", describe_comparison, 150),  # not printed: it repeats the numbers before it
-    Column("tests", "n_tests", 7, "number of headline metrics of this pair of models that are tested", "0"),
-    Column("significant", lambda row: None if row["significant"] is None else ["no", "yes"][row["significant"]], 11),
-    Column("items", "n", 8, "items with a value for both models", "0"),
-    Column(
-        "difference without confirmed faults",
-        lambda row: row.get("difference_without_faults"),
-        12,
-        "over the items of which no speaker has confirmed a fault",
-        "difference",
-    ),
-    Column("low without faults", lambda row: row.get("ci_low_without_faults"), 10, cell_format="difference"),
-    Column("high without faults", lambda row: row.get("ci_high_without_faults"), 10, cell_format="difference"),
-    Column("items without faults", lambda row: row.get("n_without_faults"), 8, cell_format="0"),
-    Column("only candidate correct", "candidate_only_correct", 10, cell_format="0"),
-    Column("only baseline correct", "baseline_only_correct", 10, cell_format="0"),
-    Column("both correct", "both_correct", 8, cell_format="0"),
-    Column("both incorrect", "both_incorrect", 8, cell_format="0"),
-    Column("net gain", "net_gain", 8, "only candidate correct - only baseline correct", "+0;-0;0"),
-    Column(
-        "minimum detectable difference",
-        "minimum_detectable_difference",
-        12,
-        "detectable with this number of items at a power of 0.8",
-        "unit",
-    ),
-    Column("test", "test", 26),
-]
-
-_OVERALL = [
-    Column("scope", "scope", 26, "a language, a task, or all languages"),
-    Column(
-        "rank", "rank", 7, "1 + number of significantly better models: Holm correction over all pairs of models", "0"
-    ),
-    Column("worst rank", "rank_worst", 7, "number of models - number of significantly worse models", "0"),
-    Column("model", "model", 34),
-    Column(
-        "mean above chance",
-        "mean",
-        12,
-        "mean of (value - chance) / (1 - chance) over the evaluations available for every model of the scope: 0 is "
-        "chance, 100 % is all correct",
-        "0.0%",
-    ),
-    Column("low", "ci_low", 10, "95 % interval: bootstrap of the items within each evaluation", "0.0%"),
-    Column("high", "ci_high", 10, "95 % interval: bootstrap of the items within each evaluation", "0.0%"),
-    Column("languages", "n_languages", 10, "number of languages in the mean", "0"),
-    Column(
-        "mean over languages",
-        "mean_over_languages",
-        12,
-        "mean of the mean of each language: a language with many evaluations counts once",
-        "0.0%",
-    ),
-    Column("low over languages", "languages_low", 10, cell_format="0.0%"),
-    Column("high over languages", "languages_high", 10, cell_format="0.0%"),
-    Column(
-        "win rate",
-        "win_rate",
-        10,
-        "share of (other model, evaluation) pairs that the model leads; a tie counts half",
-        "0.0%",
-    ),
-    Column("evaluations", "n_evaluations", 12, "number of evaluations in the mean", "0"),
-    Column("excluded", "n_excluded", 10, "evaluations not available for every model, or without a chance level", "0"),
-]
+_COMPARISONS = columns_of(
+    "comparisons",
+    prompt_name=lambda row: _PROMPT_NAMES.get(row["prompt"], row["prompt"]),
+    interpretation=describe_comparison,  # not printed: it repeats the numbers before it
+    is_significant=lambda row: None if row["significant"] is None else ["no", "yes"][row["significant"]],
+)
+_WITHOUT_FAULTS = dict.fromkeys(f"{name}_without_faults" for name in ("difference", "ci_low", "ci_high", "n"))
+_OVERALL = columns_of("overall")
 
 
 def write_comparisons(sheet: Worksheet, comparisons: list[dict], size: cells.SheetSize = cells.EXCEL) -> None:
     """Write the headline metrics over all items (COMPARISONS rows), in their order, significant differences in bold."""
-    rows = [row for row in comparisons if row["headline"] and (row["category"] or "") == ""]
+    rows = [_WITHOUT_FAULTS | row for row in comparisons if row["headline"] and (row["category"] or "") == ""]
     if not rows:
         cells.put_text(sheet, 1, 1, "No comparisons of headline metrics.")
         return
@@ -197,23 +130,11 @@ def with_values_without_faults(values: pd.DataFrame, without: list[dict]) -> pd.
     return values.assign(difference_without_faults=values["value_without_faults"] - values["value"])
 
 
-_WITHOUT_FAULTS = [
-    Column("model", "model", 24),
-    *SETTING_COLUMNS,
-    METRIC,
-    Column("value", "value", 10, "over all items: the headline", "unit"),
-    Column("items", "n", 8, cell_format="0"),
-    Column("without confirmed faults", "value_without_faults", 12, cell_format="unit"),
-    Column("items without them", "n_without_faults", 10, cell_format="0"),
-    Column("difference", "difference_without_faults", 11, cell_format="difference"),
-]
-
-
 def without_faults_sheet(values: pd.DataFrame):
     """Return the function that fills a sheet with both values of each evaluation with confirmed faults."""
     shown = values[values["n_without_faults"].notna() & (values["category"].fillna("") == "")]
     rows = shown.astype(object).where(shown.notna(), None).to_dict("records")
-    return lambda sheet, size: write_rows(sheet, _WITHOUT_FAULTS, rows, 2, size)
+    return lambda sheet, size: write_rows(sheet, columns_of("without faults"), rows, 2, size)
 
 
 _WIDTH = 44  # of the column of codes
@@ -241,22 +162,16 @@ def worst_first(row: dict) -> tuple:
     return row["severity"] != FAILURE, CODES.index(row["code"]), -(row.get("count") or row["n"])
 
 
-_COLUMNS = [
-    Column("model", "model", 24),
-    Column("evaluation", "evaluation", 36),
-    Column("code", "code", 14),
-    Column("severity", "severity", 10),
-    Column("diagnosis", "sentence", 90),
-    Column("count", lambda row: row.get("count"), 8, "responses, items or prompts with the symptom", "0"),
-    Column("of", "n", 8, cell_format="0"),
-    Column("reported from", "threshold", 130),
-    Column("examples", lambda row: ", ".join(each["item"] for each in row["examples"]) or None, 90, "IDs of items"),
-]
+_DIAGNOSES = columns_of(
+    "diagnoses",
+    n_symptoms=lambda row: row.get("count"),
+    example_items=lambda row: ", ".join(each["item"] for each in row["examples"]) or None,
+)
 
 
 def write_diagnoses(sheet: Worksheet, rows: list[dict], size: cells.SheetSize) -> None:
     """Write a row per diagnosis, worst first."""
-    write_rows(sheet, _COLUMNS, sorted(rows, key=worst_first), 3, size, printed="of")
+    write_rows(sheet, _DIAGNOSES, sorted(rows, key=worst_first), 3, size, printed="of")
 
 
 def language_rows(models: Iterable[MetricsMetadata]) -> list[dict]:
@@ -292,18 +207,10 @@ def confusion_rows(models: Iterable[MetricsMetadata], classifications: Collectio
     ]
 
 
-_CONFUSION = [
-    Column("model", "model", 24),
-    Column("evaluation", "evaluation", 36),
-    Column("correct", "correct", 28),
-    Column("predicted", lambda row: row["predicted"] or "none", 28, "none: a tie, or a response without a class"),
-    Column("items", "items", 8, cell_format="0"),
-]
-
-
 def write_confusion(sheet: Worksheet, rows: list[dict], size: cells.SheetSize) -> None:
     """Write a row per correct and predicted class, in the order of the classes."""
-    write_rows(sheet, _CONFUSION, rows, 4, size)
+    columns = columns_of("confusion", predicted_class=lambda row: row["predicted"] or "none")
+    write_rows(sheet, columns, rows, 4, size)
 
 
 def write_languages(sheet: Worksheet, rows: list[dict], size: cells.SheetSize) -> None:
@@ -373,41 +280,21 @@ def with_estimate_columns(values: pd.DataFrame, estimates: list[dict]) -> pd.Dat
     return with_columns_of(values, rows, _ESTIMATE_COLUMNS)
 
 
-_BETWEEN = [
-    Column("model", "model", 24),
-    Column("minus", lambda row: row["baseline"] or None, 24, "of a paired difference: the model that is subtracted"),
-    *SETTING_COLUMNS,
-    Column("reference", "reference", 10, "the other language"),
-    Column("measure", lambda row: display_name(row["metric"]), 30),
-    Column("value", "value", 10, "from 0 to 1; of a pair of models, the difference", "0.000"),
-    Column("low", "ci_low", 10, "95 % interval: bootstrap of the clusters of items", "0.000"),
-    Column("high", "ci_high", 10, "95 % interval: bootstrap of the clusters of items", "0.000"),
-    Column("unrelated", "chance", 10, "the value of answers that are unrelated between the languages", "0.000"),
-    Column("p", "p_value", 9, "of a difference; exploratory", cells.P_FORMAT),
-    Column("items", "n", 8, "that enter", "0"),
-    Column("compared", "n_compared", 10, "items of both languages", "0"),
-    Column("excluded", lambda row: row["n_excluded"] or None, 9, "other number of options, or other gold", "0"),
-]
-_LANGUAGE_ITEMS = [
-    Column("evaluation", "evaluation", 34),
-    Column("item", "item_id", 14),
-    Column("models", lambda row: len(row["models"]), 8, "correct in the reference language, incorrect here", "0"),
-    Column("of", "n_models", 8, "models that are correct in the reference language", "0"),
-    Column("text", "text", 70),
-    Column("options", lambda row: _marked(row["choices"], row["gold"]), 50, "✓ gold, · other options"),
-    Column("reference", "reference", 10),
-    Column("in the reference language", "reference_text", 70),
-    Column("options there", lambda row: _marked(row["reference_choices"], row["gold"]), 50, "in the same order"),
-    Column(
-        "predicted here",
-        lambda row: "\n".join(f"{m}: {p or '–'}" for m, p in zip(row["models"], row["predictions"], strict=True)),
-        50,
+_BETWEEN = columns_of(
+    "between languages",
+    subtracted=lambda row: row["baseline"] or None,
+    metric_name=lambda row: display_name(row["metric"]),
+    excluded_or_none=lambda row: row["n_excluded"] or None,
+)
+_LANGUAGE_ITEMS = columns_of(
+    "language items",
+    n_wrong_here=lambda row: len(row["models"]),
+    options_here=lambda row: marked_options(row["choices"], row["gold"]),
+    options_there=lambda row: marked_options(row["reference_choices"], row["gold"]),
+    predicted_here=lambda row: "\n".join(
+        f"{m}: {p or '–'}" for m, p in zip(row["models"], row["predictions"], strict=True)
     ),
-]
-
-
-def _marked(choices: list[str], gold: list[int]) -> str | None:
-    return "   ".join(f"{'✓' if i in gold else '·'} {option}" for i, option in enumerate(choices)) or None
+)
 
 
 def between_languages_sheets(rows: list[dict], items: list[dict]) -> dict:
@@ -421,39 +308,11 @@ def between_languages_sheets(rows: list[dict], items: list[dict]) -> dict:
     }
 
 
-_ESTIMATES = [
-    Column("model", "model", 24),
-    Column("minus", "baseline", 24, "of a paired difference: the model that is subtracted"),
-    Column("evaluation", "evaluation", 34),
-    Column(
-        "score", lambda row: row["score"] or "labels alone", 22, "automatic score, or models that are borrowed from"
-    ),
-    Column("score alone", "score_only", 10, "mean of the score over all items, in its own unit", "0.000"),
-    Column("agreement ρ", "rho", 11, "correlation of label and score over the labeled items", "0.00"),
-    Column("labels alone", "labels_only", 10, "over the labeled items", "unit"),
-    Column("labels alone, low", "labels_only_low", 10, "95 % interval", "unit"),
-    Column("labels alone, high", "labels_only_high", 10, "95 % interval", "unit"),
-    Column("estimate", "value", 10, "from labels and score together, over all items", "unit"),
-    Column("low", "ci_low", 10, "95 % interval", "unit"),
-    Column("high", "ci_high", 10, "95 % interval", "unit"),
-    Column("ratio", "ratio", 8, "standard error of the estimate over that of the labels alone", "0.00"),
-    Column("weight", "weight", 8, "of the score, mean over the folds", "0.00"),
-    Column("labels", "n_labels", 8, "labeled items", "0"),
-    Column("clusters", "n_clusters", 8, "of labeled items", "0"),
-    Column("missing", "n_missing", 8, "items before the last label without one", "0"),
-    Column("items", "n", 8, "", "0"),
-    Column("annotators", "annotators", 10, "", "0"),
-    Column("alpha", "alpha", 8, "Krippendorff's, of the labels of this evaluation", "0.00"),
-    Column("alpha, low", "alpha_low", 8, "95 % interval", "0.00"),
-    Column("alpha, high", "alpha_high", 8, "95 % interval", "0.00"),
-    Column("in a sentence", "sentence", 90),
-]
-
-
 def estimates_sheet(estimates: list[dict]):
     """Return the function that fills a sheet with all estimates: values of models, then differences."""
     rows = sorted(estimates, key=lambda row: row["baseline"] is not None)
-    return lambda sheet, size: write_rows(sheet, _ESTIMATES, rows, 5, size)
+    columns = columns_of("labels", score_name=lambda row: row["score"] or "labels alone")
+    return lambda sheet, size: write_rows(sheet, columns, rows, 5, size)
 
 
 _UNPAIRED_FORMATS = dict.fromkeys(
@@ -466,3 +325,82 @@ def unpaired_sheet(rows: list[dict]):
     """Return the function that fills a sheet with values from outside without items (UNPAIRED rows)."""
     columns = [Column(name.replace("_", " "), name, 16, cell_format=_UNPAIRED_FORMATS.get(name)) for name in rows[0]]
     return lambda sheet, size: write_rows(sheet, columns, rows, 5, size)
+
+
+_CURVES = columns_of(
+    "curves",
+    category_or_none=lambda row: row["category"] or None,
+    missing_or_none=lambda row: row["n_missing"] or None,
+)
+_TRUST = columns_of("task trust")
+_DECIDING = columns_of("deciding metrics", chosen_mark=lambda row: "●" if row["is_chosen"] else None)
+
+
+def deciding_sheets(rows: list[dict]) -> dict[str, Callable[..., None]]:
+    """Return the sheet of DECIDING_METRICS rows with a decision accuracy by its name; {} without any."""
+    rows = [row for row in rows if row["decision_accuracy"] is not None]
+    fill = {"deciding metrics": lambda sheet, size=cells.EXCEL: _fill(sheet, _DECIDING, rows, "", size)}
+    return fill if rows else {}
+
+
+def curve_sheets(statistics: list[dict], trust: list[dict], text: str) -> dict[str, Callable[..., None]]:
+    """Return sheets of the leaderboard by name, from rows of the curve tables and the sentence on tasks."""
+    return {
+        "curves": lambda sheet, size=cells.EXCEL: _fill(sheet, _CURVES, statistics, "No curves.", size),
+        "task trust": lambda sheet, size=cells.EXCEL: write_trust(sheet, trust, text, size),
+    }
+
+
+def write_trust(sheet: Worksheet, rows: list[dict], text: str, size: cells.SheetSize = cells.EXCEL) -> None:
+    """Write TASK_TRUST rows, and below them the sentence on which tasks to look at."""
+    sheet, n_rows = _fill(sheet, _TRUST, rows, "No curve statistics.", size)
+    if rows and text:
+        sheet, number = (sheet, n_rows + 3) if n_rows + 3 <= size.rows else (cells.continued(sheet), 1)
+        cells.put_text(sheet, number, 1, text).alignment = cells.TOP_WRAPPED
+        sheet.merge_cells(start_row=number, end_row=number, start_column=1, end_column=10)
+        sheet.row_dimensions[number].height = 60
+
+
+def _fill(
+    sheet: Worksheet, columns: list, rows: list[dict], message: str, size: cells.SheetSize
+) -> tuple[Worksheet, int]:
+    """Write the rows, or a message without any; return the last sheet and its number of rows."""
+    if not rows:
+        cells.put_text(sheet, 1, 1, message)
+        return sheet, 0
+    has_prompts = any(row["prompt"] != DEFAULT_PROMPT for row in rows)
+    shown = [column for column in columns if has_prompts or column.title != "prompt"]
+    last, last_rows = write_rows(sheet, shown, rows, 2, size)[-1]
+    return last, len(last_rows)
+
+
+def add_positions(table: pd.DataFrame, checkpoints: dict[str, dict]) -> pd.DataFrame:
+    """Return a table with a column `model`, and the columns of `POSITION` added; null for models of no series.
+
+    checkpoints: model -> series, curve, step, tokens, words.
+    """
+    positions = [checkpoints.get(model, {}) for model in table["model"]]
+    columns = {name: [position.get(name) for position in positions] for name, _ in POSITION}
+    types = {name: object if name in ("series", "curve") else "Int64" for name in columns}
+    return table.assign(**{name: pd.array(values, dtype=types[name]) for name, values in columns.items()})
+
+
+def equal_weight_notes(models: list[MetricsMetadata], checkpoints: dict[str, dict]) -> list[dict]:
+    """Return a note for each set of checkpoints with the same weights: one may be stored under a wrong name."""
+    by_weights: dict[tuple, list[str]] = {}
+    for metadata in models:
+        if metadata.model in checkpoints and (weights := _weights(recorded_model(metadata))):
+            by_weights.setdefault(weights, []).append(metadata.model)
+    text = "checkpoints with the same weights, which training changes: one may be stored under a wrong name: "
+    return [
+        note("same weights", text + ", ".join(names), model=names[0]) for names in by_weights.values() if len(names) > 1
+    ]
+
+
+def _weights(record: ModelRecord) -> tuple:
+    """Return the hashes of the files with weights, which are the adapter's if there is one."""
+    files = record.own_contents.files if record.own_contents else {}
+    is_single_file = "." in files
+    suffixes = (".safetensors", ".bin")
+    hashes = [entry["sha256"] for name, entry in files.items() if is_single_file or name.endswith(suffixes)]
+    return tuple(sorted(hashes))

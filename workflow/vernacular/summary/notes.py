@@ -6,7 +6,7 @@ A note is of one model and evaluation; the tables list each text once, with all 
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from vernacular.core.metadata import INFORMATION, NOT_APPLICABLE, UNAVAILABLE, MetricsMetadata, ResultsMetadata
+from vernacular.core.metadata import INFORMATION, NOT_APPLICABLE, UNAVAILABLE, MetricsMetadata, ResultsMetadata, note
 from vernacular.core.tables import percent
 from vernacular.metrics.metric import display_name
 from vernacular.summary.cells import format_difference
@@ -18,13 +18,6 @@ _COLUMNS = ["kind", "note", "count", "models", "evaluations"]
 _SEPARATOR = ", "
 _BUDGET_FELT, _BUDGET_MEASURED = 0.02, 0.1  # shares of unclosed responses
 _MAX_LIST = 30_000  # characters of a list in one cell; a longer list continues in the next row
-
-
-def note(
-    kind: str, text: str, *, model: str | None = None, evaluation: str | None = None, count: int | None = None
-) -> dict:
-    """Return a note; without a model or evaluation, it is of all."""
-    return {"model": model, "evaluation": evaluation, "kind": kind, "note": text, "count": count}
 
 
 def make_notes(metadata: MetricsMetadata) -> list[dict]:
@@ -216,9 +209,9 @@ def group_notes(notes: list[dict]) -> list[dict]:
     [{'kind': 'flagged', 'note': 'truncated', 'count': None, 'models': 'a', 'evaluations': 'x (2), y (3)'}]
     """
     by_text: dict[tuple[str, str], dict[str | None, list[tuple]]] = {}
-    for note in notes:
-        by_model = by_text.setdefault((note["kind"], note["note"]), {})
-        by_model.setdefault(note["model"], []).append((note["evaluation"], note["count"]))
+    for row in notes:
+        by_model = by_text.setdefault((row["kind"], row["note"]), {})
+        by_model.setdefault(row["model"], []).append((row["evaluation"], row["count"]))
     rows = []
     for (kind, text), by_model in by_text.items():
         groups: dict[tuple, list[str | None]] = {}

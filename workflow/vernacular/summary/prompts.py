@@ -10,15 +10,14 @@ import numpy as np
 import pandas as pd
 from openpyxl.worksheet.worksheet import Worksheet
 
+from vernacular.core.metadata import note
 from vernacular.metrics.metric import display_name
 from vernacular.statistics.over_prompts import Components, design_table
 from vernacular.summary import cells
 from vernacular.summary.grid import sort_rows
-from vernacular.summary.notes import note
-from vernacular.summary.rows import Column, parts_of, write_rows
+from vernacular.summary.rows import columns_of, parts_of, write_rows
 from vernacular.types import ALL_PROMPTS
 
-_SHARE = "0.0%"
 _ITEM_MULTIPLES = (0.5, 1, 2, 4)  # number of items of a design, as multiples of the evaluated one
 
 
@@ -81,59 +80,11 @@ def _keys(long: pd.DataFrame) -> list[tuple]:
     return [None if category else (model, evaluation, metric) for model, evaluation, metric, category in columns]
 
 
-_COLUMNS = [
-    Column("model", "model", 26),
-    Column("compared with", "baseline", 22, "empty: values of one model; otherwise a difference, model minus this one"),
-    Column("task", "task", 18),
-    Column("language", "language", 9),
-    Column("protocol", "protocol", 13),
-    Column("shots", "shots", 7),
-    Column("metric", lambda row: display_name(row["metric"]), 20),
-    Column("prompts", "n_prompts", 9),
-    Column("items", "n", 8),
-    Column("mean", "value", 10, cell_format="unit"),
-    Column("low", "ci_low", 10, cell_format="unit"),
-    Column("high", "ci_high", 10, cell_format="unit"),
-    Column(
-        "interval for", "question", 20, "prompts like these: items and prompts are samples; these prompts: items alone"
-    ),
-    Column("SE, items", "se_items", 10, cell_format="unit"),
-    Column("SE, prompts", "se_prompts", 10, cell_format="unit"),
-    Column("SD of prompts", "sd_prompts", 10, cell_format="unit"),
-    Column("lowest", "lowest", 10, cell_format="unit"),
-    Column("with", "lowest_prompt", 15),
-    Column("highest", "highest", 10, cell_format="unit"),
-    Column("with", "highest_prompt", 15),
-    Column(
-        "best, corrected",
-        "best_corrected",
-        10,
-        "value of the best prompt, chosen and evaluated on different items",
-        "unit",
-    ),
-    Column("share: items", "share_items", 10, "share of the variance of one run with one prompt", _SHARE),
-    Column("share: prompts", "share_prompts", 10, cell_format=_SHARE),
-    Column("share: seeds", "share_seeds", 10, cell_format=_SHARE),
-    Column("share: items × prompts", "share_items_prompts", 10, cell_format=_SHARE),
-    Column("share: rest", "share_rest", 10, cell_format=_SHARE),
-    Column("best rank", "rank_best", 8),
-    Column("worst rank", "rank_worst", 8),
-    Column("p", "p_value", 9, cell_format=cells.P_FORMAT),
-    Column(
-        "candidate leads",
-        "probability_better",
-        10,
-        "probability that the model leads under a prompt drawn at random",
-        _SHARE,
-    ),
-    Column("note", "note", 60),
-]
-
-
 def write_prompts(sheet: Worksheet, prompt_rows: list[dict], size: cells.SheetSize = cells.EXCEL) -> None:
     """Write the means over prompts of headline metrics, and below them the standard errors of other designs."""
     rows = [row for row in prompt_rows if row["headline"]]
-    last, last_rows = write_rows(sheet, _COLUMNS, rows, 2, size)[-1]
+    columns = columns_of("prompts", metric_name=lambda row: display_name(row["metric"]))
+    last, last_rows = write_rows(sheet, columns, rows, 2, size)[-1]
     _write_designs(last, rows, len(last_rows) + 4, size)
 
 

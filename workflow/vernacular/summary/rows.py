@@ -1,11 +1,15 @@
 """Worksheets with one row per record: titles, widths, comments and formats of the columns."""
 
+import csv
+import functools
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from openpyxl.utils import get_column_letter
 from openpyxl.worksheet.worksheet import Worksheet
 
+from vernacular.core.paths import WORKFLOW
+from vernacular.statistics.significance import FAMILIES
 from vernacular.summary import cells
 
 
@@ -14,18 +18,39 @@ class Column(NamedTuple):
     key: str | Callable[[dict], object]  # column of the row, or a function of the row
     width: int
     description: str = ""  # comment of the header
-    cell_format: str | None = None  # Excel format; "unit": that of the row's unit; "difference": the same, signed
+    cell_format: str | None = None  # Excel format; "unit": that of the row's unit; "difference": the same, signed; "p"
 
 
-SETTING_COLUMNS = [  # columns of an evaluation, except for its prompt
-    Column("task", "task", 20),
-    Column("language", "language", 10),
-    Column("protocol", "protocol", 14),
-    Column("shots", "shots", 7, cell_format="0"),
-    Column("seed", "seed", 7, cell_format="0"),
-    Column("style", "style", 12),
-]
-METRIC = Column("metric", lambda row: cells.metric_title(row["metric"], row["unit"], row["higher_is_better"]), 22)
+@functools.cache
+def _entries() -> list[dict[str, str]]:
+    with open(WORKFLOW / "sheets.csv", encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def columns_of(sheet: str, **functions: Callable[[dict], object]) -> list[Column]:
+    """Return the columns of a worksheet, which `workflow/sheets.csv` lists.
+
+    An entry without a title stands for the columns of another sheet, that of its key. Other keys are those of a row, or
+    name one of `functions` of it; that of "metric_title" is the title of its metric.
+    """
+    functions = {"metric_title": _metric_title} | functions
+    columns: list[Column] = []
+    for entry in (entry for entry in _entries() if entry["sheet"] == sheet):
+        if not entry["title"]:
+            columns += columns_of(entry["key"])
+            continue
+        key, description = functions.get(entry["key"], entry["key"]), entry["description"].format(families=FAMILIES)
+        columns.append(Column(entry["title"], key, int(entry["width"]), description, entry["format"] or None))
+    return columns
+
+
+def _metric_title(row: dict) -> str:
+    return cells.metric_title(row["metric"], row["unit"], row["higher_is_better"])
+
+
+def marked_options(choices: list[str], gold: list[int]) -> str | None:
+    """Return options in one text, the correct ones with a check mark."""
+    return "   ".join(f"{'✓' if i in gold else '·'} {option}" for i, option in enumerate(choices)) or None
 
 
 def parts_of(
@@ -97,6 +122,8 @@ def _write_part(sheet: Worksheet, columns: list[Column], rows: list[dict], froze
 
 
 def _format(cell_format: str | None, row: dict) -> str:
+    if cell_format == "p":
+        return cells.P_FORMAT
     if cell_format == "unit":
         return cells.number_format(row["unit"])
     if cell_format == "difference":

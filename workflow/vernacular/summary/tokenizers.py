@@ -21,7 +21,7 @@ from vernacular.core.tables import finite_or_none, rows_of
 from vernacular.metrics.bits import ratio
 from vernacular.statistics.intervals import cluster_bootstrap
 from vernacular.summary import cells
-from vernacular.summary.rows import Column, write_rows
+from vernacular.summary.rows import columns_of, write_rows
 from vernacular.types import DEFAULT_PROMPT, SETTING
 
 REFERENCE = "en"
@@ -43,28 +43,26 @@ _TEXT_RATIOS = {"byte_premium": "bytes", "character_premium": "characters"}  # o
 # results/summary/tokenizers.parquet: a row per model, language and task; task "" = all tasks of the language
 TOKENIZERS = Kind(
     "tokenizers",
-    pa.schema(
-        [
-            ("model", pa.string()),
-            ("tokenizer", pa.string()),  # hash of its files; equal for models with the same tokenizer
-            ("language", pa.string()),
-            ("task", pa.string()),
-            ("evaluation", pa.string()),  # whose texts are counted; "" for all tasks
-            ("items", pa.int64()),
-            ("texts", pa.int64()),
-            ("tokens", pa.int64()),
-            ("bytes", pa.int64()),
-            ("characters", pa.int64()),
-            ("words", pa.int64()),  # null in languages that are written without spaces between words
-            *((name, pa.float64()) for name in _RATIOS),
-            ("prompt_tokens", pa.float64()),  # mean per item, special tokens included
-            ("parallel_items", pa.int64()),  # items in this language and in English; null: the items are not parallel
-            *((f"{name}{end}", pa.float64()) for name in _PREMIUMS for end in ("", "_low", "_high")),
-            *((name, pa.float64()) for name in _TEXT_RATIOS),
-            ("parallel_bits", pa.float64()),  # bits per parallel item, of its correct text
-            ("parallel_bits_en", pa.float64()),
-        ]
-    ),
+    [
+        ("model", pa.string()),
+        ("tokenizer", pa.string()),  # hash of its files; equal for models with the same tokenizer
+        ("language", pa.string()),
+        ("task", pa.string()),
+        ("evaluation", pa.string()),  # whose texts are counted; "" for all tasks
+        ("items", pa.int64()),
+        ("texts", pa.int64()),
+        ("tokens", pa.int64()),
+        ("bytes", pa.int64()),
+        ("characters", pa.int64()),
+        ("words", pa.int64()),  # null in languages that are written without spaces between words
+        *((name, pa.float64()) for name in _RATIOS),
+        ("prompt_tokens", pa.float64()),  # mean per item, special tokens included
+        ("parallel_items", pa.int64()),  # items in this language and in English; null: the items are not parallel
+        *((f"{name}{end}", pa.float64()) for name in _PREMIUMS for end in ("", "_low", "_high")),
+        *((name, pa.float64()) for name in _TEXT_RATIOS),
+        ("parallel_bits", pa.float64()),  # bits per parallel item, of its correct text
+        ("parallel_bits_en", pa.float64()),
+    ],
     key=("model", "language", "task"),
     required=("items", "evaluation"),
 )
@@ -184,48 +182,13 @@ def _divide(numerator, denominator) -> float | None:
     return finite_or_none(numerator / denominator) if numerator is not None and denominator else None
 
 
-_INTERVAL = "95 % interval: bootstrap of the common items"
-_COLUMNS = [
-    Column("model", "model", 30),
-    Column("language", "language", 10),
-    Column("task", lambda row: row["task"] or "all tasks", 22),
-    Column("tokenizer", "tokenizer", 14, "hash of the tokenizer's files: equal for models with the same tokenizer"),
-    Column("premium", "premium", 10, "tokens / tokens of the same items in English", "0.000"),
-    Column("low", "premium_low", 9, _INTERVAL, "0.000"),
-    Column("high", "premium_high", 9, _INTERVAL, "0.000"),
-    Column("byte premium", "byte_premium", 10, "UTF-8 bytes / bytes of the same items in English", "0.000"),
-    Column("character premium", "character_premium", 11, "characters / characters in English", "0.000"),
-    Column("common items", "parallel_items", 10, "parallel items: also in English", "0"),
-    Column("tokens per word", "tokens_per_word", 10, "fertility; words are separated by whitespace", "0.000"),
-    Column("words split", "split_share", 10, "share of words with two or more tokens", "0.0%"),
-    Column("tokens per character", "tokens_per_character", 11, cell_format="0.000"),
-    Column("tokens per byte", "tokens_per_byte", 10, cell_format="0.000"),
-    Column("byte tokens", "byte_share", 10, "share of tokens that are a part of a character", "0.0%"),
-    Column("unknown tokens", "unknown_share", 10, "share of tokens that stand for unknown text", "0.0%"),
-    Column("prompt tokens", "prompt_tokens", 10, "mean per item, few-shot and special tokens included", "0.0"),
-    Column("prompt premium", "prompt_premium", 10, "tokens of prompts / those of the same items in English", "0.000"),
-    Column("low", "prompt_premium_low", 9, _INTERVAL, "0.000"),
-    Column("high", "prompt_premium_high", 9, _INTERVAL, "0.000"),
-    Column("bits per item", "parallel_bits", 10, "of the correct text of the common items", "0.00"),
-    Column("in English", "parallel_bits_en", 10, "bits per item of the same items", "0.00"),
-    Column("bits ratio", "bits_ratio", 10, "bits / bits of the same items in English", "0.000"),
-    Column("low", "bits_ratio_low", 9, _INTERVAL, "0.000"),
-    Column("high", "bits_ratio_high", 9, _INTERVAL, "0.000"),
-    Column("items", "items", 9, cell_format="#,##0"),
-    Column("texts", "texts", 9, "scored texts whose tokens are counted", "#,##0"),
-    Column("tokens", "tokens", 10, cell_format="#,##0"),
-    Column("words", "words", 10, cell_format="#,##0"),
-    Column("characters", "characters", 11, cell_format="#,##0"),
-    Column("bytes", "bytes", 10, "UTF-8", "#,##0"),
-]
-
-
 def write_tokenizers(path, rows: list[dict], size: cells.SheetSize = cells.EXCEL) -> Path:
     """Write the rows of TOKENIZERS, in their order, to a workbook."""
     book = cells.new_book("Tokenizers")
     book.active.title = "tokenizers"
     if rows:
-        write_rows(book.active, _COLUMNS, rows, 5, size)
+        columns = columns_of("tokenizers", task_name=lambda row: row["task"] or "all tasks")
+        write_rows(book.active, columns, rows, 5, size)
     else:
         cells.put_text(book.active, 1, 1, "No scored texts.")
     return cells.save(book, path)

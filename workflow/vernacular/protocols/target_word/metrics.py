@@ -2,7 +2,7 @@
 
 Values per item are in nats, metrics in bits, as in Grew-TSE. "Incorrect" is the mean over the incorrect forms. Metrics
 without suffix are those of the form in its sentence (token), those with `_sentence` of the complete sentence.
-Differences from Grew-TSE are listed in `exchange/source_tools.py`.
+Differences from Grew-TSE are listed in `workflow/exports/grew_tse.txt`.
 """
 
 import math

@@ -12,7 +12,7 @@ from statistics import NormalDist
 import pyarrow as pa
 
 from vernacular.core.artifacts import Kind
-from vernacular.exchange.aggregates.rows import Z_95, Aggregate
+from vernacular.exchange.aggregates import Z_95, Aggregate
 from vernacular.metrics.schema import float_columns, text_columns
 
 SAME, OTHER = "same items", "other items"
@@ -25,25 +25,23 @@ _OUTSIDE |= {"ci_low": "outside_low", "ci_high": "outside_high", "n": "outside_n
 # the same items; without any, a row
 UNPAIRED = Kind(
     "unpaired",
-    pa.schema(
-        [
-            *text_columns("origin", "file", "tool", "version", "outside_model", "outside_task"),
-            ("metric", pa.string()),
-            ("unit", pa.string()),
-            ("higher_is_better", pa.bool_()),
-            *float_columns("outside_value", "outside_se", "outside_low", "outside_high"),
-            ("uncertainty", pa.string()),  # kind of the standard error or interval, as stated or converted
-            ("outside_n", pa.int64()),
-            ("shots", pa.int64()),
-            *text_columns("dataset", "configuration", "split", "dataset_revision"),
-            *text_columns("items", "note"),  # "same items", or "other items" and why
-            *text_columns("model", "evaluation"),  # of this run
-            *float_columns("value", "ci_low", "ci_high"),
-            ("n", pa.int64()),
-            *float_columns("difference", "difference_low", "difference_high"),  # value - outside_value
-            *float_columns("z", "p_value"),  # two-sided, of two independent values; uncorrected
-        ]
-    ),
+    [
+        *text_columns("origin", "file", "tool", "version", "outside_model", "outside_task"),
+        ("metric", pa.string()),
+        ("unit", pa.string()),
+        ("higher_is_better", pa.bool_()),
+        *float_columns("outside_value", "outside_se", "outside_low", "outside_high"),
+        ("uncertainty", pa.string()),  # kind of the standard error or interval, as stated or converted
+        ("outside_n", pa.int64()),
+        ("shots", pa.int64()),
+        *text_columns("dataset", "configuration", "split", "dataset_revision"),
+        *text_columns("items", "note"),  # "same items", or "other items" and why
+        *text_columns("model", "evaluation"),  # of this run
+        *float_columns("value", "ci_low", "ci_high"),
+        ("n", pa.int64()),
+        *float_columns("difference", "difference_low", "difference_high"),  # value - outside_value
+        *float_columns("z", "p_value"),  # two-sided, of two independent values; uncorrected
+    ],
     key=(),
     required=("outside_value",),
     is_public=True,
