@@ -83,7 +83,8 @@ WRITTEN = {  # files of a stage, below the directory of the run
     "collect": ["results/*/scores/*", "results/*/generations/*"], "similarity": ["results/*/similarity/*"],
     "lm-eval-metrics": ["results/*/lm_eval/*"], "export": ["results/exports/**/*"],
     "metrics": ["results/*/tasks/*", "results/*/metrics.parquet", "results/*/tokens.parquet"],
-    "compare": ["results/comparisons/**/*", "results/summary/comparisons.*", "results/summary/overall.*"],
+    "compare": ["results/summary/comparisons.*", "results/summary/overall.*"],
+    "changes": ["results/comparisons/**/*"],
     "summary": ["results/summary/*"], "report": ["results/report/**/*"], "publish": ["publications/first/**/*"],
     "join": ["joined/*"],
 }  # fmt: skip
@@ -126,7 +127,7 @@ def run(arguments: argparse.Namespace, fraction: float) -> None:
     if arguments.derive == "results":
         snakemake(*records, *(f"results/{models[0]}/{name}.parquet" for name in ("metrics", "tokens")))
         in_process(derive_results, models)
-        snakemake("results/report/.vernacular-complete", "--allowed-rules", "compare", "summary", "report")
+        snakemake("results/report/.vernacular-complete", "--allowed-rules", "compare", "changes", "summary", "report")
     else:
         snakemake(*records, *(f"results/{models[0]}/{kind}" for kind in collected(arguments)))
         if len(models) > 1:
