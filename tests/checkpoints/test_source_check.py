@@ -9,7 +9,7 @@ import transformers as tf
 from safetensors.torch import load_file, save_file
 from support import architectures, tiny
 from support.messages import assert_states
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from vernacular.checkpoints.resolve import resolve
 from vernacular.checkpoints.source_check import check_tensors, tokenizer_of_file, unread_settings
 from vernacular.core.errors import ModelError
@@ -168,6 +168,64 @@ def test_special_tokens_that_the_vocabulary_lacks_are_noted(tmp_path):
     settings.write_text(json.dumps(json.loads(settings.read_text()) | {"eos_token": "<|fin|>"}))
     load_tokenizer(tiny.record("gpt2"), tmp_path / "m", notes=notes)
     assert notes == ["the vocabulary lacks the eos_token of tokenizer_config.json, <|fin|>"]
+
+
+NOTES = {  # settings of tokenizer_config.json, what ends a text in tokenizer.json, note
+    "no BOS": ({"add_bos_token": True}, "", "puts no <bos> before a text; add_bos_token: True is not used"),
+    "EOS": ({"add_bos_token": False, "add_eos_token": False}, "<eos>", "puts <eos> after a text; add_eos_token: False"),
+    "space": ({"add_prefix_space": False}, "", "puts a space before a text; add_prefix_space: False is not used"),
+    "as there": ({"add_bos_token": False, "add_eos_token": True, "add_prefix_space": True}, "<eos>", None),
+    "added": ({"additional_special_tokens": ["<u>", "<v>"]}, "", "tokens that tokenizer.json does not have, <u>, …"),
+}
+
+
+@pytest.mark.parametrize("name", NOTES)
+def test_settings_that_differ_from_tokenizer_json_are_noted(tmp_path, name):
+    settings, end, note = NOTES[name]
+    core, notes = bpe(), []
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    core.add_special_tokens(["<bos>"])
+    special = [(end, core.token_to_id(end))] if end else []
+    core.post_processor = processors.TemplateProcessing(single=f"$A {end}".strip(), special_tokens=special)
+    directory = write(core, "PreTrainedTokenizerFast", "llama", tmp_path / "m", bos_token="<bos>", **settings)
+    tokenizer = load_tokenizer(tiny.record("llama"), directory, notes=notes)
+    assert [tokenizer(text)["input_ids"] for text in TEXTS] == [core.encode(text).ids for text in TEXTS]
+    assert len(notes) == (note is not None)
+    assert (note or "") in "".join(notes)
+
+
+@pytest.mark.parametrize("settings", [{}, {"add_bos_token": True}, {"add_bos_token": False, "add_eos_token": False}])
+def test_special_tokens_are_those_of_tokenizer_json_whatever_the_settings_add(tmp_path, settings):
+    core = bpe()
+    core.add_special_tokens(["<s>", "</s>", "<mask>", "<pad>", "<unk>"])
+    tf.RobertaTokenizer(tokenizer_object=core).save_pretrained(tmp_path / "own")  # with the pipeline of the class
+    core = Tokenizer.from_file(str(tmp_path / "own" / "tokenizer.json"))
+    core.post_processor = processors.TemplateProcessing(single="<eos> $A", special_tokens=[("<eos>", 0)])
+    directory = write(core, "RobertaTokenizer", "roberta", tmp_path / "m", **settings)
+    tokenizer = load_tokenizer(tiny.record("llama"), directory)
+    assert [tokenizer(text)["input_ids"] for text in TEXTS] == [core.encode(text).ids for text in TEXTS]
+
+
+def test_token_that_the_settings_read_otherwise_is_noted(tmp_path):
+    core, notes = bpe(), []
+    core.add_tokens([AddedToken("<u>", normalized=False)])
+    token = {"content": "<u>", "single_word": True, "lstrip": False, "rstrip": False, "normalized": False}
+    token = {"added_tokens_decoder": {str(core.token_to_id("<u>")): token | {"special": False}}}
+    directory = write(core, "PreTrainedTokenizerFast", "llama", tmp_path / "m", **token)
+    tokenizer = load_tokenizer(tiny.record("llama"), directory, notes=notes)
+    assert tokenizer("a<u>b")["input_ids"] != core.encode("a<u>b").ids
+    assert "tokens of tokenizer_config.json replace those of tokenizer.json in 1 test" in notes[-1]
+
+
+def test_file_decides_where_the_class_of_the_type_cannot_load_it(tmp_path):
+    core = Tokenizer(models.BPE(continuing_subword_prefix="##", unk_token="<unk>"))
+    core.pre_tokenizer = pre_tokenizers.Whitespace()
+    core.train_from_iterator(tiny.LINES, trainers.BpeTrainer(special_tokens=["<unk>"], continuing_subword_prefix="##"))
+    notes, directory = [], write(core, None, "qwen2", tmp_path / "m")
+    (directory / "tokenizer_config.json").write_text(json.dumps({"model_max_length": 99}))
+    tokenizer = load_tokenizer(tiny.record("llama"), directory, notes=notes)
+    assert [tokenizer(text)["input_ids"] for text in TEXTS] == [core.encode(text).ids for text in TEXTS]
+    assert "the class of the model's type: it cannot load it" in notes[0]
 
 
 @pytest.fixture

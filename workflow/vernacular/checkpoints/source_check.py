@@ -27,13 +27,12 @@ from transformers import PreTrainedTokenizerFast
 from transformers.core_model_loading import revert_weight_conversion
 
 from vernacular.checkpoints.files import read_json, weights_of
-from vernacular.core.errors import ModelError, format_count
+from vernacular.core.errors import ModelError, first_of, format_count
 
 CLASS = "class"  # value of tokenizer_pipeline: the class named in tokenizer_config.json decides
 _PARTS = ("normalizer", "pre_tokenizer", "model", "post_processor", "decoder", "added_tokens")
 # Settings of tokenizer_config.json that repeat one of tokenizer.json, by the name that they have there.
 _REPEATED = {
-    "add_prefix_space": "add_prefix_space",
     "do_lower_case": "lowercase",
     "strip_accents": "strip_accents",
     "tokenize_chinese_chars": "handle_chinese_chars",
@@ -67,16 +66,18 @@ def tokenizer_of_file(
     path = Path(directory, "tokenizer_config.json")
     settings = read_json(name, path) if path.is_file() else {}
     stored = Tokenizer.from_file(str(file))
+    stored.no_truncation()
+    stored.no_padding()
     notes = _contradictions(stored, settings) + _missing_tokens(stored, settings)
     if getattr(stored.model, "dropout", None):
         notes.append(f"dropout of tokenizer.json ({stored.model.dropout}), which splits words at random, is not used")
         for each in (stored, tokenizer.backend_tokenizer):
             _without_dropout(each)
     if not (parts := _differing(tokenizer.backend_tokenizer, stored, settings)):
-        return tokenizer, notes
+        return tokenizer, notes + _added_tokens(tokenizer, stored, settings)
     is_kept = pipeline == CLASS or not type(tokenizer).__module__.startswith("transformers.")  # own code, if allowed
     own = f"the {', '.join(parts)} of {class_name}, which tokenizer_config.json or config.json names"
-    if n_texts := _differing_texts(tokenizer, stored, settings):
+    if n_texts := _differing_texts(tokenizer, stored):
         seen = f"({format_count(n_texts, 'test text')} with other tokens)"
         notes.append(
             f"{own}, instead of tokenizer.json {seen}" if is_kept else f"tokenizer.json instead of {own} {seen}"
@@ -93,9 +94,9 @@ def tokenizer_of_file(
     left = set(_differing(loaded.backend_tokenizer, stored, settings))
     if left - {"post_processor", "added_tokens"}:
         raise ModelError(f"model {name}: {file}: transformers does not load its {', '.join(sorted(left))} as stored.")
-    if left and (n_texts := _differing_texts(loaded, stored, settings)):
+    if left and (n_texts := _differing_texts(loaded, stored)):
         notes.append(f"tokens of tokenizer_config.json replace those of tokenizer.json in {n_texts} test texts")
-    return loaded, notes
+    return loaded, notes + _added_tokens(loaded, stored, settings)
 
 
 def tokenizer_without_class(
@@ -107,14 +108,16 @@ def tokenizer_without_class(
     """
     settings = Path(directory, "tokenizer_config.json")
     class_name = (read_json(name, settings) if settings.is_file() else {}).get("tokenizer_class")
-    if not Path(directory, "tokenizer.json").is_file() or not hasattr(transformers, str(class_name)):
+    is_known = class_name is None or hasattr(transformers, str(class_name))  # None: of the model's type
+    if not Path(directory, "tokenizer.json").is_file() or not is_known:
         raise error
     try:
         tokenizer = PreTrainedTokenizerFast.from_pretrained(directory, local_files_only=True)
     except Exception:  # noqa: BLE001 (of tokenizers)
         raise error from None
     _without_dropout(tokenizer.backend_tokenizer)
-    return tokenizer, [f"tokenizer.json instead of {class_name}, which tokenizer_config.json names: it cannot load it"]
+    own = f"{class_name}, which tokenizer_config.json names" if class_name else "the class of the model's type"
+    return tokenizer, [f"tokenizer.json instead of {own}: it cannot load it"]
 
 
 def _differing(loaded: Tokenizer, stored: Tokenizer, settings: dict) -> list[str]:
@@ -127,7 +130,7 @@ def _differing(loaded: Tokenizer, stored: Tokenizer, settings: dict) -> list[str
             model["vocab"] = [[piece, float(f"{score:.12g}")] for piece, score in model["vocab"]]
     parts = {part for part in _PARTS if own[part] != expected[part]}
     n_special = [each.num_special_tokens_to_add(False) for each in (loaded, stored)]
-    if _sets_bos(settings) or n_special == [0, 0]:
+    if n_special == [0, 0]:
         parts -= {"post_processor"}
     stated = json.dumps(settings, ensure_ascii=False)
     extra = [token for token in own["added_tokens"] if token not in expected["added_tokens"]]
@@ -137,18 +140,12 @@ def _differing(loaded: Tokenizer, stored: Tokenizer, settings: dict) -> list[str
     return [part for part in _PARTS if part in parts]
 
 
-def _sets_bos(settings: dict) -> bool:
-    """Return whether tokenizer_config.json states which special tokens are added, instead of the post-processor."""
-    return any(settings.get(key) is not None for key in ("add_bos_token", "add_eos_token"))
-
-
-def _differing_texts(tokenizer, stored: Tokenizer, settings: dict) -> int:
-    added = (f"a {token} b" for token in stored.get_added_tokens_decoder().values())
-    options = {"add_special_tokens": not _sets_bos(settings)}
+def _differing_texts(tokenizer, stored: Tokenizer) -> int:
+    added = (f"a{token.content}b {token.content} c" for token in stored.get_added_tokens_decoder().values())
 
     def differs(text: str) -> bool:
         try:
-            return tokenizer(text, verbose=False, **options)["input_ids"] != stored.encode(text, **options).ids
+            return tokenizer(text, verbose=False)["input_ids"] != stored.encode(text).ids
         except Exception:  # noqa: BLE001 (of tokenizers: the vocabulary of the file does not fit the class)
             return True
 
@@ -162,15 +159,41 @@ def _without_dropout(tokenizer: Tokenizer) -> None:
 
 def _missing_tokens(stored: Tokenizer, settings: dict) -> list[str]:
     """Return notes on special tokens that the vocabulary lacks, so that the model has never seen or written them."""
-    tokens = {key: settings.get(key) for key in ("bos_token", "eos_token", "mask_token")}
-    tokens = {key: token.get("content") if isinstance(token, dict) else token for key, token in tokens.items()}
+    tokens = {key: _text_of(settings.get(key)) for key in ("bos_token", "eos_token", "mask_token")}
     missing = {key: text for key, text in tokens.items() if isinstance(text, str) and stored.token_to_id(text) is None}
     return [f"the vocabulary lacks the {key} of tokenizer_config.json, {text}" for key, text in missing.items()]
 
 
+def _added_tokens(tokenizer, stored: Tokenizer, settings: dict) -> list[str]:
+    """Return a note on further tokens that a tokenizer reads in texts, and its tokenizer.json does not."""
+    known = {token.content for token in stored.get_added_tokens_decoder().values()}
+    known |= {token for token in tokenizer.special_tokens_map.values() if stored.token_to_id(str(token)) is not None}
+    known |= {_text_of(settings.get(key)) for key in ("bos_token", "eos_token", "mask_token")}
+    added = (token.content for token in tokenizer.backend_tokenizer.get_added_tokens_decoder().values())
+    if found := [token for token in added if token not in known]:
+        return [f"texts are read with added tokens that tokenizer.json does not have, {first_of(found)}"]
+    return []
+
+
+def _text_of(token: str | dict | None) -> str | None:
+    return token.get("content") if isinstance(token, dict) else token
+
+
 def _contradictions(stored: Tokenizer, settings: dict) -> list[str]:
     """Return notes on settings of tokenizer_config.json that differ from those in tokenizer.json, which are used."""
-    notes, pending = [], [json.loads(stored.to_str())[part] for part in ("normalizer", "pre_tokenizer")]
+    text = stored.normalizer.normalize_str("a") if stored.normalizer else "a"
+    words = stored.pre_tokenizer.pre_tokenize_str(text) if stored.pre_tokenizer else [(text, None)]
+    found = {"add_prefix_space": ("a space", words[0][0][:1] in " Ġ▁", "before")} if words else {}
+    if tokens := stored.encode("a").tokens:
+        for name, place, index in (("bos_token", "before", 0), ("eos_token", "after", -1)):
+            token = _text_of(settings.get(name))
+            found[f"add_{name}"] = (token, tokens[index] == token, place)
+    notes = [
+        f"tokenizer.json puts {token if used else f'no {token}'} {place} a text; {key}: {settings[key]} is not used"
+        for key, (token, used, place) in found.items()
+        if token and isinstance(settings.get(key), bool) and settings[key] != used
+    ]
+    pending = [json.loads(stored.to_str())[part] for part in ("normalizer", "pre_tokenizer")]
     while pending:
         part = pending.pop()
         if isinstance(part, list):
