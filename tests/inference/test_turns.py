@@ -162,6 +162,21 @@ def test_special_tokens_and_limits_are_those_of_the_adapter(adapted, tmp_path):
     assert (loaded.eos_id, loaded.max_length) == (0, 512)
 
 
+@pytest.mark.parametrize("own_tokenizer", [True, False])
+def test_settings_that_peft_drops_are_noted_beside_those_of_the_base(adapted, tmp_path, own_tokenizer):
+    copied, base = with_tokenizer(adapted, tmp_path)
+    for file in [] if own_tokenizer else [*copied.glob("tokenizer*")]:
+        file.unlink()
+    settings = copied / "adapter_config.json"
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | {"gain_of_later": 2.0, "none_of_later": None}))
+    loaded = load(base)
+    loaded.notes["loading"] = ["a note of the base"]
+    with use_adapter(loaded, resolve_adapter("tuned", str(copied), base)) as tuned:
+        note, unknown = tuned.notes["loading"]
+    assert note == "a note of the base"
+    assert "adapter_config.json has gain_of_later: 2.0, which PEFT" in unknown
+
+
 def test_settings_without_vocabulary_in_an_adapter_are_rejected_unless_they_are_the_base_s(adapted, tmp_path):
     copied, base = with_tokenizer(adapted, tmp_path)
     (copied / "tokenizer.json").unlink()
