@@ -364,6 +364,45 @@ def test_stored_frequencies_must_be_those_of_the_config(tmp_path, theta, dtype):
     assert_states(raised.value, "model m", name, "model.safetensors", "rope_theta")
 
 
+def to_fp8(tensors):
+    """Store the layers' matrices in 8 bits, in blocks of 16 x 16 with a scale; return what they stand for."""
+    stood_for = {}
+    for name in [name for name in tensors if name.endswith("proj.weight")]:
+        rows, columns = (size // 16 for size in tensors[name].shape)
+        blocks = tensors[name].reshape(rows, 16, columns, 16)
+        scales = blocks.abs().amax((1, 3)) / 448
+        packed = (blocks / scales[:, None, :, None]).to(torch.float8_e4m3fn)
+        tensors[name], tensors[f"{name}_scale_inv"] = packed.reshape(tensors[name].shape), scales
+        stood_for[name] = (packed.float() * scales[:, None, :, None]).reshape(tensors[name].shape)
+    return stood_for
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="computes with 8 bits")
+def test_weights_of_8_bits_are_multiplied_by_their_scales_or_rejected(tmp_path):
+    tiny.save("llama", tmp_path / "m")
+    config, expected = json.loads((tmp_path / "m" / "config.json").read_text()), {}
+    settings = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [16, 16]}
+    (tmp_path / "m" / "config.json").write_text(json.dumps(config | {"quantization_config": settings}))
+    change(tmp_path / "m" / "model.safetensors", lambda tensors: expected.update(to_fp8(tensors)))
+    model = loaded(tmp_path / "m").model
+    for name, weight in expected.items():
+        torch.testing.assert_close(model.get_parameter(name), weight)
+    name = "model.layers.1.mlp.up_proj.weight"
+    change(tmp_path / "m" / "model.safetensors", lambda tensors: tensors.pop(f"{name}_scale_inv"))
+    with pytest.raises(ModelError) as raised:
+        loaded(tmp_path / "m")
+    assert_states(raised.value, "model m", "model.safetensors", f"{name}_scale_inv")
+
+
+def test_integers_in_place_of_floats_are_rejected(tmp_path):
+    tiny.save("llama", tmp_path / "m")
+    name = "model.layers.0.mlp.up_proj.weight"
+    change(tmp_path / "m" / "model.safetensors", lambda tensors: tensors.update({name: tensors[name].mul(9).char()}))
+    with pytest.raises(ModelError) as raised:
+        loaded(tmp_path / "m")
+    assert_states(raised.value, "model m", "model.safetensors", name, "torch.int8", "quantization_config")
+
+
 def test_adapter_inside_of_a_complete_model_is_rejected(tmp_path):
     tiny.save("llama", tmp_path / "m")
     (tmp_path / "m" / "adapter_config.json").write_text('{"peft_type": "LORA"}')

@@ -237,9 +237,11 @@ def check_tensors(
                 "does not use, although it computes the same layer. Correct the config, or use the class that saved it."
             )
     loaded = model.state_dict()  # without buffers that are computed, such as masks
-    frequencies = _frequencies(model)
+    frequencies, settings = _frequencies(model), Path(directory, "config.json")
+    packing = settings.exists() and read_json(name, settings).get("quantization_config")
     file_of: dict[str, Path] = {}
     others: dict[str, tuple[Path, list[int], torch.Tensor]] = {}
+    scaled: set[str] = set()
     for file, key, shape, rows in _stored_rows(weights_of(name, Path(directory), allow_pickle=bool(allow_pickle))):
         if key in file_of:  # of pickles; those of safetensors are compared before (`files.sizes_of`)
             raise ModelError(f"model {name}: both {file_of[key]} and {file.name} contain {key}. Remove one of them.")
@@ -249,11 +251,22 @@ def check_tensors(
                 f"model {name}: {key} in {file} are not the frequencies of RoPE that a {type(model).__name__} computes "
                 "from its config. Correct its RoPE (rope_theta, rope_scaling), or use the class that saved it."
             )
+        if packing and rows.dtype.itemsize == 1:  # FP8 and others: compared as they are, they would differ by scales
+            scaled |= {key} if rows.is_floating_point() and packing.get("quant_method") == "fp8" else set()
+            continue
         names = (key, prefix + key, key.removeprefix(prefix))
         if (tensor := next((loaded[candidate] for candidate in names if candidate in loaded), None)) is None:
             others[key] = file, shape, rows
+        elif tensor.is_floating_point() and not (rows.is_floating_point() or packing):
+            raise ModelError(
+                f"model {name}: {file} contains {key} as integers ({rows.dtype}), and config.json no "
+                "quantization_config, by which they would be read. Restore it, or convert the weights to floats."
+            )
         elif not _is_equal(tensor, shape, rows):
             raise _replaced(name, key, file)
+    if lacking := sorted(key for key in scaled if not {f"{key}_scale_inv", f"{key}_scale"} & file_of.keys()):
+        problem = f"contains {lacking[0]} in 8 bits without its scale, {lacking[0]}_scale_inv"
+        raise ModelError(f"model {name}: {file_of[lacking[0]]} {problem}. Download or convert the model again.")
     # names and parts of other versions, such as the experts of a layer, which transformers joins
     for key, tensor in _converted_back(model, loaded) if others else ():
         if (stored := others.pop(key, None)) and not _is_equal(tensor, *stored[1:]):
