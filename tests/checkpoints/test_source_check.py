@@ -297,6 +297,8 @@ def test_tensors_that_transformers_joins_are_compared_too(tmp_path, arch):
     [
         ("llama", {"logits_scaling": 8.0, "clip_qkv": 0.5}, ["logits_scaling: 8.0", "clip_qkv: 0.5"]),
         ("llama", {"position_embedding_type": "alibi"}, ["position_embedding_type: alibi"]),
+        ("llama", {"use_qk_norm": True, "alibi": True}, ["use_qk_norm: True", "alibi: True"]),
+        ("llama", {"rope_scaling": {"type": "linear", "factor": 4.0, "gain": 2}}, ["gain: 2"]),
         ("llama", {"position_embedding_type": "absolute", "qk_norm": False, "residual_dropout": 0.1}, []),
         ("llama", {"mlp_bias": False, "rope_theta": 10000.0, "unsloth_version": "2026.1", "pretraining_tp": 2}, []),
         ("gpt2", {"n_ctx": 512, "num_attention_heads": 2, "scale_attn_weights": True}, []),
@@ -310,6 +312,37 @@ def test_settings_that_no_class_reads_are_noted(tmp_path, arch, settings, expect
     notes = unread_settings(model, tmp_path / "m", "m")
     assert notes == [f"config.json has {text}, which {type(model).__name__} does not compute" for text in expected]
     assert loaded(tmp_path / "m").notes.get("loading", []) == notes
+
+
+SCALED = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}
+BASE = {"rope_type": "default", "rope_theta": 5e5}
+
+
+@pytest.mark.parametrize(
+    ("arch", "settings", "is_loaded"),
+    [
+        ("llama", {"rope_parameters": BASE, "rope_scaling": SCALED}, False),  # transformers drops the base of the first
+        ("llama", {"rope_parameters": BASE, "rope_scaling": SCALED | {"rope_theta": 5e5}}, True),
+        ("llama", {"rope_parameters": BASE, "rope_scaling": SCALED, "rope_theta": 5e5}, True),
+        ("llama", {"rope_parameters": None, "rope_scaling": SCALED, "rope_theta": 5e5}, True),
+        ("llama", {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4}, "rope_theta": 5e5}, False),
+        ("gemma3", {"rope_parameters": BASE}, False),  # it has a base for each kind of layers
+        ("gemma3", {"rope_parameters": None, "rope_theta": 5e5, "rope_local_base_freq": 2e4}, True),
+    ],
+)
+def test_base_of_rope_is_the_one_in_the_config_or_rejected(tmp_path, arch, settings, is_loaded):
+    tiny.save(arch, tmp_path / "m")
+    file = tmp_path / "m" / "config.json"
+    config = json.loads(file.read_text()) | settings
+    file.write_text(json.dumps({key: value for key, value in config.items() if value is not None}))
+    if is_loaded:
+        rope = loaded(tmp_path / "m").model.config.rope_parameters
+        bases = [kind["rope_theta"] for kind in ([rope] if arch == "llama" else rope.values())]
+        assert sorted(bases) == ([5e5] if arch == "llama" else [2e4, 5e5])
+        return
+    with pytest.raises(ModelError) as raised:
+        loaded(tmp_path / "m")
+    assert_states(raised.value, "model m", "config.json", "rope_theta: 500000.0")
 
 
 def test_stored_head_is_used_whatever_the_config_ties(tmp_path):

@@ -23,7 +23,7 @@ import torch
 import transformers
 from safetensors import safe_open
 from tokenizers import Tokenizer
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast, modeling_rope_utils
 from transformers.core_model_loading import revert_weight_conversion
 
 from vernacular.checkpoints.files import read_json, weights_of
@@ -311,15 +311,16 @@ _COMPUTED = re.compile(
     r"temperature|qk|theta|logit|heads?(?:_|$)|expert|layers|attention|clip"
 )
 _TRAINING = re.compile(
-    r"drop|init|grad|cache|loss|aux|fus|flash|kernel|quant|implementation|jitter|classifier|summary|token"
+    r"drop|init|grad|cache|loss|aux|fus|flash|kernel|quant|implementation|jitter|classifier|summary|token|fp32|skip_bias"
 )
-_NEUTRAL = (None, False, 0, 1, "", "absolute", "none", "default")
+_NEUTRAL = (None, 0, 1, "", "absolute", "none", "default")
 
 
 def unread_settings(model: torch.nn.Module, directory: str | Path, name: str) -> list[str]:
     """Return notes on settings of config.json that by their names change a computation, and that transformers ignores.
 
-    It keeps a setting that a class does not know as an attribute of the config, which nothing reads.
+    It keeps a setting that a class does not know as an attribute of the config, which nothing reads. Raises ModelError
+    if it replaces the base of RoPE: `rope_scaling` drops the one in `rope_parameters`.
     """
     stored = read_json(name, Path(directory, "config.json"))
     modules = {type(module).__module__ for module in model.modules()} | {type(model.config).__module__}
@@ -327,15 +328,36 @@ def unread_settings(model: torch.nn.Module, directory: str | Path, name: str) ->
     pairs += [(text, model.config.get_text_config(decoder=True))] if isinstance(text, dict) else []
     found = []
     for values, config in pairs:
+        loaded = getattr(config, "rope_parameters", None) or {}
+        rope = {kind: each for kind, each in loaded.items() if isinstance(each, dict)}  # those beside them are not used
+        rope = _rope_settings({"rope_parameters": rope or loaded})
+        for key, value in _rope_settings(values) if rope else ():
+            if key == "rope_theta" and (key, value) not in rope:
+                raise ModelError(
+                    f"model {name}: {Path(directory, 'config.json')} has rope_theta: {value}, and transformers loads "
+                    f"{dict(rope).get(key)}. State it where rope_scaling is, or all in rope_parameters, and only once."
+                )
+        found += [pair for pair in rope if not re.search(rf"\b{pair[0]}\b", inspect.getsource(modeling_rope_utils))]
         known = {*dir(type(config)), *type(config).attribute_map, *inspect.signature(type(config)).parameters}
         for key, value in values.items():
-            is_set = bool(value) if isinstance(value, list | dict) else value not in _NEUTRAL
+            is_set = bool(value) if isinstance(value, list | dict | bool) else value not in _NEUTRAL
             if key not in known and is_set and _COMPUTED.search(key) and not _TRAINING.search(key):
                 found.append((key, value))
     if found:
         source = "".join(inspect.getsource(sys.modules[module]) for module in modules if not module.startswith("torch"))
         found = [(key, value) for key, value in found if not re.search(rf"\b{re.escape(key)}\b", source)]
     return [f"config.json has {key}: {value}, which {type(model).__name__} does not compute" for key, value in found]
+
+
+def _rope_settings(values: dict) -> list[tuple[str, object]]:
+    """Return (key, value) of the settings of RoPE in a config, of all kinds of layers."""
+    pending = [{"rope_theta": values.get("rope_theta")}, values.get("rope_parameters"), values.get("rope_scaling")]
+    found = []
+    for each in pending:  # which grows
+        pending += [value for value in each.values() if isinstance(value, dict)] if isinstance(each, dict) else []
+        pairs = each.items() if isinstance(each, dict) else ()
+        found += [(key, value) for key, value in pairs if value is not None and not isinstance(value, dict)]
+    return found
 
 
 def _frequencies(model: torch.nn.Module) -> list[torch.Tensor]:
