@@ -228,6 +228,40 @@ def test_file_decides_where_the_class_of_the_type_cannot_load_it(tmp_path):
     assert "the class of the model's type: it cannot load it" in notes[0]
 
 
+SENTENCEPIECE = {  # options of training
+    "plain": {"remove_extra_whitespaces": False},
+    "without a space before a text": {"add_dummy_prefix": False, "remove_extra_whitespaces": False},
+    "nmt_nfkc": {"normalization_rule_name": "nmt_nfkc"},
+    "symbols": {"user_defined_symbols": ["<u>", "gato"], "normalization_rule_name": "nfkc"},
+}
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+@pytest.mark.parametrize("name", SENTENCEPIECE)
+def test_tokens_are_those_of_sentencepiece_without_tokenizer_json(tmp_path, name, kind):
+    sentencepiece = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
+    pytest.importorskip("google.protobuf", reason="protobuf is not installed")
+    options = {"normalization_rule_name": "identity", "model_type": kind, "vocab_size": 420, "byte_fallback": True}
+    options |= {"hard_vocab_limit": False} | SENTENCEPIECE[name]
+    (tmp_path / "m").mkdir()
+    with open(tmp_path / "m" / "tokenizer.model", "wb") as file:
+        sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(tiny.LINES), model_writer=file, **options)
+    (tmp_path / "m" / "config.json").write_text(json.dumps({"model_type": "llama"}))
+    settings = {"tokenizer_class": "LlamaTokenizer", "model_max_length": 99, "add_bos_token": True}
+    (tmp_path / "m" / "tokenizer_config.json").write_text(json.dumps(settings))
+    own = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "m" / "tokenizer.model"))
+    notes = []
+    tokenizer = load_tokenizer(tiny.record("llama"), tmp_path / "m", notes=notes)
+    texts = ["O gato dorme.", "  a   b", " gato", "cafe\u0301 ﬁn ½", "नमस्ते", "a <u>gato b"]
+    assert [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts] == own.encode(texts)
+    assert tokenizer("a")["input_ids"][0] == own.bos_id()
+    assert tokenizer.model_max_length == 99
+    assert "the pipeline of tokenizer.model instead of that of LlamaTokenizer" in notes[0]
+    as_class = load_tokenizer(tiny.record("llama", tokenizer_pipeline="class"), tmp_path / "m", notes=notes)
+    assert type(as_class) is tf.LlamaTokenizer
+    assert "the pipeline of LlamaTokenizer instead of that of tokenizer.model" in notes[1]
+
+
 @pytest.fixture
 def shards(tmp_path):
     tokenizer = tiny.tokenizer("bytes")

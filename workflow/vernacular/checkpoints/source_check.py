@@ -60,7 +60,7 @@ def tokenizer_of_file(
     """
     file, class_name = Path(directory, "tokenizer.json"), type(tokenizer).__name__
     if not file.is_file():
-        return tokenizer, []
+        return _tokenizer_of_sentencepiece(tokenizer, directory, name, pipeline)
     if not getattr(tokenizer, "is_fast", False):
         return tokenizer, [f"tokenizer.json is not read: {class_name} has its own pipeline"]
     path = Path(directory, "tokenizer_config.json")
@@ -97,6 +97,39 @@ def tokenizer_of_file(
     if left and (n_texts := _differing_texts(loaded, stored)):
         notes.append(f"tokens of tokenizer_config.json replace those of tokenizer.json in {n_texts} test texts")
     return loaded, notes + _added_tokens(loaded, stored, settings)
+
+
+def _tokenizer_of_sentencepiece(tokenizer, directory: str | Path, name: str, pipeline: str | None):
+    """Return the same for a SentencePiece model without tokenizer.json, in `tokenizer.model`.
+
+    A class ignores its normalizer and whether it puts a space before a text; the generic one reads them. Where a class
+    gives its tokens other IDs (fairseq's), they cannot be compared. A stated `add_prefix_space` is one of the class.
+    """
+    path = Path(directory, "tokenizer_config.json")
+    if isinstance((read_json(name, path) if path.is_file() else {}).get("add_prefix_space"), bool):
+        pipeline = CLASS
+    own_code = not type(tokenizer).__module__.startswith("transformers.")
+    if own_code or not getattr(tokenizer, "is_fast", False) or not Path(directory, "tokenizer.model").is_file():
+        return tokenizer, []
+    tokens = {key: token for key, token in tokenizer.special_tokens_map.items() if isinstance(token, str)}
+    try:
+        loaded = PreTrainedTokenizerFast.from_pretrained(directory, local_files_only=True, **tokens)
+    except Exception:  # noqa: BLE001 (of any class: the file is one of tiktoken)
+        return tokenizer, []
+    vocabulary, options = tokenizer.get_vocab(), {"add_special_tokens": False}
+    if any(vocabulary.get(token) != index for token, index in loaded.get_vocab().items()):
+        return tokenizer, []
+    if not (n_texts := sum(tokenizer.encode(t, **options) != loaded.encode(t, **options) for t in _TEXTS)):
+        return tokenizer, []
+    names = ["tokenizer.model", type(tokenizer).__name__]
+    if pipeline == CLASS:
+        names, loaded = names[::-1], tokenizer
+    else:
+        loaded.backend_tokenizer.post_processor = tokenizer.backend_tokenizer.post_processor
+        for attribute in _ATTRIBUTES:
+            setattr(loaded, attribute, getattr(tokenizer, attribute))
+    seen = f"({format_count(n_texts, 'test text')} with other tokens)"
+    return loaded, [f"the pipeline of {names[0]} instead of that of {names[1]} {seen}"]
 
 
 def tokenizer_without_class(
