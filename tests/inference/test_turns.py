@@ -34,6 +34,9 @@ TEMPLATES = {
     "{% endfor %}{% if add_generation_prompt %}ASSISTANT:{% endif %}",
     "short": "{% for m in messages %}{{ 'Q: ' if m['role'] == 'user' else 'A: ' }}{{m['content']}}\n\n{% endfor %}"
     "{% if add_generation_prompt %}A:{% endif %}",
+    "text before the end": "{% for m in messages %}<|{{m['role']}}|>{{m['content']}}"
+    "{% if m['role'] == 'assistant' %} (fin)<|end|>{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}",
     "one exchange": "{% if messages|length > 2 %}{{ raise_exception('one turn') }}{% endif %}"
     "{% for m in messages %}<|{{m['role']}}|>{{m['content']}}<|end|>{% endfor %}",
 }
@@ -43,8 +46,10 @@ TOKENS = {
     "instructions": ["<s>", "</s>"],
     "one exchange": ["<|end|>"],
     "one line": ["</s>"],
+    "text before the end": ["<|user|>", "<|assistant|>", "<|end|>"],
 }
 ENDS = {
+    "text before the end": "<|end|>",
     "one exchange": "<|end|>",
     "chatml": "<|im_end|>",
     "header only": "<|user|>",
@@ -91,6 +96,7 @@ def respond(name, text, **content):
         ("chatml", "Lugo<|im_start|>", "Lugo", True),
         ("chatml", "Lugo, dixo o user de onte", "Lugo, dixo o user de onte", False),
         ("header only", "Lugo\n<|user|>E?", "Lugo", False),
+        ("text before the end", "Lugo (fin)<|end|><|user|>E?", "Lugo (fin)", False),
         ("instructions", "Lugo </s><s>[INST] E? [/INST] Vigo", "Lugo", False),
         ("instructions", "Lugo [INST] E? [/INST] Vigo", "Lugo [INST] E? [/INST] Vigo", True),
         ("plain", " Lugo\n\n### User: E?\n\n### Assistant: Vigo", "Lugo", False),
