@@ -66,6 +66,14 @@ def test_model_that_transformers_does_not_build_is_no_incomplete_download(model,
     assert "incomplete" not in str(raised.value)
 
 
+def test_name_that_transformers_takes_for_an_architecture_is_no_incomplete_download(model, tmp_path):
+    llama.write_gguf(model, tmp_path / "x.gguf", add=lambda writer: writer.add_name("mistral"))
+    with pytest.raises(ModelError) as raised:
+        resolve("x", str(tmp_path / "x.gguf"), tmp_path / "out")
+    assert_states(raised.value, "x.gguf", "cannot build its model", "mistral", "dtype: auto")
+    assert "incomplete" not in str(raised.value)
+
+
 @pytest.mark.parametrize("number", [99])  # of a later version
 def test_kind_of_weights_that_transformers_does_not_read_is_no_incomplete_download(model, tmp_path, number):
     llama.write_gguf(model, tmp_path / "x.gguf")

@@ -246,7 +246,7 @@ def convert(file: Path, out: Path) -> None:
         if architecture and "architecture" in str(error):
             problem = f"transformers {transformers.__version__} does not support its architecture, {architecture}"
             raise ModelError(f"{file.name}: {problem}. {_ADVICE}") from None
-        if isinstance(error, AssertionError) or re.search(r"ggml type|GGMLQuantizationType", str(error)):
+        if isinstance(error, AssertionError) or re.search(r"ggml type|GGMLQuantizationType|model_type", str(error)):
             problem = f"transformers cannot build its model ({first_line(error)})"
             raise ModelError(f"{file.name}: {problem}. {_ADVICE}") from None
         raise ModelError(
