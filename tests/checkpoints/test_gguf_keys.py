@@ -66,6 +66,14 @@ def test_model_that_transformers_does_not_build_is_no_incomplete_download(model,
     assert "incomplete" not in str(raised.value)
 
 
+def test_name_that_transformers_takes_for_an_architecture_is_no_incomplete_download(model, tmp_path):
+    llama.write_gguf(model, tmp_path / "x.gguf", add=lambda writer: writer.add_name("mistral"))
+    with pytest.raises(ModelError) as raised:
+        resolve("x", str(tmp_path / "x.gguf"), tmp_path / "out")
+    assert_states(raised.value, "x.gguf", "cannot build its model", "mistral", "dtype: auto")
+    assert "incomplete" not in str(raised.value)
+
+
 @pytest.mark.parametrize("number", [99])  # of a later version
 def test_kind_of_weights_that_transformers_does_not_read_is_no_incomplete_download(model, tmp_path, number):
     llama.write_gguf(model, tmp_path / "x.gguf")
@@ -155,7 +163,7 @@ def test_control_token_of_a_template_must_be_one_token():
 
 SIZES = {"num_attention_heads": 4, "num_key_value_heads": 2, "hidden_size": 64, "max_position_embeddings": 512}
 HEADS = {"attention.head_count": 4, "attention.head_count_kv": 2, "context_length": 512}
-GEMMA = {**SIZES, "head_dim": 16, "sliding_window": 32}
+GEMMA = {**SIZES, "head_dim": 16, "sliding_window": 32, "query_pre_attn_scalar": 16}
 OTHERS = {  # architecture, config as transformers makes it, keys, key that is rejected
     "base of starcoder2": ("starcoder2", tf.Starcoder2Config(**SIZES), {"rope.freq_base": 1e6}, "rope.freq_base"),
     "base that is the default": ("starcoder2", tf.Starcoder2Config(**SIZES), {"rope.freq_base": 1e4}, None),
@@ -175,6 +183,12 @@ OTHERS = {  # architecture, config as transformers makes it, keys, key that is r
         "gemma2", tf.Gemma2Config(**GEMMA), {"attention.sliding_window": 32, "attn_logit_softcapping": 30.0},
         "attn_logit_softcapping",
     ),
+    "scale of gemma2": (
+        "gemma2", tf.Gemma2Config(**GEMMA | {"query_pre_attn_scalar": 24}),
+        {"attention.sliding_window": 32, "attention.key_length": 16}, "attention.key_length: 16",
+    ),
+    "part that is not stated": ("stablelm", tf.StableLmConfig(**SIZES), {}, "rope.dimension_count: 16"),
+    "context of mamba": ("mamba", tf.MambaConfig(hidden_size=64), {"attention.head_count": 0, "attention.head_count_kv": 0}, None),
     "heads of layers": ("llama", tf.LlamaConfig(**SIZES), {"attention.head_count_kv": [2, 4]}, "attention.head_count_kv"),
 }  # fmt: skip
 
@@ -184,6 +198,7 @@ def test_key_must_be_in_the_config_whether_it_is_mapped_or_a_default(name):
     architecture, config, keys, rejected = OTHERS[name]
     metadata = {f"{architecture}.{key}": value for key, value in (HEADS | keys).items()}
     metadata["general.architecture"] = architecture
+    config.update({"max_position_embeddings": 512})  # as transformers maps it
     if rejected is None:
         check_keys("x.gguf", metadata, config)
         return

@@ -1,5 +1,6 @@
 """Tokenizers of GGUF files: the pre-tokenizer that a file names is that of llama.cpp, or the file is rejected."""
 
+import copy
 import functools
 import json
 import urllib.request
@@ -7,7 +8,7 @@ import urllib.request
 import pytest
 from support import llama, tiny
 from support.messages import assert_states
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS
 from vernacular.checkpoints.gguf_conversion import _IGNORE_MERGES, _SPLITS, read_tokenizer
@@ -65,6 +66,34 @@ def test_word_that_no_merges_lead_to_is_one_token_where_it_is_in_llama_cpp(tmp_p
     converted = Tokenizer.from_file(f"{record.directory}/tokenizer.json")
     assert len(converted.encode("gato", add_special_tokens=False).ids) == n_tokens
     assert converted.model.ignore_merges is (n_tokens == 1)
+
+
+@pytest.mark.parametrize("adds_space", [True, False, None])
+def test_spaces_of_sentencepiece_are_those_of_llama_cpp(tmp_path, adds_space):
+    words = ["<unk>", "<s>", "</s>", "▁", "a", "b", "▁a", "<u>"]
+    types = [2, 3, 3, 1, 1, 1, 1, 4]
+    key = "tokenizer.ggml.add_space_prefix"
+    add = (lambda writer: None) if adds_space is None else (lambda writer: writer.add_bool(key, adds_space))
+    llama.write_gguf(model(), tmp_path / "x.gguf", tokens=(words, types), add=add)
+    expected = {"a": "▁a", " a": "▁ ▁a", "a<u>b": "▁a <u> ▁ b", "<u> a": "<u> ▁ ▁a"}
+    if adds_space is False:
+        expected = {"a": "a", " a": "▁a", "a<u>b": "a <u> b", "<u> a": "<u> ▁a"}
+    own = read_tokenizer(tmp_path / "x.gguf")
+    assert {text: " ".join(own.tokenize(text)) for text in expected} == expected
+
+
+@pytest.mark.parametrize("token", ["ＡＢ", "  ", "<|u|>"])
+def test_token_that_is_matched_in_texts_must_be_one(tmp_path, token):
+    tokenizer = copy.deepcopy(tiny.tokenizer("bytes"))
+    tokenizer.add_tokens([AddedToken(token, normalized=False)])
+    loaded = wrap(tiny.model("llama", len(tokenizer)), tokenizer, tiny.record("llama"))
+    llama.write_gguf(loaded, tmp_path / "x.gguf")
+    if token == "<|u|>":
+        assert read_tokenizer(tmp_path / "x.gguf").tokenize(f"a{token}b") == ["a", token, "b"]
+        return
+    with pytest.raises(ModelError) as raised:
+        read_tokenizer(tmp_path / "x.gguf")
+    assert_states(raised.value, "x.gguf", repr(token), "divides into several tokens", "dtype: auto")
 
 
 @pytest.mark.parametrize("pre", ["unheard-of", None])

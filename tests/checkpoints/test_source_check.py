@@ -9,7 +9,7 @@ import transformers as tf
 from safetensors.torch import load_file, save_file
 from support import architectures, tiny
 from support.messages import assert_states
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from vernacular.checkpoints.resolve import resolve
 from vernacular.checkpoints.source_check import check_tensors, tokenizer_of_file, unread_settings
 from vernacular.core.errors import ModelError
@@ -170,6 +170,98 @@ def test_special_tokens_that_the_vocabulary_lacks_are_noted(tmp_path):
     assert notes == ["the vocabulary lacks the eos_token of tokenizer_config.json, <|fin|>"]
 
 
+NOTES = {  # settings of tokenizer_config.json, what ends a text in tokenizer.json, note
+    "no BOS": ({"add_bos_token": True}, "", "puts no <bos> before a text; add_bos_token: True is not used"),
+    "EOS": ({"add_bos_token": False, "add_eos_token": False}, "<eos>", "puts <eos> after a text; add_eos_token: False"),
+    "space": ({"add_prefix_space": False}, "", "puts a space before a text; add_prefix_space: False is not used"),
+    "as there": ({"add_bos_token": False, "add_eos_token": True, "add_prefix_space": True}, "<eos>", None),
+    "added": ({"additional_special_tokens": ["<u>", "<v>"]}, "", "tokens that tokenizer.json does not have, <u>, …"),
+}
+
+
+@pytest.mark.parametrize("name", NOTES)
+def test_settings_that_differ_from_tokenizer_json_are_noted(tmp_path, name):
+    settings, end, note = NOTES[name]
+    core, notes = bpe(), []
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    core.add_special_tokens(["<bos>"])
+    special = [(end, core.token_to_id(end))] if end else []
+    core.post_processor = processors.TemplateProcessing(single=f"$A {end}".strip(), special_tokens=special)
+    directory = write(core, "PreTrainedTokenizerFast", "llama", tmp_path / "m", bos_token="<bos>", **settings)
+    tokenizer = load_tokenizer(tiny.record("llama"), directory, notes=notes)
+    assert [tokenizer(text)["input_ids"] for text in TEXTS] == [core.encode(text).ids for text in TEXTS]
+    assert len(notes) == (note is not None)
+    assert (note or "") in "".join(notes)
+
+
+@pytest.mark.parametrize("settings", [{}, {"add_bos_token": True}, {"add_bos_token": False, "add_eos_token": False}])
+def test_special_tokens_are_those_of_tokenizer_json_whatever_the_settings_add(tmp_path, settings):
+    core = bpe()
+    core.add_special_tokens(["<s>", "</s>", "<mask>", "<pad>", "<unk>"])
+    tf.RobertaTokenizer(tokenizer_object=core).save_pretrained(tmp_path / "own")  # with the pipeline of the class
+    core = Tokenizer.from_file(str(tmp_path / "own" / "tokenizer.json"))
+    core.post_processor = processors.TemplateProcessing(single="<eos> $A", special_tokens=[("<eos>", 0)])
+    directory = write(core, "RobertaTokenizer", "roberta", tmp_path / "m", **settings)
+    tokenizer = load_tokenizer(tiny.record("llama"), directory)
+    assert [tokenizer(text)["input_ids"] for text in TEXTS] == [core.encode(text).ids for text in TEXTS]
+
+
+def test_token_that_the_settings_read_otherwise_is_noted(tmp_path):
+    core, notes = bpe(), []
+    core.add_tokens([AddedToken("<u>", normalized=False)])
+    token = {"content": "<u>", "single_word": True, "lstrip": False, "rstrip": False, "normalized": False}
+    token = {"added_tokens_decoder": {str(core.token_to_id("<u>")): token | {"special": False}}}
+    directory = write(core, "PreTrainedTokenizerFast", "llama", tmp_path / "m", **token)
+    tokenizer = load_tokenizer(tiny.record("llama"), directory, notes=notes)
+    assert tokenizer("a<u>b")["input_ids"] != core.encode("a<u>b").ids
+    assert "tokens of tokenizer_config.json replace those of tokenizer.json in 1 test" in notes[-1]
+
+
+def test_file_decides_where_the_class_of_the_type_cannot_load_it(tmp_path):
+    core = Tokenizer(models.BPE(continuing_subword_prefix="##", unk_token="<unk>"))
+    core.pre_tokenizer = pre_tokenizers.Whitespace()
+    core.train_from_iterator(tiny.LINES, trainers.BpeTrainer(special_tokens=["<unk>"], continuing_subword_prefix="##"))
+    notes, directory = [], write(core, None, "qwen2", tmp_path / "m")
+    (directory / "tokenizer_config.json").write_text(json.dumps({"model_max_length": 99}))
+    tokenizer = load_tokenizer(tiny.record("llama"), directory, notes=notes)
+    assert [tokenizer(text)["input_ids"] for text in TEXTS] == [core.encode(text).ids for text in TEXTS]
+    assert "the class of the model's type: it cannot load it" in notes[0]
+
+
+SENTENCEPIECE = {  # options of training
+    "plain": {"remove_extra_whitespaces": False},
+    "without a space before a text": {"add_dummy_prefix": False, "remove_extra_whitespaces": False},
+    "nmt_nfkc": {"normalization_rule_name": "nmt_nfkc"},
+    "symbols": {"user_defined_symbols": ["<u>", "gato"], "normalization_rule_name": "nfkc"},
+}
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+@pytest.mark.parametrize("name", SENTENCEPIECE)
+def test_tokens_are_those_of_sentencepiece_without_tokenizer_json(tmp_path, name, kind):
+    sentencepiece = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
+    pytest.importorskip("google.protobuf", reason="protobuf is not installed")
+    options = {"normalization_rule_name": "identity", "model_type": kind, "vocab_size": 420, "byte_fallback": True}
+    options |= {"hard_vocab_limit": False} | SENTENCEPIECE[name]
+    (tmp_path / "m").mkdir()
+    with open(tmp_path / "m" / "tokenizer.model", "wb") as file:
+        sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(tiny.LINES), model_writer=file, **options)
+    (tmp_path / "m" / "config.json").write_text(json.dumps({"model_type": "llama"}))
+    settings = {"tokenizer_class": "LlamaTokenizer", "model_max_length": 99, "add_bos_token": True}
+    (tmp_path / "m" / "tokenizer_config.json").write_text(json.dumps(settings))
+    own = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "m" / "tokenizer.model"))
+    notes = []
+    tokenizer = load_tokenizer(tiny.record("llama"), tmp_path / "m", notes=notes)
+    texts = ["O gato dorme.", "  a   b", " gato", "cafe\u0301 ﬁn ½", "नमस्ते", "a <u>gato b"]
+    assert [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts] == own.encode(texts)
+    assert tokenizer("a")["input_ids"][0] == own.bos_id()
+    assert tokenizer.model_max_length == 99
+    assert "the pipeline of tokenizer.model instead of that of LlamaTokenizer" in notes[0]
+    as_class = load_tokenizer(tiny.record("llama", tokenizer_pipeline="class"), tmp_path / "m", notes=notes)
+    assert type(as_class) is tf.LlamaTokenizer
+    assert "the pipeline of LlamaTokenizer instead of that of tokenizer.model" in notes[1]
+
+
 @pytest.fixture
 def shards(tmp_path):
     tokenizer = tiny.tokenizer("bytes")
@@ -239,6 +331,8 @@ def test_tensors_that_transformers_joins_are_compared_too(tmp_path, arch):
     [
         ("llama", {"logits_scaling": 8.0, "clip_qkv": 0.5}, ["logits_scaling: 8.0", "clip_qkv: 0.5"]),
         ("llama", {"position_embedding_type": "alibi"}, ["position_embedding_type: alibi"]),
+        ("llama", {"use_qk_norm": True, "alibi": True}, ["use_qk_norm: True", "alibi: True"]),
+        ("llama", {"rope_scaling": {"type": "linear", "factor": 4.0, "gain": 2}}, ["gain: 2"]),
         ("llama", {"position_embedding_type": "absolute", "qk_norm": False, "residual_dropout": 0.1}, []),
         ("llama", {"mlp_bias": False, "rope_theta": 10000.0, "unsloth_version": "2026.1", "pretraining_tp": 2}, []),
         ("gpt2", {"n_ctx": 512, "num_attention_heads": 2, "scale_attn_weights": True}, []),
@@ -252,6 +346,37 @@ def test_settings_that_no_class_reads_are_noted(tmp_path, arch, settings, expect
     notes = unread_settings(model, tmp_path / "m", "m")
     assert notes == [f"config.json has {text}, which {type(model).__name__} does not compute" for text in expected]
     assert loaded(tmp_path / "m").notes.get("loading", []) == notes
+
+
+SCALED = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}
+BASE = {"rope_type": "default", "rope_theta": 5e5}
+
+
+@pytest.mark.parametrize(
+    ("arch", "settings", "is_loaded"),
+    [
+        ("llama", {"rope_parameters": BASE, "rope_scaling": SCALED}, False),  # transformers drops the base of the first
+        ("llama", {"rope_parameters": BASE, "rope_scaling": SCALED | {"rope_theta": 5e5}}, True),
+        ("llama", {"rope_parameters": BASE, "rope_scaling": SCALED, "rope_theta": 5e5}, True),
+        ("llama", {"rope_parameters": None, "rope_scaling": SCALED, "rope_theta": 5e5}, True),
+        ("llama", {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4}, "rope_theta": 5e5}, False),
+        ("gemma3", {"rope_parameters": BASE}, False),  # it has a base for each kind of layers
+        ("gemma3", {"rope_parameters": None, "rope_theta": 5e5, "rope_local_base_freq": 2e4}, True),
+    ],
+)
+def test_base_of_rope_is_the_one_in_the_config_or_rejected(tmp_path, arch, settings, is_loaded):
+    tiny.save(arch, tmp_path / "m")
+    file = tmp_path / "m" / "config.json"
+    config = json.loads(file.read_text()) | settings
+    file.write_text(json.dumps({key: value for key, value in config.items() if value is not None}))
+    if is_loaded:
+        rope = loaded(tmp_path / "m").model.config.rope_parameters
+        bases = [kind["rope_theta"] for kind in ([rope] if arch == "llama" else rope.values())]
+        assert sorted(bases) == ([5e5] if arch == "llama" else [2e4, 5e5])
+        return
+    with pytest.raises(ModelError) as raised:
+        loaded(tmp_path / "m")
+    assert_states(raised.value, "model m", "config.json", "rope_theta: 500000.0")
 
 
 def test_stored_head_is_used_whatever_the_config_ties(tmp_path):
@@ -304,6 +429,45 @@ def test_stored_frequencies_must_be_those_of_the_config(tmp_path, theta, dtype):
     with pytest.raises(ModelError) as raised:
         loaded(tmp_path / "m")
     assert_states(raised.value, "model m", name, "model.safetensors", "rope_theta")
+
+
+def to_fp8(tensors):
+    """Store the layers' matrices in 8 bits, in blocks of 16 x 16 with a scale; return what they stand for."""
+    stood_for = {}
+    for name in [name for name in tensors if name.endswith("proj.weight")]:
+        rows, columns = (size // 16 for size in tensors[name].shape)
+        blocks = tensors[name].reshape(rows, 16, columns, 16)
+        scales = blocks.abs().amax((1, 3)) / 448
+        packed = (blocks / scales[:, None, :, None]).to(torch.float8_e4m3fn)
+        tensors[name], tensors[f"{name}_scale_inv"] = packed.reshape(tensors[name].shape), scales
+        stood_for[name] = (packed.float() * scales[:, None, :, None]).reshape(tensors[name].shape)
+    return stood_for
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="computes with 8 bits")
+def test_weights_of_8_bits_are_multiplied_by_their_scales_or_rejected(tmp_path):
+    tiny.save("llama", tmp_path / "m")
+    config, expected = json.loads((tmp_path / "m" / "config.json").read_text()), {}
+    settings = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [16, 16]}
+    (tmp_path / "m" / "config.json").write_text(json.dumps(config | {"quantization_config": settings}))
+    change(tmp_path / "m" / "model.safetensors", lambda tensors: expected.update(to_fp8(tensors)))
+    model = loaded(tmp_path / "m").model
+    for name, weight in expected.items():
+        torch.testing.assert_close(model.get_parameter(name), weight)
+    name = "model.layers.1.mlp.up_proj.weight"
+    change(tmp_path / "m" / "model.safetensors", lambda tensors: tensors.pop(f"{name}_scale_inv"))
+    with pytest.raises(ModelError) as raised:
+        loaded(tmp_path / "m")
+    assert_states(raised.value, "model m", "model.safetensors", f"{name}_scale_inv")
+
+
+def test_integers_in_place_of_floats_are_rejected(tmp_path):
+    tiny.save("llama", tmp_path / "m")
+    name = "model.layers.0.mlp.up_proj.weight"
+    change(tmp_path / "m" / "model.safetensors", lambda tensors: tensors.update({name: tensors[name].mul(9).char()}))
+    with pytest.raises(ModelError) as raised:
+        loaded(tmp_path / "m")
+    assert_states(raised.value, "model m", "model.safetensors", name, "torch.int8", "quantization_config")
 
 
 def test_adapter_inside_of_a_complete_model_is_rejected(tmp_path):

@@ -34,6 +34,9 @@ TEMPLATES = {
     "{% endfor %}{% if add_generation_prompt %}ASSISTANT:{% endif %}",
     "short": "{% for m in messages %}{{ 'Q: ' if m['role'] == 'user' else 'A: ' }}{{m['content']}}\n\n{% endfor %}"
     "{% if add_generation_prompt %}A:{% endif %}",
+    "text before the end": "{% for m in messages %}<|{{m['role']}}|>{{m['content']}}"
+    "{% if m['role'] == 'assistant' %} (fin)<|end|>{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}",
     "one exchange": "{% if messages|length > 2 %}{{ raise_exception('one turn') }}{% endif %}"
     "{% for m in messages %}<|{{m['role']}}|>{{m['content']}}<|end|>{% endfor %}",
 }
@@ -43,8 +46,10 @@ TOKENS = {
     "instructions": ["<s>", "</s>"],
     "one exchange": ["<|end|>"],
     "one line": ["</s>"],
+    "text before the end": ["<|user|>", "<|assistant|>", "<|end|>"],
 }
 ENDS = {
+    "text before the end": "<|end|>",
     "one exchange": "<|end|>",
     "chatml": "<|im_end|>",
     "header only": "<|user|>",
@@ -91,6 +96,7 @@ def respond(name, text, **content):
         ("chatml", "Lugo<|im_start|>", "Lugo", True),
         ("chatml", "Lugo, dixo o user de onte", "Lugo, dixo o user de onte", False),
         ("header only", "Lugo\n<|user|>E?", "Lugo", False),
+        ("text before the end", "Lugo (fin)<|end|><|user|>E?", "Lugo (fin)", False),
         ("instructions", "Lugo </s><s>[INST] E? [/INST] Vigo", "Lugo", False),
         ("instructions", "Lugo [INST] E? [/INST] Vigo", "Lugo [INST] E? [/INST] Vigo", True),
         ("plain", " Lugo\n\n### User: E?\n\n### Assistant: Vigo", "Lugo", False),
@@ -160,6 +166,21 @@ def test_special_tokens_and_limits_are_those_of_the_adapter(adapted, tmp_path):
         assert (tuned.eos_id, tuned.bos_id, tuned.max_length, tuned.tokenizer_limit) == (1, 0, 77, True)
         assert 1 in end_token_ids(tuned)
     assert (loaded.eos_id, loaded.max_length) == (0, 512)
+
+
+@pytest.mark.parametrize("own_tokenizer", [True, False])
+def test_settings_that_peft_drops_are_noted_beside_those_of_the_base(adapted, tmp_path, own_tokenizer):
+    copied, base = with_tokenizer(adapted, tmp_path)
+    for file in [] if own_tokenizer else [*copied.glob("tokenizer*")]:
+        file.unlink()
+    settings = copied / "adapter_config.json"
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | {"gain_of_later": 2.0, "none_of_later": None}))
+    loaded = load(base)
+    loaded.notes["loading"] = ["a note of the base"]
+    with use_adapter(loaded, resolve_adapter("tuned", str(copied), base)) as tuned:
+        note, unknown = tuned.notes["loading"]
+    assert note == "a note of the base"
+    assert "adapter_config.json has gain_of_later: 2.0, which PEFT" in unknown
 
 
 def test_settings_without_vocabulary_in_an_adapter_are_rejected_unless_they_are_the_base_s(adapted, tmp_path):

@@ -13,7 +13,7 @@ on a token must not depend on other texts or later tokens.
 
 import re
 import warnings
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -342,6 +342,16 @@ def apply_adapter(model: "torch.nn.Module", adapter_dir: str, *, allow_pickle: b
         peft = PeftModel.from_pretrained(model, adapter_dir, **options)
         report = peft.load_adapter(adapter_dir, "default", **options)  # again: this call reports misfitting weights
     return peft.eval().requires_grad_(False), report.unexpected_keys, _missing(peft, report.missing_keys)
+
+
+def unknown_settings(name: str, adapter_dir: str) -> list[str]:
+    """Return notes on settings of an adapter that PEFT drops, with a warning only: those of a later version."""
+    import peft
+
+    config = files.read_json(name, Path(adapter_dir, CONFIG))
+    known = {field.name for field in fields(peft.PEFT_TYPE_TO_CONFIG_MAPPING[config["peft_type"]])}
+    unknown = {key: value for key, value in config.items() if key not in known and value}
+    return [f"{CONFIG} has {key}: {value}, which PEFT {peft.__version__} ignores" for key, value in unknown.items()]
 
 
 def _missing(peft: "PeftModel", names: list[str]) -> list[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 import transformers
-from tokenizers import Regex, pre_tokenizers
+from tokenizers import Regex, normalizers, pre_tokenizers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.integrations.gguf import get_gguf_tokenizer, read_gguf_metadata
 from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS, GGUF_TOKENIZER_MAPPING
@@ -77,7 +77,7 @@ _ATTRIBUTES = {
     "ssm.group_count": ("linear_num_key_heads",),
     "use_parallel_residual": ("use_parallel_residual",),
 }
-_ROPE_BASE = 10_000.0  # of llama.cpp, if a file does not state it
+_ROPE_BASE = 10_000.0  # of llama.cpp
 # Keys of the tokenizer that transformers does not read, without effect on tokens: marks for code that is filled in,
 # tokens of encoders, other templates, ends of turns (read in `convert`), the tokenizer in another library's format.
 _TOKENIZER_WITHOUT_EFFECT = (
@@ -96,8 +96,13 @@ def check_keys(name: str, metadata: dict, config) -> None:
     window, context = getattr(config, "sliding_window", None), keys.get("context_length", math.inf)
     if window and window < context and not keys.get("attention.sliding_window"):
         keys["attention.sliding_window"] = "none"
-    if _rope(config):
+    if _rope(config):  # what llama.cpp computes if a file does not state it
         keys.setdefault("rope.freq_base", _ROPE_BASE)
+        keys.setdefault("rope.dimension_count", _head_dim(config))
+    scalar = getattr(config, "query_pre_attn_scalar", None)  # no key states it; of Gemma 2 and 3 27B, another
+    if scalar and scalar != _head_dim(config):
+        problem = f"transformers scales attention for heads of {scalar}, so that its outputs would differ"
+        raise ModelError(f"{name}: {prefix}attention.key_length: {_head_dim(config)}: {problem}. {_ADVICE}")
     if keys.get("rope.scaling.type") == "none":
         keys.pop("rope.scaling.factor", None)
     for key, value in keys.items():
@@ -112,8 +117,8 @@ def check_keys(name: str, metadata: dict, config) -> None:
 
 def _loaded(config, key: str):
     """Return the value of a config that a key of a GGUF file states; None: it has none."""
-    head_dim = getattr(config, "head_dim", None) or config.hidden_size // getattr(config, "num_attention_heads", 1)
-    rope = _rope(config)
+    head_dim, rope = _head_dim(config), _rope(config)
+    declared = {*type(config).__dataclass_fields__, *config.attribute_map}  # others have no effect
     if key == "attention.head_count_kv":
         if getattr(config, "multi_query", False) and not config.new_decoder_architecture:  # Falcon
             return 1
@@ -138,11 +143,14 @@ def _loaded(config, key: str):
         return [kind == "sliding_attention" for kind in getattr(config, "layer_types", None) or []]
     if key in ("attention.causal", "expert_weights_scale"):
         return 1
-    if key == "context_length" and not hasattr(config, "max_position_embeddings"):
+    if key == "context_length" and "max_position_embeddings" not in declared:
         return math.inf
-    declared = {*type(config).__dataclass_fields__, *config.attribute_map}  # others have no effect
     values = (getattr(config, name) for name in _ATTRIBUTES.get(key, ()) if name in declared)
     return next((value for value in values if value is not None), None)
+
+
+def _head_dim(config) -> int:
+    return getattr(config, "head_dim", None) or config.hidden_size // getattr(config, "num_attention_heads", 1)
 
 
 def _rope(config) -> dict:
@@ -208,8 +216,9 @@ def check_tokenizer(name: str, metadata: dict, tokenizer) -> None:
             found = "adds a space before a text" if adds_space else "adds no space before a text"
             raise ModelError(f"{name}: tokenizer.ggml.add_space_prefix: {stated}: transformers {found}. {_ADVICE}")
     for index, (token, kind) in enumerate(zip(tokens, types, strict=False)):
-        if kind in (3, 4) and token in template and encode(token, add_special_tokens=False).ids != [index]:
-            problem = f"its chat template contains {token!r}, which transformers divides into several tokens"
+        where = {3: "its chat template" if token in template else None, 4: "its list of tokens in texts"}.get(kind)
+        if where and encode(token, add_special_tokens=False).ids != [index]:
+            problem = f"{where} contains {token!r}, which transformers divides into several tokens"
             raise ModelError(f"{name}: {problem}. {_ADVICE}")
 
 
@@ -237,7 +246,7 @@ def convert(file: Path, out: Path) -> None:
         if architecture and "architecture" in str(error):
             problem = f"transformers {transformers.__version__} does not support its architecture, {architecture}"
             raise ModelError(f"{file.name}: {problem}. {_ADVICE}") from None
-        if isinstance(error, AssertionError) or re.search(r"ggml type|GGMLQuantizationType", str(error)):
+        if isinstance(error, AssertionError) or re.search(r"ggml type|GGMLQuantizationType|model_type", str(error)):
             problem = f"transformers cannot build its model ({first_line(error)})"
             raise ModelError(f"{file.name}: {problem}. {_ADVICE}") from None
         raise ModelError(
@@ -276,6 +285,12 @@ def _split_as_stated(file: Path, metadata: dict):
     _, settings, _ = get_gguf_tokenizer(str(file))
     name = settings.get("pre_tokenizer_type")
     is_gpt2, ignores_merges = settings.get("tokenizer_type") == "gpt2", name in _IGNORE_MERGES
+    if isinstance(tokenizer.backend_tokenizer.pre_tokenizer, pre_tokenizers.Metaspace):
+        # as SentencePiece and llama.cpp: a space before each part of a text, also before one that begins with a space
+        adds_space = metadata.get("tokenizer.ggml.add_space_prefix", True)
+        steps = [normalizers.Prepend("▁")] if adds_space else []
+        tokenizer.backend_tokenizer.normalizer = normalizers.Sequence([*steps, normalizers.Replace(" ", "▁")])
+        tokenizer.backend_tokenizer.pre_tokenizer = None
     if is_gpt2 and ignores_merges:
         tokenizer.backend_tokenizer.model.ignore_merges = True
     if is_gpt2 and tokenizer.bos_token_id is not None:

@@ -23,17 +23,16 @@ import torch
 import transformers
 from safetensors import safe_open
 from tokenizers import Tokenizer
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast, modeling_rope_utils
 from transformers.core_model_loading import revert_weight_conversion
 
 from vernacular.checkpoints.files import read_json, weights_of
-from vernacular.core.errors import ModelError, format_count
+from vernacular.core.errors import ModelError, first_of, format_count
 
 CLASS = "class"  # value of tokenizer_pipeline: the class named in tokenizer_config.json decides
 _PARTS = ("normalizer", "pre_tokenizer", "model", "post_processor", "decoder", "added_tokens")
 # Settings of tokenizer_config.json that repeat one of tokenizer.json, by the name that they have there.
 _REPEATED = {
-    "add_prefix_space": "add_prefix_space",
     "do_lower_case": "lowercase",
     "strip_accents": "strip_accents",
     "tokenize_chinese_chars": "handle_chinese_chars",
@@ -61,22 +60,24 @@ def tokenizer_of_file(
     """
     file, class_name = Path(directory, "tokenizer.json"), type(tokenizer).__name__
     if not file.is_file():
-        return tokenizer, []
+        return _tokenizer_of_sentencepiece(tokenizer, directory, name, pipeline)
     if not getattr(tokenizer, "is_fast", False):
         return tokenizer, [f"tokenizer.json is not read: {class_name} has its own pipeline"]
     path = Path(directory, "tokenizer_config.json")
     settings = read_json(name, path) if path.is_file() else {}
     stored = Tokenizer.from_file(str(file))
+    stored.no_truncation()
+    stored.no_padding()
     notes = _contradictions(stored, settings) + _missing_tokens(stored, settings)
     if getattr(stored.model, "dropout", None):
         notes.append(f"dropout of tokenizer.json ({stored.model.dropout}), which splits words at random, is not used")
         for each in (stored, tokenizer.backend_tokenizer):
             _without_dropout(each)
     if not (parts := _differing(tokenizer.backend_tokenizer, stored, settings)):
-        return tokenizer, notes
+        return tokenizer, notes + _added_tokens(tokenizer, stored, settings)
     is_kept = pipeline == CLASS or not type(tokenizer).__module__.startswith("transformers.")  # own code, if allowed
     own = f"the {', '.join(parts)} of {class_name}, which tokenizer_config.json or config.json names"
-    if n_texts := _differing_texts(tokenizer, stored, settings):
+    if n_texts := _differing_texts(tokenizer, stored):
         seen = f"({format_count(n_texts, 'test text')} with other tokens)"
         notes.append(
             f"{own}, instead of tokenizer.json {seen}" if is_kept else f"tokenizer.json instead of {own} {seen}"
@@ -93,9 +94,42 @@ def tokenizer_of_file(
     left = set(_differing(loaded.backend_tokenizer, stored, settings))
     if left - {"post_processor", "added_tokens"}:
         raise ModelError(f"model {name}: {file}: transformers does not load its {', '.join(sorted(left))} as stored.")
-    if left and (n_texts := _differing_texts(loaded, stored, settings)):
+    if left and (n_texts := _differing_texts(loaded, stored)):
         notes.append(f"tokens of tokenizer_config.json replace those of tokenizer.json in {n_texts} test texts")
-    return loaded, notes
+    return loaded, notes + _added_tokens(loaded, stored, settings)
+
+
+def _tokenizer_of_sentencepiece(tokenizer, directory: str | Path, name: str, pipeline: str | None):
+    """Return the same for a SentencePiece model without tokenizer.json, in `tokenizer.model`.
+
+    A class ignores its normalizer and whether it puts a space before a text; the generic one reads them. Where a class
+    gives its tokens other IDs (fairseq's), they cannot be compared. A stated `add_prefix_space` is one of the class.
+    """
+    path = Path(directory, "tokenizer_config.json")
+    if isinstance((read_json(name, path) if path.is_file() else {}).get("add_prefix_space"), bool):
+        pipeline = CLASS
+    own_code = not type(tokenizer).__module__.startswith("transformers.")
+    if own_code or not getattr(tokenizer, "is_fast", False) or not Path(directory, "tokenizer.model").is_file():
+        return tokenizer, []
+    tokens = {key: token for key, token in tokenizer.special_tokens_map.items() if isinstance(token, str)}
+    try:
+        loaded = PreTrainedTokenizerFast.from_pretrained(directory, local_files_only=True, **tokens)
+    except Exception:  # noqa: BLE001 (of any class: the file is one of tiktoken)
+        return tokenizer, []
+    vocabulary, options = tokenizer.get_vocab(), {"add_special_tokens": False}
+    if any(vocabulary.get(token) != index for token, index in loaded.get_vocab().items()):
+        return tokenizer, []
+    if not (n_texts := sum(tokenizer.encode(t, **options) != loaded.encode(t, **options) for t in _TEXTS)):
+        return tokenizer, []
+    names = ["tokenizer.model", type(tokenizer).__name__]
+    if pipeline == CLASS:
+        names, loaded = names[::-1], tokenizer
+    else:
+        loaded.backend_tokenizer.post_processor = tokenizer.backend_tokenizer.post_processor
+        for attribute in _ATTRIBUTES:
+            setattr(loaded, attribute, getattr(tokenizer, attribute))
+    seen = f"({format_count(n_texts, 'test text')} with other tokens)"
+    return loaded, [f"the pipeline of {names[0]} instead of that of {names[1]} {seen}"]
 
 
 def tokenizer_without_class(
@@ -107,14 +141,16 @@ def tokenizer_without_class(
     """
     settings = Path(directory, "tokenizer_config.json")
     class_name = (read_json(name, settings) if settings.is_file() else {}).get("tokenizer_class")
-    if not Path(directory, "tokenizer.json").is_file() or not hasattr(transformers, str(class_name)):
+    is_known = class_name is None or hasattr(transformers, str(class_name))  # None: of the model's type
+    if not Path(directory, "tokenizer.json").is_file() or not is_known:
         raise error
     try:
         tokenizer = PreTrainedTokenizerFast.from_pretrained(directory, local_files_only=True)
     except Exception:  # noqa: BLE001 (of tokenizers)
         raise error from None
     _without_dropout(tokenizer.backend_tokenizer)
-    return tokenizer, [f"tokenizer.json instead of {class_name}, which tokenizer_config.json names: it cannot load it"]
+    own = f"{class_name}, which tokenizer_config.json names" if class_name else "the class of the model's type"
+    return tokenizer, [f"tokenizer.json instead of {own}: it cannot load it"]
 
 
 def _differing(loaded: Tokenizer, stored: Tokenizer, settings: dict) -> list[str]:
@@ -127,7 +163,7 @@ def _differing(loaded: Tokenizer, stored: Tokenizer, settings: dict) -> list[str
             model["vocab"] = [[piece, float(f"{score:.12g}")] for piece, score in model["vocab"]]
     parts = {part for part in _PARTS if own[part] != expected[part]}
     n_special = [each.num_special_tokens_to_add(False) for each in (loaded, stored)]
-    if _sets_bos(settings) or n_special == [0, 0]:
+    if n_special == [0, 0]:
         parts -= {"post_processor"}
     stated = json.dumps(settings, ensure_ascii=False)
     extra = [token for token in own["added_tokens"] if token not in expected["added_tokens"]]
@@ -137,18 +173,12 @@ def _differing(loaded: Tokenizer, stored: Tokenizer, settings: dict) -> list[str
     return [part for part in _PARTS if part in parts]
 
 
-def _sets_bos(settings: dict) -> bool:
-    """Return whether tokenizer_config.json states which special tokens are added, instead of the post-processor."""
-    return any(settings.get(key) is not None for key in ("add_bos_token", "add_eos_token"))
-
-
-def _differing_texts(tokenizer, stored: Tokenizer, settings: dict) -> int:
-    added = (f"a {token} b" for token in stored.get_added_tokens_decoder().values())
-    options = {"add_special_tokens": not _sets_bos(settings)}
+def _differing_texts(tokenizer, stored: Tokenizer) -> int:
+    added = (f"a{token.content}b {token.content} c" for token in stored.get_added_tokens_decoder().values())
 
     def differs(text: str) -> bool:
         try:
-            return tokenizer(text, verbose=False, **options)["input_ids"] != stored.encode(text, **options).ids
+            return tokenizer(text, verbose=False)["input_ids"] != stored.encode(text).ids
         except Exception:  # noqa: BLE001 (of tokenizers: the vocabulary of the file does not fit the class)
             return True
 
@@ -162,15 +192,41 @@ def _without_dropout(tokenizer: Tokenizer) -> None:
 
 def _missing_tokens(stored: Tokenizer, settings: dict) -> list[str]:
     """Return notes on special tokens that the vocabulary lacks, so that the model has never seen or written them."""
-    tokens = {key: settings.get(key) for key in ("bos_token", "eos_token", "mask_token")}
-    tokens = {key: token.get("content") if isinstance(token, dict) else token for key, token in tokens.items()}
+    tokens = {key: _text_of(settings.get(key)) for key in ("bos_token", "eos_token", "mask_token")}
     missing = {key: text for key, text in tokens.items() if isinstance(text, str) and stored.token_to_id(text) is None}
     return [f"the vocabulary lacks the {key} of tokenizer_config.json, {text}" for key, text in missing.items()]
 
 
+def _added_tokens(tokenizer, stored: Tokenizer, settings: dict) -> list[str]:
+    """Return a note on further tokens that a tokenizer reads in texts, and its tokenizer.json does not."""
+    known = {token.content for token in stored.get_added_tokens_decoder().values()}
+    known |= {token for token in tokenizer.special_tokens_map.values() if stored.token_to_id(str(token)) is not None}
+    known |= {_text_of(settings.get(key)) for key in ("bos_token", "eos_token", "mask_token")}
+    added = (token.content for token in tokenizer.backend_tokenizer.get_added_tokens_decoder().values())
+    if found := [token for token in added if token not in known]:
+        return [f"texts are read with added tokens that tokenizer.json does not have, {first_of(found)}"]
+    return []
+
+
+def _text_of(token: str | dict | None) -> str | None:
+    return token.get("content") if isinstance(token, dict) else token
+
+
 def _contradictions(stored: Tokenizer, settings: dict) -> list[str]:
     """Return notes on settings of tokenizer_config.json that differ from those in tokenizer.json, which are used."""
-    notes, pending = [], [json.loads(stored.to_str())[part] for part in ("normalizer", "pre_tokenizer")]
+    text = stored.normalizer.normalize_str("a") if stored.normalizer else "a"
+    words = stored.pre_tokenizer.pre_tokenize_str(text) if stored.pre_tokenizer else [(text, None)]
+    found = {"add_prefix_space": ("a space", words[0][0][:1] in " Ġ▁", "before")} if words else {}
+    if tokens := stored.encode("a").tokens:
+        for name, place, index in (("bos_token", "before", 0), ("eos_token", "after", -1)):
+            token = _text_of(settings.get(name))
+            found[f"add_{name}"] = (token, tokens[index] == token, place)
+    notes = [
+        f"tokenizer.json puts {token if used else f'no {token}'} {place} a text; {key}: {settings[key]} is not used"
+        for key, (token, used, place) in found.items()
+        if token and isinstance(settings.get(key), bool) and settings[key] != used
+    ]
+    pending = [json.loads(stored.to_str())[part] for part in ("normalizer", "pre_tokenizer")]
     while pending:
         part = pending.pop()
         if isinstance(part, list):
@@ -214,9 +270,11 @@ def check_tensors(
                 "does not use, although it computes the same layer. Correct the config, or use the class that saved it."
             )
     loaded = model.state_dict()  # without buffers that are computed, such as masks
-    frequencies = _frequencies(model)
+    frequencies, settings = _frequencies(model), Path(directory, "config.json")
+    packing = settings.exists() and read_json(name, settings).get("quantization_config")
     file_of: dict[str, Path] = {}
     others: dict[str, tuple[Path, list[int], torch.Tensor]] = {}
+    scaled: set[str] = set()
     for file, key, shape, rows in _stored_rows(weights_of(name, Path(directory), allow_pickle=bool(allow_pickle))):
         if key in file_of:  # of pickles; those of safetensors are compared before (`files.sizes_of`)
             raise ModelError(f"model {name}: both {file_of[key]} and {file.name} contain {key}. Remove one of them.")
@@ -226,11 +284,22 @@ def check_tensors(
                 f"model {name}: {key} in {file} are not the frequencies of RoPE that a {type(model).__name__} computes "
                 "from its config. Correct its RoPE (rope_theta, rope_scaling), or use the class that saved it."
             )
+        if packing and rows.dtype.itemsize == 1:  # FP8 and others: compared as they are, they would differ by scales
+            scaled |= {key} if rows.is_floating_point() and packing.get("quant_method") == "fp8" else set()
+            continue
         names = (key, prefix + key, key.removeprefix(prefix))
         if (tensor := next((loaded[candidate] for candidate in names if candidate in loaded), None)) is None:
             others[key] = file, shape, rows
+        elif tensor.is_floating_point() and not (rows.is_floating_point() or packing):
+            raise ModelError(
+                f"model {name}: {file} contains {key} as integers ({rows.dtype}), and config.json no "
+                "quantization_config, by which they would be read. Restore it, or convert the weights to floats."
+            )
         elif not _is_equal(tensor, shape, rows):
             raise _replaced(name, key, file)
+    if lacking := sorted(key for key in scaled if not {f"{key}_scale_inv", f"{key}_scale"} & file_of.keys()):
+        problem = f"contains {lacking[0]} in 8 bits without its scale, {lacking[0]}_scale_inv"
+        raise ModelError(f"model {name}: {file_of[lacking[0]]} {problem}. Download or convert the model again.")
     # names and parts of other versions, such as the experts of a layer, which transformers joins
     for key, tensor in _converted_back(model, loaded) if others else ():
         if (stored := others.pop(key, None)) and not _is_equal(tensor, *stored[1:]):
@@ -275,15 +344,16 @@ _COMPUTED = re.compile(
     r"temperature|qk|theta|logit|heads?(?:_|$)|expert|layers|attention|clip"
 )
 _TRAINING = re.compile(
-    r"drop|init|grad|cache|loss|aux|fus|flash|kernel|quant|implementation|jitter|classifier|summary|token"
+    r"drop|init|grad|cache|loss|aux|fus|flash|kernel|quant|implementation|jitter|classifier|summary|token|fp32|skip_bias"
 )
-_NEUTRAL = (None, False, 0, 1, "", "absolute", "none", "default")
+_NEUTRAL = (None, 0, 1, "", "absolute", "none", "default")
 
 
 def unread_settings(model: torch.nn.Module, directory: str | Path, name: str) -> list[str]:
     """Return notes on settings of config.json that by their names change a computation, and that transformers ignores.
 
-    It keeps a setting that a class does not know as an attribute of the config, which nothing reads.
+    It keeps a setting that a class does not know as an attribute of the config, which nothing reads. Raises ModelError
+    if it replaces the base of RoPE: `rope_scaling` drops the one in `rope_parameters`.
     """
     stored = read_json(name, Path(directory, "config.json"))
     modules = {type(module).__module__ for module in model.modules()} | {type(model.config).__module__}
@@ -291,15 +361,36 @@ def unread_settings(model: torch.nn.Module, directory: str | Path, name: str) ->
     pairs += [(text, model.config.get_text_config(decoder=True))] if isinstance(text, dict) else []
     found = []
     for values, config in pairs:
+        loaded = getattr(config, "rope_parameters", None) or {}
+        rope = {kind: each for kind, each in loaded.items() if isinstance(each, dict)}  # those beside them are not used
+        rope = _rope_settings({"rope_parameters": rope or loaded})
+        for key, value in _rope_settings(values) if rope else ():
+            if key == "rope_theta" and (key, value) not in rope:
+                raise ModelError(
+                    f"model {name}: {Path(directory, 'config.json')} has rope_theta: {value}, and transformers loads "
+                    f"{dict(rope).get(key)}. State it where rope_scaling is, or all in rope_parameters, and only once."
+                )
+        found += [pair for pair in rope if not re.search(rf"\b{pair[0]}\b", inspect.getsource(modeling_rope_utils))]
         known = {*dir(type(config)), *type(config).attribute_map, *inspect.signature(type(config)).parameters}
         for key, value in values.items():
-            is_set = bool(value) if isinstance(value, list | dict) else value not in _NEUTRAL
+            is_set = bool(value) if isinstance(value, list | dict | bool) else value not in _NEUTRAL
             if key not in known and is_set and _COMPUTED.search(key) and not _TRAINING.search(key):
                 found.append((key, value))
     if found:
         source = "".join(inspect.getsource(sys.modules[module]) for module in modules if not module.startswith("torch"))
         found = [(key, value) for key, value in found if not re.search(rf"\b{re.escape(key)}\b", source)]
     return [f"config.json has {key}: {value}, which {type(model).__name__} does not compute" for key, value in found]
+
+
+def _rope_settings(values: dict) -> list[tuple[str, object]]:
+    """Return (key, value) of the settings of RoPE in a config, of all kinds of layers."""
+    pending = [{"rope_theta": values.get("rope_theta")}, values.get("rope_parameters"), values.get("rope_scaling")]
+    found = []
+    for each in pending:  # which grows
+        pending += [value for value in each.values() if isinstance(value, dict)] if isinstance(each, dict) else []
+        pairs = each.items() if isinstance(each, dict) else ()
+        found += [(key, value) for key, value in pairs if value is not None and not isinstance(value, dict)]
+    return found
 
 
 def _frequencies(model: torch.nn.Module) -> list[torch.Tensor]:

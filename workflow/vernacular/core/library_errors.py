@@ -87,6 +87,9 @@ def describe_error(error: BaseException, record: ModelRecord) -> str:
         return "it requires custom code. If you have read and trust it, set trust_remote_code: true for this model."
     if isinstance(error, pickle.UnpicklingError):
         return "its pickle contains more than weights, which is never executed; convert it to safetensors."
+    if "`tiktoken` is required" in message:  # stated for any file that cannot be read
+        sentencepiece = "a model of SentencePiece is read with `pip install sentencepiece protobuf`"
+        return f"{sentencepiece}, one of tiktoken with `pip install tiktoken`."
     if isinstance(error, ImportError):
         return f"a required package is not installed: {summary}."
     if not record.allow_pickle and "safetensors" in message:

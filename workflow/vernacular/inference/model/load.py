@@ -28,7 +28,7 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelFo
 from transformers.quantizers.auto import AutoQuantizationConfig
 
 from vernacular.checkpoints import inputs
-from vernacular.checkpoints.adapters import apply_adapter
+from vernacular.checkpoints.adapters import apply_adapter, unknown_settings
 from vernacular.checkpoints.files import bounded_build
 from vernacular.checkpoints.linear_layers import use_onednn
 from vernacular.checkpoints.source_check import check_tensors, unread_settings
@@ -320,11 +320,11 @@ def use_adapter(loaded: LoadedModel, record: ModelRecord) -> Iterator[LoadedMode
     try:
         peft, has_effect = _apply(loaded, record)  # keep a reference: its modules may hold tensors that layers share
         adapter, fields, notes = record.adapter, {}, dict(loaded.notes)
+        loading = [*notes.get("loading", []), *unknown_settings(record.name, adapter.directory)]
         if adapter.own_tokenizer:  # same vocabulary, but its template, special tokens and limits may differ
-            loading: list[str] = []
             tokenizer = load_tokenizer(record, adapter.directory, notes=loading)  # without running code from there
             fields = tokenizer_fields(loaded.model, tokenizer, record)
-            notes = {**notes, "loading": loading}
+        notes |= {"loading": list(dict.fromkeys(loading))} if loading else {}
         inputs.verify(record)  # detects files written while the adapter was read
         note = {key: getattr(adapter, key) for key in ("source", "revision", "type", "rank")}
         note |= {} if has_effect else {"without_effect": True}

@@ -242,7 +242,8 @@ def turn_end(loaded: TextModel) -> TurnEnd:
         control, pattern = control_tokens(loaded.tokenizer, only_special=False)
         parts = pattern.split(after.partition(_NEXT)[0])
         ids = [control[part] for part in parts if part in control]
-        header = "".join(part for part in parts if part not in control)
+        first = next((i + 1 for i, part in enumerate(parts) if part in control), 0)  # text before it is not of a header
+        header = "".join(part for part in parts[first:] if part not in control)
         own_header = pattern.sub("", before.rpartition(USER)[2])
         found = [*_header_patterns(header), *_header_patterns(own_header)]
         mark = re.match(r"(\s*)(\S.*)", header)
