@@ -348,6 +348,17 @@ def test_settings_that_no_class_reads_are_noted(tmp_path, arch, settings, expect
     assert loaded(tmp_path / "m").notes.get("loading", []) == notes
 
 
+def test_limits_of_texts_that_generation_ignores_are_noted(tmp_path):
+    tiny.save("llama", tmp_path / "m")
+    limits = {"suppress_tokens": [3], "no_repeat_ngram_size": 3, "min_length": 0, "max_new_tokens": 20}
+    (tmp_path / "m" / "generation_config.json").write_text(json.dumps(limits))
+    notes = loaded(tmp_path / "m").notes["loading"]
+    assert notes == [
+        f"generation_config.json has {key}, which generated texts do not follow"
+        for key in ("suppress_tokens", "no_repeat_ngram_size")
+    ]
+
+
 SCALED = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}
 BASE = {"rope_type": "default", "rope_theta": 5e5}
 

@@ -347,13 +347,23 @@ _TRAINING = re.compile(
     r"drop|init|grad|cache|loss|aux|fus|flash|kernel|quant|implementation|jitter|classifier|summary|token|fp32|skip_bias"
 )
 _NEUTRAL = (None, 0, 1, "", "absolute", "none", "default")
+# of generation_config.json: what `generate` allows a text to be
+_LIMITS = (
+    "suppress_tokens",
+    "begin_suppress_tokens",
+    "bad_words_ids",
+    "no_repeat_ngram_size",
+    "min_length",
+    "min_new_tokens",
+)
 
 
 def unread_settings(model: torch.nn.Module, directory: str | Path, name: str) -> list[str]:
     """Return notes on settings of config.json that by their names change a computation, and that transformers ignores.
 
-    It keeps a setting that a class does not know as an attribute of the config, which nothing reads. Raises ModelError
-    if it replaces the base of RoPE: `rope_scaling` drops the one in `rope_parameters`.
+    transformers keeps a setting that a class does not know as an attribute of the config, which nothing reads. Also on
+    limits of texts in generation_config.json, which generation here does not follow. Raises ModelError if
+    `rope_scaling` replaces the base of RoPE in `rope_parameters`.
     """
     stored = read_json(name, Path(directory, "config.json"))
     modules = {type(module).__module__ for module in model.modules()} | {type(model.config).__module__}
@@ -379,7 +389,9 @@ def unread_settings(model: torch.nn.Module, directory: str | Path, name: str) ->
     if found:
         source = "".join(inspect.getsource(sys.modules[module]) for module in modules if not module.startswith("torch"))
         found = [(key, value) for key, value in found if not re.search(rf"\b{re.escape(key)}\b", source)]
-    return [f"config.json has {key}: {value}, which {type(model).__name__} does not compute" for key, value in found]
+    notes = [f"config.json has {key}: {value}, which {type(model).__name__} does not compute" for key, value in found]
+    limits = [key for key in _LIMITS if getattr(getattr(model, "generation_config", None), key, None)]
+    return notes + [f"generation_config.json has {key}, which generated texts do not follow" for key in limits]
 
 
 def _rope_settings(values: dict) -> list[tuple[str, object]]:
