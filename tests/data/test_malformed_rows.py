@@ -19,7 +19,7 @@ from vernacular.data.tasks import load_task
 
 ONE_ROW = [{"a": "1", "b": "2"}]
 TWO_ROWS = [{"a": "1", "b": "2"}, {"a": "3", "b": "4"}]
-DEEP_LIST = "[" * 2000 + "]" * 2000
+DEEP_LIST = "[" * 100_000 + "]" * 100_000  # beyond the recursion limit of every Python
 LONG_NUMBER = 10**4 * "9"
 
 
