@@ -52,6 +52,7 @@ def reference(directory: str, runs: str, limit: int, max_length: int, chat: int,
     from lm_eval.evaluator import simple_evaluate
     from lm_eval.models.huggingface import HFLM
     from lm_eval.tasks import TaskManager
+    from transformers import AutoTokenizer
 
     logging.disable(logging.WARNING)
     manager, found = TaskManager(), []
@@ -62,17 +63,24 @@ def reference(directory: str, runs: str, limit: int, max_length: int, chat: int,
         import vernacular
 
         model = vernacular.lm_eval_model(directory, threads=1, **settings)
+    tokenizer = AutoTokenizer.from_pretrained(directory)
     for (task, shots), template in itertools.product(json.loads(runs), (False, True)[: 1 + chat]):
         options = {"task_manager": manager, "limit": limit, "bootstrap_iters": 0, "apply_chat_template": template}
         results = simple_evaluate(model=model, tasks=[task], num_fewshot=shots, **options)
         samples = {
-            each: [[row["doc_id"], row["resps"], row["filter"]] for row in rows]
+            each: [[row["doc_id"], row["resps"], row["filter"], lengths(row["arguments"], tokenizer)] for row in rows]
             for each, rows in results["samples"].items()
         }
         found.append([task, shots, template, results["results"], samples])
         Path("unfinished.json").write_text(json.dumps(found, default=str))
         print(task, shots, template, file=sys.stderr, flush=True)
     Path("unfinished.json").rename(f"{name}.json")
+
+
+def lengths(arguments: list, tokenizer) -> list[int]:
+    """Return the number of tokens of each scored text; 0: a prompt, after which a text is generated."""
+    texts = [argument[-1] for argument in arguments]
+    return [len(tokenizer(text)["input_ids"]) if isinstance(text, str) else 0 for text in texts]
 
 
 def run_reference(args, runs: list, directory: Path, max_length: int, name: str = "hf") -> None:
@@ -176,7 +184,7 @@ def compare(own: Own, runs: list) -> int:
         for task, rows in samples.items():
             evaluation, in_group, _ = own.values(task, shots, template=template)
             outputs, filters = own.output(evaluation), {row[2] for row in rows}
-            for doc_id, responses, filter_name in rows:
+            for doc_id, responses, filter_name, _ in rows:
                 if filter_name != min(filters):
                     continue
                 for index, (response, *_) in enumerate(responses):
@@ -213,12 +221,12 @@ def compare_inside(directory: Path) -> int:
                 if is_number and not math.isclose(own_results[name][key], value, rel_tol=tolerance, abs_tol=PRINTED):
                     problems.append(f"{name} {key}: {value} of hf, {own_results[name][key]}")
         for name, rows in samples.items():
-            for (item, responses, _), (own_item, own_responses, _) in zip(rows, own_samples[name], strict=True):
-                for (response, *_), (own_response, *_) in zip(responses, own_responses, strict=True):
+            for (item, responses, _, n), (own_item, own_responses, *_) in zip(rows, own_samples[name], strict=True):
+                for (response, *_), (own_response, *_), tokens in zip(responses, own_responses, n, strict=True):
                     n_outputs += 1
                     loglik, own_loglik = (x[0] if isinstance(x, list) else x for x in (response, own_response))
                     try:
-                        difference, rounding = abs(float(loglik) - float(own_loglik)), 5e-6 * abs(float(loglik))
+                        difference, rounding = abs(float(loglik) - float(own_loglik)), PER_TOKEN * tokens
                     except ValueError:  # a text
                         difference, rounding = (0.0 if response == own_response else math.inf), 0.0
                     largest = max(largest, difference)
