@@ -67,6 +67,16 @@ def retried_run(cluster, prepared_directory, tmp_path_factory):
     terminate(workspace)
 
 
+@pytest.fixture(scope="module")
+def requeued_run(cluster, prepared_directory, tmp_path_factory):
+    """A run whose job SLURM stops and starts again, as after preemption."""
+    workspace = WatchedWorkspace(prepared_directory, tmp_path_factory.mktemp("three") / "run")
+    workspace.hold()
+    workspace.start_on_slurm("--slurm-requeue")
+    yield workspace
+    terminate(workspace)
+
+
 def job_of(workspace: WatchedWorkspace) -> dict[str, str]:
     """Return SLURM's information on the running job of this workspace."""
     queue = run("squeue", "-h", "-t", "R", "-o", "%A %Z")
@@ -206,3 +216,17 @@ def test_next_run_yields_the_tables_of_an_uninterrupted_run(
 def test_only_inference_jobs_are_submitted_to_slurm(signaled_run):
     rules = {path.parents[1].name for path in (signaled_run.directory / "logs" / "slurm").rglob("*.log")}
     assert rules == {"rule_infer"}  # no generations here, hence no similarity jobs
+
+
+def test_requeued_job_resumes(requeued_run, reference_run):
+    pid = requeued_run.wait_until_held()
+    job = job_of(requeued_run)["JobId"]
+    requeued_run.inject_fault(
+        "requeue", lambda: run("scontrol", "requeue", job), lambda: requeued_run.wait_for_exit(pid)
+    )
+    requeued_run.wait_until_held()
+    assert job_of(requeued_run)["JobId"] == job
+    requeued_run.release()
+    assert requeued_run.wait() == 0, requeued_run.output()
+    requeued_run.finish()
+    assert requeued_run.differing_tables(reference_run) == []
