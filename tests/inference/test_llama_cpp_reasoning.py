@@ -1,4 +1,4 @@
-"""A real llama.cpp server of a tiny model that has learned to reason, with a template that opens the block."""
+"""A tiny model that has learned to reason, with a template that opens the block, by a llama.cpp server and in process."""
 
 import os
 
@@ -15,8 +15,11 @@ pytest.importorskip("xllamacpp", exc_type=ImportError)
 
 from support import llama, reasoning, served
 from support.engines import generate
+from vernacular.checkpoints.resolve import resolve
 from vernacular.core.model_record import Forms, read_model
+from vernacular.inference.engine import LlamaCpp
 from vernacular.inference.model.rendering import render
+from vernacular.inference.schema import GENERATIONS, MemoryJournal
 from vernacular.inference.server.served import open_server
 
 pytestmark = pytest.mark.slow
@@ -56,10 +59,15 @@ def model():
 
 
 @pytest.fixture(scope="module")
-def server(model, tmp_path_factory):
+def file(model, tmp_path_factory):
     path = tmp_path_factory.mktemp("gguf") / "tiny.gguf"
     llama.write_gguf(model, path)
-    with llama.LlamaServer(path, float32=True) as server:
+    return path
+
+
+@pytest.fixture(scope="module")
+def server(file):
+    with llama.LlamaServer(file, float32=True) as server:
         yield server
 
 
@@ -75,7 +83,7 @@ def record_of(model, server, tmp_path_factory):
     return record
 
 
-REQUEST = reasoning.request(text=QUESTION, stop=["\n"], max_new_tokens=12)
+TABLE = reasoning.table(reasoning.request(text=QUESTION, stop=["\n"], max_new_tokens=12))
 
 
 @pytest.mark.parametrize("enable_thinking", [None, True, False])
@@ -85,12 +93,12 @@ def test_reasoning_is_split_by_ids_as_by_the_local_model(model, record_of, token
     if tokenizer == "server" and enable_thinking is None:
         enable_thinking = False  # the default of this server, which passes it to the template
     model.record |= {"enable_thinking": enable_thinking}
-    [expected] = generate(model, reasoning.table(REQUEST))[0].to_pylist()
+    [expected] = generate(model, TABLE)[0].to_pylist()
     record = record_of(tokenizer, **settings) | settings
     found = (record.unavailable, record.server)
     assert (record.server.tokenizer, record.server.forms.generation) == (tokenizer, "native"), found
     assert record.server.reasons_by_default == (enable_thinking is not False)
-    results, metadata = generate(open_server(record), reasoning.table(REQUEST))
+    results, metadata = generate(open_server(record), TABLE)
     [row] = results.to_pylist()
     assert [row[name] for name in COMPARED] == [expected[name] for name in COMPARED]
     assert (row["output"], row["think_state"]) == (ANSWER, None if enable_thinking is False else "closed")
@@ -99,9 +107,27 @@ def test_reasoning_is_split_by_ids_as_by_the_local_model(model, record_of, token
         assert metadata["tokenizer"]["reasoning"]["split_by"] == ["ids"]
 
 
+@pytest.mark.parametrize("enable_thinking", [None, True, False])
+@pytest.mark.parametrize("budget", [None, 5])
+def test_reasoning_of_the_file_in_process_is_split_as_by_the_local_model(model, file, enable_thinking, budget):
+    pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed (pip install llama-cpp-python)")
+    settings = {"enable_thinking": enable_thinking, "gen_kwargs": {"think_max_toks": budget} if budget else None}
+    table, described = generate(replace(model, record=model.record | settings), TABLE)
+    engine = LlamaCpp(resolve("tiny", str(file), file.parent, as_is=True) | {"chat": "auto"} | settings, threads=1)
+    with engine.model(engine.record):
+        prepared = engine.prepare(GENERATIONS, TABLE)
+        engine.compute(prepared, MemoryJournal())
+        rows, metadata = engine.finish(prepared)
+    [row], [expected] = rows.slice().to_pylist(), table.to_pylist()
+    assert [row[name] for name in COMPARED] == [expected[name] for name in COMPARED]
+    state = None if enable_thinking is False else "unclosed" if budget else "closed"
+    assert (row["output"], row["think_state"]) == ("" if state == "unclosed" else ANSWER, state)
+    assert metadata["tokenizer"]["reasoning"] == described["tokenizer"]["reasoning"]
+
+
 def test_truncated_reasoning_is_unclosed(record_of):
     record = record_of("local") | {"gen_kwargs": {"think_max_toks": 5}}
-    [row] = generate(open_server(record), reasoning.table(REQUEST))[0].to_pylist()
+    [row] = generate(open_server(record), TABLE)[0].to_pylist()
     assert (row["output"], row["think_state"], row["n_reasoning_tokens"]) == ("", "unclosed", 5)
     assert TRACE.startswith(row["reasoning"])
 
@@ -112,7 +138,7 @@ def test_reasoning_of_chats_is_a_field_or_begins_the_text(record_of, enable_thin
     record = record_of("server")
     found = replace(record.server, tokenizer=None, forms=Forms(generation="chat", chat=True))
     record = record | {"server": found, "enable_thinking": enable_thinking}
-    results, metadata = generate(open_server(record), reasoning.table(REQUEST))
+    results, metadata = generate(open_server(record), TABLE)
     [row] = results.to_pylist()
     assert row["output"] == ANSWER
     if enable_thinking:

@@ -25,10 +25,11 @@ def make_notes(metadata: MetricsMetadata) -> list[dict]:
 
     kind: "unavailable" (a dataset, model or encoder), "not applicable", "dropped" and "repaired" (rows of the dataset),
     "rows" (warnings about the dataset), "prompts" (what is suspicious in them), "skipped" (items that were skipped),
-    "flagged" (outputs), "reasoning" (before answers), "samples" (several per item), "fallback" (the engine used a
-    fallback strategy), "judge" (what its values are worth), "language" (of responses, if it is not identified),
-    "diagnosis" (a symptom that explains the value), "trusted code", "converted tokenizer", "adapter" (without effect)
-    and "unused weights" (of the model itself, reported once).
+    "flagged" (outputs), "float noise" (choices that it can change), "reasoning" (before answers), "samples" (several
+    per item), "fallback" (the engine used a fallback strategy), "judge" (what its values are worth), "language" (of
+    responses, if it is not identified), "diagnosis" (a symptom that explains the value), "trusted code", "converted
+    tokenizer", "adapter" (without effect), "loading" (settings without effect) and "unused weights" (of the model
+    itself, reported once).
     """
     notes = []
 
