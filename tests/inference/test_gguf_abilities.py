@@ -88,6 +88,18 @@ def test_file_is_run_as_it_is_and_nothing_is_written(llama_file, base):
     assert base.parameters == sum(p.numel() for p in models.model("llama")[0].parameters()) + 32  # rope_freqs
 
 
+def test_scoring_a_file_imports_no_torch(llama_file, tmp_path):
+    code = (
+        "import sys, vernacular\n"
+        "with vernacular.load(sys.argv[1], threads=1, resources=sys.argv[2]) as model:\n"
+        "    print(len(model.surprisal(['O gato dorme.'])), 'torch' in sys.modules)"
+    )
+    command = [sys.executable, "-c", code, str(llama_file), str(tmp_path)]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    n_tokens, has_torch = printed.split()
+    assert (int(n_tokens) > 3, has_torch) == (True, "False")
+
+
 def test_file_of_the_hubs_cache_is_a_link(llama_file, base, tmp_path):
     (tmp_path / "blobs").mkdir()
     (tmp_path / "blobs" / "0a1b").write_bytes(llama_file.read_bytes())

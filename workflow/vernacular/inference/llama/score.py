@@ -13,10 +13,9 @@ import numpy as np
 from vernacular.inference.llama.model import LARGEST, SMALLEST, LlamaModel
 from vernacular.inference.schema import Journal
 from vernacular.inference.scoring.execute import Counters, Plan, execute
-from vernacular.inference.scoring.outputs import TOP_K, PendingScores, TokenScores, starts_word
+from vernacular.inference.scoring.outputs import EXACT, TOP_K, PendingScores, TokenScores, starts_word
 from vernacular.inference.scoring.plan import Batch, CachedPrefix, PlanLimits, plan
 from vernacular.inference.scoring.score import Scoring
-from vernacular.inference.scoring.strategy import EXACT
 from vernacular.inference.scoring.trie import Trie
 
 _FORWARD = 4  # tokens whose computation costs as much as a prefix does in addition to its own

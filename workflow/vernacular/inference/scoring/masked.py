@@ -28,12 +28,12 @@ from vernacular.inference.model.tokenization import SPECIAL
 from vernacular.inference.schema import Journal
 from vernacular.inference.scoring.execute import Counters, Outputs, Plan, execute
 from vernacular.inference.scoring.head import DeviceScores, Head
+from vernacular.inference.scoring.outputs import EXACT
 from vernacular.inference.scoring.plan import Queries
 from vernacular.inference.scoring.prepare import PreparedRequest
 from vernacular.inference.scoring.strategy import (
     ALL_NAN,
     BATCHINGS,
-    EXACT,
     NAN_ADVICE,
     noise_by_length,
     noise_sample,

@@ -49,6 +49,7 @@ class PendingScores:
         return self._scores
 
 
+EXACT = {"1": 0.0}  # the noise of texts that are computed alone
 TOP_K = 100  # number of most probable tokens in topk_entropy
 EXTRAS = {  # statistics that a request may ask for, with the outputs that they add
     "entropy": ("entropy", "topk_entropy"),

@@ -12,6 +12,7 @@ from vernacular.inference.model.batch_tokenization import common_length
 from vernacular.inference.model.loaded import MODEL_ERRORS, LoadedModel, agreement, check_is_causal, state_name
 from vernacular.inference.model.memory import LOGIT_BYTES, halve, token_budget, within_memory
 from vernacular.inference.scoring.head import Body, Head, score_batch
+from vernacular.inference.scoring.outputs import EXACT
 from vernacular.inference.scoring.plan import BATCHINGS, MIN_PREFIX_TOKENS, STRATEGIES, PlanLimits, plan
 from vernacular.inference.scoring.trie import Path, Trie, build_trie, sort_key
 
@@ -108,7 +109,6 @@ def noise_by_length(differences: np.ndarray) -> dict[str, float]:
     return noise
 
 
-EXACT = {"1": 0.0}  # the noise of texts that are computed alone
 _FLOAT32 = 5e-6  # nats of a token: some units in the last place of logits up to 30
 _SPANS = (1, 4, 16, 64)  # tokens
 # texts of which the noise is measured, at least and at most (a twentieth of an evaluation), and tokens of each

@@ -10,8 +10,6 @@ from functools import partial
 from pathlib import Path
 from statistics import fmean
 
-import torch
-
 from vernacular.core.errors import format_count
 from vernacular.inference.model.tokenization import AlignmentError, TextModel, cycled, encode
 from vernacular.inference.server.client import RefusedError
@@ -382,6 +380,8 @@ def check_generation(complete, prompt: str | list, *, stops: bool, lister) -> st
 
 def known_answers(name: str, source: str, conversion_dir: Path) -> dict[str, list[float]]:
     """Return {text: log-probabilities of its tokens, nats} of the model at `source`, in float32 on the CPU."""
+    import torch  # here: a probe without known answers loads no model
+
     from vernacular.checkpoints.resolve import resolve
     from vernacular.inference.model.load import load
 
