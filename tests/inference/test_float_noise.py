@@ -66,7 +66,8 @@ def test_every_choice_that_a_batch_changes_is_counted(questions, dtype, architec
         assert all({*run[name][1]} & {*alone[name][1]} for run in others for name in alone), "no other choice"
         assert max(map(len, counted)) <= 5
     else:
-        assert 0 < max(map(len, counted)) < len(questions) / 3, "most choices are no noise"
+        assert max(map(len, counted)) < len(questions) / 3, "most choices are no noise"
+        assert architecture == "bert" or any(counted)  # its kernels' noise depends on where the memory begins
 
 
 def test_noise_grows_with_the_length():
