@@ -67,7 +67,7 @@ def test_every_choice_that_a_batch_changes_is_counted(questions, dtype, architec
         assert max(map(len, counted)) <= 5
     else:
         assert max(map(len, counted)) < len(questions) / 3, "most choices are no noise"
-        assert architecture == "bert" or any(counted)  # its kernels' noise depends on where the memory begins
+        assert architecture == "bert" or any(counted)  # of BERT, one of four runs had none
 
 
 def test_noise_grows_with_the_length():
