@@ -35,11 +35,7 @@ def bpe(normalizer=None, pre_tokenizer=None):
 
 
 def unigram(normalizer, pre_tokenizer):
-    core = Tokenizer(models.Unigram())
-    core.normalizer, core.pre_tokenizer, core.decoder = normalizer, pre_tokenizer, decoders.Metaspace()
-    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    trainer = trainers.UnigramTrainer(vocab_size=300, special_tokens=special, unk_token="<unk>")
-    core.train_from_iterator(tiny.LINES, trainer)
+    core = tiny.unigram(["<s>", "<pad>", "</s>", "<unk>", "<mask>"], normalizer, pre_tokenizer)
     core.post_processor = processors.TemplateProcessing(
         single=["<s>", "$A", "</s>"], special_tokens=[("<s>", 0), ("</s>", 2)]
     )

@@ -66,8 +66,7 @@ def test_every_choice_that_a_batch_changes_is_counted(questions, dtype, architec
         assert all({*run[name][1]} & {*alone[name][1]} for run in others for name in alone), "no other choice"
         assert max(map(len, counted)) <= 5
     else:
-        assert max(map(len, counted)) < len(questions) / 3, "most choices are no noise"
-        assert architecture == "bert" or any(counted)  # of BERT, one of four runs had none
+        assert 0 < max(map(len, counted)) < len(questions) / 3, "most choices are no noise"
 
 
 def test_noise_grows_with_the_length():

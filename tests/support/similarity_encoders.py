@@ -20,7 +20,7 @@ from vernacular.checkpoints.inputs import record_of
 from vernacular.core.model_record import AdapterRecord, ModelRecord
 from vernacular.metrics.similarity import cosine
 
-from support import observed
+from support import observed, tiny
 
 LINES = [
     "A Coruña é unha cidade de Galicia.",
@@ -60,12 +60,9 @@ def requests(generations: list[dict]) -> list[dict]:
 
 def bert(directory, *, lower_case=False, max_tokens=64):
     """A cased (or not) BERT with WordPiece: "##" marks the rest of a word."""
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lower_case)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     lines = [*LINES, *(normalizers.BertNormalizer(lowercase=True).normalize_str(line) for line in LINES)]
-    tokenizer.train_from_iterator(lines * 5, trainers.WordPieceTrainer(vocab_size=150, special_tokens=special))
+    tokenizer = tiny.word_piece(special, normalizers.BertNormalizer(lowercase=lower_case), lines)
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )

@@ -6,6 +6,8 @@ than float noise.
 """
 
 import functools
+import math
+from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
@@ -113,19 +115,51 @@ def tokenizer(kind: str = "bytes") -> tf.PreTrainedTokenizerFast:
         core.pre_tokenizer = pre_tokenizers.Split("▁", "merged_with_next")
         core.train_from_iterator(latin, trainer)
     elif kind == "metaspace":
-        core = Tokenizer(models.Unigram())
-        core.normalizer = normalizers.NFKC()
-        core.pre_tokenizer = pre_tokenizers.Metaspace()
-        core.decoder = decoders.Metaspace()
-        trainer = trainers.UnigramTrainer(vocab_size=300, special_tokens=special, unk_token="<unk>")
-        core.train_from_iterator(LINES, trainer)
+        core = unigram(special, normalizers.NFKC(), pre_tokenizers.Metaspace())
     else:
-        core = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-        core.normalizer = normalizers.BertNormalizer(lowercase=True)
-        core.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        core.decoder = decoders.WordPiece()
-        core.train_from_iterator(LINES, trainers.WordPieceTrainer(vocab_size=300, special_tokens=special))
+        core = word_piece(special, normalizers.BertNormalizer(lowercase=True), LINES)
     return _with_specials(core, kind)
+
+
+def _pieces(core: Tokenizer, lines: list[str]) -> tuple[Counter, set[str]]:
+    """Return starts of words and what follows them, with counts, as (piece, whether it starts a word), and all characters.
+
+    The trainers of WordPiece and Unigram resolve ties by the order of a hash table, another one in each process.
+    """
+    counts, characters = Counter(), set()
+    for line in lines:
+        for word, _ in core.pre_tokenizer.pre_tokenize_str(core.normalizer.normalize_str(line)):
+            counts.update((word[at : at + 4], at == 0) for at in range(0, len(word), 4))
+            characters.update(word)
+    return counts, characters
+
+
+def word_piece(special: list[str], normalizer, lines: list[str]) -> Tokenizer:
+    """Return WordPiece over the words of lines, with the same vocabulary in each process."""
+    core = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    core.normalizer, core.pre_tokenizer = normalizer, pre_tokenizers.BertPreTokenizer()
+    core.decoder = decoders.WordPiece()
+    counts, characters = _pieces(core, lines)
+    pieces = {*counts, *((character, first) for character in characters for first in (True, False))}
+    names = [*special, *sorted(piece if first else f"##{piece}" for piece, first in pieces)]
+    core.model = models.WordPiece({name: i for i, name in enumerate(names)}, unk_token="[UNK]")
+    core.add_special_tokens(special)
+    return core
+
+
+def unigram(special: list[str], normalizer, pre_tokenizer) -> Tokenizer:
+    """Return Unigram over the words of LINES, with the same vocabulary and scores in each process."""
+    core = Tokenizer(models.Unigram())
+    core.normalizer, core.pre_tokenizer, core.decoder = normalizer, pre_tokenizer, decoders.Metaspace()
+    counts, characters = _pieces(core, LINES)
+    merged = Counter(dict.fromkeys(sorted(characters), 1))
+    for (piece, _), count in sorted(counts.items()):
+        merged[piece] += count
+    scored = [(piece, math.log(count / merged.total())) for piece, count in merged.items()]
+    vocabulary = [(name, 0.0) for name in special] + sorted(scored, key=lambda pair: (-pair[1], pair[0]))
+    core.model = models.Unigram(vocabulary, special.index("<unk>"), False)
+    core.add_special_tokens(special)
+    return core
 
 
 def _with_specials(core: Tokenizer, kind: str) -> tf.PreTrainedTokenizerFast:
