@@ -2,8 +2,9 @@
 
     python bench/llama_cpp_sharing.py FILE.gguf [--items 16] [--reps 2] [--parts run,letters,tokens,peers]
 
-`run`: from command to table, 16 items with 5 examples in letters, in a new directory: `dtype: auto` (llama.cpp) and
-`dtype: float32` (converted; as before): processor seconds of all processes, peak memory of the job, MB written.
+`run`: from command to table, the 6 sample items of Belebele with 2 examples in letters, in a new directory, with
+`dtype: auto` (llama.cpp) and `dtype: float32` (converted; `--before`: by the Python of an earlier version): processor
+seconds of all processes, peak memory of the job, MB written; medians of `--reps` turns.
 `letters`: such requests in one process: as planned, and one text after the other with the logits of all tokens, as
 Evalution's engine does; values are compared. `tokens`: a text of 512 tokens, of which the last half is scored, by the
 engine and by the calls of llama.cpp's perplexity tool. `peers`: the requests of `letters` with Evalution's llama.cpp
@@ -17,6 +18,7 @@ import contextlib
 import os
 import resource
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -27,19 +29,19 @@ import numpy as np
 
 CONFIG = """
 models: {{mine: {{source: {file}, dtype: {dtype}, device: cpu}}}}
-evaluations: [{{task: belebele, languages: [{language}], protocols: [letters], shots: [{shots}], limit: {items}}}]
+evaluations: [{{task: belebele, languages: [gl], protocols: [letters], shots: [2]}}]
 data: samples
 """
 
 
-def whole_run(file: Path, items: int, dtype: str) -> dict[str, float]:
+def whole_run(file: Path, dtype: str, python: str = sys.executable) -> dict[str, float]:
     """Return processor seconds, peak MB of the job, and MB written, of a run in a new directory."""
     with tempfile.TemporaryDirectory() as directory:
-        settings = {"file": file, "dtype": dtype, "items": items, "language": "gl", "shots": 2}
-        Path(directory, "c.yaml").write_text(CONFIG.format(**settings))
+        Path(directory, "c.yaml").write_text(CONFIG.format(file=file, dtype=dtype))
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         environment = os.environ | {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
-        command = [sys.executable, "-m", "vernacular", "run", "c.yaml", "-c1"]
+        environment["PATH"] = f"{Path(python).parent}:{os.environ['PATH']}"
+        command = [python, "-m", "vernacular", "run", "c.yaml", "-c1"]
         subprocess.run(command, cwd=directory, env=environment, check=True, capture_output=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         (benchmark,) = Path(directory).glob("benchmarks/infer/*")
@@ -236,12 +238,14 @@ def main() -> None:
     parser.add_argument("--items", type=int, default=16)
     parser.add_argument("--reps", type=int, default=2)
     parser.add_argument("--parts", default="run,letters,tokens", help="peers: in another environment")
+    parser.add_argument("--before", default=sys.executable, metavar="PYTHON")
     args = parser.parse_args()
     file, parts = args.file.resolve(), args.parts.split(",")
     if "run" in parts:
-        runs = {dtype: whole_run(file, args.items, dtype) for dtype in ("auto", "float32")}
-        for name, value in runs["auto"].items():
-            print(f"run, {name}: {value:.1f} of {runs['float32'][name]:.1f}, {value / runs['float32'][name]:.3f}")
+        turns = [(whole_run(file, "auto"), whole_run(file, "float32", args.before)) for _ in range(args.reps)]
+        for name in turns[0][0]:
+            own, other = (statistics.median(run[name] for run in side) for side in zip(*turns, strict=True))
+            print(f"run, {name}: {own:.1f} of {other:.1f}, {own / other:.3f}")
     if {"letters", "tokens", "peers"} & {*parts}:
         from vernacular.core.model_record import ModelRecord
         from vernacular.inference.engine import LlamaCpp

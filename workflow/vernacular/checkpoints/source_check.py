@@ -369,7 +369,7 @@ def unread_settings(model: torch.nn.Module, directory: str | Path, name: str) ->
     modules = {type(module).__module__ for module in model.modules()} | {type(model.config).__module__}
     pairs, text = [(stored, model.config)], stored.get("text_config")
     pairs += [(text, model.config.get_text_config(decoder=True))] if isinstance(text, dict) else []
-    found, rope_source = [], inspect.getsource(modeling_rope_utils)
+    found = []
     for values, config in pairs:
         loaded = getattr(config, "rope_parameters", None) or {}
         rope = {kind: each for kind, each in loaded.items() if isinstance(each, dict)}  # those beside them are not used
@@ -380,7 +380,9 @@ def unread_settings(model: torch.nn.Module, directory: str | Path, name: str) ->
                     f"model {name}: {Path(directory, 'config.json')} has rope_theta: {value}, and transformers loads "
                     f"{dict(rope).get(key)}. State it where rope_scaling is, or all in rope_parameters, and only once."
                 )
-        found += [pair for pair in rope if not re.search(rf"\b{pair[0]}\b", rope_source)]
+        if rope:
+            source = inspect.getsource(modeling_rope_utils)
+            found += [pair for pair in rope if not re.search(rf"\b{pair[0]}\b", source)]
         known = {*dir(type(config)), *type(config).attribute_map, *inspect.signature(type(config)).parameters}
         for key, value in values.items():
             is_set = bool(value) if isinstance(value, list | dict | bool) else value not in _NEUTRAL
