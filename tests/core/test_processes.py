@@ -89,6 +89,23 @@ def test_processes_of_a_supervised_child_end_with_it(killed, code):
     assert wait_until_ended(pids)
 
 
+def test_a_child_that_ends_at_once_writes_what_is_buffered_and_calls_exit_functions():
+    code = """
+import atexit, tempfile, threading, time
+from vernacular.core.processes import exit_child, fork_child
+if (status := fork_child()) is None:
+    directory = tempfile.TemporaryDirectory()
+    atexit.register(print, "exit function")
+    threading.Thread(target=time.sleep, args=(600,)).start()  # of a library
+    print(directory.name)
+    exit_child(3)
+raise SystemExit(status)"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    directory, line = run.stdout.splitlines()
+    assert (line, run.returncode) == ("exit function", 3)
+    assert not Path(directory).exists()
+
+
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_stage_cleans_up_and_exits_with_status_130(tmp_path, signum):
     """A library that takes minutes to import simulates a running stage."""

@@ -78,7 +78,8 @@ def main(arguments: list[str] | None = None, *, supervised: bool = False, fields
     for _ in range(_MAX_DEATHS):
         status = processes.fork_child()
         if status is None:
-            return _run(args)
+            status = _run(args)
+            return status if status == 130 else processes.exit_child(status)
         if (reason := processes.termination_cause(status)) is None:
             return status
         log_to(args.log, append=True)
