@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from support import report_curves, report_forms, report_labels, report_run
+from support import report_curves, report_forms, report_labels, report_run, result_rows
 from support.messages import assert_states
 from support.report_prompts import EVALUATION, MEAN, MODELS, N, write_run
 from vernacular import results
@@ -12,6 +12,7 @@ from vernacular.comparison.schema import OVERALL
 from vernacular.core import artifacts
 from vernacular.core.errors import DataError
 from vernacular.core.tables import to_frame
+from vernacular.metrics.schema import METRICS, TASK_RESULTS
 from vernacular.report.page import build
 from vernacular.statistics.sequential import wealth
 
@@ -43,6 +44,29 @@ def test_unknown_metric_names_the_closest(directory):
     with pytest.raises(DataError) as raised:
         results.evidence(directory, *MODELS, EVALUATION, "acuracy")
     assert_states(raised.value, "base", '"acuracy"', EVALUATION, '"accuracy"')
+
+
+@pytest.mark.parametrize("metric", ["correct", "prediction", "flag_text"])
+def test_a_column_that_is_no_metric_has_no_evidence_and_no_distribution(directory, metric):
+    for call in (
+        lambda: results.evidence(directory, *MODELS, EVALUATION, metric),
+        lambda: results.plot_distribution(directory, MODELS[0], EVALUATION, metric),
+    ):
+        with pytest.raises(DataError) as raised:
+            call()
+        assert_states(raised.value, f'"{metric}"', "accuracy")
+        assert "flag_text." not in str(raised.value)
+
+
+def test_unbounded_metrics_that_differ_by_less_than_1_have_no_evidence(tmp_path):
+    for model, value in (("a", 3.2), ("b", 3.5)):
+        artifacts.write(tmp_path / model / "metrics.parquet", METRICS, [], {})
+        path = tmp_path / model / "tasks" / f"{EVALUATION}.parquet"
+        artifacts.write(path, TASK_RESULTS, [result_rows.row(f"i{n}", 1, surprisal=value) for n in range(3)], {})
+    with pytest.raises(DataError) as raised:
+        results.evidence(tmp_path, "a", "b", EVALUATION, "surprisal")
+    assert_states(raised.value, EVALUATION, "surprisal", "from 0 to 1")
+    assert len(results.evidence(tmp_path, "a", "b", EVALUATION)) == 3
 
 
 def test_plots_have_title_unit_n_and_models(directory):

@@ -16,7 +16,7 @@ from vernacular.metrics.metric import display_name
 from vernacular.metrics.schema import TASK_RESULTS
 from vernacular.report import item_details
 from vernacular.report.evaluation import write_evaluation
-from vernacular.results.tables import comparisons, find_results, items, summary_table, values
+from vernacular.results.tables import comparisons, find_results, items, measures, summary_table, values
 from vernacular.types import ALL_PROMPTS, SETTING
 
 _OUTCOMES = {  # code of an outcome, in the order of the bars: name and color
@@ -60,8 +60,8 @@ def plot_distribution(directory, model: str, evaluation: str, measure: str = "ma
         ArtifactError: A file is damaged.
     """
     frame = items(directory, model, evaluation)
-    if measure not in frame or frame[measure].isna().all():
-        known = [name for name in frame.columns if name not in TASK_RESULTS.schema.names]
+    known = measures(frame)
+    if measure not in known or not np.isfinite(frame[measure]).any():
         raise DataError(f'{evaluation}: no measure "{measure}" per item.{suggest(measure, known)}')
     frame = frame[np.isfinite(frame[measure].astype(float))]
     names = frame["correct"].map({True: "correct", False: "incorrect"}).fillna("not judged")

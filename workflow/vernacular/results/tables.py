@@ -115,6 +115,11 @@ def item_frame(table: pa.Table) -> pd.DataFrame:
     return pd.concat([table.drop_columns(["metrics"]).to_pandas(), metrics], axis=1).rename(columns=FLAG_TEXT)
 
 
+def measures(frame: pd.DataFrame) -> list[str]:
+    """Return the columns of items that are metrics."""
+    return [name for name in frame if name not in (*TASK_RESULTS.schema.names, *FLAG_TEXT.values())]
+
+
 def tokens(directory, model: str, evaluation: str) -> pd.DataFrame:
     """Return the scored tokens of one model: one row per token of each scored span.
 
@@ -179,14 +184,13 @@ def evidence(directory, baseline: str, candidate: str, evaluation: str, metric: 
     sides = []
     for model in (baseline, candidate):
         frame = items(directory, model, evaluation)
-        if metric not in frame:
-            known = [name for name in frame.columns if name not in TASK_RESULTS.schema.names]
+        if metric not in (known := measures(frame)):
             raise DataError(f'{model}: no metric "{metric}" per item in {evaluation}.{suggest(metric, known)}')
         sides.append(frame.set_index("item_id")[["cluster_id", metric]])
     both = sides[0].join(sides[1], lsuffix="_left", how="inner").dropna(subset=[f"{metric}_left", metric])
-    differences = both[metric] - both[f"{metric}_left"]
-    if not (differences.abs() <= 1).all():
+    if not both[[f"{metric}_left", metric]].stack().between(0, 1).all():
         raise DataError(f"{evaluation}: {metric} is not a number from 0 to 1.")
+    differences = both[metric] - both[f"{metric}_left"]
     alone = "item " + both.index.to_series()
     clusters = {name: group.to_numpy() for name, group in differences.groupby(both["cluster_id"].fillna(alone))}
     labels = list(clusters)
