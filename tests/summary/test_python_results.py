@@ -103,6 +103,13 @@ def test_plots_of_categories_and_items(tmp_path):
     assert {label.get_text() for label in axes.get_yticklabels()} == set(known["category"])
 
 
+def test_plot_of_means_of_a_run_without_chance_levels_states_it(tmp_path):
+    artifacts.write(tmp_path / "summary" / "overall.parquet", OVERALL, [], {})
+    with pytest.raises(DataError) as raised:
+        results.plot_means(tmp_path)
+    assert_states(raised.value, "Means above chance", "no values")
+
+
 def test_plot_of_prompts_has_each_prompt_and_their_mean(directory):
     axes = results.plot_prompts(directory, MODELS[0], EVALUATION, "accuracy").axes[0]
     assert {label.get_text() for label in axes.get_yticklabels()} == {"default", "formal", "short", "mean over prompts"}

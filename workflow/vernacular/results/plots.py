@@ -92,7 +92,7 @@ def plot_overall(directory, scope: str = "all"):
 def plot_means(directory, by: str = "language"):
     """Return a figure of models × languages, or `by` "task": means above chance with their 95 % intervals.
 
-    Raises ArtifactError if the comparisons do not exist or are damaged.
+    Raises DataError if there are no means, and ArtifactError if the comparisons do not exist or are damaged.
     """
     frame = summary_table(directory, "overall", OVERALL)
     is_task = frame["scope"].str.startswith("task:")
@@ -396,6 +396,8 @@ def _forest(rows: pd.DataFrame, title: str, noun: str, is_filled=None):
 
 def _matrix(cells: pd.DataFrame, title: str, noun: str, shade: pd.Series):
     """Return a figure with a value and its interval in each row × column; `shade`: from -1 (ochre) to 1 (teal)."""
+    if cells.empty:
+        raise DataError(f"{title}: no values.")
     rows, columns = list(dict.fromkeys(cells["row"])), list(dict.fromkeys(cells["column"]))
     figure, axes = _figure(title, f"{_range(cells['n'])} {noun}s", 1.2 + 0.45 * len(rows))
     figure.set_figwidth(3 + 1.1 * len(columns))
