@@ -3,11 +3,13 @@
 import json
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from support import report_curves, report_forms, report_labels, report_run, result_rows
 from support.messages import assert_states
 from support.report_prompts import EVALUATION, MEAN, MODELS, N, write_run
 from vernacular import results
+from vernacular.comparison.curves.schema import CURVES
 from vernacular.comparison.schema import OVERALL
 from vernacular.core import artifacts
 from vernacular.core.errors import DataError
@@ -132,6 +134,16 @@ def test_plot_of_curves_has_a_line_with_gaps_per_series(tmp_path):
         assert np.isnan(values).tolist() == missing
         shares = np.mean(list(report_curves.SHARES[series].values()), axis=0)
         assert values[~np.isnan(values)] == pytest.approx(100 * shares[~np.array(missing)], abs=1)
+    path = directory / "summary" / "curves.parquet"
+    table = artifacts.read(path, CURVES)
+    words = table["tokens"]
+    for name, column in (("tokens", pa.nulls(len(table), pa.int64())), ("step", pa.nulls(len(table), pa.int64())),
+                         ("words", words)):  # fmt: skip
+        table = table.set_column(table.schema.get_field_index(name), name, column)
+    artifacts.write(path, CURVES, table, {})  # as BabyLM's chck_10M: words only
+    axes = results.plot_curves(directory, report_curves.EVALUATION).axes[0]
+    assert axes.get_xlabel() == "words"
+    assert np.isfinite(axes.lines[0].get_xdata()).all()
     with pytest.raises(DataError) as raised:
         results.plot_curves(directory, "pairs.gl.minimal_pair.0shots")
     assert_states(raised.value, report_curves.EVALUATION)

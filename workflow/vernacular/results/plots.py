@@ -152,7 +152,7 @@ def plot_prompts(directory, model: str, evaluation: str, metric: str | None = No
 
 
 def plot_curves(directory, evaluation: str, metric: str | None = None):
-    """Return a figure of each training curve with its 95 % intervals, by tokens, or by steps if any are unknown.
+    """Return a figure of each training curve with its 95 % intervals, by tokens, steps or words, whichever most have.
 
     A checkpoint without a value is a gap. `metric`: a headline metric, None for the first.
 
@@ -162,7 +162,7 @@ def plot_curves(directory, evaluation: str, metric: str | None = None):
     """
     rows = _chosen(_over_all_items(summary_table(directory, "curves", CURVES)), "evaluation", evaluation)
     rows = _chosen(rows, "metric", metric or rows["metric"].iloc[0])
-    axis = "step" if rows["tokens"].isna().any() else "tokens"
+    axis = rows[["tokens", "step", "words"]].notna().sum().idxmax()
     factor, label = _units(rows["unit"].iloc[0])
     title = f"{display_name(rows['metric'].iloc[0])}, {evaluation}"
     figure, axes = _figure(title, f"{_range(rows['n'])} items")
