@@ -1,5 +1,7 @@
 """Labels of speakers: which rows a sheet has, what is read and refused, and the estimates of models and pairs."""
 
+import re
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -98,6 +100,28 @@ def test_filled_rows_are_labels(tmp_path):
     book.active.append([NAME, "q1", "r1", "1-5", 4.0, "Ana"])  # a spreadsheet's number
     book.save(tmp_path / "ana.xlsx")
     assert [label.value for label in read_labels(tmp_path / "ana.xlsx")] == [4.0]
+
+
+def test_columns_of_a_workbook_are_read_as_those_of_csv(tmp_path):
+    columns, cells = HEADER.strip().split(","), [NAME, "q1", "r1", "correct", "correct", "Ana"]
+    book = openpyxl.Workbook()
+    book.active.append([f"{name} " for name in columns])
+    book.active.append(cells)
+    book.active.append([])
+    book.active.append([*cells[:1], "q2", "r2", *cells[3:5]])
+    book.save(tmp_path / "ana.xlsx")
+    labels = read_labels(tmp_path / "ana.xlsx")
+    assert [(label.item_id, label.annotator) for label in labels] == [("q1", "Ana"), ("q2", "ana")]
+    for stated in (b"", b'<dimension ref="A1"/>', b'<dimension ref="A1:F2"/>'):  # of other programs
+        with zipfile.ZipFile(tmp_path / "ana.xlsx") as old, zipfile.ZipFile(tmp_path / "bo.xlsx", "w") as new:
+            for name in old.namelist():
+                new.writestr(name, re.sub(rb"<dimension[^>]*/>", stated, old.read(name)))
+        assert [label.item_id for label in read_labels(tmp_path / "bo.xlsx")] == ["q1", "q2"]
+    book.active.cell(1, 7, "label")
+    book.active.cell(2, 7, "incorrect")
+    book.save(tmp_path / "ana.xlsx")
+    with pytest.raises(DataError, match=r'ana\.xlsx, sheet Sheet: duplicate column "label"'):
+        read_labels(tmp_path / "ana.xlsx")
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from vernacular.core.fingerprint import fingerprint
 from vernacular.core.paths import display_path
 from vernacular.core.tables import formula_safe
 from vernacular.data.load import draw_key
-from vernacular.data.readers import located_rows
+from vernacular.data.readers import check_header, located_rows
 from vernacular.metrics.aggregate import aggregate
 from vernacular.metrics.metric import Metric
 from vernacular.metrics.schema import float_columns, text_columns
@@ -274,13 +274,16 @@ def filled_rows(path: Path, columns: Sequence[str], filled: str, advice: str) ->
         raise DataError(f"{display_path(path)}: not an Excel workbook ({type(error).__name__}).") from None
     n_sheets = 0
     for sheet in book:
-        header, *rows = list(sheet.iter_rows(values_only=True)) or [()]
-        if filled not in header:
+        sheet.reset_dimensions()  # programs state none, or too small ones; a row ends at its last cell
+        cells, *rows = list(sheet.iter_rows(values_only=True)) or [()]
+        if filled not in (header := list(map(cell_text, cells))):
             continue
         n_sheets += 1
-        check(f"{display_path(path)}, sheet {sheet.title}", header)
+        location = f"{display_path(path)}, sheet {sheet.title}"
+        check_header(header, location)
+        check(location, header)
         for number, row in enumerate(rows, 2):
-            yield f"{display_path(path)}, sheet {sheet.title}, row {number}", dict(zip(header, row, strict=False))
+            yield f"{location}, row {number}", dict.fromkeys(header) | dict(zip(header, row, strict=False))
     if not n_sheets:
         raise DataError(f'{display_path(path)}: no sheet has a column "{filled}".')
 

@@ -153,7 +153,7 @@ def _decode_text(data: bytes, name: str, file_format: str) -> str:
 def _read_parquet(data: bytes, name: str) -> _LocatedRows:
     try:
         table = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True).read()
-        _check_header(table.column_names, name)
+        check_header(table.column_names, name)
         rows = pa.table([_binary_to_text(column) for column in table.columns], table.column_names).to_pylist()
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"{name}: damaged or not parquet ({first_line(error)}).") from None
@@ -239,7 +239,7 @@ def _unquote(field: str) -> str:
 def _to_rows(lines: list[tuple[int, list[str]]], name: str, columns: list[str] | None) -> _LocatedRows:
     lines = [(line_number, fields) for line_number, fields in lines if fields]
     header = columns or [column.strip() for column in lines[0][1]]
-    _check_header(header, name)
+    check_header(header, name)
     names = [column.casefold() for column in header]
     for row_number, (line_number, fields) in enumerate(lines if columns else lines[1:], start=1 if columns else 2):
         if len(fields) != len(header):
@@ -256,7 +256,8 @@ def _to_rows(lines: list[tuple[int, list[str]]], name: str, columns: list[str] |
         yield f"{name}, line {line_number}", dict(zip(header, fields, strict=True))
 
 
-def _check_header(header: list[str], name: str) -> None:
+def check_header(header: list[str], name: str) -> None:
+    """Raise DataError if there are no column names, or one occurs twice."""
     if not any(header):
         raise DataError(f"{name}: the first line contains no column names.")
     if duplicates := [column for column, count in Counter(header).items() if column and count > 1]:
