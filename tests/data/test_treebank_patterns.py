@@ -125,6 +125,13 @@ def test_unimorph_form_matches_all_stated_features(tmp_path):
     assert table.skipped == {"not a single word": 1, "tags without UD equivalent": 1}
 
 
+def test_unimorph_forms_are_composed_as_those_of_treebanks(tmp_path):
+    # the letter ड़ has two forms in Unicode, of which UD has the one in NFC
+    table = Inflections(write(tmp_path, "hin", "ल\u095cका\tल\u095cके\tN;NOM;PL\n"))
+    lemma, form = "ल\u0921\u093cका", "ल\u0921\u093cके"
+    assert table.find(lemma, "NOUN", {"Number": "Plur", "Case": "Nom"}, ("Number",)) == {form}
+
+
 def test_unimorph_line_without_tabs_raises_data_error(tmp_path):
     with pytest.raises(DataError) as raised:
         Inflections(write(tmp_path, "glg", "a\tb\tN;SG\na b N\n"))

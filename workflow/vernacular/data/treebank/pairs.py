@@ -28,7 +28,8 @@ class Inflections:
         self.skipped: dict[str, int] = {}
         self._entries: dict[tuple[str, str], list[tuple[str, dict[str, str]]]] = {}
         self._feature_names: dict[tuple[str, str], set[str]] = {}
-        for line_number, line in enumerate(read_text(path, name, "UniMorph").split("\n"), start=1):
+        text = unicodedata.normalize("NFC", read_text(path, name, "UniMorph"))  # as treebanks of UD
+        for line_number, line in enumerate(text.split("\n"), start=1):
             if line.strip():
                 fields = line.rstrip("\r").split("\t")
                 if len(fields) < 3:
