@@ -143,6 +143,9 @@ def test_text_that_cannot_be_scored_has_a_row_with_the_reason(model):
     assert frame["surprisal"].isna().tolist() == [False, True]
     assert "no context or no last word" in frame["flag_text"][1]
     assert model.score("O gato", [""])["surprisal"].isna().tolist() == [True]
+    frame = model.compare(["O gato", "O gato"], ["O gatos", "O gato "])  # two equal texts are no pair
+    assert frame["accuracy"].isna().tolist() == [False, True]
+    assert "fewer than two texts" in frame["flag_text"][1]
 
 
 def test_mistakes_are_stated(run, model):

@@ -111,8 +111,9 @@ def external_request(item: Item, role: str, **content) -> dict:
 
 
 def has_alternatives(item: Item) -> bool:
-    """Return whether an item has at least two choices, none of them empty."""
-    return len(item["choices"]) >= 2 and all(choice.strip() for choice in item["choices"])
+    """Return whether an item has at least two different choices, and none that is empty."""
+    texts = set(map(str.strip, item["choices"]))
+    return len(texts) >= 2 and "" not in texts
 
 
 def skipped_request(item: Item, reason: str) -> dict:
