@@ -148,6 +148,10 @@ def test_text_that_cannot_be_scored_has_a_row_with_the_reason(model):
     assert "fewer than two texts" in frame["flag_text"][1]
 
 
+def test_half_characters_are_replaced_as_in_datasets(model):
+    assert model.surprisal("O \ud83d", per="text")["text"].tolist() == ["O \ufffd"]
+
+
 def test_mistakes_are_stated(run, model):
     cases = [
         (UserError, lambda: model.score(["a", "b"], ["c"]), ("continuations: expected 2 texts, got 1",)),

@@ -29,6 +29,7 @@ from vernacular.core.library_errors import wrap_tokenizer_panics
 from vernacular.core.metadata import INFILLING, RequestsMetadata
 from vernacular.core.model_record import ModelRecord
 from vernacular.core.paths import WORKFLOW, user_cache
+from vernacular.data.columns import replace_surrogates
 from vernacular.inference.engine import Engine, engine_of
 from vernacular.inference.job.work import exclusion
 from vernacular.inference.schema import output_schema
@@ -276,7 +277,7 @@ def _texts(name: str, texts: Iterable[str] | str, *, may_be_empty: bool = False)
             raise UserError(f"{name}[{number}]: expected text, got {text!r:.60}.")
     if not texts and not may_be_empty:
         raise UserError(f"{name}: expected at least one text, got none.")
-    return texts
+    return replace_surrogates(texts)
 
 
 def _equally_long(**columns) -> list[list[str]]:
