@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 from vernacular.comparison.align import Items, Side
 from vernacular.comparison.curves.curve import curves_of
-from vernacular.comparison.curves.deciding import MIN_CHECKPOINTS, deciding_among_models, deciding_rows, decisions
+from vernacular.comparison.curves.deciding import (
+    MIN_CHECKPOINTS,
+    deciding_among_models,
+    deciding_rows,
+    deciding_sentence,
+    decisions,
+)
 from vernacular.protocols.evaluate import metrics_in
 
 METRICS = {"accuracy": ("share", True, True), "answer_bits_per_byte": ("bits", False, False)}
@@ -77,6 +83,9 @@ def test_one_metric_is_better_below_a_position():
     assert rows["answer_bits_per_byte"]["is_chosen"]
     assert rows["answer_bits_per_byte"]["better_below"] == STEPS[6]
     assert "better_below" not in rows["accuracy"]
+    for axis, unit in (("step", "steps"), ("tokens", "tokens"), ("words", "words")):
+        row = rows["answer_bits_per_byte"] | {"axis": axis}
+        assert f", below {STEPS[6]} {unit} (" in deciding_sentence([row])
 
 
 def test_a_metric_that_decides_everywhere_has_no_limit():

@@ -45,7 +45,7 @@ const beside = (() => {
       ),
       number("Decision accuracy", "decision_accuracy", share),
       number("On others", "held_out_accuracy", share),
-      number("Below", "better_below", (value, row) => `${format.count(value)} ${row.axis}s`),
+      number("Below", "better_below", (value, row) => `${format.count(value)} ${curveRows.AXES[row.axis]}`),
       number("Signal", "signal", (value) => value.toFixed(3)),
       number("Noise", "noise", (value) => value.toFixed(3)),
       number("Of", "n_curves", (value, row) => format.counted(value, row.axis === "item" ? "model" : "series")),

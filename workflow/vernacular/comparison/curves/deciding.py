@@ -182,7 +182,7 @@ def deciding_sentence(rows: Sequence[dict]) -> str:
     parts = []
     for row in (row for row in rows if row["is_chosen"]):
         others = row["held_out_accuracy"] if row["held_out_accuracy"] is not None else row["decision_accuracy"]
-        below = f", below {row['better_below']:,} {row['axis']}s" if row.get("better_below") else ""
+        below = f", below {row['better_below']:,} {row['axis'].removesuffix('s')}s" if row.get("better_below") else ""
         text = f"{row['evaluation']}: {display_name(row['metric'])}{below} ({percent(others, 0)} of decisions"
         parts.append(text + (")" if row["note"] is None else ", on the same series)"))
     more = f" and {len(parts) - _NAMED:,} more" if len(parts) > _NAMED else ""
