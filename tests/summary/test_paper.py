@@ -215,6 +215,14 @@ def test_models_are_tested_against_the_best_of_the_selection(paper_table, rankin
     assert [[cell.mark for cell in row] for row in table.cells] == [[0], [2], [1]]
 
 
+def test_caption_states_that_values_at_chance_have_no_mark(paper_table):
+    note = "no value at chance or worse is marked"
+    assert note not in paper_table(*ROWS[:3], ranked=RANKED).caption
+    table = paper_table({"model": "a", "value": 0.25}, *ROWS[1:3], ranked={(OPENBOOKQA, "accuracy"): ("b", "abc")})
+    assert [row[0].mark for row in table.cells] == [0, 2, 1]
+    assert table.caption.endswith(f"significance level 0.05; {note}.")
+
+
 def test_values_at_chance_or_worse_have_no_mark(paper_table):
     table = paper_table(*({"model": m, "value": v} for m, v in (("a", 0.25), ("b", 0.2), ("c", 0.1))))
     assert {cell.mark for row in table.cells for cell in row} == {0}

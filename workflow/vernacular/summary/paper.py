@@ -291,9 +291,11 @@ def _caption(
         keys = [(row["evaluation"], row["metric"]) for row in examples]
         names = [name for key, is_tested in zip(keys, tested, strict=True) if is_tested for name in tests.get(key, ())]
         test = f" ({'; '.join(dict.fromkeys(names))})" if names else ""
+        at_chance = (layout.take(long["value"]) <= layout.take(long["chance_level"])).any()
+        unmarked = "; no value at chance or worse is marked" if at_chance else ""
         sentences.append(
             f"†: not significantly different from the best: paired tests on the same items{test}, {FAMILIES}, "
-            f"significance level {ALPHA}."
+            f"significance level {ALPHA}{unmarked}."
         )
     if False in tested:
         columns = layout.columns[["language", "title", "setting"]].itertuples(index=False)
