@@ -244,6 +244,16 @@ def test_line_ends_in_cells_are_preserved(tmp_path):
     assert table["prediction"].to_pylist() == ["a\r\nb"]
 
 
+def test_empty_rows_of_a_spreadsheet_are_no_results(tmp_path):
+    path, rows = tmp_path / "mine.csv", "".join(f"{name};1;e\n" for name in QUESTIONS)
+    path.write_text(f"item_id;correct;evaluation\n{rows};;\n; ;\n", "utf-8")
+    (note,) = load_external_results(path, REFERENCES)[1]
+    assert_states(note, "mine.csv", "3 of 3", "3 items of e")
+    path.write_text("item_id;correct;evaluation\n;;\n;;\n", "utf-8")
+    with pytest.raises(DataError, match=r"mine\.csv: no results found"):
+        load_external_results(path, REFERENCES)
+
+
 def test_duplicate_column_is_an_error(tmp_path):
     (note,) = join_results(tmp_path / "e.csv", REFERENCES, "correct,item_id,prediction,prediction\n1,r1,,\n")[1]
     assert_states(note, "e.csv", "duplicate", '"prediction"')

@@ -359,8 +359,12 @@ def read_results(path: Path) -> dict[str | None, list[classify.ExternalResult]]:
 
 
 def read_rows(path: Path) -> Iterator[tuple[str, dict]]:
-    """Yield (file and line, row) of a CSV, TSV or JSONL file; a file with another extension is read as CSV."""
-    return located_rows(path, detect_format(path) or "csv", name=display_path(path))
+    """Yield (file and line, row) of a CSV, TSV or JSONL file; a file with another extension is read as CSV.
+
+    Rows of empty cells, which spreadsheets write after the last one, are omitted.
+    """
+    rows = located_rows(path, detect_format(path) or "csv", name=display_path(path))
+    return ((location, row) for location, row in rows if not row or any(map(str.strip, map(as_text, row.values()))))
 
 
 def _check_columns(location: str, row: dict) -> None:
