@@ -33,7 +33,7 @@ def test_rows_without_a_decision_are_not_verdicts(tmp_path):
         tmp_path,
         "rivers,gl,q1,c1,wrong gold,Ana,2026-11-20",
         "rivers,gl,q2,c2,,,",
-        "rivers,gl,'=q,c3,ok,Ana,2026-11-21",
+        "rivers,gl,'=q,c3,Ok,Ana,2026-11-21",
     )
     assert read_verdicts(path) == [
         Verdict("rivers", "gl", "q1", "c1", "wrong gold", "Ana", "2026-11-20", "read.csv"),

@@ -235,6 +235,7 @@ def read_verdicts(path: Path) -> list[Verdict]:
         cells = {name: cell_text(row.get(name)) for name in _COLUMNS_READ}
         if not cells["decision"]:
             continue
+        cells["decision"] = cells["decision"].lower()  # phones begin a cell with a capital
         _check_known(location, "decision", cells["decision"], DECISIONS)
         if missing := [name for name in _COLUMNS_READ if not cells[name]]:
             raise DataError(f"{location}: {missing[0]}: expected a value beside the decision, got an empty cell.")
