@@ -14,6 +14,7 @@ from vernacular.comparison.schema import OVERALL
 from vernacular.core import artifacts
 from vernacular.core.errors import DataError
 from vernacular.core.tables import to_frame
+from vernacular.inference.schema import SCORES
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
 from vernacular.report.page import build
 from vernacular.statistics.sequential import wealth
@@ -46,6 +47,23 @@ def test_unknown_metric_names_the_closest(directory):
     with pytest.raises(DataError) as raised:
         results.evidence(directory, *MODELS, EVALUATION, "acuracy")
     assert_states(raised.value, "base", '"acuracy"', EVALUATION, '"accuracy"')
+
+
+def test_tokens_are_those_of_the_scored_texts(tmp_path):
+    rows = [report_run.request_row("i1", "sentence", "", "", "O can.")]
+    report_run.write_requests(tmp_path, EVALUATION, rows)
+    artifacts.write(tmp_path / "a" / "metrics.parquet", METRICS, [], {})
+    path = tmp_path / "requests" / f"{EVALUATION}.parquet"
+    for requests in (artifacts.metadata(path)["fingerprint"], "of a text that was edited"):
+        row = report_run.score_row("i1", "sentence", 0, [1, 4, 1], [1.0, 2.0, 0.5]) | {"is_greedy": [True] * 3}
+        scores = tmp_path / "a" / "scores" / f"{EVALUATION}.parquet"
+        report_run.write_artifact(scores, SCORES, [row], {"requests": requests})
+        if requests.startswith("of"):
+            with pytest.raises(DataError) as raised:
+                results.tokens(tmp_path, "a", EVALUATION)
+            assert_states(raised.value, "a/scores", "earlier", "requests", EVALUATION)
+        else:
+            assert results.tokens(tmp_path, "a", EVALUATION)["logprob"].notna().all()
 
 
 @pytest.mark.parametrize("metric", ["correct", "prediction", "flag_text"])

@@ -128,11 +128,13 @@ def tokens(directory, model: str, evaluation: str) -> pd.DataFrame:
     (its negative), `is_greedy`, `flag_text`.
 
     Raises:
-        DataError: The model or the evaluation has no scores; evaluations of generated text have none.
+        DataError: The model or the evaluation has no scores, as those of generated text, or scores of earlier texts.
         ArtifactError: The file is damaged.
     """
-    scores = artifacts.read(find_results(directory, model, "scores", evaluation), SCORES)
+    scores, metadata = artifacts.read_all(scored := find_results(directory, model, "scores", evaluation), SCORES)
     path = Path(directory) / "requests" / f"{evaluation}.parquet"
+    if metadata.requests not in (None, artifacts.metadata(path)["fingerprint"]):
+        raise DataError(f"{scored}: scores of earlier texts than those in {path}. Evaluate the model again.")
     texts = artifacts.read(path, REQUESTS, columns=["item_id", "role", "prefix", "text"], dictionary_columns=["prefix"])
     return token_frame(scores, texts.to_pylist())
 
