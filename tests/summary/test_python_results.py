@@ -87,6 +87,9 @@ def test_unbounded_metrics_that_differ_by_less_than_1_have_no_evidence(tmp_path)
         results.evidence(tmp_path, "a", "b", EVALUATION, "surprisal")
     assert_states(raised.value, EVALUATION, "surprisal", "from 0 to 1")
     assert len(results.evidence(tmp_path, "a", "b", EVALUATION)) == 3
+    edited = [result_rows.row("i0", 1), result_rows.row("i1", 0, gold=(1,)), result_rows.row("i2", 0, prompt="other")]
+    artifacts.write(path, TASK_RESULTS, edited, {})
+    assert results.evidence(tmp_path, "a", "b", EVALUATION)["cluster"].tolist() == ["item i0"]
 
 
 def test_plots_have_title_unit_n_and_models(directory):

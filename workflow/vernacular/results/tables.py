@@ -170,7 +170,7 @@ def prompts(directory) -> pd.DataFrame:
 
 
 def evidence(directory, baseline: str, candidate: str, evaluation: str, metric: str = "accuracy") -> pd.DataFrame:
-    """Return how the evidence of a difference grows, one row per cluster of items that both models have.
+    """Return how the evidence of a difference grows, one row per cluster of items that both have with the same texts.
 
     The clusters are in the order in which `limit` takes them. If `evidence` reaches 20 in any row, the models differ at
     a level of 0.05, however often the growing results are looked at (docs/comparisons.md, "Stopping early"). It holds
@@ -188,12 +188,15 @@ def evidence(directory, baseline: str, candidate: str, evaluation: str, metric: 
         frame = items(directory, model, evaluation)
         if metric not in (known := measures(frame)):
             raise DataError(f'{model}: no metric "{metric}" per item in {evaluation}.{suggest(metric, known)}')
-        sides.append(frame.set_index("item_id")[["cluster_id", metric]])
+        texts = [
+            str([*map(list, cells)]) for cells in zip(frame["prompt"], frame["choices"], frame["gold"], strict=True)
+        ]
+        sides.append(frame.set_index(["item_id", pd.Index(texts, name="text")])[["cluster_id", metric]])
     both = sides[0].join(sides[1], lsuffix="_left", how="inner").dropna(subset=[f"{metric}_left", metric])
     if not both[[f"{metric}_left", metric]].stack().between(0, 1).all():
         raise DataError(f"{evaluation}: {metric} is not a number from 0 to 1.")
     differences = both[metric] - both[f"{metric}_left"]
-    alone = "item " + both.index.to_series()
+    alone = "item " + both.index.to_frame()["item_id"]
     clusters = {name: group.to_numpy() for name, group in differences.groupby(both["cluster_id"].fillna(alone))}
     labels = list(clusters)
     labels = [labels[position] for position in hash_order(labels)]
