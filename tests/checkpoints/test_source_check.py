@@ -232,20 +232,26 @@ SENTENCEPIECE = {  # options of training
 }
 
 
+def of_sentencepiece(directory, model, class_name, file="tokenizer.model", texts=(), **options):
+    """Write a tokenizer that is a SentencePiece model only; return that model."""
+    sentencepiece = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
+    pytest.importorskip("google.protobuf", reason="protobuf is not installed")
+    directory.mkdir()
+    with open(directory / file, "wb") as stream:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter([*tiny.LINES, *texts]), model_writer=stream, hard_vocab_limit=False, **options
+        )
+    (directory / "config.json").write_text(json.dumps({"model_type": model}))
+    settings = {"tokenizer_class": class_name, "model_max_length": 99, "add_bos_token": True}
+    (directory / "tokenizer_config.json").write_text(json.dumps(settings))
+    return sentencepiece.SentencePieceProcessor(model_file=str(directory / file))
+
+
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
 @pytest.mark.parametrize("name", SENTENCEPIECE)
 def test_tokens_are_those_of_sentencepiece_without_tokenizer_json(tmp_path, name, kind):
-    sentencepiece = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
-    pytest.importorskip("google.protobuf", reason="protobuf is not installed")
     options = {"normalization_rule_name": "identity", "model_type": kind, "vocab_size": 420, "byte_fallback": True}
-    options |= {"hard_vocab_limit": False} | SENTENCEPIECE[name]
-    (tmp_path / "m").mkdir()
-    with open(tmp_path / "m" / "tokenizer.model", "wb") as file:
-        sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(tiny.LINES), model_writer=file, **options)
-    (tmp_path / "m" / "config.json").write_text(json.dumps({"model_type": "llama"}))
-    settings = {"tokenizer_class": "LlamaTokenizer", "model_max_length": 99, "add_bos_token": True}
-    (tmp_path / "m" / "tokenizer_config.json").write_text(json.dumps(settings))
-    own = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "m" / "tokenizer.model"))
+    own = of_sentencepiece(tmp_path / "m", "llama", "LlamaTokenizer", **options | SENTENCEPIECE[name])
     notes = []
     tokenizer = load_tokenizer(tiny.record("llama"), tmp_path / "m", notes=notes)
     texts = ["O gato dorme.", "  a   b", " gato", "cafe\u0301 ﬁn ½", "नमस्ते", "a <u>gato b"]
@@ -256,6 +262,47 @@ def test_tokens_are_those_of_sentencepiece_without_tokenizer_json(tmp_path, name
     as_class = load_tokenizer(tiny.record("llama", tokenizer_pipeline="class"), tmp_path / "m", notes=notes)
     assert type(as_class) is tf.LlamaTokenizer
     assert "the pipeline of LlamaTokenizer instead of that of tokenizer.model" in notes[1]
+
+
+LETTERS = ["ทำ น้ำ คำ มา นา", "ນ້ຳ ຄຳ ໝາ ມາ", "ﻣﺮﺣﺒﺎ １２３ ½ ㎏"]
+OWN_NAMES = [  # class, its file, and whether it applies the file's map of letters
+    ("deberta-v2", "DebertaV2Tokenizer", "spm.model", False),
+    ("mbart", "MBartTokenizer", "sentencepiece.bpe.model", False),
+    ("big_bird", "BigBirdTokenizer", "spiece.model", False),
+    ("xlm-roberta", "XLMRobertaTokenizer", "sentencepiece.bpe.model", True),
+    ("t5", "T5Tokenizer", "spiece.model", True),
+]
+
+
+@pytest.mark.parametrize(("kind", "class_name", "file", "has_map"), OWN_NAMES, ids=[kind for kind, *_ in OWN_NAMES])
+def test_letters_are_mapped_as_by_a_sentencepiece_file_of_any_name(tmp_path, kind, class_name, file, has_map):
+    options = {"vocab_size": 500, "character_coverage": 1.0, "normalization_rule_name": "nmt_nfkc"}
+    if kind == "deberta-v2":
+        options |= {"pad_id": 0, "bos_id": 1, "eos_id": 2, "unk_id": 3, "pad_piece": "[PAD]", "bos_piece": "[CLS]"}
+        options |= {"eos_piece": "[SEP]", "unk_piece": "[UNK]"}
+    own = of_sentencepiece(tmp_path / "m", kind, class_name, file, LETTERS * 20, **options)
+    notes = []
+    tokenizer = load_tokenizer(tiny.record("llama"), tmp_path / "m", notes=notes)
+    for text in (*LETTERS, "O gato dorme."):
+        tokens = tokenizer.convert_ids_to_tokens(tokenizer.encode(text, add_special_tokens=False))
+        assert tokens == own.encode(text, out_type=str)
+    assert type(tokenizer).__name__ == class_name
+    if has_map:
+        assert notes == []
+        return
+    assert f"the normalizer of {file} instead of that of {class_name}" in notes[0]
+    as_class = load_tokenizer(tiny.record("llama", tokenizer_pipeline="class"), tmp_path / "m", notes=notes)
+    assert as_class.unk_token_id in as_class.encode(LETTERS[0])
+    assert f"the normalizer of {class_name} instead of that of {file}" in notes[1]
+
+
+def test_a_vocabulary_that_a_class_does_not_read_is_an_error(tmp_path):
+    of_sentencepiece(tmp_path / "m", "xglm", "XGLMTokenizer", "sentencepiece.bpe.model", vocab_size=420)
+    with pytest.raises(ModelError) as raised:
+        load_tokenizer(tiny.record("llama"), tmp_path / "m")
+    assert_states(
+        raised.value, "tiny-llama", "sentencepiece.bpe.model", "XGLMTokenizer", "vocabulary", "tokenizer.json"
+    )
 
 
 @pytest.fixture

@@ -184,8 +184,9 @@ def _check_vocabulary(name: str, source: str, directory: Path, base: ModelRecord
     """Return whether the adapter has its own tokenizer; raise ModelError if its vocabulary differs or is missing."""
     adapter_tokenizer, base_tokenizer = (Path(path) / "tokenizer.json" for path in (directory, base.directory))
     if not adapter_tokenizer.exists():
-        settings = (*inputs.TOKENIZER_FILES, "chat_template")
-        for file in sorted(path for path in directory.iterdir() if path.is_file() and path.name.startswith(settings)):
+        for file in sorted(path for path in directory.iterdir() if path.is_file()):
+            if not inputs.is_tokenizer_file(file.name) and not file.name.startswith("chat_template"):
+                continue
             of_base = Path(base.directory, file.name)
             if not of_base.exists() or file.read_bytes() != of_base.read_bytes():
                 raise ModelError(

@@ -5,6 +5,7 @@ before loading. It covers what transformers, PEFT and sentence-transformers read
 """
 
 import os
+import re
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
@@ -30,7 +31,9 @@ PATTERNS = (
 PICKLED = ("*.bin",)
 CODE = ("*.py", "*/*.py")
 _NEVER_READ = {"training_args.bin", "optimizer.bin", "scheduler.bin"}  # written by trainers, not read for inference
-TOKENIZER_FILES = ("tokenizer", "vocab", "spiece", "sentencepiece", "merges", "added_tokens", "bpe.codes", "special_")
+_OF_TOKENIZERS = re.compile(
+    r"(tokenizer|merges|added_tokens|special_|tekken|dict\.|.*vocab).*|.*\.(model|spm|tiktoken|tokenizer|codes)"
+)
 _TEMPLATES = "additional_chat_templates"
 
 
@@ -83,11 +86,20 @@ def identity(listing: Listing) -> str:
     return fingerprint({name: entry["sha256"] for name, entry in listing.files.items()})
 
 
+def is_tokenizer_file(name: str) -> bool:
+    """Return whether a file of a checkpoint is one of its tokenizer.
+
+    >>> list(map(is_tokenizer_file, ["spm.model", "source_vocab.json", "tokenizer.model.v3", "config.json"]))
+    [True, True, True, False]
+    """
+    return _OF_TOKENIZERS.fullmatch(name) is not None
+
+
 def tokenizer_identity(record: ModelRecord) -> str | None:
     """Return a hash of `tokenizer.json`, else of all files of the tokenizer, or of a GGUF file; None: not recorded."""
     files = record.contents.files if record.contents else {}
     names = [name for name in files if name == "tokenizer.json"]
-    names = names or [name for name in files if name.startswith(TOKENIZER_FILES) or record.is_gguf]
+    names = names or [name for name in files if is_tokenizer_file(name) or record.is_gguf]
     return fingerprint({name: files[name]["sha256"] for name in names})[:12] if names else None
 
 

@@ -10,6 +10,7 @@ class's only if the model was trained with another one, by an earlier version or
 early conversion of a SentencePiece model was; with `tokenizer_pipeline: class`, the class decides.
 """
 
+import copy
 import inspect
 import json
 import re
@@ -17,12 +18,13 @@ import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from zipfile import is_zipfile
 
 import torch
 import transformers
 from safetensors import safe_open
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, normalizers
 from transformers import PreTrainedTokenizerFast, modeling_rope_utils
 from transformers.core_model_loading import revert_weight_conversion
 
@@ -46,7 +48,7 @@ _TEXTS = (
     "Καλημέρα ά", "قِطَّةٌ ٱلْبَيْت ١٢٣", "שָׁלוֹם עולם", "नमस्ते क़लम", "বাংলা ভাষা", "தமிழ் மொழி",
     "తెలుగు", "ಕನ್ನಡ", "മലയാളം", "ગુજરાતી", "ਪੰਜਾਬੀ", "සිංහල", "ไทย ภาษา", "ភាសាខ្មែរ", "မြန်မာ",
     "ລາວ", "བོད་སྐད།", "ქართული", "Հայերեն", "አማርኛ ነው።", "ᏣᎳᎩ", "ᐃᓄᒃᑎᑐᑦ", "ⵜⴰⵎⴰⵣⵉⵖⵜ", "한국어 가",
-    "日本語のテキスト", "中文，测试", "😀👍🏽",
+    "น้ำ ຄຳ ໝາ ﻣﺮﺣﺒﺎ ５ ㎏", "日本語のテキスト", "中文，测试", "😀👍🏽",
 )  # fmt: skip
 
 
@@ -100,28 +102,44 @@ def tokenizer_of_file(
 
 
 def _tokenizer_of_sentencepiece(tokenizer, directory: str | Path, name: str, pipeline: str | None):
-    """Return the same for a SentencePiece model without tokenizer.json, in `tokenizer.model`.
+    """Return the same for a SentencePiece model without tokenizer.json.
 
-    A class ignores its normalizer and whether it puts a space before a text; the generic one reads them. Where a class
-    gives its tokens other IDs (fairseq's), they cannot be compared. A stated `add_prefix_space` is one of the class.
+    In `tokenizer.model`, a class ignores the file's normalizer and whether it puts a space before a text; the generic
+    one reads them. Where a class gives its tokens other IDs (fairseq's), they cannot be compared. A stated
+    `add_prefix_space` is one of the class. Files of other names are those of classes with steps of their own, such as
+    lower case; if a class ignores the file's map of letters, it is applied after these.
     """
     path = Path(directory, "tokenizer_config.json")
     if isinstance((read_json(name, path) if path.is_file() else {}).get("add_prefix_space"), bool):
         pipeline = CLASS
+    class_name, file = type(tokenizer).__name__, _sentencepiece_file(tokenizer, Path(directory))
     own_code = not type(tokenizer).__module__.startswith("transformers.")
-    if own_code or not getattr(tokenizer, "is_fast", False) or not Path(directory, "tokenizer.model").is_file():
+    if own_code or not getattr(tokenizer, "is_fast", False) or file is None:
         return tokenizer, []
     tokens = {key: token for key, token in tokenizer.special_tokens_map.items() if isinstance(token, str)}
-    try:
-        loaded = PreTrainedTokenizerFast.from_pretrained(directory, local_files_only=True, **tokens)
-    except Exception:  # noqa: BLE001 (of any class: the file is one of tiktoken)
+    with TemporaryDirectory() as temporary:  # the generic class reads one name only
+        for entry in Path(directory).iterdir():
+            Path(temporary, "tokenizer.model" if entry == file else entry.name).symlink_to(entry.resolve())
+        try:
+            loaded = PreTrainedTokenizerFast.from_pretrained(temporary, local_files_only=True, **tokens)
+        except Exception:  # noqa: BLE001 (of any class: the file is one of tiktoken)
+            return tokenizer, []
+    loaded.name_or_path = tokenizer.name_or_path
+    vocabulary, pieces = tokenizer.get_vocab(), loaded.get_vocab()
+    if len(pieces.keys() - vocabulary) > len(pieces) / 2:
+        raise ModelError(
+            f"model {name}: {file}: {class_name} of transformers {transformers.__version__} does not read this "
+            "vocabulary. Convert the tokenizer to tokenizer.json, as earlier versions of transformers save it."
+        )
+    what = "pipeline"
+    if file.name != "tokenizer.model":
+        what, loaded = "normalizer", _with_letters_of(loaded, tokenizer)
+    elif any(vocabulary.get(token) != index for token, index in pieces.items()):
         return tokenizer, []
-    vocabulary, options = tokenizer.get_vocab(), {"add_special_tokens": False}
-    if any(vocabulary.get(token) != index for token, index in loaded.get_vocab().items()):
-        return tokenizer, []
+    options = {"add_special_tokens": False}
     if not (n_texts := sum(tokenizer.encode(t, **options) != loaded.encode(t, **options) for t in _TEXTS)):
         return tokenizer, []
-    names = ["tokenizer.model", type(tokenizer).__name__]
+    names = [file.name, class_name]
     if pipeline == CLASS:
         names, loaded = names[::-1], tokenizer
     else:
@@ -129,7 +147,27 @@ def _tokenizer_of_sentencepiece(tokenizer, directory: str | Path, name: str, pip
         for attribute in _ATTRIBUTES:
             setattr(loaded, attribute, getattr(tokenizer, attribute))
     seen = f"({format_count(n_texts, 'test text')} with other tokens)"
-    return loaded, [f"the pipeline of {names[0]} instead of that of {names[1]} {seen}"]
+    return loaded, [f"the {what} of {names[0]} instead of that of {names[1]} {seen}"]
+
+
+def _sentencepiece_file(tokenizer, directory: Path) -> Path | None:
+    """Return the file that a class should have read: of its own name, of the usual one, or any if it has no name."""
+    own = tokenizer.vocab_files_names.get("vocab_file")
+    names = [own, "tokenizer.model"] if own else [path.name for path in sorted(directory.glob("*.model"))]
+    found = next((directory / each for each in names if Path(directory, each).is_file()), None)
+    return found if found and found.suffix == ".model" else None
+
+
+def _with_letters_of(loaded, tokenizer):
+    """Return a copy of `tokenizer` that maps letters as the file of `loaded`, or itself if it has a map of its own."""
+    steps, own = (json.loads(each.backend_tokenizer.to_str())["normalizer"] for each in (loaded, tokenizer))
+    if '"Precompiled"' not in json.dumps(steps) or '"Precompiled"' in json.dumps(own):
+        return tokenizer
+    letters = loaded.backend_tokenizer.normalizer[0]  # the first step of the generic class
+    found = copy.deepcopy(tokenizer)
+    first = found.backend_tokenizer.normalizer
+    found.backend_tokenizer.normalizer = normalizers.Sequence([first, letters]) if first else letters
+    return found
 
 
 def tokenizer_without_class(
