@@ -66,7 +66,18 @@ def test_table_has_the_models_and_evaluations_of_the_config_and_names_missing_on
 
 
 def test_table_of_chosen_tasks_protocols_and_models(run):
-    arguments = ["--protocols", "letters", "--models", "mine,base", "--label", "tab:x", "--marks", "interval"]
+    arguments = [
+        "--protocols",
+        "letters",
+        "--models",
+        "mine",
+        "--models",
+        "base",
+        "--label",
+        "tab:x",
+        "--marks",
+        "interval",
+    ]
     status, text, errors = run("--tasks", "openbookqa", "--languages", "gl", *arguments)
     assert (status, errors) == (0, "")
     assert r"\label{tab:x}" in text

@@ -203,6 +203,7 @@ def test_values_are_those_of_the_estimator_for_every_score_with_a_direction():
     assert artifacts_rows[0]["n_tests"] == 1
     assert rows["human"]["sentence"].startswith("By 60 labels alone ")
     assert " It agrees with speakers at ρ = 0." in rows["human_by_chrf"]["sentence"]
+    assert rows["human_by_loss"]["sentence"].endswith(" (lower is better).")
 
 
 def _metrics(table, own):

@@ -201,8 +201,9 @@ def test_columns_of_conllu_plus_are_those_of_its_header(tmp_path, names):
     assert (sentence.text, sentence.id, list(sentence.words.values())) == ("O can ladra.", "s", words)
 
 
-def test_files_of_conllu_plus_may_be_joined(tmp_path):
-    text = in_columns(CONLLU) + in_columns(CONLLU[::-1]).replace("\n#", "\n\n#", 1)
+def test_files_of_conllu_plus_may_be_joined_and_begin_with_comments(tmp_path):
+    text = "# license: CC0\n# of two files\n\n" + in_columns(CONLLU)
+    text += in_columns(CONLLU[::-1]).replace("\n#", "\n\n#", 1)
     assert [sentence.text for sentence in read(tmp_path, text)] == ["O can ladra."] * 2
 
 

@@ -158,6 +158,7 @@ def test_mistakes_are_stated(run, model):
         (UserError, lambda: model.surprisal(["a", None]), ("texts[1]", "None")),
         (UserError, lambda: model.surprisal([]), ("at least one text",)),
         (UserError, lambda: model.surprisal("a", per="word"), ('"token" or "text"', '"word"')),
+        (UserError, lambda: model.score("a", "b", language=None), ("language", '"gl"', "None")),
         (ConfigError, lambda: model.generate("a", temprature=1), ("temprature", '"temperature"')),
         (ConfigError, lambda: vernacular.load(run / "base", dtyp="auto", resources=run / "r"), ("dtyp", '"dtype"')),
         (ModelError, lambda: vernacular.load(run / "missing", resources=run / "r"), ("missing",)),

@@ -124,6 +124,9 @@ def test_plots_of_categories_and_items(tmp_path):
     assert len(known) > 1
     axes = results.plot_categories(directory, model, evaluation, "accuracy").axes[0]
     assert {label.get_text() for label in axes.get_yticklabels()} == set(known["category"])
+    with pytest.raises(DataError) as raised:
+        results.plot_categories(directory, model, "cloze.sr.generation.2shot")
+    assert_states(raised.value, "cloze.sr.generation.2shot", "no categories")
 
 
 def test_plot_of_means_of_a_run_without_chance_levels_states_it(tmp_path):

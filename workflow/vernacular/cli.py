@@ -320,11 +320,12 @@ def _add_user_commands(commands) -> None:
 
     table = add("table", "print a table of results for a paper, as LaTeX or Markdown")
     table.add_argument("config", type=Path, nargs="?", default=Path("config.yaml"), help="default: config.yaml")
+    names = {"type": _names, "action": "extend", "metavar": "NAMES"}
     for name, example in (("tasks", "belebele,cola"), ("languages", "gl,es"), ("models", "base,mine")):
-        table.add_argument(f"--{name}", type=_names, metavar="NAMES", help=f"only these: {example}")
-    table.add_argument("--protocols", type=_names, metavar="NAMES", help="only these: options,generation")
+        table.add_argument(f"--{name}", **names, help=f"only these: {example}")
+    table.add_argument("--protocols", **names, help="only these: options,generation")
     headline = "default: the headline metric that represents each evaluation"
-    table.add_argument("--metrics", type=_names, metavar="NAMES", help=headline)
+    table.add_argument("--metrics", **names, help=headline)
     table.add_argument("--format", choices=["latex", "markdown"], default="latex", help="default: latex")
     marks = "mark values that do not differ significantly from the best, or print 95%% intervals"
     table.add_argument("--marks", choices=["significance", "interval"], default="significance", help=marks)

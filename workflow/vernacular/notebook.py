@@ -221,6 +221,8 @@ class Model:
         """Return the tokens of items, or their values after the columns that describe them."""
         task = {"task": _ORIGIN, "item_type": "sentence", "protocols": [protocol]}
         fixed = {"shots": 0, "seed": 0, "style": "default", "options": {}}
+        if not isinstance(language, str):
+            raise UserError(f'language: expected a code such as "gl", got {language}.')
         rows, built = build(items, task, language=language, protocol=protocol, **fixed)
         known = {"language": language, "whole_texts": built.get("whole_texts", False)}
         outputs, metadata = self._compute(rows, protocol, **known)

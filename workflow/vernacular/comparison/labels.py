@@ -262,7 +262,7 @@ class _Found:
                 "rho": _correlation(values[has_label & known], score.values[has_label & known]),
                 "n_scored": int(known.sum()),
             }
-            self.rows.append(row | {"sentence": _sentence(row, score.unit)})
+            self.rows.append(row | {"sentence": _sentence(row, score)})
         if n_clusters < MIN_CLUSTERS:
             few = format_count(n_clusters, "labeled cluster")
             self.notes.append(f"{side}: {few}: the estimate is that of the labels alone below {MIN_CLUSTERS}.")
@@ -368,7 +368,7 @@ def _correlation(first: np.ndarray, second: np.ndarray) -> float | None:
     return finite_or_none(float(np.corrcoef(first, second)[0, 1]))
 
 
-def _sentence(row: dict, unit_of_score: str | None) -> str:
+def _sentence(row: dict, score: Score | None) -> str:
     """Return all three estimates in a sentence: the score's mean alone is none of the speakers' judgment."""
     is_difference = row["baseline"] is not None
 
@@ -387,7 +387,8 @@ def _sentence(row: dict, unit_of_score: str | None) -> str:
     alone = f"{labels} alone {estimate('labels_only', 'labels_only_low', 'labels_only_high')}"
     if row["metric"] == HUMAN:
         return f"By {alone}."
-    size = shown(row["score_only"], unit_of_score)
+    size = shown(row["score_only"], score.unit)
     both = f"by {labels} and this score {estimate('value', 'ci_low', 'ci_high')}"
-    agrees = "" if row["rho"] is None else f" It agrees with speakers at ρ = {row['rho']:.2f}."
+    direction = " (lower is better)" if score.sign < 0 else ""
+    agrees = "" if row["rho"] is None else f" It agrees with speakers at ρ = {row['rho']:.2f}{direction}."
     return f"By {display_name(row['score'])} {size}; {both}; by {alone}.{agrees}"

@@ -46,8 +46,8 @@ def plot_values(directory, evaluation: str, metric: str | None = None):
 
 def plot_categories(directory, model: str, evaluation: str, metric: str | None = None):
     """Return a figure of a model's value in each category of the items; other arguments and errors: `plot_values`."""
-    frame = _chosen(_chosen(values(directory), "evaluation", evaluation), "model", model)
-    rows = _chosen(frame[frame["category"].fillna("") != ""], "metric", metric or _headline(frame))
+    frame = _of_categories(_chosen(_chosen(values(directory), "evaluation", evaluation), "model", model))
+    rows = _chosen(frame, "metric", metric or _headline(frame))
     title = f"{display_name(rows['metric'].iloc[0])}, {model}, {evaluation}"
     return _forest(rows.assign(label=rows["category"]), title, "item")
 
@@ -275,8 +275,8 @@ def plot_categories_by_language(directory, model: str, evaluation: str, metric: 
     """
     frame = values(directory)
     own = _chosen(frame, "evaluation", evaluation).iloc[0]
-    frame = _chosen(_like(frame, own, "language"), "model", model)
-    rows = _chosen(frame[frame["category"].fillna("") != ""], "metric", metric or _headline(frame))
+    frame = _of_categories(_chosen(_like(frame, own, "language"), "model", model))
+    rows = _chosen(frame, "metric", metric or _headline(frame))
     title = f"{display_name(rows['metric'].iloc[0])}, {model}, {own['task']}, {own['protocol']}"
     shade = rows["value"] if rows["unit"].iloc[0] == "share" else rows["value"] * np.nan
     return _matrix(rows.assign(row=rows["category"], column=rows["language"]), title, "item", shade=shade)
@@ -362,6 +362,13 @@ def _chosen(frame: pd.DataFrame, column: str, name: str | None) -> pd.DataFrame:
     if name not in (known := frame[column].dropna().unique()):
         raise DataError(f'{column}: no results of "{name}".{suggest(str(name), known)}')
     return frame[frame[column] == name]
+
+
+def _of_categories(frame: pd.DataFrame) -> pd.DataFrame:
+    rows = frame[frame["category"].fillna("") != ""]
+    if rows.empty:
+        raise DataError(f"{frame['evaluation'].iloc[0]}: its items have no categories.")
+    return rows
 
 
 def _figure(title: str, n: str, height: float = 3.6):

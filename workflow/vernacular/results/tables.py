@@ -5,6 +5,7 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 
+from vernacular.comparison.align import align
 from vernacular.comparison.curves.schema import DECIDING_METRICS
 from vernacular.comparison.languages import BETWEEN_LANGUAGES, LANGUAGE_ITEMS
 from vernacular.comparison.schema import CHANGES, COMPARISONS, PROMPTS
@@ -183,21 +184,19 @@ def evidence(directory, baseline: str, candidate: str, evaluation: str, metric: 
         DataError: A model or the evaluation has no results, or the metric is not one of single items from 0 to 1.
         ArtifactError: A file is damaged.
     """
-    sides = []
-    for model in (baseline, candidate):
-        frame = items(directory, model, evaluation)
-        if metric not in (known := measures(frame)):
+    paths = {model: find_results(directory, model, "tasks", evaluation) for model in (baseline, candidate)}
+    both, sides = align({model: artifacts.read(path, TASK_RESULTS) for model, path in paths.items()})
+    for model, side in sides.items():
+        if metric not in (known := [name for name in side.values if COUNT not in name]):
             raise DataError(f'{model}: no metric "{metric}" per item in {evaluation}.{suggest(metric, known)}')
-        texts = [
-            str([*map(list, cells)]) for cells in zip(frame["prompt"], frame["choices"], frame["gold"], strict=True)
-        ]
-        sides.append(frame.set_index(["item_id", pd.Index(texts, name="text")])[["cluster_id", metric]])
-    both = sides[0].join(sides[1], lsuffix="_left", how="inner").dropna(subset=[f"{metric}_left", metric])
-    if not both[[f"{metric}_left", metric]].stack().between(0, 1).all():
+    left, right = sides[baseline], sides[candidate]
+    frame = pd.DataFrame({"left": left.value(metric), "right": right.value(metric)})[left.text_id == right.text_id]
+    frame = frame.dropna()
+    if not frame.stack().between(0, 1).all():
         raise DataError(f"{evaluation}: {metric} is not a number from 0 to 1.")
-    differences = both[metric] - both[f"{metric}_left"]
-    alone = "item " + both.index.to_frame()["item_id"]
-    clusters = {name: group.to_numpy() for name, group in differences.groupby(both["cluster_id"].fillna(alone))}
+    names = [f"item {name}" if label is None else label for name, label in zip(both.ids, both.clusters, strict=True)]
+    differences = (frame["right"] - frame["left"]).groupby(pd.Series(names))
+    clusters = {name: group.to_numpy() for name, group in differences}
     labels = list(clusters)
     labels = [labels[position] for position in hash_order(labels)]
     found = sequential([clusters[label] for label in labels], labels)

@@ -70,8 +70,8 @@ def read_sentences(path, name: str | None = None) -> Iterator[Sentence]:
     for block in blocks:
         for header in filter(None, (_COLUMNS.match(line) for _, line in block)):
             fields = _fields(header[1], f"{name}, lines {block[0][0]} to {block[-1][0]}")
-        if len(block) == 1 and _COLUMNS.match(block[0][1]):
-            continue  # a line of the file, not of a sentence
+        if all(line.startswith("#") for _, line in block):
+            continue  # of the file, not of a sentence
         sentence_number += 1
         location = f"{name}, sentence {sentence_number} (lines {block[0][0]} to {block[-1][0]})"
         tokens = _parse("".join(line for _, line in block).rstrip(), location, fields)
