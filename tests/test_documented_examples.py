@@ -20,7 +20,7 @@ from vernacular.metrics.spans import choose_option, margin, probabilities
 from vernacular.protocols.lm_eval.metrics import bits_per_byte
 from vernacular.protocols.prompts import variants
 from vernacular.protocols.rubrics import load_rubric
-from vernacular.statistics.paired import holm
+from vernacular.statistics.significance import holm
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -11,7 +11,8 @@ import pytest
 import yaml
 from support.faulty_items import TASK
 from support.result_rows import EVALUATION, row
-from vernacular.comparison.labels import ESTIMATES, as_comparisons, estimates
+from vernacular.comparison.labels import as_comparisons, estimates
+from vernacular.comparison.schema import ESTIMATES
 from vernacular.comparison.sheets import (
     SCALES,
     Label,

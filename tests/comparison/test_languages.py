@@ -3,7 +3,8 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from vernacular.comparison.languages import BETWEEN_LANGUAGES, LANGUAGE_ITEMS, METRICS, compare_languages, groups
+from vernacular.comparison.languages import METRICS, compare_languages, groups
+from vernacular.comparison.schema import BETWEEN_LANGUAGES, LANGUAGE_ITEMS
 from vernacular.metrics.schema import TASK_RESULTS
 from vernacular.metrics.spans import choose_option
 from vernacular.statistics.consistency import unrelated_rank_c

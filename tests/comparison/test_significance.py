@@ -12,8 +12,7 @@ from vernacular.comparison.compare import compare_all
 from vernacular.comparison.overall import _better, _interval, overall
 from vernacular.comparison.pairwise import compare_sides
 from vernacular.metrics.metric import Metric, chance_level, majority_baseline
-from vernacular.statistics.paired import competition_ranks, holm
-from vernacular.statistics.significance import add_significance
+from vernacular.statistics.significance import add_significance, competition_ranks, holm
 
 ACCURACY = Metric("accuracy", "share", True, "similarity", proportion=True, headline=True)
 SURPRISAL = Metric("surprisal", "nats", False, "surprisal", headline=True)

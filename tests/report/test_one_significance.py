@@ -18,7 +18,7 @@ from vernacular.core.model_record import ModelRecord
 from vernacular.metrics.schema import METRICS, RESULTS
 from vernacular.protocols.schema import REQUESTS
 from vernacular.report.page import build
-from vernacular.stages.finish import PrintResults, print_results
+from vernacular.stages.print_results import PrintResults, print_results
 from vernacular.stages.sides import csv_beside
 from vernacular.statistics.significance import FAMILIES
 from vernacular.summary.cells import number_format

@@ -15,7 +15,7 @@ from support.stage_run import Run
 from vernacular import cli
 from vernacular.config.load import load
 from vernacular.core.errors import ConfigError
-from vernacular.stages import finish as stage
+from vernacular.stages import print_results as stage
 
 QUESTION = item(question="Which?", context="A passage.", choices=["a", "b", "c", "d"], gold=[1])
 TASK = {

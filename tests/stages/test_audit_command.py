@@ -10,7 +10,8 @@ import pytest
 import torch
 from support.faulty_items import CLOSE, EVALUATION, WRONG_GOLD, simulate, write_run
 from vernacular import cli
-from vernacular.comparison.audit import AUDIT_LIST, answered
+from vernacular.comparison.audit import answered
+from vernacular.comparison.schema import AUDIT_LIST
 from vernacular.config.load import load
 from vernacular.config.series import families
 from vernacular.core import artifacts

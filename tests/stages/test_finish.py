@@ -9,7 +9,8 @@ from vernacular.core import artifacts
 from vernacular.core.errors import UserError
 from vernacular.core.tables import to_frame, write_csv
 from vernacular.metrics.schema import RESULTS, as_table
-from vernacular.stages import finish as stage
+from vernacular.stages import print_results as stage
+from vernacular.stages.finish import Finish, finish
 
 SPEC = {name: EVALUATION[name] for name in ("task", "language", "protocol", "shots", "seed", "style", "prompt")}
 
@@ -124,7 +125,7 @@ def test_missing_results_are_grouped_by_models_and_reason(tmp_path):
     notes += ["unavailable,gated,,tiny,e9", 'unavailable,gated,,"a, other",e9', "dropped,empty question,1,other,e1"]
     (tmp_path / "notes.csv").write_text("\n".join(notes) + "\n", "utf-8-sig")
     with pytest.raises(UserError) as raised:
-        stage.finish(stage.Finish(notes=tmp_path / "notes.csv", out=tmp_path / "complete.txt"))
+        finish(Finish(notes=tmp_path / "notes.csv", out=tmp_path / "complete.txt"))
     first, *lines = str(raised.value).split("\n")
     assert first == "the summary is written, but results are missing:"
     assert lines == ["  tiny", "    e0, e1, e2 and 2 more: no memory", "    e9: gated", "  a, other", "    e9: gated"]

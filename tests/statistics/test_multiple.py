@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 from statsmodels.stats.multitest import multipletests
-from vernacular.statistics.paired import competition_ranks, holm
+from vernacular.statistics.significance import competition_ranks, holm
 
 
 @pytest.mark.parametrize("p_values", [[0.3], [0.01, 0.01, 0.04], [0.9, 0.001, 0.5, 0.02], [0.0, 1.0, 0.0125] * 9])

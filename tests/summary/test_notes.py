@@ -10,6 +10,7 @@ from vernacular.core.metadata import (
     ResultsMetadata,
     RowCounts,
     decode,
+    split_list,
     unavailable,
 )
 from vernacular.summary.notes import (
@@ -19,7 +20,6 @@ from vernacular.summary.notes import (
     mixed_version_notes,
     no_interval_notes,
     notes_to_frame,
-    split_list,
     unreviewed_notes,
 )
 from vernacular.summary.workbook import dataset_sources

@@ -3,7 +3,8 @@
 from dataclasses import asdict
 from pathlib import Path
 
-from vernacular.comparison.audit import AUDIT_LIST, Listing
+from vernacular.comparison.audit import Listing
+from vernacular.comparison.schema import AUDIT_LIST
 
 from support import report_run
 from support.report_run import HOSTILE, OPTIONS, write_artifact

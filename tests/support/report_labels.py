@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from vernacular.comparison.labels import ESTIMATES
+from vernacular.comparison.schema import ESTIMATES
 
 from support import report_run
 from support.report_run import OPTIONS, write_artifact

@@ -38,7 +38,6 @@ _MODULES = {
     **{name: f"check:{name}" for name in ("init", "show", "snakefile")},
     **{name: f"fetch:{name}" for name in ("model", "encoder")},
     "audit-lists": "audit:audit_lists",
-    "print-results": "finish:print_results",
     **{name: f"tasks:{name}" for name in ("audit", "revisions", "treebank")},
     "join": "publish:join",
 }

@@ -22,8 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from huggingface_hub import get_token
 
-from vernacular.comparison.labels import is_estimate
-from vernacular.comparison.schema import PROMPTS
+from vernacular.comparison.schema import PROMPTS, is_estimate
 from vernacular.core import artifacts
 from vernacular.core.errors import ArtifactError, DataError, UserError, format_count
 from vernacular.core.fingerprint import fingerprint

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from vernacular.core.artifacts import Kind
+from vernacular.comparison.schema import VERDICT_COLUMNS
 from vernacular.core.errors import format_count
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.tables import decimals, percent, values_of
 from vernacular.data.audit import REFERENCE
-from vernacular.metrics.schema import text_columns, value_arrays
+from vernacular.metrics.schema import value_arrays
 from vernacular.metrics.spans import correct_options
 from vernacular.statistics.audit import MIN_ITEMS, Audit, Drops, Responses, audit, complete, unsuitable
 from vernacular.statistics.intervals import cluster_bootstrap
@@ -26,42 +26,6 @@ from vernacular.types import OPTIONS_ONLY, Item
 # what a speaker can decide; all but the first are faults
 DECISIONS = (OK, *FAULTS) = ("ok", "wrong gold", "several correct", "none correct", "unclear question",
                              "unclear options", "translation")  # fmt: skip
-VERDICT_COLUMNS = ("decision", "annotator", "date")  # empty in a list
-
-# results/summary/audit.parquet: a row per item of a list, most suspicious first
-AUDIT_LIST = Kind(
-    "audit list",
-    [
-        ("evaluation", pa.string()),  # the first of those whose scores are averaged
-        *text_columns("task", "language"),
-        ("rank", pa.int32()),  # by score; null: listed for its drop alone
-        ("drop_rank", pa.int32()),  # by drop; null: not among the first
-        ("item_id", pa.string()),
-        ("content", pa.string()),  # hash of the item's texts and gold, to which a verdict refers
-        *text_columns("cluster_id", "category"),
-        ("score", pa.float64()),  # S, in standard deviations
-        ("level", pa.float64()),  # lead of the gold over the models' favorite, in units of a usual margin
-        ("slope", pa.float64()),  # of the margin over the models' ability
-        ("families", pa.int32()),  # with scores of this item
-        ("families_wrong", pa.int32()),  # most of whose models do not choose the gold
-        ("favorite", pa.string()),  # the incorrect option that the models prefer
-        ("favorite_share", pa.float64()),  # ability weight of the models that choose it
-        ("reason", pa.string()),  # why it is listed
-        ("checks", pa.string()),  # what is suspicious about its text (`data/audit.py`)
-        ("drop", pa.float64()),  # below the other languages of a parallel task
-        ("q", pa.float64()),  # false discovery rate of the items up to this drop
-        ("accuracy_here", pa.float64()),  # share of models that choose the gold in this language
-        ("accuracy_elsewhere", pa.float64()),  # mean over the other languages
-        ("prompt", pa.string()),  # context and question
-        ("choices", pa.list_(pa.string())),
-        ("gold", pa.list_(pa.int32())),
-        ("reference_language", pa.string()),  # of a parallel task: English, or another language
-        ("reference", pa.string()),  # the item's texts in that language
-        *text_columns(*VERDICT_COLUMNS),
-    ],
-    key=("evaluation", "item_id"),
-    required=("score", "choices", "gold", "content"),
-)
 
 _HARD_OR_FAULTY = (
     "Items on this list are hard or faulty. Removing them raises every score (the first 40 of 300 faultless items: by "

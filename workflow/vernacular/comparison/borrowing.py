@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from vernacular.comparison.align import Side, align, margins
-from vernacular.comparison.labels import BORROWED, ESTIMATES, MISSING_SHARE, Estimated, numbers
+from vernacular.comparison.labels import MISSING_SHARE, Estimated, numbers
+from vernacular.comparison.schema import BORROWED, ESTIMATES
 from vernacular.comparison.sheets import TEXTS
 from vernacular.core.errors import first_of, format_count
 from vernacular.data.load import draw_key, sample

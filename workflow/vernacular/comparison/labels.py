@@ -11,52 +11,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from vernacular.comparison.schema import COMPARISONS
+from vernacular.comparison.schema import COMPARISONS, ESTIMATES, HUMAN
 from vernacular.comparison.sheets import CORRECT, GRADES, PAIRS, Label, Responses
-from vernacular.core.artifacts import Kind
 from vernacular.core.errors import first_of, format_count
 from vernacular.core.tables import decimals, finite_or_none, percent
 from vernacular.metrics.metric import Metric, display_name
-from vernacular.metrics.schema import float_columns, text_columns, value_arrays
+from vernacular.metrics.schema import value_arrays
 from vernacular.statistics.intervals import cluster_codes
 from vernacular.statistics.labels import MIN_CLUSTERS, Agreement, Estimate, agreement, corrected, labels_alone
 from vernacular.statistics.significance import add_significance
 from vernacular.types import SETTING
 
-HUMAN, BORROWED = "human", "borrowed"  # `human_by_chrf`, `accuracy_borrowed`
 MISSING_SHARE = 0.05  # share of the items before the last label without one
-
-# results/summary/labels.parquet: a row per model or pair of models, and score
-ESTIMATES = Kind(
-    "estimates from labels",
-    [
-        ("baseline", pa.string()),  # of a paired difference; null: a value of one model
-        *text_columns("model", "evaluation"),
-        ("metric", pa.string()),  # "human": labels alone; "human_by_chrf": with a score; "accuracy_borrowed"
-        ("score", pa.string()),  # the automatic score, or the models that are borrowed from
-        ("unit", pa.string()),
-        ("headline", pa.bool_()),  # is shown in overviews: the labels alone, and with the leading score
-        *float_columns("value", "ci_low", "ci_high"),
-        ("p_value", pa.float64()),  # of a paired difference
-        ("labels_only", pa.float64()),  # of the labels alone, or of the model's own items
-        *float_columns("labels_only_low", "labels_only_high"),
-        ("score_only", pa.float64()),  # mean of the score over all items
-        ("rho", pa.float64()),  # correlation of label and score over the labeled items
-        ("weight", pa.float64()),  # lambda, mean over the folds
-        ("ratio", pa.float64()),  # standard error with the score over that of the labels alone
-        ("n_labels", pa.int64()),  # labeled items
-        ("n_clusters", pa.int64()),  # of these
-        ("n_missing", pa.int64()),  # items before the last label without one
-        ("n_scored", pa.int64()),  # items with the score
-        ("n", pa.int64()),  # items
-        ("annotators", pa.int64()),
-        ("alpha", pa.float64()),  # Krippendorff's, of all labels of the evaluation
-        *float_columns("alpha_low", "alpha_high"),
-        ("n_agreement", pa.int64()),  # responses with several labels
-        ("sentence", pa.string()),
-    ],
-    key=(),  # baseline, which may be null, model, evaluation and metric
-)
 
 
 @dataclass(frozen=True)
@@ -322,27 +288,6 @@ def as_comparisons(rows: list[dict], settings: Mapping[str, Mapping]) -> list[di
     add_significance([row for row in compared if row["metric"] == HUMAN])
     add_significance([row for row in compared if row["metric"] != HUMAN])
     return compared
-
-
-def is_estimate(metric: str) -> bool:
-    """Return whether a value is estimated from labels or from other models' answers: no other tool has it."""
-    return metric == HUMAN or metric.startswith(f"{HUMAN}_by_") or metric.endswith(f"_{BORROWED}")
-
-
-def about(metric: str) -> str | None:
-    """Return what a value by labels is, for readers; None for another metric.
-
-    >>> about("human_by_chrf")
-    'value by the labels of speakers for all items, from the labels and this score: chrF'
-    """
-    if metric == HUMAN:
-        return "value by the labels of speakers, alone"
-    if metric.startswith(f"{HUMAN}_by_"):
-        score = display_name(metric.removeprefix(f"{HUMAN}_by_"))
-        return f"value by the labels of speakers for all items, from the labels and this score: {score}"
-    if metric.endswith(f"_{BORROWED}"):
-        return "estimated from some items and the answers of other models to all: no value for publication"
-    return None
 
 
 def numbers(estimate: Estimate, alone: Estimate, is_share: bool, *, paired: bool) -> dict:

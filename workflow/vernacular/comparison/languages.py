@@ -14,11 +14,9 @@ from itertools import permutations, product
 import numpy as np
 import pyarrow as pa
 
-from vernacular.core.artifacts import Kind
 from vernacular.core.errors import first_of, format_count
 from vernacular.core.tables import finite_or_none, rows_of
 from vernacular.data.audit import REFERENCE
-from vernacular.metrics.schema import EVALUATION_COLUMNS, float_columns, text_columns
 from vernacular.metrics.spans import TIE, correct_options
 from vernacular.statistics.consistency import means, rank_c, unrelated_rank_c
 from vernacular.statistics.intervals import cluster_codes
@@ -27,44 +25,6 @@ from vernacular.types import SETTING
 METRICS = ("rank_c", "same_if_both_incorrect", "correct_if_correct_there")
 MOST_LANGUAGES = 12  # of a task, of which all pairs are compared; of more, those with the reference language
 _LEAST_SHARE = 0.5  # of the items in both languages, whose options and gold must be comparable
-
-# results/summary/between_languages.parquet: a row per model, language, reference language and metric; with a baseline,
-# the difference of two models
-BETWEEN_LANGUAGES = Kind(
-    "between languages",
-    [
-        *text_columns("model", "baseline"),  # baseline "": a value; else model minus baseline
-        *EVALUATION_COLUMNS,
-        *text_columns("reference", "metric"),  # the other language; one of METRICS
-        *float_columns("value", "ci_low", "ci_high"),
-        ("p_value", pa.float64()),  # of a difference; exploratory, in no family
-        ("n", pa.int64()),  # items that enter: of a difference, of the model with fewer
-        ("n_compared", pa.int64()),  # items of both languages with comparable options and gold
-        ("n_excluded", pa.int64()),  # other items of both languages
-        ("chance", pa.float64()),  # the value of unrelated answers
-    ],
-    key=("model", "baseline", "evaluation", "reference", "metric"),
-    required=("n", "n_compared", "n_excluded"),
-)
-
-# results/summary/language_items.parquet: items that a model answers in the reference language and not in this one
-LANGUAGE_ITEMS = Kind(
-    "language items",
-    [
-        *EVALUATION_COLUMNS,
-        *text_columns("reference", "item_id"),
-        ("models", pa.list_(pa.string())),  # correct in the reference language, incorrect here
-        ("predictions", pa.list_(pa.string())),  # of these models, here
-        ("n_models", pa.int64()),  # correct in the reference language, with an answer here
-        ("text", pa.string()),
-        ("choices", pa.list_(pa.string())),
-        ("gold", pa.list_(pa.int32())),
-        ("reference_text", pa.string()),
-        ("reference_choices", pa.list_(pa.string())),
-    ],
-    key=("evaluation", "item_id"),
-    required=("models", "n_models"),
-)
 
 _COLUMNS = ("item_id", "cluster_id", "prompt", "choices", "gold", "option_scores", "prediction", "predicted_indices",
             "correct")  # fmt: skip

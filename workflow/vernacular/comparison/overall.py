@@ -19,7 +19,7 @@ from scipy.special import ndtr
 
 from vernacular.comparison.align import Items, Side
 from vernacular.metrics.metric import Metric, chance_level
-from vernacular.statistics import paired
+from vernacular.statistics import paired, significance
 from vernacular.statistics.intervals import redrawn, resample_statistic
 
 RESAMPLES = 1_000
@@ -113,7 +113,7 @@ def _aggregate_scope(
     language_means, language_draws = by_language @ values, np.einsum("e,erm->rm", by_language, draws)
     rates = _win_rates(values, weights)
     better = _better(means, drawn_means)
-    ranks = paired.competition_ranks(better)
+    ranks = significance.competition_ranks(better)
     return [
         {
             "model": model,
@@ -178,7 +178,7 @@ def _normalize(evaluation: Evaluation, models, clusters, seed: int, resamples: i
 def _interval(draws: np.ndarray) -> tuple[float | None, float | None]:
     if not np.isfinite(draws).all() or np.ptp(draws) == 0:
         return None, None
-    return tuple(np.quantile(draws, [paired.ALPHA / 2, 1 - paired.ALPHA / 2]).tolist())
+    return tuple(np.quantile(draws, [significance.ALPHA / 2, 1 - significance.ALPHA / 2]).tolist())
 
 
 def _better(means: np.ndarray, draws: np.ndarray) -> np.ndarray:
@@ -191,7 +191,7 @@ def _better(means: np.ndarray, draws: np.ndarray) -> np.ndarray:
     for (i, j), difference in zip(pairs, differences, strict=True):
         se = (draws[:, i] - draws[:, j]).std(ddof=1)
         p_values.append(2 * ndtr(-abs(difference) / se) if se > 0 else float("nan"))
-    return paired.significantly_better(len(means), pairs, differences, p_values)
+    return significance.significantly_better(len(means), pairs, differences, p_values)
 
 
 def _win_rates(values: np.ndarray, weights: np.ndarray) -> np.ndarray:

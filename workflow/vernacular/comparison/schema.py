@@ -6,6 +6,7 @@ A *side* of a comparison is a model, or external results, by name. Both sides of
 import pyarrow as pa
 
 from vernacular.core.artifacts import Kind
+from vernacular.metrics.metric import display_name
 from vernacular.metrics.schema import EVALUATION_COLUMNS, TASK_RESULTS, float_columns, text_columns
 
 # results/summary/comparisons.parquet: a row per pair, evaluation, category and metric; of models only in
@@ -168,3 +169,133 @@ PROMPTS = Kind(
     required=("n", "n_prompts"),
     is_public=True,
 )
+
+HUMAN, BORROWED = "human", "borrowed"  # `human_by_chrf`, `accuracy_borrowed`
+
+# results/summary/labels.parquet: a row per model or pair of models, and score
+ESTIMATES = Kind(
+    "estimates from labels",
+    [
+        ("baseline", pa.string()),  # of a paired difference; null: a value of one model
+        *text_columns("model", "evaluation"),
+        ("metric", pa.string()),  # "human": labels alone; "human_by_chrf": with a score; "accuracy_borrowed"
+        ("score", pa.string()),  # the automatic score, or the models that are borrowed from
+        ("unit", pa.string()),
+        ("headline", pa.bool_()),  # is shown in overviews: the labels alone, and with the leading score
+        *float_columns("value", "ci_low", "ci_high"),
+        ("p_value", pa.float64()),  # of a paired difference
+        ("labels_only", pa.float64()),  # of the labels alone, or of the model's own items
+        *float_columns("labels_only_low", "labels_only_high"),
+        ("score_only", pa.float64()),  # mean of the score over all items
+        ("rho", pa.float64()),  # correlation of label and score over the labeled items
+        ("weight", pa.float64()),  # lambda, mean over the folds
+        ("ratio", pa.float64()),  # standard error with the score over that of the labels alone
+        ("n_labels", pa.int64()),  # labeled items
+        ("n_clusters", pa.int64()),  # of these
+        ("n_missing", pa.int64()),  # items before the last label without one
+        ("n_scored", pa.int64()),  # items with the score
+        ("n", pa.int64()),  # items
+        ("annotators", pa.int64()),
+        ("alpha", pa.float64()),  # Krippendorff's, of all labels of the evaluation
+        *float_columns("alpha_low", "alpha_high"),
+        ("n_agreement", pa.int64()),  # responses with several labels
+        ("sentence", pa.string()),
+    ],
+    key=(),  # baseline, which may be null, model, evaluation and metric
+)
+
+VERDICT_COLUMNS = ("decision", "annotator", "date")  # empty in a list
+
+# results/summary/audit.parquet: a row per item of a list, most suspicious first
+AUDIT_LIST = Kind(
+    "audit list",
+    [
+        ("evaluation", pa.string()),  # the first of those whose scores are averaged
+        *text_columns("task", "language"),
+        ("rank", pa.int32()),  # by score; null: listed for its drop alone
+        ("drop_rank", pa.int32()),  # by drop; null: not among the first
+        ("item_id", pa.string()),
+        ("content", pa.string()),  # hash of the item's texts and gold, to which a verdict refers
+        *text_columns("cluster_id", "category"),
+        ("score", pa.float64()),  # S, in standard deviations
+        ("level", pa.float64()),  # lead of the gold over the models' favorite, in units of a usual margin
+        ("slope", pa.float64()),  # of the margin over the models' ability
+        ("families", pa.int32()),  # with scores of this item
+        ("families_wrong", pa.int32()),  # most of whose models do not choose the gold
+        ("favorite", pa.string()),  # the incorrect option that the models prefer
+        ("favorite_share", pa.float64()),  # ability weight of the models that choose it
+        ("reason", pa.string()),  # why it is listed
+        ("checks", pa.string()),  # what is suspicious about its text (`data/audit.py`)
+        ("drop", pa.float64()),  # below the other languages of a parallel task
+        ("q", pa.float64()),  # false discovery rate of the items up to this drop
+        ("accuracy_here", pa.float64()),  # share of models that choose the gold in this language
+        ("accuracy_elsewhere", pa.float64()),  # mean over the other languages
+        ("prompt", pa.string()),  # context and question
+        ("choices", pa.list_(pa.string())),
+        ("gold", pa.list_(pa.int32())),
+        ("reference_language", pa.string()),  # of a parallel task: English, or another language
+        ("reference", pa.string()),  # the item's texts in that language
+        *text_columns(*VERDICT_COLUMNS),
+    ],
+    key=("evaluation", "item_id"),
+    required=("score", "choices", "gold", "content"),
+)
+
+# results/summary/between_languages.parquet: a row per model, language, reference language and metric; with a baseline,
+# the difference of two models
+BETWEEN_LANGUAGES = Kind(
+    "between languages",
+    [
+        *text_columns("model", "baseline"),  # baseline "": a value; else model minus baseline
+        *EVALUATION_COLUMNS,
+        *text_columns("reference", "metric"),  # the other language; one of METRICS
+        *float_columns("value", "ci_low", "ci_high"),
+        ("p_value", pa.float64()),  # of a difference; exploratory, in no family
+        ("n", pa.int64()),  # items that enter: of a difference, of the model with fewer
+        ("n_compared", pa.int64()),  # items of both languages with comparable options and gold
+        ("n_excluded", pa.int64()),  # other items of both languages
+        ("chance", pa.float64()),  # the value of unrelated answers
+    ],
+    key=("model", "baseline", "evaluation", "reference", "metric"),
+    required=("n", "n_compared", "n_excluded"),
+)
+
+# results/summary/language_items.parquet: items that a model answers in the reference language and not in this one
+LANGUAGE_ITEMS = Kind(
+    "language items",
+    [
+        *EVALUATION_COLUMNS,
+        *text_columns("reference", "item_id"),
+        ("models", pa.list_(pa.string())),  # correct in the reference language, incorrect here
+        ("predictions", pa.list_(pa.string())),  # of these models, here
+        ("n_models", pa.int64()),  # correct in the reference language, with an answer here
+        ("text", pa.string()),
+        ("choices", pa.list_(pa.string())),
+        ("gold", pa.list_(pa.int32())),
+        ("reference_text", pa.string()),
+        ("reference_choices", pa.list_(pa.string())),
+    ],
+    key=("evaluation", "item_id"),
+    required=("models", "n_models"),
+)
+
+
+def is_estimate(metric: str) -> bool:
+    """Return whether a value is estimated from labels or from other models' answers: no other tool has it."""
+    return metric == HUMAN or metric.startswith(f"{HUMAN}_by_") or metric.endswith(f"_{BORROWED}")
+
+
+def about(metric: str) -> str | None:
+    """Return what a value by labels is, for readers; None for another metric.
+
+    >>> about("human_by_chrf")
+    'value by the labels of speakers for all items, from the labels and this score: chrF'
+    """
+    if metric == HUMAN:
+        return "value by the labels of speakers, alone"
+    if metric.startswith(f"{HUMAN}_by_"):
+        score = display_name(metric.removeprefix(f"{HUMAN}_by_"))
+        return f"value by the labels of speakers for all items, from the labels and this score: {score}"
+    if metric.endswith(f"_{BORROWED}"):
+        return "estimated from some items and the answers of other models to all: no value for publication"
+    return None

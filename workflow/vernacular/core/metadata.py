@@ -43,11 +43,23 @@ def not_applicable(reason: str, *, awaits: str | None = None) -> Outcome:
     return Outcome(NOT_APPLICABLE, reason, awaits)
 
 
+SEPARATOR = ", "  # of the names of models or evaluations in a cell of the notes
+
+
 def note(
     kind: str, text: str, *, model: str | None = None, evaluation: str | None = None, count: int | None = None
 ) -> dict:
     """Return a note; without a model or evaluation, it is of all."""
     return {"model": model, "evaluation": evaluation, "kind": kind, "note": text, "count": count}
+
+
+def split_list(text: str) -> list[str]:
+    """Return the names of a cell "models" or "evaluations".
+
+    >>> split_list("a, b"), split_list("")
+    (['a', 'b'], [])
+    """
+    return text.split(SEPARATOR) if text else []
 
 
 class Metadata(Fields):

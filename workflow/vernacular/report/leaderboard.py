@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from vernacular.comparison.labels import about
+from vernacular.comparison.schema import about
 from vernacular.core.metadata import INFORMATION, ResultsMetadata
 from vernacular.core.paths import publishable
 from vernacular.metrics.metric import display_name

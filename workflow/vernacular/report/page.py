@@ -13,11 +13,17 @@ import numpy as np
 import pyarrow as pa
 
 from vernacular import __version__
-from vernacular.comparison.audit import AUDIT_LIST
 from vernacular.comparison.curves.schema import DECIDING_METRICS
-from vernacular.comparison.labels import ESTIMATES
-from vernacular.comparison.languages import BETWEEN_LANGUAGES, LANGUAGE_ITEMS
-from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
+from vernacular.comparison.schema import (
+    AUDIT_LIST,
+    BETWEEN_LANGUAGES,
+    COMPARISONS,
+    ESTIMATES,
+    LANGUAGE_ITEMS,
+    OVERALL,
+    PROMPTS,
+    RANKINGS,
+)
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count, writing
 from vernacular.core.languages import base_language, english_names

@@ -7,8 +7,7 @@ import numpy as np
 import pandas as pd
 
 from vernacular.comparison.curves.schema import CURVES
-from vernacular.comparison.labels import ESTIMATES
-from vernacular.comparison.schema import OVERALL
+from vernacular.comparison.schema import ESTIMATES, OVERALL
 from vernacular.core import artifacts
 from vernacular.core.errors import DataError, suggest
 from vernacular.core.tables import decimals, percent, rows_of

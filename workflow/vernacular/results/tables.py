@@ -7,8 +7,7 @@ import pyarrow as pa
 
 from vernacular.comparison.align import align
 from vernacular.comparison.curves.schema import DECIDING_METRICS
-from vernacular.comparison.languages import BETWEEN_LANGUAGES, LANGUAGE_ITEMS
-from vernacular.comparison.schema import CHANGES, COMPARISONS, PROMPTS
+from vernacular.comparison.schema import BETWEEN_LANGUAGES, CHANGES, COMPARISONS, LANGUAGE_ITEMS, PROMPTS
 from vernacular.core import artifacts
 from vernacular.core.errors import DataError, suggest
 from vernacular.core.tables import to_frame

@@ -11,6 +11,7 @@ from openpyxl.utils import get_column_letter
 from openpyxl.worksheet.datavalidation import DataValidation
 
 from vernacular.comparison import audit
+from vernacular.comparison.schema import AUDIT_LIST, VERDICT_COLUMNS
 from vernacular.config.specs import AuditSpec
 from vernacular.core import artifacts
 from vernacular.core.artifacts import replacing
@@ -70,8 +71,8 @@ def audit_lists(args: AuditLists) -> str:
     sources = [results_path(args.results, model, name) for model in spec.models for name in spec.evaluations]
     metadata = {"lists": [asdict(listing) for listing in listings]}
     metadata |= {"fingerprint": artifacts.input_fingerprint(to_json(spec), *sources)}
-    path = artifacts.write(args.out / "audit.parquet", audit.AUDIT_LIST, rows, metadata)
-    _write_tables(args.out, artifacts.read(path, audit.AUDIT_LIST), listings)
+    path = artifacts.write(args.out / "audit.parquet", AUDIT_LIST, rows, metadata)
+    _write_tables(args.out, artifacts.read(path, AUDIT_LIST), listings)
     for listing in listings:
         print(listing.evaluation, *(f"  {line}" for line in [listing.reason, *listing.sentences] if line), sep="\n")
     lists = format_count(sum(listing.reason is None for listing in listings), "list")
@@ -122,7 +123,7 @@ def _write_tables(out: Path, table: pa.Table, listings: list[audit.Listing]) -> 
         row | {"choices": " | ".join(row["choices"]), "gold": " | ".join(row["choices"][i] for i in row["gold"])}
         for row in rows
     ]
-    write_csv(out / FILES[0], pd.DataFrame(texts, columns=audit.AUDIT_LIST.schema.names))
+    write_csv(out / FILES[0], pd.DataFrame(texts, columns=AUDIT_LIST.schema.names))
     lists = [asdict(listing) | {"evaluations": " ".join(listing.evaluations)} for listing in listings]
     lists = [row | {"sentences": " ".join(row["sentences"])} for row in lists]
     write_csv(out / FILES[1], pd.DataFrame(lists, columns=list(audit.Listing.__dataclass_fields__)))
@@ -140,7 +141,7 @@ def _write_tables(out: Path, table: pa.Table, listings: list[audit.Listing]) -> 
 
 
 def _about(listing: audit.Listing) -> list[str]:
-    how = f"Fill in {', '.join(audit.VERDICT_COLUMNS)}: one of {', '.join(audit.DECISIONS)}."
+    how = f"Fill in {', '.join(VERDICT_COLUMNS)}: one of {', '.join(audit.DECISIONS)}."
     return [listing.reason, *listing.sentences] if listing.reason else [*listing.sentences, how]
 
 

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from vernacular.comparison.languages import BETWEEN_LANGUAGES, LANGUAGE_ITEMS, compare_languages, groups
+from vernacular.comparison.languages import compare_languages, groups
+from vernacular.comparison.schema import BETWEEN_LANGUAGES, LANGUAGE_ITEMS
 from vernacular.config.specs import LanguagesSpec
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from vernacular.comparison.borrowing import borrow
-from vernacular.comparison.labels import ESTIMATES, Estimated
+from vernacular.comparison.labels import Estimated
 from vernacular.comparison.labels import estimates as by_labels
+from vernacular.comparison.schema import ESTIMATES
 from vernacular.comparison.sheets import Label, read_labels
 from vernacular.config.specs import EstimatesSpec
 from vernacular.core import artifacts

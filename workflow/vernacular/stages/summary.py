@@ -9,10 +9,17 @@ import pandas as pd
 import pyarrow as pa
 
 from vernacular.comparison.curves.schema import CURVE_STATISTICS, DECIDING_METRICS, TASK_TRUST
-from vernacular.comparison.labels import ESTIMATES, as_comparisons
-from vernacular.comparison.languages import BETWEEN_LANGUAGES, LANGUAGE_ITEMS
+from vernacular.comparison.labels import as_comparisons
 from vernacular.comparison.over_prompts import without_single_prompts
-from vernacular.comparison.schema import COMPARISONS, OVERALL, PROMPTS, RANKINGS
+from vernacular.comparison.schema import (
+    BETWEEN_LANGUAGES,
+    COMPARISONS,
+    ESTIMATES,
+    LANGUAGE_ITEMS,
+    OVERALL,
+    PROMPTS,
+    RANKINGS,
+)
 from vernacular.comparison.sheets import COMPARISONS_WITHOUT_FAULTS, WITHOUT_FAULTS, beside
 from vernacular.config.specs import SummarySpec
 from vernacular.core import artifacts

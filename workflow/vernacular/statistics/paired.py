@@ -28,53 +28,11 @@ from scipy import sparse
 from scipy.special import stdtr, stdtrit
 
 from vernacular.statistics.intervals import chunks, expanded_tail, redrawn
-
-
-def holm(p_values) -> np.ndarray:
-    """Return (m,) adjusted p-values of one family (Holm 1979); NaN is a missing test, stays NaN and does not count.
-
-    The i-th smallest p times m - i + 1, made monotone and capped at 1. Equal to statsmodels' `multipletests`, which
-    runs the garbage collector at every call: a second for the hundreds of families of a few models.
-
-    >>> holm([0.01, 0.04, float("nan"), 0.03]).round(3).tolist()
-    [0.03, 0.06, nan, 0.06]
-    """
-    p_values = np.asarray(p_values, dtype=float)
-    adjusted = np.full(len(p_values), np.nan)
-    order = np.argsort(p_values)[: np.count_nonzero(~np.isnan(p_values))]  # NaN sorts last
-    steps = np.arange(len(order), 0, -1)
-    adjusted[order] = np.minimum(np.maximum.accumulate(steps * p_values[order]), 1)
-    return adjusted
-
-
-def significantly_better(n: int, pairs, differences, p_values) -> np.ndarray:
-    """Return (n, n) whether the first of two is better than the second, by tests of `pairs` with Holm's correction.
-
-    `differences`: first minus second of each pair, in the direction in which higher is better.
-
-    >>> significantly_better(2, [(0, 1)], [-0.1], [0.01]).tolist()
-    [[False, False], [True, False]]
-    """
-    better = np.zeros((n, n), dtype=bool)
-    for (i, j), difference, p in zip(pairs, differences, holm(p_values), strict=True):
-        if p < ALPHA and difference:
-            better[(i, j) if difference > 0 else (j, i)] = True
-    return better
-
-
-def competition_ranks(better: np.ndarray) -> np.ndarray:
-    """Return (m,) ranks: 1 + the number of significantly better models; better[i, j]: i is better than j.
-
-    >>> competition_ranks(np.array([[False, False, True], [False, False, False], [False, False, False]])).tolist()
-    [1, 1, 2]
-    """
-    return 1 + np.asarray(better, dtype=bool).sum(axis=0)
-
+from vernacular.statistics.significance import ALPHA
 
 _CELLS = 4_000_000  # maximum size of one float array (32 MB)
 _COLUMNS = 256  # maximum number of columns processed together
 _RESOLUTION = 1e-6  # relative
-ALPHA = 0.05
 POWER = 0.8
 
 

@@ -20,17 +20,58 @@ from itertools import chain
 import numpy as np
 
 from vernacular.core.tables import finite_or_none
-from vernacular.statistics.paired import ALPHA, competition_ranks, holm
 
 # the families, wherever something is called significant; js/verdict.js has the same words
 FAMILIES = (
     "Holm correction over all headline metrics of a pair of models and, against the best of all models, over all models"
 )
 
+ALPHA = 0.05
 NONE, SHARED, BEST = 0, 1, 2
 Key = tuple[str, str, str]  # model, evaluation, metric
 Test = tuple[frozenset, str, str]  # both sides, evaluation, metric
 TEST = ("baseline", "candidate", "evaluation", "metric", "difference", "p_value", "headline", "category")
+
+
+def holm(p_values) -> np.ndarray:
+    """Return (m,) adjusted p-values of one family (Holm 1979); NaN is a missing test, stays NaN and does not count.
+
+    The i-th smallest p times m - i + 1, made monotone and capped at 1. Equal to statsmodels' `multipletests`, which
+    runs the garbage collector at every call: a second for the hundreds of families of a few models.
+
+    >>> holm([0.01, 0.04, float("nan"), 0.03]).round(3).tolist()
+    [0.03, 0.06, nan, 0.06]
+    """
+    p_values = np.asarray(p_values, dtype=float)
+    adjusted = np.full(len(p_values), np.nan)
+    order = np.argsort(p_values)[: np.count_nonzero(~np.isnan(p_values))]  # NaN sorts last
+    steps = np.arange(len(order), 0, -1)
+    adjusted[order] = np.minimum(np.maximum.accumulate(steps * p_values[order]), 1)
+    return adjusted
+
+
+def significantly_better(n: int, pairs, differences, p_values) -> np.ndarray:
+    """Return (n, n) whether the first of two is better than the second, by tests of `pairs` with Holm's correction.
+
+    `differences`: first minus second of each pair, in the direction in which higher is better.
+
+    >>> significantly_better(2, [(0, 1)], [-0.1], [0.01]).tolist()
+    [[False, False], [True, False]]
+    """
+    better = np.zeros((n, n), dtype=bool)
+    for (i, j), difference, p in zip(pairs, differences, holm(p_values), strict=True):
+        if p < ALPHA and difference:
+            better[(i, j) if difference > 0 else (j, i)] = True
+    return better
+
+
+def competition_ranks(better: np.ndarray) -> np.ndarray:
+    """Return (m,) ranks: 1 + the number of significantly better models; better[i, j]: i is better than j.
+
+    >>> competition_ranks(np.array([[False, False, True], [False, False, False], [False, False, False]])).tolist()
+    [1, 1, 2]
+    """
+    return 1 + np.asarray(better, dtype=bool).sum(axis=0)
 
 
 @dataclass(frozen=True)

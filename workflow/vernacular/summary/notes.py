@@ -6,7 +6,15 @@ A note is of one model and evaluation; the tables list each text once, with all 
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from vernacular.core.metadata import INFORMATION, NOT_APPLICABLE, UNAVAILABLE, MetricsMetadata, ResultsMetadata, note
+from vernacular.core.metadata import (
+    INFORMATION,
+    NOT_APPLICABLE,
+    SEPARATOR,
+    UNAVAILABLE,
+    MetricsMetadata,
+    ResultsMetadata,
+    note,
+)
 from vernacular.core.tables import percent
 from vernacular.metrics.metric import display_name
 from vernacular.summary.cells import format_difference
@@ -15,7 +23,6 @@ if TYPE_CHECKING:
     import pandas as pd  # not at run time: it takes half a second, and the stage `finish` does not need it
 
 _COLUMNS = ["kind", "note", "count", "models", "evaluations"]
-_SEPARATOR = ", "
 _BUDGET_FELT, _BUDGET_MEASURED = 0.02, 0.1  # shares of unclosed responses
 _MAX_LIST = 30_000  # characters of a list in one cell; a longer list continues in the next row
 
@@ -237,20 +244,11 @@ def _lists(names: list[str | None]) -> list[str | None]:
     """Return the names as lists that fit a cell; [None] if there are none."""
     lists: list[str] = []
     for name in filter(None, names):
-        if lists and len(lists[-1]) + len(_SEPARATOR) + len(name) <= _MAX_LIST:
-            lists[-1] += _SEPARATOR + name
+        if lists and len(lists[-1]) + len(SEPARATOR) + len(name) <= _MAX_LIST:
+            lists[-1] += SEPARATOR + name
         else:
             lists.append(name)
     return lists or [None]
-
-
-def split_list(text: str) -> list[str]:
-    """Return the names of a cell "models" or "evaluations".
-
-    >>> split_list("a, b"), split_list("")
-    (['a', 'b'], [])
-    """
-    return text.split(_SEPARATOR) if text else []
 
 
 def notes_to_frame(notes: list[dict]) -> "pd.DataFrame":

@@ -16,8 +16,7 @@ from vernacular.core.tables import plain_text
 from vernacular.metrics.metric import display_name
 from vernacular.metrics.schema import ABOUT_SAMPLES, is_from_samples
 from vernacular.statistics.over_prompts import LIKE_THESE
-from vernacular.statistics.paired import ALPHA
-from vernacular.statistics.significance import BEST, FAMILIES, NONE, SHARED, index_rankings, marks
+from vernacular.statistics.significance import ALPHA, BEST, FAMILIES, NONE, SHARED, index_rankings, marks
 from vernacular.summary.cells import ARROWS, direction, format_number, lacks_interval
 from vernacular.summary.grid import Grid, Headings, build_grid, runs_of_equal
 

@@ -21,7 +21,7 @@ from vernacular.comparison.curves.schema import DIFFERENCE, REFERENCES
 from vernacular.core.tables import finite_or_none
 from vernacular.metrics.metric import Metric
 from vernacular.statistics import curves as statistics
-from vernacular.statistics import paired
+from vernacular.statistics import paired, significance
 from vernacular.statistics.intervals import cluster_codes, redrawn, resample_statistic
 
 AXES = ("step", "tokens", "words")
@@ -193,7 +193,7 @@ def point_rows(curve: Curve, checkpoints: dict, values: dict[str, dict], samples
 
 def difference_columns(found: paired.Differences) -> list[dict]:
     """Return the columns of each difference; Holm over all of them."""
-    columns = zip(found.value, found.low, found.high, found.p, paired.holm(found.p), strict=True)
+    columns = zip(found.value, found.low, found.high, found.p, significance.holm(found.p), strict=True)
     return [dict(zip(DIFFERENCE, map(finite_or_none, numbers), strict=True)) for numbers in columns]
 
 
@@ -267,7 +267,7 @@ def is_worse_than_last(point: dict, higher_is_better: bool | None) -> bool:
     difference, p = point.get("last_difference"), point.get("last_p_holm")
     if None in (difference, p, higher_is_better):
         return False
-    return p < paired.ALPHA and difference != 0 and (difference < 0) == higher_is_better
+    return p < significance.ALPHA and difference != 0 and (difference < 0) == higher_is_better
 
 
 def _above_chance(
