@@ -112,9 +112,11 @@ def _tokenizer_of_sentencepiece(tokenizer, directory: str | Path, name: str, pip
     path = Path(directory, "tokenizer_config.json")
     if isinstance((read_json(name, path) if path.is_file() else {}).get("add_prefix_space"), bool):
         pipeline = CLASS
-    class_name, file = type(tokenizer).__name__, _sentencepiece_file(tokenizer, Path(directory))
     own_code = not type(tokenizer).__module__.startswith("transformers.")
-    if own_code or not getattr(tokenizer, "is_fast", False) or file is None:
+    if own_code or not getattr(tokenizer, "is_fast", False):
+        return tokenizer, []
+    class_name, file = type(tokenizer).__name__, _sentencepiece_file(tokenizer, Path(directory))
+    if file is None:
         return tokenizer, []
     tokens = {key: token for key, token in tokenizer.special_tokens_map.items() if isinstance(token, str)}
     with TemporaryDirectory() as temporary:  # the generic class reads one name only
