@@ -5,11 +5,17 @@ import itertools
 import json
 import os
 import signal
+import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from support.optional import TOOLS_PACKAGES
+
+# packages of `make tools` that tests import themselves, after those of the environment
+if TOOLS_PACKAGES:
+    sys.path.append(str(TOOLS_PACKAGES))
 
 # Remove the user's own settings (token, mirror, proxy, Snakemake profile, threads).
 for name in list(os.environ):
