@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from support.workspace import ROOT
+ROOT = Path(__file__).parents[2]
 
 
 def site_packages(environment: str, *requirements: str) -> Path | None:
