@@ -13,9 +13,9 @@ import yaml
 from vernacular.core import artifacts
 
 from support import tiny
+from support.optional import ROOT
 from support.stage_run import run_stages
 
-ROOT = Path(__file__).parents[2]
 RULES = {
     *(
         "all",
