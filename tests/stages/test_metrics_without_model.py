@@ -24,7 +24,7 @@ SENTENCES = ["O corazón", "Ela canta ben", "Eles canta ben"]
 BLOCK_ENGINES = "import sys; sys.modules |= dict.fromkeys(('torch', 'transformers', 'tokenizers', 'vllm', 'peft'))"
 
 
-def write_run(directory, kind):
+def write_run(directory, kind, evaluation=EVALUATION):
     """Write the artifacts of a finished run, up to its scores, as the commands before `metrics` do."""
     items = [item(f"i{n}", context=text, extra={"label": str(int(n < 2))}) for n, text in enumerate(SENTENCES)]
     task = {"task": "cola", "item_type": "sentence", "protocols": ["acceptability"]}
@@ -33,7 +33,7 @@ def write_run(directory, kind):
     source = {"fingerprint": "items", "source": {"kind": "file", "sha256": "5a" * 32}}
     artifacts.write(directory / "items" / "cola.gl.parquet", ITEMS, items, source)
     artifacts.write(
-        directory / "requests" / f"{EVALUATION}.parquet",
+        directory / "requests" / f"{evaluation}.parquet",
         REQUESTS,
         requests,
         metadata | {"items": source, "fingerprint": "r"},
@@ -47,7 +47,7 @@ def write_run(directory, kind):
         for request in requests
     ]  # fmt: skip
     inference = {"requests": "r", "model": {"fingerprint": "m", "kind": kind}, "fingerprint": "s"}
-    artifacts.write(directory / "mine" / "scores" / f"{EVALUATION}.parquet", SCORES, scores, inference)
+    artifacts.write(directory / "mine" / "scores" / f"{evaluation}.parquet", SCORES, scores, inference)
     write_record(directory / "mine.json", {"name": "mine", "fingerprint": "m"})
     return settings | {"prompt": "default"}
 
@@ -127,6 +127,45 @@ def test_metrics_are_the_same_in_parts_of_an_evaluation(tmp_path, low_limits, n_
         )
     assert repr(contents[0]) == repr(contents[1])
     assert [len(rows) for rows, _ in contents[0]][1:] == [3, 3]
+
+
+def test_evaluations_with_the_same_inputs_are_kept(tmp_path):
+    """Their values are those of a run that computes everything, and whatever they depend on computes them again."""
+    added = EVALUATION.replace("0shot", "1shot")
+    contents, written = [], []
+
+    def run(directory, *names, **changes):
+        spec = {"items_stem": "cola.gl", "task": "cola"} | settings
+        spec = {"model": "mine", "evaluations": dict.fromkeys(names, spec)} | changes
+        files = {"model": "mine.json", "items_dir": "items", "requests_dir": "requests", "out": "mine"}
+        assert stages.run("metrics", spec=spec, **{name: directory / path for name, path in files.items()}) == 0
+        written.append((directory / "mine" / "tasks" / f"{EVALUATION}.parquet").stat().st_ino)
+
+    for name in ("once", "again"):
+        settings = write_run(tmp_path / name, "causal")
+        write_run(tmp_path / name, "causal", added)
+        if name == "again":
+            run(tmp_path / name, EVALUATION)
+        run(tmp_path / name, EVALUATION, added)
+        files = {f"tasks/{EVALUATION}": TASK_RESULTS, "metrics": METRICS, "tokens": TOKENS}
+        paths = {tmp_path / name / "mine" / f"{file}.parquet": kind for file, kind in files.items()}
+        contents.append([(artifacts.read(path, kind), artifacts.metadata(path)) for path, kind in paths.items()])
+    assert repr(contents[0]) == repr(contents[1])
+    assert [one.equals(two) for (one, _), (two, _) in zip(*contents, strict=True)] == [True] * 3
+    _, first, second = written
+    assert first == second
+    run(tmp_path / "again", EVALUATION, added, refusals={"ca": ["No puc"]})
+    assert written[-1] == first
+    record = {"name": "mine", "fingerprint": "m", "revision": "another"}
+    for change in (
+        lambda: run(tmp_path / "again", EVALUATION, added, refusals={"gl": ["Non podo"]}),
+        lambda: run(tmp_path / "again", EVALUATION, added, code="another"),
+        lambda: run(tmp_path / "again", EVALUATION, added, libraries={"heliport": "1.0"}),
+        lambda: (write_record(tmp_path / "again" / "mine.json", record), run(tmp_path / "again", EVALUATION)),
+        lambda: ((tmp_path / "again/mine/tokens.parquet").write_text("damaged"), run(tmp_path / "again", EVALUATION)),
+    ):
+        change()
+        assert written[-1] != written[-2]
 
 
 def test_generated_answers_are_diagnosed_and_have_a_language(tmp_path, monkeypatch):

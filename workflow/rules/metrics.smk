@@ -223,9 +223,9 @@ rule metrics:
         ],
         judges=judges_of,
     output:
-        expand_evaluations(in_output("{{model}}/tasks/{evaluation}.parquet")),
-        metrics=in_output("{model}/metrics.parquet"),
-        tokens=in_output("{model}/tokens.parquet"),
+        update(expand_evaluations(in_output("{{model}}/tasks/{evaluation}.parquet"))),
+        metrics=update(in_output("{model}/metrics.parquet")),
+        tokens=update(in_output("{model}/tokens.parquet")),
     log:
         "logs/metrics/{model}.log",
     benchmark:

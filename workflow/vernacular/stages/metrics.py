@@ -1,17 +1,22 @@
-"""Command `metrics`: scores and generations -> per-item results and metrics of one model."""
+"""Command `metrics`: scores and generations -> per-item results and metrics of one model.
+
+What an earlier run computed from the same inputs is kept, so that adding an evaluation computes only that evaluation.
+"""
 
 import logging
+import os
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from vernacular import __version__
 from vernacular.checkpoints.inputs import tokenizer_identity
 from vernacular.config.specs import JudgmentSpec, MeasuredSpec, MetricsSpec
 from vernacular.core import artifacts
-from vernacular.core.errors import UserError, format_count, is_contained, named
+from vernacular.core.errors import ArtifactError, UserError, format_count, is_contained, named
 from vernacular.core.fields import Stage, to_json
 from vernacular.core.logs import Progress
 from vernacular.core.metadata import (
@@ -65,18 +70,50 @@ def metrics(args: Metrics) -> str:
     record = read_model(args.model)
     long_rows, tokens, results = [], [TOKENS.schema.empty_table()], {}
     others: dict[tuple, tuple[Diagnoser, dict]] = {}
-    with Progress(f"metrics {args.spec.model}", len(args.spec.evaluations), "evaluation") as progress:
-        for evaluation, spec in args.spec.evaluations.items():
-            inputs = _Inputs(args, evaluation, spec)
-            evaluation_rows, token_rows, results[evaluation] = _try(args, inputs, record, others)
+    compared: dict[tuple | None, list[str]] = {}
+    for name, spec in args.spec.evaluations.items():
+        compared.setdefault(_question(spec), []).append(name)
+    evaluations = {
+        name: _Inputs(args, name, spec, record, compared[question] if (question := _question(spec)) else [])
+        for name, spec in args.spec.evaluations.items()
+    }
+    kept = {} if args.failure else _kept(args, evaluations)
+    with Progress(f"metrics {args.spec.model}", len(evaluations), "evaluation") as progress:
+        for evaluation, inputs in evaluations.items():
+            found = kept.get(evaluation) or _try(args, inputs, record, others)
+            evaluation_rows, token_rows, results[evaluation] = found
             long_rows += evaluation_rows
             tokens.append(token_rows)
             progress.advance()
     _write(args, record, long_rows, tokens, results)
     if reason := args.failure:
         return f"metrics: {args.spec.model}: unavailable ({reason})"
-    values, evaluations = format_count(len(long_rows), "value"), format_count(len(results), "evaluation")
-    return f"metrics: {args.spec.model}: {values} of {evaluations}"
+    values, n_evaluations = format_count(len(long_rows), "value"), format_count(len(results), "evaluation")
+    return f"metrics: {args.spec.model}: {values} of {n_evaluations}" + (f", {len(kept)} up to date" if kept else "")
+
+
+def _kept(args, evaluations: dict[str, "_Inputs"]) -> dict[str, tuple[list[dict], pa.Table, ResultsMetadata]]:
+    """Return what `_compute` returned in an earlier run for evaluations whose inputs are the same, by evaluation."""
+    kept = {}
+    try:
+        values, known = artifacts.read_all(args.out / "metrics.parquet", METRICS)
+        tokens = artifacts.read(args.out / "tokens.parquet", TOKENS)
+        for name, inputs in evaluations.items():
+            stated = known.evaluations.get(name)
+            if (
+                stated
+                and inputs.is_current(stated)
+                and inputs.is_current(artifacts.metadata(inputs.target, TASK_RESULTS))
+            ):
+                rows, counts = (table.filter(pc.equal(table["evaluation"], name)) for table in (values, tokens))
+                kept[name] = rows.to_pylist(), counts, stated
+    except ArtifactError:  # missing or damaged
+        return {}
+    # of two evaluations that are compared, both or none
+    kept = {name: found for name, found in kept.items() if kept.keys() >= {*evaluations[name].compared}}
+    for name in kept:
+        os.utime(evaluations[name].target)  # newer than the inputs of this job, or Snakemake would run it again
+    return kept
 
 
 def _try(args, inputs: "_Inputs", record: ModelRecord, others: dict) -> tuple[list[dict], pa.Table, ResultsMetadata]:
@@ -95,10 +132,13 @@ def _try(args, inputs: "_Inputs", record: ModelRecord, others: dict) -> tuple[li
 
 
 class _Inputs:
-    """Input files for the metrics of one evaluation, and the output file of its per-item results."""
+    """Input files for the metrics of one evaluation, and the output file of its per-item results.
 
-    def __init__(self, args, evaluation: str, spec: MeasuredSpec):
-        self.evaluation, self.spec = evaluation, spec
+    `compared`: the evaluations, with this one, whose results are compared with each other.
+    """
+
+    def __init__(self, args, evaluation: str, spec: MeasuredSpec, record: ModelRecord, compared: list[str]):
+        self.evaluation, self.spec, self.compared = evaluation, spec, compared
         self.kind = GENERATIONS if PROTOCOLS[spec.protocol].generates else SCORES
         self.outputs = args.out / self.kind.name / f"{evaluation}.parquet"
         self.similarities = self.tool_results = None
@@ -114,7 +154,16 @@ class _Inputs:
         self.judgments = [_Judgment(args.out, judgment, evaluation) for judgment in judges]
         sources = [path for path in (self.outputs, self.similarities, self.tool_results) if path]
         judges = [source for each in self.judgments for source in (to_json(each.spec), each.outputs)]
-        self.input_fingerprint = artifacts.input_fingerprint(to_json(spec), *sources, *judges)
+        by_language = (each.get(spec.language) for each in (args.spec.refusals, args.spec.answers))
+        shared = [args.spec.code, args.spec.libraries, args.spec.model, record.as_dict(), self.compared]
+        settings = [to_json(each) for each in (spec, *shared, *by_language)]
+        sources += [self.items, self.requests]
+        self.input_fingerprint = artifacts.input_fingerprint(*settings, *sources, *judges)
+
+    def is_current(self, metadata: ResultsMetadata) -> bool:
+        """Return whether results with these metadata were computed from these inputs, and lack nothing."""
+        outcome = metadata.outcome
+        return metadata.fingerprint == self.input_fingerprint and outcome.is_complete and not outcome.may_try_again
 
     def incomplete(self) -> Outcome | None:
         """Return the outcome of the outputs, or of the tool that evaluates them, that is not complete."""
@@ -268,12 +317,17 @@ def _compute(args, inputs: _Inputs, record: ModelRecord, others: dict) -> tuple[
 def _disagreement(spec: MeasuredSpec, diagnoser: Diagnoser, values: list[dict], others: dict) -> list[Diagnosis]:
     """Return the diagnosis of two protocols on the same items, if the other one was computed before."""
     headline = next((row for row in values if row["headline"] and not row["category"]), None)
-    if spec.protocol not in ("letters", "choice") or headline is None or headline["value"] is None:
+    if (key := _question(spec)) is None or headline is None or headline["value"] is None:
         return []
-    key = spec.items_stem, spec.shots, spec.seed, spec.style, spec.prompt
     others[key, spec.protocol] = diagnoser, headline
     pair = [others.get((key, protocol)) for protocol in ("letters", "choice")]
     return disagreement(*zip(*pair, strict=True)) if all(pair) else []
+
+
+def _question(spec: MeasuredSpec) -> tuple | None:
+    """Return what two evaluations with the same items and prompts have in common if their results are compared."""
+    is_compared = spec.protocol in ("letters", "choice")
+    return (spec.items_stem, spec.shots, spec.seed, spec.style, spec.prompt) if is_compared else None
 
 
 def _results(
