@@ -315,6 +315,8 @@ def test_vocabularies_and_unknown_characters_are_those_of_a_sentencepiece_file(
 ):
     own = of_sentencepiece(tmp_path / "m", kind, class_name, file, **options)
     shutil.copy(tmp_path / "m" / file, tmp_path / "m" / "tokenizer.model")  # which the class does not read
+    settings = {"tokenizer_class": class_name, "add_prefix_space": True}  # as transformers 4 saves T5's
+    (tmp_path / "m" / "tokenizer_config.json").write_text(json.dumps(settings))
     notes = []
     tokenizer = load_tokenizer(tiny.record("llama"), tmp_path / "m", notes=notes)
     for text in ("O gato dorme no tellado. ⵜⵎ", "नमस्ते", "Jutros ﬁ"):

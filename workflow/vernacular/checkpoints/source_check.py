@@ -111,8 +111,7 @@ def _tokenizer_of_sentencepiece(tokenizer, directory: str | Path, name: str, pip
     than those of sentencepiece, or without a vocabulary.
     """
     path = Path(directory, "tokenizer_config.json")
-    if isinstance((read_json(name, path) if path.is_file() else {}).get("add_prefix_space"), bool):
-        pipeline = CLASS
+    is_stated = isinstance((read_json(name, path) if path.is_file() else {}).get("add_prefix_space"), bool)
     class_name, file = type(tokenizer).__name__, _sentencepiece_file(tokenizer, Path(directory))
     own_code = not type(tokenizer).__module__.startswith("transformers.")
     if own_code or not getattr(tokenizer, "is_fast", False):
@@ -141,7 +140,9 @@ def _tokenizer_of_sentencepiece(tokenizer, directory: str | Path, name: str, pip
     if file.name != "tokenizer.model" or any(vocabulary.get(token) != index for token, index in pieces.items()):
         normalizer = tokenizer.backend_tokenizer.normalizer  # the steps of the class
         what, loaded = _with_parts_of(loaded, tokenizer)
-    if pipeline != CLASS and _differing_pieces(loaded, normalizer, file) > len(_TEXTS) / 2:
+    elif is_stated:
+        pipeline = CLASS
+    if not (is_stated or pipeline == CLASS) and _differing_pieces(loaded, normalizer, file) > len(_TEXTS) / 2:
         raise _unread(name, file, class_name, own_name, "reads it otherwise than sentencepiece")
     options = {"add_special_tokens": False}
     if not (n_texts := sum(tokenizer.encode(t, **options) != loaded.encode(t, **options) for t in _TEXTS)):
