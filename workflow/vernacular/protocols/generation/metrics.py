@@ -23,6 +23,7 @@ from statistics import fmean, stdev
 import numpy as np
 from sacrebleu.metrics import CHRF
 
+from vernacular.core.languages import INVISIBLE_MARKS
 from vernacular.core.languages import in_one_script as one_script
 from vernacular.metrics.metric import Metric, in_one_script
 from vernacular.metrics.similarity.outputs import ParsedOutput
@@ -223,6 +224,9 @@ def token_f1(response: str, reference: str) -> float:
 
 
 def normalize(text: str) -> str:
-    """Apply NFKC and case folding, remove punctuation, collapse whitespace: SQuAD's, for Unicode, with articles."""
-    folded = unicodedata.normalize("NFKC", text).casefold()
+    """Apply NFKC and case folding, remove punctuation, collapse whitespace: SQuAD's, for Unicode, with articles.
+
+    Invisible marks are removed as well, such as those of direction around Arabic and Hebrew texts.
+    """
+    folded = unicodedata.normalize("NFKC", INVISIBLE_MARKS.sub("", text)).casefold()
     return " ".join("".join(c for c in folded if unicodedata.category(c)[0] != "P").split())
