@@ -193,8 +193,8 @@ def warnings_of(items: list[Item], rows: list[Request]) -> list[str]:
 
 GAP = re.compile(r"_{2,}")
 MASK = re.compile(r"\[MASK\]|<mask>|\[mask\]|<extra_id_0>|<\|mask\|>")
-_CLOSING = ".,;:!?…"
-_VOWELS = set("aeiouyáéíóúàèìòùâêôãõüаеиоуыэюяёіїє")
+_CLOSING = ".,;:!?…؟،؛۔।॥။።፣։。，、；：！？"
+_VOWELS = set("aeiouyáéíóúàèìòùâêôãõüăāąåæęėēěīįıőōøœůűūųаеиоуыэюяёіїєαεηιουωάέήίόύώϊϋΐΰ")
 
 
 def continue_with(context: str, text: str, language: str) -> tuple[str, str]:
@@ -231,7 +231,7 @@ def fill(text: str, gap: re.Match, word: str, *, capitalize: bool) -> tuple[str,
 def _opens_sentence(left: str) -> bool:
     """Return whether `left` is empty or ends a sentence; an ordinal ("19.") or abbreviation ("npr.") does not."""
     left = left.rstrip().rstrip("\"'«“„¿¡([—–-").rstrip()
-    if not left or left[-1] in "!?…؟":
+    if not left or left[-1] in "!?…؟։":
         return True
     last_word = left.split()[-1].rstrip(".").lower()
     return left.endswith(".") and any(letter in _VOWELS for letter in last_word)
