@@ -222,7 +222,9 @@ def fill(text: str, gap: re.Match, word: str, *, capitalize: bool) -> tuple[str,
     if right[:1] in _CLOSING and word.endswith(right[:1]):
         word = word.removesuffix(right[:1]).rstrip() or word
     if capitalize and word and _opens_sentence(left):
-        word = word[0].title() + word[1:]  # title, not upper: Georgian has no capitals at the start of a sentence
+        is_dotted = word[0] == "i" and not {"ı", "İ"}.isdisjoint(text + word)  # Turkish, Azerbaijani
+        # title, not upper: Georgian has no capitals at the start of a sentence
+        word = ("İ" if is_dotted else word[0].title()) + word[1:]
     if left.endswith(" "):
         left, word = left[:-1], " " + word
     return left, word, right

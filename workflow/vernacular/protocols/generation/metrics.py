@@ -234,5 +234,5 @@ def normalize(text: str) -> str:
 
     Invisible marks are removed as well, such as those of direction around Arabic and Hebrew texts.
     """
-    folded = unicodedata.normalize("NFKC", INVISIBLE_MARKS.sub("", text)).casefold()
+    folded = unicodedata.normalize("NFKC", INVISIBLE_MARKS.sub("", text)).casefold().replace("i\u0307", "i")  # İ
     return " ".join("".join(c for c in folded if unicodedata.category(c)[0] != "P").split())
