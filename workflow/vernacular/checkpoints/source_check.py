@@ -197,25 +197,26 @@ def _with_parts_of(loaded, tokenizer):
     The map of letters, unless it has one; the token or bytes of unknown characters; BPE, which many read as Unigram.
     """
     own, stored = (json.loads(each.backend_tokenizer.to_str()) for each in (tokenizer, loaded))
-    found, parts = copy.deepcopy(tokenizer), []
-    backend, backend_of_file = found.backend_tokenizer, loaded.backend_tokenizer
-    if '"Precompiled"' in json.dumps(stored["normalizer"]) and '"Precompiled"' not in json.dumps(own["normalizer"]):
-        steps = [backend.normalizer] if backend.normalizer else []
-        backend.normalizer = normalizers.Sequence([*steps, backend_of_file.normalizer[0]])  # its first step: letters
-        parts.append("normalizer")
-    vocabulary, model, model_of_file = tokenizer.get_vocab(), own["model"], stored["model"]
-    model = model | {"byte_fallback": model_of_file["byte_fallback"]}
+    lacks_letters = '"Precompiled"' not in json.dumps(own["normalizer"])
+    lacks_letters &= '"Precompiled"' in json.dumps(stored["normalizer"])
+    vocabulary, model_of_file = tokenizer.get_vocab(), stored["model"]
+    model = own["model"] | {"byte_fallback": model_of_file["byte_fallback"]}
     if (model["type"], model_of_file["type"]) == ("Unigram", "BPE"):
         model = model_of_file | {"vocab": vocabulary, "unk_token": tokenizer.unk_token}
     elif model["type"] == model_of_file["type"] == "Unigram":
         unknown, _ = model_of_file["vocab"][model_of_file["unk_id"]]
         model["unk_id"] = vocabulary.get(unknown, model["unk_id"])
-    if model != own["model"]:
+    parts = {"normalizer": lacks_letters, "model": model != own["model"]}
+    found = copy.deepcopy(tokenizer) if any(parts.values()) else tokenizer
+    backend, backend_of_file = found.backend_tokenizer, loaded.backend_tokenizer
+    if parts["normalizer"]:
+        steps = [backend.normalizer] if backend.normalizer else []
+        backend.normalizer = normalizers.Sequence([*steps, backend_of_file.normalizer[0]])  # its first step: letters
+    if parts["model"]:
         parts_of_file = stored | {"model": model, "added_tokens": [], "post_processor": None}
         backend.model = Tokenizer.from_str(json.dumps(parts_of_file)).model
         backend.decoder = backend_of_file.decoder
-        parts.append("model")
-    return " and ".join(parts), found
+    return " and ".join(part for part, is_replaced in parts.items() if is_replaced), found
 
 
 def tokenizer_without_class(
