@@ -332,6 +332,7 @@ def test_vocabularies_and_unknown_characters_are_those_of_a_sentencepiece_file(
     [
         ("xglm", "XGLMTokenizer", "sentencepiece.bpe.model", {}, "tokenizer.json"),
         ("t5", "T5Tokenizer", "spm.model", {}, "spiece.model"),
+        ("bert", "BertTokenizer", "spm.model", {}, "tokenizer.json"),
         ("t5", "T5Tokenizer", "spiece.model", {"add_dummy_prefix": False}, "tokenizer.json"),
         ("llama", "LlamaTokenizer", "tokenizer.model", {"treat_whitespace_as_suffix": True}, "tokenizer.json"),
     ],

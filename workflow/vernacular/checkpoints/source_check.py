@@ -160,7 +160,7 @@ def _tokenizer_of_sentencepiece(tokenizer, directory: str | Path, name: str, pip
 
 def _unread(name: str, file: Path, class_name: str, own_name: str | None, problem: str) -> ModelError:
     advice = "Convert the tokenizer to tokenizer.json, as earlier versions of transformers save it."
-    if own_name not in (None, file.name):
+    if own_name and own_name != file.name and own_name.endswith(".model"):
         advice = f"Rename the file to {own_name}, the name that it expects."
     return ModelError(
         f"model {name}: {file}: {class_name} of transformers {transformers.__version__} {problem}. {advice}"
