@@ -277,7 +277,9 @@ OWN_NAMES = [  # class, its file, and whether it applies the file's map of lette
 @pytest.mark.parametrize(("kind", "class_name", "file", "has_map"), OWN_NAMES, ids=[kind for kind, *_ in OWN_NAMES])
 def test_letters_are_mapped_as_by_a_sentencepiece_file_of_any_name(tmp_path, kind, class_name, file, has_map):
     options = {"vocab_size": 500, "character_coverage": 1.0, "normalization_rule_name": "nmt_nfkc"}
-    if kind == "deberta-v2":
+    if kind == "t5":
+        options |= {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
+    elif kind == "deberta-v2":
         options |= {"pad_id": 0, "bos_id": 1, "eos_id": 2, "unk_id": 3, "pad_piece": "[PAD]", "bos_piece": "[CLS]"}
         options |= {"eos_piece": "[SEP]", "unk_piece": "[UNK]"}
     own = of_sentencepiece(tmp_path / "m", kind, class_name, file, LETTERS * 20, **options)
@@ -296,13 +298,60 @@ def test_letters_are_mapped_as_by_a_sentencepiece_file_of_any_name(tmp_path, kin
     assert f"the normalizer of {class_name} instead of that of {file}" in notes[1]
 
 
-def test_a_vocabulary_that_a_class_does_not_read_is_an_error(tmp_path):
-    of_sentencepiece(tmp_path / "m", "xglm", "XGLMTokenizer", "sentencepiece.bpe.model", vocab_size=420)
+BYTES = {"byte_fallback": True, "vocab_size": 600}
+BPE = {"model_type": "bpe", "vocab_size": 420}
+UNREAD = [  # class, its file, options of training
+    ("t5", "T5Tokenizer", "spiece.model", {}),  # <unk> is not the third piece
+    ("mt5", "T5Tokenizer", "spiece.model", BYTES | {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}),
+    ("t5", "T5Tokenizer", "spiece.model", BPE),
+    ("xlm-roberta", "XLMRobertaTokenizer", "sentencepiece.bpe.model", BPE),
+    ("mbart", "MBartTokenizer", "sentencepiece.bpe.model", BYTES),
+]
+
+
+@pytest.mark.parametrize(("kind", "class_name", "file", "options"), UNREAD)
+def test_vocabularies_and_unknown_characters_are_those_of_a_sentencepiece_file(
+    tmp_path, kind, class_name, file, options
+):
+    own = of_sentencepiece(tmp_path / "m", kind, class_name, file, **options)
+    shutil.copy(tmp_path / "m" / file, tmp_path / "m" / "tokenizer.model")  # which the class does not read
+    settings = {"tokenizer_class": class_name, "add_prefix_space": True}  # as transformers 4 saves T5's
+    (tmp_path / "m" / "tokenizer_config.json").write_text(json.dumps(settings))
+    notes = []
+    tokenizer = load_tokenizer(tiny.record("llama"), tmp_path / "m", notes=notes)
+    for text in ("O gato dorme no tellado. ⵜⵎ", "नमस्ते", "Jutros ﬁ"):
+        ids = tokenizer.encode(text, add_special_tokens=False)
+        assert tokenizer.convert_ids_to_tokens(ids) == own.id_to_piece(own.encode(text))
+        if "byte_fallback" in options:
+            assert tokenizer.decode(ids) == own.decode(own.encode(text))
+    assert f"model of {file} instead of that of {class_name}" in notes[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "class_name", "file", "options", "advice"),
+    [
+        ("xglm", "XGLMTokenizer", "sentencepiece.bpe.model", {}, "tokenizer.json"),
+        ("t5", "T5Tokenizer", "spm.model", {}, "spiece.model"),
+        ("bert", "BertTokenizer", "spm.model", {}, "tokenizer.json"),
+        ("t5", "T5Tokenizer", "spiece.model", {"add_dummy_prefix": False}, "tokenizer.json"),
+        ("llama", "LlamaTokenizer", "tokenizer.model", {"treat_whitespace_as_suffix": True}, "tokenizer.json"),
+    ],
+)
+def test_a_sentencepiece_file_that_a_class_does_not_read_is_an_error(tmp_path, kind, class_name, file, options, advice):
+    of_sentencepiece(tmp_path / "m", kind, class_name, file, vocab_size=420, **options)
     with pytest.raises(ModelError) as raised:
         load_tokenizer(tiny.record("llama"), tmp_path / "m")
-    assert_states(
-        raised.value, "tiny-llama", "sentencepiece.bpe.model", "XGLMTokenizer", "vocabulary", "tokenizer.json"
-    )
+    assert_states(raised.value, "tiny-llama", file, class_name, advice)
+
+
+@pytest.mark.parametrize(
+    ("class_name", "file"), [("BertTokenizer", "vocab.txt"), ("GPT2Tokenizer", "vocab.json"), ("T5Tokenizer", "spiece")]
+)
+def test_a_missing_vocabulary_is_an_error(tmp_path, class_name, file):
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": class_name}))
+    with pytest.raises(ModelError) as raised:
+        load_tokenizer(tiny.record("llama"), tmp_path)
+    assert_states(raised.value, "tiny-llama", class_name, "not found", "tokenizer.json", file)
 
 
 @pytest.fixture

@@ -34,6 +34,8 @@ def test_digits_of_every_script(zero, written, value):
         ("2.345.678,9", "2345678.9"),
         ("2,345.678", "2345.678"),  # a separator divides groups or is the point
         ("−4,5", "-4.5"),
+        ("-\u200e5", "-5"),
+        ("\u2067−\u200f٣٫٥\u2069", "-3.5"),
         ("In 1999 250 people", "250"),
         ("1999, 250, 300", "300"),
         ("12,345,67", "12345.67"),

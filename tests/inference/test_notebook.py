@@ -1,6 +1,7 @@
 """Models in a notebook: values equal a run's to the last digit, and mistakes are stated."""
 
 import contextlib
+import errno
 import re
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from support.stage_run import Run
 from vernacular import results
 from vernacular.config.load import load
 from vernacular.core import artifacts
-from vernacular.core.errors import ConfigError, ModelError, UserError
+from vernacular.core.errors import ConfigError, ModelError, UserError, WriteError
 from vernacular.data.schema import ITEMS
 
 ROOT = Path(vernacular.__file__).parents[2]
@@ -159,6 +160,10 @@ def test_mistakes_are_stated(run, model):
         (UserError, lambda: model.surprisal([]), ("at least one text",)),
         (UserError, lambda: model.surprisal("a", per="word"), ('"token" or "text"', '"word"')),
         (UserError, lambda: model.score("a", "b", language=None), ("language", '"gl"', "None")),
+        (UserError, lambda: model.score("a", "b", language=""), ("language", '"gl"', "''")),
+        (UserError, lambda: model.generate("a", language=1), ("language", '"gl"', "1")),
+        (UserError, lambda: model.surprisal(None), ("texts", "None")),
+        (UserError, lambda: vernacular.load(run / "base", threads=0, resources=run / "r"), ("threads", "0")),
         (ConfigError, lambda: model.generate("a", temprature=1), ("temprature", '"temperature"')),
         (ConfigError, lambda: vernacular.load(run / "base", dtyp="auto", resources=run / "r"), ("dtyp", '"dtype"')),
         (ModelError, lambda: vernacular.load(run / "missing", resources=run / "r"), ("missing",)),
@@ -167,6 +172,15 @@ def test_mistakes_are_stated(run, model):
         with pytest.raises(kind) as raised:
             call()
         assert_states(raised.value, *parts)
+
+
+def test_read_only_directory_is_stated(run, monkeypatch):
+    def mkdir(*_, **__):
+        raise OSError(errno.EROFS, "read-only")
+
+    monkeypatch.setattr("pathlib.Path.mkdir", mkdir)
+    with pytest.raises(WriteError, match=r"notebook.*cannot be written"):
+        vernacular.load(run / "base", resources=run / "r")
 
 
 def test_masked_model_scores_texts_and_generates_none(tmp_path):

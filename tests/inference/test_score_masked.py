@@ -1,9 +1,14 @@
 """Pseudo-log-likelihoods compared with transformers on single masked copies."""
 
+from dataclasses import replace
+
 import pytest
+import torch
 from oracles import surprisal
 from support import tiny
 from support.engines import score
+from tokenizers import Tokenizer, models, normalizers
+from transformers import PreTrainedTokenizerFast
 from vernacular.core.errors import ModelError
 
 TEXTS = ["O gato dorme no tellado.", "A choiva cae 🙂 amodo sobre a vila; ninguén sae da casa.", "rúa", "gato"]
@@ -39,6 +44,40 @@ def test_within_word_masks_only_subwords_of_same_word():
         tables[0][1]["logprobs"], tables[1][1]["logprobs"], next_is_subword, strict=True
     ):
         assert (original == pytest.approx(l2r, abs=1e-5)) != shares_word
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "words"),
+    [
+        (
+            "O gato dorme no tellado",
+            "gato",
+            lambda text, at: text[:at].count(" "),
+        ),  # a tokenizer without words: Gemma's
+        ("ไทยแมวนอนบนหลังคา", "แมว", lambda text, at: text[:at].count(" ") if 3 <= at < 6 else f"other {at}"),
+    ],
+)
+def test_words_of_tokenizers_that_do_not_split_texts(text, target, words):
+    core = Tokenizer(models.Unigram([("<unk>", 0), *((c, -9) for c in sorted({*text, "▁"})), ("▁ga", -5)], unk_id=0))
+    core.normalizer = normalizers.Replace(" ", "▁")
+    core.add_special_tokens(["<mask>", "<pad>"])
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, mask_token="<mask>", pad_token="<pad>")
+    tiny_bert = tiny.load_model("bert")
+    loaded = replace(tiny_bert, tokenizer=tokenizer)
+    start = text.index(target)
+    requests = tiny.score_requests([(text, start, start + len(target))], extras=["pll:within_word_l2r"])
+    (row,) = score(loaded, requests)[0].to_pylist()
+    encoding, expected = tokenizer(text).encodings[0], []
+    ids, starts = encoding.ids, [low + (text[low] == " ") for low, _ in encoding.offsets]
+    for i in (i for i, at in enumerate(starts) if start <= at < start + len(target)):
+        same = [j >= i and words(text, starts[j]) == words(text, starts[i]) for j in range(len(ids))]
+        copy = torch.tensor(
+            [[tokenizer.mask_token_id if masked else token for token, masked in zip(ids, same, strict=True)]]
+        )
+        with torch.no_grad():
+            expected.append(loaded.model(copy).logits[0, i].log_softmax(-1)[ids[i]].item())
+    assert len(expected) > 1
+    assert row["logprobs"] == pytest.approx(expected, abs=1e-4)
 
 
 def test_candidates_at_same_position_share_masked_copy():

@@ -187,6 +187,20 @@ def test_responses_with_one_line_in_another_language():
     assert all(values[name]["ci_low"] is not None for name in ("wrong_line_share", "language_lpr", "language_correct"))
 
 
+def test_lines_in_scripts_without_spaces_count(monkeypatch):
+    class Identifier:
+        def identify_topk_with_score(self, text, _):
+            return [("cmn" if "的" in text else "eng", 1.0)]
+
+    monkeypatch.setattr("vernacular.metrics.language._identifier", Identifier)
+    monkeypatch.setattr("vernacular.metrics.language.is_available", lambda: True)
+    own, other = "猫在屋顶上睡觉的时候" * 5, "While the cat sleeps on the roof, the dog eats its food."
+    values, _, _ = measured([f"{own}\n{own}\n{other}\n{own}", own], lambda _: own, "zh")
+    assert (values["wrong_line_share"]["value"], values["language_lpr"]["value"]) == (0.2, 0.5)
+    values, _, _ = measured([f"{other}\n{own}"], lambda _: other, "en")
+    assert values["wrong_line_share"]["value"] == 0.5
+
+
 @needs_identifier
 def test_wrong_language_is_a_diagnosis_beside_the_correct_answers():
     texts = [sentences("gl")[i] if i % 2 else sentences("pt")[i] for i in range(50)]

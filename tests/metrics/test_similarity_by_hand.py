@@ -171,6 +171,12 @@ def test_idf_weights_first_subword_tokens():
     assert moverscore.token_weights(text_tokens, idf).tolist() == [0, 1 / 8, 0, 0, 4 / 8, 0]
 
 
+def test_each_token_of_a_script_without_spaces_has_weight():
+    text_tokens = tokens(["[CLS]", "แมว", "นอน", "。", "O", "gato", "[SEP]"], [None, 0, 0, 0, 1, 1, None])
+    text_tokens.surfaces[0] = text_tokens.surfaces[-1] = ""
+    assert moverscore.token_weights(text_tokens).tolist() == [0, 1, 1, 0, 1, 0, 0]
+
+
 def test_unconverged_solver_raises_arithmetic_error(monkeypatch):
     monkeypatch.setattr(ot, "emd2", lambda *args, **kwargs: (0.0, {"warning": "numItermax reached"}))
     with pytest.raises(ArithmeticError, match=r"^exact earth mover's distance of \(2, 1\) tokens: numItermax reached$"):

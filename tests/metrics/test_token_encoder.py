@@ -7,8 +7,9 @@ import torch
 from safetensors.torch import load_file
 from support import similarity_encoders as tiny
 from support import tiny as causal
+from tokenizers import Tokenizer, models, normalizers
 from tokenizers.normalizers import BertNormalizer
-from transformers import AutoModel, AutoTokenizer, T5Config, T5Model
+from transformers import AutoModel, AutoTokenizer, PreTrainedTokenizerFast, T5Config, T5Model
 from vernacular.core.errors import ModelError
 from vernacular.metrics.similarity import encoder as encoder_module
 from vernacular.metrics.similarity.encoder import TokenEncoder, Tokens, check_missing_weights, loading_error
@@ -45,6 +46,15 @@ def test_max_tokens_is_minimum_of_tokenizer_and_positions(encoder_dirs, name):
 def test_text_of_maximum_length_is_not_truncated(encoder_dirs):
     (tokens,) = encoder(encoder_dirs["bert"]).tokenize(["come " * 62])
     assert (len(tokens.ids), tokens.truncated) == (64, False)
+
+
+def test_words_of_a_tokenizer_that_does_not_split_texts_are_between_spaces(encoder_dirs):
+    core = Tokenizer(models.Unigram([("<unk>", 0), *((c, -9) for c in "▁gatoO"), ("▁ga", -5)], unk_id=0))
+    core.normalizer = normalizers.Replace(" ", "▁")  # as Gemma's
+    token_encoder = encoder(encoder_dirs["bert"])
+    token_encoder.tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, model_max_length=64)
+    (tokens,) = token_encoder.tokenize(["O gato  O"])
+    assert (tokens.subwords, tokens.words) == (["O", "▁ga", "t", "o", "▁", "▁", "O"], [0, 1, 1, 1, 2, 2, 2])
 
 
 @pytest.mark.parametrize("name", [*FAMILIES, "gpt2", "llama"])

@@ -29,6 +29,8 @@ LATER = [
     ("gl", GL, "A resposta é A Coruña.", 1), ("gl", GL, "Respuesta: B", 1), ("gl", GL, "A B é a correcta.", 1),
     ("gl", GL, "A resposta non é A nin B.", None), ("gl", GL, "Resposta: A opción B", 1), ("gl", GL, "Se chove, a resposta é A.", None),
     ("ar", ("الريح", "الضباب", "المطر"), "الجواب: ب", 1), ("sr-Cyrl", ("ветар", "магла", "киша"), "Odgovor: В", 1),
+    # with marks of direction
+    ("ar", ("الريح", "الضباب", "المطر"), "الجواب: \u200fB", 1), ("ar", ("الريح", "الضباب", "المطر"), "الضباب\u200f", 1),
     ("eu", ("haizea", "lainoa", "euria"), "Erantzun zuzena B da.", 1), ("ka", ("ქარი", "ნისლი", "წვიმა"), "პასუხი: გ) წვიმა", 2),
 ]  # fmt: skip
 

@@ -148,6 +148,7 @@ VIC = {("LOC", "Vic"): 1}
         (' {"LLOC": [" Vic "], "persona": null, "organització": [""]} Frase: x', VIC),
         ('{"organitzacio\u0301": ["Cafe\u0301  Vic"]}', {("ORG", "Café Vic"): 1}),
         ('{"lloc": "Vic"}', VIC),
+        ('{"lloc": ["\u200fVic\u200e"]}', VIC),
         ('{"lloc": ["Vic"], "lloc": ["Olot", "Vic"]}', {("LOC", "Vic"): 2, ("LOC", "Olot"): 1}),
         ('{"ciutat": ["Vic"], "LOC": ["Vic"]}', {(None, "Vic"): 2}),
         ('{"место": ["Вић"]}', {(None, "Вић"): 1}),

@@ -224,10 +224,19 @@ def test_chrf_matches_sacrebleu():
 @pytest.mark.parametrize(
     ("response", "reference", "expected"),
     [("A Coruña", "a coruña.", True), ("ﬁn", "fin", True), ("3:1", "31", True), ("... ", " ...", True), (" ...", "... ", True), ("...", "!", False),
-     ("mazá", "maza", False), ("🐈", "🐈", True), ("مرحبا", "مرحبا؟", True), ("STRASSE", "Straße", True)],
+     ("mazá", "maza", False), ("🐈", "🐈", True), ("مرحبا", "مرحبا؟", True), ("STRASSE", "Straße", True), ("istanbul", "İstanbul", True),
+     ("\u2067مرحبا\u2069", "مرحبا", True), ("می\u200cخواهم", "می\u200cخواهم\u200f", True), ("می\u200cخواهم", "میخواهم", False)],
 )  # fmt: skip
 def test_exact_match_ignores_case_punctuation_and_whitespace(response, reference, expected):
     assert generation.matches(response, reference) is expected
+
+
+@pytest.mark.parametrize(
+    ("response", "reference", "expected"),  # 2 of 5 and 2 of 2; 5 of 6 and 5 of 5; 1 of 2 and 1 of 1
+    [("答案是北京。", "北京", 4 / 7), ("東京タワーだ", "東京 タワー", 10 / 11), ("한국의 서울", "서울", 2 / 3)],
+)
+def test_characters_of_chinese_and_japanese_are_words_of_token_f1(response, reference, expected):
+    assert generation.token_f1(response, reference) == pytest.approx(expected)
 
 
 def test_every_value_has_a_metric():

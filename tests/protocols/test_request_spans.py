@@ -57,6 +57,12 @@ def test_cloze_spans_of_filled_and_unfilled_gap():
         ("Rekao je: „__ dobro.“", "vrlo", "Rekao je: „vrlo dobro.“"),
         ("Bilo je ____, zar ne?", "1914. godine", "Bilo je 1914. godine, zar ne?"),
         ("uči__ u školi", "telj", "učitelj u školi"),
+        ("__ kalabalıktı.", "istanbul", "İstanbul kalabalıktı."),
+        ("वह __।", "घर।", "वह घर।"),
+        ("أين __؟", "البيت؟", "أين البيت؟"),
+        ("他在__。", "家。", "他在家。"),
+        ("Ήρθε χθες. __ έφυγε.", "μετά", "Ήρθε χθες. Μετά έφυγε."),
+        ("Նա եկավ։ __ գնաց։", "հետո", "Նա եկավ։ Հետո գնաց։"),
     ],
 )
 def test_gap_filling(text, word, filled):

@@ -23,7 +23,7 @@ from vernacular import results
 from vernacular.config.dependencies import inference_spec, model_spec, server_spec
 from vernacular.config.load import load as load_config
 from vernacular.core import artifacts, validate
-from vernacular.core.errors import ConfigError, ModelError, UserError, format_count
+from vernacular.core.errors import ConfigError, ModelError, UserError, format_count, writing
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.library_errors import wrap_tokenizer_panics
 from vernacular.core.metadata import INFILLING, RequestsMetadata
@@ -71,6 +71,8 @@ def load(source, *, adapter=None, threads: int | None = None, resources=None, **
         models["model"].pop("allow_base_mismatch", None)
         models["adapter"] = {"base": "model", "adapter": str(adapter)}
         models["adapter"] |= {key: settings[key] for key in _OF_ADAPTERS if key in settings}
+    if threads is not None and (not isinstance(threads, int) or threads < 1):
+        raise UserError(f"threads: expected an integer of at least 1, got {threads!r}.")
     config = load_config([], {"models": models, "evaluations": [_ANY]}, origin=_ORIGIN)
     if list(config.models) != list(models):
         raise ConfigError(f"{_ORIGIN}: expected one model, got a series. Load one of its checkpoints.")
@@ -78,7 +80,8 @@ def load(source, *, adapter=None, threads: int | None = None, resources=None, **
         resources = user_cache()
     subdirectory = str(Path(resources, "notebook", fingerprint(str(source))[:12]))
     config = config.with_directories(lambda _: subdirectory)
-    (directory := Path(subdirectory, "models")).mkdir(parents=True, exist_ok=True)
+    with writing(directory := Path(subdirectory, "models")):
+        directory.mkdir(parents=True, exist_ok=True)
     spec, records = inference_spec(config, list(models)), []
     for name in models:
         path = directory / f"{name}.json"
@@ -195,6 +198,7 @@ class Model:
         prompts, stop = _texts("prompts", prompts), _texts("stop", stop, may_be_empty=True)
         options = {"repeats": samples} | ({"gen_kwargs": decoding} if decoding else {})
         validate.check(options | {"max_new_tokens": max_new_tokens, "seed": seed}, {}, _GENERATION, "generate")
+        _check_language("und" if language is None else language)
         settings = RequestSettings("", "und", seed, "default", options)
         items = [_item(number, context=prompt) for number, prompt in enumerate(prompts)]
         rows = [
@@ -221,8 +225,7 @@ class Model:
         """Return the tokens of items, or their values after the columns that describe them."""
         task = {"task": _ORIGIN, "item_type": "sentence", "protocols": [protocol]}
         fixed = {"shots": 0, "seed": 0, "style": "default", "options": {}}
-        if not isinstance(language, str):
-            raise UserError(f'language: expected a code such as "gl", got {language}.')
+        _check_language(language)
         rows, built = build(items, task, language=language, protocol=protocol, **fixed)
         known = {"language": language, "whole_texts": built.get("whole_texts", False)}
         outputs, metadata = self._compute(rows, protocol, **known)
@@ -273,6 +276,8 @@ def _numbered(frame: pd.DataFrame, metadata: dict) -> pd.DataFrame:
 
 
 def _texts(name: str, texts: Iterable[str] | str, *, may_be_empty: bool = False) -> list[str]:
+    if not isinstance(texts, Iterable):
+        raise UserError(f"{name}: expected texts, got {texts!r}.")
     texts = [texts] if isinstance(texts, str) else list(texts)
     for number, text in enumerate(texts):
         if not isinstance(text, str):
@@ -292,6 +297,11 @@ def _equally_long(**columns) -> list[list[str]]:
         if len(texts) != longest:
             raise UserError(f"{name}: expected {format_count(longest, 'text')}, got {len(texts)}.")
     return list(lists.values())
+
+
+def _check_language(language: str) -> None:
+    if not isinstance(language, str) or not language:
+        raise UserError(f'language: expected a code such as "gl", got {language or repr(language)}.')
 
 
 def _check(per: str, unit: str) -> str:

@@ -138,6 +138,7 @@ def target_language(item: Item) -> str | None:
 
 # one spelling of what has several: spaces, apostrophes, commas (also of Arabic), points, minus signs; of TeX {,} and \,
 _SPELLINGS = {" ": "\u00a0\u2007\u2008\u2009\u202f", "'": "’‘＇ʼ′´", ",": "،，", ".": "．", "-": "−－﹣‐‑‒–"}
+_SPELLINGS |= {"": "\u061c\u200e\u200f\u2066\u2067\u2068\u2069"}  # marks of direction, which may follow a sign
 _ONE_SPELLING = str.maketrans({char: one for one, chars in _SPELLINGS.items() for char in chars})
 _NUMBER = re.compile(
     r"(?P<sign>(?<!\w)-)?(?P<whole>"

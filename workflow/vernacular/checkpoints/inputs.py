@@ -32,7 +32,7 @@ PICKLED = ("*.bin",)
 CODE = ("*.py", "*/*.py")
 _NEVER_READ = {"training_args.bin", "optimizer.bin", "scheduler.bin"}  # written by trainers, not read for inference
 _OF_TOKENIZERS = re.compile(
-    r"(tokenizer|merges|added_tokens|special_|tekken|dict\.|.*vocab).*|.*\.(model|spm|tiktoken|tokenizer|codes)"
+    r"(tokenizer|merges|added_tokens|special_|tekken|dict\.|byte_maps|emoji|.*vocab).*|.*\.(model|spm|tiktoken|tokenizer|codes)"
 )
 _TEMPLATES = "additional_chat_templates"
 
@@ -89,7 +89,7 @@ def identity(listing: Listing) -> str:
 def is_tokenizer_file(name: str) -> bool:
     """Return whether a file of a checkpoint is one of its tokenizer.
 
-    >>> list(map(is_tokenizer_file, ["spm.model", "source_vocab.json", "tokenizer.model.v3", "config.json"]))
+    >>> list(map(is_tokenizer_file, ["spm.model", "source_vocab.json", "byte_maps.json", "config.json"]))
     [True, True, True, False]
     """
     return _OF_TOKENIZERS.fullmatch(name) is not None

@@ -107,37 +107,43 @@ def _tokenizer_of_sentencepiece(tokenizer, directory: str | Path, name: str, pip
     In `tokenizer.model`, a class ignores the file's normalizer and whether it puts a space before a text; the generic
     one reads them. Where a class gives its tokens other IDs (fairseq's), they cannot be compared. A stated
     `add_prefix_space` is one of the class. Files of other names are those of classes with steps of their own, such as
-    lower case; if a class ignores the file's map of letters, it is applied after these.
+    lower case; what such a class ignores in the file follows them. Raises ModelError if most tokens are still others
+    than those of sentencepiece, or without a vocabulary.
     """
     path = Path(directory, "tokenizer_config.json")
-    if isinstance((read_json(name, path) if path.is_file() else {}).get("add_prefix_space"), bool):
-        pipeline = CLASS
+    is_stated = isinstance((read_json(name, path) if path.is_file() else {}).get("add_prefix_space"), bool)
     own_code = not type(tokenizer).__module__.startswith("transformers.")
     if own_code or not getattr(tokenizer, "is_fast", False):
         return tokenizer, []
     class_name, file = type(tokenizer).__name__, _sentencepiece_file(tokenizer, Path(directory))
+    vocabulary, own_name = tokenizer.get_vocab(), tokenizer.vocab_files_names.get("vocab_file")
     if file is None:
+        if len(vocabulary) - len(tokenizer.added_tokens_decoder) < 2:  # "▁" at most, with which classes start
+            expected = " or ".join(filter(None, ["tokenizer.json", own_name]))
+            raise ModelError(f"model {name}: the vocabulary of {class_name} not found in {directory}: {expected}.")
         return tokenizer, []
     tokens = {key: token for key, token in tokenizer.special_tokens_map.items() if isinstance(token, str)}
     with TemporaryDirectory() as temporary:  # the generic class reads one name only
+        Path(temporary, "tokenizer.model").symlink_to(file.resolve())
         for entry in Path(directory).iterdir():
-            Path(temporary, "tokenizer.model" if entry == file else entry.name).symlink_to(entry.resolve())
+            if entry.name not in ("tokenizer.model", file.name):
+                Path(temporary, entry.name).symlink_to(entry.resolve())
         try:
             loaded = PreTrainedTokenizerFast.from_pretrained(temporary, local_files_only=True, **tokens)
         except Exception:  # noqa: BLE001 (of any class: the file is one of tiktoken)
             return tokenizer, []
     loaded.name_or_path = tokenizer.name_or_path
-    vocabulary, pieces = tokenizer.get_vocab(), loaded.get_vocab()
+    pieces = loaded.get_vocab()
     if len(pieces.keys() - vocabulary) > len(pieces) / 2:
-        raise ModelError(
-            f"model {name}: {file}: {class_name} of transformers {transformers.__version__} does not read this "
-            "vocabulary. Convert the tokenizer to tokenizer.json, as earlier versions of transformers save it."
-        )
-    what = "pipeline"
-    if file.name != "tokenizer.model":
-        what, loaded = "normalizer", _with_letters_of(loaded, tokenizer)
-    elif any(vocabulary.get(token) != index for token, index in pieces.items()):
-        return tokenizer, []
+        raise _unread(name, file, class_name, own_name, "does not read this vocabulary")
+    what, normalizer = "pipeline", None
+    if file.name != "tokenizer.model" or any(vocabulary.get(token) != index for token, index in pieces.items()):
+        normalizer = tokenizer.backend_tokenizer.normalizer  # the steps of the class
+        what, loaded = _with_parts_of(loaded, tokenizer)
+    elif is_stated:
+        pipeline = CLASS
+    if not (is_stated or pipeline == CLASS) and _differing_pieces(loaded, normalizer, file) > len(_TEXTS) / 2:
+        raise _unread(name, file, class_name, own_name, "reads it otherwise than sentencepiece")
     options = {"add_special_tokens": False}
     if not (n_texts := sum(tokenizer.encode(t, **options) != loaded.encode(t, **options) for t in _TEXTS)):
         return tokenizer, []
@@ -152,24 +158,65 @@ def _tokenizer_of_sentencepiece(tokenizer, directory: str | Path, name: str, pip
     return loaded, [f"the {what} of {names[0]} instead of that of {names[1]} {seen}"]
 
 
+def _unread(name: str, file: Path, class_name: str, own_name: str | None, problem: str) -> ModelError:
+    advice = "Convert the tokenizer to tokenizer.json, as earlier versions of transformers save it."
+    if own_name and own_name != file.name and own_name.endswith(".model"):
+        advice = f"Rename the file to {own_name}, the name that it expects."
+    return ModelError(
+        f"model {name}: {file}: {class_name} of transformers {transformers.__version__} {problem}. {advice}"
+    )
+
+
+def _differing_pieces(tokenizer, normalizer, file: Path) -> int:
+    """Return the number of test texts with other tokens than sentencepiece gives, after the steps of a class."""
+    try:
+        from sentencepiece import SentencePieceProcessor  # optional
+
+        own, n_texts = SentencePieceProcessor(model_file=str(file)), 0
+    except (ImportError, RuntimeError):  # the file is one of tiktoken
+        return 0
+    unknown = own.id_to_piece(own.unk_id())
+    for text in _TEXTS:
+        pieces = own.id_to_piece(own.encode(normalizer.normalize_str(text) if normalizer else text))
+        tokens = tokenizer.convert_ids_to_tokens(tokenizer.encode(text, add_special_tokens=False))
+        n_texts += pieces != [unknown if token == tokenizer.unk_token else token for token in tokens]
+    return n_texts
+
+
 def _sentencepiece_file(tokenizer, directory: Path) -> Path | None:
-    """Return the file that a class should have read: of its own name, of the usual one, or any if it has no name."""
-    own = tokenizer.vocab_files_names.get("vocab_file")
-    names = [own, "tokenizer.model"] if own else [path.name for path in sorted(directory.glob("*.model"))]
+    """Return the file that a class should have read: of its own name, of the usual one, or any."""
+    names = [tokenizer.vocab_files_names.get("vocab_file"), "tokenizer.model"]
+    names = [*filter(None, names), *(path.name for path in sorted(directory.glob("*.model")))]
     found = next((directory / each for each in names if Path(directory, each).is_file()), None)
     return found if found and found.suffix == ".model" else None
 
 
-def _with_letters_of(loaded, tokenizer):
-    """Return a copy of `tokenizer` that maps letters as the file of `loaded`, or itself if it has a map of its own."""
-    steps, own = (json.loads(each.backend_tokenizer.to_str())["normalizer"] for each in (loaded, tokenizer))
-    if '"Precompiled"' not in json.dumps(steps) or '"Precompiled"' in json.dumps(own):
-        return tokenizer
-    letters = loaded.backend_tokenizer.normalizer[0]  # the first step of the generic class
-    found = copy.deepcopy(tokenizer)
-    first = found.backend_tokenizer.normalizer
-    found.backend_tokenizer.normalizer = normalizers.Sequence([first, letters]) if first else letters
-    return found
+def _with_parts_of(loaded, tokenizer):
+    """Return (the parts replaced, a copy of `tokenizer` with what its class ignores in the file of `loaded`).
+
+    The map of letters, unless it has one; the token or bytes of unknown characters; BPE, which many read as Unigram.
+    """
+    own, stored = (json.loads(each.backend_tokenizer.to_str()) for each in (tokenizer, loaded))
+    lacks_letters = '"Precompiled"' not in json.dumps(own["normalizer"])
+    lacks_letters &= '"Precompiled"' in json.dumps(stored["normalizer"])
+    vocabulary, model_of_file = tokenizer.get_vocab(), stored["model"]
+    model = own["model"] | {"byte_fallback": model_of_file["byte_fallback"]}
+    if (model["type"], model_of_file["type"]) == ("Unigram", "BPE"):
+        model = model_of_file | {"vocab": vocabulary, "unk_token": tokenizer.unk_token}
+    elif model["type"] == model_of_file["type"] == "Unigram":
+        unknown, _ = model_of_file["vocab"][model_of_file["unk_id"]]
+        model["unk_id"] = vocabulary.get(unknown, model["unk_id"])
+    parts = {"normalizer": lacks_letters, "model": model != own["model"]}
+    found = copy.deepcopy(tokenizer) if any(parts.values()) else tokenizer
+    backend, backend_of_file = found.backend_tokenizer, loaded.backend_tokenizer
+    if parts["normalizer"]:
+        steps = [backend.normalizer] if backend.normalizer else []
+        backend.normalizer = normalizers.Sequence([*steps, backend_of_file.normalizer[0]])  # its first step: letters
+    if parts["model"]:
+        parts_of_file = stored | {"model": model, "added_tokens": [], "post_processor": None}
+        backend.model = Tokenizer.from_str(json.dumps(parts_of_file)).model
+        backend.decoder = backend_of_file.decoder
+    return " and ".join(part for part, is_replaced in parts.items() if is_replaced), found
 
 
 def tokenizer_without_class(

@@ -24,6 +24,10 @@ _SCRIPTS = {
 }  # fmt: skip
 SCRIPT_NAMES = {code: name for name, code in reversed(_SCRIPTS.items())}
 _SAME = {"Hans": "Hani", "Hant": "Hani", "Jpan": "Hani", "Kore": "Hang"}
+# marks without width that change neither letters nor words; combining grapheme joiner, soft hyphen, bidi controls …
+_INVISIBLE = "\u00ad\u034f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff"
+# joiners (ZWNJ, ZWJ) change letters of Arabic, Indic and similar scripts, and emoji, but nothing after other characters
+INVISIBLE_MARKS = re.compile(f"[{_INVISIBLE}]|(?<![\u0590-\u1dff\u2600-\u27bf\u2c80-\U0010ffff])[\u200c\u200d]")
 
 
 def fallbacks(language: str) -> list[str]:

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 
 from vernacular.core.errors import DataError, suggest
 from vernacular.core.fields import as_list
+from vernacular.core.languages import INVISIBLE_MARKS
 
 _MISSING = object()
 
@@ -48,12 +49,6 @@ def quote(value) -> str:
     return f'"{text if len(text) <= 80 else text[:77] + "…"}"'
 
 
-# marks without width that change neither letters nor words; combining grapheme joiner, soft hyphen, bidi controls …
-_INVISIBLE = "\u00ad\u034f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff"
-# joiners (ZWNJ, ZWJ) change letters of Arabic, Indic and similar scripts, and emoji, but nothing after other characters
-_INVISIBLE_MARKS = re.compile(f"[{_INVISIBLE}]|(?<![\u0590-\u1dff\u2600-\u27bf\u2c80-\U0010ffff])[\u200c\u200d]")
-
-
 def comparable(text: str) -> str:
     """Return what two texts have in common that look the same: in NFC, without invisible marks, spaces as spaces.
 
@@ -66,7 +61,7 @@ def comparable(text: str) -> str:
     """
     if text.isascii():
         return text
-    return re.sub(r"[^\S\t\n]", " ", unicodedata.normalize("NFC", _INVISIBLE_MARKS.sub("", text)))
+    return re.sub(r"[^\S\t\n]", " ", unicodedata.normalize("NFC", INVISIBLE_MARKS.sub("", text)))
 
 
 class Cells:

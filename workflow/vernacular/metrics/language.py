@@ -15,10 +15,12 @@ from collections.abc import Iterable
 
 from vernacular.core.languages import (
     SCRIPT_NAMES,
+    UNSPACED,
     iso_codes,
     language_name,
     neighbors,
     script_counts,
+    script_of,
     usual_script,
 )
 from vernacular.core.metadata import LanguageCounts
@@ -39,7 +41,7 @@ METRICS = [
            about="line pass rate: responses without a line in another language (Marchisio et al. 2024)"),
     Metric("wrong_line_share", "share", False, "similarity", corpus=lambda wrong, n: wrong.sum(-1) / n.sum(-1),
            needs=("wrong_lines", "decided_lines"),
-           about="lines in another language, of the lines of at least 5 words and 40 letters"),
+           about="lines in another language, of those of at least 5 words (in scripts with spaces) and 40 letters"),
 ]  # fmt: skip
 BLOCKS = "language_blocks"  # of responses that are too short by themselves, which are joined
 
@@ -203,7 +205,7 @@ class LanguageMeter:
         text = clean(text, [*item["choices"], *prompt])
         found = identify(text, self.language, script)
         values = {"language_decided": float(found is not None)}
-        lines = [line for line in text.splitlines() if len(line.split()) >= _MIN_WORDS]
+        lines = [line for line in text.splitlines() if len(line.split()) >= _MIN_WORDS or script_of([line]) in UNSPACED]
         lines = [found] if lines == [text] else [identify(line, self.language, script) for line in lines]
         decided = [line for line in lines if line is not None]
         if decided:

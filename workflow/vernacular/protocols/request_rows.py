@@ -193,8 +193,8 @@ def warnings_of(items: list[Item], rows: list[Request]) -> list[str]:
 
 GAP = re.compile(r"_{2,}")
 MASK = re.compile(r"\[MASK\]|<mask>|\[mask\]|<extra_id_0>|<\|mask\|>")
-_CLOSING = ".,;:!?…"
-_VOWELS = set("aeiouyáéíóúàèìòùâêôãõüаеиоуыэюяёіїє")
+_CLOSING = ".,;:!?…؟،؛۔।॥။።፣։。，、；：！？"
+_VOWELS = set("aeiouyáéíóúàèìòùâêôãõüăāąåæęėēěīįıőōøœůűūųаеиоуыэюяёіїєαεηιουωάέήίόύώϊϋΐΰ")
 
 
 def continue_with(context: str, text: str, language: str) -> tuple[str, str]:
@@ -222,7 +222,9 @@ def fill(text: str, gap: re.Match, word: str, *, capitalize: bool) -> tuple[str,
     if right[:1] in _CLOSING and word.endswith(right[:1]):
         word = word.removesuffix(right[:1]).rstrip() or word
     if capitalize and word and _opens_sentence(left):
-        word = word[0].title() + word[1:]  # title, not upper: Georgian has no capitals at the start of a sentence
+        is_dotted = word[0] == "i" and not {"ı", "İ"}.isdisjoint(text + word)  # Turkish, Azerbaijani
+        # title, not upper: Georgian has no capitals at the start of a sentence
+        word = ("İ" if is_dotted else word[0].title()) + word[1:]
     if left.endswith(" "):
         left, word = left[:-1], " " + word
     return left, word, right
@@ -231,7 +233,7 @@ def fill(text: str, gap: re.Match, word: str, *, capitalize: bool) -> tuple[str,
 def _opens_sentence(left: str) -> bool:
     """Return whether `left` is empty or ends a sentence; an ordinal ("19.") or abbreviation ("npr.") does not."""
     left = left.rstrip().rstrip("\"'«“„¿¡([—–-").rstrip()
-    if not left or left[-1] in "!?…؟":
+    if not left or left[-1] in "!?…؟։":
         return True
     last_word = left.split()[-1].rstrip(".").lower()
     return left.endswith(".") and any(letter in _VOWELS for letter in last_word)

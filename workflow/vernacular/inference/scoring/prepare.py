@@ -15,9 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from vernacular.core.errors import format_count
+from vernacular.core.languages import UNSPACED, script_of
+from vernacular.core.words import splits_words, words_between_spaces
 from vernacular.inference.model import rendering
 from vernacular.inference.model.batch_tokenization import encode_all
 from vernacular.inference.model.tokenization import (
+    SPECIAL,
     AlignmentError,
     Encoded,
     Rendered,
@@ -261,6 +264,13 @@ def _locate_span(loaded, request: PreparedRequest, encoded, text: str, start: in
             request.rest = encoded.ids[request.stop :].copy()
     else:
         request.ids, request.words = encoded.ids, encoded.words
+        if not splits_words(loaded.tokenizer):
+            words = words_between_spaces(text)[encoded.offsets[:, 0]]
+            request.words = np.where(encoded.words == SPECIAL, SPECIAL, words)
+        within_words = request.fills_in or "pll:within_word_l2r" in request.extras
+        if within_words and script_of([text[start:end]]) in UNSPACED:  # to most tokenizers, a sentence is a word
+            is_span = np.isin(np.arange(len(encoded)), span)
+            request.words = np.where(is_span, request.words, SPECIAL)
         request.tail = encoded.tail
     request.offsets = encoded.offsets[request.first : request.stop].copy()  # a view would hold those of the whole text
     if "score_bos" in request.extras and encoded.lead and loaded.kind == "causal" and not shift:

@@ -23,6 +23,7 @@ from vernacular.checkpoints.source_check import check_tensors, tokenizer_of_file
 from vernacular.core.errors import MachineError, ModelError, first_of, writing
 from vernacular.core.library_errors import LOADING_ERRORS, describe_error, is_out_of_memory
 from vernacular.core.model_record import ModelRecord
+from vernacular.core.words import splits_words, words_between_spaces
 
 # Padded tokens per forward pass. On a CPU, batches of 512 take half the time of batches of 8192 (12 layers of width
 # 384), because their activations fit in the cache; a GPU is faster with large batches.
@@ -129,9 +130,12 @@ class TokenEncoder:
         return tokens
 
     def _tokens_of(self, batch, i: int, text: str) -> Tokens:
-        ids, words = batch["input_ids"][i], batch.word_ids(i)
-        spans = zip(batch["offset_mapping"][i], words, strict=True)
+        ids, words, offsets = batch["input_ids"][i], batch.word_ids(i), batch["offset_mapping"][i]
+        spans = [*zip(offsets, words, strict=True)]
         surfaces = [sys.intern(text[start:end]) if word is not None else "" for (start, end), word in spans]
+        if not splits_words(self.tokenizer):
+            numbers = words_between_spaces(text).tolist()
+            words = [None if word is None else numbers[start] for (start, _), word in spans]
         subwords = list(map(sys.intern, self.tokenizer.convert_ids_to_tokens(ids)))
         truncated = len(ids) >= self.max_tokens and bool(batch.encodings[i].overflowing)
         return Tokens(ids, subwords, surfaces, words, truncated)

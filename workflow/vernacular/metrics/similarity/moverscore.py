@@ -9,10 +9,12 @@ which is 1 for equal texts; POT computes the exact distance. Example: [a] with w
 a ⊥ b: half the mass is moved by √2, so EMD = √2/2 and the score is 1 / 1.7071 = 0.5858.
 
 Variants differ in their tokens and weights. In the `default` variant, the first subword token of every word that is not
-punctuation has weight; words and tokens are those of the tokenizer, with the casing of its training. Special tokens
-have none (as with the paper's idf, because [CLS] is in every text). The variant `simil-eval` is that of the tool.
+punctuation has weight, and in scripts without spaces every one; words and tokens are those of the tokenizer, with the
+casing of its training. Special tokens have none (as with the paper's idf, because [CLS] is in every text). The variant
+`simil-eval` is that of the tool.
 """
 
+import functools
 import string
 import unicodedata
 from collections.abc import Callable
@@ -23,6 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from vernacular.core.errors import ModelError
+from vernacular.core.languages import UNSPACED, script_of
 from vernacular.core.model_record import ModelRecord
 from vernacular.metrics.similarity.encoder import TokenEncoder, Tokens, encoder_label
 
@@ -33,15 +36,23 @@ def tokenize(encoder: TokenEncoder, texts: list[str]) -> list[Tokens]:
 
 
 def token_weights(tokens: Tokens, idf: dict[int, float] | None = None) -> np.ndarray:
-    """Return float64 [n_tokens]: 0 for special tokens, punctuation and later tokens of a word, else idf or 1."""
+    """Return float64 [n_tokens]: 0 for special tokens, punctuation and later tokens of a word, else idf or 1.
+
+    In scripts without spaces, a word is a sentence to most tokenizers: each of its tokens counts.
+    """
     weights = np.zeros(len(tokens.ids))
     seen_words = set()
     for i, (surface, word) in enumerate(zip(tokens.surfaces, tokens.words, strict=True)):
-        if word is None or word in seen_words or is_punctuation(surface):
+        if word is None or is_punctuation(surface) or (word in seen_words and not _is_unspaced(surface)):
             continue
         seen_words.add(word)
         weights[i] = 1.0 if idf is None else idf[tokens.ids[i]]
     return weights
+
+
+@functools.cache
+def _is_unspaced(surface: str) -> bool:
+    return script_of([surface]) in UNSPACED
 
 
 def is_punctuation(surface: str) -> bool:

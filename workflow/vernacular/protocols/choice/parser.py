@@ -19,6 +19,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 
+from vernacular.core.languages import INVISIBLE_MARKS
 from vernacular.protocols.generation.metrics import matches, normalize
 
 STEPS = ("boxed", "last_line", "cue", "letter", "option_line", "option_text")
@@ -42,7 +43,7 @@ def extract(response: str, options: Sequence[str], answers: Sequence[Answers], *
     `response` is without reasoning, and may be cut (`is_complete`); `options` in the order of their letters; `answers`:
     words of each language in which it may be written.
     """
-    text = unicodedata.normalize("NFKC", response)
+    text = unicodedata.normalize("NFKC", INVISIBLE_MARKS.sub("", response))
     letters = {same: i for i in range(len(options)) for same in (chr(65 + i), *_SAME.get(chr(65 + i), ""))}
     boxed = {letters[letter] for letter in _BOXED.findall(text) if letter in letters}
     if len(boxed) == 1:

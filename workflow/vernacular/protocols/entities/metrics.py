@@ -7,7 +7,8 @@ paired differences compute the score of the drawn sentences from their sums.
 The answer is the first JSON object of the output, also in a code fence; text around it is not read. Its values are
 lists of texts, or one text; null and empty texts are no entities. Keys are compared without case. Entities under a key
 that was not asked for are incorrect, and those of a repeated key are all read. Texts are compared in NFC, with spaces
-collapsed, and with case. Any other output, such as one that was cut, is unparsable: it lists no entity, with a flag.
+collapsed, without invisible marks, and with case. Any other output, such as one that was cut, is unparsable: it lists
+no entity, with a flag.
 
 Not included is the score of EuroEval, in which each word of a listed entity marks all tokens that contain it ("Ana"
 marks "banana").
@@ -20,6 +21,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from vernacular.core.languages import INVISIBLE_MARKS
 from vernacular.metrics.bits import ratio
 from vernacular.metrics.metric import Metric, count_names
 from vernacular.metrics.similarity.outputs import ParsedOutput
@@ -120,5 +122,5 @@ class _Pairs(list):
 
 
 def comparable(text: str) -> str:
-    """Return a text in NFC, with spaces collapsed."""
-    return " ".join(unicodedata.normalize("NFC", text).split())
+    """Return a text in NFC, with spaces collapsed and without invisible marks, such as those of direction."""
+    return " ".join(unicodedata.normalize("NFC", INVISIBLE_MARKS.sub("", text)).split())

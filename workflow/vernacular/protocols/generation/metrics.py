@@ -16,6 +16,7 @@ response, the two agree.
 """
 
 import math
+import re
 import unicodedata
 from collections import Counter
 from statistics import fmean, stdev
@@ -23,6 +24,7 @@ from statistics import fmean, stdev
 import numpy as np
 from sacrebleu.metrics import CHRF
 
+from vernacular.core.languages import INVISIBLE_MARKS
 from vernacular.core.languages import in_one_script as one_script
 from vernacular.metrics.metric import Metric, in_one_script
 from vernacular.metrics.similarity.outputs import ParsedOutput
@@ -68,7 +70,7 @@ METRICS = [
     Metric("exact_match", "share", True, "similarity", proportion=True, headline=True,
            about="correct response, ignoring case, punctuation and whitespace (after SQuAD, Rajpurkar et al. 2016)"),
     Metric("token_f1", "score", True, "similarity",
-           about="words shared with the most similar correct answer, 0 to 1 (SQuAD, Rajpurkar et al. 2016)"),
+           about="words (of zh and ja: characters) shared with the most similar correct answer, 0 to 1 (SQuAD)"),
     Metric("chrf", "score", True, "similarity",
            about="character n-grams shared with the most similar correct answer, 0 to 100 (sacrebleu, Popović 2015)"),
     Metric("exact_match_closed", "share", True, "similarity", proportion=True,
@@ -211,18 +213,26 @@ def matches(response: str, reference: str) -> bool:
     return normalized == normalized_reference if normalized else response.strip() == reference.strip()
 
 
+_HAN = re.compile("([\u2e80-\u30ff\u31f0-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])")  # with Kana
+
+
 def token_f1(response: str, reference: str) -> float:
     """Compute the harmonic mean of precision and recall of the normalized words, as in SQuAD's evaluation.
+
+    Of Chinese and Japanese, the characters are words, as in MLQA's (Lewis et al. 2020) and JSQuAD's.
 
     >>> token_f1("a mazá vermella", "unha mazá")  # 1 of 3 and 1 of 2
     0.4
     """
-    words, reference_words = normalize(response).split(), normalize(reference).split()
+    words, reference_words = (_HAN.sub(r" \1 ", normalize(text)).split() for text in (response, reference))
     n_shared = sum((Counter(words) & Counter(reference_words)).values())
     return 2 * n_shared / (len(words) + len(reference_words)) if n_shared else 0.0
 
 
 def normalize(text: str) -> str:
-    """Apply NFKC and case folding, remove punctuation, collapse whitespace: SQuAD's, for Unicode, with articles."""
-    folded = unicodedata.normalize("NFKC", text).casefold()
+    """Apply NFKC and case folding, remove punctuation, collapse whitespace: SQuAD's, for Unicode, with articles.
+
+    Invisible marks are removed as well, such as those of direction around Arabic and Hebrew texts.
+    """
+    folded = unicodedata.normalize("NFKC", INVISIBLE_MARKS.sub("", text)).casefold().replace("i\u0307", "i")  # İ
     return " ".join("".join(c for c in folded if unicodedata.category(c)[0] != "P").split())
