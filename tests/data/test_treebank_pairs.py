@@ -143,6 +143,50 @@ def test_variant_of_the_correct_form_is_not_an_incorrect_form(tmp_path):
     }
 
 
+PRONOUNS = """\
+pattern: mine
+phenomenon: case
+target: {upos: PRON, feats: {Case: [Acc, Dat]}}
+swap: {Case: [Dat, Nom]}
+"""
+GENDERS = """\
+pattern: mine
+phenomenon: gender
+target: {upos: ADJ, feats: {Gender: [Masc, Fem, Neut]}}
+related: [{name: noun, relation: head, agrees: [Gender]}]
+swap: {Gender: [Fem, Neut]}
+"""
+
+
+def test_each_of_several_values_of_the_swapped_feature_is_correct(tmp_path):
+    # of "te", which is also dative, "che" is no incorrect form
+    rows = [["te ti PRON Case=Acc,Dat 0 root"], ["che ti PRON Case=Dat 0 root"], ["ti ti PRON Case=Nom 0 root"]]
+    assert forms_of(pairs_of(tmp_path, PRONOUNS, *rows)) == [("s1", "1", "te", "ti"), ("s2", "1", "che", "ti")]
+
+
+def test_form_attested_with_several_values_is_syncretic(tmp_path):
+    rows = [
+        [f"vai ir VERB {SING} 0 root", "el el PRON Number=Sing 1 nsubj"],
+        ["van ir VERB Number=Plur,Sing|Person=3 0 root"],
+        [f"van ir VERB {PLUR} 0 root"],
+    ]
+    assert pairs_of(tmp_path, AGREEMENT, *rows).rejections == {
+        "syncretic: correct and incorrect form are spelled alike": 1
+    }
+
+
+def test_form_that_agrees_with_another_value_of_the_noun_is_not_incorrect(tmp_path):
+    # "bok" is masculine or feminine: both "liten" and "lita" agree with it, "lite" does not
+    rows = [
+        ["liten liten ADJ Gender=Masc 2 amod", "bok bok NOUN Gender=Fem,Masc 0 root"],
+        ["lita liten ADJ Gender=Fem 0 root"],
+        ["lite liten ADJ Gender=Neut 0 root"],
+    ]
+    assert forms_of(pairs_of(tmp_path, GENDERS, *rows)) == [("s1", "1", "liten", "lite")]
+    pairs = pairs_of(tmp_path, GENDERS.replace("[Fem, Neut]", "Fem"), *rows)
+    assert pairs.rejections == {"also agrees with the value to swap to": 1}
+
+
 def test_rare_analysis_is_not_syncretism():
     correct = Counter(é=900, son=1)
     assert is_correct("son", 20, correct)

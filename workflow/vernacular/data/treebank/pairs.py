@@ -131,23 +131,29 @@ class Forms:
         return self.attested_forms(lemma, upos, feats, ignore) or self.listed_forms(lemma, upos, feats, swapped, ignore)
 
     def correct_forms(self, word: Word, ignore=()) -> Counter:
-        """Return counts of all lowercase forms that are correct for the word with its own features."""
+        """Return counts of all lowercase forms that are correct for the word with its own features or, if words have
+        several values (`Number=Plur,Sing`), may be.
+        """
         analysis = (word.lemma, word.upos, word.feats)
         counts: Counter = Counter()
-        for forms in (self.attested_forms(*analysis, ignore), self.listed_forms(*analysis, (), ignore)):
+        for forms in (self.attested_forms(*analysis, ignore, True), self.listed_forms(*analysis, (), ignore)):
             for form, count in forms.items():
                 counts[folded(form)] += count
         return counts
 
-    def attested_forms(self, lemma: str, upos: str, feats: dict, ignore=()) -> Counter:
-        """Return counts of forms in the treebanks, ignoring case, under the most frequent spelling."""
+    def attested_forms(self, lemma: str, upos: str, feats: dict, ignore=(), shares_values: bool = False) -> Counter:
+        """Return counts of forms in the treebanks, ignoring case, under the most frequent spelling.
+
+        Their features have equal values, or, with `shares_values`, one value of each in common.
+        """
         expected = _filter_features(feats.items(), ignore)
-        key = (lemma, upos, expected, tuple(ignore))  # a few words account for most calls
+        key = (lemma, upos, expected, tuple(ignore), shares_values)  # a few words account for most calls
         if key in self._cache:
             return self._cache[key]
         counts: Counter = Counter()
         for bundle, forms in self._attested.get((lemma, upos), {}).items():
-            if _filter_features(bundle, ignore) == expected:
+            filtered = _filter_features(bundle, ignore)
+            if filtered == expected or (shares_values and _share_values(dict(filtered), dict(expected))):
                 counts += forms
         self._cache[key] = _merge_case(counts)
         return self._cache[key]
@@ -238,6 +244,12 @@ def _filter_features(feats, ignore) -> tuple:
     return tuple(sorted((name, value) for name, value in feats if name not in ignore))
 
 
+def _share_values(feats: dict, expected: dict) -> bool:
+    """Return whether two words have the same features, and one value of each in common (`Case=Acc,Dat`)."""
+    pairs = ((feats[name].split(","), expected[name].split(",")) for name in feats.keys() & expected.keys())
+    return feats.keys() == expected.keys() and not any(set(values).isdisjoint(others) for values, others in pairs)
+
+
 def _merge_case(forms: Counter) -> Counter:
     """Merge counts of forms that differ only in case, under the most frequent spelling."""
     merged: Counter = Counter()
@@ -252,6 +264,7 @@ MULTIWORD = "inside a multiword token"
 NO_FORM = "no form with the swapped feature"
 NO_LEMMA = "no lemma"
 NO_SWAP = "already has the value to swap to"
+AGREES = "also agrees with the value to swap to"
 NO_CASE = "its letters do not decide the spelling in the case of the correct form"
 MISSPELLED = "misspelled word: Typo, CorrectForm or goeswith"
 NO_WORDS = "form _ in place of a word: merge the words with the script in the treebank's repository"
@@ -305,7 +318,12 @@ def make_pairs(
             reason = MULTIWORD
         reason = problem_of(sentence, match.words.values()) or reason
         if reason is None:
-            incorrect, reason = incorrect_forms(match.target, pattern, forms)
+            agreeing: dict[str, set[str]] = {}
+            for related in request.related if request else ():
+                for name in related.agrees:
+                    values = set(related.node.value(match.words[related.name], name).split(","))
+                    agreeing[name] = values & agreeing.get(name, values)
+            incorrect, reason = incorrect_forms(match.target, pattern, forms, agreeing)
         if incorrect:
             pairs.rows.append(_row(sentence, match, incorrect, pattern))
         else:
@@ -319,10 +337,13 @@ def problem_of(sentence: Sentence, words: Iterable[Word]) -> str | None:
     return NO_WORDS if sentence.is_stripped else MISSPELLED if any(word.misspelled for word in words) else None
 
 
-def incorrect_forms(target: Word, pattern: dict, forms: Forms) -> tuple[list[tuple[str, dict]], str | None]:
+def incorrect_forms(
+    target: Word, pattern: dict, forms: Forms, agreeing: dict[str, set[str]] | None = None
+) -> tuple[list[tuple[str, dict]], str | None]:
     """Return ([(form, swapped features)], None), or ([], reason), with the most frequent form of each swap.
 
-    An incorrect form differs in the swapped features only, and is not also correct, with another value of an open one.
+    An incorrect form differs in the swapped features only, and is not also correct, with another value of an open one,
+    or one of several of the target (`Case=Acc,Dat`) or of the words that it agrees with: `agreeing`, by feature.
     """
     ignore = pattern["ignore"]
     if target.lemma in ("_", ""):
@@ -332,8 +353,12 @@ def incorrect_forms(target: Word, pattern: dict, forms: Forms) -> tuple[list[tup
     reasons, incorrect, spellings = set(), [], {own}
     for swap in pattern["swap"]:
         feats = {name: value for name, value in {**target.feats, **swap}.items() if value is not None}
-        if feats == target.feats:
+        if _share_values(feats, target.feats):
             reasons.add(NO_SWAP)
+            continue
+        changed = {name: value for name, value in swap.items() if value not in target.feats.get(name, "").split(",")}
+        if agreeing and all(value in agreeing.get(name, ()) for name, value in changed.items()):
+            reasons.add(AGREES)
             continue
         counts = forms.find(target.lemma, target.upos, feats, swapped=tuple(swap), ignore=ignore)
         if not counts:
@@ -350,7 +375,7 @@ def incorrect_forms(target: Word, pattern: dict, forms: Forms) -> tuple[list[tup
             incorrect.append((spelled, swap))
     if incorrect:
         return incorrect, None
-    return [], next(reason for reason in (SYNCRETIC, NO_CASE, NO_FORM, NO_SWAP) if reason in reasons)
+    return [], next(reason for reason in (SYNCRETIC, NO_CASE, NO_FORM, AGREES, NO_SWAP) if reason in reasons)
 
 
 def mark_word(sentence: Sentence, word: Word) -> str:
