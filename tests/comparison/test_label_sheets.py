@@ -103,6 +103,18 @@ def test_filled_rows_are_labels(tmp_path):
     assert [label.value for label in read_labels(tmp_path / "ana.xlsx")] == [4.0]
 
 
+def test_merged_cells_of_a_workbook_label_each_of_their_rows(tmp_path):
+    book = openpyxl.Workbook()
+    book.active.append(HEADER.strip().split(","))
+    for item in ("q1", "q2", "q3", "q4"):
+        book.active.append([NAME, item, f"r{item}", "correct", {"q1": "correct", "q4": "incorrect"}.get(item), "Ana"])
+    book.active.merge_cells("E2:E4")
+    book.active.merge_cells("A2:A5")
+    book.save(tmp_path / "ana.xlsx")
+    labels = read_labels(tmp_path / "ana.xlsx")
+    assert [(each.item_id, each.value) for each in labels] == [("q1", 1), ("q2", 1), ("q3", 1), ("q4", 0)]
+
+
 def test_columns_of_a_workbook_are_read_as_those_of_csv(tmp_path):
     columns, cells = HEADER.strip().split(","), [NAME, "q1", "r1", "correct", "correct", "Ana"]
     book = openpyxl.Workbook()

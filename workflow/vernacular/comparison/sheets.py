@@ -10,6 +10,7 @@ items stays the headline.
 """
 
 import datetime
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -270,12 +271,16 @@ def filled_rows(path: Path, columns: Sequence[str], filled: str, advice: str) ->
     import openpyxl  # not for every config: it takes a third of a second
 
     try:
-        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+        with warnings.catch_warnings(action="ignore"):  # of formatting that openpyxl does not know
+            book = openpyxl.load_workbook(path, data_only=True)
     except Exception as error:  # noqa: BLE001  of zipfile, XML and openpyxl
         raise DataError(f"{display_path(path)}: not an Excel workbook ({type(error).__name__}).") from None
     n_sheets = 0
     for sheet in book:
-        sheet.reset_dimensions()  # programs state none, or too small ones; a row ends at its last cell
+        for merged in list(sheet.merged_cells.ranges):  # what they show belongs to each of their rows
+            sheet.unmerge_cells(merged.coord)
+            for number in range(merged.min_row + 1, merged.max_row + 1):
+                sheet.cell(number, merged.min_col).value = sheet.cell(merged.min_row, merged.min_col).value
         cells, *rows = list(sheet.iter_rows(values_only=True)) or [()]
         if filled not in (header := list(map(cell_text, cells))):
             continue
