@@ -84,6 +84,7 @@ def test_table_of_chosen_tasks_protocols_and_models(run):
     assert r"    mine & \textbf{60.0} {\scriptsize [40.0, 60.0]} \\" in text.splitlines()
     assert text.index("    mine &") < text.index("    base &")
     assert "generation" not in text
+    assert run("--tasks", "openbookqa", *arguments, "--models", "base,mine") == (status, text, errors)
 
 
 def test_transposed_table(run):

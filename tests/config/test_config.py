@@ -276,6 +276,8 @@ def test_language_without_prompt_file_is_rejected(tmp_path):
         "ar, ",
         "prompts/fy.yaml --prompts-from gl",
     )
+    twice = text.replace("PROTOCOL", "options") + "  - {task: tales, protocols: options}\n"
+    assert error_message(tmp_path, twice) == message
     config.load([write(tmp_path, text.replace("PROTOCOL", "minimal_pair"))])  # needs no prompt lines
 
 

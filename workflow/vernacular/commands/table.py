@@ -42,7 +42,7 @@ def table(args) -> None:
     prompts = [row for row in prompts if config.evaluations.keys() >= set(row["evaluations"])]
     selected = {*config.evaluations, *(row["evaluation"] for row in prompts)}
     long = long[long["evaluation"].isin(selected) & (long["category"].fillna("") == "")]
-    models = args.models or list(config.models)
+    models = list(dict.fromkeys(args.models or config.models))
     long = choose(long[long["model"].isin(models)], "model", args.models, "--models")
     for column in _SELECTED:
         long = choose(long, column, getattr(args, f"{column}s"), f"--{column}s")

@@ -34,7 +34,7 @@ def expand(entry: dict, task: dict, data: str, limit: int | None, report) -> lis
     """Return one evaluation per language, protocol, style, number of shots, prompt and seed of an entry.
 
     Without few-shot examples, they have 0 shots and seed 0. `data`, `limit`: those of the run. `report(key, message)`
-    is called for every mistake; the values that it concerns are left out.
+    is called for every mistake, with `of_file` for one in a prompts file; the values that it concerns are left out.
     """
     data = entry.get("data", data)
     languages = _languages(entry, task, data, report)
@@ -132,7 +132,7 @@ def _languages(entry: dict, task: dict, data: str, report) -> list[str]:
 def _has_wordings(task: dict, language: str, report) -> bool:
     """Report the words of a language that a task needs, and that its prompts file lacks."""
     if lacking := task["languages"][language].get("lacks"):
-        report("languages", wordings_message(language, lacking, task["directory"]))
+        report("languages", wordings_message(language, lacking, task["directory"]), of_file=True)
     return not lacking
 
 
@@ -156,7 +156,7 @@ def _check_labels(language: str, style: str, task: dict, protocol: str, report) 
         prompts.load_labels(lines, directory)
         prompts.additional_lines(PROTOCOLS[protocol].lines, lines, directory, pair, types)
     except ConfigError as error:
-        report("languages", str(error))
+        report("languages", str(error), of_file=True)
 
 
 def _has_samples(task: dict, language: str) -> bool:

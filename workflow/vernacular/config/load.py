@@ -222,12 +222,15 @@ def _evaluations(files: Files, values: dict) -> tuple[dict[str, Evaluation], dic
     evaluations: dict[str, Evaluation] = {}
     tasks: dict[str, dict] = {}
     lm_eval_entries = LmEvalEntries(files, values)
+    reported: set[str] = set()  # a mistake in a file of prompts is one, in however many entries
     # numbers as in the file: entries that violate the schema are not among the values
     numbers = [i for i in range(len(files.values["evaluations"])) if files.is_valid("evaluations", i)]
     for i, entry in zip(numbers, values["evaluations"], strict=True):
 
-        def report(key: str, message: str, i=i):
-            files.report(("evaluations", i, key), message)
+        def report(key: str, message: str, i=i, *, of_file: bool = False):
+            if not (of_file and message in reported):
+                files.report(("evaluations", i, key), message)
+            reported.add(message)
 
         if "lm_eval" in entry:
             has_shots = "shots" in files.values["evaluations"][i]
