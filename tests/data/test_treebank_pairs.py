@@ -228,6 +228,9 @@ def test_misspelled_and_foreign_words_attest_no_form(tmp_path):
         ("ijsjes", "Ijs", None),  # Dutch, or not
         ("IJsjes", "ijs", "ijsjes"),
         ("արևներ", "ԱՐԵՎ", None),
+        ("NATO", "NATO-u", "NATO"),  # abbreviations
+        ("ONGs", "ONG", "ONGs"),
+        ("NATO-u", "NATO-A", "NATO-U"),
     ],
 )
 def test_match_case(form, reference, expected):

@@ -193,6 +193,8 @@ def match_case(form: str, reference: str, is_dotted: bool = False) -> str | None
     >>> match_case("Häuser", "Haus"), match_case("é", "Son"), match_case("μεγαλώνουν", "ΜΕΓΑΛΩΝΕΙ")
     ('Häuser', 'É', 'ΜΕΓΑΛΩΝΟΥΝ')
     """
+    if (_capitals(form) and reference.startswith(form)) or (_capitals(reference) and form.startswith(reference)):
+        return form  # an abbreviation, and with an ending in lower case: NATO-a, ONGs
     is_dotted = is_dotted or not {"ı", "İ"}.isdisjoint(form + reference)
     if _capitals(reference):
         return _upper(
