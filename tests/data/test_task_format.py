@@ -8,6 +8,7 @@ from support.scoring import results_of
 from vernacular.config.dependencies import data_files
 from vernacular.config.load import load as load_config
 from vernacular.core.errors import ConfigError, DataError
+from vernacular.data.columns import FORMS
 from vernacular.data.load import load_items
 from vernacular.data.tasks import load_task
 from vernacular.protocols.prompts import load_labels, prompts_directory
@@ -82,6 +83,21 @@ def test_label_of_a_sentence_is_mapped(tmp_path):
         r_dot_tsv=rows,
     )
     assert [item["extra"]["label"] for item in load_items(task, "gl")[0]] == ["1", "0"]
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "expected"),
+    [
+        ("lower", "İçeri girdi.", "içeri girdi."),  # not i with a second dot
+        ("lower", "Işıkları söndürdü.", "ışıkları söndürdü."),
+        ("lower", "Ivan ode.", "ivan ode."),
+        ("open", "بارش ہوئی۔", "بارش ہوئی"),
+        ("open", "Անձրև եկավ։", "Անձրև եկավ"),
+        ("open", "下雨了！", "下雨了"),
+    ],
+)
+def test_forms_of_templates_fit_the_script(form, text, expected):
+    assert FORMS[form](text) == expected
 
 
 def test_templates_change_the_ends_of_texts_and_keep_braces(tmp_path):

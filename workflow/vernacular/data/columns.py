@@ -300,9 +300,14 @@ def template_parts(template: str) -> Iterator[tuple[str, str | None, list[str]]]
 
 # what a text becomes inside a sentence: its first letter, and its end
 FORMS: dict[str, Callable[[str], str]] = {
-    "lower": lambda text: text[:1].lower() + text[1:],
-    "open": lambda text: text.rstrip().rstrip(".!?…。؟।።").rstrip(),
+    "lower": lambda text: _lower(text[:1], text) + text[1:],
+    "open": lambda text: text.rstrip().rstrip(".!?…。！？؟۔।።։။").rstrip(),
 }
+
+
+def _lower(letter: str, text: str) -> str:
+    """Return a letter of a text in lower case: of İ, i, and of I, ı beside letters of Turkish and Azerbaijani."""
+    return "i" if letter == "İ" else "ı" if letter == "I" and not {"ı", "İ", "ğ"}.isdisjoint(text) else letter.lower()
 
 
 def is_selected(row: dict, columns: dict) -> bool:
