@@ -164,6 +164,9 @@ def test_other_files_are_refused(tmp_path):
         read_labels(sheet(tmp_path, f"{NAME},q1,correct,Ana", header="evaluation,item_id,label,annotator\n"))
     with pytest.raises(DataError, match="file not found"):
         read_labels(tmp_path / "gone.xlsx")
+    (tmp_path / "ana.ods").write_bytes(b"PK\x03\x04")  # of LibreOffice
+    with pytest.raises(DataError, match=r"ana\.ods: expected .*, got a workbook; export it as CSV\.$"):
+        read_labels(tmp_path / "ana.ods")
 
 
 def test_sheets_have_whole_clusters_in_the_order_of_a_limit_and_equal_responses_once():

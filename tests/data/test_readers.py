@@ -155,7 +155,8 @@ def test_parquet_types_are_kept(tmp_path):
         ("a.json", "{", ("JSON",)),
         ("a.parquet", b"PAR1 cut short", ("damaged", "parquet")),
         ("a.csv.gz", b"\x1f\x8b cut short", ("damaged", "csv")),
-        ("a.xlsx", b"PK", ("unknown", "format: csv, tsv")),
+        ("a.xlsx", b"PK", ("got a workbook", "export it as CSV")),
+        ("a.txt", b"PK", ("unknown", "format: csv, tsv")),
     ],
 )
 def test_damaged_file_raises_one_line_error(tmp_path, name, content, parts):

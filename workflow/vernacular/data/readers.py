@@ -23,6 +23,7 @@ from vernacular.core.fingerprint import file_fingerprint
 
 _LocatedRows = Iterator[tuple[str, dict]]  # ("rows.csv, line 3", row)
 FORMATS = {".csv": "csv", ".tsv": "tsv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+_WORKBOOKS = (".xlsx", ".xls", ".ods", ".numbers")
 
 _MAX_BYTES = 10_000_000_000  # of a file, also unpacked: a few MB can unpack to more than the memory holds
 _MAX_DEPTH = 100  # levels of nesting: rows are processed recursively
@@ -69,6 +70,8 @@ def located_rows(
     """
     path, name = Path(path), name or str(path)
     file_format = file_format or detect_format(name)
+    if file_format is None and Path(name).suffix.lower() in _WORKBOOKS:
+        raise DataError(f"{name}: expected CSV, TSV, JSON or Parquet, got a workbook; export it as CSV.")
     if file_format is None:
         raise DataError(f"{name}: unknown file name extension; set format: {', '.join(_READERS)} or parquet.")
     data = _read_bytes(path, name, file_format)
