@@ -183,6 +183,15 @@ def test_auc_represents_acceptability():
     assert records["all", "a"]["win_rate"] is None
 
 
+def test_undefined_value_excludes_its_evaluation_and_leaves_the_mean():
+    acceptable = [row(f"i{i}", surprisal=float(i), label=1.0) for i in range(4)]  # no area under the curve
+    tables = {"a": rows([1, 1, 0]), "b": rows([1, 0, 0])}
+    own = evaluation(dict.fromkeys("ab", acceptable), acceptability.METRICS, task="cola")
+    records, alone = aggregate(evaluation(tables), own), aggregate(evaluation(tables))
+    assert records["all", "a"] == alone["all", "a"] | {"n_excluded": 1}
+    assert ("task:cola", "a") not in records
+
+
 def test_few_sentences_of_a_label_leave_the_overall_interval():
     rng = np.random.default_rng(5)
     labels = [float(i < 14) for i in range(16)]  # 12 % of the resamples have one label only

@@ -36,7 +36,7 @@ def overall(evaluations: list[Evaluation], *, seed: int = 0, resamples: int = RE
     """Return OVERALL rows: one per model and scope (each language, each task, and "all").
 
     A model with no evaluation of a scope is not in that scope. An evaluation that one of the scope's models lacks, or
-    without a metric with a chance level, is excluded for all models and counted.
+    without a value of a metric with a chance level, is excluded for all models and counted.
     """
     scopes = [sorted({scope_of(metadata) for metadata, *_ in evaluations}) for scope_of in _SCOPES]
     cache: dict[tuple, tuple] = {}  # results per evaluation and models, reused by later scopes
@@ -60,14 +60,17 @@ def with_normalized_values(side: Side, metrics: list[Metric]) -> Side:
 
 
 def _representative_metric(evaluation: Evaluation, models: list[str]) -> Metric | None:
-    """Return the representative metric; None if no suitable metric has items that all models share."""
+    """Return the representative metric; None if no suitable metric has a value on items that all models share."""
     _, metrics, items, sides = evaluation
     for metric in metrics:
         if not _is_candidate(metric) or any(model not in sides for model in models):
             continue
         shared = _shared_items(evaluation, metric, models)
         chance = chance_level(metric.name, items.chance[shared])
-        if shared.any() and chance is not None and chance < 1:
+        if not (shared.any() and chance is not None and chance < 1):
+            continue
+        inputs = ([array[shared] for array in sides[model].inputs(metric)] for model in models)
+        if all(np.isfinite(metric.value(arrays)) for arrays in inputs):  # an area under the curve needs both labels
             return metric
     return None
 
