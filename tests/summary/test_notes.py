@@ -63,17 +63,20 @@ METADATA = decode(
 
 def test_headline_values_without_an_interval_are_noted_once():
     row = {"model": "a", "evaluation": "cola.gl", "metric": "auc_char", "category": "", "headline": True, "value": 0.7}
+    row |= {"n": 9}
     rows = [
         row | {"ci_low": None},
         row | {"model": "b", "ci_low": 0.5},
-        row | {"model": "c", "value": None, "ci_low": None},
+        row | {"model": "c", "value": None, "ci_low": None, "n": 0},
+        row | {"model": "d", "value": None, "ci_low": None},
         row | {"category": "short", "ci_low": None},
         row | {"headline": False, "ci_low": None},
         row | {"evaluation": "cola.es", "ci_low": None},
     ]
-    [note] = group_notes(no_interval_notes(pd.DataFrame(rows)))
+    note, undefined = group_notes(no_interval_notes(pd.DataFrame(rows)))
     assert (note["kind"], note["models"], note["evaluations"]) == ("no interval", "a", "cola.gl, cola.es")
     assert note["note"].startswith("ROC AUC, per character: no 95 % interval (too few items")
+    assert (undefined["models"], undefined["note"].partition(" (")[0]) == ("d", "ROC AUC, per character: undefined")
 
 
 def test_make_notes_covers_all_note_types():

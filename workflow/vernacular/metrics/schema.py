@@ -88,7 +88,7 @@ METRICS = Kind(
         *EVALUATION_COLUMNS,
         ("category", pa.string()),  # "" = all items
         ("metric", pa.string()),
-        ("value", pa.float64()),  # unrounded; null if no item could be scored
+        ("value", pa.float64()),  # unrounded; null if no item could be scored, or undefined
         *float_columns("ci_low", "ci_high"),
         ("n", pa.int64()),  # number of items from which the value is computed
         ("n_flagged", pa.int64()),  # items with a flag

@@ -118,11 +118,13 @@ def _reasoning_notes(results: ResultsMetadata) -> list[str]:
 
 
 def no_interval_notes(rows: "pd.DataFrame") -> list[dict]:
-    """Return a note for each headline value over all items, of the long table, that has no interval."""
+    """Return a note for each headline value over all items, of the long table, that is undefined or has no interval."""
     is_headline = rows["headline"].fillna(False).astype(bool) & (rows["category"].fillna("") == "")
-    lacking = rows[is_headline & rows["value"].notna() & rows["ci_low"].isna()]
-    reason = "too few items, too few with one of the labels, an infinite value, or a metric that is not resampled"
-    texts = [f"{display_name(metric)}: no 95 % interval ({reason})" for metric in lacking["metric"]]
+    lacking = rows[is_headline & (rows["n"] > 0) & rows["ci_low"].isna()]
+    interval = "too few items, too few with one of the labels, an infinite value, or a metric that is not resampled"
+    reasons = [f"no 95 % interval ({interval})", "undefined (items with one of the labels only, or an infinite value)"]
+    pairs = zip(lacking["metric"], lacking["value"].isna(), strict=True)
+    texts = [f"{display_name(metric)}: {reasons[is_undefined]}" for metric, is_undefined in pairs]
     columns = zip(texts, lacking["model"], lacking["evaluation"], strict=True)
     return [note("no interval", text, model=model, evaluation=evaluation) for text, model, evaluation in columns]
 

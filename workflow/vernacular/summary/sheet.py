@@ -32,7 +32,8 @@ LEGEND = [
     "Intervals and numbers of items: in the comments on the language sheets.",
     "▲: a failure that explains the value, such as responses without an option (sheet diagnoses).",
     ABOUT_SAMPLES,
-    "n/a: evaluated, but no item could be scored. Empty: not requested or not possible (reason: sheet provenance).",
+    "n/a: evaluated, but no item could be scored, or the value is undefined. Empty: not requested or not possible "
+    "(reasons: sheet provenance).",
 ]
 _LEVEL_TITLES = {"language": "language", "title": "task", "setting": "protocol"}
 _MEAN_TITLES = {"mean": "Mean above chance (↑)", "rank": "Rank (↓)"}
