@@ -290,6 +290,9 @@ def test_few_clusters_give_the_labels_alone_and_a_note():
     assert rows["human_by_match"]["value"] == rows["human"]["value"]
     assert rows["human_by_match"]["ratio"] is None
     assert any("8 labeled clusters: the estimate is that of the labels alone below 10." in note for note in found.notes)
+    *_, with_score = (row["sentence"] for row in found.rows)
+    assert "labels and this score" not in with_score
+    assert ", too few to use this score." in with_score
 
 
 def test_a_half_in_the_sentence_is_rounded_as_in_the_tables():

@@ -333,7 +333,9 @@ def _sentence(row: dict, score: Score | None) -> str:
     if row["metric"] == HUMAN:
         return f"By {alone}."
     size = shown(row["score_only"], score.unit)
-    both = f"by {labels} and this score {estimate('value', 'ci_low', 'ci_high')}"
+    both = f"by {labels} and this score {estimate('value', 'ci_low', 'ci_high')}; "
+    if row["weight"] is None:
+        both, alone = "", f"{alone}, too few to use this score"
     direction = " (lower is better)" if score.sign < 0 else ""
     agrees = "" if row["rho"] is None else f" It agrees with speakers at ρ = {row['rho']:.2f}{direction}."
-    return f"By {display_name(row['score'])} {size}; {both}; by {alone}.{agrees}"
+    return f"By {display_name(row['score'])} {size}; {both}by {alone}.{agrees}"
