@@ -89,7 +89,8 @@ def test_tie_lists_all_options_and_is_incorrect(protocol, prediction):
 def test_scores_without_gold_or_with_nan():
     result = classify("cloze", scored_result(-2.0, -4.0, -3.0), gold=())
     expected = {"option_scores": [-2.0, -4.0, -3.0], "prediction": "si", "predicted_indices": [0], "tie": False}
-    assert result == (expected | UNREADABLE, False)
+    assert result == (expected, False)
+    assert "flags" not in classify("letters", external_result(prediction="b"), gold=())[0]
     changes = classify("cloze", scored_result(math.nan, -4.0, -3.0))[0]
     assert math.isnan(changes.pop("option_scores")[0])
     assert changes == UNREADABLE
@@ -114,6 +115,8 @@ def test_predictions_are_matched_to_options():
     invalid = {"prediction": "quizais", "flags": "error: the prediction is not one of the options"}
     assert classify("cloze", external_result(prediction="quizais")) == (invalid, False)
     assert classify("letters", external_result(prediction="BX"))[0]["flags"] == invalid["flags"]
+    for letter in ("B", "b)", "(B)", "[B].", "Ｂ："):
+        assert classify("letters", external_result(prediction=letter))[0]["predicted_indices"] == [1]
     assert classify("cloze", external_result()) == (UNREADABLE, False)
 
 
@@ -147,7 +150,7 @@ def test_generated_text_has_text_metrics_and_no_choice():
             {"metrics": {"exact_match": 1.0}},
             False,
         )
-    assert classify("generation", external_result(prediction="x"), gold=()) == ({"prediction": "x"} | UNREADABLE, False)
+    assert classify("generation", external_result(prediction="x"), gold=()) == ({"prediction": "x"}, False)
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def build_row(item_row: dict, result: ExternalResult, protocol: str) -> tuple[di
     """Return the TASK_RESULTS row of an external result, and whether the file itself classifies it differently.
 
     `item_row` is this workflow's row of the item. A result that cannot be read, such as a prediction that is not one of
-    the options, has no values and a flag.
+    the options, has no values and a flag; one of an item without gold has neither.
     """
     row = dict.fromkeys(TASK_RESULTS.schema.names) | {"prediction": result.prediction, "metrics": {}}
     row |= {name: item_row[name] for name in ("item_id", "cluster_id", "category", "prompt", "choices", "gold")}
@@ -47,7 +47,7 @@ def build_row(item_row: dict, result: ExternalResult, protocol: str) -> tuple[di
         _add_text_metrics(row, result)
     else:
         _add_option_metrics(row, result, protocol)
-    if not row["metrics"] and row["flags"] is None:
+    if not row["metrics"] and row["flags"] is None and row["gold"]:
         row["flags"] = "error: no output that can be classified"
     correct = row["metrics"].get("exact_match" if external == "text" else "accuracy")
     return row, correct is not None and result.correct is not None and bool(correct) != result.correct
@@ -111,7 +111,7 @@ def _predicted_option(row: dict, result: ExternalResult, protocol: str, correct_
         indices = [i for i, option in enumerate(options) if fold(option) and fold(option) == fold(prediction)]
         if indices and len({normalize_unicode(options[i]) for i in indices}) == 1:
             return chosen(indices[0])
-    letter = prediction.strip().rstrip(".)").upper()
+    letter = normalize_unicode(prediction).strip("().:[]").upper()
     if PROTOCOLS[protocol].letters and len(letter) == 1 and letter in ascii_uppercase[: len(options)]:
         return chosen(ascii_uppercase.index(letter))
     return Choice([], None)
