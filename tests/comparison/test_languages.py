@@ -63,6 +63,12 @@ def test_worked_orders():
     assert (item["text"], item["reference_text"]) == ("gl 1", "en 1")
 
 
+def test_reference_without_english_is_the_first_by_its_tag():
+    tables = {"gl": table([[1, 2]], [0], language="gl"), "es": table([[2, 1]], [0], language="es")}
+    _, items, _ = compare({"m": tables})
+    assert [(item["language"], item["reference"]) for item in items] == [("gl", "es")]
+
+
 @pytest.mark.parametrize("rounded", [False, True], ids=["distinct", "ties"])
 def test_the_same_rows_under_two_tags_are_1(rounded):
     rng = np.random.default_rng(0)

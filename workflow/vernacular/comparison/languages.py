@@ -63,7 +63,7 @@ def compare_languages(
         settings: Columns of each evaluation.
     """
     languages = {language: _read(name, results) for language, name in group.items()}
-    reference = REFERENCE if REFERENCE in group else next(iter(group))
+    reference = REFERENCE if REFERENCE in group else min(group)  # fields of a stage have no order
     ids = sorted(set().union(*(each.texts for each in languages.values())))
     clusters = [
         next((each.texts[i]["cluster_id"] for each in languages.values() if i in each.texts), None) for i in ids
