@@ -18,6 +18,7 @@ from vernacular.comparison.sheets import (
     Label,
     Responses,
     labeled_evaluations,
+    read_all_labels,
     read_labels,
     response_id,
     rows_to_read,
@@ -101,6 +102,15 @@ def test_filled_rows_are_labels(tmp_path):
     book.active.append([NAME, "q1", "r1", "1-5", 4.0, "Ana"])  # a spreadsheet's number
     book.save(tmp_path / "ana.xlsx")
     assert [label.value for label in read_labels(tmp_path / "ana.xlsx")] == [4.0]
+
+
+def test_files_of_one_name_are_of_several_annotators(tmp_path):
+    for name in ("ana", "bo"):  # who return the same file
+        (tmp_path / name).mkdir()
+        sheet(tmp_path / name, f"{NAME},q1,r1,correct,correct,", f"{NAME},q2,r2,correct,correct,Cid")
+    labels = read_all_labels([tmp_path / "ana" / "ana.csv", tmp_path / "bo" / "ana.csv"])
+    assert [label.annotator for label in labels] == ["ana/ana", "Cid", "bo/ana", "Cid"]
+    assert [label.annotator for label in read_all_labels([tmp_path / "ana" / "ana.csv"])] == ["ana", "Cid"]
 
 
 def test_merged_cells_of_a_workbook_label_each_of_their_rows(tmp_path):

@@ -68,11 +68,18 @@ class Label:
         return value if self.responses == self.response_id else -value
 
 
-def read_labels(path: Path) -> list[Label]:
+def read_all_labels(paths: Sequence[Path]) -> list[Label]:
+    """Return the labels of filled sheets, as `read_labels`; files of one name have that of their directory, too."""
+    stems = Counter(path.stem for path in paths)
+    names = {path: f"{path.parent.name}/{path.stem}" if stems[path.stem] > 1 else path.stem for path in paths}
+    return [label for path in paths for label in read_labels(path, names[path])]
+
+
+def read_labels(path: Path, name: str | None = None) -> list[Label]:
     """Return the labels of a filled sheet, CSV or Excel; rows without one have none.
 
-    Without a name in the column `annotator`, it is that of the file. Raises DataError if the file or a row is not
-    valid, or the sheet is an audit list, whose items are no sample.
+    Without a name in the column `annotator`, it is `name`, by default that of the file. Raises DataError if the file
+    or a row is not valid, or the sheet is an audit list, whose items are no sample.
     """
     labels: dict[tuple, Label] = {}
     for location, row in filled_rows(path, (), "item_id", ""):
@@ -93,7 +100,7 @@ def read_labels(path: Path) -> list[Label]:
         words = {word.casefold(): word for word in SCALES[cells["scale"]]}
         written = words.get(cells["label"].casefold(), cells["label"])
         _check_known(location, "label", written, SCALES[cells["scale"]])
-        cells |= {"label": written, "annotator": cells["annotator"] or path.stem}
+        cells |= {"label": written, "annotator": cells["annotator"] or name or path.stem}
         label = Label(**cells, file=path.name)
         key = label.evaluation, label.item_id, label.response_id, label.annotator
         if (other := labels.setdefault(key, label)).label != label.label:

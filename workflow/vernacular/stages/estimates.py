@@ -6,7 +6,7 @@ from vernacular.comparison.borrowing import borrow
 from vernacular.comparison.labels import Estimated
 from vernacular.comparison.labels import estimates as by_labels
 from vernacular.comparison.schema import ESTIMATES
-from vernacular.comparison.sheets import Label, read_labels
+from vernacular.comparison.sheets import Label, read_all_labels
 from vernacular.config.specs import EstimatesSpec
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
@@ -31,9 +31,8 @@ def estimates(args: Estimates) -> str:
     """Write values by labels and borrowed values, and print the notes on them."""
     spec, labels = args.spec, {}
     results = model_results(args.results, spec)
-    for path in spec.labels:
-        for label in read_labels(Path(path)):
-            labels.setdefault(label.evaluation, []).append(label)
+    for label in read_all_labels(list(map(Path, spec.labels))):
+        labels.setdefault(label.evaluation, []).append(label)
     rows, notes = [], []
     for name, settings in spec.evaluations.items():
         metrics = [*declared_metrics(settings.protocol).values(), *tool_metrics(args.results, spec.models, name)]
