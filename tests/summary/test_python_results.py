@@ -17,6 +17,7 @@ from vernacular.core.tables import to_frame
 from vernacular.inference.schema import SCORES
 from vernacular.metrics.schema import METRICS, TASK_RESULTS
 from vernacular.report.page import build
+from vernacular.results import plots
 from vernacular.statistics.sequential import wealth
 
 
@@ -177,6 +178,14 @@ def test_plot_of_an_unknown_name_names_the_closest(directory):
     with pytest.raises(DataError) as raised:
         results.plot_values(directory, "quiz.gl.leters.0shot")
     assert_states(raised.value, "evaluation", '"quiz.gl.leters.0shot"', EVALUATION)
+
+
+def test_plot_of_an_evaluation_without_gold_names_the_metrics_it_has(directory, monkeypatch):
+    rows = results.values(directory).assign(headline=False)
+    monkeypatch.setattr(plots, "values", lambda _: rows)
+    with pytest.raises(DataError) as raised:
+        results.plot_values(directory, EVALUATION)
+    assert_states(raised.value, f"{EVALUATION}: no value of a headline metric; name another.", "accuracy")
 
 
 def report_data(directory, name):

@@ -345,9 +345,14 @@ def _over_all_items(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[frame["category"].fillna("") == ""]
 
 
-def _headline(rows: pd.DataFrame) -> str | None:
-    """Return the first headline metric of some values."""
-    return next(iter(rows.loc[rows["headline"].fillna(False), "metric"]), None)
+def _headline(rows: pd.DataFrame) -> str:
+    """Return the first headline metric of some values. Raises DataError if there is none, as without gold."""
+    if (metric := next(iter(rows.loc[rows["headline"].fillna(False), "metric"]), None)) is None:
+        known = suggest("", rows["metric"].unique())
+        raise DataError(
+            f"{', '.join(rows['evaluation'].unique())}: no value of a headline metric; name another.{known}"
+        )
+    return metric
 
 
 def _like(frame: pd.DataFrame, own: pd.Series, name: str) -> pd.DataFrame:
