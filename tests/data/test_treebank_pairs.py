@@ -350,6 +350,7 @@ def test_relations(tmp_path, related, expected):
         ({"deprel": "nsubj*"}, True),
         ({"lemma": "[x]*"}, False),
         ({"feats": {"PronType": "Rel"}}, True),  # one of Int,Rel
+        ({"not": {"feats": {"PronType": "Int,Rel"}}}, False),  # as in the file
         ({"feats": {"Person": 3}}, True),
         ({"feats": {"Case": True}}, False),
         ({"feats": {"Case": False}}, True),

@@ -208,7 +208,7 @@ class Node:
             if isinstance(expected, bool):
                 if (value is not None) is not expected:
                     return False
-            elif value is None or expected.isdisjoint(value.split(",")):
+            elif value is None or expected.isdisjoint([value, *value.split(",")]):  # Int,Rel: one of them, or both
                 return False
         return not any(exclusion.fits(word) for exclusion in self.excluded)
 
