@@ -11,7 +11,8 @@ from support import architectures, tiny
 from support.messages import assert_states
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from vernacular.checkpoints.resolve import resolve
-from vernacular.checkpoints.source_check import check_tensors, tokenizer_of_file, unread_settings
+from vernacular.checkpoints.source_check import check_tensors, unread_settings
+from vernacular.checkpoints.tokenizer_check import tokenizer_of_file
 from vernacular.core.errors import ModelError
 from vernacular.inference.model.load import load
 from vernacular.inference.model.tokenizers import load_tokenizer

@@ -24,7 +24,7 @@ def load_tokenizer(
         return LlamaTokenizer(llama_cpp.open_model(record.name, Path(directory)))
     from transformers import AutoTokenizer  # here: it takes seconds, and an engine may have a tokenizer of its own
 
-    from vernacular.checkpoints.source_check import CLASS, tokenizer_of_file, tokenizer_without_class
+    from vernacular.checkpoints.tokenizer_check import CLASS, tokenizer_of_file, tokenizer_without_class
 
     try:
         with wrap_library_errors():

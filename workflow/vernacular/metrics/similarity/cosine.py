@@ -17,7 +17,8 @@ from transformers import AutoModel, AutoModelForCausalLM, PreTrainedModel
 
 from vernacular.checkpoints.adapters import apply_adapter
 from vernacular.checkpoints.linear_layers import use_onednn
-from vernacular.checkpoints.source_check import check_tensors, tokenizer_of_file, unread_settings
+from vernacular.checkpoints.source_check import check_tensors, unread_settings
+from vernacular.checkpoints.tokenizer_check import tokenizer_of_file
 from vernacular.core.errors import ModelError
 from vernacular.core.library_errors import LOADING_ERRORS
 from vernacular.core.model_record import ModelRecord

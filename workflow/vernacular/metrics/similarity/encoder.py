@@ -19,7 +19,8 @@ from tokenizers.normalizers import BertNormalizer
 from transformers import AutoModel, AutoTokenizer
 
 from vernacular.checkpoints.linear_layers import use_onednn
-from vernacular.checkpoints.source_check import check_tensors, tokenizer_of_file, unread_settings
+from vernacular.checkpoints.source_check import check_tensors, unread_settings
+from vernacular.checkpoints.tokenizer_check import tokenizer_of_file
 from vernacular.core.errors import MachineError, ModelError, first_of, writing
 from vernacular.core.library_errors import LOADING_ERRORS, describe_error, is_out_of_memory
 from vernacular.core.model_record import ModelRecord
