@@ -5,7 +5,7 @@ import functools
 import numpy as np
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=2)  # models or encoders in use
 def splits_words(tokenizer) -> bool:
     """Return whether a tokenizer of transformers splits a text into words; to Gemma's, it is a single one."""
     return not tokenizer.is_fast or len(set(tokenizer("a b", add_special_tokens=False).word_ids())) > 1
