@@ -119,6 +119,7 @@ def test_damaged_file_is_named_with_advice_and_not_read(run, file, commands, dam
     outputs = {
         "requests": f"results/requests/{OPTIONS}.parquet",
         "similarity": f"results/one/similarity/{GENERATION}.parquet",
+        "metrics": "results/one/metrics.parquet",
     }
     for command in commands:
         output = Path(outputs.get(command, f"results/requests/{OPTIONS}.parquet"))
