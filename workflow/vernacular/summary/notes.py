@@ -4,7 +4,8 @@ A note is of one model and evaluation; the tables list each text once, with all 
 """
 
 from collections import Counter
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from vernacular.core.metadata import (
     INFORMATION,
@@ -18,9 +19,6 @@ from vernacular.core.metadata import (
 from vernacular.core.tables import percent
 from vernacular.metrics.metric import display_name
 from vernacular.summary.cells import format_difference
-
-if TYPE_CHECKING:
-    import pandas as pd  # not at run time: it takes half a second, and the stage `finish` does not need it
 
 _COLUMNS = ["kind", "note", "count", "models", "evaluations"]
 _BUDGET_FELT, _BUDGET_MEASURED = 0.02, 0.1  # shares of unclosed responses
@@ -117,7 +115,7 @@ def _reasoning_notes(results: ResultsMetadata) -> list[str]:
     return notes
 
 
-def no_interval_notes(rows: "pd.DataFrame") -> list[dict]:
+def no_interval_notes(rows: pd.DataFrame) -> list[dict]:
     """Return a note for each headline value over all items, of the long table, that is undefined or has no interval."""
     is_headline = rows["headline"].fillna(False).astype(bool) & (rows["category"].fillna("") == "")
     lacking = rows[is_headline & (rows["n"] > 0) & rows["ci_low"].isna()]
@@ -135,7 +133,7 @@ def unreviewed_notes(languages: dict[str, str]) -> list[dict]:
     return [note("not reviewed", text.format(code), evaluation=name) for name, code in languages.items()]
 
 
-def self_preference_notes(rows: "pd.DataFrame", judges: dict[str, list[str]]) -> list[dict]:
+def self_preference_notes(rows: pd.DataFrame, judges: dict[str, list[str]]) -> list[dict]:
     """Return a note for each judge and evaluation with judged models of the judge's own family.
 
     The difference between these and the other models is stated beside that by a score that knows no family.
@@ -253,8 +251,6 @@ def _lists(names: list[str | None]) -> list[str | None]:
     return lists or [None]
 
 
-def notes_to_frame(notes: list[dict]) -> "pd.DataFrame":
+def notes_to_frame(notes: list[dict]) -> pd.DataFrame:
     """Return the grouped notes as a table, in the order of their first appearance."""
-    import pandas as pd
-
     return pd.DataFrame(group_notes(notes), columns=_COLUMNS).astype({"count": "Int64"})
