@@ -11,7 +11,7 @@ import pytest
 import yaml
 from support.faulty_items import TASK
 from support.result_rows import EVALUATION, row
-from vernacular.comparison.labels import as_comparisons, estimates
+from vernacular.comparison.labels import estimates
 from vernacular.comparison.schema import ESTIMATES
 from vernacular.comparison.sheets import (
     SCALES,
@@ -23,6 +23,7 @@ from vernacular.comparison.sheets import (
     response_id,
     rows_to_read,
 )
+from vernacular.comparison.table import as_comparisons
 from vernacular.config import load
 from vernacular.config.dependencies import comparisons_spec, estimates_spec, items_spec, summary_spec
 from vernacular.core import artifacts

@@ -3,10 +3,10 @@
 import openpyxl
 import pytest
 from vernacular.comparison.schema import PROMPTS
-from vernacular.summary.grid import build_grid, combine_tables, make_headings, wide
+from vernacular.summary.grid import as_questions, build_grid, combine_tables, make_headings, wide
 from vernacular.summary.lists import write_comparisons
 from vernacular.summary.paper import make_table
-from vernacular.summary.prompts import add_prompt_means, as_questions, prompt_notes, standard_errors, write_prompts
+from vernacular.summary.prompts import add_prompt_means, prompt_notes, standard_errors, write_prompts
 
 RUNS = ["openbookqa.gl.generation.5shot", "openbookqa.gl.generation.5shot.formal"]
 MEAN = "openbookqa.gl.generation.5shot.all"

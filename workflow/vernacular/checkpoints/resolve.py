@@ -50,6 +50,7 @@ def resolve(
     known = known or ModelRecord(name=name)
     path, revision, is_gguf = locate(source, allow_pickle=allow_pickle, code=trust_remote_code)
     source_contents = source_fingerprint = None
+    known_contents = known.contents
     if is_gguf and as_is:
         files.check_size(name, path)
         contents = inputs.record_of(path, known=known.contents)
@@ -67,9 +68,9 @@ def resolve(
         source_contents = inputs.record_of(path, known=known.source_contents)
         # the fingerprint excludes converted files: a conversion may fill unused weights at random
         source_fingerprint = fingerprint([revision or inputs.identity(source_contents), _converter(is_gguf)])
-        path = _convert_cached(path, conversion_dir, source_fingerprint, is_gguf, known.contents)
+        path, known_contents = _convert_cached(path, conversion_dir, source_fingerprint, is_gguf, known_contents)
     properties, config = check_files(name, path, kind=kind, allow_pickle=allow_pickle, code=trust_remote_code)
-    contents = inputs.record_of(path, allow_pickle=allow_pickle, code=trust_remote_code, known=known.contents)
+    contents = inputs.record_of(path, allow_pickle=allow_pickle, code=trust_remote_code, known=known_contents)
     return ModelRecord(
         name=name,
         source=source,
@@ -126,8 +127,10 @@ def locate(source: str, *, allow_pickle: bool = False, code: bool = False) -> tu
     return (directory / patterns[0], directory.name, True) if len(parts) > 2 else (directory, directory.name, False)
 
 
-def _convert_cached(file: Path, parent: Path, identity: str, is_gguf: bool, known: Listing | None = None) -> Path:
-    """Return the directory in `parent` with `file` as safetensors, created atomically unless it is unmodified.
+def _convert_cached(
+    file: Path, parent: Path, identity: str, is_gguf: bool, known: Listing | None = None
+) -> tuple[Path, Listing]:
+    """Return (directory in `parent` with `file` as safetensors, created atomically unless it is unmodified; its files).
 
     Its name is derived from the content, so that models with one file share it; concurrent processes wait for each
     other.
@@ -137,18 +140,20 @@ def _convert_cached(file: Path, parent: Path, identity: str, is_gguf: bool, know
     with open(parent / f".{directory.name}.lock", "w") as lock:
         with contextlib.suppress(OSError):  # without locks, the conversion may run twice, which has no other effect
             fcntl.flock(lock, fcntl.LOCK_EX)
-        if not _is_conversion(directory, identity, known):
-            _convert(file, directory, identity, is_gguf)
-    return directory
+        listing = _conversion(directory, identity, known) or _convert(file, directory, identity, is_gguf)
+    return directory, listing
 
 
-def _is_conversion(directory: Path, identity: str, known: Listing | None) -> bool:
-    """Return whether `directory` is the unmodified conversion of the file `identity`; False, too, if it is damaged."""
+def _conversion(directory: Path, identity: str, known: Listing | None) -> Listing | None:
+    """Return the files of `directory` if it is the unmodified conversion of the file `identity`; None if damaged."""
     try:
         stamp = files.read_json(directory.name, directory / STAMP)
-        return stamp["identity"] == identity and stamp["files"] == _identity(inputs.record_of(directory, known=known))
+        if stamp["identity"] != identity:
+            return None
+        listing = inputs.record_of(directory, known=known)
+        return listing if stamp["files"] == _identity(listing) else None
     except (ModelError, OSError, LookupError, TypeError):
-        return False
+        return None
 
 
 def _identity(contents: Listing) -> str:
@@ -164,7 +169,8 @@ def _converter(is_gguf: bool) -> dict:
     return {"code": code, "libraries": {name: version_of(name) for name in library_names}}
 
 
-def _convert(file: Path, directory: Path, identity: str, is_gguf: bool) -> None:
+def _convert(file: Path, directory: Path, identity: str, is_gguf: bool) -> Listing:
+    """Write `file` as safetensors to `directory`, and return its files."""
     with tempfile.TemporaryDirectory(dir=directory.parent, prefix=f".{directory.name}.") as temporary:
         model_dir = Path(temporary) / "model"
         model_dir.mkdir()
@@ -182,12 +188,15 @@ def _convert(file: Path, directory: Path, identity: str, is_gguf: bool) -> None:
                 raise ModelError(
                     f"{file}: cannot be read as an E5S1 file ({first_line(error)}). Install its package again."
                 ) from None
-        stamp = {"file": file.name, "identity": identity, "files": _identity(inputs.record_of(model_dir))}
-        (model_dir / STAMP).write_text(json.dumps(stamp))
+        (model_dir / STAMP).touch()
         for path in model_dir.rglob("*"):
             path.chmod(0o755 if path.is_dir() else 0o644)
+        listing = inputs.record_of(model_dir)
+        stamp = {"file": file.name, "identity": identity, "files": _identity(listing)}
+        (model_dir / STAMP).write_text(json.dumps(stamp))
         shutil.rmtree(directory, ignore_errors=True)
         os.replace(model_dir, directory)
+    return replace(listing, root=str(directory.resolve()))  # still valid: times and inodes are the same
 
 
 PATTERNS = [pattern for pattern in inputs.PATTERNS if pattern != "*.safetensors"]

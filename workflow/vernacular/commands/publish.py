@@ -35,8 +35,8 @@ from vernacular.exchange.every_eval_ever import every_eval_ever, write_every_eva
 from vernacular.exchange.lm_eval_results import write_lm_eval_results
 from vernacular.exchange.publications import PublishedTables, read_tables
 from vernacular.metrics.schema import METRICS, RESULTS, TASK_RESULTS
-from vernacular.summary.grid import combine_tables, make_headings, to_arrow, wide
-from vernacular.summary.prompts import as_questions, standard_errors
+from vernacular.summary.grid import as_questions, combine_tables, make_headings, to_arrow, wide
+from vernacular.summary.prompts import standard_errors
 from vernacular.summary.workbook import dataset_sources, write_leaderboard
 from vernacular.types import ALL_PROMPTS
 

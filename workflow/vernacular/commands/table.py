@@ -13,9 +13,8 @@ from vernacular.core.metadata import FAILURE
 from vernacular.core.paths import display_path
 from vernacular.core.tables import to_frame
 from vernacular.metrics.schema import RESULTS
-from vernacular.summary.grid import make_headings
+from vernacular.summary.grid import as_questions, make_headings
 from vernacular.summary.paper import TEXT_WIDTH, choose, make_table, to_latex, to_markdown
-from vernacular.summary.prompts import as_questions
 
 _POINTS = 72.27 / 2.54  # of TeX, in a centimeter
 _COLUMN = 7.7 * _POINTS  # of the class acl, and about that of others with two columns

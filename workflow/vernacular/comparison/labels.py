@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from vernacular.comparison.schema import COMPARISONS, ESTIMATES, HUMAN
+from vernacular.comparison.schema import ESTIMATES, HUMAN
 from vernacular.comparison.sheets import CORRECT, GRADES, PAIRS, Label, Responses
 from vernacular.core.errors import first_of, format_count
 from vernacular.core.tables import decimals, finite_or_none, percent
@@ -19,8 +19,6 @@ from vernacular.metrics.metric import Metric, display_name
 from vernacular.metrics.schema import value_arrays
 from vernacular.statistics.intervals import cluster_codes
 from vernacular.statistics.labels import MIN_CLUSTERS, Agreement, Estimate, agreement, corrected, labels_alone
-from vernacular.statistics.significance import add_significance
-from vernacular.types import SETTING
 
 MISSING_SHARE = 0.05  # share of the items before the last label without one
 
@@ -254,40 +252,6 @@ class _Found:
             read = f"labels on {format_count(len(outdated), 'item')} ({first_of(outdated)})"
             notes.append(f"{read}: another version of the item or response was read, and they are not used.")
         return notes
-
-
-def as_comparisons(rows: list[dict], settings: Mapping[str, Mapping]) -> list[dict]:
-    """Return paired differences as rows of COMPARISONS; a pair has two families of tests, with and without a score.
-
-    `settings`: by evaluation, with the columns that identify it.
-    """
-    values = {(row["model"], row["evaluation"], row["metric"]): row for row in rows if row["baseline"] is None}
-    compared = []
-    for row in rows:
-        if row["baseline"] is None:
-            continue
-        evaluation = row["evaluation"]
-        names = {"baseline": row["baseline"], "candidate": row["model"]}
-        sides = {side: values.get((name, evaluation, row["metric"]), {}) for side, name in names.items()}
-        copied = ("evaluation", "metric", "unit", "headline", "ci_low", "ci_high", "p_value")
-        compared.append(
-            dict.fromkeys(COMPARISONS.schema.names)
-            | {name: settings[evaluation][name] for name in SETTING}
-            | {name: row[name] for name in copied}
-            | names
-            | {
-                "category": "",
-                "higher_is_better": True,
-                "n": row["n_labels"],
-                "difference": row["value"],
-                "test": "t of the labels' differences" if row["metric"] == HUMAN else "t of the corrected difference",
-            }
-            | {f"n_{side}": own.get("n_labels") or row["n_labels"] for side, own in sides.items()}
-            | {f"{side}_value": own.get("value") for side, own in sides.items()}
-        )
-    add_significance([row for row in compared if row["metric"] == HUMAN])
-    add_significance([row for row in compared if row["metric"] != HUMAN])
-    return compared
 
 
 def numbers(estimate: Estimate, alone: Estimate, is_share: bool, *, paired: bool) -> dict:

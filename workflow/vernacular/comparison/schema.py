@@ -3,6 +3,8 @@
 A *side* of a comparison is a model, or external results, by name. Both sides of a row belong to the same evaluation.
 """
 
+from dataclasses import replace
+
 import pyarrow as pa
 
 from vernacular.core.artifacts import Kind
@@ -278,6 +280,20 @@ LANGUAGE_ITEMS = Kind(
     key=("evaluation", "item_id"),
     required=("models", "n_models"),
 )
+
+
+# results/summary/without_faults.parquet: a row per value of an evaluation with confirmed faults
+WITHOUT_FAULTS = Kind(
+    "values without confirmed faults",
+    [
+        *text_columns("model", "evaluation", "category", "metric"),
+        *float_columns("value", "ci_low", "ci_high"),
+        ("n", pa.int64()),
+    ],
+    key=("model", "evaluation", "category", "metric"),
+)
+# results/summary/comparisons_without_faults.parquet: of evaluations with confirmed faults, over the other items
+COMPARISONS_WITHOUT_FAULTS = replace(COMPARISONS, name="comparisons without confirmed faults")
 
 
 def is_estimate(metric: str) -> bool:

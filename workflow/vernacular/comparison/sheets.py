@@ -13,7 +13,7 @@ import datetime
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -21,8 +21,6 @@ import numpy as np
 import pyarrow as pa
 
 from vernacular.comparison.audit import DECISIONS, FAULTS, OK, READ_RANDOM_ITEMS, content_of
-from vernacular.comparison.schema import COMPARISONS
-from vernacular.core.artifacts import Kind
 from vernacular.core.errors import DataError, first_of, format_count, suggest
 from vernacular.core.fingerprint import fingerprint
 from vernacular.core.paths import display_path
@@ -31,7 +29,6 @@ from vernacular.data.load import draw_key
 from vernacular.data.readers import check_header, located_rows
 from vernacular.metrics.aggregate import aggregate
 from vernacular.metrics.metric import Metric
-from vernacular.metrics.schema import float_columns, text_columns
 from vernacular.types import Item
 
 # scales by name: what a speaker writes -> its value
@@ -202,20 +199,7 @@ def rows_to_read(
     return rows
 
 
-# results/summary/without_faults.parquet: a row per value of an evaluation with confirmed faults
-WITHOUT_FAULTS = Kind(
-    "values without confirmed faults",
-    [
-        *text_columns("model", "evaluation", "category", "metric"),
-        *float_columns("value", "ci_low", "ci_high"),
-        ("n", pa.int64()),
-    ],
-    key=("model", "evaluation", "category", "metric"),
-)
 _COLUMNS_READ = ("task", "language", "item_id", "content", "decision", "annotator", "date")
-# results/summary/comparisons_without_faults.parquet: of evaluations with confirmed faults, over the other items
-COMPARISONS_WITHOUT_FAULTS = replace(COMPARISONS, name="comparisons without confirmed faults")
-_COMPARED = ("difference", "ci_low", "ci_high", "n")  # of these, beside those over all items
 _CHOSEN = f"The items were chosen by the models' answers. {READ_RANDOM_ITEMS}"
 
 
@@ -385,14 +369,3 @@ def values_without(model: str, evaluation: str, table: pa.Table, metrics: list[M
         {"model": model, "evaluation": evaluation} | {name: row[name] for name in names}
         for row in aggregate(table, metrics, seed=0, categories=True)
     ]
-
-
-def beside(table: pa.Table, without: list[dict]) -> pa.Table:
-    """Return COMPARISONS with further columns: what the same rows are without confirmed faults."""
-    by_key = {tuple(row[name] for name in COMPARISONS.key): row for row in without}
-    keys = zip(*(table[name].to_pylist() for name in COMPARISONS.key), strict=True)
-    found = [by_key.get(key, {}) for key in keys]
-    for name in _COMPARED:
-        column = pa.array([row.get(name) for row in found], COMPARISONS.schema.field(name).type)
-        table = table.append_column(f"{name}_without_faults", column)
-    return table

@@ -20,6 +20,8 @@ from vernacular.core.artifacts import replacing
 if TYPE_CHECKING:
     import pandas as pd  # not at run time: it takes half a second, and commands without tables do not need it
 
+_TEXTS = {"share": (100, 1), "percent": (1, 1)}  # factor and digits of a value in %, by unit
+
 
 def rows_of(table: pa.Table) -> list[dict]:
     """Return the rows of `table` as dicts, with lists as lists, maps as dicts, and null as None."""
@@ -208,6 +210,36 @@ def percent(share: float, digits: int = 1) -> str:
     ('31.3 %', '13 %')
     """
     return f"{decimals(100 * share, digits)} %"
+
+
+def format_number(value: float, unit, *, signed: bool = False) -> str:
+    """Format a value for text without its unit, shares in %.
+
+    >>> format_number(0.3125, "share"), format_number(1.5, "nats"), format_number(math.inf, "nats")
+    ('31.3', '1.500', '∞')
+    """
+    if not math.isfinite(value):
+        return "n/a" if math.isnan(value) else "∞" if value > 0 else "-∞"
+    factor, digits = _TEXTS.get(unit, (1, 3))
+    return decimals(factor * value, digits, signed=signed)
+
+
+def format_value(value: float, unit) -> str:
+    """Format a value for text.
+
+    >>> format_value(0.3125, "share"), format_value(-1.5, "percent"), format_value(1.5, "nats")
+    ('31.3%', '-1.5%', '1.500')
+    """
+    return format_number(value, unit) + ("%" if unit in _TEXTS and math.isfinite(value) else "")
+
+
+def format_difference(value: float, unit) -> str:
+    """Format a difference for text, shares in percentage points.
+
+    >>> format_difference(-0.031, "share"), format_difference(0.5, "nats")
+    ('-3.1 points', '+0.500')
+    """
+    return format_number(value, unit, signed=True) + (" points" if unit == "share" else "")
 
 
 def p_value_text(p: float) -> str:

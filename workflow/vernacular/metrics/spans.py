@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import softmax
 
 from vernacular.types import Item, Request, Role, Score, skipped_reason
 
@@ -59,7 +58,8 @@ def best_indices(scores: list[float] | None) -> list[int]:
 def probabilities(scores: list[float]) -> np.ndarray:
     """Return the softmax of the scores, (n,); NaN if all of them are minus infinity."""
     with np.errstate(invalid="ignore"):
-        return softmax(scores)
+        exponentials = np.exp(scores - np.max(scores))
+        return exponentials / exponentials.sum()
 
 
 def correct_options(options: list[str], gold: list[int]) -> list[int]:

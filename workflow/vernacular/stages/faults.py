@@ -5,6 +5,7 @@ from pathlib import Path
 from vernacular.comparison import sheets
 from vernacular.comparison.compare import compare_all, compare_pairs
 from vernacular.comparison.over_prompts import by_documents
+from vernacular.comparison.schema import COMPARISONS_WITHOUT_FAULTS, WITHOUT_FAULTS
 from vernacular.config.specs import FaultsSpec
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
@@ -43,7 +44,7 @@ def faults(args: Faults) -> str:
         (outer if {*pair} & {*spec.external} else inner).append(tuple(pair))
     without = compare_all(inner, models, grouped, **common)
     values = [
-        {name: row.get(name) for name in sheets.WITHOUT_FAULTS.schema.names} | {"category": row.get("category") or ""}
+        {name: row.get(name) for name in WITHOUT_FAULTS.schema.names} | {"category": row.get("category") or ""}
         for row in without.prompts
         if row["baseline"] is None
     ]
@@ -54,8 +55,8 @@ def faults(args: Faults) -> str:
     rows = without.comparisons + compare_pairs(outer, results, grouped, **common)
     sources = sides_files(args.results, spec, args.matched)
     metadata = {"notes": notes, "fingerprint": artifacts.input_fingerprint(to_json(spec), *sources)}
-    artifacts.write(args.out / "without_faults.parquet", sheets.WITHOUT_FAULTS, values, metadata)
-    artifacts.write(args.out / "comparisons_without_faults.parquet", sheets.COMPARISONS_WITHOUT_FAULTS, rows, metadata)
+    artifacts.write(args.out / "without_faults.parquet", WITHOUT_FAULTS, values, metadata)
+    artifacts.write(args.out / "comparisons_without_faults.parquet", COMPARISONS_WITHOUT_FAULTS, rows, metadata)
     n_found, n_rows = format_count(len(found), "evaluation"), format_count(len(rows), "difference")
     return f"faults: {n_found} with confirmed faults, {n_rows}"
 

@@ -15,14 +15,12 @@ from vernacular.comparison.schema import PROMPTS, RANKINGS
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
 from vernacular.core.fields import Stage
-from vernacular.core.tables import p_value_text, plain_text, text_table, to_frame
+from vernacular.core.tables import format_value, p_value_text, plain_text, text_table, to_frame
 from vernacular.metrics.metric import display_name
 from vernacular.metrics.schema import ABOUT_SAMPLES, RESULTS, is_from_samples
 from vernacular.report.provenance import benchmark_files
 from vernacular.statistics.significance import FAMILIES
-from vernacular.summary.cells import direction, format_value, metric_title
-from vernacular.summary.grid import Grid, build_grid, make_headings
-from vernacular.summary.prompts import as_questions
+from vernacular.summary.grid import Grid, as_questions, build_grid, direction, make_headings, metric_title
 from vernacular.types import OPTIONS_ONLY
 
 MAX_VALUES = 100  # on the terminal, each on a line with its interval; more are printed as a column per evaluation

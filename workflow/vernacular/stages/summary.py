@@ -9,18 +9,19 @@ import pandas as pd
 import pyarrow as pa
 
 from vernacular.comparison.curves.schema import CURVE_STATISTICS, DECIDING_METRICS, TASK_TRUST
-from vernacular.comparison.labels import as_comparisons
 from vernacular.comparison.over_prompts import without_single_prompts
 from vernacular.comparison.schema import (
     BETWEEN_LANGUAGES,
     COMPARISONS,
+    COMPARISONS_WITHOUT_FAULTS,
     ESTIMATES,
     LANGUAGE_ITEMS,
     OVERALL,
     PROMPTS,
     RANKINGS,
+    WITHOUT_FAULTS,
 )
-from vernacular.comparison.sheets import COMPARISONS_WITHOUT_FAULTS, WITHOUT_FAULTS, beside
+from vernacular.comparison.table import as_comparisons, beside
 from vernacular.config.specs import SummarySpec
 from vernacular.core import artifacts
 from vernacular.core.errors import format_count
@@ -35,7 +36,7 @@ from vernacular.exchange.lm_eval_results import write_lm_eval_results
 from vernacular.exchange.unpaired import UNPAIRED
 from vernacular.metrics.schema import METRICS, RESULTS, TOKENS
 from vernacular.stages.sides import csv_beside, write_table
-from vernacular.summary.grid import combine_tables, make_headings, model_labels, to_arrow, wide
+from vernacular.summary.grid import as_questions, combine_tables, make_headings, model_labels, to_arrow, wide
 from vernacular.summary.lists import (
     add_estimates,
     add_positions,
@@ -65,7 +66,7 @@ from vernacular.summary.notes import (
     self_preference_notes,
     unreviewed_notes,
 )
-from vernacular.summary.prompts import add_prompt_means, as_questions, prompt_notes, standard_errors
+from vernacular.summary.prompts import add_prompt_means, prompt_notes, standard_errors
 from vernacular.summary.tokenizers import TOKENIZERS, ModelTokens, tokenizer_rows, write_tokenizers
 from vernacular.summary.workbook import dataset_sources, write_group, write_leaderboard
 from vernacular.types import SETTING

@@ -150,8 +150,6 @@ def exact_sign_flip(gains: np.ndarray) -> float:
     >>> exact_sign_flip([5, 0, 0]), exact_sign_flip([1, -1]), exact_sign_flip([0, 0])
     (0.5, 1.0, 1.0)
     """
-    from scipy import stats  # takes a second to import, so only when a test needs it
-
     gains = np.rint(np.asarray(gains)).astype(int)
     observed = abs(int(gains.sum()))
     if observed == 0:
@@ -160,11 +158,23 @@ def exact_sign_flip(gains: np.ndarray) -> float:
     null = np.ones(1)  # null[i] = P(sum = i - center), center = (len - 1) / 2
     for step, count in zip(steps, counts, strict=True):
         step_null = np.zeros(2 * step * count + 1)
-        step_null[:: 2 * step] = stats.binom.pmf(np.arange(count + 1), count, 0.5)
+        step_null[:: 2 * step] = _fair_binomial(int(count))
         null = np.convolve(null, step_null)
     center = len(null) // 2
     more_extreme, as_extreme = null[center + observed + 1 :].sum(), null[center + observed]
     return float(2 * more_extreme + as_extreme)
+
+
+def _fair_binomial(n: int) -> np.ndarray:
+    """Return (n + 1,) probabilities of each number of heads of n coins, by their ratios from the middle outward.
+
+    >>> _fair_binomial(3).tolist(), _fair_binomial(4).tolist()
+    ([0.125, 0.375, 0.375, 0.125], [0.0625, 0.25, 0.375, 0.25, 0.0625])
+    """
+    more = np.arange((n + 1) // 2, n)
+    upper = np.cumprod(np.append(1.0, (n - more) / (more + 1)))
+    ratios = np.append(upper[::-1], upper[1 - n % 2 :])
+    return ratios / ratios.sum()
 
 
 def random_sign_flip(sums: np.ndarray, *, permutations: int, seed: int) -> np.ndarray:

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 from openpyxl import Workbook
 from openpyxl.comments import Comment
 from openpyxl.styles import Alignment, Border, Font, PatternFill, Side
@@ -26,15 +25,13 @@ from openpyxl.worksheet.properties import PageSetupProperties
 from openpyxl.worksheet.worksheet import Worksheet
 
 from vernacular.core.artifacts import replacing
-from vernacular.core.tables import decimals, plain_text, sheet_names
-from vernacular.metrics.metric import display_name
+from vernacular.core.tables import format_number, plain_text, sheet_names
 from vernacular.statistics.significance import BEST, NONE, SHARED
 from vernacular.summary.grid import Grid
 
 _FORMATS = {"share": "0.0%", "percent": "0.0"}  # of Excel, by unit
 _DEFAULT_FORMAT = "0.000"
 P_FORMAT = '[<0.001]"< 0.001";0.000'  # as in the report and in texts
-_TEXTS = {"share": (100, 1), "percent": (1, 1)}  # factor and digits of a value in %, by unit
 # a mark is part of the number format, so the cell still holds a number; cells without one reserve the same width:
 # "_x" is a space as wide as x
 _MARK_FORMATS = {BEST: '" ●"', SHARED: '" ○"', NONE: "_ _●"}
@@ -111,56 +108,6 @@ def number_format(unit, mark: int | None = None, lacks_interval: bool = False) -
     base_format = _FORMATS.get(unit, _DEFAULT_FORMAT)
     base_format = rf"\({base_format}\)" if lacks_interval else base_format
     return base_format if mark is None else base_format + _MARK_FORMATS[mark]
-
-
-def format_number(value: float, unit, *, signed: bool = False) -> str:
-    """Format a value for text without its unit, shares in %.
-
-    >>> format_number(0.3125, "share"), format_number(1.5, "nats"), format_number(math.inf, "nats")
-    ('31.3', '1.500', '∞')
-    """
-    if not math.isfinite(value):
-        return "n/a" if math.isnan(value) else "∞" if value > 0 else "-∞"
-    factor, digits = _TEXTS.get(unit, (1, 3))
-    return decimals(factor * value, digits, signed=signed)
-
-
-def format_value(value: float, unit) -> str:
-    """Format a value for text.
-
-    >>> format_value(0.3125, "share"), format_value(-1.5, "percent"), format_value(1.5, "nats")
-    ('31.3%', '-1.5%', '1.500')
-    """
-    return format_number(value, unit) + ("%" if unit in _TEXTS and math.isfinite(value) else "")
-
-
-def format_difference(value: float, unit) -> str:
-    """Format a difference for text, shares in percentage points.
-
-    >>> format_difference(-0.031, "share"), format_difference(0.5, "nats")
-    ('-3.1 points', '+0.500')
-    """
-    return format_number(value, unit, signed=True) + (" points" if unit == "share" else "")
-
-
-ARROWS = {True: "↑", False: "↓", None: ""}  # by whether higher is better
-
-
-def metric_title(metric, unit, higher_is_better: bool | None) -> str:
-    """Return a metric's display name with unit and direction; no unit for shares, whose cells are displayed in %.
-
-    >>> metric_title("accuracy", "share", True), metric_title("loss", "nats", False), metric_title("x", "cosine", None)
-    ('Accuracy (↑)', 'Loss (nats ↓)', 'X')
-    """
-    unit = "" if pd.isna(unit) else {"share": "", "score": "", "cosine": ""}.get(unit, unit)
-    details = " ".join(part for part in (unit, ARROWS[higher_is_better]) if part)
-    name = display_name(metric)
-    return f"{name} ({details})" if details else name
-
-
-def direction(higher_is_better) -> bool | None:
-    """Convert `higher_is_better` to a bool, any missing value to None."""
-    return None if pd.isna(higher_is_better) else bool(higher_is_better)
 
 
 def style_header(cell, alignment: Alignment | None = None):

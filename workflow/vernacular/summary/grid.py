@@ -3,6 +3,7 @@
 Names of models, tasks and evaluations are readable as headings of rows and columns.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -215,7 +216,20 @@ def sort_rows(long: pd.DataFrame) -> pd.DataFrame:
     """Sort the long table by task, language, protocol, category, metric, model and setting."""
     run = ["base_model", "is_adapter", "model", "adapter", "shots", "seed", "style", "model_revision", "prompt"]
     sort_columns = ["task", "language", "protocol", "category", "metric", *run]
-    return _with_order(long).sort_values(sort_columns, key=sort_key, ignore_index=True)[METRICS.schema.names]
+    return sorted_by(_with_order(long), sort_columns)[METRICS.schema.names]
+
+
+def as_questions(long: pd.DataFrame, prompt_rows: list[dict]) -> pd.DataFrame:
+    """Return the long table without the single prompts for which it has a mean."""
+    means = {(row["model"], row["evaluation"]) for _, row in long[long["prompt"] == ALL_PROMPTS].iterrows()}
+    single = {
+        (row["model"], run)
+        for row in prompt_rows
+        if (row["model"], row["evaluation"]) in means
+        for run in row["evaluations"]
+    }
+    kept = [key not in single for key in zip(long["model"], long["evaluation"], strict=True)]
+    return long[np.array(kept, dtype=bool)].reset_index(drop=True)
 
 
 def to_arrow(long: pd.DataFrame) -> pa.Table:
@@ -305,15 +319,44 @@ def runs_of_equal(keys: Sequence) -> list[tuple[int, int]]:
     return list(zip(starts, [*starts[1:], len(keys)], strict=True))
 
 
-def sort_key(column: pd.Series) -> pd.Series:
-    """Return a sort key: missing values first (a base model precedes its adapters), text case-insensitively.
+def sorted_by(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    """Return the rows sorted: missing values first (a base model precedes its adapters), text case-insensitively.
 
     Numbers inside a text are ordered by value: step500 precedes step1000.
     """
-    if pd.api.types.is_string_dtype(column.dtype):
-        text = column.fillna("").str.replace(r"\d+", lambda match: match.group().zfill(20), regex=True)
-        return text.str.casefold() + "\0" + text  # the second half orders "A" and "a"
-    return column.astype("Float64").fillna(float("-inf"))
+    keys = list(zip(*(_sort_keys(frame[name]) for name in columns), strict=True))
+    return frame.iloc[sorted(range(len(frame)), key=keys.__getitem__)].reset_index(drop=True)
+
+
+def _sort_keys(column: pd.Series) -> list:
+    if not pd.api.types.is_string_dtype(column.dtype):
+        return column.astype("Float64").fillna(float("-inf")).tolist()
+    texts = column.fillna("").tolist()
+    padded = {text: re.sub(r"\d+", lambda digits: digits.group().zfill(20), text) for text in set(texts)}
+    key_of = {
+        text: (sortable.casefold(), sortable) for text, sortable in padded.items()
+    }  # the second orders "A" and "a"
+    return [key_of[text] for text in texts]
+
+
+ARROWS = {True: "↑", False: "↓", None: ""}  # by whether higher is better
+
+
+def metric_title(metric, unit, higher_is_better: bool | None) -> str:
+    """Return a metric's display name with unit and direction; no unit for shares, whose cells are displayed in %.
+
+    >>> metric_title("accuracy", "share", True), metric_title("loss", "nats", False), metric_title("x", "cosine", None)
+    ('Accuracy (↑)', 'Loss (nats ↓)', 'X')
+    """
+    unit = "" if pd.isna(unit) else {"share": "", "score": "", "cosine": ""}.get(unit, unit)
+    details = " ".join(part for part in (unit, ARROWS[higher_is_better]) if part)
+    name = display_name(metric)
+    return f"{name} ({details})" if details else name
+
+
+def direction(higher_is_better) -> bool | None:
+    """Convert `higher_is_better` to a bool, any missing value to None."""
+    return None if pd.isna(higher_is_better) else bool(higher_is_better)
 
 
 def unique_names(models: pd.DataFrame) -> list[str]:
@@ -349,7 +392,7 @@ def _with_order(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _distinct(rows: pd.DataFrame, key: list[str], order: list[str]) -> tuple[pd.DataFrame, np.ndarray]:
     """Return the distinct values of `key` sorted by `order`, and the position of each row's value among them."""
-    distinct = rows.drop_duplicates(key).sort_values(order, key=sort_key, ignore_index=True)[key]
+    distinct = sorted_by(rows.drop_duplicates(key), order)[key]
     position = {values: index for index, values in enumerate(_tuples(distinct))}
     return distinct, np.array([position[values] for values in _tuples(rows[key])], dtype=int)
 

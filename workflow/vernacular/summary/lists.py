@@ -15,7 +15,7 @@ from vernacular.core.errors import format_count
 from vernacular.core.metadata import FAILURE, INFORMATION, MetricsMetadata, ResultsMetadata, encode, note
 from vernacular.core.model_record import ModelRecord, recorded_model
 from vernacular.core.paths import publishable
-from vernacular.core.tables import finite_or_none, plain_text
+from vernacular.core.tables import finite_or_none, format_difference, format_value, plain_text
 from vernacular.metrics.metric import display_name
 from vernacular.metrics.schema import POSITION
 from vernacular.protocols.diagnosis import CODES
@@ -41,10 +41,10 @@ def describe_comparison(row: dict) -> str:
         size = f"{_format_magnitude(difference, unit)}{_format_interval(row, difference < 0)}"
         text = f"{better_model} is {comparative} than {worse_model} by {size}."
     elif row["significant"]:
-        size = f"{cells.format_difference(difference, unit)}{_format_interval(row)}"
+        size = f"{format_difference(difference, unit)}{_format_interval(row)}"
         text = f"{candidate} differs from {baseline} by {size}; neither direction is better."
     elif finite_or_none(row["p_value"]) is None:
-        text = f"Not tested: {cells.format_difference(difference, unit)}."
+        text = f"Not tested: {format_difference(difference, unit)}."
     else:
         minimum = finite_or_none(row["minimum_detectable_difference"])
         items = format_count(row["n"], "item")
@@ -53,7 +53,7 @@ def describe_comparison(row: dict) -> str:
             if minimum is not None
             else ""
         )
-        text = f"No significant difference ({cells.format_difference(difference, unit)}){power_note}."
+        text = f"No significant difference ({format_difference(difference, unit)}){power_note}."
     return text if not row["note"] else f"{text} Note: {row['note'].rstrip('.')}."
 
 
@@ -63,17 +63,11 @@ def _format_interval(row: dict, negate: bool = False) -> str:
     if low is None or high is None:
         return ""
     low, high = (-high, -low) if negate else (low, high)
-    return (
-        f" (95 % interval {cells.format_difference(low, row['unit'])} to {cells.format_difference(high, row['unit'])})"
-    )
+    return f" (95 % interval {format_difference(low, row['unit'])} to {format_difference(high, row['unit'])})"
 
 
 def _format_magnitude(value: float, unit) -> str:
-    return (
-        cells.format_difference(abs(value), unit).removeprefix("+")
-        if unit == "share"
-        else cells.format_value(abs(value), unit)
-    )
+    return format_difference(abs(value), unit).removeprefix("+") if unit == "share" else format_value(abs(value), unit)
 
 
 _PROMPT_NAMES = {ALL_PROMPTS: "mean over prompts"}

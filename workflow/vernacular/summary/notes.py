@@ -16,9 +16,8 @@ from vernacular.core.metadata import (
     ResultsMetadata,
     note,
 )
-from vernacular.core.tables import percent
+from vernacular.core.tables import format_difference, percent
 from vernacular.metrics.metric import display_name
-from vernacular.summary.cells import format_difference
 
 _COLUMNS = ["kind", "note", "count", "models", "evaluations"]
 _BUDGET_FELT, _BUDGET_MEASURED = 0.02, 0.1  # shares of unclosed responses

@@ -12,13 +12,13 @@ import numpy as np
 import pandas as pd
 
 from vernacular.core.errors import DataError, suggest
-from vernacular.core.tables import plain_text
+from vernacular.core.tables import format_number, plain_text
 from vernacular.metrics.metric import display_name
 from vernacular.metrics.schema import ABOUT_SAMPLES, is_from_samples
 from vernacular.statistics.over_prompts import LIKE_THESE
 from vernacular.statistics.significance import ALPHA, BEST, FAMILIES, NONE, SHARED, index_rankings, marks
-from vernacular.summary.cells import ARROWS, direction, format_number, lacks_interval
-from vernacular.summary.grid import Grid, Headings, build_grid, runs_of_equal
+from vernacular.summary.cells import lacks_interval
+from vernacular.summary.grid import ARROWS, Grid, Headings, build_grid, direction, runs_of_equal
 
 _UNITS = {"share": "%", "percent": "%", "score": "", "cosine": ""}  # of the numbers in the table, by unit of the values
 _KEY = ("model", "evaluation", "metric")

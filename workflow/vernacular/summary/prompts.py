@@ -6,7 +6,6 @@ A mean is one question. The leaderboard holds it in place of the values of the s
 
 import math
 
-import numpy as np
 import pandas as pd
 from openpyxl.worksheet.worksheet import Worksheet
 
@@ -16,7 +15,6 @@ from vernacular.statistics.over_prompts import Components, design_table
 from vernacular.summary import cells
 from vernacular.summary.grid import sort_rows
 from vernacular.summary.rows import columns_of, parts_of, write_rows
-from vernacular.types import ALL_PROMPTS
 
 _ITEM_MULTIPLES = (0.5, 1, 2, 4)  # number of items of a design, as multiples of the evaluated one
 
@@ -49,19 +47,6 @@ def standard_errors(long: pd.DataFrame, prompt_rows: list[dict]) -> pd.DataFrame
     """Return the long table with the column `se`, known for means over prompts, for exports that lack intervals."""
     known = {(row["model"], row["evaluation"], row["metric"]): row["se"] for row in prompt_rows if not row["baseline"]}
     return long.assign(se=[known.get(key, math.nan) for key in _keys(long)])
-
-
-def as_questions(long: pd.DataFrame, prompt_rows: list[dict]) -> pd.DataFrame:
-    """Return the long table without the single prompts for which it has a mean."""
-    means = {(row["model"], row["evaluation"]) for _, row in long[long["prompt"] == ALL_PROMPTS].iterrows()}
-    single = {
-        (row["model"], run)
-        for row in prompt_rows
-        if (row["model"], row["evaluation"]) in means
-        for run in row["evaluations"]
-    }
-    kept = [key not in single for key in zip(long["model"], long["evaluation"], strict=True)]
-    return long[np.array(kept, dtype=bool)].reset_index(drop=True)
 
 
 def prompt_notes(prompt_rows: list[dict]) -> list[dict]:

@@ -11,6 +11,7 @@ from openpyxl.worksheet.worksheet import Worksheet
 from vernacular.core.paths import WORKFLOW
 from vernacular.statistics.significance import FAMILIES
 from vernacular.summary import cells
+from vernacular.summary.grid import metric_title
 
 
 class Column(NamedTuple):
@@ -45,7 +46,7 @@ def columns_of(sheet: str, **functions: Callable[[dict], object]) -> list[Column
 
 
 def _metric_title(row: dict) -> str:
-    return cells.metric_title(row["metric"], row["unit"], row["higher_is_better"])
+    return metric_title(row["metric"], row["unit"], row["higher_is_better"])
 
 
 def marked_options(choices: list[str], gold: list[int]) -> str | None:

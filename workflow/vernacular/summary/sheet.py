@@ -11,11 +11,11 @@ from openpyxl.utils import get_column_letter
 from openpyxl.worksheet.worksheet import Worksheet
 
 from vernacular.core.errors import format_count
-from vernacular.core.tables import is_finite, p_value_text, plain_text
+from vernacular.core.tables import format_difference, format_value, is_finite, p_value_text, plain_text
 from vernacular.metrics.schema import ABOUT_SAMPLES
 from vernacular.statistics.significance import BEST, FAMILIES, NONE, SHARED, Key, marks
 from vernacular.summary import cells
-from vernacular.summary.grid import Grid, Headings
+from vernacular.summary.grid import Grid, Headings, direction, metric_title
 
 BASELINES = {"chance_level": "chance level", "majority_baseline": "majority baseline"}  # column: its name in comments
 LEGEND = [
@@ -87,7 +87,7 @@ def _write_metrics(sheet: Worksheet, long: pd.DataFrame, layout: Grid, columns: 
         positions = layout.cells[:, position]
         cell_values = {name: values[positions[positions >= 0]] for name, values in values_by_name.items()}
         unit = cell_values["unit"][0]
-        text = cells.metric_title(cell_values["metric"][0], unit, cells.direction(cell_values["higher_is_better"][0]))
+        text = metric_title(cell_values["metric"][0], unit, direction(cell_values["higher_is_better"][0]))
         title = cells.put_text(sheet, row, number, text)
         signatures = sorted({plain_text(text) for text in set(cell_values["signature"]) if not pd.isna(text)})
         title.comment = cells.comment(
@@ -170,7 +170,7 @@ def _n_lines(text: str, width: float) -> int:
 def _baseline_lines(values: dict, unit) -> list[str]:
     lines = []
     for column, name in BASELINES.items():
-        levels = sorted({cells.format_value(level, unit) for level in set(values[column]) if not pd.isna(level)})
+        levels = sorted({format_value(level, unit) for level in set(values[column]) if not pd.isna(level)})
         if levels:
             lines.append(f"{name}: {', '.join(levels)}")
     return lines
@@ -209,7 +209,7 @@ def write_grid(
     for position, number in enumerate(columns.numbers.tolist()):
         positions = layout.cells[:, position]
         first_value = positions[positions >= 0][0]
-        unit, higher_is_better = units[first_value], cells.direction(directions[first_value])
+        unit, higher_is_better = units[first_value], direction(directions[first_value])
         column = {name: array[:, position] for name, array in arrays.items()}
         row_keys = [keys[cell] for cell in positions]
         column_marks, tested = marks(row_keys, column["value"], column["chance_level"], higher_is_better, rankings)
@@ -263,11 +263,11 @@ def describe(values: dict[str, float], unit, ranking: dict | None = None) -> str
     lines = []
     low, high = values["ci_low"], values["ci_high"]
     if math.isfinite(low) and math.isfinite(high):
-        lines.append(f"95 % interval {cells.format_value(low, unit)} to {cells.format_value(high, unit)}")
+        lines.append(f"95 % interval {format_value(low, unit)} to {format_value(high, unit)}")
     elif math.isfinite(values["value"]):
         lines.append("no 95 % interval")
     levels = [
-        f"{name} {cells.format_value(values[column], unit)}"
+        f"{name} {format_value(values[column], unit)}"
         for column, name in BASELINES.items()
         if math.isfinite(values[column])
     ]
@@ -278,7 +278,7 @@ def describe(values: dict[str, float], unit, ranking: dict | None = None) -> str
     )
     if ranking and ranking["best"] != ranking["model"] and is_finite(ranking["difference"]):
         p = f", {p_value_text(ranking['p_holm'])} (Holm)" if is_finite(ranking["p_holm"]) else ""
-        difference, best = cells.format_difference(ranking["difference"], unit), plain_text(ranking["best"])[:80]
+        difference, best = format_difference(ranking["difference"], unit), plain_text(ranking["best"])[:80]
         lines.append(f"{difference} against the best, {best}{p}")
     return "\n".join(lines)
 
@@ -316,10 +316,10 @@ def _write_means(
         set_style(cell, number_format=number_format, font=_FONTS.get(mark), border=cells.GROUP_START)
         lines = [f"rank {rank_range(row)} of {sum(other is not None for other in mean.rows)}"] if row["rank"] else []
         if is_finite(row["ci_low"]) and is_finite(row["ci_high"]):
-            low, high = (cells.format_value(row[name], "share") for name in ("ci_low", "ci_high"))
+            low, high = (format_value(row[name], "share") for name in ("ci_low", "ci_high"))
             lines.insert(0, f"95 % interval {low} to {high}")
         if is_finite(row["win_rate"]):
-            lines.append(f"win rate {cells.format_value(row['win_rate'], 'share')}")
+            lines.append(f"win rate {format_value(row['win_rate'], 'share')}")
         cell.comment = cells.comment("\n".join(lines)) if lines else None
 
 

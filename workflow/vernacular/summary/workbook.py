@@ -21,7 +21,7 @@ from vernacular.core.tables import sheet_names
 from vernacular.metrics.schema import ABOUT_SAMPLES, is_from_samples
 from vernacular.statistics.significance import index_rankings
 from vernacular.summary import cells
-from vernacular.summary.grid import COLUMN, MODEL, Grid, Headings, build_grid, make_headings, sort_key
+from vernacular.summary.grid import COLUMN, MODEL, Grid, Headings, build_grid, make_headings, sorted_by
 from vernacular.summary.lists import add_codes, write_comparisons, write_diagnoses, write_languages, write_overall
 from vernacular.summary.prompts import write_prompts
 from vernacular.summary.rows import parts_of
@@ -179,7 +179,7 @@ def write_provenance(
     ]
     sections = {"legend": LEGEND, "tasks": titles}
     for title, columns in _DERIVED_SECTIONS.items():
-        rows = long[columns].drop_duplicates().sort_values(columns, key=sort_key)
+        rows = sorted_by(long[columns].drop_duplicates(), columns)
         sections[title] = rows.to_dict("records")
     spread = seed_spread(long)
     if not spread.empty:
