@@ -16,7 +16,6 @@ from vernacular.core.fingerprint import fingerprint
 from vernacular.core.names import language_problem, quoted
 from vernacular.core.paths import display_path
 from vernacular.core.yaml import read
-from vernacular.data.load import read_source
 from vernacular.data.tasks import load_task
 
 PREFIX = "hub:"  # of a task in a config
@@ -134,6 +133,8 @@ def _task(
     source = {"hub": repository, "split": stated.get("split", "test")}
     source |= {"config": stated["config"]} if stated.get("config", "default") != "default" else {}
     source |= {"revision": revision} if revision else {}
+    from vernacular.data.load import read_source  # imports SciPy
+
     rows = read_source(source, Path())
     columns = {"question": fields["input"]}
     if choices:

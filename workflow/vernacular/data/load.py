@@ -26,6 +26,7 @@ from vernacular.data.columns import (
 )
 from vernacular.data.layouts import CONVERTERS, answer_alphabet, check_numbering
 from vernacular.data.readers import detect_format, digest_of, read_rows, typed
+from vernacular.data.tasks import samples_name
 from vernacular.data.treebank.patterns import is_local as is_local_treebank
 
 
@@ -180,11 +181,6 @@ def _read_file(location: str, sha256: str | None, source: dict, directory: Path)
     path = directory / Path(location).expanduser()
     rows = read_rows(path, source.get("format"), header=source.get("header"))
     return rows, digest_of(path, location, sha256)
-
-
-def samples_name(task: dict) -> str:
-    """Return the task whose samples are used: the one whose languages are."""
-    return task.get("languages_of", task["task"])
 
 
 def _load_local(task: dict, language: str, entry: dict, path: Path) -> tuple[list[dict], list[dict], dict]:
