@@ -83,6 +83,8 @@ def test_a_data_file_becomes_a_task_and_a_config_that_are_run_again_as_they_are(
          "continuation", {"context": "text", "target": "last"}),
         ("q,reply\nCal?,o can\n", ["--columns", "question=q", "targets=reply", "--item-type", "open_question"],
          "open_question", {"question": "q", "targets": "reply"}),
+        ("question;options;answer\nCal?;{'A': 'un', 'B': 'dous'};B\nE cal?;['tres' ... 'catro'];A\n", [], "question",
+         {"question": "question", "choices": ["options.A", "options.B"], "gold": "answer", "gold_format": "letter"}),
     ],
     ids=lambda value: value if isinstance(value, str) and "\n" not in value else "",
 )  # fmt: skip

@@ -21,7 +21,7 @@ from vernacular.core.errors import DataError, UserError, first_of, format_count,
 from vernacular.core.paths import WORKFLOW
 from vernacular.core.validate import Problems
 from vernacular.data import hub_benchmark
-from vernacular.data.columns import Cells, as_text
+from vernacular.data.columns import Cells, RowRejected, as_text, parse_literal
 from vernacular.data.load import load_items, read_source
 from vernacular.data.readers import detect_format
 from vernacular.data.tasks import load_task, task_names
@@ -308,6 +308,8 @@ def _guess(rows: list[dict]) -> dict:
                 series.setdefault(match[1], []).append(name)
         numbered = [group for group in series.values() if len(group) > 1 and _follow(group)]
         columns |= {"choices": numbered[0]} if len(numbered) == 1 else {}
+    elif isinstance(options := parse_literal(rows[0].get(columns["choices"])), dict) and _follow(options):
+        columns["choices"] = [f"{columns['choices']}.{key}" for key in options]
     return columns
 
 
@@ -322,7 +324,10 @@ def _gold_format(rows: list[dict], columns: dict) -> str | None:
     answers, fitting = [], {"letter", "number", "index", "text"}
     for row in rows:
         cells = Cells(row, columns)
-        options, answer = cells.texts("choices"), as_text(cells.value("gold"))
+        try:
+            options, answer = cells.texts("choices"), as_text(cells.value("gold"))
+        except RowRejected:
+            continue
         if not answer or not options:
             continue
         answers.append(answer)
