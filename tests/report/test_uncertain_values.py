@@ -150,6 +150,17 @@ def test_a_run_whose_datasets_could_not_be_read_states_why(tmp_path, open_report
     )
 
 
+def test_a_model_without_an_overall_value_is_not_compared(tmp_path, open_report):
+    """As one that failed: the other was \"the best of 2 models, significantly better than the other\"."""
+    arguments = report_forms.write_run(tmp_path)
+    path = tmp_path / "results" / "summary" / "overall.parquet"
+    rows = [row for row in artifacts.read(path, OVERALL).to_pylist() if row["model"] == "tuned"]
+    artifacts.write(path, OVERALL, rows, {})
+    build(out=tmp_path / "page", **arguments)
+    page = open_report(tmp_path / "page").open("#/overview")
+    assert page.text(".headline").startswith("tuned scores 20.0 on a scale from 0 (chance) to 100 (all correct)")
+
+
 def test_one_value_without_a_chance_level_has_no_color(tmp_path, run_report):
     """Neither the best nor the worst of its row, where another model has none."""
     arguments = report_forms.write_run(tmp_path)

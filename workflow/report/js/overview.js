@@ -47,7 +47,7 @@
       "section",
       { class: "overview" },
       el("h1", null, "Overview"),
-      el("p", { class: "headline" }, headline(index, models, over)),
+      el("p", { class: "headline" }, headline(index, over)),
       tiles(index, models),
       el(
         "div",
@@ -88,9 +88,9 @@
     ];
   }
 
-  // One sentence: the best model, and whether it is significantly better than the others.
+  // One sentence: the best model, and whether it is significantly better than the others that have an overall value.
   /** @param {Index} index */
-  function headline(index, models, over) {
+  function headline(index, over) {
     const best = over[0];
     if (!best || best.mean === null) return withoutValue(index);
     const value =
@@ -108,19 +108,19 @@
         : best.low <= 0 && best.high >= 0
           ? " This is not distinguishable from guessing."
           : "";
-    if (models.length === 1) return [name(index, best), ` scores ${value}.`, guess];
+    if (over.length === 1) return [name(index, best), ` scores ${value}.`, guess];
     const sharing = over.slice(1).filter((row) => row.rank === best.rank);
     if (!sharing.length)
       return [
         name(index, best),
-        ` is the best of ${format.counted(models.length, "model")}, significantly better than ` +
-          `${models.length === 2 ? "the other" : "all others"}: ${value}.`,
+        ` is the best of ${format.counted(over.length, "model")}, significantly better than ` +
+          `${over.length === 2 ? "the other" : "all others"}: ${value}.`,
         guess,
       ];
     const others = sharing.length > 3 ? [`${sharing.length} others`] : sharing.map((row) => name(index, row));
     return [
       name(index, best),
-      ` has the highest overall value of ${format.counted(models.length, "model")}, but not significantly: `,
+      ` has the highest overall value of ${format.counted(over.length, "model")}, but not significantly: `,
       format.list(others),
       ` ${sharing.length === 1 ? "shares" : "share"} its rank. The value is ${value}.`,
       guess,
