@@ -176,3 +176,17 @@ def test_one_value_without_a_chance_level_has_no_color(tmp_path, run_report):
     page = run_report(tmp_path / "page").open("#/leaderboard?down=evaluations")
     (cell,) = [cell for cell in page.find_all(".board tbody td") if cell.text.startswith("9.500")]
     assert page.js("return arguments[0].style.getPropertyValue('--heat')", cell) == "0%"
+
+
+def test_the_only_model_with_a_value_is_not_significantly_better_than_others(tmp_path, open_report):
+    """As a causal model beside a masked one: its value was underlined on the map."""
+    arguments = report_forms.write_run(tmp_path)
+    path = tmp_path / "results" / "summary" / "results.parquet"
+    rows = artifacts.read(path, RESULTS).to_pylist()
+    rows = [row | {"chance_level": None} for row in rows if (row["model"], row["evaluation"]) != ("tuned", LETTERS)]
+    table = pa.Table.from_pylist(rows, schema=RESULTS.schema)
+    artifacts.write(path, RESULTS, table, artifacts.metadata(path))
+    build(out=tmp_path / "page", **arguments)
+    page = open_report(tmp_path / "page").open("#/overview")
+    assert "base" in page.texts(".map tbody .who")
+    assert not page.find_all(".map tbody .significant")
