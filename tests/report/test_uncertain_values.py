@@ -91,6 +91,9 @@ def test_overall_below_chance_and_possible_ranks_are_stated(page):
     assert "\u221212.5 on a scale from 0 (chance) to 100 (all correct)" in page.text(".headline")
     page.open("#/leaderboard?down=models")
     assert page.texts(".board tbody td.rank") == ["1\u2009–\u20092"] * 2
+    page.open("#/leaderboard?by=language-means")
+    assert len(page.find_all(".board tbody td .value")) == 4
+    assert not page.find_all(".board tbody .mark")  # of both, which are equal
 
 
 def test_comparison_shows_both_p_values_and_the_minimum_detectable_difference(page):

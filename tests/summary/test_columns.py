@@ -100,6 +100,12 @@ def test_mean_of_a_language_has_marks_interval_and_number_of_evaluations(write_w
     assert "3 evaluations that all models have; 1 excluded" in sheet["C4"].comment.text
 
 
+def test_means_at_chance_or_worse_have_no_mark(write_workbook, overall_row):
+    overall = [overall_row(model=f"m{m}", mean=-m / 10, rank=1) for m in range(3)]
+    sheet = write_workbook(*evaluations(3, 1, 1), overall=overall)["overview"]
+    assert [sheet.cell(row, 3).number_format for row in (5, 6, 7)] == ["0.0%_ _●"] * 3
+
+
 def test_model_without_mean_is_last_and_keeps_its_values(write_workbook, overall_row):
     overall = [overall_row(model="m1", mean=0.4), overall_row(model="m2", mean=None, rank=None)]
     sheet = write_workbook(*evaluations(3, 1, 1), overall=overall)["overview"]

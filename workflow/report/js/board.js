@@ -147,10 +147,10 @@ const board = (() => {
     const scopes = ["all", ...new Set(index.overall.map((row) => row.scope).filter(shown))];
     const rows = new Map(index.overall.map((row) => [`${row.scope} ${row.model}`, row]));
     const best = new Map(
-      scopes.map((scope) => [
-        scope,
-        Math.max(...models.map((model) => rows.get(`${scope} ${model}`)?.mean ?? -Infinity)),
-      ]),
+      scopes.map((scope) => {
+        const own = models.map((model) => rows.get(`${scope} ${model}`)?.mean ?? null).filter((mean) => mean !== null);
+        return [scope, new Set(own).size > 1 ? Math.max(...own) : null];
+      }),
     );
     const called = (scope) =>
       scope === "all"
@@ -158,7 +158,10 @@ const board = (() => {
         : isTask(scope)
           ? names.short(index, /** @type {Evaluation} */ ({ task: scope.slice(5) }))
           : names.language(scope);
-    const mark = (row) => (models.length < 2 || row.rank !== 1 ? "" : row.mean === best.get(row.scope) ? " ★" : " ☆");
+    const mark = (row) => {
+      if (best.get(row.scope) === null || row.mean <= 0 || row.rank !== 1) return "";
+      return row.mean === best.get(row.scope) ? " ★" : " ☆";
+    };
     const columns = scopes.map((scope) => ({
       title: el("span", { class: "heading" }, el("span", { class: "task" }, data(called(scope)))),
       name: called(scope),
@@ -317,7 +320,12 @@ const board = (() => {
         "ul",
         { class: "legend", "aria-label": "Legend" },
         el("li", null, ABOUT_OVERALL, " In %: 0 is guessing, 100 is all correct."),
-        el("li", null, "★ highest mean of its column, ☆ not significantly worse than any other model."),
+        el(
+          "li",
+          null,
+          "★ highest mean of its column, ☆ not significantly worse than any other model. Equal means, and those at " +
+            "chance or worse, have no mark.",
+        ),
         el("li", null, "Below a mean: its 95 % interval, and the number of evaluations that all models have."),
       );
     const line = chosen.down === "evaluations" ? "row" : "column"; // contains the models' values of one metric

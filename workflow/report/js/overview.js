@@ -287,7 +287,8 @@
       }
       const best = [...all].sort((a, b) => (info.higher === false ? a.value - b.value : b.value - a.value))[0];
       const equal = all.filter((cell) => cell.value === best.value).length;
-      return { info, cell: best, equal, alone: all.length > 1 && sharing.get(`${number} ${best.metric}`) === 1 };
+      const alone = all.length > 1 && sharing.get(`${number} ${best.metric}`) === 1;
+      return { info, cell: best, equal, alone };
     };
   }
 

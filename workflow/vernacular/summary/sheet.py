@@ -308,8 +308,9 @@ def _write_means(
                 set_style(cell, number_format="0", alignment=cells.CENTERED)
                 cell.comment = cells.comment(f"possible ranks: {rank_range(row)}")
             continue
+        is_above_chance = is_finite(value) and value > 0
         mark = BEST if value == best else SHARED if row["rank"] == 1 else NONE
-        mark = mark if has_marks else None
+        mark = (mark if is_above_chance else NONE) if has_marks else None
         cell = cells.put_number(sheet, first_row + index, number, value)
         lacks_interval = not is_finite(row["ci_low"])
         number_format = cells.number_format("share", mark, lacks_interval)
