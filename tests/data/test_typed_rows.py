@@ -97,3 +97,17 @@ def test_document_markers_of_conll_are_no_words(tmp_path, file):
     counts = load_items(load_task(tmp_path / "own.yaml"), "gl")[1]["rows"]
     assert counts["dropped"] == {"document marker of CoNLL, no sentence": 1}
     assert counts["repaired"] == {"document marker of CoNLL removed from a sentence": 1}
+
+
+def test_a_boolean_answer_is_a_class_as_task_files_write_it(tmp_path):
+    """As BoolQ's; YAML reads the name of a class `True` as true."""
+    rows = [{"q": "Cae neve en xullo?", "p": "Nieva.", "a": True}, {"q": "Cae chuvia?", "p": "Chove.", "a": False}]
+    columns = "{{context: p, question: q, choices: {{labels: {{{yes}: si, {no}: non}}}}, gold: a, gold_format: text}}"
+    for yes, no, file in (
+        ("True", "False", "a.jsonl"),
+        ("true", "false", "a.parquet"),
+        ('"True"', '"False"', "a.json"),
+    ):
+        own = columns.format(yes=yes, no=no)
+        items = items_of(tmp_path, rows, file, columns=own, item_type="passage", protocol="options")
+        assert [(item["choices"], item["gold"]) for item in items] == [(["si", "non"], [0]), (["si", "non"], [1])]

@@ -307,18 +307,19 @@ def _gold(cells: Cells, options: list[str]) -> list[int]:
         return [i for i, label in enumerate(labels) if label == "1"]
     value = value if gold_format == "text" else cells.literal(value)
     labels = cells.labels("choices") if gold_format == "letter" else None
+    names = cells.class_names() or options
     indices = []
     for entry in value if isinstance(value, list) else [value]:
         text = as_text(entry)
         if not text or (gold_format == "index" and text in ("-1", "-1.0")):
             continue  # withheld, as in the test split of a shared task
-        index = _index(text, gold_format, cells.class_names() or options, labels, cells.alphabet)
+        if isinstance(entry, bool) and text not in names:
+            text = text.lower()  # as a task file writes it
+        index = _index(text, gold_format, names, labels, cells.alphabet)
         if index is None or not 0 <= index < len(options):
-            if gold_format == "text":
-                names = cells.class_names() or options
-            elif gold_format == "letter":
+            if gold_format == "letter":
                 names = labels or list(string.ascii_uppercase[: len(options)])
-            else:
+            elif gold_format != "text":
                 names = [str(i + (gold_format == "number")) for i in range(len(options))]
             foreign = next((char for char in text if char.isalpha() and not char.isascii()), None)
             script = f" ({script_name(foreign)})" if foreign and gold_format == "letter" else ""
