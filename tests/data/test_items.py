@@ -48,6 +48,14 @@ def test_items_of_one_passage_share_a_cluster():
     assert first == second != third
 
 
+def test_answers_to_questions_on_one_passage_share_a_cluster_and_questions_without_one_do_not():
+    columns = {"context": "text|", "question": "q", "targets": "a"}
+    rows = [row("1", text="T"), row("2", text="T"), row("3", text="U"), row("4", text=""), row("5", text=None)]
+    first, second, third, *others = (item["cluster_id"] for item in make_items(rows, "open_question", columns)[0])
+    assert first == second != third
+    assert others == [None, None]
+
+
 def test_rows_with_the_same_content_are_marked_whatever_their_order_and_answer():
     evaluated = make_items([row("1"), row("2", id="twin"), row("3")], "question", COLUMNS)[0]
     reserved = [row("2", a="y", b="x", g=1), row("2 \u200b", id="a"), row("2", b="z"), row("4"), row("4")]

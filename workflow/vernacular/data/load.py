@@ -274,7 +274,7 @@ def make_items(rows: list[dict], item_type: str, columns: dict, *, few_shot: boo
             if not few_shot and item_type == "multi_answer" and len(content["gold"]) == len(content["choices"]):
                 raise RowRejected("no incorrect answer", *content["choices"])
             category = cells.text("category") or None
-            cluster_id = _cluster_id(cells, content, item_type)
+            cluster_id = _cluster_id(cells, content)
         except RowRejected as reason:
             dropped[str(reason)] += 1
             first_dropped.setdefault(str(reason), f"{location_of(row, row_index)}: {reason.detail}")
@@ -351,12 +351,12 @@ def _upstream_id(row: dict, columns: dict) -> str:
     return "#".join(filter(None, parts))
 
 
-def _cluster_id(cells: Cells, content: dict, item_type: str) -> str | None:
+def _cluster_id(cells: Cells, content: dict) -> str | None:
     cluster_id = cells.text("cluster")
     if cluster_id:
         return cluster_id
     # questions on one passage are not independent observations, even if the dataset has no passage IDs
-    return fingerprint(content["context"])[:16] if item_type == "passage" else None
+    return fingerprint(content["context"])[:16] if content["context"] and content["question"] else None
 
 
 def _make_unique(items: list[dict], prefix: str) -> int:
