@@ -193,3 +193,27 @@ def test_the_only_model_with_a_value_is_not_significantly_better_than_others(tmp
     page = open_report(tmp_path / "page").open("#/overview")
     assert "base" in page.texts(".map tbody .who")
     assert not page.find_all(".map tbody .significant")
+
+
+def test_values_of_other_models_are_complete_and_metrics_without_a_test_are_not_counted(tmp_path, open_report):
+    """A model that failed is not why there is no overall value; of one item, a difference has no test."""
+    arguments = report_forms.write_run(tmp_path)
+    summary = tmp_path / "results" / "summary"
+    rows = artifacts.read(summary / "results.parquet", RESULTS).to_pylist()
+    table = pa.Table.from_pylist([row for row in rows if row["model"] == "base"], schema=RESULTS.schema)
+    notes = [
+        {"model": "tuned", "evaluation": evaluation, "kind": "unavailable", "note": "out of memory", "count": None}
+        for evaluation in arguments["evaluations"]
+    ]
+    artifacts.write(
+        summary / "results.parquet", RESULTS, table, artifacts.metadata(summary / "results.parquet") | {"notes": notes}
+    )
+    artifacts.write(summary / "overall.parquet", OVERALL, [], {})
+    untested = dict.fromkeys(("p_value", "p_holm", "n_tests", "significant", "better"))
+    _edit(summary / "comparisons.parquet", COMPARISONS, lambda row: untested if row["evaluation"] == LETTERS else {})
+    build(out=tmp_path / "page", **arguments)
+    page = open_report(tmp_path / "page").open("#/overview")
+    assert page.text(".headline") == ("No overall value: no evaluation has a chance level and a value for every model.")
+    assert page.text(".verdicts").startswith(
+        "tuned is significantly better than base in 1 of 2 headline metrics and worse in none; 1 metric does not differ"
+    )

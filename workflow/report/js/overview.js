@@ -69,12 +69,14 @@
 
   const name = (index, row) => el("strong", null, data(index.models[row.model]));
 
-  // What is missing, as the terminal states it: the reasons, by the number of their evaluations.
+  // Why no model has a value, as the terminal states it: the reasons, by the number of their evaluations.
   /** @param {Index} index */
   function withoutValue(index) {
     const reasons = new Map();
+    const known = new Set(index.cells.filter((cell) => cell.value !== null).map((cell) => cell.evaluation));
     for (const { evaluation, kind, note } of index.missing)
-      if (kind === "unavailable") reasons.set(note, (reasons.get(note) ?? new Set()).add(evaluation));
+      if (kind === "unavailable" && !known.has(evaluation))
+        reasons.set(note, (reasons.get(note) ?? new Set()).add(evaluation));
     const missing = new Set([...reasons.values()].flatMap((evaluations) => [...evaluations]));
     if (!missing.size) return "No overall value: no evaluation has a chance level and a value for every model.";
     const sorted = [...reasons].sort(([, a], [, b]) => b.size - a.size);

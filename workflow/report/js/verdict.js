@@ -17,7 +17,7 @@ const verdict = (() => {
   }
 
   function difference(baseline, candidate, { tests, candidate: better, baseline: worse, identical }) {
-    if (!tests) return [name(candidate), " and ", name(baseline), " have no metric in common."];
+    if (!tests) return [name(candidate), " and ", name(baseline), " have no headline metric that can be tested."];
     if (identical === tests)
       return [
         name(candidate),

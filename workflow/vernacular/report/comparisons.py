@@ -64,12 +64,12 @@ def write_pairs(
 def _summarize(rows: list[dict], changes: list, *, repeated: bool) -> dict:
     """Count what the verdict on a pair states.
 
-    `tests`: headline metrics with a difference; of these, those in which `candidate` or `baseline` is significantly
+    `tests`: headline metrics that are tested; of these, those in which `candidate` or `baseline` is significantly
     better, and those `identical` to the last digit. `items`: compared items that are correct or not, and of these the
     `improved` and `regressed` ones. Where an item counts once in each of several evaluations, `repeated` is true.
     """
     compared = [row for row in rows if row["headline"] and row["difference"] is not None]
-    tested = [row for row in compared if "single" not in row]
+    tested = [row for row in compared if row["n_tests"] is not None]
     items_by_evaluation: dict[int, int] = {}
     for row in compared:
         if row["both_correct"] is not None:
