@@ -217,3 +217,16 @@ def test_values_of_other_models_are_complete_and_metrics_without_a_test_are_not_
     assert page.text(".verdicts").startswith(
         "tuned is significantly better than base in 1 of 2 headline metrics and worse in none; 1 metric does not differ"
     )
+
+
+def test_legend_of_values_without_a_chance_level(tmp_path, run_report):
+    """As bits per byte: no Overall, no Rank, nothing in italics, and a sentence where the color is explained."""
+    arguments = report_forms.write_run(tmp_path)
+    summary = tmp_path / "results" / "summary"
+    bits = {"unit": "bits", "chance_level": None, "higher_is_better": False}
+    _edit(summary / "results.parquet", RESULTS, lambda row: bits)
+    artifacts.write(summary / "overall.parquet", OVERALL, [], {})
+    build(out=tmp_path / "page", **arguments)
+    legend = run_report(tmp_path / "page").open("#/leaderboard?down=models").text(".legend")
+    assert "the better. Without a chance level: from the worst to the best value of the column" in legend
+    assert not any(word in legend for word in ("Overall", "Rank:", "Italic"))

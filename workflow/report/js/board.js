@@ -346,7 +346,7 @@ const board = (() => {
           ? ` The stronger the color, the better. ${[
               judged ? "Teal: above chance, up to all correct; ochre: below chance" : null,
               shown.some(([cell]) => cell.chance === null)
-                ? `${judged ? "without a chance level: " : ""}${[shares && `shares ${shares}`, others].filter(Boolean).join(", ")}`
+                ? `${judged ? "without" : "Without"} a chance level: ${[shares && `shares ${shares}`, others].filter(Boolean).join(", ")}`
                 : null,
             ]
               .filter(Boolean)
@@ -382,9 +382,9 @@ const board = (() => {
             ].join(""),
           )
         : null,
-      chosen.scale === "baseline"
-        ? null
-        : el("li", null, el("em", null, "Italic"), ": not distinguishable from chance."),
+      judged && chosen.scale !== "baseline"
+        ? el("li", null, el("em", null, "Italic"), ": not distinguishable from chance.")
+        : null,
       lacking && chosen.scale !== "baseline" ? el("li", null, cells.ABOUT_PARENTHESES) : null,
       models > 1
         ? el(
@@ -411,19 +411,21 @@ const board = (() => {
               "without a chance level show –.",
           )
         : null,
-      models > 1 && chosen.down === "models"
+      index.overall.length && models > 1 && chosen.down === "models"
         ? el(
             "li",
             null,
             "Rank: the ranks that are possible by the overall mean and its significant differences (Holm correction over all pairs of models).",
           )
         : null,
-      el(
-        "li",
-        null,
-        "Overall: the mean above chance over the evaluations that have a chance level and a value for " +
-          "every model; below it, the number of evaluations.",
-      ),
+      index.overall.length
+        ? el(
+            "li",
+            null,
+            "Overall: the mean above chance over the evaluations that have a chance level and a value for " +
+              "every model; below it, the number of evaluations.",
+          )
+        : null,
       el("li", null, "Values are rounded; results/summary/results.csv contains all digits."),
     ];
     return el("ul", { class: "legend", "aria-label": "Legend" }, lines);
