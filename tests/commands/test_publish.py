@@ -81,6 +81,13 @@ def test_lines_do_not_depend_on_the_rows_read_at_a_time(results, tmp_path, low_l
         assert without_time[0] == without_time[1]
 
 
+def test_a_model_that_failed_has_no_metrics_to_publish(results, tmp_path):
+    describe_models(results, {name: {} for name in [*report_run.MODELS, "failed"]})
+    (results / "failed" / "metrics.parquet").unlink()
+    assert publish(results, tmp_path / "published") == 0
+    assert set(records(tmp_path / "published")) == set(report_run.MODELS)
+
+
 @pytest.mark.parametrize("chunk", [1, 5, 7, 1000])
 def test_private_text_across_two_parts_of_a_file_is_found(tmp_path, low_limits, chunk):
     low_limits("commands.publish", CHUNK=chunk)

@@ -115,10 +115,17 @@ def test_too_little_is_refused_in_one_sentence(tmp_path, monkeypatch, capsys, n_
 
 def test_results_must_exist(drawn, capsys):
     write_run(Path(), drawn)
-    Path("results/m1/tasks", f"{EVALUATION}.parquet").unlink()
+    paths = [Path(f"results/m{number}/tasks/{EVALUATION}.parquet") for number in range(5)]
+    paths[1].unlink()  # of a model that failed
+    assert cli.main(["audit"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"Left out, because results are missing: {paths[1]}\n")
+    assert "3 families, 4 models" in out
+    for path in paths:
+        path.unlink(missing_ok=True)
     assert cli.main(["audit"]) == 1
     error = capsys.readouterr().err
-    assert error.startswith(f"results/m1/tasks/{EVALUATION}.parquet: file not found. Run `")
+    assert error.startswith(f"{paths[0]}: file not found. Run `")
     assert cli.main(["audit", "--evaluation", "rivers.gl.option.0shot"]) == 1
     assert f'Did you mean "{EVALUATION}"?' in capsys.readouterr().err
     assert cli.main(["audit", "--items", "0"]) == 1

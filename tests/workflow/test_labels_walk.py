@@ -161,6 +161,16 @@ def test_what_cannot_be_labeled_is_refused(workspace, capsys):
     write_config(labels=["ana.xlsx", "brais.xlsx"])
 
 
+def test_a_model_that_failed_is_left_out_of_the_sheet(workspace, capsys, tmp_path):
+    path = Path(f"results/two/tasks/{EVALUATION}.parquet")
+    path.rename(tmp_path / "two")
+    write_config()
+    assert cli.main(["labels", EVALUATION, "--n", "5", "--out", str(tmp_path)]) == 0
+    assert f"Left out, because results are missing: {path}\n" in capsys.readouterr().out
+    (tmp_path / "two").rename(path)
+    write_config(labels=["ana.xlsx", "brais.xlsx"])
+
+
 def test_continuing_writes_the_next_items_only(workspace, capsys):
     assert cli.main(["labels", EVALUATION, "--n", str(N_LABELS)]) == 1
     assert f"the first {N_LABELS} items have labels already" in capsys.readouterr().err

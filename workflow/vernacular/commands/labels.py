@@ -8,7 +8,7 @@ from openpyxl import Workbook
 from openpyxl.utils import get_column_letter
 
 from vernacular.comparison import sheets
-from vernacular.config.directories import check_written
+from vernacular.config.directories import check_any_written
 from vernacular.config.load import Config, load
 from vernacular.core import artifacts, yaml
 from vernacular.core.artifacts import replacing
@@ -83,10 +83,10 @@ def _scale(config: Config, evaluation: Evaluation) -> tuple[str, str]:
 
 def _responses(config: Config, evaluation: Evaluation, config_file: Path) -> dict[str, sheets.Responses]:
     """Return the responses of each model that has any."""
-    found = {}
-    for model in config.models:
-        path = check_written(results_path(Path(config.output), model, evaluation.id), config_file)
-        if (responses := sheets.Responses(artifacts.read(path, TASK_RESULTS))).rows:
+    found, paths = {}, {model: results_path(Path(config.output), model, evaluation.id) for model in config.models}
+    check_any_written([*paths.values()], config_file)
+    for model, path in paths.items():
+        if path.exists() and (responses := sheets.Responses(artifacts.read(path, TASK_RESULTS))).rows:
             found[model] = responses
     if not found:
         raise UserError(f"{evaluation.id}: no model has a response.")

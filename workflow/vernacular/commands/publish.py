@@ -111,7 +111,8 @@ def _write_exchange_files(
     results: Path, directory: Path, values: pd.DataFrame, models: list[dict], prompts: list[dict], source: dict
 ) -> list[MetricsMetadata]:
     """Write the files of other tools; return the metadata of the models' values."""
-    metrics = [artifacts.metadata(results / model["name"] / "metrics.parquet", METRICS) for model in models]
+    paths = (results / model["name"] / "metrics.parquet" for model in models)
+    metrics = [artifacts.metadata(path, METRICS) for path in paths if path.exists()]  # of a model that failed: none
     datasets = dataset_sources(metrics)
     write_lm_eval_results(directory / "lm_eval", standard_errors(values, prompts))
     runs = values[values["prompt"] != ALL_PROMPTS]  # a mean over prompts has no results per item

@@ -10,7 +10,7 @@ import huggingface_hub
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
 
 from vernacular.config.dependencies import audit_spec
-from vernacular.config.directories import check_written
+from vernacular.config.directories import check_any_written
 from vernacular.config.files import read
 from vernacular.config.load import load
 from vernacular.config.series import check_keys, listing_path
@@ -175,9 +175,8 @@ def audit(args) -> str:
         check_known("evaluation", args.evaluation, spec.evaluations)
         group = next(names for names in lists_of(spec).values() if args.evaluation in names)
         spec = replace(spec, evaluations={name: spec.evaluations[name] for name in group})
-    for model in spec.models:
-        for name in spec.evaluations:
-            check_written(results_path(Path(config.output), model, name), args.config)
+    paths = [results_path(Path(config.output), model, name) for model in spec.models for name in spec.evaluations]
+    check_any_written(paths, args.config)
     out = args.out or Path(config.output, "summary")
     return audit_lists(
         AuditLists(spec=spec, results=Path(config.output), items_dir=Path(config.resources, "items"), out=out)

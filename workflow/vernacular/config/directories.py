@@ -7,11 +7,11 @@ it deletes in them what the next one tries again.
 import logging
 import os
 import shlex
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 from vernacular.core import artifacts
-from vernacular.core.errors import ArtifactError, UserError
+from vernacular.core.errors import ArtifactError, UserError, first_of
 from vernacular.core.model_record import read_model, read_status
 from vernacular.core.names import quoted
 from vernacular.core.paths import WORKFLOW, display_path
@@ -136,6 +136,18 @@ def check_written(path: Path, config: Path, *, only: bool = False, purpose: str 
         command = run_command(config, target=str(path) if only else None)
         raise UserError(f"{path}: file not found. Run `{command}` {purpose}first.")
     return path
+
+
+def check_any_written(paths: Sequence[Path], config: Path) -> None:
+    """Raise UserError as `check_written` if no file of a run exists; print which do not.
+
+    When a run ends, it deletes the files of what is unavailable, which the next run tries again.
+    """
+    missing = [path for path in paths if not path.exists()]
+    if len(missing) == len(paths):
+        check_written(missing[0], config)
+    if missing:
+        print(f"Left out, because results are missing: {first_of(list(map(str, missing)), 3)}")
 
 
 def rule_files() -> list[str]:

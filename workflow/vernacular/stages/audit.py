@@ -41,10 +41,7 @@ def audit_lists(args: AuditLists) -> str:
     """List the items that a speaker should read first, of every evaluation with options."""
     spec, lists, items, without_question = args.spec, {}, {}, {}
     for first, names in lists_of(spec).items():
-        tables = {
-            model: [artifacts.read(results_path(args.results, model, name), TASK_RESULTS) for name in names]
-            for model in spec.models
-        }
+        tables = {model: [_read(results_path(args.results, model, name)) for name in names] for model in spec.models}
         asked = [name for name in names if not spec.evaluations[name].style.endswith(OPTIONS_ONLY)]
         given = audit.answered({model: own[: len(asked) or None] for model, own in tables.items()}, spec.families)
         if any(len(options) > 1 for options in given.choices):  # otherwise there is nothing to choose from
@@ -70,13 +67,18 @@ def audit_lists(args: AuditLists) -> str:
         listings.append(replace(each.listing, sentences=about))
     sources = [results_path(args.results, model, name) for model in spec.models for name in spec.evaluations]
     metadata = {"lists": [asdict(listing) for listing in listings]}
-    metadata |= {"fingerprint": artifacts.input_fingerprint(to_json(spec), *sources)}
+    metadata |= {"fingerprint": artifacts.input_fingerprint(to_json(spec), *filter(Path.exists, sources))}
     path = artifacts.write(args.out / "audit.parquet", AUDIT_LIST, rows, metadata)
     _write_tables(args.out, artifacts.read(path, AUDIT_LIST), listings)
     for listing in listings:
         print(listing.evaluation, *(f"  {line}" for line in [listing.reason, *listing.sentences] if line), sep="\n")
     lists = format_count(sum(listing.reason is None for listing in listings), "list")
     return f"audit-lists: {lists} of {format_count(len(rows), 'item')} in {args.out / FILES[0]} and {FILES[2]}"
+
+
+def _read(path: Path) -> pa.Table:
+    """Return results; none if they are unavailable, of which only the rule has files."""
+    return artifacts.read(path, TASK_RESULTS) if path.exists() else TASK_RESULTS.schema.empty_table()
 
 
 def _translated(
