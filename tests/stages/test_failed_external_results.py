@@ -72,6 +72,7 @@ def run(tmp_path, monkeypatch) -> Run:
     Path("files/stated/metrics.json").write_text(json.dumps({"tasks": metrics}))
     Path("files/stated/broken.json").write_text('{"tasks": [')
     external = {Path(name).stem: {"path": f"files/{name}"} for name in (*MALFORMED, "usable.csv", "stated")}
+    external["not_compared"] = external["no_columns"]
     pairs += [{"baseline": "one", "candidate": "stated"}]
     pairs += [{"baseline": "one", "candidate": Path(name).stem} for name in MALFORMED]
     settings = {"models": models, "evaluations": evaluations, "comparisons": pairs, "external_results": external}
@@ -103,11 +104,12 @@ def test_all_other_values_are_written(run, capsys):
             wrong.append(note)
     assert wrong == []
     assert {"gone", "mine.step9"} < set(notes.index)
-    assert not {"usable", "stated"} & set(notes.index)
+    assert not {"usable", "stated", "not_compared"} & set(notes.index)
     [unpaired] = read_csv("unpaired").to_dict("records")
     assert (unpaired["origin"], unpaired["outside_value"], unpaired["items"]) == ("stated", 0.5, "other items")
     assert unpaired["note"] == "dataset not stated"
     texts = read_csv("notes").query("kind == 'external results'")["note"]
+    assert any(text.startswith("not_compared: external results not used: ") for text in texts)
     assert any("1 value not used" in text for text in texts)
     assert any("broken.json: not used" in text for text in texts)
     assert any("1 of other items" in text for text in texts)

@@ -59,9 +59,13 @@ def external(args: External) -> str:
         except BaseException as error:
             if not is_contained(error):
                 raise
-            missing[name] = _reason(error)
-            outcome = Outcome(missing={name: missing[name]})
-            log.error("%s: %s", name, missing[name], exc_info=not isinstance(error, UserError))
+            reason = _reason(error)
+            if any(name in pair for pair in spec.pairs):
+                missing[name] = reason
+                outcome = Outcome(missing={name: reason})
+            else:  # as models of a publication that have other evaluations
+                notes.append(f"{name}: {reason}")
+            log.error("%s: %s", name, reason, exc_info=not isinstance(error, UserError))
         sides[name] = tables
         columns = [table.append_column("evaluation", pa.array([evaluation] * len(table), pa.string()))
                    for evaluation, table in tables.items()]  # fmt: skip
