@@ -12,7 +12,7 @@
     if (!content.rows.length && !content.notes.length) return notFound("No parallel task in several languages.");
     const title = "Between languages";
     const reasons = content.notes.map((text) => el("li", null, data(text)));
-    const summary = el("summary", null, `Not compared: ${format.counted(reasons.length, "task")}`);
+    const summary = el("summary", null, "Not compared"); // a reason may be that of several languages
     const notes = reasons.length ? el("details", { class: "note" }, summary, el("ul", null, reasons)) : null;
     const about = el("p", { class: "lead" }, ABOUT);
     const heading = el("h1", null, title);
