@@ -89,6 +89,7 @@ def test_overall_values_have_the_marks_of_others(page):
 def test_overall_below_chance_and_possible_ranks_are_stated(page):
     page.open("#/overview")
     assert "\u221212.5 on a scale from 0 (chance) to 100 (all correct)" in page.text(".headline")
+    assert page.texts(".map thead .top td .n")[-1] == "2 models"  # of equal means, as in the cells
     page.open("#/leaderboard?down=models")
     assert page.texts(".board tbody td.rank") == ["1\u2009–\u20092"] * 2
     page.open("#/leaderboard?by=language-means")

@@ -405,6 +405,8 @@
     const rows = ranked(index, language);
     const row = shown.kind === "model" ? rows.find((each) => each.model === shown.model) : rows[0];
     if (!row || row.mean === null) return el("span", { class: "none" }, format.NONE);
+    const equal = rows.filter((each) => each.mean === row.mean).length;
+    const isBest = shown.kind === "best" && index.n_models > 1;
     return el(
       "span",
       {
@@ -415,9 +417,11 @@
       el(
         "span",
         { class: "n" },
-        shown.kind === "best" && index.n_models > 1
-          ? data(index.models[row.model], { class: "who" })
-          : format.counted(row.n, "evaluation"),
+        !isBest
+          ? format.counted(row.n, "evaluation")
+          : equal > 1
+            ? format.counted(equal, "model")
+            : data(index.models[row.model], { class: "who" }),
       ),
     );
   }
