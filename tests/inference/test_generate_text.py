@@ -8,7 +8,8 @@ import pytest
 import torch
 from support import reasoning, tiny
 from support.engines import generate, outputs
-from transformers import RepetitionPenaltyLogitsProcessor
+from tokenizers import Tokenizer, decoders, models
+from transformers import PreTrainedTokenizerFast, RepetitionPenaltyLogitsProcessor
 from vernacular.inference.generation.decode import Sampler, common_prefix
 from vernacular.inference.generation.generate import VLLMGeneration
 from vernacular.inference.generation.prepare import (
@@ -88,6 +89,20 @@ def test_sentencepiece_continuation_preserves_leading_space():
     assert text.startswith(" ")
     assert tokenizer.decode(ids[:start]) + text == "The keys to the cabinet"
     assert text.lstrip() == tokenizer.decode(ids[start:])  # decoded without context
+
+
+def test_bytes_of_an_incomplete_character_do_not_hide_the_others():
+    names = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256)), "▁"]
+    core = Tokenizer(models.BPE({name: i for i, name in enumerate(names)}, [], unk_token="<unk>", byte_fallback=True))
+    core.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    tokenizer, text = PreTrainedTokenizerFast(tokenizer_object=core), "ខ្ញុំអានសៀវភៅ"  # three bytes each, no spaces
+    ids = tokenizer(text)["input_ids"]
+    assert len(ids) == 3 * len(text)
+    for start in range(len(text) - 1):
+        assert decode_continuation(tokenizer, ids[: 3 * start], ids[3 * start :]) == text[start:]
+        for n_missing in (1, 2):
+            found = decode_continuation(tokenizer, ids[: 3 * start], ids[3 * start : -n_missing])
+            assert found == text[start:-1] + "\ufffd"
 
 
 def test_special_tokens_are_not_in_text():

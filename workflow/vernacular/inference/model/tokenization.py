@@ -357,12 +357,24 @@ _CONTEXT = 8  # prompt tokens decoded with the new ones, so that the space befor
 def decode_continuation(tokenizer, prompt_ids: list[int], new_ids: list[int]) -> str:
     """Return the text that `new_ids` add after `prompt_ids`, without special tokens.
 
-    SentencePiece strips the space before a text, so it is the difference of two decodings.
+    SentencePiece strips the space before a text, so it is the difference of two decodings. Its decoder loses a run of
+    bytes that begins or ends inside a character: the first of them are left out, and the last ones are "\ufffd".
     """
-    context_ids = prompt_ids[-_CONTEXT:]
-    context = _decode(tokenizer, context_ids)
-    full_text = _decode(tokenizer, context_ids + new_ids)
-    return full_text[len(context) :] if full_text.startswith(context) else _decode(tokenizer, new_ids)
+    for start in range(-_CONTEXT, 4 - _CONTEXT):
+        context_ids = prompt_ids[start:]
+        if "\ufffd" not in (context := _decode(tokenizer, context_ids)):
+            break
+
+    def added(n_bytes: int) -> str:
+        ids = new_ids[: len(new_ids) - n_bytes]
+        full_text = _decode(tokenizer, context_ids + ids)
+        text = full_text[len(context) :] if full_text.startswith(context) else _decode(tokenizer, ids)
+        return text + "\ufffd" * (n_bytes > 0)
+
+    texts = [added(0)]
+    if texts[0].endswith("\ufffd"):
+        texts += map(added, range(1, min(3, len(new_ids)) + 1))
+    return max(texts, key=lambda text: len(text.replace("\ufffd", "")))
 
 
 def _decode(tokenizer, ids: list[int]) -> str:
