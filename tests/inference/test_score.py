@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support import tiny
+from support import architectures, tiny
 from support.engines import score
 from support.soak import examples
 from vernacular.core import artifacts
@@ -302,6 +302,17 @@ def test_inseparable_head_runs_with_full_model():
     loaded.model.register_forward_hook(scale, with_kwargs=True)
     _, metadata = run_score(loaded, few_shot(2, [" A"]))
     assert metadata["engine"]["head"] == "full"
+
+
+@pytest.mark.parametrize("arch", ["mllama", "llama4_text"])
+def test_model_whose_body_transformers_does_not_find(arch):
+    """Its `get_decoder` returns the model itself, and outputs of the first row of a batch were those of all rows."""
+    loaded = architectures.build(arch, "causal")
+    run_score(loaded, [(tiny.LINES[2], 0, len(tiny.LINES[2]))])  # of which the self-check has one row, too
+    for text, row in zip(tiny.LINES[:9], run_score(loaded, [(t, 0, len(t)) for t in tiny.LINES[:9]])[0], strict=True):
+        ids = torch.tensor([loaded.tokenizer(text)["input_ids"]])
+        logprobs = loaded.model(input_ids=ids).logits[0, :-1].log_softmax(-1).gather(-1, ids[0, 1:, None])[:, 0]
+        assert row["logprobs"] == pytest.approx(logprobs.tolist(), abs=1e-4)
 
 
 def test_invalid_requests_raise():

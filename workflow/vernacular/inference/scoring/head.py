@@ -209,7 +209,8 @@ class Head:
     def __init__(self, loaded: LoadedModel, *, extras: frozenset[str] = frozenset(), full_model: bool = False):
         self.model, self.body = loaded.model, loaded.body
         self.extras = extras
-        self.full_model = full_model  # the "hidden states" are logits: the model's body and head cannot be separated
+        # the "hidden states" are logits: body and head cannot be separated, or transformers does not find it (Llama 4)
+        self.full_model = full_model or loaded.body is loaded.model
         self.starts_word = torch.tensor(starts_word(loaded)) if "word_end_logprobs" in extras else None
 
     @torch.inference_mode()
