@@ -279,6 +279,15 @@ def test_unsupported_architectures_fall_back_and_the_self_check_would_detect_the
         assert row["logprobs"] == pytest.approx(expected_row["logprobs"], abs=1e-4)
 
 
+@pytest.mark.parametrize("options", [[" A", " the dog"], [" A", " the dog", " O gato dorme"], [" the dog", " O gato"]])
+def test_self_check_reads_options_after_a_common_question(options):
+    loaded = tiny.load_model("bloom")  # whose positions are those of a row
+    questions = [tiny.LINES[n] + tiny.LINES[2] for n in range(2)]
+    requests = tiny.score_requests([(q + o, len(q), len(q + o)) for q in questions for o in options])
+    paths = [build_path(loaded, request) for request in prepare_all(loaded, requests)]
+    assert not check(loaded, "tree", paths, 10)[1].agrees
+
+
 def test_self_check_is_run_once_per_load():
     loaded, passes = tiny.load_model(), []
     tiny.on_forward(loaded, passes.append)

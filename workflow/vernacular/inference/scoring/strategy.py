@@ -324,11 +324,13 @@ def _sample(texts: list[np.ndarray], max_tokens: int, *, beyond: bool) -> list[P
         distinct = list({text[n_shared : n_shared + max_tokens // 2].tobytes(): text for text in texts}.values())
         middle = max(0, len(distinct) // 2 - 1)
         chosen = [distinct[middle], *distinct[middle + 2 :][-1:], *distinct[middle + 1 : middle + 2]]
+        # an option of one token adds nothing to read: every text gets some tokens after what it shares
+        chosen = [np.append(text, text[: max(0, n_shared + max_tokens // 4 - len(text))]) for text in chosen]
     # the same start for all texts, with half of the remainder still shared, so that cached prefixes are checked, too
     start = max(0, min(min(map(len, chosen)) - max_tokens, n_shared - max_tokens // 2))
     chosen = [text[start : start + max_tokens] for text in chosen]
     if len(chosen) > 1 and len(chosen[-2]) == len(chosen[-1]):  # padding is checked, too
-        chosen[-2] = chosen[-2][: max(n_shared - start + 1, 3 * len(chosen[-2]) // 4)]
+        chosen[-2] = chosen[-2][: max(n_shared - start + 2, 3 * len(chosen[-2]) // 4)]
     return [Path(text, 1, text[1:]) for text in chosen]
 
 
