@@ -288,6 +288,14 @@ def test_self_check_reads_options_after_a_common_question(options):
     assert not check(loaded, "tree", paths, 10)[1].agrees
 
 
+@pytest.mark.parametrize(("arch", "kind"), [("moshi", "causal"), ("fnet", "masked")])
+def test_self_check_of_one_text_does_not_hold_for_several(arch, kind):
+    loaded, texts = architectures.build(arch, kind), [(text, 0, len(text)) for text in tiny.LINES[:9]]
+    expected = [run_score(loaded, [text])[0][0]["logprobs"] for text in texts]
+    for values, row in zip(expected, run_score(loaded, texts)[0], strict=True):
+        assert row["logprobs"] == pytest.approx(values, abs=1e-4)
+
+
 def test_self_check_is_run_once_per_load():
     loaded, passes = tiny.load_model(), []
     tiny.on_forward(loaded, passes.append)

@@ -274,7 +274,9 @@ def _select_way(kind: Masked, readings: list[Reading], requested: str | None) ->
     ways = [way for way in kind.ways if requested != "plain" or way.strategy == "plain"]
     if not sample:
         return ways[0], {}, [], {}
-    longest, (checked, *found) = len(sample[0].ids), loaded.checks.get(("readings", requested), (0,))
+    lengths = {(len(reading.ids), len(reading.decoder)) for reading in sample}  # equal ones are not padded
+    key = "readings", requested, *(len(set(each)) > 1 for each in zip(*lengths, strict=True))
+    longest, (checked, *found) = len(sample[0].ids), loaded.checks.get(key, (0,))
     if longest <= 2 * checked and not loaded.has_threshold(checked, longest):
         return tuple(found)
     check_is_causal(loaded, max((reading.decoder for reading in sample), key=len))
@@ -288,7 +290,7 @@ def _select_way(kind: Masked, readings: list[Reading], requested: str | None) ->
         checks[way.name] = {"agrees": reason is None, "difference": difference}
         if reason is None:
             noise = EXACT if loaded.record.deterministic else _measured_noise(kind, way, readings) or noise
-            loaded.checks["readings", requested] = longest, way, checks, fallback, noise
+            loaded.checks[key] = longest, way, checks, fallback, noise
             return way, checks, fallback, noise
         if reason == ALL_NAN:
             raise ModelError(f"model {loaded.record.name}: {ALL_NAN}. {NAN_ADVICE}")

@@ -188,10 +188,10 @@ def check(
     max_tokens = max(_SHORTEST_CHECK, int(_SHARE * tokens / 2))
     size, beyond, texts = min(longest, first + _BEYOND if first > max_tokens else max_tokens), False, []
     while True:
-        key = name, beyond, True  # whether its texts shared a beginning
+        key = name, beyond, "shared"  # whether its texts shared a beginning, else whether there were several
         if key not in loaded.checks:
             texts = texts or _sorted_texts(paths)
-            key = name, beyond, len(_sharing(texts)) > 1
+            key = name, beyond, "shared" if len(_sharing(texts)) > 1 else min(2, len(texts))
         done, result = loaded.checks.get(key, (0, None))
         is_longer = size > 2 * done or (beyond and loaded.has_threshold(done, size))
         if result is None or ALL_NAN in (result.reason or "") or (result.agrees and is_longer):
