@@ -6,7 +6,7 @@ import json
 import pyarrow as pa
 import pytest
 import torch
-from support import tiny
+from support import architectures, tiny
 from support.engines import generate, score
 from support.result_rows import stored
 from vernacular.core.processes import StopFlag, Stopped
@@ -155,6 +155,14 @@ def test_remote_code_with_the_names_of_earlier_versions_is_computed_at_the_same_
     assert scores["logprobs"].to_pylist() == [
         pytest.approx(row, abs=1e-5) for row in expected_scores["logprobs"].to_pylist()
     ]
+
+
+def test_few_shot_examples_of_a_model_without_a_usual_cache():
+    """BLT, whose config has the layers of its parts only."""
+    loaded = architectures.build("blt", "causal")
+    rows, metadata = run_generate(loaded, build_requests(TEXTS[:2]))
+    assert [row["flags"] for row in rows.values()] == [None, None]
+    assert metadata["engine"]["strategies"][0]["used"] == "uncached"
 
 
 def test_prefix_failing_self_check_is_not_used():

@@ -67,7 +67,8 @@ def new_cache(loaded: LoadedModel, room: int) -> DynamicCache | None:
     """Return an empty cache, growing where attention is full; None: the model creates its own, of another kind."""
     if state_name(loaded.model.forward) not in ("cache", "past_key_values"):
         return None
-    if not loaded.model._supports_default_dynamic_cache():
+    has_layers = hasattr(loaded.model.config.get_text_config(decoder=True), "num_hidden_layers")  # not BLT, in parts
+    if not (has_layers and loaded.model._supports_default_dynamic_cache()):
         return None
     cache = DynamicCache(config=loaded.model.config)
     if any(type(layer) not in (DynamicLayer, DynamicSlidingWindowLayer) for layer in cache.layers):
