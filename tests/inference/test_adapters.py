@@ -122,6 +122,8 @@ def test_directory_without_adapter_config_raises(workspace, tmp_path):
     assert "adapter_config.json not found" in resolve_error(base, tmp_path)
     assert "set it as source instead of adapter" in resolve_error(base, directory / "base")
     assert f"not found: {tmp_path / 'nowhere'}" in resolve_error(base, tmp_path / "nowhere")
+    with pytest.raises(ModelError, match="It contains an adapter; set it as adapter, and its base as base"):
+        resolve("one", str(directory / "one"), tmp_path)
 
 
 def test_adapter_in_subdirectories_is_named(workspace, tmp_path):

@@ -195,6 +195,8 @@ def config_of(name: str, directory: Path) -> dict:
     """Return the content of config.json. Raises ModelError if it is missing or not a model config."""
     if not (directory / "config.json").exists():
         hint = subdirectories_with(directory, "config.json")
+        if (directory / "adapter_config.json").exists():
+            hint = " It contains an adapter; set it as adapter, and its base as base, instead of source."
         raise ModelError(f"model {name}: {directory} is not a transformers checkpoint: config.json not found.{hint}")
     config = read_json(name, directory / "config.json")
     architectures = config.get("architectures") if isinstance(config, dict) else None
