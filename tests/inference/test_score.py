@@ -296,6 +296,14 @@ def test_self_check_of_one_text_does_not_hold_for_several(arch, kind):
         assert row["logprobs"] == pytest.approx(values, abs=1e-4)
 
 
+def test_self_check_of_one_text_reads_it_in_passes():
+    loaded, text = architectures.build("blt", "causal"), " ".join(tiny.LINES[:4])
+    loaded.record |= {"max_batch_tokens": 16}
+    [row], metadata = run_score(loaded, [(text, 0, len(text))])
+    assert row["flags"] is None
+    assert metadata["engine"]["strategy"] == "prefix"  # whose beginnings no other text shares
+
+
 def test_self_check_is_run_once_per_load():
     loaded, passes = tiny.load_model(), []
     tiny.on_forward(loaded, passes.append)
