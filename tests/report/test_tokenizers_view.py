@@ -5,8 +5,8 @@ import re
 
 from support.report_run import MODELS, write_run
 from vernacular.core import artifacts
+from vernacular.metrics.schema import TOKENIZERS
 from vernacular.report.page import build
-from vernacular.summary.tokenizers import TOKENIZERS
 
 
 def rows_of(browser, number):

@@ -6,10 +6,11 @@ from openpyxl import Workbook
 from vernacular.comparison.curves.schema import CURVE_STATISTICS, TASK_TRUST
 from vernacular.comparison.schema import PROMPTS
 from vernacular.core.tables import CELL_LIMIT, SHEET_LIMIT, plain_text, sheet_names
+from vernacular.metrics.schema import TOKENIZERS
 from vernacular.summary.cells import EXCEL, SheetSize
 from vernacular.summary.grid import combine_tables
 from vernacular.summary.lists import curve_sheets
-from vernacular.summary.tokenizers import TOKENIZERS, write_tokenizers
+from vernacular.summary.tokenizers import write_tokenizers
 from vernacular.summary.workbook import write_group, write_leaderboard
 
 N_ROWS = 7  # of each list

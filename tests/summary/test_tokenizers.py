@@ -5,8 +5,8 @@ import math
 import openpyxl
 import pyarrow as pa
 import pytest
-from vernacular.metrics.schema import TOKENS
-from vernacular.summary.tokenizers import TOKENIZERS, ModelTokens, tokenizer_rows, write_tokenizers
+from vernacular.metrics.schema import TOKENIZERS, TOKENS
+from vernacular.summary.tokenizers import ModelTokens, tokenizer_rows, write_tokenizers
 
 SETTING = {"task": "belebele", "protocol": "options", "shots": 0, "seed": 0, "style": "default", "prompt": "default"}
 EMPTY = dict.fromkeys(TOKENS.schema.names)

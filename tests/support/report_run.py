@@ -7,9 +7,8 @@ from vernacular.core import artifacts
 from vernacular.core.metadata import unavailable
 from vernacular.core.model_record import ModelRecord
 from vernacular.inference.schema import GENERATIONS, SCORES
-from vernacular.metrics.schema import RESULTS, TASK_RESULTS
+from vernacular.metrics.schema import RESULTS, TASK_RESULTS, TOKENIZERS
 from vernacular.protocols.schema import REQUESTS
-from vernacular.summary.tokenizers import TOKENIZERS
 
 MODELS = ["plain", "=cmd()", "__proto__"]
 OPTIONS, SENTENCES, GENERATION = "olas.gl.options.0shot", "cola.ar.acceptability.0shot", "cloze.sr.generation.2shot"

@@ -349,6 +349,10 @@ def package_version(source: str) -> str | None:
     package = source.removeprefix(PREFIX).split("/")[0]
     if not source.startswith(PREFIX) or package == _OWN:
         return None
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # of the same name: no list of all packages
+        distribution = importlib.metadata.distribution(package)
+        if any(file.parts[0] == package for file in distribution.files or ()):
+            return f"{distribution.name} {distribution.version}"
     distributions = importlib.metadata.packages_distributions().get(package)
     return f"{distributions[0]} {importlib.metadata.version(distributions[0])}" if distributions else None
 

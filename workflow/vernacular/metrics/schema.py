@@ -131,6 +131,32 @@ TOKENS = Kind(
     path_depth=2,
 )
 
+# results/summary/tokenizers.parquet: a row per model, language and task; task "" = all tasks of the language
+TOKENIZERS = Kind(
+    "tokenizers",
+    [
+        *text_columns("model", "tokenizer"),  # hash of its files; equal for models with the same tokenizer
+        *text_columns("language", "task", "evaluation"),  # whose texts are counted; "" for all tasks
+        ("items", pa.int64()),
+        ("texts", pa.int64()),
+        ("tokens", pa.int64()),
+        ("bytes", pa.int64()),
+        ("characters", pa.int64()),
+        ("words", pa.int64()),  # null in languages that are written without spaces between words
+        *float_columns("tokens_per_byte", "tokens_per_character", "tokens_per_word"),
+        *float_columns("split_share", "byte_share", "unknown_share"),
+        ("prompt_tokens", pa.float64()),  # mean per item, special tokens included
+        ("parallel_items", pa.int64()),  # items in this language and in English; null: the items are not parallel
+        *float_columns("premium", "premium_low", "premium_high"),
+        *float_columns("prompt_premium", "prompt_premium_low", "prompt_premium_high"),
+        *float_columns("bits_ratio", "bits_ratio_low", "bits_ratio_high"),
+        *float_columns("byte_premium", "character_premium"),
+        *float_columns("parallel_bits", "parallel_bits_en"),  # bits per parallel item, of its correct text
+    ],
+    key=("model", "language", "task"),
+    required=("items", "evaluation"),
+)
+
 
 def as_table(rows) -> pa.Table:
     """Return TASK_RESULTS rows as a table, from a table or a list of dicts."""

@@ -35,7 +35,7 @@ from vernacular.core.tables import rows_of
 from vernacular.core.written import rewriting
 from vernacular.exchange.unpaired import UNPAIRED
 from vernacular.metrics.metric import display_name
-from vernacular.metrics.schema import RESULTS
+from vernacular.metrics.schema import RESULTS, TOKENIZERS
 from vernacular.protocols.registry import PROTOCOLS
 from vernacular.protocols.schema import REQUESTS
 from vernacular.report import leaderboard, provenance
@@ -55,7 +55,6 @@ from vernacular.report.evaluation import write_evaluation
 from vernacular.report.leaderboard import Index, ReportIndex
 from vernacular.summary.grid import distinct_titles
 from vernacular.summary.notes import group_notes
-from vernacular.summary.tokenizers import TOKENIZERS
 from vernacular.types import SETTING
 
 FILES_PER_POOL = 200  # task files; the imports of another process take as long as writing a hundred

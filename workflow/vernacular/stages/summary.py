@@ -34,7 +34,7 @@ from vernacular.core.written import rewriting
 from vernacular.exchange.every_eval_ever import write_every_eval_ever
 from vernacular.exchange.lm_eval_results import write_lm_eval_results
 from vernacular.exchange.unpaired import UNPAIRED
-from vernacular.metrics.schema import METRICS, RESULTS, TOKENS
+from vernacular.metrics.schema import METRICS, RESULTS, TOKENIZERS, TOKENS
 from vernacular.stages.sides import csv_beside, write_table
 from vernacular.summary.grid import as_questions, combine_tables, make_headings, model_labels, to_arrow, wide
 from vernacular.summary.lists import (
@@ -67,7 +67,7 @@ from vernacular.summary.notes import (
     unreviewed_notes,
 )
 from vernacular.summary.prompts import add_prompt_means, prompt_notes, standard_errors
-from vernacular.summary.tokenizers import TOKENIZERS, ModelTokens, tokenizer_rows, write_tokenizers
+from vernacular.summary.tokenizers import ModelTokens, tokenizer_rows, write_tokenizers
 from vernacular.summary.workbook import dataset_sources, write_group, write_leaderboard
 from vernacular.types import SETTING
 

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vernacular.core.artifacts import Kind
 from vernacular.core.languages import is_unspaced
 from vernacular.core.tables import finite_or_none, rows_of
 from vernacular.metrics.bits import ratio
+from vernacular.metrics.schema import TOKENIZERS
 from vernacular.statistics.intervals import cluster_bootstrap
 from vernacular.summary import cells
 from vernacular.summary.rows import columns_of, write_rows
@@ -39,33 +39,6 @@ _RATIOS = {  # of sums
 _OF_WORDS = ("words", "tokens_per_word", "split_share")
 _PREMIUMS = {"premium": "tokens", "prompt_premium": "prompt_tokens", "bits_ratio": "bits"}  # with intervals
 _TEXT_RATIOS = {"byte_premium": "bytes", "character_premium": "characters"}  # of the texts, whatever the tokenizer
-
-# results/summary/tokenizers.parquet: a row per model, language and task; task "" = all tasks of the language
-TOKENIZERS = Kind(
-    "tokenizers",
-    [
-        ("model", pa.string()),
-        ("tokenizer", pa.string()),  # hash of its files; equal for models with the same tokenizer
-        ("language", pa.string()),
-        ("task", pa.string()),
-        ("evaluation", pa.string()),  # whose texts are counted; "" for all tasks
-        ("items", pa.int64()),
-        ("texts", pa.int64()),
-        ("tokens", pa.int64()),
-        ("bytes", pa.int64()),
-        ("characters", pa.int64()),
-        ("words", pa.int64()),  # null in languages that are written without spaces between words
-        *((name, pa.float64()) for name in _RATIOS),
-        ("prompt_tokens", pa.float64()),  # mean per item, special tokens included
-        ("parallel_items", pa.int64()),  # items in this language and in English; null: the items are not parallel
-        *((f"{name}{end}", pa.float64()) for name in _PREMIUMS for end in ("", "_low", "_high")),
-        *((name, pa.float64()) for name in _TEXT_RATIOS),
-        ("parallel_bits", pa.float64()),  # bits per parallel item, of its correct text
-        ("parallel_bits_en", pa.float64()),
-    ],
-    key=("model", "language", "task"),
-    required=("items", "evaluation"),
-)
 
 
 @dataclass(frozen=True)
