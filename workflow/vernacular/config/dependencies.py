@@ -24,7 +24,7 @@ from vernacular.core.errors import ArtifactError, DataError, ModelError
 from vernacular.core.fingerprint import content_hash, file_fingerprint, fingerprint
 from vernacular.core.model_record import RENDERING, read_model
 from vernacular.core.paths import WORKFLOW
-from vernacular.data.tasks import samples_name
+from vernacular.data.columns import samples_name
 from vernacular.data.treebank.patterns import local_files as treebank_files
 from vernacular.exchange import READMES
 from vernacular.inference.engine import LLAMA_CPP

@@ -14,7 +14,7 @@ from vernacular.core.errors import ConfigError, suggest
 from vernacular.core.fields import as_list
 from vernacular.core.languages import wordings_message
 from vernacular.core.paths import WORKFLOW
-from vernacular.data.tasks import samples_name
+from vernacular.data.columns import samples_name
 from vernacular.data.treebank.patterns import is_local as is_local_treebank
 from vernacular.lm_eval.catalog import Catalog, PromptUnit, file_name, load_catalog, shots_by_task
 from vernacular.lm_eval.expansion import Unit

@@ -420,3 +420,8 @@ def _evaluate(node: ast.expr):
         case ast.Name(id="nan" | "NaN" | "NaT") | ast.Attribute(value=ast.Name(id="np" | "numpy"), attr="nan"):
             return None
     return ast.literal_eval(node)
+
+
+def samples_name(task: dict) -> str:
+    """Return the task whose samples are used: the one whose languages are."""
+    return task.get("languages_of", task["task"])

@@ -23,10 +23,10 @@ from vernacular.data.columns import (
     is_selected,
     location_of,
     replace_surrogates,
+    samples_name,
 )
 from vernacular.data.layouts import CONVERTERS, answer_alphabet, check_numbering
 from vernacular.data.readers import detect_format, digest_of, read_rows, typed
-from vernacular.data.tasks import samples_name
 from vernacular.data.treebank.patterns import is_local as is_local_treebank
 
 

@@ -272,8 +272,3 @@ def _fill(value, names: dict[str, str]):
     for name, text in names.items():
         value = value.replace(f"{{{name}}}", text) if isinstance(value, str) else value
     return value
-
-
-def samples_name(task: dict) -> str:
-    """Return the task whose samples are used: the one whose languages are."""
-    return task.get("languages_of", task["task"])
