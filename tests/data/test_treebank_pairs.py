@@ -231,6 +231,9 @@ def test_misspelled_and_foreign_words_attest_no_form(tmp_path):
         ("NATO", "NATO-u", "NATO"),  # abbreviations
         ("ONGs", "ONG", "ONGs"),
         ("NATO-u", "NATO-A", "NATO-U"),
+        ("nGaeilge", "Gaeilge", "nGaeilge"),  # Irish: the capital is behind the letters of a mutation
+        ("Gaeilge", "nGaeilge", "Gaeilge"),
+        ("bhFíor", "tSeirbhís", "bhFíor"),
     ],
 )
 def test_match_case(form, reference, expected):

@@ -206,7 +206,10 @@ def match_case(form: str, reference: str, is_dotted: bool = False) -> str | None
         if _is_greek(form) or "SS" in form:  # accents, and ß, which capitals lack
             return None
         form = _lower(form, is_dotted)
-    if reference[0] == reference[0].lower():
+    is_mutated = [re.match("[a-z]{1,2}-?[A-ZÁÉÍÓÚ]", text) is not None for text in (form, reference)]  # nGaeilge, Irish
+    if is_mutated == [True, False] and reference[0] != reference[0].lower():
+        return form
+    if reference[0] == reference[0].lower() and is_mutated != [False, True]:
         first = 2 if form[:2] == "IJ" else 1  # Dutch
         return _lower(form[:first], is_dotted) + form[first:]
     if form[:2] == "ij":
