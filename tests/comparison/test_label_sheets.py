@@ -377,6 +377,19 @@ def test_grades_and_pairs():
     assert swapped["human_by_chrf"]["value"] == pytest.approx(-rows["human_by_chrf"]["value"])
 
 
+def test_equal_responses_at_the_end_of_the_last_cluster_were_read_with_it():
+    tables = {"one": results(size=5)}
+    order = Responses(tables["one"]).ids
+    equal = {item for number, item in enumerate(order) if number % 5 == 4}
+    tables["two"] = as_table(
+        [result(i, "two", size=5, response=result(i, "one")["prediction"] if f"q{i:03}" in equal else None)
+         for i in range(N)]
+    )  # fmt: skip
+    labels = labels_of(tables, scale="pairs", pairs=[("one", "two")], judge=lambda texts: "equal")
+    row = by_metric(find(tables, labels, [("one", "two")]), "two", "one")["human"]
+    assert (row["n_labels"], row["n_clusters"]) == (READ, READ // 5)
+
+
 def test_rows_are_an_artifact(tmp_path):
     tables = {"one": results()}
     rows = find(tables, labels_of(tables)).rows

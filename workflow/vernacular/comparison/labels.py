@@ -179,8 +179,9 @@ class _Found:
             values[number] = preferred if low == b else -preferred
         equal = np.array([a == b for a, b in keys], dtype=bool)
         read = [i for i, value in enumerate(values) if not np.isnan(value)]
-        if read:  # equal responses among those that were read
-            values[np.flatnonzero(equal & (np.arange(len(values)) <= read[-1]))] = 0.0
+        if read:  # equal responses among those that were read, by whole clusters
+            last = first.keys[at[read[-1]][0]]
+            values[[i for i, (row, _) in enumerate(at) if equal[i] and first.keys[row] <= last]] = 0.0
         return values
 
     def add(self, baseline: str | None, model: str, drawn: Drawn, scores: dict[str, Score]) -> None:
