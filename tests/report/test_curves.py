@@ -6,7 +6,8 @@ import io
 import pandas as pd
 import pytest
 from support.downloads import downloads
-from support.report_curves import EVALUATION, MISSING, STEPS, TOKENS_PER_STEP
+from support.report_curves import EVALUATION, MISSING, STEPS, TOKENS_PER_STEP, write_run
+from vernacular.report.page import build
 
 
 def table(curves_dir, name="curves"):
@@ -93,6 +94,21 @@ def test_statistics_and_verdicts_are_tables(curves_page, curves_dir):
         "curve == 'mine' and category.isna() and metric == 'accuracy'"
     )["learned_90"]
     assert int(row["90 % at"]) == expected
+
+
+def test_series_without_an_axis_in_common_are_drawn_on_their_own_and_their_slopes_have_their_units(
+    tmp_path, run_report
+):
+    build(out=tmp_path / "page", **write_run(tmp_path, in_words="=other"))
+    page = run_report(tmp_path / "page").open("#/curves")
+    for axis, curve in (("step", "mine"), ("words", "'=other")):
+        page.choose("#axis", axis)
+        _, rows = plot_rows(page)
+        assert {row["curve"] for row in rows} == {curve}
+    _, content = downloads(page, page.find("button[aria-label$='curve statistics as CSV']"))
+    rows = list(csv.DictReader(io.StringIO(content.decode())))
+    assert {row["Curve"]: row["Axis"] for row in rows} == {"mine": "steps", "'=other": "words"}
+    assert "Slope of the last third, per 1,000 steps or 10⁹ words" in rows[0]
 
 
 def test_slider_shows_the_answer_of_each_checkpoint(curves_page):

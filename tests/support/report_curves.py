@@ -34,8 +34,11 @@ N = 120  # items per category
 PAIR = ["Ela come pan moi duro.", "Ela comen pan moi duro."]
 
 
-def write_run(root: Path) -> dict:
-    """Write the run's artifacts below `root`, the curve tables by the command; return the arguments of `page.build`."""
+def write_run(root: Path, in_words: str = "") -> dict:
+    """Write the run's artifacts below `root`, the curve tables by the command; return the arguments of `page.build`.
+
+    `in_words`: a series whose checkpoints state a number of words only.
+    """
     results, setting = root / "results", setting_of(EVALUATION)
     items = [(f"{category}-{i}", category) for category in ("agreement", "order") for i in range(N)]
     requests = [request_row(item, f"choice:{c}", "", "", PAIR[c]) for item, _ in items for c in range(2)]
@@ -48,6 +51,8 @@ def write_run(root: Path) -> dict:
                 "series": series, "curve": series, "name": f"checkpoint-{step}", "step": step,
                 "tokens": step * TOKENS_PER_STEP, "words": None,
             }  # fmt: skip
+            if series == in_words:
+                checkpoints[model] |= {"step": None, "tokens": None, "words": step}
             rows = [] if model == MISSING else _rows(shares, k)
             notes = {} if rows else {"outcome": unavailable("deleted")}
             write_task_results(results / model, EVALUATION, rows)

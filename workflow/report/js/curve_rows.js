@@ -5,11 +5,12 @@ const curveRows = (() => {
 
   const positions = (curve, axis) => curve.positions.find((each) => each.name === axis)?.positions ?? null;
 
-  // Axes that all curves have, in the order of the first.
+  // Axes that all curves have, or else those of any, against which only some curves are drawn.
   /** @param {Curves} overview */
   function axes(overview) {
-    const [first, ...others] = overview.curves;
-    return first.positions.map((axis) => axis.name).filter((axis) => others.every((curve) => positions(curve, axis)));
+    const known = [...new Set(overview.curves.flatMap((curve) => curve.positions.map((axis) => axis.name)))];
+    const shared = known.filter((axis) => overview.curves.every((curve) => positions(curve, axis)));
+    return shared.length ? shared : known;
   }
 
   // On a logarithmic axis, 0 has no place: it is drawn left of the smallest x, without a line to the next point.

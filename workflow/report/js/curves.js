@@ -247,6 +247,7 @@
     const shown = new Set([0, ...learned(content, state)]);
     const rows = content.rows.filter((row) => row.metric === state.metric && shown.has(row.category));
     const unit = state.info.unit;
+    const axes = [...new Set(rows.map((row) => overview.curves[row.curve].axis))];
     const at = (row, name) => el("span", { class: "static" }, format.count(row.statistics[name]));
     const of = (title, name, cell, more) => ({
       title,
@@ -273,6 +274,7 @@
         key: (row) => content.categories[row.category],
         cell: (row) => (row.category ? data(names.category(content.categories[row.category])) : "all items"),
       },
+      axes.length > 1 ? table.name("Axis", (row) => curveRows.AXES[overview.curves[row.curve].axis]) : null,
       of("Last", "last", (row) =>
         widgets.valued(
           format.value(row.statistics.last, unit),
@@ -297,7 +299,7 @@
           ),
         ),
       ),
-      of(`Slope of the last third, per ${UNITS[overview.curves[content.rows[0].curve].axis]}`, "slope", (row) =>
+      of(`Slope of the last third, per ${axes.map((axis) => UNITS[axis]).join(" or ")}`, "slope", (row) =>
         widgets.valued(
           format.signed(row.statistics.slope, unit),
           format.interval(row.statistics.slope_low, row.statistics.slope_high, unit),
@@ -310,7 +312,7 @@
       of("90 % at", "learned_90", (row) => at(row, "learned_90"), { first: "asc" }),
       of("As good as last since", "as_good_as_last_since", (row) => at(row, "as_good_as_last_since"), { first: "asc" }),
       { title: "Note", key: (row) => row.note, cell: (row) => row.note ?? "" },
-    ];
+    ].filter(Boolean);
     return el(
       "div",
       null,
