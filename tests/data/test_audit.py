@@ -156,6 +156,12 @@ def test_each_check_finds_its_fault_once(kind):
     assert [(each.kind, each.item_id) for each in found] == [(kind, "b")]
 
 
+@pytest.mark.parametrize("texts", [("Que día! 😀", "Que día! 😡"), ("É certo que 5 > 3?", "É certo que 5 < 3?")])
+def test_signs_and_emoji_tell_texts_and_options_apart(texts):
+    items = [question(name, text, ("4", "-4"), gold) for gold, (name, text) in enumerate(zip("ab", texts, strict=True))]
+    assert not item_findings(items, "gl")
+
+
 @pytest.mark.parametrize(
     ("text", "detail"),
     [

@@ -140,13 +140,15 @@ def finding(language: str, item: Item, kind: str, detail: str) -> Finding:
 
 
 def normalized(text: str) -> str:
-    """Return a text as it is compared: without case, punctuation and differences of spaces.
+    """Return a text as it is compared: without case, punctuation and differences of spaces, with signs and emoji.
 
-    >>> normalized(" O Miño,  o\\tSil… ")
-    'o miño o sil'
+    >>> normalized(" O Miño,  o\\tSil… "), normalized("5 > -3"), normalized("Ben! 😀")
+    ('o miño o sil', '5 > −3', 'ben 😀')
     """
-    text = unicodedata.normalize("NFKC", text).casefold()
-    return " ".join("".join(" " if unicodedata.category(char)[0] in "PSZC" else char for char in text).split())
+    text = re.sub(r"(?<!\w)[-–](?=\d)", "−", unicodedata.normalize("NFKC", text).casefold())
+    categories = map(unicodedata.category, text)
+    kept = (" " if name[0] in "PZC" or name == "Sk" else char for char, name in zip(text, categories, strict=True))
+    return " ".join("".join(kept).split())
 
 
 def contradicting(items: list[Item], language: str) -> list[Finding]:
