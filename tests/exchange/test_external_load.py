@@ -1,4 +1,5 @@
 import csv
+import json
 
 import pytest
 from support.external_results import (
@@ -102,6 +103,24 @@ def test_generated_text_gets_text_metrics(tmp_path):
     assert [rows[name]["metrics"]["exact_match"] for name in QUESTIONS] == [1.0, 0.0, 0.0]
     assert rows["r1"]["correct"] is None  # similarity to the options is unknown
     assert "1 classified differently" in notes[0]
+
+
+def test_responses_to_open_questions_are_compared_with_the_accepted_answers(tmp_path):
+    answers = {"q1": (["1908", "en 1908"], ""), "q2": (["12"], "1"), "q3": (["o Sil"], "")}
+    items = [
+        item(name, f"Pregunta {name}?") | {"choices": [], "gold": [], "target": targets[0]}
+        | {"extra": {"targets": json.dumps(targets), "number": number}}
+        for name, (targets, number) in answers.items()
+    ]  # fmt: skip
+    rows = [{"item_id": "q1", "prediction": "En 1908."}, {"item_id": "q2", "prediction": "7 + 5 = 12"}]
+    path = write_csv(tmp_path / "mine.csv", [*rows, {"item_id": "q3", "prediction": "o Miño"}])
+    found = by_id(load_external_results(path, {"e": reference("generation", items=items)})[0]["e"])
+    assert [found[name]["metrics"].get("exact_match") for name in answers] == [1.0, 1.0, 0.0]
+    assert [found[name]["correct"] for name in answers] == [True, True, False]
+    assert found["q3"]["metrics"]["token_f1"] == 0.5
+    write_csv(path, [{"item_id": "q3", "prediction": "o Miño", "correct": 1}])  # takes precedence
+    found = by_id(load_external_results(path, {"e": reference("generation", items=items)})[0]["e"])
+    assert (found["q3"]["metrics"]["exact_match"], found["q3"]["correct"]) == (1.0, True)
 
 
 def test_last_word_gets_surprisal(tmp_path):

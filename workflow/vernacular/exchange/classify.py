@@ -10,7 +10,7 @@ from string import ascii_uppercase
 from vernacular.core.tables import percent
 from vernacular.metrics.schema import TASK_RESULTS
 from vernacular.metrics.spans import Choice, choose_option, correct_options, per_length
-from vernacular.protocols.generation.metrics import normalize, text_metrics
+from vernacular.protocols.generation.metrics import answer_metrics, normalize
 from vernacular.protocols.registry import PROTOCOLS
 from vernacular.types import Item
 
@@ -32,11 +32,12 @@ class ExternalResult:
     correct: bool | None = None
 
 
-def build_row(item_row: dict, result: ExternalResult, protocol: str) -> tuple[dict, bool]:
+def build_row(item_row: dict, result: ExternalResult, protocol: str, item: Item | None = None) -> tuple[dict, bool]:
     """Return the TASK_RESULTS row of an external result, and whether the file itself classifies it differently.
 
-    `item_row` is this workflow's row of the item. A result that cannot be read, such as a prediction that is not one of
-    the options, has no values and a flag; one of an item without gold has neither.
+    `item_row` is this workflow's row of the item, `item` has the answers of one without options. A result that cannot
+    be read, such as a prediction that is not one of the options, has no values and a flag; one of an item without gold
+    has neither.
     """
     row = dict.fromkeys(TASK_RESULTS.schema.names) | {"prediction": result.prediction, "metrics": {}}
     row |= {name: item_row[name] for name in ("item_id", "cluster_id", "category", "prompt", "choices", "gold")}
@@ -44,7 +45,7 @@ def build_row(item_row: dict, result: ExternalResult, protocol: str) -> tuple[di
     if external == "word":
         _add_word_metrics(row, result)
     elif external == "text":
-        _add_text_metrics(row, result)
+        _add_text_metrics(row, result, item)
     else:
         _add_option_metrics(row, result, protocol)
     if not row["metrics"] and row["flags"] is None and row["gold"]:
@@ -62,13 +63,15 @@ def _add_word_metrics(row: dict, result: ExternalResult) -> None:
         row["metrics"]["greedy"] = float(result.greedy)
 
 
-def _add_text_metrics(row: dict, result: ExternalResult) -> None:
+def _add_text_metrics(row: dict, result: ExternalResult, item: Item | None) -> None:
     """Set the text metrics. Similarities to the options are unknown, and so is the choice derived from them."""
-    references = [row["choices"][i] for i in correct_options(row["choices"], row["gold"])]
-    if result.prediction is not None and references:
-        row["metrics"] = text_metrics(result.prediction, references)
-    elif result.correct is not None:
-        row["metrics"] = {"exact_match": float(result.correct)}
+    shown = (item or {"target": None}) | {name: row[name] for name in ("choices", "gold")}
+    if result.prediction is not None:
+        row["metrics"] = answer_metrics(shown, result.prediction)
+    if result.correct is not None and not (row["choices"] and row["metrics"]):
+        row["metrics"]["exact_match"] = float(result.correct)
+    if not row["choices"] and "exact_match" in row["metrics"]:
+        row["correct"] = row["metrics"]["exact_match"] == 1.0
 
 
 def _add_option_metrics(row: dict, result: ExternalResult, protocol: str) -> None:

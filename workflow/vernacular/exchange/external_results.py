@@ -230,9 +230,10 @@ def _match_message(file: Path, evaluation: str, match_result: classify.MatchResu
 
 def _result_rows(match_result: classify.MatchResult, reference: Reference) -> tuple[pa.Table, str]:
     by_id = {row["item_id"]: row for row in as_table(reference.rows).drop_columns(["metrics"]).to_pylist()}
+    items = {item["item_id"]: item for item in reference.items}
     rows, counts = [], Counter()
     for item_id, result in match_result.results.items():
-        row, differs = classify.build_row(by_id[item_id], result, reference.protocol)
+        row, differs = classify.build_row(by_id[item_id], result, reference.protocol, items[item_id])
         counts["unreadable"] += row["flags"] is not None
         counts["differs"] += differs
         rows.append(row)

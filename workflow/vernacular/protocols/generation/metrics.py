@@ -130,19 +130,24 @@ def result_of(item: Item, request: Request, output: ParsedOutput, similarities: 
             values[f"{name}_correct"] = max(known)
         if output.text.strip() and all(score is None for score in scores):
             flags.append(f"no {name}")
-    # the correct options, also those that only equal one, or the accepted answers
-    references = [item["choices"][i] for i in correct] if item["choices"] else correct_answers(item)
-    if output.text is not None and is_number(item):
-        number = last_number(output.text)
-        values["exact_match"] = float(number in map(last_number, references))
-    elif output.text is not None and references:
-        values |= text_metrics(scored_part(item, output.text), references)
+    if output.text is not None:
+        values |= answer_metrics(item, output.text)
     if "exact_match" in values and output.values and not output.values["unclosed"]:
         values["exact_match_closed"] = values["exact_match"]
     row = result_row(item, flags, request["text"], values | output.values, *chosen, output.text)
     if not item["choices"] and "exact_match" in values:
         row["correct"] = values["exact_match"] == 1.0
     return row
+
+
+def answer_metrics(item: Item, response: str) -> dict[str, float]:
+    """Return the metrics of a response as text, of a number exact_match only; {} if no correct answer is known."""
+    # the correct options, also those that only equal one, or the accepted answers
+    correct = correct_options(item["choices"], item["gold"])
+    references = [item["choices"][i] for i in correct] if item["choices"] else correct_answers(item)
+    if is_number(item):
+        return {"exact_match": float(last_number(response) in map(last_number, references))}
+    return text_metrics(scored_part(item, response), references) if references else {}
 
 
 def script_values(item: Item, text: str, similarities: dict[str, list], language: str) -> dict[str, float]:
