@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from support.scoring import metric_rows
-from vernacular.comparison.curves.curve import common_axis, curves_of
+from vernacular.comparison.curves.curve import Samples, common_axis, curves_of
 from vernacular.comparison.curves.schema import ALL
 from vernacular.comparison.curves.tables import curve_tables, judge, sentence
 from vernacular.core import artifacts
@@ -100,6 +100,13 @@ def test_points_have_the_values_of_the_results_and_paired_differences(learning):
     assert points[5].get("last_difference") is None
     p_values = [point["last_p_value"] for point in points[:-1]]
     assert points[0]["last_p_holm"] == pytest.approx(min(1, 5 * min(p_values)))
+
+
+def test_means_of_several_samples_are_tested_by_their_sizes():
+    values = np.column_stack([np.full(N, 0.2), np.full(N, 0.6)])  # shares of five samples that are correct
+    accuracy = next(each for each in PROTOCOL_METRICS["minimal_pair"].METRICS if each.proportion)
+    found = Samples(accuracy, ["a", "b"], values, np.arange(N), {}, 300).differences([("a", "b")])
+    assert (found.value[0], found.p[0]) == (pytest.approx(0.4), pytest.approx(1 / 301))
 
 
 def test_categories_are_curves_of_their_own(learning):

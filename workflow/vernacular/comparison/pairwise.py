@@ -122,7 +122,7 @@ def _count_row(items: Items, sides, pair: Pair, metric: Metric, indices: np.ndar
         "note": _note(baseline, candidate, masks),
     }
     values = [side.value(metric.name)[shared] for side in (baseline, candidate)]
-    if metric.proportion and _is_binary(*values):
+    if metric.proportion and paired.is_binary(*values):
         before, after = (side == 1 for side in values)
         counts = {
             "both_correct": before & after,
@@ -159,7 +159,7 @@ def _add_means(rows, means: list[tuple[Pair, Metric]], sides, indices, codes, se
     for column, (pair, metric) in enumerate(means):
         baseline, candidate = (sides[model].value(metric.name)[indices] for model in pair)
         differences[:, column] = _difference(baseline, candidate)
-        binary[column] = metric.proportion and _is_binary(baseline, candidate)
+        binary[column] = metric.proportion and paired.is_binary(baseline, candidate)
     result = paired.mean_differences(differences, codes, binary, resamples=resamples, seed=seed)
     for column, (pair, metric) in enumerate(means):
         row = rows[pair, metric.name]
@@ -197,10 +197,6 @@ def _add_numbers(
         differs = "all items differ by the same amount" if row["difference"] else "no item differs"
         reason = f"{differs}: no interval"
     row["note"] = "; ".join(filter(None, (row["note"], reason))) or None
-
-
-def _is_binary(*sides: np.ndarray) -> bool:
-    return all(np.isin(side[~np.isnan(side)], (0, 1)).all() for side in sides)
 
 
 def _difference(baseline: np.ndarray, candidate: np.ndarray) -> np.ndarray:

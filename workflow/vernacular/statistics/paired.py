@@ -64,6 +64,11 @@ def item_differences(candidate: np.ndarray, baseline: np.ndarray) -> np.ndarray:
     return np.where(is_rounding & np.isfinite(difference), 0.0, difference)
 
 
+def is_binary(*sides: np.ndarray) -> bool:
+    """Return whether all known values are 0 or 1; means of several samples of an item are not."""
+    return all(np.isin(side[~np.isnan(side)], (0, 1)).all() for side in sides)
+
+
 def mean_differences(
     differences: np.ndarray, codes: np.ndarray, binary: np.ndarray, *, resamples: int, seed: int
 ) -> Differences:

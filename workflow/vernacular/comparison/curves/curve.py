@@ -120,7 +120,9 @@ class Samples:
         if self.metric.corpus:
             return self._corpus_differences(pairs)
         first, second = (self.values[:, [self.models.index(pair[side]) for pair in pairs]] for side in (0, 1))
-        binary = np.full(len(pairs), self.metric.proportion)
+        binary = np.array(
+            [self.metric.proportion and paired.is_binary(*sides) for sides in zip(first.T, second.T, strict=True)]
+        )
         differences = paired.item_differences(second, first)
         return paired.mean_differences(differences, self.codes, binary, resamples=self.resamples, seed=_SEED)
 
