@@ -108,9 +108,10 @@ def test_what_is_not_applicable_has_a_reason(metric, n_curves, steps, note):
     assert rows["x"].get("decision_accuracy") is None
 
 
-def test_metrics_per_token_are_not_compared():
-    rows = rows_of({"accuracy_token": simulated(3)["accuracy"]}, metrics={"accuracy_token": ("share", True, False)})
-    assert rows["accuracy_token"]["note"] == "per token: moves with the tokenizer"
+@pytest.mark.parametrize("name", ["accuracy_token", "token_perplexity", "pseudo_token_perplexity"])
+def test_metrics_per_token_are_not_compared(name):
+    rows = rows_of({name: simulated(3)["accuracy"]}, metrics={name: ("share", True, False)})
+    assert rows[name]["note"] == "per token: moves with the tokenizer"
 
 
 def test_missing_checkpoints_are_left_out():

@@ -114,7 +114,7 @@ def _values(arrays: list[np.ndarray], metric: Metric, masks: np.ndarray) -> list
 def _not_applicable(row: dict, few: str | None) -> str | None:
     if row["higher_is_better"] is None:
         return "neither direction is better"
-    if row["metric"].endswith(("_token", "_per_token")):
+    if row["metric"].endswith(("_token", "_per_token", "token_perplexity")):
         return "per token: moves with the tokenizer"
     if row["n_curves"] < MIN_CURVES:
         return f"{row['n_curves']} series; a decision needs {MIN_CURVES}"
