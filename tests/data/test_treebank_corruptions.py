@@ -52,6 +52,15 @@ def test_neighbors_of_different_parts_of_speech_are_swapped(sentences):
     assert pairs.rejections == {"no place for this corruption": 2}
 
 
+def test_the_first_word_after_punctuation_is_not_changed(tmp_path):
+    words = [("«", "PUNCT"), ("Come", "VERB"), ("el", "PRON"), ("»", "PUNCT")]
+    lines = [f"{i}\t{form}\t_\t{upos}\t_\t_\t{2 * (i != 2)}\t_\t_\t_" for i, (form, upos) in enumerate(words, 1)]
+    (tmp_path / "own.conllu").write_text("\n".join(lines) + "\n")
+    own = list(read_sentences(tmp_path / "own.conllu"))
+    assert [row["form_grammatical"] for row in corrupted_pairs(own, load_pattern("deleted_word")).rows] == ["el"]
+    assert not corrupted_pairs(own, load_pattern("swapped_words")).rows
+
+
 def test_the_place_depends_on_the_sentence_alone(sentences):
     rows = corrupted_pairs(sentences, load_pattern("deleted_word")).rows
     reversed_rows = corrupted_pairs(sentences[::-1], load_pattern("deleted_word")).rows

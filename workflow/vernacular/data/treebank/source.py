@@ -232,12 +232,18 @@ def corrupted_pairs(sentences: list[Sentence], pattern: dict) -> Pairs:
     return pairs
 
 
+def _first_word(words: list[Word]) -> int:
+    """Return the index of the first word, which has the capital letter: after "¿", a quotation mark or a dash."""
+    return next((index for index, word in enumerate(words) if word.upos not in _NO_WORDS), 0)
+
+
 def _deletions(sentence: Sentence) -> Iterator[tuple[tuple[Word, ...], str, str, str]]:
     """Yield ((word,), its text, the text in its place, the sentence without it)."""
-    tags = [word.upos for word in sentence.words.values()]
-    for index, word in enumerate(sentence.words.values()):
-        neighbors = {*tags[max(0, index - 1) : index], *tags[index + 1 : index + 2]}
-        if not index or word.start is None or word.upos in _OPTIONAL or (word.upos in _NOUNS and neighbors & _NOUNS):
+    words = list(sentence.words.values())
+    tags = [word.upos for word in words]
+    for index in range(_first_word(words) + 1, len(words)):
+        word, neighbors = words[index], {tags[index - 1], *tags[index + 1 : index + 2]}
+        if word.start is None or word.upos in _OPTIONAL or (word.upos in _NOUNS and neighbors & _NOUNS):
             continue
         left, right = sentence.text[: word.start], sentence.text[word.end :]
         text = left + right[1:] if right[:1] == " " and left[-1:] == " " else left.rstrip() + right
@@ -247,7 +253,7 @@ def _deletions(sentence: Sentence) -> Iterator[tuple[tuple[Word, ...], str, str,
 def _swaps(sentence: Sentence) -> Iterator[tuple[tuple[Word, ...], str, str, str]]:
     """Yield ((first word, second word), both words, both in the other order, the sentence with them swapped)."""
     words = list(sentence.words.values())
-    for word, neighbor in itertools.pairwise(words[1:]):
+    for word, neighbor in itertools.pairwise(words[_first_word(words) + 1 :]):
         if None in (word.start, neighbor.start) or sentence.text[word.end : neighbor.start] != " ":
             continue
         if {word.upos, neighbor.upos} & _NO_WORDS or word.upos == neighbor.upos:
