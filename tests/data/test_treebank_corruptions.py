@@ -61,6 +61,14 @@ def test_the_first_word_after_punctuation_is_not_changed(tmp_path):
     assert not corrupted_pairs(own, load_pattern("swapped_words")).rows
 
 
+def test_no_space_remains_after_an_opening_bracket(tmp_path):
+    words = [("Come", "VERB", "_"), ("(", "PUNCT", "SpaceAfter=No"), ("el", "PRON", "_"), ("só", "ADV", "_")]
+    lines = [f"{i}\t{form}\t_\t{upos}\t_\t_\t{i - 1}\t_\t_\t{misc}" for i, (form, upos, misc) in enumerate(words, 1)]
+    (tmp_path / "own.conllu").write_text("\n".join(lines) + "\n")
+    (row,) = corrupted_pairs(list(read_sentences(tmp_path / "own.conllu")), load_pattern("deleted_word")).rows
+    assert (row["original_text"], row["ungrammatical_text"]) == ("Come (el só", "Come (só")
+
+
 def test_the_place_depends_on_the_sentence_alone(sentences):
     rows = corrupted_pairs(sentences, load_pattern("deleted_word")).rows
     reversed_rows = corrupted_pairs(sentences[::-1], load_pattern("deleted_word")).rows

@@ -246,7 +246,8 @@ def _deletions(sentence: Sentence) -> Iterator[tuple[tuple[Word, ...], str, str,
         if word.start is None or word.upos in _OPTIONAL or (word.upos in _NOUNS and neighbors & _NOUNS):
             continue
         left, right = sentence.text[: word.start], sentence.text[word.end :]
-        text = left + right[1:] if right[:1] == " " and left[-1:] == " " else left.rstrip() + right
+        is_after_space = left[-1:] == " " or tags[index - 1] in _NO_WORDS  # or after an opening bracket
+        text = left + right[1:] if right[:1] == " " and is_after_space else left.rstrip() + right
         yield (word,), word.form, "", text
 
 
