@@ -123,6 +123,19 @@ def test_responses_to_open_questions_are_compared_with_the_accepted_answers(tmp_
     assert (found["q3"]["metrics"]["exact_match"], found["q3"]["correct"]) == (1.0, True)
 
 
+def test_a_judgment_in_a_table_takes_precedence_over_the_text_of_a_response(tmp_path):
+    path = write_csv(
+        tmp_path / "mine.csv", [{"item_id": name, "prediction": "é o Miño", "correct": 1} for name in QUESTIONS]
+    )
+    tables, (note,) = load_external_results(path, {"e": reference("generation")})
+    assert by_id(tables["e"])["r1"]["metrics"] == {
+        "exact_match": 1.0,
+        "token_f1": 0.8,
+        "chrf": pytest.approx(75, abs=20),
+    }
+    assert "classified differently" not in note
+
+
 def test_last_word_gets_surprisal(tmp_path):
     items = [item("w1", context="Todo o mundo sabía a letra da"), item("w2", context="Choveu todo o")]
     lines = [

@@ -312,8 +312,8 @@ def test_parsed_user_lines(tmp_path):
     ]
     path = write_jsonl(tmp_path / "m.jsonl", lines)
     assert read_results(path) == {
-        None: [ExternalResult(f"{path}, line 1", ("C", "S", "a", "b c"), "7", prediction="1.5", correct=False)],
-        "e": [ExternalResult(f"{path}, line 2", ("a ", "3"), correct=True)],
+        None: [ExternalResult(f"{path}, line 1", ("C", "S", "a", "b c"), "7", (), None, None, "1.5", False, True)],
+        "e": [ExternalResult(f"{path}, line 2", ("a ", "3"), correct=True, is_judged=True)],
     }
 
 

@@ -30,6 +30,7 @@ class ExternalResult:
     greedy: bool | None = None  # single continuations only: each token is the most probable one
     prediction: str | None = None
     correct: bool | None = None
+    is_judged: bool = False  # `correct` takes precedence over what follows from the prediction
 
 
 def build_row(item_row: dict, result: ExternalResult, protocol: str, item: Item | None = None) -> tuple[dict, bool]:
@@ -68,7 +69,7 @@ def _add_text_metrics(row: dict, result: ExternalResult, item: Item | None) -> N
     shown = (item or {"target": None}) | {name: row[name] for name in ("choices", "gold")}
     if result.prediction is not None:
         row["metrics"] = answer_metrics(shown, result.prediction)
-    if result.correct is not None and not (row["choices"] and row["metrics"]):
+    if result.correct is not None and (result.is_judged or not (row["choices"] and row["metrics"])):
         row["metrics"]["exact_match"] = float(result.correct)
     if not row["choices"] and "exact_match" in row["metrics"]:
         row["correct"] = row["metrics"]["exact_match"] == 1.0

@@ -352,6 +352,7 @@ def read_results(path: Path) -> dict[str | None, list[classify.ExternalResult]]:
             item_id=as_text(row.get("item_id")) or None,
             prediction=as_text(row["prediction"]) if row.get("prediction") is not None else None,
             correct=_parse_bool(location, row.get("correct")),
+            is_judged=True,
         )
         if evaluation := as_text(row.get("evaluation")) or None:
             check_readable(evaluation, location, "evaluation")
